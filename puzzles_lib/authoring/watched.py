@@ -1,6 +1,6 @@
-"""What `watch` of each solution takes: the size of its page, and the cost of recording it.
+"""Measure `watch` for each solution: the size of its page, and the cost of recording it.
 
-The cost is CPU time of a recorded run against the guarded run that `check` makes, and of the whole call.
+The cost is the CPU time of a recorded run, of the guarded run that `check` makes, and of the whole call.
 """
 
 import json

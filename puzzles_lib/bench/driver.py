@@ -1,8 +1,8 @@
 """Launch machine code that was compiled elsewhere on this computer's GPU, through NVIDIA's driver.
 
-So what is timed is a binary that is known to the byte, whatever Triton the machine with the GPU has. What
-Triton's own launcher does is done here in the same way: parameters as PTX declares them, a tensor map of 128
-bytes for each descriptor, and two pointers to scratch memory at the end.
+So every byte of the timed binary is known, whichever Triton the computer with the GPU has. The launch works
+as in Triton's own launcher: parameters as PTX declares them, a tensor map of 128 bytes for each descriptor,
+and two pointers to scratch memory at the end.
 """
 
 import base64

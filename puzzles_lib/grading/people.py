@@ -145,8 +145,8 @@ def upload(
 ) -> tuple[list[str], list[list[object]]]:
     """Return the table to upload: its header, and a row per student with points.
 
-    Each of ``points`` is a person with points and a comment. Whoever handed in nothing has no row, so that
-    no mark of theirs changes.
+    Each of ``points`` is a person with points and a comment. A student who handed in nothing has no row, so
+    that the student's mark doesn't change.
     """
     names = [cell.casefold() for cell in roster.header]
     kept = [names.index(name) for name in _PLATFORMS[roster.platform][1] if name in names]

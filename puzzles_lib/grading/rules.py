@@ -43,14 +43,14 @@ class Points:
 
 @dataclass(frozen=True)
 class Late:
-    """How many percent of the points are taken off: once, or for each day or hour begun, up to ``most``."""
+    """The percentage of the points that lateness costs: once, or per day or hour begun, up to ``most``."""
 
     percent: float
     step: timedelta | None = None
     most: float = 100
 
     def taken(self, by: timedelta | None) -> float:
-        """Return the percentage for a submission late ``by`` so much. None: late, by an unknown time."""
+        """Return the percentage for a submission that is late by ``by``; None means by an unknown time."""
         steps = math.ceil(by / self.step) if self.step and by is not None else 1
         return min(self.percent * steps, self.most)
 

@@ -514,7 +514,7 @@ def launch_dq(q, k, v, o, do, lse, dlse, dq, delta, cu_seqlens, longest, causal,
 
 
 def launch_dkv(q, k, v, do, lse, delta, dk, dv, cu_seqlens, longest, causal, window, scale, tiles=None):
-    """Fill dk and dv, as k and of the same strides, from the delta that `launch_dq` has left."""
+    """Fill dk and dv, which have k's shape and strides, using the delta from `launch_dq`."""
     tiles = tiles or DKV[max(q.shape[3], 64)]
     return _dkv_kernel[_programs(k, tiles.n, cu_seqlens, longest)](
         _rows(q, tiles.m), _rows(k, tiles.n), _rows(v, tiles.n), _rows(do, tiles.m), lse, delta, dk, dv,

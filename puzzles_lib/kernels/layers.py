@@ -466,7 +466,7 @@ def _check_input(module: object, x: torch.Tensor) -> None:
 
 
 def packed_activation(module: object, x: torch.Tensor, activation: str, slope_bits: int) -> torch.Tensor:
-    """Return the activation of x, whose slopes are kept for backward. module: on whose behalf."""
+    """Return the activation of x, and keep its slopes for backward. module: the layer, for error messages."""
     _check_input(module, x)
     return _apply(_ReLU, x) if activation == "relu" else _apply(_Activation, x, activation, slope_bits)
 

@@ -110,7 +110,7 @@ class SiLU(Activation):
 class MultiheadAttention(LookAlike, Quantizing):
     """`torch.nn.MultiheadAttention` with packed inputs of its projections.
 
-    Where it has to return the weights of attention, it runs as torch's own.
+    If it has to return the weights of attention, it runs as torch's own.
     """
 
     @property

@@ -282,7 +282,7 @@ def launch_norm_quantize(
     seed: torch.Tensor | None,
     offset: int,
 ) -> None:
-    """Fill y and what is saved from a contiguous x of at most MAX_COLUMNS columns, groups filled up."""
+    """Fill y and what backward needs from a contiguous x with at most MAX_COLUMNS columns in whole groups."""
     (rows, columns), (words, params, rstd) = matrix_shape(x.shape), saved
 
     def prepare() -> tuple:

@@ -95,8 +95,8 @@ def remember(x: torch.Tensor, key: Key, codes: Codes) -> None:
 def share(module: nn.Module) -> None:
     """Let the layers inside a module share codes during each call of its ``forward``.
 
-    By hooks, under one number in all modules. torch would number them one by one, and torch.compile, which
-    looks at the numbers, would compile each block of a model anew.
+    This uses hooks, with the same number in all modules. torch would give each hook its own number.
+    torch.compile looks at these numbers, so it would compile each block of a model separately.
     """
     module._forward_pre_hooks[NUMBER] = _open
     module._forward_hooks[NUMBER] = _close

@@ -1,7 +1,6 @@
 """Show which program accessed which element of which tensor, as text and as a picture: `trace`.
 
-The picture is drawn from what the checker's own run records. No code of triton-viz runs here: `Trace.explore`
-serves the files of its page.
+The picture is drawn from the checker's own guarded run. `explore` shows the same run on triton-viz's page.
 """
 
 import math
