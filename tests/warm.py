@@ -30,7 +30,6 @@ IMPORTED = [
     "ipykernel.kernelapp",
     "tests.nbval_process",
     "nbformat",
-    "sklearn.datasets",
     "flask",  # this and what follows: triton-viz's
     "requests",
     "z3",
