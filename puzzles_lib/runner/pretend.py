@@ -170,7 +170,7 @@ class PretendedMemory(Memory):
                     both = (
                         int(np.broadcast_to(each.data, exact.shape).flat[place]) for each in (left, right)
                     )
-                    found = where(lanes, self._wrap(kind, _EXACT[exactly](*both)))
+                    found = where(lanes, self._wrap(kind, _EXACT[exactly](*both), result.data.size == 1))
                     result.labels = joined(result.labels, found)
         return result
 
@@ -183,11 +183,15 @@ class PretendedMemory(Memory):
                 labels = np.where(own, 0, labels)
         return labels
 
-    def _wrap(self, kind: str, value: int) -> int:
-        """The label of lanes that have wrapped around at the running line; value: what one should be."""
+    def _wrap(self, kind: str, value: int, single: bool) -> int:
+        """The label of lanes that have wrapped around at the running line; value: what one should be.
+
+        single: of single numbers. A size of 1 is a constant, which has no ``.to``.
+        """
         site = self.site()
         known = (s for s in self.sources if s.kind == kind and s.site == site)
-        text = f"offset {value:,} does not fit int32 and wraps around: make a factor int64, .to(tl.int64)"
+        how = "tl.cast(..., tl.int64)" if single else ".to(tl.int64)"
+        text = f"offset {value:,} does not fit int32 and wraps around: make a factor int64, {how}"
         return self._label(next(known, Source(kind, text, site)))
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
