@@ -144,6 +144,7 @@ def run(
     plan: Plan | None = None,
     defined: Mapping[str, np.ndarray] | None = None,
     holes_are_zero: bool = False,
+    reached: Mapping[str, tuple[int, torch.Tensor]] | None = None,
     suffix: str = "_ptr",
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
@@ -168,6 +169,8 @@ def run(
     defined: for an output, which places of its storage hold something at the start, from the tensor's first
         element to its last. Tensors may then overlap.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
+    reached: tensors that are no arguments, by a name, each with the address by which the kernel finds it in a
+        table of pointers.
     suffix: what a pointer's name has after its tensor's.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
@@ -183,9 +186,11 @@ def run(
     memory.arithmetic.as_compiled = as_compiled
     memory.holes_are_zero = holes_are_zero
     stop = None
+    tables = _Tables(memory, reached or {})
 
     def launch() -> None:
         given = _given(machine, code, arguments, outputs)
+        tables.point()
         memory.locks = {name.removesuffix(suffix) for name in locks}
         if defined is not None:
             memory.share_notes()
@@ -219,6 +224,8 @@ def run(
             stop = Stop("memory limit", text, machine.site())
         except Exception as error:
             stop = Stop("error", _in_words(error), machine.site())
+        finally:
+            tables.put_back()
         if memory.recorder:
             memory.recorder.ends(stop)
     return Run(
@@ -256,6 +263,31 @@ def run(
         atomics=memory.atomics,
         between=memory.turns.between if memory.turns else None,
     )
+
+
+class _Tables:
+    """Tables of pointers: while a kernel runs, they hold the addresses that its memory has invented."""
+
+    def __init__(self, memory: Memory, reached: Mapping[str, tuple[int, torch.Tensor]]):
+        self.memory, self.reached = memory, reached
+        self._changed: list[
+            tuple[np.ndarray, np.ndarray, np.ndarray]
+        ] = []  # a table, where, and what was there
+
+    def point(self) -> None:
+        tables = [b.data for b in self.memory.buffers if b.data.dtype in (np.int64, np.uint64)]
+        for name, (address, tensor) in self.reached.items():
+            base = self.memory.add(name, tensor, True)
+            size = max(self.memory.buffers[-1].data.nbytes, 1)
+            for table in tables:
+                where = (table >= address) & (table < address + size)
+                if where.any():
+                    self._changed.append((table, where, table[where]))
+                    table[where] += base - address
+
+    def put_back(self) -> None:
+        for table, where, values in self._changed:
+            table[where] = values
 
 
 class _Taken:
