@@ -107,7 +107,7 @@ class _Catcher:
         tensors = {str(n): v for n, v in enumerate((*args, *kwargs.values())) if isinstance(v, torch.Tensor)}
         meta = any(tensor.device.type == "meta" for tensor in tensors.values())
         with plain():
-            before = None if meta or len(configs) == 1 else Copies(tensors)
+            before = after = None if meta or len(configs) == 1 else Copies(tensors)
         every = list(enumerate(configs))
         if self.chosen is not None:
             every = every[self.chosen % len(every) :] + every[: self.chosen % len(every)]
@@ -119,13 +119,17 @@ class _Catcher:
             try:
                 self._launch(tuner, config, args, kwargs)
             except CannotLaunch:
-                pass
+                if number == every[-1][0] and after is not None:
+                    _restore(tensors, after)  # what the last that was launched has left
             else:
                 chosen = chosen or config
                 tried += 1
                 if not self.all_configurations or self.chosen is not None:
                     return None
-            if before is not None and number + 1 < len(configs):
+                if before is not None:
+                    with plain():
+                        after = Copies(tensors)
+            if before is not None and number != every[-1][0]:
                 _restore(tensors, before)
         if chosen is None:
             self.tuning = False

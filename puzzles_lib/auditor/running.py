@@ -29,6 +29,7 @@ _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
 FEWEST = 24  # programs of a sample
 INTERLEAVED = 8  # runs in which two programs take turns
+_ELSEWHERE = "through a pointer that is not an argument"
 MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
 
 
@@ -121,7 +122,7 @@ class _Guarded:
     def __init__(self, runner: Runner, launch: Launch, outcome: Outcome, code: compiler.Program):
         self.runner, self.launch, self.outcome, self.code = runner, launch, outcome, code
         self.guard = runner.guard
-        self.tensors = launch.tensors
+        self.tensors = launch.all_tensors
         self.copies = Copies(self.tensors)
         self.defined = self._defined()
         self.only: list[Program] | None = None
@@ -142,6 +143,7 @@ class _Guarded:
             self.launch.full_grid,
             set(given),
             defined=self.defined,
+            others=self.launch.reached_in(given),
             suffix="",
             seconds=options.pop("seconds", 4 * self.guard.seconds),
             **options,
@@ -167,6 +169,12 @@ class _Guarded:
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
         outcome.in_tf32 = bool(forwards.arithmetic.in_tf32) or forwards.arithmetic.dots
+        if forwards.stop and _ELSEWHERE in forwards.stop.message and self._has_table():
+            outcome.unjudged = (
+                f"{self.launch.name}: the addresses in a table of pointers are of no known tensor"
+            )
+            outcome.stopped = True
+            return
         outcome.verdict = self._verdict(forwards, after)
         outcome.stopped = forwards.stop is not None
         if outcome.verdict and forwards.undefined and not outcome.stopped:
@@ -178,6 +186,9 @@ class _Guarded:
                 f"too large to judge whole: {len(self.only)} of {outcome.of:,} programs ran, at the edges of "
                 "the grid and at random; Guard(seconds=...) allows more"
             )
+
+    def _has_table(self) -> bool:
+        return any(t.dtype in (torch.int64, torch.uint64) for t in self.tensors.values())
 
     def _sample(self) -> list[Program] | None:
         """Which programs to run; None for all."""

@@ -32,6 +32,7 @@ from puzzles_lib.runner import Pretended, alone, run
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
 MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
+OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by chance
 STEPS = 40  # of a search for the largest size that can be launched
 SECONDS = 0.7  # of CPU time, for each launch
 
@@ -65,7 +66,8 @@ class Sized:
 def ways(args: Any) -> list[Sized]:
     """Return each size above 1 that the tensors of a call have, with one that makes offsets pass 2**31.
 
-    A size that several tensors have is one: the others would no longer fit.
+    A size that several tensors have is one: the others would no longer fit. So is one that a tensor has
+    twice; but where it is as small as numbers of heads or of sequences, it is left out.
     """
     tensors = flat(args)
     found = []
@@ -75,6 +77,8 @@ def ways(args: Any) -> list[Sized]:
         rest, power = max(zip(others, times, strict=True))
         large = math.isqrt(CROSSING // max(rest, 1)) if power > 1 else CROSSING // max(rest, 1)
         large = -(-(large + large // 16 + 1) // 16) * 16 + size % 16
+        if max(times) > 1 and size <= OF_SEVERAL_ROLES:
+            continue
         if size < large <= LARGEST_AXIS:
             found.append(Sized(size, large))
     return found
@@ -106,6 +110,9 @@ class Call:
         """Call the function with a size pretended. end: when no more is begun, of this thread's CPU time."""
         limit, most = "", way.large
         largest, why = self._survey(way)
+        if self._elements > 2 * CROSSING or largest:
+            way = self._smallest(way)
+            largest, why = self._survey(way)
         if largest:
             most, limit = self._largest(way, largest)
             way = way.smaller(most)
@@ -123,6 +130,15 @@ class Call:
 
         found.why = self._call(way, on_launch) or found.why
         return found
+
+    def _smallest(self, way: Sized) -> Sized:
+        """The smallest size for which a tensor of a launch passes 2**31 elements, and a little more."""
+        low, high = way.size, way.large
+        while high - low > max(low // 64, 16):
+            middle = (low + high) // 2
+            self._survey(Sized(way.size, middle))
+            low, high = (low, middle) if self._elements > CROSSING + CROSSING // 16 else (middle, high)
+        return Sized(way.size, high + (way.size - high) % 16)
 
     def _largest(self, way: Sized, why: str) -> tuple[int, str]:
         """The largest size whose grids a GPU launches and whose tensors it holds, and what bounds it."""

@@ -134,7 +134,7 @@ class PretendedBuffer:
 class PretendedMemory(Memory):
     """Memory that is not there, and knows which lanes have wrapped around."""
 
-    def add(self, name: str, tensor: Pretended, is_output: bool) -> int:
+    def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
         self.buffers[-1] = PretendedBuffer(name, tensor, base, is_output)
         return base
