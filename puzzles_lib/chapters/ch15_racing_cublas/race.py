@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib import excerpts
+from puzzles_lib import excerpts, ledger, session
 from puzzles_lib.bench.h200 import RESERVED, SHARED
 from puzzles_lib.bench.recorded import about, clocks, rows
 from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure
@@ -33,6 +33,7 @@ from puzzles_lib.chapters.ch15_racing_cublas.records import (
     unlike,
 )
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung, outdated
+from puzzles_lib.chapters.ch15_racing_cublas.rungs import RUNGS
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.checker.verdicts import STILL_OPEN
@@ -42,7 +43,7 @@ from puzzles_lib.excerpts import Excerpt
 from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.sass import overwritten_operands
 from puzzles_lib.source import with_helpers
-from puzzles_lib.stubs import is_untouched
+from puzzles_lib.stubs import attempt_text, is_untouched
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,6 +75,13 @@ class Race:
     def is_open(self) -> bool:
         """Whether it is an untouched exercise."""
         return self.report.verdict is not None and self.report.verdict.kind == "open"
+
+    def heard(self) -> Report:
+        """Return what `hint` follows: the report, or a verdict on the machine code of a correct kernel."""
+        if self.ok or not self.report.ok:
+            return self.report
+        first = self.lines()[0].removeprefix(f"{self.rung.name}: ")
+        return replace(self.report, verdict=Verdict("machine", first))
 
     def bound(self, count: int = ROWS[0]) -> Bound | None:
         """Return the least time that its machine code allows at K = ``count``, or None if unknown."""
@@ -194,13 +202,23 @@ def race(rung: Rung) -> Race:
     rung: a kernel and how it is launched. Its bound is read from the machine code. With a Hopper GPU it is
         measured now, next to dequantize + cuBLAS; that takes about 2 s. Without one, its time is a recorded
         one, or the nearest recorded version is named. A rung whose kernel has been edited since it was made
-        isn't run.
+        isn't run. `progress` records a kernel with a hole, and `hint` follows what is found.
 
     Raises TypeError if ``rung`` isn't a `Rung`.
     """
     __tracebackhide__ = True
     if not isinstance(rung, Rung):
         raise TypeError(f"race(rung): rung is a {type(rung).__name__}, allowed is a Rung")
+    found = _raced(rung)
+    session.remember_race(rung.hint_key, found.heard())
+    if isinstance(rung.kernel, JITFunction) and rung.kernel.__name__ in RUNGS:
+        _, name = RUNGS[rung.kernel.__name__]
+        kind = next((verdict.kind for verdict in found.heard().verdicts), "")
+        ledger.record(name, found.ok, kind, attempt_text(rung.kernel))
+    return found
+
+
+def _raced(rung: Rung) -> Race:
     if rung.refusal:
         return Race(rung, Report(rung.name, verdict=Verdict("signature", rung.refusal)))
     if note := outdated(rung):
