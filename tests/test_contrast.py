@@ -145,7 +145,7 @@ def test_numbers_count_from_1_as_chapter_00_says():
         (PACK_BITS, -1, "there is no mistake -1: its mistakes"),
         (PACK_BITS, 99, "there is no mistake 99: its mistakes"),
         (SCALAR_FLASH_ATTENTION, 2, "there is no mistake 2: this puzzle has one mistake, number 1."),
-        (MASKED_ADD, 1, "masked_add: this puzzle has no mistakes to show."),
+        (MASKED_ADD, 1, "this puzzle has no mistakes to show."),
         (MASKED_ADD, "off_by_one", "this puzzle has no mistakes to show."),
     ],
 )

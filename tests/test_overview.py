@@ -50,7 +50,11 @@ SMALL = Progress(
     (
         chapter("01", "Loads & <stores>", Item("1", "constant_add", "solved")),
         chapter(
-            "05", "Dots", Item("9", "s", "tried"), Item("9b", "f", "open"), Item("q1", "q", "open", "question")
+            "05",
+            "Dots",
+            Item("9", "s", "tried"),
+            Item("9b", "f", "open"),
+            Item("q1", "q", "open", "question"),
         ),
         chapter("06", "More", Item("10", "conv", "solved"), *[Item("q1", "q", "open", "question")] * 19),
     ),

@@ -85,10 +85,12 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         return Shown(puzzle.name, None, notes=("This puzzle has no hints.",))
     if number is not None and (isinstance(number, bool) or number not in range(1, len(known) + 1)):
         raise ValueError(f"hint: number is {number!r}, allowed are 1 to {len(known)}")
-    again = f"{f'hint({name}, 1)' if name else 'The same call with the number 1'} shows the first"
+    again = f"{f'hint({name}, 1)' if name else 'hint of this version, with the number 1,'} shows the first"
     if number is None and said and said.ok:
         done = "Your kernel passes" if source == "check" else "This version is correct"
-        return Shown(puzzle.name, None, count=len(known), notes=(f"{done}, so you need no hint. {again} anyway.",))
+        return Shown(
+            puzzle.name, None, count=len(known), notes=(f"{done}, so you need no hint. {again} one anyway.",)
+        )
     shown = _shown.setdefault(key, {})
     failure = _failure(said)
     left = [n for n in range(1, len(known) + 1) if n not in shown]
@@ -103,7 +105,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         short = message if len(message) <= MOST_CHARACTERS else f"{message[: MOST_CHARACTERS - 1]}…"
         notes.append(f"Chosen because your last {source} said: “{short}”")
     if len(shown) < len(known):
-        call = f"hint({name})" if name else "The same call"
+        call = f"hint({name})" if name else "hint of this version, without a number,"
         notes.append(f"Still stuck? {call} shows the next hint.")
     else:
         notes.append(f"That was the last hint. {again} again.")
@@ -118,7 +120,7 @@ def _key(puzzle: Puzzle, kernel: str) -> Key:
 def _name(version: Version, *scopes: Mapping[str, object]) -> str:
     """Return the name that the caller's code has for a version; "" if it has none."""
     named = (name for scope in scopes for name, value in [*scope.items()] if value is version)
-    return next((name for name in named if not name.startswith("_")), "")
+    return next((name for name in named if name.isidentifier() and not name.startswith("_")), "")
 
 
 def _telling(report: Report) -> Verdict:

@@ -84,7 +84,9 @@ def _words_of(which: Callable[[int, int], int]) -> Callable[[Tensor, int], Tenso
     """Return codes of other rows of words. which: (block, half) -> the first row that is read."""
 
     def codes(words: Tensor, block_n: int) -> Tensor:
-        rows = torch.cat([words.flatten(0, 1).int(), words.new_zeros(16 * len(words) + 16, words.shape[2]).int()])
+        rows = torch.cat(
+            [words.flatten(0, 1).int(), words.new_zeros(16 * len(words) + 16, words.shape[2]).int()]
+        )
         found = [
             rows[which(b, half) : which(b, half) + 16] >> 2 * (4 * half + i) & 3
             for b in range(len(words)) for half in range(2) for i in range(4)
@@ -154,7 +156,9 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the tile of words is [16, BLOCK_N], but the lines below take it for [BLOCK_N, 16]: use tl.trans": _of_codes(
         _without_tl_trans
     ),
-    "the axis of pair and pair >> 8 is the last one: tl.permute puts it in the middle": _of_codes(_without_permute),
+    "the axis of pair and pair >> 8 is the last one: tl.permute puts it in the middle": _of_codes(
+        _without_permute
+    ),
     "the corner of the words moves on with every half block: both halves read the same 16 rows": _of_codes(
         _words_of(lambda block, half: 16 * (2 * block + half))
     ),
