@@ -19,7 +19,7 @@ _COLOURS = {SOLVED: Theme.OK, TRIED: Theme.OPEN}
 
 @dataclass(frozen=True)
 class Item:
-    """A puzzle, a rung of chapter 15 or a reading exercise. number: its number, such as ``"9b"`` or ``"q2"``."""
+    """A puzzle, a rung of chapter 15 or a reading exercise. number: such as ``"9b"`` or ``"q2"``."""
 
     number: str
     name: str

@@ -43,8 +43,8 @@ TRIES = [
     (versions.along_k, ("scale[None, :]", "scale[:, None]"), "do not fit", "Which axis is K"),
     (versions.along_k, ("minimum[None, :] + scale[None, :]", "scale[None, :] + minimum[None, :]"),
      "scale and minimum are swapped", "Which axis is K"),
-    (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(dy, x, acc)"), "multiplies", "Which factor comes first"),
-    (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(x, dy)"), "only the last dot", "Which factor comes first"),
+    (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(dy, x, acc)"), "multiplies", "Which factor"),
+    (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(x, dy)"), "only the last dot", "Which factor"),
     (versions.subnormal, ("* 2.0 ** (101 - 2 * (j % 4))", ""), "power of two is missing", "The exponent"),
     (versions.subnormal, ("2.0 ** (101", "2.0 ** (133"), "are NaN", "The exponent"),
     (versions.subnormal, ("bitcast=True", "bitcast=False"), "inf, want", "Read, not converted"),
@@ -58,12 +58,13 @@ TRIES = [
     (versions.by_tma, (CORNER, "[step * 16, n]"), "every half block", "A corner for each tile"),
     (versions.by_tma, (CORNER, "[block, n]"), "16 rows of words", "A block of words has 16 rows"),
     (versions.by_tma, ("4 * block", "block"), "a block has 4 rows", "Four rows per block"),
-    (versions.by_tma, ("block + 2 + half", "block + 1 + half"), "1 row after the scale", "Four rows per block"),
+    (versions.by_tma, ("block + 2 + half", "block + 1 + half"), "1 row after the scale", "Four rows"),
     (versions.by_tma, ("* unit", ""), "power of two is missing", "Scaled as in rung 4"),
     (versions.whole, (PLACED, "tl.join(pair, pair >> 8)"), "tl.permute", "Put the new axis in the middle"),
     (versions.whole, ("pair >> 8", "pair >> 4"), "fields 2 to 5", "Two versions of the pair"),
     (versions.whole, ("both[:, :, None, :]", "both"), "do not fit", "Room for the fields"),
-    (versions.in_pieces, (CUTS, "[i % 2])[i // 2 % 2])[i // 4]"), "the pieces are in another order", "Which cut comes first"),
+    (versions.in_pieces, (CUTS, "[i % 2])[i // 2 % 2])[i // 4]"), "the pieces are in another order",
+     "Which cut comes first"),
 ]  # fmt: skip
 
 

@@ -348,7 +348,7 @@ def test_parts_that_are_all_stored_in_one_place_are_no_empty_splits():
 
 
 def test_a_compiler_that_refuses_a_later_case_is_heard_first():
-    """The first case may have one value wrong by chance of its shapes; what does not compile is more basic."""
+    """The shapes of the first case may fit by chance."""
     cases = (
         CaseResult("T=16", Verdict("values", "wrong")),
         CaseResult("T=128", Verdict("compiler", "shapes")),

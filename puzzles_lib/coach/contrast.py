@@ -73,8 +73,8 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     earlier; otherwise a line says so, and ``.kernel`` is None. A line also says so if the puzzle has no
     mistakes, or none with this number. `progress` does not change.
 
-    Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if ``which`` is neither a whole number nor
-    the name of a mistake.
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if ``which`` is neither a whole number
+    nor the name of a mistake.
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):

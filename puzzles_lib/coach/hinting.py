@@ -15,7 +15,7 @@ from puzzles_lib.session import last_check, last_race
 MOST_CHARACTERS = 100  # of the last check's message
 
 _shown: dict[Key, dict[int, str]] = {}
-"""By the number of each hint shown in this session, from 1: the failure it was last chosen for; "" for none."""
+"""By the number of each hint shown in this session, from 1: the failure it was chosen for; "" for none."""
 
 
 @runtime_checkable

@@ -229,7 +229,7 @@ class Bound:
         return 1e6 * self.programs * self.turns * clocks / self.clock
 
     def lines(self, instructions: int, warps: int) -> list[str]:
-        """Return what it is made of, as text. instructions: of one iteration, in each of a program's warps."""
+        """Return what it is made of, as text. instructions: of one iteration, in each warp."""
         one = "1 program" if self.programs == 1 else f"{self.programs} programs"
         return [
             f"one iteration takes {self.issue:.0f} clocks to issue ({instructions} instructions in each of "

@@ -1,4 +1,4 @@
-"""The kernels of chapter 15 in which the reader fills a hole: `race` records them, and `progress` counts them."""
+"""The kernels of chapter 15 with a hole to fill: `race` records them, and `progress` counts them."""
 
 RUNGS = {
     "along_k_kernel": ("3", "ch15-rung3"),

@@ -1,4 +1,4 @@
-"""Common slips in the versions along K, as functions like `puzzles.fused_dw_along_k`: a failed race names them."""
+"""Common slips in the versions along K, as functions like the spec: a failed race names them."""
 
 from collections.abc import Callable, Mapping
 
@@ -97,7 +97,7 @@ def _words_of(which: Callable[[int, int], int]) -> Callable[[Tensor, int], Tenso
 
 
 def _rows_of_params(scale_row: Callable[[int, int], int], minimum_row: Callable[[int, int], int]):
-    """Return a slip in the corners of rung 6. scale_row, minimum_row: (block, half) -> the row that is read."""
+    """Return a slip in the corners of rung 6. Each argument: (block, half) -> the row that is read."""
 
     def parts(words, params, numbers, dy, SPLITS, BLOCK_K):
         blocks, _, columns = words.shape
@@ -133,7 +133,7 @@ def _pieces_reversed(words, params, numbers, dy, SPLITS, BLOCK_K, BLOCK_M):
 
 SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "x̂ has no minimum: it is the scale times the code": _of_scales(lambda s, m: (s, 0 * m)),
-    "x̂ is only the minimum: the code times the scale is (nearly) 0. Which power of two is missing?": _of_scales(
+    "x̂ is only the minimum: code times scale is about 0. Which power of two is missing?": _of_scales(
         lambda s, m: (0 * s, m)
     ),
     "scale and minimum are swapped": _of_scales(lambda s, m: (m, s)),
@@ -153,7 +153,7 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the second half of a block gets fields 2 to 5 instead of 4 to 7: they are 8 bits further": _of_codes(
         lambda words, _: codes_of(words, field=lambda j: j - 2 * (j > 3))
     ),
-    "the tile of words is [16, BLOCK_N], but the lines below take it for [BLOCK_N, 16]: use tl.trans": _of_codes(
+    "the tile of words is [16, BLOCK_N], but is used as [BLOCK_N, 16]: use tl.trans": _of_codes(
         _without_tl_trans
     ),
     "the axis of pair and pair >> 8 is the last one: tl.permute puts it in the middle": _of_codes(
@@ -171,7 +171,7 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the minimum is read 1 row after the scale: it is 2 rows further": _rows_of_params(
         lambda block, half: 4 * block + half, lambda block, half: 4 * block + half + 1
     ),
-    "only the last dot of each part counts: the third argument of tl.dot is the sum so far": _only_the_last_dot,
+    "only the last dot of each part counts: tl.dot's third argument is the sum so far": _only_the_last_dot,
     "the pieces are in another order: i // 4 chooses the first cut, the innermost call": _pieces_reversed,
 }
 """By what the report says about it."""
