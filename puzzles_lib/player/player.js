@@ -574,7 +574,8 @@ class Stage {
     const held = this.root.activeElement;
     this.steps.max = program.steps.length - 1;
     this.steps.value = this.at;
-    this.stepText.textContent = `${this.at + 1} of ${program.steps.length}`;
+    const turns = [...turnsAt(run, program, this.at).values()].map((turn) => `, ${turnText(turn)}`);
+    this.stepText.textContent = `${this.at + 1} of ${program.steps.length}${turns.join("")}`;
     this.steps.setAttribute("aria-valuetext", this.stepText.textContent);
     this.programs.value = this.place;
     const ids = program.id.slice(0, run.grid.length).join(", ");

@@ -350,7 +350,7 @@ class Standing:
 
 
 def standing(found: Race) -> Standing:
-    """Rank a version among the ladder's, by time if it has one. It must be correct and sound, without spills."""
+    """Rank a version among the ladder's. It must be correct and sound, and not spill."""
     name = found.rung.name
     if note := outdated(found.rung):
         return Standing(name, (), note)
