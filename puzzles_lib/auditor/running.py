@@ -15,8 +15,8 @@ from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.checker import atomicity, verdicts
-from puzzles_lib.checker.hints import of_hints
 from puzzles_lib.checker.launches import too_much
+from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.true_size import edges
