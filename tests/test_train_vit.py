@@ -313,7 +313,8 @@ def waits_in_vain(rank, folder):
 
     def never_comes():
         os.kill(others[0], signal.SIGTERM)
-        while state_of(others[0]) != "Z":
+        deadline = time.monotonic() + 120
+        while state_of(others[0]) != "Z" and time.monotonic() < deadline:
             time.sleep(0.05)
         os._exit(3)
 
