@@ -29,6 +29,7 @@ _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
 FEWEST = 24  # programs of a sample
 INTERLEAVED = 8  # runs in which two programs take turns
+_NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ELSEWHERE = "through a pointer that is not an argument"
 MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
 
@@ -169,11 +170,8 @@ class _Guarded:
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
         outcome.in_tf32 = bool(forwards.arithmetic.in_tf32) or forwards.arithmetic.dots
-        if forwards.stop and _ELSEWHERE in forwards.stop.message and self._has_table():
-            outcome.unjudged = (
-                f"{self.launch.name}: the addresses in a table of pointers are of no known tensor"
-            )
-            outcome.stopped = True
+        if why := self._not_judged(forwards):
+            outcome.unjudged, outcome.stopped = f"{self.launch.name}: {why}", True
             return
         outcome.verdict = self._verdict(forwards, after)
         outcome.stopped = forwards.stop is not None
@@ -187,8 +185,16 @@ class _Guarded:
                 "the grid and at random; Guard(seconds=...) allows more"
             )
 
-    def _has_table(self) -> bool:
-        return any(t.dtype in (torch.int64, torch.uint64) for t in self.tensors.values())
+    def _not_judged(self, ran: Run) -> str:
+        """Why a run that has ended early says nothing about the kernel; "" if it does."""
+        if ran.stop is None:
+            return ""
+        tables = any(t.dtype in (torch.int64, torch.uint64) for t in self.tensors.values())
+        if tables and _ELSEWHERE in ran.stop.message:
+            return "the addresses in a table of pointers are of no known tensor"
+        if ran.stop.kind not in _NOT_JUDGED:
+            return ""
+        return ran.stop.message + (f" ({ran.stop.site})" if ran.stop.site else "")
 
     def _sample(self) -> list[Program] | None:
         """Which programs to run; None for all."""

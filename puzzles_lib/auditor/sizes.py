@@ -104,7 +104,7 @@ class Call:
 
     def __init__(self, function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], guard: Guard):
         self.function, self.arguments, self.guard = function, (tuple(args), dict(kwargs)), guard
-        self._values: dict[int, tuple[np.ndarray, bool]] = {}  # by the meta tensor's storage
+        self._values: dict[int, np.ndarray] = {}  # by the meta tensor's storage
 
     def tried(self, way: Sized, end: float) -> Tried:
         """Call the function with a size pretended. end: when no more is begun, of this thread's CPU time."""
@@ -174,6 +174,8 @@ class Call:
             return True
 
         why = self._call(way, on_launch)
+        if "Storage size calculation overflowed" in why:
+            too_large.append("")
         if sum(storages.values()) > MOST_BYTES:
             too_large.append("")
         return ("memory" if too_large[-1:] == [""] else too_large[0]) if too_large else "", why
@@ -188,7 +190,7 @@ class Call:
             made = way.tensor(leaf)
             if not leaf.is_floating_point() and not leaf.is_complex() and leaf.numel():
                 values = leaf.detach().contiguous().numpy().ravel()
-                self._values[made.untyped_storage()._cdata] = values, made.shape == leaf.shape
+                self._values[made.untyped_storage()._cdata] = values
             return made
 
         with plain():
@@ -219,11 +221,10 @@ class Call:
             outcome.unjudged = f"{launch.name} does not compile at this size: {why}"
             return outcome
         code = compiler.program_of(launch.kernel, launch.arguments, opinion)
-        tensors, known = {}, True
+        tensors = {}
         for name, tensor in launch.tensors.items():
             span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-            values, same = self._values.get(tensor.untyped_storage()._cdata, (None, False))
-            known = known and (same or tensor.is_floating_point())
+            values = self._values.get(tensor.untyped_storage()._cdata)
             tensors[name] = Pretended((span if tensor.numel() else 0,), tensor.dtype, values)
         ran = run(
             code,
@@ -239,13 +240,11 @@ class Call:
         outcome.programs = ran.programs
         if ran.stop and ran.stop.kind in ("time limit", "memory limit", "error", "deadlock"):
             outcome.unjudged = f"{launch.name}: {ran.stop.message}"
-        elif ran.stop and (known or ran.stop.kind == "true size"):
+        elif ran.stop and ran.stop.kind == "true size":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
-        elif ran.stop:
-            outcome.unjudged = f"{launch.name}: it works with integers that are not known at this size"
-        elif ran.undefined and self.guard.undefined and known:
-            outcome.verdict = verdicts.uninitialised(ran.undefined)
+        elif ran.stop:  # the other sizes, and integers that are indices, may not fit this one
+            outcome.unjudged = f"{launch.name}: {verdicts.on_the_grid(ran.stop.message, launch.axes)}"
         return outcome
 
 

@@ -363,6 +363,10 @@ class Memory:
         """The labels of integers that the kernel takes for unsigned ones."""
         return labels
 
+    def no_offset(self, labels: Labels) -> Labels:
+        """The labels of what the kernel makes of integers that are then no offsets."""
+        return labels
+
     # ---- what is undefined
 
     def label(self, what: str, kind: str = "operation", order: bool = False) -> int:
