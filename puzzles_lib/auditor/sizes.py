@@ -243,7 +243,7 @@ class Call:
         elif ran.stop and ran.stop.kind == "true size":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
-        elif ran.stop:  # the other sizes, and integers that are indices, may not fit this one
+        elif ran.stop:  # the other sizes, and integers that are indices, need not fit this one
             outcome.unjudged = f"{launch.name}: {verdicts.on_the_grid(ran.stop.message, launch.axes)}"
         return outcome
 
