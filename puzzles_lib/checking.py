@@ -40,8 +40,9 @@ def check(
     num_warps: the number of warps of the launch, which decides what threads do: 1, 2, 4, 8, 16 or 32. None is
         Triton's 4, or what `triton.autotune` sets.
 
-    Raises TypeError if ``puzzle`` is not a `Puzzle` or ``salt`` is not a string, ValueError if ``seconds`` is
-    not a number above 0 or ``num_warps`` is not allowed, and KeyboardInterrupt when interrupted.
+    Raises TypeError if ``puzzle`` is not a `Puzzle` or ``salt`` is not a string. Raises ValueError if
+    ``seconds`` is not a number above 0, or ``num_warps`` is not allowed. Raises KeyboardInterrupt when
+    interrupted.
     """
     __tracebackhide__ = True
     expect_puzzle("check", kernel, puzzle)
