@@ -155,7 +155,7 @@ def _examine_one(
     results = compiler.closed_after(_Opinions(bound.kernel, each, drawn), tried)
     if isinstance(results, Refusal):
         return _refused(puzzle, results)
-    notes |= dict.fromkeys(shared.arithmetic.notes())
+    notes |= dict.fromkeys([*shared.arithmetic.notes(), *shared.threads.notes])
     told: Sequence[CaseResult] = results
     if not until_failure:
         told = verdicts.with_blocks(puzzle, told, lambda case: _is_right(bound.at(case, number), shared))
