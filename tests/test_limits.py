@@ -493,7 +493,7 @@ def test_a_run_ends_at_its_memory_limit():
         "print(stop.kind, stop.message, stop.site.source, sep='\\n')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=REPO, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], cwd=REPO, capture_output=True, text=True, check=True, timeout=240
     )
     assert done.stdout.splitlines() == [
         "memory limit",
