@@ -476,7 +476,7 @@ def test_an_interrupt_ends_the_worker(worker):
 
     started = worker(
         "import os, signal, time\n"
-        "time.sleep(0.5)\n"  # we wait for it by then
+        "time.sleep(2)\n"  # we wait for it by then
         "os.kill(os.getppid(), signal.SIGALRM)\n"
         "time.sleep(60)"
     )
