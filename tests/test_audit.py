@@ -513,6 +513,7 @@ def test_a_suite_of_gpu_tests(tmp_path):
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        timeout=240,
     )
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "2 launches in 2 tests: 1 clean, 1 with a finding, 0 not judged or not wholly" in done.stdout

@@ -206,7 +206,11 @@ def test_a_submission_is_read_without_what_answers_are_computed_with() -> None:
         "print(len(found['chapters']), [*found['answers']], [name for name in late if name in sys.modules])"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code, str(ROOT / "notebooks")], capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-c", code, str(ROOT / "notebooks")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=240,
     )
     assert ran.stdout.strip() == "21 ['ch01-q1'] []", ran.stderr
 
