@@ -102,8 +102,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch12-q3",
-        asks="36 tiles, 132 multiprocessors, at most one program each: "
-        "into how many splits can K be cut?",
+        asks="36 tiles, 132 multiprocessors, at most one program each: into how many splits can K be cut?",
         right=_most_splits,
         kind=int,
         nudges=(
@@ -127,7 +126,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch12-q5",
-        asks="Four float32 parts are added in 24 orders. How many different sums can one element have at most?",
+        asks="Four float32 parts, added in 24 orders: how many different sums can one element have at most?",
         right=_results,
         kind=int,
         nudges=(
