@@ -1,1 +1,1 @@
-TITLE = "A language model out of your own kernels"
+TITLE = "A language model, out of your own kernels"
