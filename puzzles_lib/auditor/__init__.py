@@ -277,14 +277,20 @@ class _Call:
         guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
         told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
         tried = hard_inputs.variants(self.function, self.args, self.kwargs, self.changed, vary)
+        bound: set[int] = set()  # sizes that other sizes must fit
         for variant in tried:
+            if variant.size in bound:
+                continue
             if time.thread_time() > end:
                 report.unjudged.append(f"hard inputs: the time is used up at {variant.name}")
                 return
             own = AuditReport()
             try:
-                self._variant(variant, own, guard)
+                if not self._variant(variant, own, guard):
+                    bound.add(variant.size if variant.usual else 0)
+                    continue
             except Exception as error:
+                bound.add(variant.size if variant.usual else 0)
                 words = " ".join(f"{type(error).__name__}: {error}".split())[:100]
                 report.unjudged.append(f"with {variant.name}: the function raises {words}")
                 continue
@@ -301,24 +307,36 @@ class _Call:
             if len(report.findings) >= MOST_FINDINGS:
                 return
 
-    def _variant(self, variant: hard_inputs.Variant, own: AuditReport, guard: Guard) -> None:
+    def _variant(self, variant: hard_inputs.Variant, own: AuditReport, guard: Guard) -> bool:
+        """Judge a call with hard inputs. Returns False if the reference cannot be asked."""
         want = None
         if self.like is not None:
             try:
                 want = wanted(self.like, variant.args, variant.kwargs, FLOAT32_ROUNDOFF)
             except Uncomparable:
-                return  # what the reference cannot do is nobody's fault
+                return False  # what the reference cannot do is nobody's fault
         ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
+        if not variant.is_finite and not (want and want.own and all(_finite(t) for t in want.own)):
+            own.findings = [f for f in own.findings if f.verdict.kind != "uninitialised"]
         if want is None or own.findings or own.unjudged:
-            return
+            return True
         if ran.coarsest > FLOAT32_ROUNDOFF and self.like is not None:
             want = wanted(self.like, variant.args, variant.kwargs, ran.coarsest)
+        if not variant.is_finite:  # which of several NaN or infinities is the largest, nobody says
+            want = dataclasses.replace(
+                want, shaken=[[~t if t.dtype == torch.bool else t + 1 for t in want.exact]]
+            )
         try:
             verdict = compare(ran.results, want, ran.coarsest, self.allowance, True)
         except Uncomparable as error:
             verdict = Verdict("values", str(error))
         if verdict:
             own.findings.append(Finding(verdict, on=variant.name))
+        return True
+
+
+def _finite(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(tensor.isfinite().all())
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

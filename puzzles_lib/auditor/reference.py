@@ -6,6 +6,7 @@ part, since kernels may round on the way to what they store. TF32 counts as such
 `tl.dot` uses it.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from puzzles_lib.puzzle import Argument
 DRAWS = 3
 FACTOR_COARSE = 4.0  # times the movement by a roundoff of a coarser dtype than float32
 TF32_ROUNDOFF = 2.0**-11
+SHAKEN = 1e-6  # of the largest: how far inputs move until none is equal to another
 
 
 class Uncomparable(Exception):
@@ -58,12 +60,16 @@ def kept(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a reference returns, in float64 and in the arguments' own dtypes."""
+    """What a reference returns, in float64 and in the arguments' own dtypes.
+
+    moved, coarse: with inputs that are a roundoff off; shaken: with inputs among which there are no ties.
+    """
 
     exact: list[torch.Tensor]
     own: list[torch.Tensor] | None
     moved: list[list[torch.Tensor]]
     coarse: list[list[torch.Tensor]]
+    shaken: list[list[torch.Tensor]]
 
 
 def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
@@ -98,13 +104,29 @@ def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coars
 
         return move
 
+    def shake(draw: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        generator = torch.Generator().manual_seed(draw)
+
+        def move(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor.detach().clone()
+            wider = tensor.detach().double()
+            size = wider[wider.isfinite()].abs().max() if wider.isfinite().any() else 1.0
+            return wider + SHAKEN * max(float(size), SHAKEN) * torch.rand(tensor.shape, generator=generator)
+
+        return move
+
     try:
         exact = called(wide)
         moved = [called(by(FLOAT32_ROUNDOFF, draw)) for draw in range(DRAWS)]
         coarse = [called(by(coarsest, draw)) for draw in range(DRAWS)] if coarsest > FLOAT32_ROUNDOFF else []
     except Exception:  # such as one that insists on a dtype
-        return Wanted([t.double() if t.is_floating_point() else t for t in own], own, [], [])
-    return Wanted(exact, own, moved, coarse)
+        return Wanted([t.double() if t.is_floating_point() else t for t in own], own, [], [], [])
+    shaken = []
+    if any(not t.is_floating_point() for t in exact):
+        with contextlib.suppress(Exception):
+            shaken = [called(shake(draw)) for draw in range(DRAWS)]
+    return Wanted(exact, own, moved, coarse, shaken)
 
 
 def compare(
@@ -131,6 +153,8 @@ def compare(
         right = expected.accepts(found if found.is_floating_point() else found.to(expected.value.dtype))
         if only_sure and want.own is not None and found.is_floating_point():
             right = right | _unsure(want.own[place], expected)
+        for shaken in want.shaken if only_sure and not found.is_floating_point() else ():
+            right = right | (shaken[place] != exact)  # an index of the largest, of several
         if not right.all():
             return Verdict("values", _message(name, found, expected, right))
     return None
