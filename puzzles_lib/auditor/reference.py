@@ -8,7 +8,7 @@ part, since kernels may round on the way to what they store. TF32 counts as such
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -70,6 +70,10 @@ class Wanted:
     moved: list[list[torch.Tensor]]
     coarse: list[list[torch.Tensor]]
     shaken: list[list[torch.Tensor]]
+
+    def but_no_indices(self) -> "Wanted":
+        """Return the same, as if all integers depended on ties."""
+        return replace(self, shaken=[[~t if t.dtype == torch.bool else t + 1 for t in self.exact]])
 
 
 def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
