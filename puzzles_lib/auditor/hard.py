@@ -30,6 +30,11 @@ class Variant:
         self.size, self.usual = size, usual
 
     @property
+    def is_tiny(self) -> bool:
+        """Whether results may be far smaller than what a kernel adds up on the way to them."""
+        return self.name.endswith(("tiny values", "denormal values"))
+
+    @property
     def is_finite(self) -> bool:
         """Whether no infinity and no NaN is in it that the label does not say."""
         return not any(word in self.name for word in ("inf", "NaN"))

@@ -134,11 +134,17 @@ def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coars
 
 
 def compare(
-    got: Sequence[torch.Tensor], want: Wanted, coarsest: float, allowance: float, only_sure: bool
+    got: Sequence[torch.Tensor],
+    want: Wanted,
+    coarsest: float,
+    allowance: float,
+    only_sure: bool,
+    floor: float = 0.0,
 ) -> Verdict | None:
     """Return the verdict on results that differ from the reference's; None if none does.
 
     allowance: how far off an element may be beside that, relative to the largest of its result.
+    floor: how far off an element may be at least.
     only_sure: leave out elements where the reference itself, in the arguments' own dtypes, is not finite or
         far from what it is in float64.
 
@@ -154,6 +160,8 @@ def compare(
             shapes = f"{tuple(found.shape)}, but the reference's {tuple(exact.shape)}"
             raise Uncomparable(f"{name} has shape {shapes}: they must be the same")
         expected = _expected(found, want, place, coarsest, allowance)
+        if floor and expected.tolerance is not None:
+            expected = replace(expected, tolerance=expected.tolerance + floor)
         right = expected.accepts(found if found.is_floating_point() else found.to(expected.value.dtype))
         if only_sure and want.own is not None and found.is_floating_point():
             right = right | _unsure(want.own[place], expected)

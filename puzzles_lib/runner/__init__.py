@@ -144,6 +144,7 @@ def run(
     plan: Plan | None = None,
     defined: Mapping[str, np.ndarray] | None = None,
     holes_are_zero: bool = False,
+    drops_unused_loads: bool = False,
     reached: Mapping[str, tuple[int, torch.Tensor]] | None = None,
     suffix: str = "_ptr",
 ) -> Run:
@@ -169,6 +170,7 @@ def run(
     defined: for an output, which places of its storage hold something at the start, from the tensor's first
         element to its last. Tensors may then overlap.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
+    drops_unused_loads: a load whose result nobody uses is not carried out, as compiled code has none.
     reached: tensors that are no arguments, by a name, each with the address by which the kernel finds it in a
         table of pointers.
     suffix: what a pointer's name has after its tensor's.
@@ -184,7 +186,7 @@ def run(
     memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled
-    memory.holes_are_zero = holes_are_zero
+    memory.holes_are_zero, memory.drops_unused_loads = holes_are_zero, drops_unused_loads
     stop = None
     tables = _Tables(memory, reached or {})
 
