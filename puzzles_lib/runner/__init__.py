@@ -147,6 +147,7 @@ def run(
     plan: Plan | None = None,
     defined: Mapping[str, np.ndarray] | None = None,
     holes_are_zero: bool = False,
+    drops_unused_loads: bool = False,
     suffix: str = "_ptr",
     waits: bool = False,
     others: Mapping[str, tuple[int, torch.Tensor]] | None = None,
@@ -173,6 +174,7 @@ def run(
     defined: for an output, which places of its storage hold something at the start, from the tensor's first
         element to its last. Tensors may then overlap.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
+    drops_unused_loads: a load whose result nobody uses is not carried out, as compiled code has none.
     suffix: what a pointer's name has after its tensor's.
     waits: a program that waits for what nobody has done yet is set aside until others have run.
     others: CPU tensors by name that are no arguments, each with the address by which an argument holds it, as
@@ -192,7 +194,7 @@ def run(
     memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled
-    memory.holes_are_zero = holes_are_zero
+    memory.holes_are_zero, memory.drops_unused_loads = holes_are_zero, drops_unused_loads
     stop = None
 
     def launch() -> None:

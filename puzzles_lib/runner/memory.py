@@ -102,6 +102,7 @@ class Memory:
         self.holes: dict[Site, str] = {}
         self.early_reads: dict[str, Site] = {}
         self.holes_are_zero = False
+        self.drops_unused_loads = False
         self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None

@@ -16,6 +16,7 @@ import numpy as np
 from puzzles_lib.dtypes import DType
 from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC
 from puzzles_lib.runner import arithmetic, libdevice, numerics
+from puzzles_lib.runner.buffer import garbage
 from puzzles_lib.runner.lanes import (
     BFLOAT16,
     BOOL,
@@ -834,6 +835,8 @@ def _lanes_on(
 @operation("tt.load", labels=None)
 def load(machine: Machine, step: Step, pointers: Any, *rest: Lanes) -> Lanes:
     op = step.op
+    if machine.memory.drops_unused_loads and not machine.is_used() and not op.flag("isVolatile"):
+        return Lanes(garbage(step.shape or (1,), step.row), step.row)
     if isinstance(pointers, BlockPointer):
         at, inside = _tile(machine, pointers, op.integers("boundaryCheck"))
         padding = op.attributes.get("padding")
