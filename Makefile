@@ -21,8 +21,8 @@ export PYTHON TORCH REPOSITORY BRANCH  # for .setup/
 
 # What holds with every supported Triton.
 WITH_ANOTHER := tests/test_guarded_run.py tests/test_operations.py tests/test_taint.py tests/test_races.py \
-	tests/test_atomicity.py tests/test_true_size.py tests/test_bfloat16.py tests/test_right_kernels.py \
-	tests/test_other_triton.py
+	tests/test_atomicity.py tests/test_true_size.py tests/test_bfloat16.py tests/test_arithmetic.py \
+	tests/test_right_kernels.py tests/test_wrong_kernels.py tests/test_versions.py tests/test_other_triton.py
 
 # Empty in a hand-out, which has neither.
 CHECKOUT := $(and $(wildcard solutions),$(wildcard tests))
@@ -36,7 +36,7 @@ ifdef CHECKOUT
 	@echo "make tools      set up .venv with the development tools"
 	@echo "make test       run the tests (PYTEST_ARGS=...)"
 	@echo "make test-next  compile the production kernels with the newest Triton"
-	@echo "make test-with  test the checker with another Triton (TRITON=3.9.0)"
+	@echo "make test-with  test the checker with another Triton (TRITON=3.9.0, or newest)"
 	@echo "make lint       check style with ruff, types with mypy"
 	@echo "make notebooks  execute solutions/, write notebooks/ from them (RELEASE_ARGS=--check)"
 	@echo "make handout    pack what a student needs into a zip (HANDOUT_ARGS=\"01 02\")"
@@ -69,9 +69,10 @@ test-next:
 	.venv-next/bin/python -m pytest tests/test_kernels_compile.py tests/test_dequant_gemm_rows.py \
 		tests/test_dequant_gemm_hopper.py $(PYTEST_ARGS)
 
-# Another Triton before the pinned one, in a folder of its own. 3.7 to 3.9 are supported.
+# Another Triton before the pinned one, in a folder of its own. What differs is in tests/other_triton.py.
 test-with: tools
-	.venv/bin/python -m pip install --quiet --no-deps --upgrade --target .venv-with/$(TRITON) triton==$(TRITON)
+	.venv/bin/python -m pip install --quiet --no-deps --upgrade --target .venv-with/$(TRITON) \
+		triton$(if $(filter newest,$(TRITON)),,==$(TRITON))
 	PYTHONPATH=$(CURDIR)/.venv-with/$(TRITON) .venv/bin/python -m pytest -n auto --dist loadfile -p no:nbval \
 		$(WITH_ANOTHER) $(PYTEST_ARGS)
 

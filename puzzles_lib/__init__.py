@@ -20,11 +20,11 @@ import warnings
 from types import ModuleType
 from typing import Any
 
+from puzzles_lib import versions
+
 __version__ = "0.3.0"
 
 _PIN = re.compile(r"([\w-]+)==([\w.]+); extra == .course")  # a line of the package's metadata
-
-_SUPPORTED = ("triton 3.7.", "triton 3.8.", "triton 3.9.")  # beside the pin, which chapters quote
 
 _HOME = {
     "check": "puzzles_lib.checking",
@@ -41,6 +41,8 @@ _HOME = {
     "race": "puzzles_lib.chapters.ch15_racing_cublas.race",
     "run": "puzzles_lib.checker.runner",
     "progress": "puzzles_lib.overview",
+    "speak": "puzzles_lib.speaking.speak",
+    "kernel_of": "puzzles_lib.speaking.speak",
     "Case": "puzzles_lib.puzzle",
     "Puzzle": "puzzles_lib.puzzle",
 }
@@ -69,8 +71,8 @@ def __dir__() -> list[str]:
 def _imported(name: str) -> ModuleType:
     """Import a module of the course.
 
-    Raise ImportError with one sentence if that fails because of another version of a package, and warn once
-    if there is another Triton than those that the checker supports (3.7 to 3.9).
+    Raise ImportError with one sentence if that fails because of another version of a package. Warn once if
+    the checker doesn't support the installed Triton.
     """
     __tracebackhide__ = True
     try:
@@ -87,9 +89,10 @@ def _imported(name: str) -> ModuleType:
 
 @functools.cache
 def _warn_of_another_triton() -> None:
-    wrong = {found: pin for found, pin in _unpinned().items() if pin.startswith("triton ")}
-    if wrong and not all(found.startswith(_SUPPORTED) for found in wrong):
-        warnings.warn(f"{_sentence(wrong)}; until then, reports may be wrong", stacklevel=4)
+    for found, pin in _unpinned().items():
+        package, _, version = found.partition(" ")
+        if package == "triton" and (told := versions.too_old(version) or versions.too_new(version)):
+            warnings.warn(f"{told}: run pip install {pin.replace(' ', '==')}", stacklevel=4)
 
 
 @functools.cache

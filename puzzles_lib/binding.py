@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+import triton
 from triton.runtime.jit import JITFunction, KernelInterface
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib import versions
 from puzzles_lib.compiler import Opinion, Program, interpret_was_on, program, program_of
 from puzzles_lib.compiler.vetting import vet
 from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled
@@ -47,13 +49,14 @@ class Bound:
 
     @property
     def num_warps(self) -> int:
-        """The number of warps of a launch: 4 unless a configuration says otherwise."""
+        """The number of warps of a launch: 4 unless it or a configuration says otherwise."""
         return self.options.get("num_warps", 4)
 
     @property
     def options(self) -> dict[str, int]:
-        """``num_warps`` and ``num_stages``, if a configuration sets them."""
-        given = self.configuration.options if self.configuration else {}
+        """``num_warps`` and ``num_stages``, if the launch or a configuration sets them."""
+        given = {"num_warps": self.wrapped.num_warps} if self.wrapped.num_warps else {}
+        given |= self.configuration.options if self.configuration else {}
         return {name: given[name] for name in ("num_warps", "num_stages") if type(given.get(name)) is int}
 
     def at(self, case: Case, number: int = 0) -> "Bound | Refusal | None":
@@ -74,17 +77,23 @@ class Bound:
         return arguments
 
 
-def bind(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Refusal:
+def bind(kernel: object, puzzle: Puzzle, case: Case, num_warps: int = 0) -> Bound | Refusal:
     """Vet what should be a ``@triton.jit`` kernel and bind it to a case.
 
-    A kernel within `triton.autotune` is bound in its first configuration.
+    A kernel within `triton.autotune` is bound in its first configuration. num_warps: what the launch
+    asks for; 0 if it asks for nothing.
     """
     if interpret_was_on():
         text = "TRITON_INTERPRET was set when Triton was imported: unset it and restart the notebook's kernel"
         return _signature(text, "the course interprets kernels by itself")
+    if told := versions.too_old(triton.__version__):
+        return Refusal(told, kind="error")
     wrapped = unwrap(kernel)
     if wrapped is None:
         return _no_kernel(kernel)
+    if num_warps and (wrapped.autotuner or "num_warps" in wrapped.gives):
+        return _signature(f"num_warps={num_warps} is given, but triton.autotune or a heuristic sets it")
+    wrapped = dataclasses.replace(wrapped, num_warps=num_warps)
     refusal = _unfit(wrapped, puzzle) or vet(wrapped.kernel)
     if refusal:
         return refusal
@@ -110,6 +119,11 @@ def _bound(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Bound |
     for name, value in arguments.items():
         if value is inspect.Parameter.empty:
             return _signature(f"{found}, which does not give {name}")
+    if found.pre_hook is not None:  # it may set the blocks of descriptors, which the front end must know
+        launched = {**arguments, **_launched_with(wrapped, puzzle, case)}
+        if refusal := found.prepare(launched):
+            return refusal
+        arguments |= {name: _blocks_of(value, arguments[name]) for name, value in launched.items()}
     return Bound(kernel, puzzle, case, arguments, wrapped, found)
 
 
@@ -129,6 +143,13 @@ def _launched_with(wrapped: Wrapped, puzzle: Puzzle, case: Case) -> dict[str, ob
             offered = offered.descriptor(case.numbers, tensor)
         given[name] = offered
     return given
+
+
+def _blocks_of(changed: object, value: object) -> object:
+    """Return a descriptor with the block shape of another one; any other value as it is."""
+    if isinstance(changed, TensorDescriptor) and isinstance(value, TensorDescriptor):
+        return dataclasses.replace(value, block_shape=list(changed.block_shape))
+    return value
 
 
 def stand_ins(kernel: JITFunction, puzzle: Puzzle, case: Case) -> dict[str, object]:

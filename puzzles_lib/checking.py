@@ -17,8 +17,17 @@ from puzzles_lib.staleness import stale_note
 from puzzles_lib.stubs import attempt_text, is_untouched
 from puzzles_lib.wrapped import unwrap
 
+WARPS = (1, 2, 4, 8, 16, 32)  # that a launch may ask for
 
-def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, salt: str = "") -> Report:
+
+def check(
+    kernel: object,
+    puzzle: Puzzle,
+    *,
+    seconds: float = SECONDS_PER_CASE,
+    salt: str = "",
+    num_warps: int | None = None,
+) -> Report:
     """Try a ``@triton.jit`` kernel on every case of a puzzle and on a few random cases; return the report.
 
     The kernel runs on the CPU under guard, so this returns whatever the kernel does. Checks in several
@@ -28,18 +37,23 @@ def check(kernel: object, puzzle: Puzzle, *, seconds: float = SECONDS_PER_CASE, 
         runs of the check together may take six times as long as one run.
     salt: for graders. Another salt gives other random cases, and other input values in all cases. With the
         same salt the report is the same at every call, except for the line at the first pass.
+    num_warps: the number of warps of the launch, which decides what threads do: 1, 2, 4, 8, 16 or 32. None is
+        Triton's 4, or what `triton.autotune` sets.
 
-    Raises TypeError if ``puzzle`` is not a `Puzzle` or ``salt`` is not a string, ValueError if ``seconds`` is
-    not a number above 0, and KeyboardInterrupt when interrupted.
+    Raises TypeError if ``puzzle`` is not a `Puzzle` or ``salt`` is not a string. Raises ValueError if
+    ``seconds`` is not a number above 0 or ``num_warps`` is not allowed. Passes KeyboardInterrupt on.
     """
     __tracebackhide__ = True
     expect_puzzle("check", kernel, puzzle)
     positive("check", seconds)
     if not isinstance(salt, str):
         raise TypeError(f"check: salt is a {type(salt).__name__}, allowed is a string")
+    if num_warps is not None and (type(num_warps) is not int or num_warps not in WARPS):
+        allowed = ", ".join(map(str, WARPS))
+        raise ValueError(f"check: num_warps is {num_warps!r}, allowed are {allowed} and None")
     report = None
     with contextlib.suppress(KeyboardInterrupt):
-        report = examine(kernel, puzzle, seconds=seconds, salt=salt)
+        report = examine(kernel, puzzle, seconds=seconds, salt=salt, num_warps=num_warps or 0)
     if report is None:  # raised from here, so that a notebook shows two frames and not thirty
         raise KeyboardInterrupt("the check was interrupted") from None
     return _kept(kernel, puzzle, report)

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 import triton.language as tl
 
+from puzzles_lib.float8 import FORMATS, Format
+
 
 class BFloat16:
     """The upper half of a float32."""
@@ -29,10 +31,7 @@ class BFloat16:
 
 
 class Float8:
-    """Sign, exponent and ``fraction`` bits of mantissa, as in the OCP 8-bit Floating Point Specification.
-
-    ``largest``: the code of the largest number. Of the codes above it, ``infinity`` is infinity, if there is
-    one; the others are NaN.
+    """Numbers of a `Format` with 8 bits.
 
     Rounding is that of sm_90, ``cvt.rn.satfinite.e4m3x2.f32`` and similar: to nearest, ties to even. Values
     that are too large, and infinities, become the largest number. Rounding towards zero (only e5m2) uses
@@ -42,17 +41,11 @@ class Float8:
     values that are too large become infinity, and NaN becomes -0.
     """
 
-    def __init__(self, fraction: int, bias: int, largest: int, infinity: int | None = None):
-        code = np.arange(128)
-        exponent, digits = code >> fraction, code & (1 << fraction) - 1
-        digits = digits + (np.minimum(exponent, 1) << fraction)  # subnormals have no leading one
-        numbers = np.ldexp(digits.astype(np.float32), np.maximum(exponent, 1) - bias - fraction)
-        numbers[largest + 1 :] = np.nan
-        if infinity is not None:
-            numbers[infinity] = np.inf
-        self.infinity = infinity
+    def __init__(self, form: Format):
+        numbers = np.array([form.number(code) for code in range(128)], np.float32)
+        self.infinity = form.infinity
         self.numbers = np.concatenate([numbers, -numbers])  # by code
-        self.steps = numbers[: largest + 1]
+        self.steps = numbers[: form.largest + 1]
         self.middles = (self.steps[:-1] + self.steps[1:]) / 2
 
     def widen(self, bits: np.ndarray) -> np.ndarray:
@@ -79,7 +72,8 @@ class DType:
     """One dtype with all its names.
 
     name: torch's and jaxtyping's name. annotation: jaxtyping's class. triton: the dtype in kernels.
-    signature: Triton's name for it in a kernel's signature.
+    signature: Triton's name for it in a kernel's signature. ir: MLIR's, where integers have no sign, so it is
+    "" for unsigned ones.
     storage: the dtype of the interpreter's NumPy arrays.
     roundoff: the unit roundoff, half the distance from 1 to the next number; 0 for exact dtypes.
     code: the meaning of the stored bits, if NumPy cannot compute with ``storage`` directly.
@@ -89,6 +83,7 @@ class DType:
     annotation: str
     triton: tl.dtype
     signature: str
+    ir: str
     storage: np.dtype
     roundoff: float = 0.0
     code: BFloat16 | Float8 | None = None
@@ -125,29 +120,30 @@ class DType:
         return values.astype(self.storage) if self.code is None else self.code.narrow(values)
 
 
-def _row(name: str, annotation: str, triton: tl.dtype, signature: str, storage: type, *rest: Any) -> DType:
-    return DType(name, annotation, triton, signature, np.dtype(storage), *rest)
+def _row(
+    name: str, annotation: str, triton: tl.dtype, signature: str, ir: str, storage: type, *rest: Any
+) -> DType:
+    return DType(name, annotation, triton, signature, ir, np.dtype(storage), *rest)
 
 
-_E4M3 = Float8(fraction=3, bias=7, largest=0x7E)
-_E5M2 = Float8(fraction=2, bias=15, largest=0x7B, infinity=0x7C)
+_E4M3, _E5M2 = Float8(FORMATS["fp8e4nv"]), Float8(FORMATS["fp8e5"])
 
 DTYPES = (
-    _row("bool", "Bool", tl.int1, "i1", np.bool_),
-    _row("uint8", "UInt8", tl.uint8, "u8", np.uint8),
-    _row("uint16", "UInt16", tl.uint16, "u16", np.uint16),
-    _row("uint32", "UInt32", tl.uint32, "u32", np.uint32),
-    _row("uint64", "UInt64", tl.uint64, "u64", np.uint64),
-    _row("int8", "Int8", tl.int8, "i8", np.int8),
-    _row("int16", "Int16", tl.int16, "i16", np.int16),
-    _row("int32", "Int32", tl.int32, "i32", np.int32),
-    _row("int64", "Int64", tl.int64, "i64", np.int64),
-    _row("float8_e4m3fn", "Float8e4m3fn", tl.float8e4nv, "fp8e4nv", np.uint8, 2**-4, _E4M3),
-    _row("float8_e5m2", "Float8e5m2", tl.float8e5, "fp8e5", np.uint8, 2**-3, _E5M2),
-    _row("float16", "Float16", tl.float16, "fp16", np.float16, 2**-11),
-    _row("bfloat16", "BFloat16", tl.bfloat16, "bf16", np.uint16, 2**-8, BFloat16()),
-    _row("float32", "Float32", tl.float32, "fp32", np.float32, 2**-24),
-    _row("float64", "Float64", tl.float64, "fp64", np.float64, 2**-53),
+    _row("bool", "Bool", tl.int1, "i1", "i1", np.bool_),
+    _row("uint8", "UInt8", tl.uint8, "u8", "", np.uint8),
+    _row("uint16", "UInt16", tl.uint16, "u16", "", np.uint16),
+    _row("uint32", "UInt32", tl.uint32, "u32", "", np.uint32),
+    _row("uint64", "UInt64", tl.uint64, "u64", "", np.uint64),
+    _row("int8", "Int8", tl.int8, "i8", "i8", np.int8),
+    _row("int16", "Int16", tl.int16, "i16", "i16", np.int16),
+    _row("int32", "Int32", tl.int32, "i32", "i32", np.int32),
+    _row("int64", "Int64", tl.int64, "i64", "i64", np.int64),
+    _row("float8_e4m3fn", "Float8e4m3fn", tl.float8e4nv, "fp8e4nv", "f8E4M3FN", np.uint8, 2**-4, _E4M3),
+    _row("float8_e5m2", "Float8e5m2", tl.float8e5, "fp8e5", "f8E5M2", np.uint8, 2**-3, _E5M2),
+    _row("float16", "Float16", tl.float16, "fp16", "f16", np.float16, 2**-11),
+    _row("bfloat16", "BFloat16", tl.bfloat16, "bf16", "bf16", np.uint16, 2**-8, BFloat16()),
+    _row("float32", "Float32", tl.float32, "fp32", "f32", np.float32, 2**-24),
+    _row("float64", "Float64", tl.float64, "fp64", "f64", np.float64, 2**-53),
 )
 
 _BY_NAME = {row.name: row for row in DTYPES}

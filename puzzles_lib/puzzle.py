@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -34,12 +34,21 @@ MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """The most programs that a GPU launches along each axis of a grid."""
 
 
+ALLOWED_NUMBERS = "integers from 0 up, floats, booleans and None"
+
+
+def is_number(value: object) -> TypeGuard[int | float | None]:
+    """Return whether a case may have this value."""
+    return value is None or (isinstance(value, int | float) and not (type(value) is int and value < 0))
+
+
 class Case:
     """One set of sizes and block sizes to try a kernel on.
 
     ``Case(M=90, N=100, BLOCK_M=32, BLOCK_N=16)``: every number is a keyword. Numbers in the spec's
     annotations are sizes; the others are compile-time constants for the kernel. Numbers are attributes:
-    ``case.M``.
+    ``case.M``. Numbers that are not sizes may also be floats, such as ``eps=1e-5``, or booleans, and None
+    stands for an optional argument that is not given: ``Case(N=100, bias_ptr=None)``.
 
     ``fill`` names the inputs that are not drawn from the default distribution:
     ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
@@ -50,7 +59,7 @@ class Case:
     access memory, not what they store.
     """
 
-    numbers: dict[str, int]
+    numbers: dict[str, Any]
     fill: dict[str, Callable[..., torch.Tensor]]
     salt: str
     pretend: bool
@@ -61,11 +70,11 @@ class Case:
         fill: Mapping[str, Callable] | None = None,
         salt: str = "",
         pretend: bool = False,
-        **numbers: int,
+        **numbers: int | float | None,
     ):
         for name, value in numbers.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"Case: {name} is {value!r}, allowed are integers from 0 up")
+            if not is_number(value):
+                raise ValueError(f"Case: {name} is {value!r}, allowed are {ALLOWED_NUMBERS}")
         self.__dict__["numbers"] = dict(numbers)
         self.__dict__["fill"] = dict(fill or {})
         self.__dict__["salt"] = salt
@@ -77,7 +86,7 @@ class Case:
         """Return the same case with some numbers changed or added."""
         return Case(fill=self.fill, salt=self.salt, pretend=self.pretend, **{**self.numbers, **numbers})
 
-    def __getattr__(self, name: str) -> int:
+    def __getattr__(self, name: str) -> Any:
         numbers = self.__dict__.get("numbers", {})  # a copy has no numbers yet
         if name.startswith("__") or name not in numbers:
             raise AttributeError(f"this case has no {name!r}; it has {', '.join(numbers)}")
@@ -119,15 +128,19 @@ class Argument:
 class Tiled:
     """A tensor of a puzzle that a kernel gets as a descriptor made by the host.
 
-    It is a matrix whose rows are the tensor's last axis; ``block`` is the tile, rows by columns.
+    ``block`` is the tile. If it has as many axes as the tensor, so has the descriptor. Otherwise it has two,
+    rows and columns, and the descriptor is a matrix whose rows are the tensor's last axis.
     """
 
     argument: Argument
-    block: tuple[int, int]
+    block: tuple[int, ...]
 
     def descriptor(self, numbers: Mapping[str, int], base: torch.Tensor) -> TensorDescriptor:
         """Return the descriptor of ``base``, for a case's numbers."""
         shape = self.argument.shape(numbers)
+        if len(self.block) == len(shape):
+            strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+            return TensorDescriptor(base, list(shape), strides, list(self.block))
         columns = shape[-1]
         return TensorDescriptor(base, [math.prod(shape[:-1]), columns], [columns, 1], list(self.block))
 
@@ -138,8 +151,8 @@ class Puzzle:
 
     number: the place in the syllabus, such as ``"9b"``.
     spec: a PyTorch function with jaxtyping annotations on its parameters and result. It must also be
-        correct in float64, because the checker computes its reference there. A parameter annotated ``int``
-        is a number of the case, such as ``BITS``, not an input.
+        correct in float64, because the checker computes its reference there. A parameter annotated ``int``,
+        ``float`` or ``bool`` is a number of the case, such as ``BITS`` or ``eps``, not an input.
     grid: case -> the number of programs along one to three axes.
     cases: what `check` tries, the easiest first.
     formula: the mathematics in LaTeX, shown in the notebook.
@@ -150,6 +163,8 @@ class Puzzle:
         these count as bytes that a kernel must move.
     descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see `Tiled`.
         The kernel may take it as well as, or instead of, the pointer.
+    tables: for an int64 input's name, the name of another input: when the kernel starts, the first one holds
+        the address of each row of the second (its first axis), as a grouped matmul takes them.
     exact: results that are copied or chosen, not computed. They are compared bit for bit.
     zeroed: results that are zero when the kernel starts, such as a lock. All others contain nonsense.
     locks: the results of them that are locks: 0 is free, and 1 is held by the only program that may store.
@@ -176,7 +191,8 @@ class Puzzle:
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
     needed: Mapping[str, Callable[[Case], int]] | None = None
-    descriptors: Mapping[str, Callable[[Case], tuple[int, int]]] | None = None
+    descriptors: Mapping[str, Callable[[Case], tuple[int, ...]]] | None = None
+    tables: Mapping[str, str] | None = None
     exact: tuple[str, ...] = ()
     zeroed: tuple[str, ...] = ()
     locks: tuple[str, ...] = ()
@@ -202,6 +218,7 @@ class Puzzle:
             raise ValueError(f"{self.name}: {sorted(twice)} names both an input and an output")
         if unknown := set(self.descriptors or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: descriptors names {sorted(unknown)}, which are not inputs")
+        self._check_tables()
         if unknown := set(self.needed or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: needed names {sorted(unknown)}, which are not inputs")
         if unknown := set(self.derived or {}) - {a.name for a in self.inputs}:
@@ -261,13 +278,13 @@ class Puzzle:
     def inputs(self) -> tuple[Argument, ...]:
         """The spec's tensor parameters, in order."""
         hints = {n: _annotations(self.spec).get(n) for n in inspect.signature(self.spec).parameters}
-        return tuple(_argument(name, hint) for name, hint in hints.items() if hint is not int)
+        return tuple(_argument(name, hint) for name, hint in hints.items() if hint not in _NUMBERS)
 
     @cached_property
     def spec_numbers(self) -> tuple[str, ...]:
-        """The spec's parameters annotated ``int``, which are numbers of the case."""
+        """The spec's parameters annotated ``int``, ``float`` or ``bool``, which are numbers of the case."""
         hints = _annotations(self.spec)
-        return tuple(n for n in inspect.signature(self.spec).parameters if hints.get(n) is int)
+        return tuple(n for n in inspect.signature(self.spec).parameters if hints.get(n) in _NUMBERS)
 
     @cached_property
     def results(self) -> tuple[Argument, ...]:
@@ -275,6 +292,25 @@ class Puzzle:
         returned = _annotations(self.spec)["return"]
         hints = typing.get_args(returned) if typing.get_origin(returned) is tuple else (returned,)
         return tuple(_argument(name, hint) for name, hint in zip(self.outputs, hints, strict=True))
+
+    @property
+    def pointed_to(self) -> frozenset[str]:
+        """The inputs whose addresses others hold."""
+        return frozenset((self.tables or {}).values())
+
+    def _check_tables(self) -> None:
+        inputs = {argument.name: argument for argument in self.inputs}
+        for table, rows in (self.tables or {}).items():
+            if unknown := {table, rows} - set(inputs):
+                raise ValueError(f"{self.name}: tables names {sorted(unknown)}, which are not inputs")
+            if (dtype := inputs[table].dtype) != torch.int64:
+                raise ValueError(f"{self.name}: tables names {table} of {dtype}, allowed is torch.int64")
+            if not inputs[rows].dims:
+                raise ValueError(f"{self.name}: tables names {rows}, which has no rows")
+            if any(case.pretend for case in self.cases):
+                raise ValueError(
+                    f"{self.name}: a puzzle with tables has no pretended cases: its tensors are not there"
+                )
 
     def _check_contract(self) -> None:
         numbers = self.contract.numbers if self.contract else self.cases[0].numbers
@@ -289,7 +325,8 @@ class Puzzle:
 
     def _largest(self, name: str) -> int:
         """Return the largest value of each number in the cases, except those of true size."""
-        return max((case.numbers.get(name, 0) for case in self.cases if not case.pretend), default=0)
+        each = (case.numbers.get(name, 0) for case in self.cases if not case.pretend)
+        return max((value for value in each if type(value) is int), default=0)
 
     def drawn(self, salt: str = "") -> tuple[Case, ...]:
         """Return the random cases, which are the same at every call with the same salt."""
@@ -457,6 +494,9 @@ def expect_puzzle(call: str, kernel: object, puzzle: object) -> None:
     raise TypeError(f"{call}(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
 
 
+_NUMBERS = (int, float, bool)  # annotations of what is not a tensor
+
+
 def _annotations(spec: Callable) -> dict[str, Any]:
     return typing.get_type_hints(spec, include_extras=True)
 
@@ -500,8 +540,10 @@ def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
         match node:
             case ast.Constant(value=int(number)):
                 return number
-            case ast.Name() if node.id in numbers:
+            case ast.Name() if type(numbers.get(node.id)) is int:
                 return numbers[node.id]
+            case ast.Name() if node.id in numbers:
+                raise ValueError(f"{node.id} is {numbers[node.id]!r}, but sizes such as {dim!r} are integers")
             case ast.Name():
                 raise ValueError(f"size {dim!r} needs {node.id}, but the case has {', '.join(numbers)}")
             case ast.BinOp() if type(node.op) in _OPERATORS:

@@ -30,8 +30,9 @@ class Site:
 class Refusal:
     """Why a kernel is not run: one line, the learner's line that it is about, and perhaps advice.
 
-    kind: ``"compiler"`` for a kernel that no compiler would translate, ``"signature"`` for one that does
-    not fit its puzzle, or is not a kernel. by: who refuses it.
+    kind: ``"compiler"`` for a kernel that no compiler would translate. ``"signature"`` for an object that is
+    not a kernel, or does not fit its puzzle. ``"error"`` if the fault is the course's or Triton is too old.
+    by: who refuses it.
     """
 
     message: str
@@ -60,7 +61,7 @@ def define(source: str, name: str, scope: Scope | None = None) -> KernelInterfac
 
 
 def file_and_line(function: JITCallable) -> tuple[str, int]:
-    """The file that a function stands in, and the line of its ``def`` there."""
+    """Return the file that defines a function, and the line of its ``def`` in that file."""
     lines = enumerate(function.raw_src, function.starting_line_number)
     first = next((n for n, line in lines if line.strip().startswith("def ")), function.starting_line_number)
     return function.fn.__code__.co_filename, first
@@ -94,7 +95,7 @@ def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
 
 @dataclass(frozen=True)
 class Call:
-    """Where a call stands in a file: its first and last line and column."""
+    """The place of a call in a file: its first and last line and column."""
 
     first: tuple[int, int]
     last: tuple[int, int]

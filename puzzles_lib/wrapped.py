@@ -28,12 +28,25 @@ class Configuration:
 
     As text: ``"configuration 2 of 3: BLOCK=64, num_warps=8"``; ``""`` if there is nothing to show.
     number: the number of autotune's configuration, from 0. count: how many there are.
+    pre_hook: what autotune calls before each launch of this configuration.
     """
 
     number: int
     count: int
     values: Mapping[str, object]
     options: Mapping[str, int]
+    pre_hook: Callable[[dict[str, object]], object] | None = None
+
+    def prepare(self, arguments: Mapping[str, object]) -> Refusal | None:
+        """Call the configuration's ``pre_hook``, as each launch does; return how it fails, if it does.
+
+        arguments: by name. The hook may change the tensors, and the block shapes of descriptors.
+        """
+        hook = self.pre_hook
+        if hook is None:
+            return None
+        found = _called(lambda: hook({**arguments, **self.options}), "the pre_hook of a configuration")
+        return found if isinstance(found, Refusal) else None
 
     def __str__(self) -> str:
         told = {n: v for n, v in self.options.items() if _USUAL.get(n) != v}
@@ -45,10 +58,14 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A kernel and its wrappers, the outermost first; a plain kernel has none."""
+    """A kernel and its wrappers, the outermost first; a plain kernel has none.
+
+    num_warps: what the launch asks for by itself; 0 if it leaves that to the wrappers or to Triton.
+    """
 
     kernel: JITFunction
     layers: tuple[Autotuner | Heuristics, ...] = ()
+    num_warps: int = 0
 
     @property
     def autotuner(self) -> Autotuner | None:
@@ -78,8 +95,6 @@ class Wrapped:
             if name in fixed:
                 return f"{self._source(name)} sets {name}, but the puzzle sets it"
         if self.autotuner:
-            if any(config.pre_hook for config in self.autotuner.configs):
-                return "a configuration has a pre_hook, which the course does not run: leave it out"
             for option in ("reset_to_zero", "restore_value"):
                 for name in getattr(self.autotuner, option):
                     if name not in parameters:
@@ -92,9 +107,11 @@ class Wrapped:
         given: the launch's arguments by name, without the wrappers' values.
         """
         values: dict[str, object] = {}
+        hook = None
         for layer in self.layers:
             if isinstance(layer, Autotuner):
                 config = layer.configs[number]
+                hook = config.pre_hook
                 kept = self._kept(layer, {**given, **values})
                 if isinstance(kept, Refusal):
                     return kept
@@ -114,7 +131,7 @@ class Wrapped:
                 what = type(value).__name__
                 return _refusal(f"{self._source(name)} sets {name} to a {what}, but only numbers are allowed")
         options = {name: values.pop(name) for name in LAUNCH if name in values}
-        return Configuration(number, self.count, values, options)
+        return Configuration(number, self.count, values, options, hook)
 
     def _kept(self, tuner: Autotuner, arguments: Mapping[str, object]) -> list[Config] | Refusal:
         """Return the configurations that autotune would try, without asking its performance model."""

@@ -1,6 +1,6 @@
 """A real browser, for tests marked `browser`: the fixtures `lab`, `open_notebook`, `open_page`, `open_html`.
 
-The server is started as `make lab` starts it, but for the browser alone: on a free port, with a token, with
+The server is started as `make lab` starts it, but only for the browser: on a free port, with a token, with
 its kernels on sockets, and with every file that it or the course writes in a folder of its own. Every host
 but this machine is refused and noted. A test waits for what it wants to see, never for a time.
 
@@ -418,7 +418,7 @@ def _blank_pages(browser: "Browser") -> Iterator[Callable[[bool], "Page"]]:
 
 @pytest.fixture
 def open_html(_blank_pages: Callable[[bool], "Page"]) -> Iterator[Callable[..., "Page"]]:
-    """``open_html(html, width=1000, scripts=False)``: a page that reaches nothing, in place of the last one.
+    """``open_html(html, width=1000, scripts=False)``: a page that reaches nothing, instead of the last one.
 
     After the test, whatever it printed, asked for or raised fails it. Not a new page: that is a second and a
     half of the processor.

@@ -10,11 +10,13 @@ import gc
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,7 @@ from tests.browser import (  # noqa: F401  fixtures
     open_notebook,
     open_page,
 )
+from tests.other_triton import difference, installed
 
 sys.modules["rfc3987_syntax"] = None  # an optional part of jsonschema that takes two seconds to import
 
@@ -124,9 +127,43 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(2, min(len(os.sched_getaffinity(0)) + 1, memory >> 31))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """xdist's own would run a test that hung or crashed again on the next worker, and again on a third."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Once(LoadFileScheduling):
+        def remove_node(self, node: Any) -> str | None:
+            """Return the test that ended the worker; the tests after it are left for others."""
+            for unit in self.assigned_work[node].values():
+                for test in (test for test, done in unit.items() if not done):
+                    unit[test] = True
+                    super().remove_node(node)
+                    return test
+            return super().remove_node(node)
+
+    return Once(config, log)
+
+
 def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a script's `make test &`
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Let tests that `other_triton` names fail as it says, with the Triton that it says, and not pass."""
+    if (different := difference(pyfuncitem.nodeid)) is None:
+        return (yield)
+    try:
+        yield
+    except Exception as error:
+        if not re.search(different.words, str(error)):
+            raise
+        pytest.xfail(different.why)
+    pytest.fail(f"it passes with Triton {installed()}: take it out of tests/other_triton.py")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

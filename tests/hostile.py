@@ -44,7 +44,7 @@ ANSWER = 'right = ...\nright = {32, 128}\nanswer("ch01-q1", right)\n'
 
 
 def notebook(cells: Mapping[str, str | None] | None = None, before: str = "", kind: str = "code") -> bytes:
-    """A notebook of chapter 01, right but for these cells by id; None takes a cell out.
+    """A notebook of chapter 01 that is correct except for these cells, by id; None takes a cell out.
 
     before: a cell at its beginning. kind: of the puzzles' cells.
     """
@@ -122,12 +122,12 @@ PYTHON = (
     _python("answers from neighbours", "imports glob", "import glob\nx = [open(f).read() for f in glob.glob('../*/*')]"),
     _python("forged output and exit", "imports os", "import os\nprint('{\"points\": 2}', flush=True)\nos._exit(0)"),
     _python("forged to every pipe", "imports os", "import os\nfor n in range(999):\n    os.write(n, b'{\"done\":1}')"),
-    _python("fork bomb", "loops without end", "import os\nwhile True:\n    os.fork()"),
+    _python("fork bomb", "which was not run: imports os, has an endless loop", "import os\nwhile True:\n    os.fork()"),
     _python("daemonised child", "imports os", "import os\nif os.fork() == 0:\n    os.setsid()\n    os.execvp('yes', ['yes'])"),
     _python("50 GB", "wrong values", "import numpy\nhoard = numpy.ones(50 << 27)"),
-    _python("endless loop", "loops without end", "while True:\n    pass"),
+    _python("endless loop", "which was not run: has an endless loop", "while True:\n    pass"),
     _python("endless sleep", "wrong values", "import time\ntime.sleep(10**9)"),
-    _python("gigabytes of output", "loops without end", "while True:\n    print('x' * 10**6)"),
+    _python("gigabytes of output", "which was not run: has an endless loop", "while True:\n    print('x' * 10**6)"),
     _python("files deleted", "imports shutil", "import shutil\nshutil.rmtree('/', ignore_errors=True)"),
     _python("shell commands", "runs a shell command", "!rm -rf ~\n%system curl example.org"),
     _python("exit hooks", "imports atexit", "import atexit, signal\natexit.register(print, 'ok')\nsignal.alarm(1)"),
@@ -146,8 +146,8 @@ def _definition(
 _EVIL = "__import__('os').system('touch owned')"
 
 DEFINITIONS = (
-    _definition("evil decorator", f"@(lambda f: {_EVIL} or f)\n{TWO}", "grading takes @triton.jit"),
-    _definition("decorator of its own", f"@cheat\n{TWO}", "@cheat: grading takes", "def cheat(f): return f"),
+    _definition("evil decorator", f"@(lambda f: {_EVIL} or f)\n{TWO}", "grading accepts @triton.jit, and @triton.autotune"),
+    _definition("decorator of its own", f"@cheat\n{TWO}", "@cheat: grading accepts", "def cheat(f): return f"),
     _definition("evil default", TWO.replace("constexpr)", f"constexpr = {_EVIL})"), "a default is"),
     _definition("evil annotation", TWO.replace("N,", f"N: {_EVIL},"), "annotation"),
     _definition("evil result annotation", TWO.replace("):", f") -> {_EVIL}:", 1), "annotation"),
@@ -161,7 +161,7 @@ DEFINITIONS = (
         TWO.replace("@triton.jit", f"@triton.autotune([triton.Config({{}}, pre_hook={_EVIL})], [])\n@triton.jit"),
         "an argument of @triton.Config",
     ),
-    _definition("two lines of a decorator", TWO.replace("@triton.jit", "@\\\ntriton.jit"), "on a line of its own"),
+    _definition("two lines of a decorator", TWO.replace("@triton.jit", "@\\\ntriton.jit"), "on a separate line"),
     _definition(
         "Triton's names taken", TWO, "tl is Triton's name", "class tl: pass\ntriton = None", points=1
     ),
@@ -208,11 +208,11 @@ KERNELS = (
     _kernel("calls counted", f"seen.append(1)\n{_STORE}", "seen", "seen = []"),
     _kernel(
         "knows the sizes", f"if N == 20 or N == 32 or N == 65 or N == 128 or N == 200 or N == 1000:\n    {_STORE}",
-        "a drawn one does not",
+        "all 6 cases pass, but a random one fails",
     ),
     _kernel("knows the results", "tl.store(z_ptr + offs, offs * 0.0 + 10, mask=mask)", "wrong values"),
-    _kernel("randomness", f"if tl.rand(7, N) < 0.5:\n    {_STORE}", "never written"),
-    _kernel("endless kernel", f"while N > 0:\n    offs += 0\n{_STORE}", "s of the processor|time limit|more than"),
+    _kernel("randomness", f"if tl.rand(7, N) < 0.5:\n    {_STORE}", "none of the 128 elements of z is written: the kernel stores nothing there"),
+    _kernel("endless kernel", f"while N > 0:\n    offs += 0\n{_STORE}", "s of CPU time|time limit|more than"),
     _kernel("endless output", "while N > 0:\n    tl.device_print('x', offs)", "time limit"),
     _kernel("writes to neighbours", "tl.store(z_ptr + offs - 64, 10.0)", "out-of-bounds store"),
     _kernel("50 GB in a kernel", "x = tl.zeros([1 << 20, 1 << 14], tl.float32)", "1048576"),
@@ -291,14 +291,14 @@ FILES = (
     Hostile("modules beside it", 0, "wrong values", _with_modules),
     Hostile("broken JSON", 0, "broken JSON", _file(notebook()[:-30])),
     Hostile("deep JSON", 0, "nested too deeply", _file(b"[" * 2_000_000)),
-    Hostile("huge notebook", 0, "of at most 20", _file(bytes(21 << 20))),
+    Hostile("huge notebook", 0, "but at most 20 MB are read", _file(bytes(21 << 20))),
     Hostile("no text", 0, "UTF-8", _file(b"%PDF-1.4 \xff\xfe\x00")),
     Hostile("no notebook", 0, "no list of cells", _file(b'{"cells": 3}')),
     Hostile("old format", 0, "old format", _file(b'{"worksheets": [], "nbformat": 3}')),
     Hostile("foreign notebook", 0, "contains nothing from", _file(of_cells([("a", "print('hello')")]), "hello.ipynb")),
     Hostile("nothing handed in", 0, "no notebook", lambda folder: (folder / "notes.txt").write_text("sorry")),
     Hostile("zip bomb", 0, "when unpacked", _archive({"01_blocks.ipynb": bytes(21 << 20)})),
-    Hostile("no zip", 0, "not a zip archive", _file(b"PK\x03\x04 no", "hand-in.zip")),
+    Hostile("no zip", 0, "this zip archive cannot be read", _file(b"PK\x03\x04 no", "hand-in.zip")),
     Hostile("zip in a zip", 0, "an archive inside an archive", _archive({"more.zip": b"PK"})),
     Hostile(
         "path traversal", 1, "leads out of the archive",
@@ -315,7 +315,7 @@ FILES = (
     Hostile("cell deleted", 1, "there is no cell p1-kernel", _file(notebook({"p1-kernel": None}))),
     Hostile("no code cells", 0, "no longer a code cell", _file(notebook(kind="markdown"))),
     Hostile(
-        "kernel renamed", 2, "hands mine to check",
+        "kernel renamed", 2, "passes mine to check",
         _file(notebook({"p1-kernel": ONE.replace("constant_add_kernel", "mine")})),
     ),
     Hostile(

@@ -3,9 +3,9 @@
     python -m tests.mutation [--json] [--puzzle NAME] [--jobs N]
 
 Each mutant is a solution with one slip in it: another operator, comparison, constant, mask, index, name,
-axis, type, bound, or a statement left out. `check` should reject them all, but for those that no GPU,
-input or block size within the puzzle's contract could tell from the original; these are listed, with the
-reason, in tests/mutation_equivalents.txt.
+axis, type, bound, or a statement left out. `check` should reject them all, except for the mutants that no
+GPU, input or block size within the puzzle's contract can distinguish from the original. These are listed,
+with the reason, in tests/mutation_equivalents.txt.
 
 Method: DeMillo, Lipton and Sayward, *Hints on test data selection* (Computer, 1978); the operators follow
 Offutt et al., *An experimental determination of sufficient mutant operators* (TOSEM, 1996).

@@ -412,7 +412,7 @@ def barrier_in_some_programs(x_ptr, z_ptr, t_ptr, B: tl.constexpr, CURED: tl.con
 @racy(lambda x: (x.roll(-2, 1), x.roll(-1, 1)))
 @triton.jit
 def one_barrier_for_two_turns(x_ptr, z_ptr, t_ptr, B: tl.constexpr, CURED: tl.constexpr):
-    """Each turn's load is ordered after its store; the next turn's store is not after that load."""
+    """An iteration's load is ordered after its store; the next iteration's store is not after that load."""
     row, i = tl.program_id(0) * B, tl.arange(0, B)
     x = tl.load(x_ptr + row + i)
     for _ in range(2):

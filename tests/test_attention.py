@@ -140,6 +140,10 @@ def wrong(**changes):
         (wrong(k=torch.zeros(2, 2, 18, 16)), ValueError, r"k has shape \(2, 2, 18, 16\), allowed is \(2, 2"),
         (wrong(window=4), ValueError, "window is 4 with causal=False, allowed is 1 or more with"),
         (wrong(causal=True, window=0), ValueError, "window is 0 with causal=True"),
+        (wrong(causal="yes"), TypeError, "causal is 'yes', allowed are True and False"),
+        (wrong(causal=True, window=2.5), TypeError, "window is float, allowed is an integer"),
+        (wrong(max_seqlen="4"), TypeError, "max_seqlen is str, allowed is an integer"),
+        (wrong(scale="big"), TypeError, "scale is 'big', allowed is a number"),
         (wrong(max_seqlen=4), ValueError, "max_seqlen is 4 without cu_seqlens"),
         (
             wrong(cu_seqlens=torch.tensor([0, 19])),

@@ -42,7 +42,7 @@ def in_float32(q, k, v, do, **options):
 
 
 def close(got, want, dtype):
-    """Each of them, and element by element, but for what rounding p and ds to half precision does."""
+    """Each of them, element by element, within what rounding p and ds to half precision does."""
     eps = torch.finfo(dtype).eps
     for name, a, b in zip(("o", "lse", "dq", "dk", "dv"), got, want, strict=True):
         assert a.isfinite().all(), name

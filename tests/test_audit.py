@@ -2,7 +2,10 @@
 
 import importlib.metadata
 import json
+import linecache
 import os
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -519,3 +522,16 @@ def test_a_suite_of_gpu_tests(tmp_path):
 def _installed() -> bool:
     """Whether the installed package announces the plugin to pytest."""
     return any(e.name == "triton-audit" for e in importlib.metadata.entry_points(group="pytest11"))
+
+
+def test_the_page_for_practitioners_shows_what_is_printed_today(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "AUDIT.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    first, second = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    mended = re.sub(r"(tl\.load\(.*mask=cols < N)\)", r"\1, other=0.0)", code)
+    monkeypatch.chdir(tmp_path)
+    for text, shown in ((code, first), (mended, second)):
+        Path("norm.py").write_text(text)
+        linecache.checkcache()
+        runpy.run_path(str(tmp_path / "norm.py"))
+        assert capsys.readouterr().out == shown

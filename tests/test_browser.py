@@ -31,7 +31,7 @@ RIGHT = WRONG.replace("+ 1)", "+ 10)")
 
 
 def filled(source: str, answer: str) -> str:
-    """A cell's source with an answer in place of its hole."""
+    """A cell's source with an answer instead of its hole."""
     lines = [answer if line.startswith(HOLE) else line for line in source.splitlines()]
     assert answer in lines
     return "\n".join(lines)

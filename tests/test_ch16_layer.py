@@ -104,7 +104,7 @@ def test_what_the_text_says_of_the_digits_curves():
             nearest, stochastic = (rates[rate, f"{bits}, {r}"] for r in ("nearest", "stochastic"))
             if rate < max(curves.RATES):
                 assert abs(stochastic["loss"] - exact) < 0.005 and nearest["loss"] < exact - 0.003
-            else:  # near float32's own limit nothing is told apart
+            else:  # near float32's own limit the two look the same
                 assert abs(stochastic["loss"] - nearest["loss"]) < 2 * max(
                     nearest["error"], stochastic["error"]
                 )

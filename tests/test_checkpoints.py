@@ -173,6 +173,8 @@ def test_a_transformers_model():
 
 
 def test_bad_arguments_are_named():
+    with pytest.raises(TypeError, match="^function is int, allowed is a function or a module$"):
+        packed_checkpoint(3, draw())
     with pytest.raises(ValueError, match="^bits is 3, allowed are 1, 2, 4 and 8$"):
         packed_checkpoint(nn.Identity(), draw(), bits=3)
     with pytest.raises(ValueError, match="^group_size is 0, allowed are integers from 1 up$"):

@@ -327,7 +327,7 @@ def test_an_accumulator_of_another_dtype_is_explained():
     assert "accumulator has another dtype" in refusal.message and "tl.dot(x, x, acc)" in refusal.site.source
 
 
-HABITS = {  # of who comes from NumPy, with words of the answer
+HABITS = {  # of NumPy users, with words of the answer
     "x = x_ptr[0]": "a pointer cannot be indexed: tl.load",
     "x = x_ptr[i]": "a pointer cannot be indexed: tl.load",
     "z_ptr[0] = 1.0": "elements cannot be set: tl.where",
@@ -628,3 +628,27 @@ def constant_add_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     kernel.__module__ = None
     assert examine(kernel, CONSTANT_ADD).ok
     assert "x" in str(trace(kernel, CONSTANT_ADD))
+
+
+# ---- parameters that Triton's code generator does not see
+
+
+@triton.jit
+def by_keyword(x_ptr, z_ptr, N, *, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + i, tl.load(x_ptr + i, mask=i < N) + 10, mask=i < N)
+
+
+@triton.jit
+def by_place(x_ptr, z_ptr, /, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + i, tl.load(x_ptr + i, mask=i < N) + 10, mask=i < N)
+
+
+@pytest.mark.parametrize(
+    "kernel, told", [(by_keyword, "BLOCK is a keyword"), (by_place, "x_ptr is a positional")]
+)
+def test_parameters_by_keyword_or_place_alone_are_named(kernel, told):
+    arguments = {"x_ptr": torch.empty(0), "z_ptr": torch.empty(0), "N": 5, "BLOCK": 16}
+    assert f"{told}-only parameter, which Triton does not compile" in str(vet(kernel))
+    assert front_end(kernel, arguments) is not None  # so does Triton itself

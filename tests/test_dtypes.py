@@ -1,6 +1,7 @@
 """Each dtype's row agrees with torch, Triton and jaxtyping; float8 is rounded as an H200 rounds it."""
 
 import hashlib
+import re
 
 import jaxtyping
 import numpy as np
@@ -19,8 +20,9 @@ from puzzles_lib.checker.expected import expect
 from puzzles_lib.compiler import build, find_target, front_end, translate
 from puzzles_lib.drawing.errors import error_map
 from puzzles_lib.dtypes import DTYPES, of_name, of_torch, of_triton
-from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC
+from puzzles_lib.float8 import NAMES, NO_FLOAT8_ARITHMETIC, refused_cast
 from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.runner import numerics
 from puzzles_lib.runner.buffer import garbage
 from puzzles_lib.translator import observer
 from tests.kernel_lab import evaluate, execute, kernel_of
@@ -70,6 +72,29 @@ def test_a_row_agrees_with_torch_triton_and_jaxtyping(row):
     assert row.is_float == row.torch.is_floating_point
     if row.is_float:
         assert row.roundoff == torch.finfo(row.torch).eps / 2
+    assert getattr(tl, NAMES[row.triton.name]) == row.triton
+
+
+@triton.jit
+def copies(x_ptr, z_ptr):
+    tl.store(z_ptr, tl.load(x_ptr))
+
+
+@pytest.mark.parametrize("row", DTYPES, ids=lambda row: row.name)
+def test_a_row_has_the_name_that_the_ir_has(row):
+    x = torch.empty(1, dtype=row.torch)
+    text = translate(copies, {"x_ptr": x, "z_ptr": x}, find_target("sm_90")).ir
+    (name,) = set(re.findall(r"%x_ptr: !tt\.ptr<(\w+)>", text))
+    assert name == row.ir or (row.ir, name) == ("", f"i{8 * row.storage.itemsize}")
+
+
+def test_the_numbers_of_four_bits_are_those_of_the_specification():
+    assert numerics.E2M1.tolist() == [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+
+
+def test_a_refused_cast_names_dtypes_as_kernels_do():
+    told = refused_cast(tl.bfloat16, tl.float8e5, towards_zero=True)
+    assert told.startswith("Triton compiles no cast from bfloat16 to float8e5 that rounds towards zero")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`Trace.explore`: what triton-viz's page is told, and the server that tells it, to its owner alone."""
+"""`Trace.explore`: the data of triton-viz's page, and the server that gives it only to its owner."""
 
 import http.client
 import json
@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import threading
+import types
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -78,7 +79,7 @@ def tabs(url: str) -> dict[str, list[dict]]:
     return told(url, "api/data")["ops"]["visualization_data"]
 
 
-# ---- what the page is told
+# ---- the data of the page
 
 
 def test_each_program_has_its_loads_and_stores_by_the_learners_names():
@@ -408,6 +409,21 @@ def test_a_machine_without_a_free_port_gets_a_line(monkeypatch):
     monkeypatch.setattr(explorer.socketserver.ThreadingTCPServer, "__init__", refuse)
     opened = trace(masked_kernel, RAGGED_ADD).explore()
     assert repr(opened).startswith("No page: not here\nragged_add")
+
+
+@pytest.mark.parametrize("folder, words", [(None, "is not installed"), ("empty", "does not have the page")])
+def test_without_triton_vizs_page_a_line_says_why(monkeypatch, tmp_path, folder, words):
+    real = page.importlib.util.find_spec
+    found = folder and types.SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(
+        page.importlib.util, "find_spec", lambda name: found if name == "triton_viz" else real(name)
+    )
+    page.files.cache_clear()
+    opened = trace(masked_kernel, RAGGED_ADD).explore()
+    first, *picture = repr(opened).splitlines()
+    assert opened.url is None and first.startswith("No page: ") and words in first
+    assert picture == repr(trace(masked_kernel, RAGGED_ADD)).splitlines()
+    page.files.cache_clear()
 
 
 # ---- in a notebook

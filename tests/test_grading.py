@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import zipfile
@@ -36,7 +37,7 @@ SALT = "autumn"
 
 
 def job_of(files: Mapping[str, bytes], remarks: tuple[str, ...] = (), **options: Any) -> Job:
-    given = {"chapters": ("01",), "seconds": 0.4, "sandboxed": False, **options}
+    given = {"chapters": ("01",), "seconds": 0.4, "wall_seconds": 240.0, "sandboxed": False, **options}
     return Job("Ada", files, remarks, "key", SALT, **given)
 
 
@@ -67,22 +68,10 @@ def in_a_fork(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             return sandbox.listen(reading, wall_seconds)
         finally:
             os.close(reading)
+            os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
 
     monkeypatch.setattr(sandbox, "run", run)
-
-
-# What a report says of these, where it isn't what tests/hostile.py has.
-SAYS = {
-    "fork bomb": "which was not run: imports os, has an endless loop",
-    "endless loop": "which was not run: has an endless loop",
-    "gigabytes of output": "which was not run: has an endless loop",
-    "evil decorator": "grading accepts @triton.jit, and @triton.autotune around it",
-    "decorator of its own": "@cheat: grading accepts @triton.jit, and @triton.autotune around it",
-    "two lines of a decorator": "masked_add_kernel: write its decorator on a separate line",
-    "knows the sizes": "all 6 cases pass, but a random one fails",
-    "randomness": "none of the 128 elements of z is written: the kernel stores nothing there",
-}
 
 
 @pytest.mark.parametrize("one", [one for one in HOSTILE if not one.slow], ids=lambda one: one.name)
@@ -97,7 +86,7 @@ def test_a_hostile_submission_gets_what_it_deserves(one: Hostile, tmp_path: Path
             files, remarks = submission.read()
     found = grade(job_of(files, tuple(remarks)))
     assert found["points"] == one.points, all_said(found)
-    assert re.search(SAYS.get(one.name, one.says), all_said(found)), all_said(found)
+    assert re.search(one.says, all_said(found)), all_said(found)
     assert not (tmp_path / "owned").exists()
     assert "<script>" not in report(found)
     assert len(json.dumps(found)) < 50_000
@@ -118,6 +107,7 @@ def test_what_takes_too_long_to_read_is_no_zero_without_a_word(
             pass
 
     monkeypatch.setattr(handed_in, "by_chapter", for_ever)
+    monkeypatch.setattr(inside, "CLOCK", 200)  # or a busy machine would be too slow for a second of its CPU
     found = grade(job_of({"01_blocks.ipynb": notebook()}, puzzle_seconds=1))
     assert [mark["state"] for mark in found["puzzles"]] == ["limit", "limit"]
     assert all("could not be read: it took more than 1 s" in mark["words"] for mark in found["puzzles"])
@@ -145,7 +135,7 @@ def test_an_archive_is_unpacked_to_so_much_and_no_more(
     monkeypatch.setattr(submissions, "MOST_UNPACKED", 4000)
     (ada,) = collect([tmp_path])[0]
     assert [remark.partition(": ")[2] for remark in ada.read()[1]] == [
-        *["more than 0 MB when unpacked"] * 2,
+        *["it is more than 0 MB when unpacked"] * 2,
         *["not read: the archive unpacks to more than is allowed"] * 2,
         "",
     ]
@@ -600,7 +590,7 @@ def test_a_report_shows_what_there_is_to_do_and_folds_what_is_solved(in_a_fork: 
         and shown.count("no notebook of chapter 20") == 1
     )
     # of the answers, those that are neither right nor open
-    assert "<td>wrong</td>" in shown and "ch20-q" not in shown
+    assert "<td>not quite</td>" in shown and "ch20-q" not in shown
 
 
 def test_the_class_page_has_tries_where_students_hand_in_their_progress(tmp_path: Path) -> None:
@@ -661,7 +651,7 @@ def test_cells_that_have_lost_their_ids_are_one_remark() -> None:
 def test_two_notebooks_of_a_chapter(in_a_fork: None) -> None:
     files = {"01_blocks-Copy1.ipynb": notebook({"p1-kernel": None}), "01_blocks.ipynb": notebook()}
     found = grade(job_of(files))
-    assert found["points"] == 2 and "a second notebook of chapter 01" in all_said(found)
+    assert found["points"] == 2 and "this is a second notebook of chapter 01" in all_said(found)
 
 
 def test_a_notebook_with_its_own_name_is_compared_with_no_other_chapter(

@@ -492,9 +492,9 @@ def test_open_means_one_thing_on_the_class_page() -> None:
     grades = [grade_of(mark("masked_add", state)) for state in ("solved", "open", "missing", "missing")]
     shown = overview(grades, [], True)
     (row,) = re.findall("<tr><td>masked_add</td>(.*?)</tr>", shown)
-    assert re.findall(r">(\d+)<", row) == ["1", "1", "1", "2"]  # solved, tried, still open, not handed in
+    assert re.findall(r">(\d+)<", row) == ["1", "1", "1", "2"]  # solved, tried, not started, not handed in
     heads = re.findall("<th[^>]*>(.*?)</th>", shown)
-    assert heads[:5] == ["puzzle", "solved", "tried", "still open", "not handed in"] and "open" not in heads
+    assert heads[:5] == ["puzzle", "solved", "tried", "not started", "not handed in"] and "open" not in heads
 
 
 # ---- how far it is
@@ -557,6 +557,6 @@ def test_a_mended_copy_under_a_new_id_is_named() -> None:
 
     two = found(("p2-kernel", hole.replace("# your code here", HOLE)), ("a1b2", TWO))
     assert two.remarks == [
-        "cell p2-kernel is still open; masked_add_kernel is taken from its copy, cell a1b2"
+        "cell p2-kernel is not solved; masked_add_kernel is taken from its copy, cell a1b2"
     ]
     assert "+ 10, mask" in two.kernel.sources[-1]

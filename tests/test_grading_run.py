@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from puzzles_lib.grading import executors, sandbox
 from puzzles_lib.grading.executors import processes, work
 from puzzles_lib.grading.grade import Job
 from puzzles_lib.grading.results import Results
+from tests.forks import PATIENCE
 from tests.hostile import HOSTILE, ONE, WRONG_TWO, notebook
 
 REPO = Path(__file__).parent.parent
@@ -119,7 +120,7 @@ def test_a_class_in_one_command(tmp_path: Path) -> None:
         (row["student"], row["points"], row["constant_add"], row["masked_add"]) for row in rows(tmp_path)
     ]
     assert marks == [("Ada Lovelace", "2", "1", "1"), ("bob", "1", "1", "0")]
-    assert rows(tmp_path)[0]["answers right"] == "1"
+    assert rows(tmp_path)[0]["correct answers"] == "1"
     (bob,) = (tmp_path / "results/students").glob("bob")
     autograder = json.loads((bob / "results.json").read_text())
     assert autograder["score"] == 1 and [t["score"] for t in autograder["tests"]] == [1, 0, 0]
@@ -148,7 +149,7 @@ def test_without_bubblewrap_nothing_is_graded(
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--chapters", "77"], "--chapters 77: there are 00, 01"),
+        (["--chapters", "77"], "--chapters 77: the chapters are 00, 01"),
         (["--workers", "0"], "numbers above 0"),
         (["--executor", "no_module:x"], "--executor no_module:x"),
         (["--executor", "os"], "expected a form"),
@@ -337,7 +338,7 @@ def test_a_full_disk_and_one_that_is_read_only_are_a_line(
 ) -> None:
     class_of(tmp_path / "class", "ada")
     for number, words in (
-        (errno.ENOSPC, "No space left on device; what is graded is kept"),
+        (errno.ENOSPC, "No space left on device; the grades so far are kept"),
         (errno.EROFS, "results: Read-only file system"),
     ):
         where = (str(tmp_path / "results"),) if number == errno.EROFS else ()
@@ -386,19 +387,30 @@ def started(folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=REPO, stderr=subprocess.PIPE, start_new_session=True)
 
 
+def wait_for(running: subprocess.Popen[bytes], holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while running.poll() is None and time.monotonic() < deadline and not holds():
+        time.sleep(0.02)
+
+
+def last_words(running: subprocess.Popen[bytes]) -> bytes:
+    """What it wrote until it and its workers ended, which have the pipe, too."""
+    try:
+        return running.communicate(timeout=PATIENCE)[1]
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+        raise
+
+
 def test_an_interrupt_of_the_run_alone_ends_what_it_has_begun(tmp_path: Path, graded: Any) -> None:
     """Not by Ctrl-C, which the workers hear, too."""
     class_of(tmp_path / "class", "endless0", "endless1")
     running = started(tmp_path)
-    while running.poll() is None and len(graded()) < 2:
-        time.sleep(0.02)
+    wait_for(running, lambda: len(graded()) >= 2)
     running.send_signal(signal.SIGINT)
-    words = running.communicate(timeout=60)[1]
-    assert (
-        running.returncode == 130
-        and b"stopped; the same command goes on from here" in words
-        and b"Traceback" not in words
-    )
+    words = last_words(running)
+    assert running.returncode == 130 and b"stopped; run the same" in words and b"Traceback" not in words
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
@@ -407,12 +419,11 @@ def test_a_run_that_is_stopped_goes_on(by: signal.Signals, tmp_path: Path, grade
     class_of(tmp_path / "class", *students)
     running = started(tmp_path)
     done = tmp_path / "results/students"
-    while running.poll() is None and len(list(done.glob("*/grade.json"))) < 2:
-        time.sleep(0.02)
+    wait_for(running, lambda: len(list(done.glob("*/grade.json"))) >= 2)
     os.killpg(running.pid, by) if by == signal.SIGINT else running.kill()
-    words = running.communicate()[1]
+    words = last_words(running)
     assert running.returncode == (130 if by == signal.SIGINT else -by)
-    assert by != signal.SIGINT or b"stopped; the same command goes on from here" in words
+    assert by != signal.SIGINT or b"stopped; run the same command again to continue" in words
     assert b"Traceback" not in words
     kept = {place.name: (place / "grade.json").stat().st_mtime_ns for place in done.glob("*")
             if (place / "grade.json").exists()}  # fmt: skip

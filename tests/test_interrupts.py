@@ -17,7 +17,7 @@ from tests.conftest import REPO
 def test_an_interrupt_at_any_line_leaves_nothing_behind(work, fewest, tmp_path):
     log = tmp_path / "log"
     environment = {**os.environ, "PYTHONPATH": str(REPO)}
-    code = warm.call("tests.interrupted:main", work, cwd=REPO, env=environment, log=log, timeout=540)
+    code = warm.call("tests.interrupted:main", work, cwd=REPO, env=environment, log=log, timeout=270)
     printed = log.read_text().strip()
     assert code == 0 and printed.isdigit(), printed
     assert int(printed) >= fewest

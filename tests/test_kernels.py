@@ -301,6 +301,9 @@ def packed_with(**parts):
 
 U8 = torch.zeros(4, 4, dtype=torch.uint8)
 REFUSED = {
+    f"offset is {2**70}, allowed are integers of 64 bits": [
+        lambda: quantize_pack(draw((4, 4)), 4, offset=2**70)
+    ],
     "bits is 3, allowed are 1, 2, 4 and 8": [
         lambda: pack_bits(U8, 3),
         lambda: unpack_bits(U8.short(), 3, (4, 4)),
@@ -363,12 +366,18 @@ REFUSED_TYPES = {
         lambda: relu_unpack_backward(draw((16,)), torch.zeros(2, dtype=torch.bool))
     ],
     "packed is a Tensor, allowed is a PackedTensor": [lambda: dequantize(U8)],
-    "packed holds torch.int32 and torch.float32, allowed are torch.int16 words and torch.float32 params": [
+    "packed.words is torch.int32, allowed is torch.int16": [
         packed_with(words=torch.zeros(1, 16, 30, dtype=torch.int32))
     ],
-    "packed holds torch.int16 and torch.float16, allowed are torch.int16 words and torch.float32 params": [
+    "packed.words is NoneType, allowed is torch.int16": [packed_with(words=None)],
+    "packed.params is torch.float16, allowed is torch.float32": [
         packed_with(params=torch.zeros(4, 1, 2, 64, dtype=torch.float16))
     ],
+    "shape is 8, allowed are tuples of integers": [
+        packed_with(shape=8),
+        lambda: unpack_bits(U8.short(), 4, 8),
+    ],
+    "offset is str, allowed is an integer": [lambda: quantize_pack(draw((4, 4)), 4, offset="a")],
 }
 EVERY_REFUSAL = [
     (kind, text, call)
@@ -537,7 +546,7 @@ def seed_of(bits):
 
 
 def check_words(words, want, bits, x, params, group):
-    """Equal but for codes beside a tie: the interpreter's fma rounds twice, a GPU's once."""
+    """Equal except for codes next to a tie: the interpreter's fma rounds twice, a GPU's once."""
     rows = x.shape[0]
     got, want = (bitpack.unpack_rows_ref(w, bits, len(w) * block_rows(bits)).int() for w in (words, want))
     assert torch.equal(got[rows:], want[rows:])

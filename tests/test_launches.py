@@ -129,7 +129,7 @@ def test_stages_count_that_autotune_would_try(num_stages, kind):
 
 
 def test_blocks_that_are_drawn_are_nobodys_launch():
-    """A right kernel with two loops over 64 KB a step: blocks of 128 are the draw's, not its own."""
+    """A correct kernel with two loops over 64 KB per step: blocks of 128 come from the random case."""
     (kernel,) = (kernel for puzzle, kernel in kernels.right() if kernel.__name__ == "two_loops")
     assert examine(kernel, next(p for p in puzzles() if p.name == "linear_backward")).ok
 

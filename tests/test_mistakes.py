@@ -1,4 +1,4 @@
-"""Mistakes as data: edits that apply to the right kernel, and to nothing else."""
+"""Mistakes as data: edits that apply to the correct kernel, and to nothing else."""
 
 import subprocess
 import sys

@@ -24,6 +24,7 @@ from puzzles_lib.kernels.modules import (
     PackedRMSNorm,
     PackedSiLU,
     pack_activations,
+    report,
     seed_rounding,
     unpack_activations,
 )
@@ -400,7 +401,7 @@ def test_a_weight_changed_before_backward_is_refused():
         y.backward()
 
 
-# ---- in place of torch's
+# ---- instead of torch's layers
 
 
 def test_the_state_is_that_of_nn_linear():
@@ -721,7 +722,19 @@ def test_bad_options_of_models_are_refused():
         seed_rounding(block(), 1.0)
 
 
+@pytest.mark.parametrize(
+    "layer", [PackedLinear(8, 4), PackedReLU(), PackedGELU(), PackedLayerNorm(8)], ids=repr
+)
+def test_an_input_that_is_not_a_tensor_is_named_as_torch_names_it(layer):
+    with pytest.raises(TypeError, match="must be Tensor, not NoneType"):
+        layer(None)
+
+
 def test_what_is_no_option_is_named():
+    with pytest.raises(TypeError, match="^extra is int, allowed is a dict of packed classes$"):
+        pack_activations(block(), extra=3)
+    with pytest.raises(TypeError, match="^loss is str, allowed is a function of the model's output$"):
+        report(block(), loss="mean")
     with pytest.raises(TypeError, match="^predicate is a str, allowed is a function of a name and a module$"):
         pack_activations(block(), predicate="x")
     with pytest.raises(ValueError, match=f"^seed is {2**70}, allowed are integers of 64 bits$"):

@@ -92,7 +92,7 @@ def test_a_notebook_that_hangs_is_given_up_on_and_its_kernel_ends(notebook, monk
 import os, pathlib, time
 pathlib.Path({str(own_pid)!r}).write_text(str(os.getpid()))
 time.sleep(600)"""
-    while not (own_pid.exists() and own_pid.read_text()):  # on a busy machine it may not even have begun
+    while not (own_pid.exists() and own_pid.read_text()):  # on a busy computer, perhaps not started
         seconds *= 2
         monkeypatch.setattr(notebook_run, "NOTEBOOK_TIMEOUT_S", seconds)
         with pytest.raises(pytest.fail.Exception, match=f"/00_small.ipynb: not done after {seconds} s"):

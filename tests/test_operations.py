@@ -640,9 +640,9 @@ def clock(z_ptr):
 @pytest.mark.parametrize(
     "kernel, what",
     [
-        (inline_assembly, "inline assembly"),
+        (inline_assembly, "this is inline assembly (add.s32 $0, $1, 1)"),
         (device_function, "tgamma"),
-        (clock, "inline assembly"),
+        (clock, "tl.extra.cuda.globaltimer is inline assembly"),
     ],
 )
 def test_what_needs_a_gpu_says_so(kernel, what):
@@ -650,6 +650,26 @@ def test_what_needs_a_gpu_says_so(kernel, what):
     assert stop.kind == "error" and what in stop.message and "runs on a GPU only" in stop.message
     assert "NotImplementedError" not in stop.message
     assert stop.site.source.startswith(("tl.store", "two ="))
+
+
+@triton.jit
+def waits_for_the_kernel_before(z_ptr, USED: tl.constexpr):
+    i = tl.arange(0, 4)
+    tl.extra.cuda.gdc_wait()
+    nothing = tl.inline_asm_elementwise(
+        "nanosleep.u32 100; // $0\nprefetch.global.L2 [$1];", "=r,l", [z_ptr + i], tl.int32, False, 1
+    )
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.store(z_ptr + i, nothing if USED else i)
+
+
+def test_assembly_that_means_nothing_here_is_nothing():
+    arguments = {"z_ptr": torch.zeros(4, dtype=torch.int32)}
+    done = execute(waits_for_the_kernel_before, **arguments, USED=False)
+    assert done.stop is None and done.undefined is None
+    same(arguments["z_ptr"], torch.arange(4, dtype=torch.int32))
+    used = execute(waits_for_the_kernel_before, **arguments, USED=True)
+    assert used.undefined is not None and "sets its result to nothing" in str(used.undefined)
 
 
 # ---- CUDA's library

@@ -90,7 +90,8 @@ def test_another_triton_that_can_be_imported_is_warned_of_once(installed, monkey
     monkeypatch.setitem(puzzles_lib._HOME, "check", "types")
     monkeypatch.setattr(types, "check", "it", raising=False)
     installed["triton"] = "3.6.0"
-    with pytest.warns(UserWarning, match="needs triton 3.7.1, but finds triton 3.6.0") as caught:
+    told = "does not support Triton 3.6.0, only Triton 3.7 to 3.9: run pip install triton==3.7.1"
+    with pytest.warns(UserWarning, match=told) as caught:
         for _ in range(2):
             monkeypatch.delitem(vars(puzzles_lib), "check", raising=False)
             assert puzzles_lib.check == "it"
@@ -98,7 +99,16 @@ def test_another_triton_that_can_be_imported_is_warned_of_once(installed, monkey
     monkeypatch.delitem(vars(puzzles_lib), "check", raising=False)
 
 
-def test_the_pinned_ones_are_not_warned_of(installed, monkeypatch):
+def test_a_newer_triton_is_warned_of(installed, monkeypatch):
+    monkeypatch.delitem(vars(puzzles_lib), "Case", raising=False)
+    installed["triton"] = "3.10.0"
+    with pytest.warns(UserWarning, match="tested with Triton 3.7 to 3.9, but this is Triton 3.10.0: run pip"):
+        assert puzzles_lib.Case is not None
+
+
+@pytest.mark.parametrize("version", ["3.7.1", "3.8.0", "3.9.0"])
+def test_the_supported_ones_are_not_warned_of(installed, monkeypatch, version):
+    installed["triton"] = version
     monkeypatch.delitem(vars(puzzles_lib), "Case", raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

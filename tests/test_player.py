@@ -433,7 +433,7 @@ def test_a_program_that_was_not_recorded_is_run_for(monkeypatch):
     told = Played(watch(add_ten_kernel, ADD_TEN, 1, program=2).data)
     assert made == [None, {2}]
     assert [p["number"] for p in told.tree["programs"]] == [2]
-    assert sorted(told.stored(1)) == list(range(40))  # the others' stores are known all the same
+    assert sorted(told.stored(1)) == list(range(40))  # the others' stores are known anyway
 
 
 @pytest.mark.parametrize(

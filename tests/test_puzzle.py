@@ -104,8 +104,10 @@ def test_a_case_is_frozen_and_names_what_it_has():
         case.M = 4
     with pytest.raises(AttributeError, match="it has M"):
         case.N  # noqa: B018
-    with pytest.raises(ValueError, match="N is 2.5"):
-        Case(N=2.5)
+    with pytest.raises(ValueError, match="N is '2', allowed are integers from 0 up, floats"):
+        Case(N="2")
+    with pytest.raises(ValueError, match="M is 2.5, but sizes such as 'M' are integers"):
+        make(cases=(Case(M=2.5, N=5, BLOCK=8),))
 
 
 def test_the_syllabus_is_numbered_in_order_with_unique_names():

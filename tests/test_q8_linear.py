@@ -179,7 +179,7 @@ def test_dtypes(dtype, bias_dtype):
 
 @pytest.mark.parametrize("columns", [1040, 1041, 2048, 5000])
 def test_sums_beyond_float32_are_exact(columns, both_products):
-    """Codes of +-127 throughout, and sums that float32 cannot hold, but for what is rounded at the end."""
+    """Codes of +-127 throughout, and sums that float32 cannot represent, except for the final rounding."""
     signs = torch.randint(0, 2, (3, columns), generator=torch.Generator().manual_seed(0)) * 2 - 1
     signs[0] = 1
     signs[1, columns // 2 :] = 1
@@ -310,6 +310,7 @@ REFUSED_TYPES = {
     ),
     "linear is Conv1d, allowed is an nn.Linear": lambda: Q8Linear.from_linear(nn.Conv1d(1, 1, 1)),
     "x is torch.float64": lambda: Q8Linear.from_linear(nn.Linear(3, 3, dtype=torch.float64)),
+    "model is a Tensor, allowed is a torch.nn.Module": lambda: swap_linears(X),
     "linear is int, allowed is a function": lambda: override_linear_dynamic(3).__enter__(),
 }
 EVERY_REFUSAL = [

@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from puzzles_lib import versions
 from tests import browser
 from tests.conftest import REPO, pytest_xdist_auto_num_workers
 from tests.environment import new_environment, run
@@ -573,6 +574,16 @@ def test_the_dev_container_and_the_workflow_run_what_make_gives():
     supported = [f"3.{minor}" for minor in range(20)]
     allowed = SpecifierSet(PROJECT["requires-python"])
     assert job["strategy"]["matrix"]["python"] == [each for each in supported if allowed.contains(each)]
+
+
+def test_once_a_week_the_newest_supported_triton_and_the_newest_are_tried():
+    workflow = yaml.safe_load((REPO / ".github/workflows/weekly.yml").read_text())
+    assert "schedule" in workflow[True]  # YAML reads "on" as true
+    job = workflow["jobs"]["test"]
+    assert job["steps"][-1]["run"] == "make test-with" and job["env"]["TRITON"] == "${{ matrix.triton }}"
+    (default,) = re.findall(r"^TRITON \?= (.+)$", (REPO / "Makefile").read_text(), re.MULTILINE)
+    assert job["strategy"]["matrix"]["triton"] == [default, "newest"]
+    assert Version(default).release[:2] == versions.NEWEST
 
 
 @pytest.mark.workflow

@@ -1,4 +1,4 @@
-"""What the checker accepts, a chip computes: solutions and right kernels on a GPU, on every case of theirs.
+"""A chip computes what the checker accepts: solutions and correct kernels on a GPU, on all their cases.
 
 And what it rejects for the compiler's arithmetic alone, a chip gets wrong.
 

@@ -249,7 +249,7 @@ def test_the_order_of_lanes_that_meet_in_an_atomic_is_open():
     assert ran(*lines).order_matters and not ran(*lines[:1]).order_matters
 
 
-# ---- what a learner is told
+# ---- what a learner reads
 
 
 @triton.jit

@@ -21,6 +21,7 @@ from puzzles_lib.puzzle import Case
 from puzzles_lib.runner import Busy, alone, turns
 from puzzles_lib.translator import nursery
 from tests.files import no_more_are_open_than
+from tests.forks import fetched
 from tests.interrupted import state
 
 
@@ -203,7 +204,7 @@ def in_a_fork(work) -> bool:
             answer = 0 if work() else 1
         finally:
             os._exit(answer)
-    return os.waitpid(child, 0)[1] == 0
+    return fetched(child) == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -212,7 +213,7 @@ def test_a_fork_while_another_thread_checks():
 
     def nothing_is_left() -> bool:
         after = state()
-        # a fork has no children; what NumPy and the filters of warnings are told, a thread's run tells itself
+        # a fork has no children; a thread's run sets the state of NumPy and the warning filters itself
         names = set(before) - {"children", "files", "numpy", "warnings", "showwarning", "threads"}
         return all(before[n] == after.get(n) for n in names) and verdict(0) and verdict(1)
 

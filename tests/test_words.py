@@ -28,5 +28,5 @@ def test_all_files_but_the_exempt_ones_keep_the_rules():
 
 
 def test_an_exempt_file_still_needs_it():
-    kept = [name for name in words.exempt() if name not in FILES or not words.found_in(FILES[name])]
+    kept = [name for name in words.exempt() if name not in FILES or not any(words.found_in(FILES[name]))]
     assert not kept, f"these can leave tests/words_exempt.yml: {kept}"

@@ -6,11 +6,13 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float16, Float32
+from torch import Tensor
 
 from puzzles_lib import LONG_SUM, MASKED_ADD, QUANTIZE_PACK, check, run, stages, trace
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.attempts import Budget
-from puzzles_lib.puzzle import Case
+from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.wrapped import unwrap
 
 
@@ -170,7 +172,174 @@ def test_pruned_configurations_are_not_tried():
     assert "configuration 2 of 2: BLOCK=32" in str(trace(kernel, MASKED_ADD))
 
 
+# ---- configurations that cannot be launched
+
+
+def product(a: Float16[Tensor, "M K"], b: Float16[Tensor, "K N"]) -> Float16[Tensor, "M N"]:
+    return a @ b
+
+
+PRODUCT = Puzzle(
+    number="0",
+    spec=product,
+    grid=lambda s: (triton.cdiv(s.M, s.BM), triton.cdiv(s.N, s.BN)),
+    cases=(Case(M=32, N=32, K=32, BM=32, BN=32, BK=32), Case(M=50, N=40, K=70, BM=32, BN=32, BK=32)),
+    outputs=("z",),
+)
+
+
+@triton.jit
+def product_kernel(
+    a_ptr, b_ptr, z_ptr, M, N, K,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, EXTRA: tl.constexpr = 0,
+):  # fmt: skip
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros([BM, BN], tl.float32)
+    for k0 in range(0, K, BK):
+        k = k0 + tl.arange(0, BK)
+        a = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0.0)
+        b = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=(k < K)[:, None] & (n < N)[None, :], other=0.0)
+        acc = tl.dot(a, b, acc)
+    z = acc.to(tl.float16) + EXTRA
+    tl.store(z_ptr + m[:, None] * N + n[None, :], z, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+SMALL, LARGE = {"BM": 32, "BN": 32, "BK": 32}, {"BM": 128, "BN": 256, "BK": 128}
+
+
+def tuned_product(*configs):
+    return triton.autotune([triton.Config(each, num_stages=3) for each in configs], key=["M"])(product_kernel)
+
+
+@pytest.mark.parametrize("configs", [(SMALL, LARGE), (LARGE, SMALL)], ids=["last", "first"])
+def test_a_configuration_that_no_gpu_launches_is_skipped_as_autotune_does_it(configs):
+    """Triton's `Autotuner._bench` takes OutOfResources for an infinite time."""
+    report = check(tuned_product(*configs), PRODUCT)
+    assert report.ok, report
+    number = configs.index(LARGE) + 1
+    assert f"in case 0, autotune will skip configuration {number} of 2: BM=128" in str(report)
+    assert "a program needs 288 KB of shared memory" in str(report)
+    assert all(case.programs for case in report.listed)
+
+
+def test_where_it_can_be_launched_it_must_be_correct():
+    report = check(tuned_product(SMALL, {**LARGE, "EXTRA": 1}), PRODUCT)
+    assert not report.ok and "configuration 2 of 2: BM=128" in str(report)
+    assert [case.ok for case in report.listed] == [True, False]
+
+
+def test_if_no_configuration_can_be_launched_the_kernel_fails():
+    report = check(tuned_product(LARGE, {**LARGE, "BM": 256}), PRODUCT)
+    assert not report.ok and report.verdicts[0].kind == "launch"
+    assert "autotune finds no configuration to launch, of 2; in the first, a launch would fail" in str(report)
+
+
+def test_a_single_configuration_is_not_skipped():
+    report = check(tuned_product(LARGE), PRODUCT)
+    assert not report.ok and report.verdicts[0].kind == "launch"
+
+
+# ---- hooks before each launch
+
+
+def hooked(kernel, *hooks):
+    configs = [triton.Config({"BLOCK": 16 << i}, pre_hook=hook) for i, hook in enumerate(hooks)]
+    return triton.autotune(configs, key=["N"])(kernel)
+
+
+def clear(args):
+    assert args["BLOCK"] in (16, 32) and args["num_warps"] == 4
+    args["z_ptr"].zero_()
+
+
+def test_a_pre_hook_prepares_each_launch():
+    """`Autotuner.run` calls it before the launch that counts as well, so the kernel may add to its result."""
+    assert check(hooked(adds, clear, clear), MASKED_ADD).ok
+    assert check(hooked(right, lambda args: None), MASKED_ADD).ok
+    report = check(hooked(adds, clear, lambda args: None), MASKED_ADD)
+    assert not report.ok and "configuration 2 of 2" in str(report)
+
+
+def test_a_pre_hook_that_clears_half_of_a_result():
+    def halves(args):
+        args["z_ptr"][::2].zero_()
+
+    report = check(hooked(adds, halves), MASKED_ADD)
+    assert not report.ok and "before anything is stored" in str(report)
+
+
+def test_a_pre_hook_that_changes_an_input():
+    report = check(hooked(right, lambda args: args["x_ptr"].add_(1)), MASKED_ADD)
+    assert not report.ok and report.verdicts[0].kind == "values"
+
+
+def test_a_pre_hook_sets_the_block_of_a_descriptor():
+    @triton.jit
+    def by_tiles(x_desc, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+        m, n = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
+        offs_m, offs_n = m + tl.arange(0, BLOCK_M), n + tl.arange(0, BLOCK_N)
+        mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+        tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x_desc.load([m, n]) * 2, mask=mask)
+
+    def twice(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
+        return 2 * x
+
+    def set_block(args):
+        args["x_desc"].block_shape = [args["BLOCK_M"], args["BLOCK_N"]]
+
+    puzzle = Puzzle(
+        number="0",
+        spec=twice,
+        grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+        cases=(Case(M=20, N=24, BLOCK_M=16, BLOCK_N=16),),
+        descriptors={"x": lambda s: (16, 16)},
+    )
+    configs = [
+        triton.Config({"BLOCK_M": 8, "BLOCK_N": 32}, pre_hook=hook) for hook in (set_block, lambda args: None)
+    ]
+    assert check(triton.autotune(configs[:1], key=[])(by_tiles), puzzle).ok
+    assert not check(triton.autotune(configs[1:], key=[])(by_tiles), puzzle).ok
+
+
 # ---- heuristics
+
+
+@triton.jit
+def optional(
+    x_ptr, bias_ptr, z_ptr, N, scale, HAS_BIAS: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr
+):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < N, other=0.0)
+    if HAS_BIAS:
+        x += tl.load(bias_ptr + i, mask=i < N, other=0.0)
+    if SCALED:
+        x *= scale
+    tl.store(z_ptr + i, x, mask=i < N)
+
+
+def scaled(x: Float32[Tensor, " N"], scale: float) -> Float32[Tensor, " N"]:
+    return x * scale
+
+
+SCALED = Puzzle(
+    number="0",
+    spec=scaled,
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK),),
+    cases=tuple(Case(N=100, BLOCK=64, bias_ptr=None, scale=scale) for scale in (1.0, 0.125)),
+)
+
+
+@pytest.mark.parametrize(
+    "asked, right", [(lambda args: args["scale"] != 1.0, True), (lambda args: False, False)]
+)
+def test_heuristics_may_ask_for_what_is_not_given_and_for_floats(asked, right):
+    kernel = triton.heuristics({"HAS_BIAS": lambda args: args["bias_ptr"] is not None, "SCALED": asked})(
+        optional
+    )
+    report = check(kernel, SCALED)
+    assert [case.ok for case in report.cases] == [True, right], report
+    assert "bias_ptr=None  scale=0.125" in str(report)
 
 
 HEURISTICS = {"BLOCK": lambda args: triton.next_power_of_2(args["N"]), "EVEN": is_even}
@@ -228,9 +397,11 @@ def test_a_wrong_heuristic():
             "a heuristic sets BLOCK to a Tensor, but only numbers are allowed",
         ),
         (
-            triton.autotune([triton.Config({"BLOCK": 32}, pre_hook=print)], key=[])(right),
+            triton.autotune(
+                [triton.Config({"BLOCK": 32}, pre_hook=lambda args: args["y_ptr"].zero_())], key=[]
+            )(right),
             MASKED_ADD,
-            "a configuration has a pre_hook",
+            "the pre_hook of a configuration raises KeyError: 'y_ptr'",
         ),
         (tuned(right, (32, 4), reset_to_zero=["y_ptr"]), MASKED_ADD, "autotune's reset_to_zero names y_ptr"),
         (tuned(right, (0, 4)), MASKED_ADD, "with BLOCK=0, num_warps=4: integer division or modulo by zero"),

@@ -7,7 +7,7 @@ import pytest
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
 from puzzles_lib.checker import examine
-from tests import kernels
+from tests import cures, kernels
 from tests.kernels import Wrong
 
 WRONG = kernels.wrong()
@@ -23,6 +23,7 @@ def test_wrong_kernel_is_rejected_for_its_reason(wrong):
     assert report.verdicts[0].kind == wrong.kind, text
     assert wrong.says in text, text
     assert len(text.splitlines()) <= 12 and "Traceback" not in text and "site-packages" not in text
+    assert cures.failures(wrong.kernel, wrong.puzzle, report) == []
 
 
 def test_every_wrong_kernel_says_what_is_wrong_with_it():

@@ -1,8 +1,8 @@
-"""Processes that have torch, and what else every kernel imports, from the start: notebooks run in such ones.
+"""Run notebooks in processes that imported torch and the other imports of every kernel from the start.
 
-To import it takes longer than most notebooks do. So it is done once for each of xdist's workers, by the fork
-server of `multiprocessing`; what it forks differs from a new process in that alone. The course's own modules
-are not imported there: a process takes them from the folder that it is told.
+These imports take longer than most notebooks do. So each of xdist's workers does them once, in the fork
+server of `multiprocessing`. A forked process differs from a new process only in that. The course's own
+modules are not imported there, because each process takes them from the folder that it is given.
 """
 
 import atexit
@@ -30,7 +30,6 @@ IMPORTED = [
     "ipykernel.kernelapp",
     "tests.nbval_process",
     "nbformat",
-    "sklearn.datasets",
     "flask",  # this and what follows: triton-viz's
     "requests",
     "z3",

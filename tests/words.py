@@ -91,19 +91,17 @@ def texts(path: Path) -> Iterator[tuple[str, str]]:
             if cell["cell_type"] == "markdown":
                 yield f"cell {number}", "".join(cell["source"])
     elif path.suffix == ".md":
-        yield "", path.read_text("utf-8")
+        yield "", re.sub("^fits: .*$", "", path.read_text("utf-8"), flags=re.MULTILINE)  # not shown
     else:
         yield from _of_source(path.read_text("utf-8"))
 
 
 def _of_source(source: str) -> Iterator[tuple[str, str]]:
     """Yield docstrings, messages and comments of Python. Values in a message become one word each."""
-    tree = ast.parse(source)
-    inner = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)
-    }
-    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    documents = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             parts = (part.value if isinstance(part, ast.Constant) else "code" for part in node.values)
             text = "".join(map(str, parts))
@@ -145,12 +143,11 @@ def files() -> list[Path]:
     return sorted([*found, *(ROOT / "puzzles_lib").rglob("*.py")])
 
 
-def found_in(path: Path) -> list[str]:
-    """Return the faults of a file, each with its place."""
-    told = []
+def found_in(path: Path) -> Iterator[str]:
+    """Yield the faults of a file, each with its place."""
     for place, text in texts(path):
-        told += [f"{path.relative_to(ROOT)} {place}: {fault}" for fault in faults(text)]
-    return told
+        for fault in faults(text):
+            yield f"{path.relative_to(ROOT)} {place}: {fault}"
 
 
 def exempt() -> list[str]:
@@ -160,7 +157,7 @@ def exempt() -> list[str]:
 
 def refresh() -> None:
     """Write the list of exempt files anew: those that have faults."""
-    names = [str(path.relative_to(ROOT)) for path in files() if found_in(path)]
+    names = [str(path.relative_to(ROOT)) for path in files() if any(found_in(path))]
     head = "# Files whose English is not checked. `python -m tests.words --refresh` writes this list.\n"
     EXEMPT.write_text(head + yaml.safe_dump({REASON: names}, allow_unicode=True), "utf-8")
 

@@ -8,6 +8,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
@@ -47,7 +48,7 @@ def caught(
 ) -> Iterator[None]:
     """Hand each launch of the block to ``on_launch``.
 
-    on_error: is told the kernel's name and what was raised where a launch cannot be bound.
+    on_error: gets the kernel's name and what was raised if a launch cannot be bound.
     all_configurations: run each configuration of `triton.autotune` once; else the first that can be launched.
     configuration: run the one of this number alone, of those that autotune would try.
     on_twice: runs an autotuned kernel that has changed a tensor once more, on what it has left.
@@ -245,7 +246,7 @@ def benched(fn: Callable, *_: Any, quantiles: Any = None, return_mode: str = "me
 
 def _place() -> Place | None:
     """Return where the user's code has launched a kernel."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         path = Path(file)

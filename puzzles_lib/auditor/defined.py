@@ -63,7 +63,7 @@ class Defined(TorchDispatchMode):
                     self.define(tensor)
 
     def _of(self, tensor: torch.Tensor) -> np.ndarray | None:
-        """The notes on a tensor's storage, byte by byte; None where all of it holds something."""
+        """The notes on a tensor's storage, byte by byte; None if all of it holds something."""
         if tensor.device.type != "cpu" or not self._known:
             return None
         storage = tensor.untyped_storage()
@@ -94,10 +94,10 @@ class Defined(TorchDispatchMode):
             return np.ones(span, bool)
         size = tensor.element_size()
         first = tensor.storage_offset() * size
-        return notes[first : first + span * size].reshape(span, size).all(1)
+        return np.asarray(notes[first : first + span * size].reshape(span, size).all(1))
 
     def elements(self, tensor: torch.Tensor) -> np.ndarray | None:
-        """Return which elements hold something, by flat index; None where all do."""
+        """Return which elements hold something, by flat index; None if all do."""
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return None
@@ -132,4 +132,4 @@ def _places(tensor: torch.Tensor) -> np.ndarray:
         shape = [1] * tensor.dim()
         shape[axis] = size
         index = index + (np.arange(size) * stride).reshape(shape)
-    return index.ravel() + tensor.storage_offset()
+    return index.ravel() + int(tensor.storage_offset())

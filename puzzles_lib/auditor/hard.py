@@ -181,7 +181,7 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
             fresh = [
                 _resized(leaf, size, other) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves
             ]
-            name = f"{other} in place of the size {size}"
+            name = f"{other} instead of the size {size}"
             given, named = pytree.tree_unflatten(fresh, spec)
             yield Variant("size", name, given, named, size, other > 1)
 

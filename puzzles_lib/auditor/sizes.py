@@ -52,12 +52,12 @@ class Sized:
         return Sized(self.size, large)
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor without memory, with that size in place of the other."""
+        """Return a tensor without memory, with that size instead of the other."""
         shape = [self.large if n == self.size else n for n in tensor.shape]
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
             made = torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         else:
-            order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
+            order = sorted(range(tensor.dim()), key=lambda axis: -int(tensor.stride(axis)))
             made = torch.empty([shape[axis] for axis in order], dtype=tensor.dtype, device="meta")
             made = made.permute([order.index(axis) for axis in range(tensor.dim())])
         return made.requires_grad_(tensor.requires_grad)
@@ -243,7 +243,7 @@ class Call:
         elif ran.stop and ran.stop.kind == "true size":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
-        elif ran.stop:  # the other sizes, and integers that are indices, may not fit this one
+        elif ran.stop:  # the other sizes, and integers that are indices, need not fit this one
             outcome.unjudged = f"{launch.name}: {verdicts.on_the_grid(ran.stop.message, launch.axes)}"
         return outcome
 

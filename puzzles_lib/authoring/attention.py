@@ -1,9 +1,9 @@
-"""Attention on a GPU: the production kernels and the chapter's answers beside torch's, and two floors.
+"""Measure attention on a GPU: the production kernels, the chapter's answers, torch's, and two floors.
 
-torch's `scaled_dot_product_attention` runs by cuDNN, and by the flash kernels that ship with torch. The
-floors are what a product of as many operations takes in cuBLAS, and what as many exponentials take that
-nothing waits for. All have 16384 rows and 2048 columns in heads of D. Errors are relative ones, to float32
-on the same inputs; that of backward is the largest of its three gradients.
+torch's `scaled_dot_product_attention` runs with cuDNN, and with the flash kernels that ship with torch. One
+floor is the time of a product with as many operations in cuBLAS. The other is the time of as many
+exponentials if nothing waits for them. All have 16384 rows and 2048 columns in heads of D. Errors are
+relative to float32 on the same inputs. The error of backward is the largest of its three gradients.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ Call = Callable[[], object]
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Rows of bench "attention". Raises RuntimeError without a GPU."""
+    """Yield the rows of bench "attention". Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench attention needs a CUDA device")
     for D, causal in FORMS:
@@ -64,7 +64,7 @@ def _case(D: int, causal: bool, T: int) -> str:
 
 
 def scores(T: int, causal: bool) -> int:
-    """How many of all heads count."""
+    """Return how many scores count, over all heads."""
     return ROWS // T * (T * (T + 1) // 2 if causal else T * T)
 
 
@@ -72,7 +72,7 @@ def scores(T: int, causal: bool) -> int:
 
 
 def expected(q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
-    """o, dq, dk and dv in float32, a head at a time; q, k, v of as many heads."""
+    """Return o, dq, dk and dv in float32, computed head by head. q, k and v have as many heads."""
     found = [torch.empty_like(q, dtype=torch.float32) for _ in range(4)]
     for b in range(q.shape[0]):
         for h in range(q.shape[1]):
@@ -270,7 +270,7 @@ def _windowed() -> Iterator[dict[str, object]]:
 
 
 def _packed() -> Iterator[dict[str, object]]:
-    """Sequences one behind another, and the same ones padded to the longest."""
+    """Yield the rows of packed sequences, compared with the same ones padded to the longest."""
     D = 128
     assert sum(PACKED) == ROWS
     starts = torch.tensor([0, *PACKED], device="cuda").cumsum(0, dtype=torch.int32)

@@ -1,4 +1,4 @@
-"""CPU seconds per puzzle: of `check` on its solution, and of its guarded runs alone."""
+"""Measure CPU seconds per puzzle: of `check` on its solution, and of only its guarded runs."""
 
 import dataclasses
 import json
@@ -16,9 +16,9 @@ REPEATS = 5
 
 
 def print_checks(as_json: bool) -> None:
-    """One row per puzzle, and the first check of a fresh process.
+    """Print one row per puzzle, and the first check of a fresh process.
 
-    Raises FileNotFoundError where there are no masters.
+    Raises FileNotFoundError if there are no masters.
     """
     kernel_cells()
     rows = []
@@ -41,7 +41,7 @@ def print_checks(as_json: bool) -> None:
 
 
 def check_seconds():
-    """Per puzzle: name, CPU seconds of `check`, CPU seconds of the forward guarded runs alone."""
+    """Yield per puzzle: name, CPU seconds of `check`, CPU seconds of only the forward guarded runs."""
     from puzzles_lib.authoring.solutions import solutions
     from puzzles_lib.binding import bind
     from puzzles_lib.chapters import puzzles
@@ -100,6 +100,6 @@ def _median_cpu(action: Callable[[], None]) -> float:
 
 
 def cpu_seconds() -> float:
-    """That this process has used so far, and its children that have ended, such as the front end's."""
+    """Return the CPU time of this process so far, and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)

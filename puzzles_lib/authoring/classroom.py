@@ -22,7 +22,7 @@ from puzzles_lib.chapters import CHAPTERS
 
 @dataclass(frozen=True)
 class Kind:
-    """Students of one kind: what they hand in, from where, and the points that it deserves."""
+    """Students of one kind: what they hand in, from where, and the points that they deserve."""
 
     name: str
     folder: str
@@ -30,7 +30,7 @@ class Kind:
     points: int
 
     def hand_in(self, place: Path) -> None:
-        """Write a submission of this kind. Raises FileNotFoundError where there are no masters."""
+        """Write a submission of this kind. Raise FileNotFoundError if there are no masters."""
         notebooks = sorted((ROOT / self.folder).glob(self.pattern))
         if not notebooks:
             raise FileNotFoundError(f"{self.folder}/ has no notebooks: this needs a checkout of the course")
@@ -40,7 +40,7 @@ class Kind:
 
 
 def kinds() -> dict[str, Kind]:
-    """By name."""
+    """Return the kinds of submissions, by name."""
     solved = {chapter.number: len(chapter.puzzles) for chapter in CHAPTERS}
     found = (
         Kind("right", "solutions", "*.ipynb", sum(solved.values())),
@@ -64,10 +64,10 @@ def make_class(folder: Path, students: int) -> None:
 
 
 def measure(folder: Path, students: int, workers: int) -> str:
-    """Grade a class in ``folder``, or what an earlier run has left of it; tells what it took, as a table.
+    """Grade a class in ``folder``, or what an earlier run has left of it. Return a table of the times.
 
-    Raises RuntimeError where the grader fails or a mark is not the one deserved, FileNotFoundError where
-    there are no masters.
+    Raises RuntimeError if the grader fails or a mark is not the deserved one, and FileNotFoundError if there
+    are no masters.
     """
     make_class(folder / "class", students)
     before, start = len(_grades(folder)), time.monotonic()
@@ -76,7 +76,7 @@ def measure(folder: Path, students: int, workers: int) -> str:
     if status:
         raise RuntimeError(f"the grader ended with status {status}; the same command goes on")
     seconds, grades = time.monotonic() - start, _grades(folder)
-    graded = f"{len(grades) - before} graded in this run, in {seconds:.0f} s by the clock"
+    graded = f"{len(grades) - before} graded in this run, in {seconds:.0f} s"
     return "\n".join([*_lines(grades), f"{graded}, with --workers {workers}"])
 
 

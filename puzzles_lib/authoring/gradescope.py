@@ -54,7 +54,7 @@ def contents(
 
 
 def pack(files: dict[str, tuple[bytes, int]], target: Path) -> None:
-    """Write the zip. Its bytes depend on the files alone."""
+    """Write the zip. The same files always give the same bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, (data, mode) in files.items():

@@ -1,6 +1,6 @@
-"""``make handout``: a zip of what a student needs, without the masters, the tests and git.
+"""``make handout``: write a zip of what a student needs, without the masters, the tests and git.
 
-Unpacked, `make lab` in it sets up all by itself. Its bytes depend on the files alone.
+Students unpack it and run `make lab`, which sets up everything. The same files always give the same bytes.
 """
 
 import argparse
@@ -24,9 +24,9 @@ _TIME = (2026, 1, 1, 0, 0, 0)
 
 
 def handed_out(root: Path, chapters: Collection[str] = ()) -> Iterator[Path]:
-    """The files of a hand-out, of a checkout in ``root``. chapters: such as "01" or "01_blocks"; all without.
+    """Yield the files of a hand-out of the checkout in ``root``.
 
-    Raises ValueError for a chapter that there is not.
+    chapters: such as "01" or "01_blocks"; without them, all. Raises ValueError for an unknown chapter.
     """
     notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     names = {name for path in notebooks for name in (path.stem, path.stem[:2])}
@@ -43,7 +43,7 @@ def handed_out(root: Path, chapters: Collection[str] = ()) -> Iterator[Path]:
 
 
 def contents(path: Path) -> bytes:
-    """What a hand-out has of a file: all of it, but of README.md nothing that is true of a checkout alone."""
+    """Return a hand-out's version of a file. README.md loses what is true only of a checkout."""
     data = path.read_bytes()
     return _CHECKOUT.sub(b"", data) if path.name == "README.md" else data
 
@@ -51,8 +51,8 @@ def contents(path: Path) -> bytes:
 def pack(root: Path, target: Path, chapters: Collection[str] = ()) -> int:
     """Write the zip, and return how many files are in it.
 
-    Raises ValueError for an unknown chapter, and where an exercise is not what its master gives: it may hold
-    somebody's answers. Raises OSError where a file is missing, or ``target`` cannot be written.
+    Raises ValueError for an unknown chapter, or if an exercise differs from what its master gives, because it
+    may contain somebody's answers. Raises OSError if a file is missing or ``target`` cannot be written.
     """
     files = list(handed_out(root, chapters))
     if stale := find_stale(root / "solutions", root / "notebooks"):

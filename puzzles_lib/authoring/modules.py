@@ -1,8 +1,8 @@
-"""Modules made from a chapter's cells, for what must have the very kernels that the reader sees.
+"""Modules made from a chapter's cells, for code that must use exactly the kernels that the reader sees.
 
-A code cell of a master that is tagged ``module:NAME`` goes, by its definitions, into NAME.py of the chapter's
-folder: its functions and assignments, and the imports of the notebook that they need. The notebook stays the
-only place where they are written by hand.
+A code cell of a master with the tag ``module:NAME`` goes into NAME.py of the chapter's folder. The module
+gets the cell's functions and assignments, and the imports of the notebook that they need. The notebook stays
+the only place in which they are edited by hand.
 """
 
 import ast
@@ -17,7 +17,7 @@ _TAG = re.compile(r"module:([a-z_]+)")
 
 
 def modules(nb: NotebookNode, chapter: str) -> dict[str, str]:
-    """The source of each module that a chapter's cells are tagged for, by its name.
+    """Return the source of each module for which a chapter's cells have tags, by its name.
 
     chapter: the notebook's name without its ending, such as ``"15_racing_cublas"``.
     """

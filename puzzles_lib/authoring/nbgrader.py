@@ -1,9 +1,9 @@
-"""``make nbgrader``: the course as a source folder of nbgrader, an assignment for each chapter.
+"""``make nbgrader``: write the course as a source folder of nbgrader, with an assignment per chapter.
 
-What it writes, `nbgrader generate_assignment` and `autograde` take as it is: each exercise is a solution
-cell, and after it comes a locked cell with points and a hidden test. nbgrader runs whatever a student hands
-in, with the rights of who grades, and next to its own hidden tests. So there is ``--marks``: it puts into
-nbgrader's gradebook what `puzzles_lib.grading` found, which runs no student's Python.
+`nbgrader generate_assignment` and `autograde` accept the folder as it is: each exercise is a solution cell,
+followed by a locked cell with points and a hidden test. But nbgrader runs whatever a student hands in, with
+the grader's rights and next to the hidden tests. ``--marks`` avoids that: it puts the marks of
+`puzzles_lib.grading`, which runs none of the students' Python, into nbgrader's gradebook.
 """
 
 import argparse
@@ -47,7 +47,10 @@ os.environ["PUZZLES_STATE_DIR"] = tempfile.mkdtemp(prefix="nbgrader-progress-") 
 
 
 def assignment(nb: NotebookNode, name: str, salt: str) -> NotebookNode:
-    """A chapter's master as nbgrader's source. salt: of the hidden checks. Raises what `strip` raises."""
+    """Return a chapter's master as nbgrader's source.
+
+    salt: of the hidden checks. Raises what `strip` raises.
+    """
     source = normalise(nb)
     cells = []
     for cell in source.cells:
@@ -106,14 +109,14 @@ def _tests(cell: NotebookNode, salt: str) -> Iterator[tuple[str, str, int]]:
 
 def _hidden(test: str, points: int) -> str:
     begin, end = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
-    return f"# {points} points, given by who grades. Leave this cell as it is.\n{begin}\n{test}\n{end}"
+    return f"# {points} points, given by the grader. Leave this cell as it is.\n{begin}\n{test}\n{end}"
 
 
 def write(root: Path, folder: Path, salt: str, only: Iterable[str] | None = None) -> list[Path]:
     """Write the course folder: `nbgrader_config.py`, and source/CHAPTER/CHAPTER.ipynb of each chapter.
 
-    only: chapters, as "01" or "01_blocks". Raises ValueError for a file that is no master or a chapter that
-    there is not, OSError where the folder cannot be written to.
+    only: chapters, as "01" or "01_blocks". Raises ValueError if a file is not a master or a chapter doesn't
+    exist, and OSError if the folder cannot be written.
     """
     made = {}
     for master in find_masters(root / "solutions", only):
@@ -130,8 +133,8 @@ def write(root: Path, folder: Path, salt: str, only: Iterable[str] | None = None
 def take_marks(folder: Path, results: Path) -> int:
     """Put the grades in ``results/`` of `puzzles_lib.grading` into the gradebook of a course folder.
 
-    For the assignments that nbgrader has generated; a student's earlier points there are replaced. Returns
-    how many students there were. Raises FileNotFoundError where there are no grades or no gradebook,
+    This is for the assignments that nbgrader has generated. A student's earlier points there are replaced.
+    Returns the number of students. Raises FileNotFoundError if there are no grades or no gradebook,
     ModuleNotFoundError without nbgrader, and ValueError for a grade of another form.
     """
     places: dict[str, dict[str, tuple[str, int]]] = {}  # assignment -> exercise -> grade cell, points

@@ -1,7 +1,7 @@
-"""Chapter 17's kernels on a GPU: the chapter's answers beside torch, torch.compile and a copy.
+"""Measure chapter 17's kernels on a GPU: the chapter's answers, torch, torch.compile and a copy.
 
-A norm does little with what it loads, so a copy of as many bytes is its floor. Weights are float32 in the
-chapter's kernels, and of x's dtype in torch's own.
+A norm computes little with what it loads, so a copy of as many bytes is its floor. Weights are float32 in the
+chapter's kernels, and have x's dtype in torch's own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ Call = Callable[[Tensors], object]
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Rows of bench "norms". Raises RuntimeError without a GPU."""
+    """Yield the rows of bench "norms". Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench norms needs a CUDA device")
     for dtype in DTYPES:

@@ -1,11 +1,15 @@
-"""How often does a GPU get wrong what nothing orders? Chapter 17's kernels, with their barriers and without.
+"""Count how often a GPU gets unordered memory accesses wrong: chapter 17's kernels with and without barriers.
 
-dw and db of integers, whose sums are exact: whatever differs is an update lost, or a part not found. Then of
-normal numbers, where the order of adding shows in the bits.
+The kernels first compute dw and db of integers, whose sums are exact: any difference is a lost update or a
+missing part. Then they compute them of normal numbers, where the order of the additions changes the bits.
 
-The record is not one of times. ``device``, ``versions``, ``date`` and ``runs``, the runs of each row; a row
-has ``case`` and ``path``, ``wrong`` (runs with a wrong element), ``elements`` (of these, over all runs) and
-``sums`` (how many different results came out on normal numbers).
+The record has no times. It has ``device``, ``versions``, ``date``, ``runs`` (how often each row is run) and
+rows. A row has these fields:
+
+- ``case`` and ``path``,
+- ``wrong``, the number of runs with a wrong element,
+- ``elements``, the number of wrong elements over all runs,
+- ``sums``, the number of different results on normal numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +48,7 @@ SHAPES = tuple(Shape(M=4096, N=N, ROWS=8, warps=4) for N in (1024, 2048, 4096, 8
 
 
 def measure() -> dict[str, Any]:
-    """The record. Raises RuntimeError without a GPU."""
+    """Return the record. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench orders needs a CUDA device")
     kernels = dict(_kernels())
@@ -71,17 +75,17 @@ def _kernels() -> Iterator[tuple[str, object]]:
 
 
 def edited(name: str, edits: Mapping[str, str]) -> object:
-    """The chapter's answer to a puzzle with each text, which stands there once, replaced."""
+    """Return the chapter's answer to a puzzle with texts replaced. Each text must occur exactly once."""
     source = kernel_sources()[name]
     for old, new in edits.items():
         if source.count(old) != 1:
-            raise ValueError(f"{name}: {old!r} stands {source.count(old)} times in the answer, not once")
+            raise ValueError(f"{name}: {old!r} occurs {source.count(old)} times in the answer, not once")
         source = source.replace(old, new)
     return define(source, f"<{name} with {sorted(edits)}>")
 
 
 def counted(kernel: object, shape: Shape, runs: int = RUNS) -> dict[str, int]:
-    """``wrong``, ``elements`` and ``sums`` of so many runs, see the module."""
+    """Return ``wrong``, ``elements`` and ``sums`` of so many runs, as the module describes them."""
     generator = torch.Generator("cuda").manual_seed(0)
     size = (shape.M, shape.N)
     dy, xhat = (torch.randint(-3, 4, size, device="cuda", generator=generator).bfloat16() for _ in range(2))
@@ -127,7 +131,7 @@ def _launcher(kernel: object, shape: Shape) -> Callable[[torch.Tensor, torch.Ten
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """The rows in text, shape by shape."""
+    """Return the rows as text, shape by shape."""
     lines, wide = [], max(len(row["path"]) for row in record["rows"])
     for case in dict.fromkeys(row["case"] for row in record["rows"]):
         lines.append(f"{case}: of {record['runs']} runs")

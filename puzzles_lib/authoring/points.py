@@ -1,7 +1,7 @@
-"""The course's own kernels at sizes of use, for chapter 19's roofline: where each of them lands.
+"""Measure the course's own kernels at realistic sizes, as points in chapter 19's roofline.
 
-The record: ``device``, ``versions``, ``date``, and ``rows``: ``puzzle``, ``case``, ``warps``, ``us``, and
-``error`` of the result beside the spec's, computed in float32 (float64 takes more memory than there is).
+The record has ``device``, ``versions``, ``date`` and ``rows``. A row has ``puzzle``, ``case``, ``warps``,
+``us`` and ``error``, which compares the result with the spec's in float32 (float64 needs too much memory).
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ SETS = 3  # of inputs, taken in turn
 
 
 def measure() -> dict[str, Any]:
-    """The record. Raises RuntimeError without a GPU."""
+    """Return the record. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench points needs a CUDA device")
     return {**provenance(), "rows": list(_rows())}
@@ -70,7 +70,7 @@ def _rows() -> Iterator[dict[str, Any]]:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """A kernel a line."""
+    """Return the record as text, with a line per kernel."""
     lines = [f"{record['device']}, {record['date']}"]
     lines += ["  ".join(f"{name}={value}" for name, value in row.items()) for row in record["rows"]]
     return "\n".join(lines)

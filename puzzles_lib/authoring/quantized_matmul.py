@@ -1,8 +1,8 @@
-"""Chapter 08's 4-bit matmul on a GPU, step by step: what each change of the kernel pays.
+"""Measure chapter 08's 4-bit matmul on a GPU, step by step: how much each change of the kernel gains.
 
-The kernels are the chapter's answers, and edits of the last one: dots with TF32 and with bfloat16 instead
-of float32. A layer of 4096 x 4096 weights in groups of 128 takes one activation, then sixteen. Beside them
-stand cuBLAS with weights in float32 and bfloat16, the production kernel, and the floor: the time that
+The kernels are the chapter's answers, and edits of the last one: dots with TF32 and with bfloat16 instead of
+float32. A layer of 4096 x 4096 weights in groups of 128 takes one activation, then sixteen. For comparison
+there are cuBLAS with weights in float32 and bfloat16, the production kernel, and the floor: the time that
 reading the packed weights takes. The error of a path is the norm of its distance from the product with the
 same weights in float64, over the norm of that product.
 """
@@ -34,7 +34,7 @@ _LOWER = {
 
 
 def steps() -> dict[str, tuple[object, tuple[int, int, int]]]:
-    """Each step's kernel, and BLOCK_M, BLOCK_N, BLOCK_K."""
+    """Return each step's kernel, BLOCK_M, BLOCK_N and BLOCK_K."""
     sources, small = kernel_sources(), (16, 16, 128)
     last = sources["once_per_group"]
     if last.count(_EXACT) != 1:
@@ -52,7 +52,7 @@ def steps() -> dict[str, tuple[object, tuple[int, int, int]]]:
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Rows of bench "quantized-matmul". Raises RuntimeError without a GPU."""
+    """Yield the rows of bench "quantized-matmul". Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench quantized-matmul needs a CUDA device")
     for columns in COLUMNS:

@@ -1,4 +1,4 @@
-"""From solutions/ to notebooks/: `python -m puzzles_lib.authoring.release`, or `make notebooks`.
+"""Make notebooks/ from solutions/: `python -m puzzles_lib.authoring.release`, or `make notebooks`.
 
 The master of a chapter is `solutions/NN_topic.ipynb`, with the answers between marker lines:
 
@@ -6,10 +6,10 @@ The master of a chapter is `solutions/NN_topic.ipynb`, with the answers between 
     ...
     ### END SOLUTION
 
-A release executes the master in place, then writes `notebooks/NN_topic.ipynb` from it: a comment where each
-answer was, no outputs but those of puzzle statements and pictures. A puzzle that is `broken_by` a mistake has
-no hole: the mistake is made in its kernel. Both files depend on their sources alone, so a second release
-changes no byte.
+A release executes the master in place, then writes `notebooks/NN_topic.ipynb` from it. Each answer becomes a
+comment. Outputs are dropped, except for puzzle statements and pictures. A puzzle that is `broken_by` a
+mistake has no hole: its kernel contains the mistake. Both files depend only on their sources, so a second
+release changes no byte.
 """
 
 import argparse
@@ -67,13 +67,13 @@ class ExecutionFailed(RuntimeError):
 
 
 def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
-    """The exercise made from a master: holes cut, outputs cleared, except for what `_is_shown`.
+    """Return the exercise made from a master: holes cut, outputs cleared except for those that `_is_shown`.
 
-    `nb` itself is left alone.
+    `nb` itself does not change.
 
-    A hole keeps its indentation and says `# your code here (SIZE)`; SIZE is the text after the BEGIN marker,
-    or the number of lines cut. A block of which nothing is left gets a `pass`, which Triton compiles too.
-    Raises ValueError, with `name`, cell id and line, for markers that are unpaired, nested or misspelt.
+    A hole keeps its indentation and says `# your code here (SIZE)`. SIZE is the text after the BEGIN marker,
+    or the number of lines cut. A block without a line left gets a `pass`, which Triton compiles too. Raises
+    ValueError, with `name`, cell id and line, for markers that are unpaired, nested or misspelled.
     """
     exercise = normalise(nb)
     imported, number = _imported(exercise), 0
@@ -103,10 +103,10 @@ def _imported(nb: NotebookNode) -> frozenset[str]:
 
 
 def _is_shown(cell: NotebookNode, imported: frozenset[str]) -> bool:
-    """Whether a cell shows a puzzle's statement or a picture, and nothing that a reader has made.
+    """Return whether a cell shows only a puzzle's statement or a picture, and nothing that a reader has made.
 
-    After imports, that is one expression of imported names alone: a puzzle's, or a call of a picture. One
-    that is tagged `WHEN_RUN` would answer a question that stands above it.
+    Such a cell has imports and then one expression of only imported names: a puzzle, or a call of a picture.
+    A cell tagged `WHEN_RUN` isn't shown, because it would answer a question above it.
     """
     if WHEN_RUN in cell.metadata.get("tags", ()):
         return False
@@ -145,7 +145,7 @@ def _is_drawing(output: NotebookNode) -> bool:
 
 
 def normalise(nb: NotebookNode) -> NotebookNode:
-    """A copy of `nb` without what a machine, a version or an editor leaves in its metadata."""
+    """Return a copy of `nb` without the metadata that depends on a computer, a version or an editor."""
     copy = nbformat.from_dict(nb)
     copy.metadata = nbformat.from_dict(_METADATA)
     for cell in copy.cells:
@@ -154,22 +154,22 @@ def normalise(nb: NotebookNode) -> NotebookNode:
 
 
 def hole_sizes(source: str) -> list[tuple[str, int]]:
-    """For each hole of a cell: the size it states (may be empty), and the lines of code in it."""
+    """Return for each hole of a cell its stated size (may be empty) and the number of its lines of code."""
     lines = source.splitlines()
     return [(_stated_size(lines[b]), _count_code(lines[b + 1 : e])) for b, e in _find_holes(source, "cell")]
 
 
 def with_stubs(source: str, where: str) -> str:
-    """A master's cell with the exercise's comment before each answer: what is left when both markers and all
-    between them are cut by another tool, such as nbgrader, is the exercise.
+    """Return a master's cell with the exercise's comment before each answer.
 
+    If another tool, such as nbgrader, cuts both markers and everything between them, the exercise is left.
     Raises what `strip` raises.
     """
     return _around_holes(source, where, lambda stub, answer: [*stub, *answer])
 
 
 def broken(cell_id: str, source: str) -> str:
-    """A cell's source with the mistake that its puzzle is broken by; as it is, where there is none.
+    """Return a cell's source with the mistake that breaks its puzzle; unchanged if there is no such mistake.
 
     Raises ValueError for a mistake that does not fit.
     """
@@ -181,7 +181,7 @@ def broken(cell_id: str, source: str) -> str:
 
 
 def without_tool_comments(source: str) -> str:
-    """A cell's source without what speaks to the formatter, and not to a learner."""
+    """Return a cell's source without comments for the formatter."""
     return _TOOL_COMMENT.sub("", source)
 
 
@@ -283,8 +283,8 @@ def _check_ids(nb: NotebookNode, name: str) -> None:
 def execute(path: Path) -> None:
     """Run a master from top to bottom, in its folder, and keep its outputs in the file.
 
-    Raises ValueError for a file that is no master (format, cell ids), ExecutionFailed if a cell raises, takes
-    more than CELL_TIMEOUT_S or kills the kernel, or no kernel starts; the file is left as it was.
+    Raises ValueError if the file is not a master (format, cell ids). Raises ExecutionFailed if a cell raises,
+    takes more than CELL_TIMEOUT_S or kills the kernel, or if no kernel starts. The file then stays as it was.
     """
     _write(path, _dumps(_executed(path)))
 
@@ -372,7 +372,7 @@ def _end(node: ast.FunctionDef, lines: list[str]) -> int:
 
 
 def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | None = None) -> list[str]:
-    """One line for each file that a release would change, outputs aside; runs and writes nothing."""
+    """Return a line for each file that a release would change, outputs aside. Runs and writes nothing."""
     problems = []
     masters = find_masters(solutions_dir, only)
     for master in masters:
@@ -419,7 +419,10 @@ def find_masters(solutions_dir: Path, only: Iterable[str] | None) -> list[Path]:
 
 
 def read_master(path: Path) -> NotebookNode:
-    """The master at `path`. Raises ValueError if it is no notebook of format 4.5, or has bad cell ids."""
+    """Return the master at `path`.
+
+    Raises ValueError if it isn't a notebook of format 4.5 or has bad cell ids.
+    """
     name = _short(path)
     try:
         raw = json.loads(path.read_text("utf-8"))

@@ -1,7 +1,7 @@
-"""Chapter 10's kernels on a GPU: what a group a program costs, and words along a row.
+"""Measure chapter 10's kernels on a GPU: what one group per program costs, and what words along a row cost.
 
-The kernels are the chapter's answers, launched with different blocks, beside the production kernels and
-a copy of as many bytes. What holds the answer back, two changes of it tell, one by one and together:
+The kernels are the chapter's answers, launched with different blocks. The baselines are the production
+kernels and a copy of as many bytes. Two changes, one by one and together, show what holds the answer back:
 several rows per program with no lane off, and a reciprocal instead of the divisions.
 """
 
@@ -27,7 +27,7 @@ def quantize_rows_kernel(
     x_ptr, words_ptr, scale_ptr, minimum_ptr, N,
     BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_G: tl.constexpr, FMA: tl.constexpr,
 ):  # fmt: skip
-    """The chapter's quantizer with [BLOCK_R * BLOCK_G] groups a program; one of the blocks is 1.
+    """Quantize like the chapter, with [BLOCK_R * BLOCK_G] groups per program; one of the blocks is 1.
 
     FMA: multiply by a reciprocal, one fused operation per element, instead of subtracting and dividing.
     """
@@ -106,10 +106,10 @@ def _reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Rows of bench "row-wise".
+    """Yield the rows of bench "row-wise".
 
-    ratio is the share of a copy's bandwidth, error the share of dequantized values that are wrong. Values
-    exactly between two levels do not count: a GPU's ``/`` may be off in the last bit, and decide for either.
+    ratio is the share of a copy's bandwidth, and error the share of dequantized values that are wrong. Values
+    exactly between two levels do not count, because a GPU's ``/`` may be off in the last bit and give either.
     Raises RuntimeError without a GPU.
     """
     if not torch.cuda.is_available():

@@ -106,8 +106,8 @@ def repaired_lines(exercise: str, master: str) -> list[str]:
 def secrets(every: Iterable[Chapter]) -> dict[str, frozenset[str]]:
     """Return, for each chapter's page, the lines of answers that it must not contain.
 
-    A line that an exercise of the same chapter or an earlier one shows is no secret on any page. Nor is a
-    line of another chapter's answer, on a page whose own exercise shows it.
+    A line is not a secret on any page if an exercise of the same chapter or an earlier one shows it. A line
+    of another chapter's answer is not a secret on a page whose own exercise shows it.
     """
     listed = list(every)
     seen, shown, hidden = "", {}, set()
@@ -128,7 +128,7 @@ def secrets(every: Iterable[Chapter]) -> dict[str, frozenset[str]]:
 
 
 def quoted(text: str, lines: Iterable[str]) -> list[str]:
-    """Return those of `lines` that a text, a piece of HTML or the data of a player in it quotes."""
+    """Return which of `lines` are quoted in a text, in a piece of HTML or in the data of a player in it."""
     unpacked = [text]
     for match in _PACKED.finditer(text):
         try:
@@ -144,11 +144,11 @@ def quoted(text: str, lines: Iterable[str]) -> list[str]:
 @functools.cache
 def squeezed(text: str) -> str:
     """Return a text without its white space, so that two layouts of a line compare equal."""
-    return re.sub(r"\s+", "", text)
+    return "".join(text.split())
 
 
 def without_tool_comments(source: str) -> str:
-    """Return a cell's source without what speaks to the formatter."""
+    """Return a cell's source without comments for the formatter."""
     return re.sub(r" +# fmt: skip$", "", source, flags=re.MULTILINE)
 
 

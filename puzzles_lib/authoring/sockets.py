@@ -14,10 +14,10 @@ _LONGEST = 80  # bytes of a folder: the path of a socket may have 107, and some 
 
 @contextlib.contextmanager
 def socket_prefix() -> Iterator[str]:
-    """The `ip` of a KernelManager with `transport="ipc"`: how the paths of one kernel's sockets begin.
+    """Yield the `ip` of a KernelManager with `transport="ipc"`: how the paths of one kernel's sockets begin.
 
-    They lie in a folder of their own, which is removed. The path is absolute: a kernel and its client
-    seldom have the same current folder.
+    They are in a folder of their own, which is removed at the end. The path is absolute, because a kernel and
+    its client seldom have the same current folder.
     """
     folder = os.path.abspath(tempfile.gettempdir())
     if len(os.fsencode(folder)) > _LONGEST:

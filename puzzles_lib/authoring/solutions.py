@@ -1,4 +1,4 @@
-"""The kernels of the masters as functions: the solutions."""
+"""Read the kernels of the masters, as sources and as functions: the solutions."""
 
 import functools
 import json
@@ -15,12 +15,12 @@ _MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
 
 @functools.cache
 def solutions() -> dict[str, object]:
-    """The kernel that each chapter's master hands to `check`, by the puzzle's name."""
+    """Return the kernel that each chapter's master passes to `check`, by the puzzle's name."""
     return {name: define(source, f"<solution of {name}>") for name, source in kernel_cells().items()}
 
 
 def other_kernel(chapter: str, cell_id: str) -> object:
-    """A kernel that a chapter's master defines in a cell that is no puzzle's, without its hole's markers."""
+    """Return a kernel from a master's cell that is not a puzzle's, without the markers of its hole."""
     (path,) = (ROOT / "solutions").glob(f"{chapter}_*.ipynb")
     cells = json.loads(path.read_text("utf-8"))["cells"]
     (source,) = ("".join(c["source"]) for c in cells if c["id"] == cell_id)
@@ -28,11 +28,11 @@ def other_kernel(chapter: str, cell_id: str) -> object:
 
 
 def kernel_cells(folder: str = "solutions") -> dict[str, str]:
-    """Source of the cell that defines each puzzle's kernel, by the puzzle's name; its check is left out.
+    """Return the source of the cell that defines each puzzle's kernel, without its check, by puzzle name.
 
-    A puzzle's cell is ``pN-kernel``, with a check that says which kernel and puzzle at its end, or in a
-    cell of its own, ``pN-check``.
-    Raises FileNotFoundError where there are no masters, ValueError where a check has no kernel cell.
+    A puzzle's cell is ``pN-kernel``. The check that names kernel and puzzle is at its end, or in a cell of
+    its own, ``pN-check``. Raises FileNotFoundError if there are no masters, and ValueError if a check has no
+    kernel cell.
     """
     found = {}
     masters = sorted((ROOT / folder).glob("*.ipynb"))
@@ -47,7 +47,7 @@ def kernel_cells(folder: str = "solutions") -> dict[str, str]:
 
 
 def kernels_in(sources: dict[str, str], name: str) -> dict[str, str]:
-    """What `kernel_cells` finds in one notebook: sources are its code cells', by id."""
+    """Return what `kernel_cells` finds in one notebook. sources: of its code cells, by id."""
     found = {}
     for cell_id, source in sources.items():
         judges = cell_id.endswith("-check") or _KERNEL_ID.fullmatch(cell_id)
@@ -63,10 +63,10 @@ def kernels_in(sources: dict[str, str], name: str) -> dict[str, str]:
 
 @functools.cache
 def kernel_sources() -> dict[str, str]:
-    """The solutions' cells without the marker lines of their holes, by the puzzle's name."""
+    """Return the solutions' cells without the marker lines of their holes, by the puzzle's name."""
     return {name: without_markers(source) for name, source in kernel_cells().items()}
 
 
 def without_markers(source: str) -> str:
-    """A cell's source without the marker lines of its holes."""
+    """Return a cell's source without the marker lines of its holes."""
     return _MARKER.sub("", source + "\n")

@@ -1,9 +1,9 @@
-"""What `puzzles_lib.kernels.attention` chose its tiles from: its three kernels in many, of each head dim.
+"""Measure the three kernels of `puzzles_lib.kernels.attention` with many tiles, for each head dim.
 
-The record is as `puzzles_lib.bench.sweep` has it. A kernel's blocks are ``m`` queries and ``n`` keys, its
-``sizes`` B, H, T and D; it has ``causal`` too, and ``chosen``: its tiles at that time, of the tables
-``FORWARD``, ``DQ`` and ``DKV``. These know the head dim alone, so what is chosen is to be good for causal
-attention and for full.
+The record has the form of `puzzles_lib.bench.sweep`. A kernel's blocks are ``m`` queries and ``n`` keys, and
+its ``sizes`` are B, H, T and D. It also has ``causal`` and ``chosen``: its tiles at that time, from the
+tables ``FORWARD``, ``DQ`` and ``DKV``. These tables depend only on the head dim, so a choice must be good for
+causal and for full attention.
 """
 
 from collections.abc import Callable, Mapping
@@ -72,7 +72,7 @@ def of(
     tried: Mapping[str, tuple[int, ...]] = TRIED,
     device: str = "cuda",
 ) -> sweep.Swept:
-    """A part by its name. sizes: B, H, T and D."""
+    """Return a part by its name. sizes: B, H, T and D."""
     part, (B, H, T, D) = PARTS[name], (sizes[size] for size in "BHTD")
 
     def launch(tensors: sweep.Tensors, config: sweep.Config) -> Any:
@@ -121,12 +121,12 @@ SWEPT = tuple(
 
 
 def measure() -> dict[str, Any]:
-    """The record. Raises RuntimeError without a GPU."""
+    """Return the record. Raise RuntimeError without a GPU."""
     return sweep.swept("tiles", __name__, SWEPT)
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """Of each kernel the best five; then what the chosen tiles take, beside the best."""
+    """Return the best five of each kernel as text, then the times of the chosen tiles and of the best."""
     lines = [sweep.table(record), "", "chosen:"]
     for kernel in record["kernels"]:
         found = [dict(zip(kernel["fields"], row, strict=True)) for row in kernel["rows"]]

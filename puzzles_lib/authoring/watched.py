@@ -1,6 +1,6 @@
-"""What `watch` of each solution takes: the size of its page, and the cost of recording it.
+"""Measure `watch` for each solution: the size of its page, and the cost of recording it.
 
-The cost is CPU time of a recorded run against the guarded run that `check` makes, and of the whole call.
+The cost is the CPU time of a recorded run, of the guarded run that `check` makes, and of the whole call.
 """
 
 import json
@@ -20,7 +20,7 @@ REPEATS = 3
 
 
 def print_watched(as_json: bool) -> None:
-    """One row per puzzle: its largest page, and its costliest recording."""
+    """Print one row per puzzle: its largest page, and its costliest recording."""
     if not as_json:
         print(f"{'puzzle':<24} {'cases':>5} {'page':>8} {'recorded / guarded':>19} {'watch':>8}  (kB, CPU s)")
     for row in watched():
@@ -32,7 +32,7 @@ def print_watched(as_json: bool) -> None:
 
 
 def watched() -> Iterator[dict[str, object]]:
-    """For each puzzle the worst of its cases. page_bytes: of the HTML."""
+    """Yield for each puzzle the worst of its cases. page_bytes: of the HTML."""
     for puzzle in puzzles():
         kernel = solutions()[puzzle.name]
         page, ratio, seconds = 0, 0.0, 0.0

@@ -14,7 +14,7 @@ MEASURED = {
         "chapter 08's 4-bit matmul, step by step (needs a GPU)",
     ),
     "int8": ("puzzles_lib.bench.int8", "int8 dynamic linear on this CPU, and on the GPU where there is one"),
-    "dw": ("puzzles_lib.bench.dw", "the fused dW against dequantise + cuBLAS (needs a GPU)"),
+    "dw": ("puzzles_lib.bench.dw", "the fused dW against dequantize + cuBLAS (needs a GPU)"),
     "rounding": ("puzzles_lib.bench.rounding", "what stochastic codes cost beside nearest (needs a GPU)"),
     "producers": (
         "puzzles_lib.bench.producers",

@@ -1,8 +1,8 @@
-"""Checkpointed blocks with their inputs kept in few bits, beside other ways to save memory.
+"""Measure checkpointed blocks whose inputs are kept in few bits, and other ways to save memory.
 
-A language model of 16 layers of 2048 on two texts of 8192 bytes, in bfloat16: forward and backward in eager
-mode. ``us`` is the time of the wall clock, ``bytes`` the peak of memory above weights and their gradients,
-and the error that of the gradients against torch's, as ``cosine`` is, of one weight in 61.
+The model is a language model of 16 layers of 2048 on two texts of 8192 bytes, in bfloat16, forward and
+backward in eager mode. ``us`` is wall time. ``bytes`` is the peak memory above the weights and their
+gradients. ``error`` and ``cosine`` compare the gradients with torch's, for one weight in 61.
 """
 
 import gc

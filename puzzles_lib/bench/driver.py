@@ -1,8 +1,8 @@
 """Launch machine code that was compiled elsewhere on this computer's GPU, through NVIDIA's driver.
 
-So what is timed is a binary that is known to the byte, whatever Triton the machine with the GPU has. What
-Triton's own launcher does is done here in the same way: parameters as PTX declares them, a tensor map of 128
-bytes for each descriptor, and two pointers to scratch memory at the end.
+So every byte of the timed binary is known, whichever Triton the computer with the GPU has. The launch works
+as in Triton's own launcher: parameters as PTX declares them, a tensor map of 128 bytes for each descriptor,
+and two pointers to scratch memory at the end.
 """
 
 import base64
@@ -58,7 +58,7 @@ class Binary:
     def flattened(self, values: Mapping[str, object]) -> list[tuple[str, object]]:
         """Return PTX type and value of each parameter: a number, the address of a tensor, or a `TensorMap`.
 
-        Raises TypeError where the values are not as many as the kernel takes.
+        Raises TypeError if the number of values is not the number of the kernel's parameters.
         """
         found, maps = [], iter(self.maps)
         for name in dict.fromkeys(name for name, _ in self.parameters):
@@ -76,9 +76,9 @@ class Binary:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """The description of a matrix and its tiles for TMA, as in the driver's call: the last axis comes first.
+    """The description of a matrix and its tiles for TMA. As in the driver's call, the last axis comes first.
 
-    shape, tile: elements. pitch: bytes from one to the next along each axis but the first. kind: a
+    shape, tile: in elements. pitch: the bytes between neighbors along each axis except the first. kind: a
     CUtensorMapDataType.
     """
 
@@ -105,7 +105,7 @@ class TensorMap:
 def parameters(ttir: str, ptx: str) -> tuple[tuple[str, str], ...]:
     """Return a kernel's parameters as in `Binary`: names from Triton IR, types from PTX.
 
-    Raises ValueError where the two do not go together.
+    Raises ValueError if the two do not match.
     """
     head = re.search(r"tt\.func public @\w+\((.*)\) attributes", ttir)
     names = re.findall(r'loc\("(\w+)"\(#loc\d*\)\)', head[1]) if head else []
@@ -141,7 +141,7 @@ class Loaded:
     def launch(self, grid: Sequence[int], values: Mapping[str, object]) -> None:
         """Launch on torch's current stream. values: by name; values that the code does not take are ignored.
 
-        Scratch memory comes from torch, so that a CUDA graph may hold the launch.
+        Scratch memory comes from torch, so that a CUDA graph can contain the launch.
         """
         packed = [self._packed(kind, value) for kind, value in self.binary.flattened(values)]
         scratch = None

@@ -1,8 +1,9 @@
 """Compare the fused dW with the best unfused path: this course's dequantize, then cuBLAS.
 
-Rows of bench "dw": the product, cuBLAS alone on a ready x^, and the floor; then the round trip, quantizing
-included. The error of a path is the norm of its distance from the exact product of the dequantized values
-(in float64) over the norm of that product. One row sets the product beside cuBLAS on the unquantized x.
+Rows of bench "dw" are the product, cuBLAS alone on a ready x^, and the floor. Then there is the round trip,
+including quantization. The error of a path is the norm of its distance from the exact product of the
+dequantized values (in float64) over the norm of that product. One row compares the product with cuBLAS on the
+unquantized x.
 """
 
 from collections.abc import Callable, Iterator

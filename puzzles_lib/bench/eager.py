@@ -1,9 +1,11 @@
-"""Packed layers as people run them first: in eager mode, with no CUDA graph and no compiler.
+"""Measure packed layers as people run them first: in eager mode, with no CUDA graph and no compiler.
 
-Three things: the host's time per layer, forward and backward, of 16 equal layers in a row on inputs so small
-that the GPU waits for the host; a step of a ViT-B/16 at batch 128 in bfloat16 with AdamW; and a step of the
-byte language model of `puzzles_lib.examples.train_lm` in its base size, under autocast. ``us`` is the time of
-the wall clock. The error of a step is that of its gradients against torch's, as ``cosine`` is.
+- The host's time per layer, forward and backward. 16 equal layers in a row get inputs that are so small that
+  the GPU waits for the host.
+- A step of a ViT-B/16 at batch 128 in bfloat16 with AdamW.
+- A step of the byte language model of `puzzles_lib.examples.train_lm` in its base size, under autocast.
+
+``us`` is wall time. The ``error`` and ``cosine`` of a step compare its gradients with torch's.
 """
 
 import copy
@@ -34,7 +36,7 @@ CHECKPOINTED = "torch, each block checkpointed"
 
 
 def measure() -> Iterator[dict[str, Any]]:
-    """Yield all rows. Raises RuntimeError without a GPU."""
+    """Yield all rows. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench eager needs a CUDA device")
     yield from measure_layers()

@@ -1,8 +1,8 @@
 """Compare the int8 dynamic linear layer with the alternatives.
 
-On the CPU, one thread: fbgemm's ``linear_dynamic`` and float32 `nn.Linear`. On a GPU: a bfloat16 matrix
-multiplication, and the same int8 arithmetic around ``torch._int_mm``: in plain torch, and compiled, where
-the rows are quantized by torch or by our kernel.
+On the CPU, with one thread, these are fbgemm's ``linear_dynamic`` and float32 `nn.Linear`. On a GPU, they are
+a bfloat16 matrix multiplication and the same int8 arithmetic around ``torch._int_mm``. The latter runs in
+plain torch and compiled; rows are then quantized by torch or by our kernel.
 """
 
 import statistics

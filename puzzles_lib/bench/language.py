@@ -1,8 +1,8 @@
-"""What packed activations cost a language model: its loss in each format, over several seeds.
+"""Measure what packed activations cost a language model: its loss in each format, over several seeds.
 
 The model, the corpus and the training are those of `puzzles_lib.examples.train_lm`, in its base size. All
-paths start with the same weights and get the same batches. Runs share the GPUs, several at a time, so that
-the record has no times; `python -m puzzles_lib.bench eager` measures those.
+paths start with the same weights and get the same batches. Several runs share a GPU at a time, so the record
+has no times; `python -m puzzles_lib.bench eager` measures times.
 """
 
 import multiprocessing

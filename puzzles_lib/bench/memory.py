@@ -1,7 +1,7 @@
 """Measure the bandwidth of the memory-bound kernels, as a share of a plain copy's in the same run.
 
-A kernel that only moves bytes can be no faster than a device-to-device copy of as many: the least
-possible bytes (each input read once, each output written once) over its time, against the copy's.
+A kernel that only moves bytes cannot be faster than a device-to-device copy of as many bytes. The bandwidth
+is the least possible bytes (each input read once, each output written once) over the time.
 """
 
 import functools

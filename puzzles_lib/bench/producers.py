@@ -1,8 +1,8 @@
-"""Producers that pack what they make, in the pass that makes it, beside a copy and beside two kernels.
+"""Measure kernels that pack their output while making it, against a copy and against two kernels.
 
-An activation with its slopes, or a norm, and the codes of its output. The copy moves as many bytes as such a
-pass must, at least: the input and the output once each, the slopes, words and params. The error is the share
-of words and params that are not those of the torch reference.
+They are an activation with its slopes, or a norm, and the codes of its output. The copy moves as many bytes
+as such a pass must at least move: the input and the output once each, the slopes, words and params. The error
+is the share of words and params that differ from the torch reference.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 def measure() -> list[dict[str, object]]:
-    """All rows. Raises RuntimeError without a GPU."""
+    """Yield all rows. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench producers needs a CUDA device")
     torch.manual_seed(0)
@@ -51,7 +51,7 @@ Paths = dict[str, list[Callable[[], object]]]
 
 
 def _rows(case: str, path: str, calls: Paths, moved: int, error: float) -> Iterator[dict[str, object]]:
-    """Time one pass, nearest and stochastic, and what stands beside it."""
+    """Time one pass, nearest and stochastic, and its baselines."""
     times = interleaved({**calls, "copy of as many bytes": copies(moved)})
     us = times.pop("nearest")
     stochastic = times.pop("stochastic")
@@ -102,7 +102,7 @@ def _one_after_the_other(x: torch.Tensor, name: str, slope_bits: int, bits: int)
 
 
 def _norm_and_quantize(x: torch.Tensor, weight: torch.Tensor, rms: bool, bits: int) -> object:
-    """torch's norm; its output stands in for the normalized rows, which torch does not give."""
+    """Run torch's norm and quantize its output, because torch does not return the normalized rows."""
     y = rms_norm(x, (WIDTH,), weight, EPS) if rms else layer_norm(x, (WIDTH,), weight, None, EPS)
     return y, quantize_pack(y, bits, GROUP)
 

@@ -39,7 +39,7 @@ NAMES = {"ddp": "DDP", "fsdp": "FSDP2"}
 
 
 def measure() -> Iterator[dict[str, Any]]:
-    """All rows. Raises RuntimeError with fewer than two GPUs."""
+    """Yield all rows. Raise RuntimeError with fewer than two GPUs."""
     if torch.cuda.device_count() < 2:
         raise RuntimeError("bench ranks needs two CUDA devices")
     with tempfile.TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ def measure() -> Iterator[dict[str, Any]]:
 
 
 def measure_on(ranks: Ranks, config: Config) -> Iterator[dict[str, Any]]:
-    """The rows, on rank 0; all ranks go through it."""
+    """Yield the rows on rank 0. All ranks must call it."""
     alone: dict[tuple[int, str], list[float]] = {}  # losses, by batch and path
     for batch, compiled, graph, places in SETUPS:
         for parallel in places:
@@ -98,9 +98,9 @@ def _most(value: int, ranks: Ranks) -> int:
 
 
 def check_resuming(ranks: Ranks, config: Config, folder: Path) -> None:
-    """Raises RuntimeError where a resumed run has other losses than one that was not; all ranks call it.
+    """Raise RuntimeError if a resumed run has other losses than an uninterrupted one. All ranks must call it.
 
-    Under DDP the resumed run is replayed, the other not.
+    Under DDP the resumed run is replayed, and the other is not.
     """
     config = replace(config, batch=64, rounding="stochastic", dropout=0.1)
     for parallel in PARALLEL:

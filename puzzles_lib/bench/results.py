@@ -1,4 +1,4 @@
-"""What the benches share: where a record comes from, the row that each of them yields, the error in it."""
+"""Functions that the benches share: where a record comes from, a row, and the error in it."""
 
 import datetime
 
@@ -7,7 +7,7 @@ import triton
 
 
 def provenance() -> dict[str, object]:
-    """What a record begins with: ``device``, ``versions`` and ``date``. Needs a GPU."""
+    """Return what a record begins with: ``device``, ``versions`` and ``date``. Needs a GPU."""
     versions = {"torch": torch.__version__.split("+")[0], "triton": triton.__version__}
     found = {"device": torch.cuda.get_device_name(), "versions": versions}
     return {**found, "date": datetime.date.today().isoformat()}
@@ -16,13 +16,13 @@ def provenance() -> dict[str, object]:
 def row(
     bench: str, case: str, path: str, us: float, baseline: str, baseline_us: float, error: float
 ) -> dict[str, object]:
-    """One result: median microseconds of a path and of its baseline in the same run."""
+    """Return one result: median microseconds of a path and of its baseline in the same run."""
     times = {"us": round(us, 2), "baseline": baseline, "baseline_us": round(baseline_us, 2)}
     ratio = round(baseline_us / us, 4)
     return {"bench": bench, "case": case, "path": path, **times, "ratio": ratio, "error": error}
 
 
 def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
-    """Size of the difference (root of the sum of squares) over the size of ``want``, in float64."""
+    """Return the size of the difference (root of the sum of squares) over that of ``want``, in float64."""
     want = want.double()
     return float((got.double() - want).norm() / want.norm())

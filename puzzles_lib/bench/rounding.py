@@ -1,7 +1,7 @@
-"""What stochastic rounding costs: the quantizer with it, beside the nearest codes and a copy.
+"""Measure what stochastic rounding costs: the quantizer with it, with nearest codes, and a copy.
 
-The copy moves as many bytes as the quantizer must, at least. The error is the share of words and params that
-are not those of the torch reference.
+The copy moves as many bytes as the quantizer must at least move. The error is the share of words and params
+that differ from the torch reference.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ CHECKED = 4096  # rows of the first: the reference takes a hundred bytes per ele
 
 
 def measure() -> list[dict[str, object]]:
-    """All rows. Raises RuntimeError without a GPU."""
+    """Yield all rows. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench rounding needs a CUDA device")
     torch.manual_seed(0)

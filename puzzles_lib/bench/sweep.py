@@ -1,11 +1,15 @@
 """A recorded autotune: kernels in hundreds of configurations, each compiled, checked and timed twice.
 
-The record: ``device``, ``versions``, ``date``, ``multiprocessors``, and ``kernels``. A kernel has ``name``,
-``sizes``, ``bytes`` (the least to move), ``flops``, ``fields`` and ``rows``: of each configuration an entry
-for each field. The fields are the blocks, ``warps`` and ``stages``; ``registers`` and ``spills`` per
-thread, and ``shared`` bytes per program; ``us`` and ``again_us``, the medians of two rounds in different
-orders; and the ``error`` of the result. If the launch is refused or its result is wrong, ``us`` is None and
-``error`` says why.
+The record has ``device``, ``versions``, ``date``, ``multiprocessors`` and ``kernels``. A kernel has ``name``,
+``sizes``, ``bytes`` (the least to move), ``flops``, ``fields`` and ``rows``. A row is a configuration and has
+an entry for each field:
+
+- the blocks, ``warps`` and ``stages``,
+- ``registers`` and ``spills`` per thread, and ``shared`` bytes per program,
+- ``us`` and ``again_us``, the medians of two rounds in different orders,
+- ``error``, the error of the result.
+
+If the launch is refused or its result is wrong, ``us`` is None and ``error`` says why.
 """
 
 import contextlib
@@ -36,11 +40,11 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Swept:
-    """A kernel and what is tried: values of each block size, of ``warps`` and of ``stages``.
+    """A kernel and the configurations to try: values of each block size, of ``warps`` and of ``stages``.
 
-    tensors: for the sizes, on the GPU. launch: with the tensors and a configuration, gives the compiled
-    kernel. compile: for a configuration. want: what should come of the tensors, by the names of the results.
-    bytes: the least to move. flops: in all. more: what else the record is to say of it.
+    tensors: makes them for the sizes, on the GPU. launch: with the tensors and a configuration, returns the
+    compiled kernel. compile: for a configuration. want: the expected results, by name.
+    bytes: the least to move. flops: in all. more: anything else for the record.
     """
 
     name: str
@@ -60,7 +64,7 @@ class Swept:
 
 
 def swept(bench: str, module: str, tried: Sequence[Swept]) -> dict[str, Any]:
-    """The record of what ``module`` has as its ``SWEPT``. Raises RuntimeError without a GPU."""
+    """Return the record of the configurations in ``module.SWEPT``. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError(f"bench {bench} needs a CUDA device")
     compile_all(module, tried)
@@ -142,7 +146,7 @@ def _microseconds(swept: Swept, sets: list[Tensors], config: Config) -> float:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """Of each kernel, how many configurations there are, and the best five."""
+    """Return for each kernel how many configurations there are, and the best five, as text."""
     lines = [f"{record['device']}, {record['date']}"]
     for kernel in record["kernels"]:
         fields, rows = kernel["fields"], kernel["rows"]

@@ -14,13 +14,13 @@ ROUNDS = 40
 def interleaved(
     paths: Mapping[str, Sequence[Callable[[], object]]], rounds: int = ROUNDS, *, captured: bool = True
 ) -> dict[str, float]:
-    """Median microseconds per call of each path.
+    """Return the median microseconds per call of each path.
 
-    A path is the same work on several sets of inputs, so that no run finds its input in a cache. Each
-    path is captured in a CUDA graph, which leaves out the host's launch times, and the graphs take turns:
-    when the chip gets warm and slows down, all of them do.
-    captured: False for what no graph holds, such as autograd's backward alone. Then the host's times are
-    left out as long as they are shorter than the GPU's.
+    A path is the same work on several sets of inputs, so that no run finds its input in a cache. Each path is
+    captured in a CUDA graph, which leaves out the host's launch times. The graphs take turns: if the chip
+    gets warm and slows down, it does so for all of them.
+    captured: False for calls that no graph can capture, such as only autograd's backward. Then the host's
+    times are left out as long as they are shorter than the GPU's.
     """
     runs = {name: _graph(calls).replay if captured else _called(calls) for name, calls in paths.items()}
     torch.cuda.synchronize()
@@ -67,7 +67,7 @@ def _graph(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
 
 @dataclass(frozen=True)
 class Sustained:
-    """A path on its own for a while: microseconds a call, the chip's clock, and what it draws."""
+    """Figures of a path that runs for a while: microseconds per call, the chip's clock, its power draw."""
 
     us: float
     mhz: float
@@ -75,7 +75,7 @@ class Sustained:
 
 
 def sustained(calls: Sequence[Callable[[], object]], seconds: float = 1.0) -> Sustained:
-    """Medians over the second half of the time. Raises RuntimeError where nvidia-smi tells nothing."""
+    """Return medians over the second half of the time. Raise RuntimeError if nvidia-smi reports nothing."""
     graph, told = _graph(calls), []
     fields = "--query-gpu=clocks.sm,power.draw.instant"
     command = ["nvidia-smi", fields, "--format=csv,noheader,nounits", "-lms", "50"]

@@ -1,15 +1,16 @@
-"""Training steps on packed activations: time, memory and gradients against torch in bfloat16.
+"""Measure training steps on packed activations: time, memory and gradients against torch in bfloat16.
 
-Two models. Twelve blocks of LayerNorm, Linear 768 -> 3072, ReLU, Linear 3072 -> 768 on 50432 tokens: forward
-and backward of the mean square. And a ViT-B/16 at batch 128: a whole step, AdamW included. Each runs in plain
-torch, compiled block by block, with activation checkpointing of each block, and with `pack_activations`,
-whose codes are the nearest ones where a path does not say "stochastic".
+There are two models. One is twelve blocks of LayerNorm, Linear 768 -> 3072, ReLU, Linear 3072 -> 768 on 50432
+tokens: forward and backward of the mean square. The other is a ViT-B/16 at batch 128: a whole step, including
+AdamW. Each runs in plain torch, compiled block by block, with activation checkpointing of each block, and
+with `pack_activations`. Codes are rounded to nearest unless a path says "stochastic".
 
-Steps are replayed as CUDA graphs, as in the other benches: what the host takes to launch them, which at small
-batches is more than the GPU takes, is left out. Rows are those of other benches, with three figures more:
-``bytes``, the peak of memory above what is there before the step (weights, optimizer's state, inputs),
-``baseline_bytes``, and ``cosine``, of the gradients of all weights and the baseline's, whose relative error
-is ``error``.
+Steps are replayed as CUDA graphs, as in the other benches. So the host's time to launch them, which is longer
+than the GPU's at small batches, is not included. Rows have three more fields than those of other benches:
+
+- ``bytes``, the peak memory above what is there before the step (weights, optimizer state, inputs),
+- ``baseline_bytes``, the same for the baseline,
+- ``cosine``, between the gradients of all weights and the baseline's; ``error`` is their relative error.
 """
 
 import copy
@@ -35,13 +36,13 @@ ROUNDS = 12
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """All rows. Raises RuntimeError without a GPU."""
+    """Yield all rows. Raise RuntimeError without a GPU."""
     yield from measure_blocks()
     yield from _rows(f"ViT-B/16, batch {BATCH}, AdamW", ViT, _vit_step, (2, 4))
 
 
 def measure_blocks(tokens: int = TOKENS) -> Iterator[dict[str, object]]:
-    """The rows of the first model, on so many tokens. Raises RuntimeError without a GPU."""
+    """Yield the rows of the first model, on so many tokens. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench training needs a CUDA device")
     name = f"{BLOCKS} blocks of LayerNorm and MLP (ReLU), {tokens} tokens"
@@ -138,7 +139,7 @@ def _checkpointed(model: nn.Module) -> nn.Module:
 
 
 def mlp_blocks() -> nn.Sequential:
-    """Without residuals: the gradient passes through every block."""
+    """Return blocks without residuals, so that the gradient passes through every block."""
     return nn.Sequential(
         *[
             nn.Sequential(

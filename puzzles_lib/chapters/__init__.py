@@ -3,13 +3,14 @@
     ch04_reductions/
         __init__.py    TITLE
         puzzles.py     its puzzles; PUZZLES are those that count, in order
-        pictures.py    what its notebook draws
+        pictures.py    the pictures of its notebook
         questions.py   QUESTIONS: its reading exercises
-        mistakes.py    MISTAKES: wrong kernels, as edits of the right ones
-        hints.md       what `hint` says
+        rungs.py       RUNGS: kernels that are raced instead of checked, and that count
+        mistakes.py    MISTAKES: wrong kernels, as edits of the correct ones
+        hints.md       the texts of `hint`
 
-All but the first may be missing, and what else only that chapter needs lies beside them. Nothing of a
-chapter is imported before it is asked for.
+All but the first may be missing. Anything else that only one chapter needs is in its folder too. A chapter's
+modules are imported when they are first needed.
 """
 
 import importlib
@@ -55,6 +56,11 @@ class Chapter:
     def questions(self) -> tuple[Question, ...]:
         """Its reading exercises, in order."""
         return getattr(self._part("questions"), "QUESTIONS", ())
+
+    @property
+    def rungs(self) -> tuple[tuple[str, str], ...]:
+        """Kernels that are raced instead of checked: the number of each, and its name in `progress`."""
+        return tuple(getattr(self._part("rungs"), "RUNGS", {}).values())
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:

@@ -14,24 +14,21 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import arithmetic, atomicity, failure, machine, traffic, verdicts
+from puzzles_lib.checker import algebra, atomicity, failure, machine, probes, traffic, tuning, verdicts
 from puzzles_lib.checker.arithmetic import Known
-from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
+from puzzles_lib.checker.attempts import Budget, OutOfTime, Refused, attempt
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
-from puzzles_lib.checker.hints import of_hints
 from puzzles_lib.checker.launches import Launches
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
-from puzzles_lib.checker.tuning import every_configuration
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.runner import ELSEWHERE, Busy, Run, alone
+from puzzles_lib.runner import Busy, Run, alone
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 
 SECONDS_PER_CASE = 10.0
-_LESS_BASIC = ("input changed", "values", "loads")  # the kinds of verdict that a race takes precedence over
 RUNS_PER_CHECK = 6  # all runs of a check together may take this many times the limit of one run
 
 
@@ -42,13 +39,15 @@ def examine(
     seconds: float = SECONDS_PER_CASE,
     salt: str = "",
     until_failure: bool = False,
+    num_warps: int = 0,
 ) -> Report:
     """Try a kernel on every case of a puzzle and on random ones, without changing the learner's progress.
 
-    seconds, salt: as for `check`. until_failure: stop after the first case that fails.
+    seconds, salt: as for `check`. until_failure: stop after the first case that fails. num_warps: of the
+    launch; 0 if it asks for no number.
     """
     try:
-        report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure))
+        report = alone(lambda: _examine(kernel, puzzle, seconds, salt, until_failure, num_warps))
         if report.ok:
             goals = machine.judge(kernel, puzzle) + alone(lambda: traffic.judge(kernel, puzzle, seconds))
             report = dataclasses.replace(report, goals=goals)
@@ -57,6 +56,8 @@ def examine(
         return _busy(puzzle, reason)
     except PuzzleFault as fault:
         return Report(puzzle.name, verdict=Verdict("puzzle", str(fault)))
+    except Refused as error:
+        return _refused(puzzle, error.refusal)
     except Exception as error:  # a learner must not see a page of traceback for a bug of the course
         text = (
             f"the checker failed on this kernel ({type(error).__name__}: {error}). "
@@ -85,22 +86,35 @@ def _busy(puzzle: Puzzle, reason: Busy) -> Report:
     return Report(puzzle.name, verdict=Verdict("error", str(reason)))
 
 
-def _examine(kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_failure: bool) -> Report:
-    bound = bind(kernel, puzzle, puzzle.cases[0])
+def _examine(
+    kernel: object, puzzle: Puzzle, seconds: float, salt: str, until_failure: bool, num_warps: int
+) -> Report:
+    bound = bind(kernel, puzzle, puzzle.cases[0], num_warps)
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
     if is_untouched(bound.kernel) and not puzzle.broken_by:
         return Report(puzzle.name, verdict=verdicts.STILL_OPEN)
     budget = Budget(RUNS_PER_CHECK * seconds)
 
-    def tried(number: int) -> Report:
-        return _examine_one(bound, number, _Shared(seconds, budget), salt, until_failure)
+    def tried(number: int, skipped: dict[int, Verdict] | None = None) -> Report:
+        return _examine_one(bound, number, _Shared(seconds, budget), salt, until_failure, skipped)
 
-    return every_configuration(bound, tried, seconds, budget) if bound.configuration else tried(0)
+    return tuning.every_configuration(bound, tried, seconds, budget) if bound.configuration else tried(0)
 
 
-def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_failure: bool) -> Report:
-    """Return the report on one of the kernel's configurations; a plain kernel has one."""
+def _examine_one(
+    bound: Bound,
+    number: int,
+    shared: _Shared,
+    salt: str,
+    until_failure: bool,
+    skipped: dict[int, Verdict] | None = None,
+) -> Report:
+    """Return the report on one of the kernel's configurations; a plain kernel has one.
+
+    skipped: gets the cases, by place, in which autotune skips this configuration, and why; these count as
+        passed. None if there is no other configuration to use instead.
+    """
     puzzle = bound.puzzle
     each = [bound.at(case.salted(salt), number) for case in puzzle.cases]
     if refusal := next((one for one in each if isinstance(one, Refusal)), None):
@@ -121,7 +135,11 @@ def _examine_one(bound: Bound, number: int, shared: _Shared, salt: str, until_fa
                 opinions.begin(place + 1)
             if isinstance(one, Bound) and opinion is not None:
                 notes.update(dict.fromkeys(opinion.notes))
-                if refused := _opined(one, opinion) or _unlaunched(one, opinion, shared.launches, place):
+                refused = _opined(one, opinion) or _unlaunched(one, opinion, shared.launches, place)
+                if refused and refused.verdict and skipped is not None and tuning.skips(refused.verdict):
+                    skipped[place] = refused.verdict
+                    result = CaseResult(str(case))
+                elif refused:
                     result = refused
                 elif not ended:
                     result = _check_case(one.taken(opinion), shared, named=place if named else None)
@@ -339,80 +357,31 @@ def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[s
 
 
 def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None) -> CaseResult:
-    """Run a case, and again in reverse order if the order may matter; return its most basic fault."""
-    puzzle, case, known = bound.puzzle, bound.case, shared.arithmetic
-    inputs, expected = _wanted(puzzle, case)
-
-    def run(**options: Any) -> Run:
-        shared.budget.ask()
-        return attempt(bound, inputs, seconds=shared.seconds, said=shared.said, **options)
-
-    forwards = run(as_compiled=known.differs)
-    verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
-    compiled = forwards if known.differs else None
-    if compiled and verdict:  # a fault that shows line by line comes first
-        forwards = run(quiet=True)
-        verdict = verdicts.judge(puzzle, case, inputs, expected, forwards)
-    known.in_tf32 |= forwards.arithmetic.in_tf32
-    program = failure.telling_program(verdict, forwards, expected) if verdict else None
-    draw = failure.drawing(bound, verdict, forwards, inputs, expected) if verdict else None
-    if verdict and verdict.kind == "never written":
-        verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
-    if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
-        if race := shared.threads.race(bound, run):
-            verdict, program, draw = race, None, None
-    if verdict is None:
-        verdict = of_hints(bound, forwards, run)
-    if verdict is None and backwards and forwards.order_matters:
-        reverse = run(reverse=True, quiet=True, as_compiled=forwards is compiled)
-        verdict = verdicts.judge(puzzle, case, inputs, expected, reverse)
-        early = reverse.undefined is not None and reverse.undefined.kind == "early"
-        own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
-        if verdict and verdict.kind not in own:
-            verdict = verdicts.depends_on_order(verdict)
-        elif verdict is None and puzzle.same_bits:
-            verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
-    if verdict is None and backwards and puzzle.locks:
-        held = run(results=_all_held(puzzle, case), **_FIRST_ALONE)
-        verdict = (
-            verdicts.unlocked(puzzle, case, forwards)
-            or verdicts.locked_out(puzzle, case, held)
-            or verdicts.gave_up(puzzle, case, held, run(**_FIRST_ALONE))
-        )
-    if verdict is None and backwards:
-        verdict = atomicity.lost(bound, inputs, expected, forwards, run, shared.turns)
-    for choice in ELSEWHERE if verdict is None and forwards.tells_addresses else ():
-        moved = run(elsewhere=choice, quiet=True, as_compiled=forwards is compiled)
-        if other := verdicts.judge(puzzle, case, inputs, expected, moved):
-            verdict = verdicts.depends_on_addresses(other)
-            break
-    if verdict is None and forwards is not compiled and arithmetic.may_differ(forwards.arithmetic, expected):
-        compiled = compiled or run(as_compiled=True, quiet=True)
-        known.differs = True
-        if verdict := arithmetic.of_compiled(bound, inputs, expected, compiled, known):
-            program = failure.telling_program(verdict, compiled, expected)
-            draw = failure.drawing(bound, verdict, compiled, inputs, expected)
-    return CaseResult(
-        str(case),
-        verdict,
-        programs=forwards.programs,
-        bytes_moved=forwards.bytes_moved,
-        bytes_least=_least(puzzle, case),
-        lane_bytes=forwards.lane_bytes,
-        watch=failure.watch_call(bound, named, program) if verdict and named is not None else "",
-        draw=draw,
+    """Ask all probes about a case, and return its most basic fault."""
+    inputs, expected = _wanted(bound.puzzle, bound.case)
+    trial = probes.Trial(
+        bound,
+        inputs,
+        algebra.Judge(bound, inputs, dict(expected), shared.seconds, shared.budget),
+        shared.arithmetic,
+        shared.threads,
+        shared.turns,
+        shared.budget,
+        shared.seconds,
+        shared.said,
+        backwards,
     )
-
-
-_FIRST_ALONE: Mapping[str, Any] = {"only": [(0, 0, 0)], "record": True, "quiet": True}
-
-
-def _all_held(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
-    """Return the results as they are at the start, but with all locks held by another program."""
-    found = {result.name: blank(puzzle, result, case) for result in puzzle.results}
-    for name in puzzle.locks:
-        found[name].fill_(1)
-    return found
+    probes.tried(trial)
+    return CaseResult(
+        str(bound.case),
+        trial.verdict,
+        programs=trial.first.programs,
+        bytes_moved=trial.first.bytes_moved,
+        bytes_least=_least(bound.puzzle, bound.case),
+        lane_bytes=trial.first.lane_bytes,
+        watch=failure.watch_call(bound, named, trial.program) if trial.verdict and named is not None else "",
+        draw=trial.draw,
+    )
 
 
 def _least(puzzle: Puzzle, case: Case) -> int:

@@ -7,8 +7,6 @@ verdict counts only if the compiled kernel has that step, so a kernel that would
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
-
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.expected import Expected
@@ -47,15 +45,11 @@ def may_differ(seen: Arithmetic, expected: Mapping[str, Expected]) -> bool:
     return seen.cancels or bool(seen.in_tf32) or (seen.products and exact)
 
 
-def of_compiled(
-    bound: Bound,
-    inputs: Mapping[str, torch.Tensor],
-    expected: Mapping[str, Expected],
-    ran: Run,
-    known: Known,
-) -> Verdict | None:
-    """Return what is wrong with a run in the compiler's arithmetic, if the compiled kernel computes so."""
-    verdict = verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran)
+def of_compiled(bound: Bound, verdict: Verdict | None, ran: Run, known: Known) -> Verdict | None:
+    """Return what is wrong with a run in the compiler's arithmetic, if the compiled kernel computes so.
+
+    verdict: on that run.
+    """
     if verdict is None:
         return None
     seen = ran.arithmetic

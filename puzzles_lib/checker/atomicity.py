@@ -5,14 +5,11 @@ program may have run in between. So one program is interrupted before one of its
 there, to its end or up to one of its own atomics. A result that is wrong then is wrong on a GPU, some day.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-
-import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import verdicts
-from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.runner import Plan, Run
 
@@ -45,14 +42,14 @@ def plans(ran: Run) -> Iterator[Plan]:
 
 def lost(
     bound: Bound,
-    inputs: Mapping[str, torch.Tensor],
-    expected: Mapping[str, Expected],
+    judged: Callable[[Run], Verdict | None],
     forwards: Run,
     run: Callable[..., Run],
     budget: Budget,
 ) -> Verdict | None:
     """What goes wrong if programs take turns; None if nothing does.
 
+    judged: returns what is wrong with a run.
     forwards: a run without that, in which nothing went wrong. A plan that cannot come to its end is skipped:
     on a GPU the program that waits would let the other one go on.
     """
@@ -65,7 +62,7 @@ def lost(
         ran = run(plan=plan, quiet=True)
         if ran.between is None or (ran.stop and ran.stop.kind in UNENDING):
             continue
-        verdict = verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran)
+        verdict = judged(ran)
         if verdict is not None:
             return verdicts.interrupted(bound.puzzle, bound.case, verdict, ran, plan)
     return None

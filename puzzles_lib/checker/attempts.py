@@ -76,19 +76,53 @@ def attempt(
     code = bound.translated(record="recorder" in options)
     if isinstance(code, Refusal):
         raise Refused(code)
-    ran = run(code, bound.filled(tensors), programs, outputs, zeroed=zeroed, locks=locks, **options)
-    untaken = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
-    untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in untaken}
+    untaken = {name: inputs[name].clone() for name in bound.puzzle.pointed_to if name not in tensors}
+    for table, name in (bound.puzzle.tables or {}).items():
+        if table in tensors:
+            _fill_table(tensors[table], {**untaken, **tensors}[name])
+    arguments = bound.filled(tensors)
+    if bound.configuration is not None and bound.configuration.pre_hook is not None:
+        before = {result.name: tensors[result.name].clone() for result in taken}
+        if refusal := bound.configuration.prepare(arguments):
+            raise Refused(refusal)
+        zeroed |= {f"{name}_ptr" for name, tensor in before.items() if _is_set(tensor, tensors[name])}
+    others = {name: (tensor.data_ptr(), tensor) for name, tensor in untaken.items()}
+    ran = run(code, arguments, programs, outputs, zeroed=zeroed, locks=locks, others=others, **options)
+    missing = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
+    untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in missing}
     return replace(ran, outputs={**ran.outputs, **untouched})
+
+
+def _fill_table(table: torch.Tensor, rows: torch.Tensor) -> None:
+    """Let a table hold the address of each row of a tensor, one after the other; more entries are 0."""
+    table.zero_()
+    flat = table.view(-1)
+    count = min(len(flat), len(rows))
+    step = rows.stride(0) * rows.itemsize
+    flat[:count] = torch.arange(count) * step + rows.data_ptr()
+
+
+def _is_set(before: torch.Tensor, after: torch.Tensor) -> bool:
+    """Return whether a hook has given every element of a result a value."""
+    if not before.numel():
+        return False
+    bytes_of = [
+        tensor.reshape(-1).view(torch.uint8).reshape(-1, tensor.itemsize) for tensor in (before, after)
+    ]
+    return bool((bytes_of[0] != bytes_of[1]).any(1).all())
 
 
 def _takes(bound: Bound, name: str) -> bool:
     return f"{name}_ptr" in bound.arguments or f"{name}_desc" in bound.arguments
 
 
-def blank(puzzle: Puzzle, result: Argument, case: Case) -> torch.Tensor:
-    """Return an output as a kernel finds it: zeros, or values that look like no result."""
-    tensor = torch.empty(result.shape(case.numbers), dtype=result.dtype)
+def blank(puzzle: Puzzle, result: Argument, case: Case, *, wide: bool = False) -> torch.Tensor:
+    """Return an output as a kernel finds it: zeros, or values that look like no result.
+
+    wide: with float64 for any float.
+    """
+    dtype = torch.float64 if wide and result.dtype.is_floating_point else result.dtype
+    tensor = torch.empty(result.shape(case.numbers), dtype=dtype)
     if result.name in puzzle.zeroed:
         return tensor.zero_()
     if result.dtype.is_floating_point:

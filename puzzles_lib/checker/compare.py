@@ -105,7 +105,7 @@ def compare(
         f"got {_number(got[first], digits)}, want {_number(expected.value[first], digits)}"
         f"{_field(expected, case, got[first].item(), expected.value[first].item())}"
     )
-    if digits > 6 and expected.tolerance is not None:
+    if expected.tolerance is not None and (digits > 6 or (not expected.rounds and expected.is_near(got))):
         off = abs(_number_of(got, first) - _number_of(expected.value, first))
         message += f", off by {off:.2g}, allowed {_number_of(expected.tolerance, first):.2g}"
     found = _Wrong(expected, got.double(), wrong, puzzle, case, inputs, dots)

@@ -27,6 +27,7 @@ Accepted on purpose:
   denominator.
 - A tie of float16 or bfloat16 that is rounded the other way, if float32's error may have moved it.
 - Zero for a value below the dtype's smallest normal number, unless the result is exact.
+- What a correct kernel's intermediates lose to rounding, even if the inputs do not show it: see `algebra`.
 - Storing the value that an input already has, or adding 0 to it: no later reader can see that.
 
 Method: stochastic perturbation of the inputs, as in Higham, *Accuracy and Stability of Numerical
@@ -36,7 +37,7 @@ Algorithms* (2nd ed., sections 1.6 and 26.5).
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -46,6 +47,7 @@ from puzzles_lib.puzzle import Argument, Case, Puzzle
 FLOAT32_ROUNDOFF = of_torch(torch.float32).roundoff
 FACTOR_CONDITION = 32.0  # times the movement of the result when the inputs change by float32's rounding
 FACTOR_VALUE = 24.0  # times the rounding of the value itself: intermediate results, exp2 instead of exp
+WHOLE = 2.0**-16  # of a result's largest value: a smaller difference may be rounding, see `algebra`
 DRAWS = 4
 ENOUGH = 8  # elements along an axis from which a typical movement can be computed
 
@@ -75,6 +77,18 @@ class Expected:
             low, high = (rounded(bound, self.argument.dtype) for bound in (low, high))
         return same | (low <= got) & (got <= high)
 
+    def widened(self, more: torch.Tensor) -> "Expected":
+        """Return the same with a larger tolerance, by at most `WHOLE` of the largest value."""
+        if self.tolerance is None:
+            return self
+        finite = self.value.double()[self.value.isfinite()].abs()
+        most = WHOLE * float(finite.max()) if finite.numel() else 0.0
+        return replace(self, tolerance=self.tolerance + more.double().clamp(max=most))
+
+    def is_near(self, got: torch.Tensor) -> bool:
+        """Return whether no element of ``got`` is further off than rounding may explain."""
+        return bool(self.widened(torch.tensor(torch.inf)).accepts(got).all())
+
     @property
     def rounds(self) -> bool:
         """Whether the result's dtype is coarser than the one it is computed in."""
@@ -86,7 +100,7 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
     exact = evaluate(puzzle, case, inputs)
     _vouch(exact, evaluate(puzzle, case, inputs))
     allowed = evaluate(puzzle, case, inputs, puzzle.allowance) if puzzle.allowance else {}
-    moved, roundoff = [], _roundoff(puzzle)
+    moved, roundoff = [], roundoff_of(puzzle)
     if any(t.is_floating_point() for t in inputs.values()):
         for draw in range(DRAWS):
             moved.append(evaluate(puzzle, case, _perturbed(inputs, draw, roundoff)))
@@ -100,7 +114,7 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
         tolerance = FACTOR_VALUE * roundoff * value.abs()
         if moved:
             movement = torch.stack([(m[argument.name] - value) ** 2 for m in moved]).mean(0).sqrt()
-            tolerance = tolerance + FACTOR_CONDITION * (movement + _typical(movement) / 8)
+            tolerance = tolerance + FACTOR_CONDITION * (movement + typical(movement) / 8)
         tolerance = torch.nan_to_num(tolerance, nan=0.0) + row.least
         more = torch.nan_to_num(allowed[argument.name], nan=0.0) if allowed else None
         expected[argument.name] = Expected(
@@ -109,7 +123,7 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
     return expected
 
 
-def _typical(movement: torch.Tensor) -> torch.Tensor:
+def typical(movement: torch.Tensor) -> torch.Tensor:
     """Return how far an element's neighbors move, because a few draws may happen to leave an element alone.
 
     Its neighbors are the elements along an axis. The axis with the least movement counts, because rows may
@@ -189,7 +203,7 @@ def _exact(result: torch.Tensor, row: DType) -> torch.Tensor:
     return result.double().clamp(-row.largest, row.largest) if row.is_float8 else result.double()
 
 
-def _roundoff(puzzle: Puzzle) -> float:
+def roundoff_of(puzzle: Puzzle) -> float:
     """Return the roundoff of what a kernel computes in: float32's, or float64's if all floats are float64."""
     floats = [row for a in puzzle.inputs + puzzle.results if (row := of_torch(a.dtype)).is_float]
     return min(FLOAT32_ROUNDOFF, max((row.roundoff for row in floats), default=FLOAT32_ROUNDOFF))

@@ -31,12 +31,15 @@ class Threads:
         for target in targets:
             ran = self._ran(bound, run, target, num_warps)
             if ran and ran.within:
-                alone = self._ran(bound, run, target, 1)
-                safe = num_warps > 1 and alone is not None and alone.within is None
+                safe = num_warps > 1 and all(self._is_safe_with_one(bound, run, each) for each in _TARGETS)
                 return race_within(
                     bound.puzzle, bound.case, ran.within, target, num_warps, safe_with_one=safe
                 )
         return None
+
+    def _is_safe_with_one(self, bound: Bound, run: Callable[..., Run], target: Target) -> bool:
+        alone = self._ran(bound, run, target, 1)
+        return alone is None or alone.within is None
 
     def _ran(self, bound: Bound, run: Callable[..., Run], target: Target, num_warps: int) -> Run | None:
         """Return a run that knows the threads; None if the kernel does not compile for AMD's target."""

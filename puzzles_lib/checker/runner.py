@@ -1,17 +1,23 @@
 """`run`: a puzzle's kernel on tensors of your own."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from puzzles_lib.checker import SECONDS_PER_CASE, outputs
 from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
-from puzzles_lib.puzzle import Case, Puzzle, evaluate, expect_puzzle
+from puzzles_lib.puzzle import ALLOWED_NUMBERS, Case, Puzzle, evaluate, expect_puzzle, is_number
 
 
 def run(
-    kernel: object, puzzle: Puzzle, /, *, seconds: float = SECONDS_PER_CASE, **values: torch.Tensor | int
+    kernel: object,
+    puzzle: Puzzle,
+    /,
+    *,
+    seconds: float = SECONDS_PER_CASE,
+    **values: torch.Tensor | float | None,
 ) -> torch.Tensor | tuple[torch.Tensor, ...]:
     """Run a ``@triton.jit`` kernel on your tensors and return its result, or a tuple of several results.
 
@@ -43,10 +49,10 @@ def run(
 
 def _tensors_and_numbers(
     puzzle: Puzzle, values: Mapping[str, object]
-) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Return the tensors and the numbers, after checking their dtypes and axes."""
     tensors: dict[str, torch.Tensor] = {}
-    numbers: dict[str, int] = {}
+    numbers: dict[str, Any] = {}
     others = dict(values)
     for argument in puzzle.inputs:
         if argument.name not in others:
@@ -66,13 +72,15 @@ def _tensors_and_numbers(
         if name not in known:
             allowed = ", ".join([*tensors, *known])
             raise TypeError(f"run: {puzzle.name} has no {name!r}, allowed are {allowed}")
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"run: {name} is {value!r}, allowed are integers from 0 up")
+        whole = type(puzzle.cases[0].numbers[name]) is int
+        if not is_number(value) or (whole and type(value) is not int):
+            allowed = "integers from 0 up" if whole else ALLOWED_NUMBERS
+            raise ValueError(f"run: {name} is {value!r}, allowed are {allowed}")
         numbers[name] = value
     return tensors, numbers
 
 
-def _numbers(puzzle: Puzzle, tensors: Mapping[str, torch.Tensor], given: Mapping[str, int]) -> dict[str, int]:
+def _numbers(puzzle: Puzzle, tensors: Mapping[str, torch.Tensor], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all numbers of the case, given or from the tensors' axes. Raise ValueError if they differ."""
     numbers = dict(given)
     axes = [

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.checker import verdicts
+from puzzles_lib.checker.algebra import Judge
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
 from puzzles_lib.checker.expected import expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
@@ -19,38 +19,90 @@ from puzzles_lib.puzzle import Case
 
 
 def every_configuration(
-    bound: Bound, tried: Callable[[int], Report], seconds: float, budget: Budget
+    bound: Bound, tried: Callable[[int, dict[int, Verdict] | None], Report], seconds: float, budget: Budget
 ) -> Report:
     """Return the report on the first configuration that fails; if none does, on the first, with a note.
 
-    tried: checks the configuration with this number. seconds: limit of a run.
+    A configuration that cannot be launched in a case is skipped there, as autotune does it. A case in which
+    none can be launched fails.
+
+    tried: checks the configuration with this number, and notes the cases in which autotune skips it.
+        seconds: limit of a run.
     """
     count = bound.wrapped.count
-    report, done, refused = None, [], None
+    done: dict[int, Report] = {}  # by configuration, with the cases in which it is skipped
+    skipped: dict[int, dict[int, Verdict]] = {}
+    refused = None
     for number in range(count):
         if number and budget.used() * (number + 1) / number > 1:
             break
-        each = tried(number)
-        if not each.ok and _asserts(each):  # autotune skips such a configuration
+        skipped[number] = {}
+        each = tried(number, skipped[number] if count > 1 else None)
+        if not each.ok and each.verdict is not None and skips(each.verdict):
             refused = refused or _named(each, bound, number)
             continue
         if not each.ok:
             return _named(each, bound, number)
-        done.append(number)
-        report = report or each
-    if report is None:  # the first is always tried
+        done[number] = each
+    if not done:  # the first is always tried
         assert refused is not None
         return refused
+    report = next(iter(done.values()))
+    cases = [_of_the_first(place, done, skipped) for place in range(len(report.cases))]
+    for place, case in enumerate(bound.puzzle.cases):
+        why = [(number, skipped[number][place]) for number in done if place in skipped[number]]
+        if why and all(place in skipped[number] or bound.at(case, number) is None for number in done):
+            cases[place] = dataclasses.replace(
+                cases[place], verdict=_none_left(bound, case, *why[0], len(done))
+            )
     notes = [_note(count, len(done), refused is not None, bool(bound.wrapped.autotuner))]
-    cases = [*report.listed]
+    if all(case.ok for case in cases):
+        notes += _skipped_note(bound, skipped)
     try:
         for at, case in enumerate(bound.puzzle.cases):
-            cases[at] = _after_the_others(bound, case, done, seconds, budget) or cases[at]
+            usable = [number for number in done if at not in skipped[number]]
+            if cases[at].ok:
+                cases[at] = _after_the_others(bound, case, usable, seconds, budget) or cases[at]
     except OutOfTime:
         notes.append("there was no time left to run each configuration on the results of the others")
     if not all(each.ok for each in cases):
         return dataclasses.replace(report, cases=tuple(cases))
-    return dataclasses.replace(report, notes=(*report.notes, *notes))
+    return dataclasses.replace(report, cases=tuple(cases), notes=(*report.notes, *notes))
+
+
+def skips(verdict: Verdict) -> bool:
+    """Return whether autotune skips a configuration for this: it cannot be launched, or asserts."""
+    return verdict.kind == "launch" or "tl.static_assert fails" in verdict.message
+
+
+def _of_the_first(place: int, done: dict[int, Report], skipped: dict[int, dict[int, Verdict]]) -> CaseResult:
+    """Return a case's result in the first configuration that runs there."""
+    ran = (
+        report.cases[place]
+        for number, report in done.items()
+        if place not in skipped[number] and place < len(report.cases) and report.cases[place].programs
+    )
+    return next(ran, next(iter(done.values())).cases[place])
+
+
+def _none_left(bound: Bound, case: Case, number: int, verdict: Verdict, tried: int) -> Verdict:
+    """Return the verdict on a case in which autotune skips every configuration."""
+    first = bound.at(case, number)
+    named = str(first.configuration) if isinstance(first, Bound) else f"configuration {number + 1}"
+    message = f"autotune finds no configuration to launch, of {tried}; in the first, {verdict.message}"
+    return dataclasses.replace(_with_diagnosis(verdict, named), message=message)
+
+
+def _skipped_note(bound: Bound, skipped: dict[int, dict[int, Verdict]]) -> list[str]:
+    """Return a note on the configurations that autotune skips in some case; [] if there is none."""
+    some = [number for number, cases in skipped.items() if cases]
+    if not some:
+        return []
+    place, verdict = next(iter(skipped[some[0]].items()))
+    each = bound.at(bound.puzzle.cases[place], some[0])
+    named = str(each.configuration) if isinstance(each, Bound) else f"configuration {some[0] + 1}"
+    several = f", and {len(some) - 1} more" if len(some) > 1 else ""
+    return [f"in case {place}, autotune will skip {named}{several}: {verdict.message}"]
 
 
 def _note(count: int, done: int, asserts: bool, tuned: bool) -> str:
@@ -86,7 +138,7 @@ def _after_the_others(
         given = {**inputs, **{name: torch.zeros_like(inputs[name]) for name in cleared}}
         kept = {name: named[name].clone() for name in tuner.restore_value if name in named}
         ran = attempt(each, given, seconds=seconds, quiet=True, results=results)
-        verdict = verdicts.judge(puzzle, case, inputs, expected, ran)
+        verdict = Judge(each, inputs, dict(expected), seconds, budget)(ran)
         if verdict:
             told = "it is correct alone, but wrong on the results that other configurations leave"
             if cleared:
@@ -95,10 +147,6 @@ def _after_the_others(
         for name, tensor in kept.items():
             named[name].copy_(tensor)
     return None
-
-
-def _asserts(report: Report) -> bool:
-    return report.verdict is not None and "tl.static_assert fails" in report.verdict.message
 
 
 def _named(report: Report, bound: Bound, number: int) -> Report:

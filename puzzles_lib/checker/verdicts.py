@@ -41,8 +41,8 @@ _REFUSED = " refuses this kernel: "
 
 def of_refusal(refusal: Refusal) -> Verdict:
     """Return the verdict on a kernel that cannot be run at all."""
-    if refusal.kind == "signature":
-        return Verdict("signature", refusal.message, refusal.site, refusal.advice)
+    if refusal.kind in ("signature", "error"):
+        return Verdict(refusal.kind, refusal.message, refusal.site, refusal.advice)
     text = f"{refusal.by}{_REFUSED}{refusal.message}"
     return Verdict(refusal.kind, text, refusal.site, refusal.advice)
 
@@ -541,7 +541,7 @@ def _walked(puzzle: Puzzle, block: str) -> str:
 
 def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
-    element = f"{conflict.argument}[{_index(conflict.element, shape)}]"
+    element = f"{conflict.argument}[{_index(conflict.element, shape)}]" if shape else conflict.argument
     first, second = conflict.programs
     diagnosis = ""
     if conflict.kind == "read":
@@ -549,7 +549,19 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         if waits and "volatile" not in conflict.site.source:
             diagnosis = asks_again(f"{conflict.argument}_ptr")
         reader, writer = (_program(one, puzzle, case) for one in (second, first))
+        if conflict.why == "late":
+            diagnosis = f"{writer} stores it after the atomic that tells {reader} so: store first"
+        elif conflict.why == "descriptor":
+            diagnosis = "a descriptor's store ends with the kernel, and no atomic waits for it: use tl.store"
+        elif conflict.why == "barrier":
+            diagnosis = (
+                "put tl.debug_barrier() between the store and the atomic, which waits for one thread only"
+            )
         text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
+    elif conflict.kind == "scope":
+        both = _programs(first, second, puzzle, case)
+        text = f'race: {both} update {element}, but scope="cta" keeps only one program\'s threads apart'
+        diagnosis = 'leave scope out: "gpu", which keeps all programs apart, is the default'
     elif first == second:
         where = _program(first, puzzle, case)
         text = f"race: two lanes of one store in {where} write different values to {element}"
@@ -563,7 +575,14 @@ def race_within(
 ) -> Verdict:
     """Return the verdict on two threads of a program that access one element with nothing to order them."""
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == race.argument)
-    element = f"{race.argument}[{_index(race.element, shape)}]"
+    element = f"{race.argument}[{_index(race.element, shape)}]" if shape else race.argument
+    if not race.ends:
+        text = (
+            f"race within {_program(race.program, puzzle, case)}: {element} is stored by a descriptor "
+            f"at line {race.first.site.line}, then {_DONE[race.second.kind]} at line {race.second.site.line}"
+        )
+        cure = "no barrier waits for a descriptor's store: use the value that was stored, or tl.store"
+        return Verdict("race", text, race.second.site, cure)
     first, second = (_touch(touch, target) for touch in (race.first, race.second))
     warps = "1 warp" if num_warps == 1 else f"{num_warps} warps"
     where = _program(race.program, puzzle, case)

@@ -33,12 +33,24 @@ _QUIET = (
 _forking = threading.Lock()  # a child that another thread makes meanwhile would keep the pipe open
 
 
-class Ended(Exception):
-    """There is no answer, and no child any more. cause: ``"time"``, ``"hung"`` or ``"crash"``."""
+def _after_fork() -> None:
+    """Have a free lock in a forked process. The thread that held the old one is not there to release it."""
+    global _forking
+    _forking = threading.Lock()
 
-    def __init__(self, cause: str):
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class Ended(Exception):
+    """There is no answer, and no child any more.
+
+    cause: ``"time"``, ``"hung"``, ``"crash"``, or ``"error"`` if Python code in the child raised one: words.
+    """
+
+    def __init__(self, cause: str, words: str = ""):
         super().__init__(cause)
-        self.cause = cause
+        self.cause, self.words = cause, words
 
 
 class Child:
@@ -96,9 +108,10 @@ class Child:
 
         with interrupts_held(inside=listen):
             listen()
-        if answers:
+        if answers and isinstance(answers[0], list):
             self._asked.popleft()
-            return answers[0]
+            return answers[0][0]
+        words = answers[0]["error"] if answers else ""
         asked = [*self._asked]
         status = self._end(kill=heard == "hung")
         if self.by and os.WIFEXITED(status) and os.WEXITSTATUS(status) == nursery.UNREADABLE:
@@ -107,8 +120,8 @@ class Child:
                 self.ask(number)
             return self.answer()
         by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        cause = "time" if by in (signal.SIGPROF, signal.SIGALRM) else "crash"
-        raise Ended("hung" if heard == "hung" else cause)
+        cause = "error" if words else "time" if by in (signal.SIGPROF, signal.SIGALRM) else "crash"
+        raise Ended("hung" if heard == "hung" else cause, words)
 
     @property
     def noted(self) -> tuple[int, int]:

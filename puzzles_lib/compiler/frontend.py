@@ -13,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
+import triton
 import triton.language as tl
 from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import JITFunction, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib import versions
 from puzzles_lib.compiler.child import Child, Ended, closed_after
 from puzzles_lib.dtypes import of_integer, of_torch
 from puzzles_lib.source import Call, Refusal, Site, calls_of, with_helpers
@@ -397,8 +399,9 @@ class _Translator:
                 self._hung.add(number)
                 others = self._asked
             else:
-                refusal = Refusal(_words_for(ended.cause, self._work.kernel), self._site())
-                self._found[number] = Opinion(refusal, endless=ended.cause != "crash")
+                kind = "error" if ended.cause == "error" else "compiler"
+                refusal = Refusal(_words_for(ended, self._work.kernel), self._site(), kind=kind)
+                self._found[number] = Opinion(refusal, endless=ended.cause in ("time", "hung"))
             self._asked = []
             for each in others:
                 self.begin(each)
@@ -411,16 +414,22 @@ class _Translator:
         self._child.close()
 
 
-def _words_for(cause: str, kernel: JITFunction) -> str:
+def _words_for(ended: Ended, kernel: JITFunction) -> str:
     """What is said where the front end gave no answer."""
-    if cause == "hung":
+    if ended.cause == "hung":
         return (
             "the compiler does not answer: try again, and restart the notebook's kernel if that doesn't help"
         )
-    if cause == "crash":
+    newer = versions.too_new(triton.__version__)
+    if ended.cause == "error":
+        return versions.too_old(triton.__version__) or (
+            f"the checker failed on this line ({ended.words}). "
+            f"This is a bug in the course, not in your kernel{newer and f': {newer}'}"
+        )
+    if ended.cause == "crash":
         return (
             "Triton's compiler crashed on this line. "
-            "This is a bug in Triton or in this course, not in your kernel."
+            f"This is a bug in Triton or in this course, not in your kernel{newer and f': {newer}'}."
         )
     ranges = any("static_range" in function.src for function in with_helpers(kernel))
     why = ": is a tl.static_range very long?" if ranges else ""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib.compiler.copies import Copies
 from puzzles_lib.compiler.frontend import gpu_dialect, translate
 from puzzles_lib.compiler.layouts import Layout, read_layout
 from puzzles_lib.compiler.locations import Line, read
@@ -33,8 +34,8 @@ class MemoryAccess:
     line: of the kernel's file, None where the compiler does not say.
     shape: of the block; ``()`` for one element.
     layout: None for one element, which all threads load and the first one stores.
-    alone: a load each of whose copies is used by the thread that has it, for the lane that it holds: of
-        several copies those that are not stored then do nothing.
+    alone: a load each of whose copies is used by the thread that has it, for the lane that it holds, or does
+        no harm otherwise (`copies`): of several copies those that are not stored then do nothing.
     ahead: a load that the compiler moves to an earlier turn of its loop.
     stored: a load whose copies go lane by lane into stores and nowhere else, perhaps of other threads: then
         the lane's store is made of what was loaded, over a barrier where it comes from another warp.
@@ -118,6 +119,7 @@ def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
     lines = read("ttgir", ttgir, above)
     texts = _uniquely_named([line.text for line in lines])
     users = _users(texts)
+    copies = Copies(ttgir, texts)
     found = []
     for line, text in zip(lines, texts, strict=True):
         match = _OPERATION.match(text)
@@ -129,6 +131,8 @@ def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
             kind == "load" and match[1] is not None and _is_stored(match[1], users, by)
             for by in (_LANE_BY_LANE, _SAME_LANE)
         )
+        if kind == "load" and match[1] is not None and not alone:
+            alone = copies.do_nothing(match[1], layout)
         found.append(MemoryAccess(kind, line.source, shape, layout, alone, "async_copy" in match[2], stored))
     return tuple(found)
 
@@ -155,7 +159,10 @@ def _block(ttgir: str, operation: str) -> tuple[tuple[int, ...], Layout | None]:
 # ---- what becomes of a value
 
 # Each thread computes these for the lanes that it holds itself, and stores what it has.
-_LANE_BY_LANE = re.compile(r"arith\.|math\.|tt\.(addptr|bitcast|fp_to_fp|int_to_ptr|ptr_to_int|clampf)$")
+_LANE_BY_LANE = re.compile(
+    r"arith\.|math\.|tt\.(addptr|bitcast|fp_to_fp|int_to_ptr|ptr_to_int|clampf|extern_elementwise"
+    r"|precise_sqrt|precise_divf|mulhiui)$"
+)
 _SAME_LANE = re.compile(rf"{_LANE_BY_LANE.pattern}|ttg\.convert_layout$")  # and perhaps another thread
 _STORES = ("tt.store", "amdg.buffer_store")
 

@@ -88,6 +88,8 @@ def vet(kernel: JITFunction) -> Refusal | None:
                     site_in(function, 1),
                 )
         every = nodes(function)
+        if isinstance(function, JITFunction) and (complaint := _complain_about_parameters(every)):
+            return Refusal(complaint, site_in(function, 1), advice=_PLAIN_PARAMETERS)
         if line := _too_deep(every[0]):
             return Refusal(wording.TOO_DEEP, site_in(function, line))
         for node in every:
@@ -103,6 +105,18 @@ def vet(kernel: JITFunction) -> Refusal | None:
             and not of_triton(f)
             and not any(f is other for other in functions)
         ]
+    return None
+
+
+_PLAIN_PARAMETERS = "remove the * or / from the parameters; a launch may still pass them by name"
+
+
+def _complain_about_parameters(every: Sequence[ast.AST]) -> str | None:
+    """About parameters that Triton's code generator, which reads the plain ones only, does not see."""
+    function = next(node for node in every if isinstance(node, ast.FunctionDef))
+    for kind, some in (("keyword", function.args.kwonlyargs), ("positional", function.args.posonlyargs)):
+        if some:
+            return f"{some[0].arg} is a {kind}-only parameter, which Triton does not compile"
     return None
 
 

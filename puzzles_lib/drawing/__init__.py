@@ -1,7 +1,7 @@
 """Draw what notebooks show: cards of HTML, and figures with alt text, readable in a light or dark theme.
 
     card                        the card that shows results
-    colors                     the colors, by name
+    colours                     the colors, by name
     sheet                       pictures made by hand: cells, boxes, labels, arrows and a legend
     accesses, errors            pictures made from what a kernel did
     canvas, layout, svg, live   what these pictures are made with

@@ -20,7 +20,7 @@ SIZES = {
 
 
 class Block(nn.Module):
-    """Attention and an MLP, each behind a norm and around a residual."""
+    """Attention and an MLP, each with a norm before it and a residual around both."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

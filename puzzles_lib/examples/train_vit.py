@@ -4,7 +4,7 @@
     python -m puzzles_lib.examples.train_vit --no-packing
     torchrun --nproc-per-node 2 -m puzzles_lib.examples.train_vit --size base --parallel fsdp --folder run
 
-It is a small one on scikit-learn's digits, or with --size base a ViT-B/16 on synthetic images of ImageNet's
+It is a small one on handwritten digits, or with --size base a ViT-B/16 on synthetic images of ImageNet's
 size. With --folder, SIGTERM and Ctrl-C end the step, save and leave; the same command with --resume goes on,
 with the losses of a run that was never stopped.
 """

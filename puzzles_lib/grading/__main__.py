@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import triton
+
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading import executors, people, sandbox
 from puzzles_lib.grading.bar import Bar
@@ -32,6 +34,7 @@ from puzzles_lib.grading.rules import (
 )
 from puzzles_lib.grading.submissions import PROGRESS, Submission, collect, digest
 from puzzles_lib.ledger import Damaged, Entry, parse
+from puzzles_lib.versions import too_old
 
 _LOUD = """\
 WARNING: --no-sandbox. Kernels are vetted, and nothing else in a notebook is run. But a kernel that gets past
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _grade(options)
     except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        print("\nstopped; run the same command again to continue", file=sys.stderr)
         return 130
     except (InUse, OSError, ValueError, sandbox.Unavailable) as error:
         print(f"error: {_words(error)}", file=sys.stderr)
@@ -54,13 +57,15 @@ def _words(error: Exception) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return f"{words}; what is graded is kept" if error.errno in (errno.ENOSPC, errno.EDQUOT) else words
+    return f"{words}; the grades so far are kept" if error.errno in (errno.ENOSPC, errno.EDQUOT) else words
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m puzzles_lib.grading", description=__doc__)
     parser.add_argument("submissions", nargs="+", type=Path, metavar="SUBMISSIONS")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the results go")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="the folder for the results"
+    )
     parser.add_argument(
         "--chapters", nargs="+", metavar="NN", help="the chapters to grade, such as 01 02 (default: all)"
     )
@@ -121,6 +126,8 @@ def _processors() -> int:
 
 
 def _grade(options: argparse.Namespace) -> int:
+    if told := too_old(triton.__version__):  # or everyone would get no points
+        raise ValueError(told)
     rules = _rules(options)
     sandboxed = not options.no_sandbox
     if sandboxed:
@@ -135,7 +142,7 @@ def _grade(options: argparse.Namespace) -> int:
     attempts = bool(rules.points and rules.points.best)
     submissions, remarks = collect(options.submissions, attempts)
     if not submissions:
-        raise ValueError(f"no submission in {', '.join(map(str, options.submissions))}")
+        raise ValueError(f"there is no submission in {', '.join(map(str, options.submissions))}")
     found: dict[int, dict[str, Any]] = {}  # by the submission's number
     failed = 0
     with Results(options.out) as results:
@@ -316,7 +323,10 @@ def _summarize(
     page = options.out / "index.html"
     print(f"{len(graded)} of {students} graded: {page}, gradebook.csv, {more}students/")
     if options.anonymous:
-        print(f"who is who: {options.out / 'names.csv'}; keep it to yourself", file=sys.stderr)
+        print(
+            f"the students' real names are in {options.out / 'names.csv'}: keep it to yourself",
+            file=sys.stderr,
+        )
     late = [grade["student"] for grade in graded if grade.get("late", {}).get("is_late")]
     if late:
         print(
@@ -325,18 +335,18 @@ def _summarize(
     unknown = sum(grade["late"]["is_late"] is None for grade in graded if "late" in grade)
     if options.deadline and unknown:
         print(
-            f"time of submission unknown for {unknown}, so nothing is taken off there; it is read from file "
-            "names of Blackboard and Brightspace, and with --columns from a table of Moodle or Gradescope",
+            f"{unknown} without a time of submission lose no points for lateness. The time is read from file "
+            "names of Blackboard and Brightspace or, with --columns, from a table of Moodle or Gradescope",
             file=sys.stderr,
         )
     if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:
         print(f"please check these; a limit ended one of their checks: {', '.join(cut)}", file=sys.stderr)
     if failed:
-        print(f"error: {failed} not graded; the same command tries them again", file=sys.stderr)
+        print(f"error: {failed} not graded; run the same command to try them again", file=sys.stderr)
 
 
 def handed_in_progress(submissions: Sequence[Submission]) -> dict[str, dict[str, Entry]]:
-    """What students' own progress files say, by student; those that hold something else are left out."""
+    """Return the contents of students' own progress files, by student; invalid files are left out."""
     found = {}
     for one in submissions:
         with contextlib.suppress(Damaged, RuntimeError):
@@ -346,19 +356,19 @@ def handed_in_progress(submissions: Sequence[Submission]) -> dict[str, dict[str,
 
 
 def _ask_for_sandbox() -> None:
-    """Raises sandbox.Unavailable, with what can be done."""
+    """Raise sandbox.Unavailable, with what to do, if there is no sandbox."""
     try:
         sandbox.find()
     except sandbox.Unavailable as reason:
-        raise sandbox.Unavailable(f"{reason}; or take the risk with --no-sandbox") from None
+        raise sandbox.Unavailable(f"{reason}; or take the risk of --no-sandbox") from None
 
 
 def _chapters(wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The numbers of the chapters to grade. Raises ValueError for one that there is not."""
+    """Return the numbers of the chapters to grade. Raise ValueError for an unknown chapter."""
     known = [chapter.number for chapter in CHAPTERS]
     for number in wanted or ():
         if number[:2] not in known:
-            raise ValueError(f"--chapters {number}: there are {', '.join(known)}")
+            raise ValueError(f"--chapters {number}: the chapters are {', '.join(known)}")
     return tuple(n for n in known if wanted is None or n in {w[:2] for w in wanted})
 
 

@@ -1,4 +1,4 @@
-"""How far a run is, on standard error."""
+"""Show the progress of a run on standard error."""
 
 import sys
 import time
@@ -28,12 +28,12 @@ class Bar:
             print(file=sys.stderr)
 
     def begin(self) -> None:
-        """Grading begins. The time left is estimated from what is done after this call."""
+        """Start the clock: the time left is estimated from what is done after this call."""
         if self._first is None:
             self._first = time.monotonic()
 
     def step(self, kept: bool = False) -> None:
-        """One more is done; ``kept``: by an earlier run, so that it says nothing about how long one takes."""
+        """Count one more as done. kept: by an earlier run, so its time tells nothing about the others."""
         self._done += 1
         self._kept += kept
         tenth = self._done * 10 // self._total > (self._done - 1) * 10 // self._total
@@ -47,7 +47,7 @@ class Bar:
             self._draw()
 
     def count(self, words: str) -> None:
-        """Show what is being prepared: beside the bar, or in a line if the last one is some time ago."""
+        """Show what is being prepared: next to the bar, or on a line of its own from time to time."""
         if self._terminal:
             self._draw(f": {words}")
         elif self._is_time():

@@ -1,4 +1,4 @@
-"""The class at a glance: which puzzles are solved, what they fail for, and who stands where."""
+"""Show the class at a glance: which puzzles are solved, why others fail, and each student's points."""
 
 import html
 import statistics
@@ -19,12 +19,12 @@ _NAMES = {
     WRONG: "wrong",
     REFUSED: "not run",
     LIMIT: "no verdict",
-    UNTOUCHED: "still open",
+    UNTOUCHED: "not started",
     MISSING: "not handed in",
 }
-_WIDTH, _LEFT = 13.0, 7.0  # of the bars, and of what is left of them, in units of the sheet
-_KINDS = 3  # of verdicts that are named of a puzzle
-_ROW, _BAR, _GAP = 0.6, 0.5, 0.2  # from a bar to the next, its height, and more where a chapter begins
+_WIDTH, _LEFT = 13.0, 7.0  # the width of the bars, and of the space to their left, in units of the sheet
+_KINDS = 3  # how many kinds of verdict are named per puzzle
+_ROW, _BAR, _GAP = 0.6, 0.5, 0.2  # the distance of bars, their height, and the extra space before a chapter
 
 Grades = Sequence[Mapping[str, Any]]
 Progress = Mapping[str, Mapping[str, Entry]]
@@ -33,18 +33,18 @@ Progress = Mapping[str, Mapping[str, Entry]]
 def overview(
     grades: Grades, remarks: Sequence[str], sandboxed: bool, progress: Progress | None = None
 ) -> str:
-    """The page of a class. remarks: on files that are nobody's. progress: the students' own files."""
+    """Return the page of a class. remarks: on files without a student. progress: the students' own files."""
     parts = ["<h1>The class</h1>"]
     if not sandboxed:
         parts.append("<p><strong>Graded without a sandbox (--no-sandbox).</strong></p>")
     solved = sorted(_solved(grade) for grade in grades)
     if not grades:
-        return page("The class", "".join([*parts, "<p>Nobody has handed in anything.</p>"]))
+        return page("The class", "".join([*parts, "<p>There are no submissions.</p>"]))
     middle = solved[len(solved) // 2]
     most = len(grades[0]["puzzles"])
     parts.append(
-        f"<p>{len(grades)} students; the median has solved {middle} of {most} puzzles. "
-        'Below: <a href="#puzzles">the puzzles</a>, <a href="#students">the students</a>.</p>'
+        f"<p>{len(grades)} students; the median student has solved {middle} of {most} puzzles. "
+        'See below for <a href="#puzzles">the puzzles</a> and <a href="#students">the students</a>.</p>'
     )
     if most:
         parts += [picture(grades).svg(), _table_of_puzzles(grades, progress or {})]
@@ -60,7 +60,7 @@ def _solved(grade: Mapping[str, Any]) -> int:
 
 
 def picture(grades: Grades) -> Picture:
-    """A bar for each puzzle, below its chapter's number, cut by how it stands with the students."""
+    """Draw a bar for each puzzle, below its chapter's number, divided by the students' states."""
     puzzles = [(mark["number"], mark["puzzle"]) for mark in grades[0]["puzzles"]]
     counts = counted(grades)
     chapters = [mark["chapter"] for mark in grades[0]["puzzles"]]
@@ -94,7 +94,7 @@ def picture(grades: Grades) -> Picture:
 
 
 def counted(grades: Grades) -> dict[str, Counter[str]]:
-    """For each puzzle, how many students have it in each state."""
+    """Return for each puzzle how many students have it in each state."""
     found: dict[str, Counter[str]] = {}
     for grade in grades:
         for mark in grade["puzzles"]:
@@ -121,8 +121,8 @@ def _table_of_puzzles(grades: Grades, progress: Progress) -> str:
         cells = "".join(f'<td class="number">{number}</td>' for number in shown)
         rows.append(f"<tr><td>{html.escape(name)}</td>{cells}<td>{html.escape(why)}</td></tr>")
     note = (
-        f"<p>Tries: the median of different kernels up to the first right one, as {len(progress)} students' "
-        "own progress files say, which they can edit.</p>"
+        "<p>Tries: the median number of different kernels up to the first correct one, according to the "
+        f"progress files of {len(progress)} students, who can edit them.</p>"
     )
     return f'<h2 id="puzzles">Puzzles</h2><table>{"".join(rows)}</table>{note if progress else ""}'
 
@@ -134,7 +134,7 @@ def _tries(puzzle: str, progress: Progress) -> str:
 
 def _table_of_students(grades: Grades) -> str:
     scored = any("late" in grade for grade in grades)  # by the class's own points
-    rows = [heads("student", *(["points"] if scored else []), "solved", "answers right", "remarks")]
+    rows = [heads("student", *(["points"] if scored else []), "solved", "correct answers", "remarks")]
     for grade in grades:
         link = f"students/{folder_name(grade['student'])}/report.html"
         right = sum(answer["status"] == "right" for answer in grade["answers"])

@@ -1,4 +1,4 @@
-"""A submission's marks: a job for any executor, and what comes of it, as JSON has it."""
+"""Grade one submission: a job for any executor, and its result as JSON types."""
 
 import base64
 import dataclasses
@@ -11,7 +11,6 @@ from puzzles_lib.answers import OPEN, UNCLEAR, Answer, judge
 from puzzles_lib.chapters import CHAPTERS, Chapter
 from puzzles_lib.checker.report import Report
 from puzzles_lib.grading import sandbox
-from puzzles_lib.grading.handed_in import cell_id
 from puzzles_lib.grading.plain import Known, NotPlain, parse, value
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Question
@@ -19,18 +18,18 @@ from puzzles_lib.question import Question
 SCHEMA = 1
 SOLVED, WRONG, UNTOUCHED, MISSING, REFUSED, LIMIT = "solved", "wrong", "open", "missing", "refused", "limit"
 STATES = (SOLVED, WRONG, REFUSED, LIMIT, UNTOUCHED, MISSING)
-"""How a puzzle can stand. ``"refused"``: not run, since more than a kernel would have had to be; ``"limit"``:
-it came to no verdict."""
-ATTEMPTS = 3  # to start the process that checks
+"""The states of a puzzle. ``"refused"``: it was not run, because more than a kernel would have had to be run.
+``"limit"``: it got no verdict."""
+ATTEMPTS = 3  # how often the process that checks is started
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that it takes to grade one submission, on this machine or another.
+    """Everything needed to grade one submission, on this computer or another.
 
-    chapters: their numbers, ``"01"``. seconds: of the processor for a run of a case, as for `check`.
-    puzzle_seconds: of the processor for all of one puzzle. cpu_seconds: after which no puzzle is begun;
-    wall_seconds: by the clock, for the whole. memory: bytes that a check may map.
+    chapters: their numbers, such as ``"01"``. seconds: the CPU time for a run of a case, as for `check`.
+    puzzle_seconds: the CPU time for one puzzle. cpu_seconds: the CPU time after which no puzzle is started.
+    wall_seconds: the elapsed time for everything. memory: the bytes that a check may map.
     """
 
     student: str
@@ -47,7 +46,7 @@ class Job:
     memory: int = 4 << 30
 
     def as_dict(self) -> dict[str, Any]:
-        """What `inside` is told: nothing of who it was."""
+        """Return what `inside` gets, which does not include the student."""
         return {
             "notebooks": {label: base64.b64encode(data).decode() for label, data in self.files.items()},
             "chapters": self.chapters,
@@ -61,7 +60,7 @@ class Job:
 
 
 def grade(job: Job) -> dict[str, Any]:
-    """The marks for a submission. The keys stay.
+    """Return the marks for a submission. Keys are never removed.
 
         {"schema": 1, "student": "Ada Lovelace", "key": ..., "points": 1, "of": 2, "remarks": [...],
          "cpu_seconds": 3.4, "memory": 316837888,
@@ -70,10 +69,10 @@ def grade(job: Job) -> dict[str, Any]:
                       "report": {...}}],
          "answers": [{"id": "ch01-q1", "status": "right", "words": ""}]}
 
-    state is one of `STATES`; kind that of the first verdict; report is `Report.as_dict`, or None. A point for
-    each puzzle that is solved; answers are told and give none.
+    state is one of `STATES`, kind is that of the first verdict, and report is `Report.as_dict` or None. Each
+    solved puzzle gives a point. Answers are reported, but give no points.
 
-    Raises sandbox.Unavailable, and sandbox.NotStarted where no process begins: then nothing is known.
+    Raises sandbox.Unavailable, and sandbox.NotStarted if no process starts, so that nothing is known.
     """
     said = _said(job)
     told: dict[str, Any] = {"chapters": [], "answers": {}, "remarks": []}
@@ -95,7 +94,7 @@ def grade(job: Job) -> dict[str, Any]:
     remarks = [
         *job.remarks,
         *told["remarks"],
-        *([f"not all was checked: {said.ended}"] if said.ended else []),
+        *([f"not everything was checked: {said.ended}"] if said.ended else []),
     ]
     return {
         "schema": SCHEMA,
@@ -124,12 +123,12 @@ def _said(job: Job) -> sandbox.Said:
 def _mark(
     chapter: Chapter, puzzle: Puzzle, message: Mapping[str, Any] | None, has_notebook: bool, ended: str
 ) -> dict[str, Any]:
-    """A puzzle's mark, from what was said of it."""
+    """Return a puzzle's mark, from the messages about it."""
     mark: dict[str, Any] = {"puzzle": puzzle.name, "number": puzzle.number, "chapter": chapter.number}
     mark |= {"points": 0, "of": 1, "state": MISSING, "kind": "", "words": "", "remarks": [], "report": None}
     if message is None:
         if not has_notebook and not ended:
-            return mark | {"words": f"no notebook of chapter {chapter.number}"}
+            return mark | {"words": f"there is no notebook of chapter {chapter.number}"}
         return mark | {
             "state": LIMIT,
             "words": f"no verdict: {ended or 'the process that checks it reported nothing'}",
@@ -152,7 +151,7 @@ def _questions(chapters: Iterable[Chapter]) -> list[Question]:
 
 
 def _answer(question: Question, given: Mapping[str, str]) -> dict[str, str]:
-    """How an answer is, by the text of its value."""
+    """Return the result of an answer, given the text of its value."""
     found = _judged(question.id, given[question.id]) if question.id in given else None
     if found is None:
         return {"id": question.id, "status": MISSING, "words": "the notebook has no answer(...) call for it"}
@@ -170,7 +169,7 @@ def _judged(id: str, text: str) -> Answer:
 
 @functools.cache
 def _known_questions() -> dict[str, Question]:
-    """The questions, each of which computes its answer once in a process."""
+    """Return the questions, each of which computes its answer once per process."""
     every = [question for chapter in CHAPTERS for question in chapter.questions]
     return {q.id: dataclasses.replace(q, right=functools.cache(q.right)) for q in every}
 
@@ -178,7 +177,7 @@ def _known_questions() -> dict[str, Question]:
 def warm_up(chapters: Iterable[str]) -> list[str]:
     """Compute the answers of all questions, for processes that are forked from this one.
 
-    Returns a line for each that cannot be computed here.
+    Returns a line for each answer that cannot be computed here.
     """
     problems = []
     for question in _known_questions().values():
@@ -188,8 +187,3 @@ def warm_up(chapters: Iterable[str]) -> list[str]:
             except Exception as error:
                 problems.append(f"{question.id}: {type(error).__name__}: {error}"[:200])
     return problems
-
-
-def where(mark: Mapping[str, Any], puzzle: Puzzle) -> str:
-    """Where a mark is about: chapter and cell."""
-    return f"chapter {mark['chapter']}, cell {cell_id(puzzle)}"

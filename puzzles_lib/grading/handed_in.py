@@ -1,8 +1,8 @@
-"""What a student handed in for each exercise: found in notebooks as bytes, by cell id, with nothing run.
+"""Find what a student handed in for each exercise, in the notebooks' bytes, without running anything.
 
-The course says where to look: a puzzle's kernel is ``NAME_kernel`` in the cell ``pNUMBER-kernel`` of its
-chapter's notebook, an answer is the value that ``answer("chNN-qM", value)`` is given. Cells that were
-deleted, doubled or renamed are looked for by what is in them, and all that was done for it is said.
+A puzzle's kernel is ``NAME_kernel`` in the cell ``pNUMBER-kernel`` of its chapter's notebook. An answer is
+the value in ``answer("chNN-qM", value)``. If cells were deleted, copied or renamed, they are found by their
+contents, and a remark says so.
 """
 
 import ast
@@ -27,12 +27,12 @@ _CELLS = {"15b": "15"}  # of a puzzle whose number has changed since its cell go
 
 
 class Unreadable(ValueError):
-    """Bytes that are no notebook, in words."""
+    """The bytes are not a notebook. The message says why."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel as it was handed in: the source of each cell that it needs, in the order of execution."""
+    """A kernel as it was handed in: the sources of all cells that it needs, in order of execution."""
 
     name: str
     sources: tuple[str, ...]
@@ -40,10 +40,10 @@ class Kernel:
 
 @dataclass
 class Found:
-    """What there is for one puzzle: a kernel, or in words why there is none to check. remarks: on the way.
+    """What was found for one puzzle: a kernel, or why there is none to check. remarks: about the search.
 
-    problem: ``"missing"``, or ``"refused"`` for one that may not be run; ``line`` of the cell and ``source``
-    are where.
+    problem: ``"missing"``, or ``"refused"`` for a kernel that must not be run; ``line`` of the cell and
+    ``source`` say where.
     """
 
     kernel: Kernel | None = None
@@ -56,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True)
 class _Cell:
-    """A code cell. definitions: None where it is not Python, and ``fault`` says why."""
+    """A code cell. definitions: None if the cell is not Python; ``fault`` says why."""
 
     id: str
     source: str
@@ -66,12 +66,12 @@ class _Cell:
     fault: NotPlain | None = None
 
     def defining(self, name: str) -> Definition | None:
-        """What binds the name last."""
+        """Return the last definition of the name."""
         return next((d for d in reversed(self.definitions or ()) if d.name == name), None)
 
 
 class Notebook:
-    """The cells of one notebook file. Raises Unreadable for bytes that are none."""
+    """The cells of one notebook file. Raises Unreadable if the bytes are not a notebook."""
 
     def __init__(self, data: bytes):
         cells = _cells(data)
@@ -86,15 +86,15 @@ class Notebook:
                 self._cells.append(_read(id, source, known))
 
     def asides(self) -> list[str]:
-        """What cells would have done beside the exercises: none was run."""
+        """Return what cells would have done besides the exercises; none was run."""
         return [
             f"cell {c.id or 'without an id'}, which was not run: {c.aside}" for c in self._cells if c.aside
         ]
 
     def answers(self, asked: Collection[str]) -> dict[str, str]:
-        """What each ``answer`` is given, as text that `plain.value` reads: the last that is not open.
+        """Return the last value given to each ``answer``, as text that `plain.value` reads.
 
-        asked: the ids that there are.
+        asked: the ids of all questions.
         """
         found: dict[str, str] = {}
         for cell in self._cells:
@@ -104,7 +104,7 @@ class Notebook:
         return found
 
     def traces(self, chapter: Chapter) -> int:
-        """How much in it is of this chapter: its kernels' cells, checks and answers."""
+        """Return how many kernels, checks and answers of this chapter it contains."""
         named = "\n".join(cell.source for cell in self._cells)
         answers = len(set(re.findall(rf"\bch{chapter.number}-q\d+", named)))
         cells = sum(cell_id(puzzle) in self.ids for puzzle in chapter.puzzles)
@@ -112,7 +112,7 @@ class Notebook:
         return answers + cells + checks
 
     def kernel_of(self, puzzle: Puzzle) -> Found:
-        """A puzzle's kernel."""
+        """Return a puzzle's kernel."""
         found = Found()
         place = self._place(puzzle, found)
         if place is None:
@@ -130,7 +130,7 @@ class Notebook:
         return found
 
     def _place(self, puzzle: Puzzle, found: Found) -> tuple[int, str] | None:
-        """Which cell holds the kernel, and under which name."""
+        """Return which cell defines the kernel, and under which name."""
         id, name = cell_id(puzzle), kernel_name(puzzle)
         here = [n for n, cell in enumerate(self._cells) if cell.id == id]
         if len(here) > 1:
@@ -142,20 +142,22 @@ class Notebook:
             if copies and HOLE in self._cells[place[0]].source:
                 place = copies[-1], name
                 other = self._cells[place[0]].id or "without an id"
-                found.remarks.append(f"cell {id} is still open; {name} is taken from its copy, cell {other}")
+                found.remarks.append(f"cell {id} is not solved; {name} is taken from its copy, cell {other}")
             elif others := [n for n in copies if self._differs(n, place[0], name)]:
                 named = ", ".join(self._cells[n].id or "one without an id" for n in others[:3])
                 found.remarks.append(f"another cell defines {name} differently ({named}); cell {id} counts")
             return place
         if here and (place := self._handed_to_check(here, puzzle)):
-            found.remarks.append(f"cell {id} has no {name}; it hands {place[1]} to check, so that is taken")
+            found.remarks.append(
+                f"cell {id} has no {name}, but it passes {place[1]} to check, so that is graded"
+            )
             return place
         everywhere = [n for n in range(len(self._cells)) if n not in here]
         if place := self._best(everywhere, name):
             other = self._cells[place[0]].id or "without an id"
             why = f"cell {id} has no {name}" if here else f"there is no cell {id}"
             if any(self.ids):
-                found.remarks.append(f"{why}; {name} is taken from the cell {other}")
+                found.remarks.append(f"{why}, so {name} is taken from cell {other}")
             return place
         found.problem = "missing"
         faults = [self._cells[n].fault for n in here if self._cells[n].fault]
@@ -173,7 +175,7 @@ class Notebook:
         return None
 
     def _best(self, numbers: Sequence[int], name: str) -> tuple[int, str] | None:
-        """The last cell that defines the name as a kernel; one with a hole only where all have one."""
+        """Return the last cell that defines the name as a kernel, if possible without a hole."""
         defining = [n for n in numbers if (d := self._cells[n].defining(name)) and d.kind == "function"]
         solved = [n for n in defining if HOLE not in self._cells[n].source]
         return ((solved or defining)[-1], name) if defining else None
@@ -198,9 +200,9 @@ class Notebook:
     def _with_what_it_needs(
         self, number: int, kernel: Definition, found: Found
     ) -> tuple[list[str], NotPlain | None]:
-        """The sources that define a cell's kernel and all it names: its own cell, and others where needed.
+        """Return the sources that define a cell's kernel and all names in it, from this and other cells.
 
-        A name that its cell does not bind is taken from the cells before it, else from those after it.
+        A name that its cell does not define comes from an earlier cell, or else from a later one.
         """
         taken: dict[int, set[str]] = {}
         todo, seen = [kernel.name], set()
@@ -240,8 +242,10 @@ class Notebook:
 def by_chapter(
     files: Mapping[str, bytes], chapters: Sequence[Chapter]
 ) -> tuple[dict[str, Notebook], list[str]]:
-    """The notebook of each chapter, by the chapter's number, and remarks on the files. One that is named as
-    the course names it comes first, then the last by name."""
+    """Return the notebook of each chapter, by the chapter's number, and remarks on the files.
+
+    A notebook with the course's own name is preferred, and otherwise the last by name.
+    """
     found: dict[str, tuple[str, Notebook]] = {}
     remarks: list[str] = []
     for label, data in sorted(files.items()):
@@ -267,7 +271,7 @@ def by_chapter(
         if before:
             proper = before[0].rpartition("/")[2] == f"{_stem(chapter)}.ipynb"
             loser, winner = (label, before[0]) if proper else (before[0], label)
-            remarks.append(f"{loser}: a second notebook of chapter {chapter.number}, {winner} counts")
+            remarks.append(f"{loser}: this is a second notebook of chapter {chapter.number}; {winner} counts")
             if proper:
                 continue
         found[chapter.number] = label, notebook
@@ -277,7 +281,7 @@ def by_chapter(
 
 
 def _chapter_of(label: str, notebook: Notebook, chapters: Sequence[Chapter]) -> Chapter | None:
-    """Whose notebook it is: by its name, and where that says nothing, by what is in it."""
+    """Return the chapter of a notebook, by its name, or else by its contents."""
     file = label.rpartition("/")[2]
     if named := next((c for c in chapters if _stem(c) in file and notebook.traces(c)), None):
         return named
@@ -287,17 +291,17 @@ def _chapter_of(label: str, notebook: Notebook, chapters: Sequence[Chapter]) -> 
 
 
 def _stem(chapter: Chapter) -> str:
-    """``01_blocks``, as its notebook is called."""
+    """Return ``01_blocks``, the name of a chapter's notebook."""
     return chapter.folder.removeprefix("ch")
 
 
 def cell_id(puzzle: Puzzle) -> str:
-    """Where the course has a puzzle's kernel."""
+    """Return the id of the cell in which the course has a puzzle's kernel."""
     return f"p{_CELLS.get(puzzle.number, puzzle.number)}-kernel"
 
 
 def kernel_name(puzzle: Puzzle) -> str:
-    """What the course calls a puzzle's kernel."""
+    """Return the course's name of a puzzle's kernel."""
     return f"{puzzle.name}_kernel"
 
 
@@ -320,7 +324,7 @@ def _cells(data: bytes) -> list[dict[str, Any]]:
     if not cells:
         raise Unreadable("a notebook without a cell")
     if len(cells) > MOST_CELLS:
-        raise Unreadable(f"a notebook of {len(cells)} cells: {MOST_CELLS} are read")
+        raise Unreadable(f"a notebook with {len(cells)} cells, of which {MOST_CELLS} are read")
     return cells
 
 

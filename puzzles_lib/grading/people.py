@@ -62,7 +62,7 @@ def read_table(path: Path, option: str) -> tuple[list[str], list[list[str]]]:
 
 @dataclass(frozen=True)
 class Person:
-    """A row of a platform's table. ``row`` is all of it."""
+    """One row of a platform's table. ``row`` has all of its columns."""
 
     name: str
     number: str
@@ -79,7 +79,7 @@ class Person:
 
 @dataclass
 class Roster:
-    """A platform's own table: who is in the class, and in which columns the platform wants them back."""
+    """A platform's own table: who is in the class, and which columns the platform expects in an upload."""
 
     platform: str = ""
     header: list[str] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Roster:
 
 
 def read_roster(path: Path) -> Roster:
-    """Read the table that a platform exports. Raise ValueError if it has no form that is known."""
+    """Read the table that a platform exports. Raise ValueError if its form is unknown."""
     header, rows = read_table(path, "--columns")
     names = [cell.casefold() for cell in header]
     platform = next((p for p, (only, _) in _PLATFORMS.items() if set(only) <= set(names)), "")
@@ -145,8 +145,8 @@ def upload(
 ) -> tuple[list[str], list[list[object]]]:
     """Return the table to upload: its header, and a row per student with points.
 
-    Each of ``points`` is a person with points and a comment. Whoever handed in nothing has no row, so that
-    no mark of theirs changes.
+    Each of ``points`` is a person with points and a comment. A student who handed in nothing has no row, so
+    that the student's mark doesn't change.
     """
     names = [cell.casefold() for cell in roster.header]
     kept = [names.index(name) for name in _PLATFORMS[roster.platform][1] if name in names]

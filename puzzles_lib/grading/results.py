@@ -1,10 +1,11 @@
-"""What is kept of a class: a folder per student, written whole or not at all, and a table of all.
+"""Keep the results of a class: a folder per student, written as a whole or not at all, and a table of all.
 
-results/
+The folder of results has these files:
+
     index.html      the class; `class_view` draws it
-    gradebook.csv   a row a student
-    grading.json    the salt, and what was graded; it makes a second run give the same
-    students/NAME/  grade.json   all that is known
+    gradebook.csv   a row per student
+    grading.json    the salt, and what was graded, so that a second run gives the same
+    students/NAME/  grade.json   everything that is known
                     results.json the same for Gradescope
                     attempts/    grades of earlier attempts, if each puzzle's best counts
                     report.html  for the student
@@ -34,21 +35,23 @@ from puzzles_lib.drawing.card import Theme, card, heads, rows
 from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SCHEMA, SOLVED, UNTOUCHED
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a cell of a table would be computed
+# A spreadsheet would compute a cell that begins with one of these.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COLOURS = {SOLVED: Theme.OK, UNTOUCHED: Theme.OPEN, MISSING: Theme.QUIET}
 _WORDS = {
     MISSING: "not handed in",
     REFUSED: "not run",
     LIMIT: "no verdict",
 }
+_ANSWERS = {"right": "correct", "wrong": "not quite", OPEN: "not answered"} | _WORDS
 
 
 class InUse(RuntimeError):
-    """Another run writes to the folder."""
+    """Another run is writing to the folder."""
 
 
 class Results:
-    """The folder. Raises InUse where another process has it open, ValueError for a damaged one."""
+    """The folder of results. Raises InUse if another process has it open, and ValueError if it is damaged."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -67,7 +70,7 @@ class Results:
         self._lock.close()
 
     def salt(self, wanted: str | None) -> str:
-        """The class's salt: the one wanted, else that of the run before, else a new one nobody knows."""
+        """Return the class's salt: the given one, or else that of the last run, or else a new secret one."""
         path = self.folder / "grading.json"
         kept = None
         if path.exists() and wanted is None:
@@ -75,14 +78,14 @@ class Results:
                 kept = str(json.loads(path.read_text("utf-8"))["salt"])
             except (ValueError, KeyError, TypeError):
                 raise ValueError(
-                    f"{path}: damaged; give the run's --salt, or remove it for a new one"
+                    f"{path} is damaged: pass the run's --salt, or remove the file to get a new one"
                 ) from None
         salt = wanted if wanted is not None else kept or secrets.token_hex(8)
         write(path, json.dumps({"schema": SCHEMA, "salt": salt}, indent=1) + "\n")
         return salt
 
     def kept(self, student: str, key: str) -> dict[str, Any] | None:
-        """A grade of an earlier run for the very same submission, asked in the very same way."""
+        """Return the grade of an earlier run for exactly the same submission and options; else None."""
         try:
             grade = json.loads((self.place(student) / "grade.json").read_text("utf-8"))
             if grade.get("key") != key:  # an earlier attempt, where the best counts
@@ -93,7 +96,7 @@ class Results:
         return grade if isinstance(grade, dict) and grade.get("key") == key else None
 
     def keep(self, grade: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> None:
-        """Write a student's files; grade.json last, since it says that the others are there.
+        """Write a student's files. grade.json is last, because it shows that the others are there.
 
         shown: the grade as the class's rules have it, for the report and for Gradescope. grade.json says in
         ``"shown"`` which points are in the report.
@@ -115,12 +118,12 @@ class Results:
         write(folder / f"{grade['key']}.json", json.dumps(grade, indent=1, ensure_ascii=False) + "\n")
 
     def place(self, student: str) -> Path:
-        """A student's folder: the name where it is a plain one, else what is left of it and a digest."""
+        """Return a student's folder: the name if it is plain, or else what is left of it and a digest."""
         return self.folder / "students" / folder_name(student)
 
 
 def folder_name(student: str) -> str:
-    """A name for a folder on any system, another for each student."""
+    """Return a name for a folder that works on any system and is different for each student."""
     letters = unicodedata.normalize("NFKD", student).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^\w.-]+", "_", letters, flags=re.ASCII).strip("._")[:60]
     if plain == student and plain.lower() == plain and not re.search(r"-[0-9a-f]{8}$", plain):
@@ -129,7 +132,7 @@ def folder_name(student: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """A whole file, or the one before. What no text can hold is replaced."""
+    """Write a whole file, or keep the one before. Characters that cannot be encoded are replaced."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     with open(unfinished, "w", encoding="utf-8", errors="replace", newline="") as file:
         file.write(text)
@@ -139,14 +142,14 @@ def write(path: Path, text: str) -> None:
 
 
 def key_of(submission: str, salt: str, chapters: Sequence[str], seconds: float, sandboxed: bool) -> str:
-    """What a grade follows from: the submission's digest, how it was asked, and the course that asked."""
+    """Return what determines a grade: the digests of the submission, the options and the course."""
     parts = [SCHEMA, submission, salt, list(chapters), seconds, sandboxed, _course()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @functools.cache
 def _course() -> str:
-    """A digest of this package, and of what it computes with."""
+    """Return a digest of this package and of the packages that it computes with."""
     whole = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         whole.update(str(path.relative_to(_PACKAGE)).encode() + b"\0" + path.read_bytes())
@@ -156,7 +159,7 @@ def _course() -> str:
 
 
 def summary(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """What a report says beyond its grade: points by the class's rules, lateness and comments."""
+    """Return what a report adds to the grade: points by the class's rules, lateness and comments."""
     told = {key: shown[key] for key in ("points", "of", "answer_points", "late", "comments") if key in shown}
     return told | {"puzzles": {mark["puzzle"]: [mark["points"], mark["of"]] for mark in shown["puzzles"]}}
 
@@ -165,9 +168,9 @@ def summary(shown: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
-    """A grade as Gradescope's autograder takes it: results.json, one test a puzzle, and one for the answers.
+    """Return a grade for Gradescope's autograder: results.json, with a test per puzzle and one for answers.
 
-    Its form: https://gradescope-autograders.readthedocs.io/en/latest/specs/
+    The format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
     """
     tests = [
         {
@@ -208,18 +211,18 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _comments(grade: Mapping[str, Any], puzzle: str = "") -> list[str]:
-    """The teacher's comments on a puzzle; without one, those on the whole."""
+    """Return the teacher's comments on a puzzle; without a puzzle, the comments on the whole submission."""
     return [text for about, text in grade.get("comments", ()) if about == puzzle]
 
 
 def _said_of_all(grade: Mapping[str, Any]) -> list[str]:
-    """Lines on the whole submission: that it is late, and comments."""
+    """Return the lines about the whole submission: whether it is late, and comments."""
     late = grade.get("late", {}).get("words", "")
     return [*([late[:1].upper() + late[1:] + "."] if late else []), *_comments(grade)]
 
 
 def told(mark: Mapping[str, Any]) -> str:
-    """A mark as text: the card's lines, or why there is none, and the remarks."""
+    """Return a mark as text: the report's lines, or why there are none, and the remarks."""
     first = str(Report.from_dict(mark["report"])) if mark["report"] else f"{mark['puzzle']}: {_state(mark)}"
     return "\n".join(filter(None, [first, mark["words"], *mark["remarks"]]))
 
@@ -231,10 +234,10 @@ def _state(mark: Mapping[str, Any]) -> str:
 def gradebook(
     grades: Sequence[Mapping[str, Any]], people: Mapping[str, Mapping[str, Any]] | None = None
 ) -> str:
-    """A table as CSV: a row per student, with points per puzzle, the number of correct answers, and remarks.
+    """Return a table as CSV: a row per student, with points per puzzle, correct answers and remarks.
 
     people: id, e-mail and name by student, if they are to be in the table. The table then begins with a
-    byte-order mark, without which Excel takes UTF-8 for something else.
+    byte-order mark, because Excel misreads UTF-8 without it.
     """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
@@ -243,7 +246,9 @@ def gradebook(
     more = [key for key in ("late", "comments") if any(key in grade for grade in grades)]
     beside = {"late": ["handed in", "late", "% taken off"], "comments": ["comments"]}
     added = [name for key in more for name in beside[key]]
-    table.writerow(["student", *who, "points", "of", *puzzles, "answers right", "answers", "remarks", *added])
+    table.writerow(
+        ["student", *who, "points", "of", *puzzles, "correct answers", "answers", "remarks", *added]
+    )
     for grade in grades:
         right = sum(answer["status"] == "right" for answer in grade["answers"])
         said = [*grade["remarks"], *(f"{m['puzzle']}: {r}" for m in grade["puzzles"] for r in m["remarks"])]
@@ -263,7 +268,7 @@ def gradebook(
 
 
 def csv_text(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table as CSV, without cells that a spreadsheet would compute."""
+    """Return a table as CSV, without cells that a spreadsheet would compute."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
     table.writerows([[_harmless(cell) for cell in row] for row in [header, *rows]])
@@ -271,7 +276,7 @@ def csv_text(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _harmless(cell: object) -> object:
-    """A cell that no spreadsheet takes for a formula."""
+    """Return a cell that no spreadsheet reads as a formula."""
     computed = isinstance(cell, str) and len(cell) > 1 and cell.startswith(_FORMULA)
     return f"'{cell}" if computed else cell
 
@@ -280,7 +285,7 @@ def _harmless(cell: object) -> object:
 
 
 def page(title: str, body: str) -> str:
-    """A page that stands alone, light or dark as its reader has it."""
+    """Return a page without other files, light or dark as the reader prefers."""
     style = (
         "body{font-family:system-ui,sans-serif;line-height:1.4;max-width:60rem;margin:2rem auto;"
         "padding:0 1rem}"
@@ -299,9 +304,9 @@ def page(title: str, body: str) -> str:
 
 
 def report(grade: Mapping[str, Any]) -> str:
-    """A student's report as HTML: the card of each puzzle as `check` shows it, of what is solved folded.
+    """Return a student's report as HTML: the card of each puzzle as `check` shows it, folded if it is solved.
 
-    What is still open, or was not handed in, is named in a line.
+    A line names the puzzles that are not started or were not handed in.
     """
     parts = [f"<h1>{html.escape(grade['student'])}</h1>"]
     parts.append(f"<p>{_headline(grade)}</p>")
@@ -349,9 +354,9 @@ def _chapter(number: str, marks: Sequence[Mapping[str, Any]], grade: Mapping[str
         elif mark["state"] == SOLVED and not mark["remarks"]:
             shown = f"<details><summary>{html.escape(_name(mark))}: solved</summary>{shown}</details>"
         parts.append(f"<section>{shown}</section>")
-    for state, said in ((UNTOUCHED, "still open"), (MISSING, "not handed in")):
+    for state, said in ((UNTOUCHED, "not started"), (MISSING, "not handed in")):
         left = [mark for mark in marks if mark["state"] == state and mark not in told]
-        if left:  # with why, where it is not the same for all: a cell that was deleted, say
+        if left:  # with the reasons, such as a deleted cell
             why = list(dict.fromkeys(mark["words"] for mark in left if mark["words"]))
             text = f"{said}: {', '.join(map(_name, left))}"
             body = rows(*(line for words in why for line in words.split("\n")))
@@ -364,17 +369,17 @@ def _name(mark: Mapping[str, Any]) -> str:
 
 
 def _answers(answers: Sequence[Mapping[str, str]], points: str = "") -> str:
-    """How many are right, and each that is neither right nor left open."""
+    """Return how many answers are correct, and each that is neither correct nor open."""
     count = Counter(answer["status"] for answer in answers)
-    told = ", ".join(f"{number} {_WORDS.get(status, status)}" for status, number in count.most_common())
+    told = ", ".join(f"{number} {_ANSWERS.get(status, status)}" for status, number in count.most_common())
     cells = "".join(
-        f"<tr><td>{html.escape(a['id'])}</td><td>{html.escape(a['status'])}</td>"
+        f"<tr><td>{html.escape(a['id'])}</td><td>{html.escape(_ANSWERS.get(a['status'], a['status']))}</td>"
         f"<td>{html.escape(a['words'])}</td></tr>"
         for a in answers
         if a["status"] not in ("right", OPEN, MISSING)
     )
-    table = f"<table>{heads('exercise', 'answer', 'words')}{cells}</table>" if cells else ""
-    return f"<h2>Reading exercises{points}</h2><p>Of {len(answers)}: {html.escape(told)}.</p>{table}"
+    table = f"<table>{heads('exercise', 'answer', 'comment')}{cells}</table>" if cells else ""
+    return f"<h2>Reading exercises{points}</h2><p>{len(answers)} exercises: {html.escape(told)}.</p>{table}"
 
 
 def _card(mark: Mapping[str, Any]) -> str:

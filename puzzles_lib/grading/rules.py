@@ -43,14 +43,14 @@ class Points:
 
 @dataclass(frozen=True)
 class Late:
-    """How many percent of the points are taken off: once, or for each day or hour begun, up to ``most``."""
+    """The percentage of the points that lateness costs: once, or per day or hour begun, up to ``most``."""
 
     percent: float
     step: timedelta | None = None
     most: float = 100
 
     def taken(self, by: timedelta | None) -> float:
-        """Return the percentage for a submission late ``by`` so much. None: late, by an unknown time."""
+        """Return the percentage for a submission that is late by ``by``; None means by an unknown time."""
         steps = math.ceil(by / self.step) if self.step and by is not None else 1
         return min(self.percent * steps, self.most)
 
@@ -152,12 +152,12 @@ def read_time(text: str) -> datetime | None:
 
 
 def lateness(rules: Rules, handed_in: datetime | None, marked_late: bool = False) -> dict[str, Any]:
-    """Say whether a submission is late, as JSON has it.
+    """Return whether a submission is late, as JSON types.
 
         {"handed_in": "2026-12-01 09:30", "is_late": True, "taken": 20.0, "words": "late by 9 h 30 min: ..."}
 
     is_late is None if the time isn't known. taken: percent of the points. Canvas's LATE in a file's name
-    counts without a time; Canvas then had a due date of its own.
+    counts even without a time, because Canvas then had a due date of its own.
     """
     told: dict[str, Any] = {"handed_in": "", "is_late": None, "taken": 0.0, "words": ""}
     if handed_in is not None:
@@ -215,7 +215,7 @@ def passed(mark: Mapping[str, Any]) -> float:
 
 
 def best(attempts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combine grades of one student: each puzzle's and each answer's best counts, of equals the last.
+    """Combine grades of one student: each puzzle's and each answer's best counts; if equal, the last.
 
     Remarks of all attempts are kept.
     """

@@ -1,11 +1,13 @@
-"""Who handed in what: folders and archives read as bytes, with limits, no link followed, nothing unpacked.
+"""Find out who handed in what, from folders and archives that are read as bytes, with limits.
 
-A folder or a zip holds a folder per student (Moodle, Gradescope, nbgrader), or one for each time that a
-student has handed in (Brightspace), or files that begin with the student's name (Canvas, Moodle without
-folders), have it within (Blackboard) or, behind the chapter's, end with it; a folder of nothing but
-``NN_topic.ipynb`` is one student's.
-In each, a student's notebooks may lie anywhere, also in a zip of the student's own; and beside them the
-student's ``progress.json``.
+No link is followed and nothing is unpacked to disk. A folder or a zip contains one of these:
+
+- a folder per student (Moodle, Gradescope, nbgrader) or per attempt (Brightspace),
+- files whose names begin with the student's name (Canvas, Moodle without folders), contain it (Blackboard)
+  or end with it after the chapter's name,
+- nothing but ``NN_topic.ipynb`` files, which all belong to one student.
+
+A student's notebooks may be anywhere in it, also in the student's own zip, together with ``progress.json``.
 """
 
 import hashlib
@@ -58,12 +60,12 @@ _SKIPPED = {"__MACOSX", "__pycache__"}  # and what is hidden
 
 
 class Unread(ValueError):
-    """Why a file is not read, in words."""
+    """A file is not read. The message says why."""
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file by its path in a folder or an archive. read: its bytes, at most so many; or raises Unread.
+    """A file in a folder or an archive. read: returns at most that many of its bytes, or raises Unread.
 
     Without ``read`` it is a student's folder, which may be empty.
     """
@@ -74,7 +76,7 @@ class _File:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What a name of Blackboard's or Brightspace's says. date: in the order of time; "" of no known form."""
+    """The parts of a name from Blackboard or Brightspace. date: sorts by time; "" if its form is unknown."""
 
     student: str
     date: str
@@ -83,10 +85,10 @@ class _Attempt:
 
 @dataclass
 class Submission:
-    """What a student handed in. The notebooks are read when they are wanted.
+    """What a student handed in. The notebooks are read when they are needed.
 
     anonymous: whether `read` gives the notebooks names that name nobody.
-    progress: the bytes of the student's progress file once they are read, empty where there is none.
+    progress: the bytes of the student's progress file after reading; empty if there is none.
     handed_in: when, as ``2026-01-31T10:00:00`` in the platform's time zone; "" if no file name says it.
     marked_late: whether Canvas has put LATE into a file's name.
     """
@@ -100,7 +102,7 @@ class Submission:
     _files: list[tuple[str, Callable[[int], bytes]]] = field(default_factory=list)
 
     def read(self) -> tuple[dict[str, bytes], list[str]]:
-        """The notebooks by their names, and remarks on what is not read."""
+        """Return the notebooks by name, and remarks on what is not read."""
         found: dict[str, bytes] = {}
         remarks = list(self.remarks)
         labels = [label for label, _ in self._files]
@@ -111,7 +113,7 @@ class Submission:
             try:
                 if label.lower().endswith(".zip"):
                     data = read(MOST_ARCHIVE)
-                    if data.count(_MEMBER) > MOST_FILES:  # before each of a million has an object of its own
+                    if data.count(_MEMBER) > MOST_FILES:  # count before zipfile makes an object per file
                         raise Unread(f"an archive of more than {MOST_FILES} files")
                     for file in _archive(io.BytesIO(data), label, remarks, MOST_FILES, MOST_UNPACKED):
                         labels.append(f"{label}/{file.path}")
@@ -122,7 +124,7 @@ class Submission:
                     found[label] = read(MOST_NOTEBOOK)
             except Unread as reason:
                 remarks.append(f"{label}: {reason}")
-            except Exception as error:  # whatever a file is made to do, it is its student's alone
+            except Exception as error:  # a malicious file only affects its own student
                 remarks.append(f"{label}: cannot be read ({type(error).__name__}: {error})")
         if not found:
             remarks.append("no notebook")
@@ -144,9 +146,9 @@ class Submission:
                 remarks.append(f"{name}: {reason}")
         elif file.path.suffix.lower() == ".ipynb" and file.read:
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
-                raise Unread("holds more than is allowed")
+                raise Unread("contains more than is allowed")
             if name in found:
-                remarks.append(f"{name}: is in the archive twice; the last one counts")
+                remarks.append(f"{name} is in the archive twice; the last one counts")
             try:
                 found[name] = file.read(MOST_NOTEBOOK)
             except Unread as reason:
@@ -170,7 +172,7 @@ def _anonymous(labels: Iterable[str]) -> dict[str, str]:
 
 
 def digest(files: dict[str, bytes]) -> str:
-    """Of notebooks and their names."""
+    """Return the digest of notebooks and their names."""
     whole = hashlib.sha256()
     for label, data in sorted(files.items()):
         whole.update(
@@ -227,7 +229,7 @@ def of_one(folder: Path, student: str) -> Submission:
 
 
 def _attempts(files: Iterable[_File]) -> dict[str, _Attempt]:
-    """What names of Blackboard's and Brightspace's say, by the name."""
+    """Return the parts of names from Blackboard and Brightspace, by name."""
     names = dict.fromkeys(file.path.parts[0] for file in files)
     heads = {match[1] for name in names if (match := _BLACKBOARD.match(name))}
     # A user's name may have an underscore, as the assignment's has: what all begin with is the assignment's.
@@ -245,7 +247,7 @@ def _attempts(files: Iterable[_File]) -> dict[str, _Attempt]:
 
 
 def _in_order(date: str) -> str:
-    """A date as text that is in the order of time; "" where its form is not known."""
+    """Return a date as text that sorts by time; "" if its form is unknown."""
     for form in _DATES:
         try:
             return datetime.strptime(date.replace(",", "").replace(".", ""), form).isoformat()
@@ -255,7 +257,7 @@ def _in_order(date: str) -> str:
 
 
 def _newest(files: Sequence[_File], remarks: list[str]) -> list[_File]:
-    """Without files that a student has handed in again, by the dates in the names; those of no date stay."""
+    """Return the files without earlier attempts, by the dates in their names; files without a date stay."""
     attempts = _attempts(files)
     of = {file: attempts[file.path.parts[0]] for file in files if file.path.parts[0] in attempts}
     keys = {file: (each.student, _label(file, each)) for file, each in of.items() if each.date and file.read}
@@ -269,12 +271,12 @@ def _newest(files: Sequence[_File], remarks: list[str]) -> list[_File]:
 
 
 def _label(file: _File, attempt: _Attempt) -> str:
-    """What a file of an attempt is called among its student's."""
+    """Return the name of a file of an attempt among its student's files."""
     return "/".join(file.path.parts[1:]) or attempt.name or file.path.name
 
 
 def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _File]]:
-    """Each file with its student, and what it is called among the student's."""
+    """Return each file with its student and its name among the student's files."""
     files = list(files)
     attempts = _attempts(files)
     notebooks = [f for f in files if f.path.suffix.lower() == ".ipynb"]
@@ -295,13 +297,13 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
 
 
 def _several(names: Sequence[str]) -> bool:
-    """Whether names that begin with no student's end with several: two of one chapter have different ends."""
+    """Return whether the names end with several students: two files of a chapter have different ends."""
     ends = {_name_after(name) for name in names}
     return any(count > 1 for count in Counter(chapter for chapter, end in ends if end).values())
 
 
 def _name_after(name: str) -> tuple[str, str]:
-    """A chapter, and what stands behind it, as in ``01_blocks_ada.ipynb``; "" for a copy's number alone."""
+    """Return a chapter and what follows it, as in ``01_blocks_ada.ipynb``; "" for only a copy's number."""
     match = _course_name(name)
     return (match[1].lower(), (match[2] or "").strip(" _-.")) if match else ("", "")
 
@@ -320,7 +322,7 @@ def _folder_name(name: str) -> str:
 
 
 def _own_name(name: str) -> str:
-    """The student's part of a file's name; "" where it has none, as in ``01_blocks.ipynb``."""
+    """Return the student's part of a file's name; "" if there is none, as in ``01_blocks.ipynb``."""
     if match := _MOODLE.match(name) or _CANVAS.match(name):
         return _student("_".join(match.groups()))
     if match := _course_name(name):
@@ -331,7 +333,7 @@ def _own_name(name: str) -> str:
 
 
 def _student(name: str) -> str:
-    """A name that can be shown; one that cannot as it is stays another's than what it looks like."""
+    """Return a name that can be shown. If it had to change, a digest keeps it different from others."""
     shown = _clean(name)
     if shown == unicodedata.normalize("NFC", name).strip():
         return shown
@@ -339,7 +341,7 @@ def _student(name: str) -> str:
 
 
 def _clean(name: str) -> str:
-    """A name without what no name has: control characters, and those that turn text around."""
+    """Return a name without control characters and characters that reverse text."""
     text = unicodedata.normalize("NFC", name)
     return "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))[:120].strip()
 
@@ -352,7 +354,7 @@ def _skipped(name: str) -> bool:
 
 
 def _folder(root: Path, remarks: list[str]) -> Iterator[_File]:
-    """The files below a folder. What is no plain file yields a file that says so when read."""
+    """Yield the files below a folder. Anything that is not a plain file says so when it is read."""
     todo = [(str(root), PurePosixPath())]
     counts: Counter[str] = Counter()
     while todo:
@@ -367,7 +369,7 @@ def _folder(root: Path, remarks: list[str]) -> Iterator[_File]:
             first = path.parts[0]
             counts[first] += 1
             if counts[first] == MOST_FILES:
-                remarks.append(f"{_clean(first)}: more than {MOST_FILES} files: the others are not read")
+                remarks.append(f"{_clean(first)} has more than {MOST_FILES} files; the others are not read")
             if _skipped(entry.name) or counts[first] >= MOST_FILES:
                 continue
             if entry.is_dir(follow_symlinks=False):
@@ -380,7 +382,7 @@ def _folder(root: Path, remarks: list[str]) -> Iterator[_File]:
 
 
 def _read_file(path: str, most: int) -> bytes:
-    """A plain file's bytes. Raises Unread for a link, a device, and what is too large."""
+    """Return a plain file's bytes. Raise Unread for a link, a device, and a file that is too large."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -391,9 +393,9 @@ def _read_file(path: str, most: int) -> bytes:
         if not stat.S_ISREG(state.st_mode):
             raise Unread("not a plain file")
         if state.st_nlink > 1:
-            raise Unread("a file with a second name (a hard link) may be another's: hand in a copy")
+            raise Unread("a file with a second name (a hard link) may belong to someone else: hand in a copy")
         if state.st_size > most:
-            raise Unread(f"{state.st_size >> 20} MB, of at most {most >> 20}")
+            raise Unread(f"it is {state.st_size >> 20} MB, but at most {most >> 20} MB are read")
         return opened.read(most)
 
 
@@ -403,22 +405,22 @@ def _read_file(path: str, most: int) -> bytes:
 def _archive(
     source: Path | io.BytesIO, label: str, remarks: list[str], most: int, unpacked: int = 0
 ) -> Iterator[_File]:
-    """The members of a zip. Nothing is written, and a name is never used as a path.
+    """Yield the members of a zip. Nothing is written, and a name is never used as a path.
 
-    unpacked: bytes after which no more is unpacked; 0: no limit.
+    unpacked: the bytes after which no more is unpacked; 0 means no limit.
     """
     left = [unpacked] if unpacked else None
     try:
         archive = zipfile.ZipFile(source)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
-        raise Unread(f"not a zip archive that can be read ({error})") from None
+        raise Unread(f"this zip archive cannot be read ({error})") from None
     if len(archive.infolist()) > most:
         raise Unread(f"an archive of more than {most} files")
     for member in archive.infolist():
         name = member.filename.replace("\\", "/")
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
-            remarks.append(f"{label}: {_clean(name)[:80]!r} leads out of the archive, and is not read")
+            remarks.append(f"{label}: {_clean(name)[:80]!r} leads out of the archive and is not read")
         elif not name.endswith("/") and path.parts and not any(map(_skipped, path.parts)):
             yield _File(path, partial(_read_member, archive, member, left))
 
@@ -426,7 +428,7 @@ def _archive(
 def _read_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, left: list[int] | None, most: int
 ) -> bytes:
-    """A member's bytes. left: how many more the archive may unpack to."""
+    """Return a member's bytes. left: how many more bytes the archive may unpack to."""
     if stat.S_ISLNK(member.external_attr >> 16):
         raise Unread("a symbolic link, which is not followed")
     if member.flag_bits & 1:
@@ -447,16 +449,16 @@ def _read_member(
         RuntimeError,
         MemoryError,
     ) as error:
-        raise Unread(f"cannot be unpacked ({error})") from None
+        raise Unread(f"it cannot be unpacked ({error})") from None
     if left is not None:
         left[0] -= len(data)
     if len(data) > most:
-        raise Unread(f"more than {most >> 20} MB when unpacked")
+        raise Unread(f"it is more than {most >> 20} MB when unpacked")
     return data
 
 
 def _unwrapped(files: list[_File], name: str) -> list[_File]:
-    """Without one folder around everything, where it is the archive's own or holds several students'."""
+    """Return the files without one folder around everything, if it contains several students' files."""
     firsts = {file.path.parts[0] for file in files}
     if len(firsts) != 1 or any(len(file.path.parts) < 2 for file in files):
         return files

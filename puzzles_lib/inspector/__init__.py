@@ -320,7 +320,8 @@ class Stages:
     def _facts(self) -> list[str]:
         if self.refusal:
             site = [str(self.refusal.site)] if self.refusal.site else []
-            return [f"does not compile: {self.refusal}", *site]
+            what = "" if self.refusal.kind == "error" else "does not compile: "
+            return [f"{what}{self.refusal}", *site]
         facts = [
             f"{self.registers} registers per thread, {self.spills} bytes spilled, "
             f"{self.shared_bytes} bytes of shared memory",

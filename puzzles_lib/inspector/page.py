@@ -114,7 +114,7 @@ def source(lines: Mapping[int, str], reached: Iterable[int]) -> str:
 
 
 def linked(name: str, reached: Iterable[int]) -> str:
-    """Return the rules that mark, or show alone, what the ticked lines and the one under the mouse became."""
+    """Return the CSS rules that mark what became of the ticked lines and the line under the mouse."""
     rules = [
         f"#{name} label:has(input){{cursor:pointer}}#{name} .py pre>span{{padding-left:1.6em}}"
         f"#{name} .py input{{margin:0 .4em 0 0;width:1.2em;height:.9em;vertical-align:middle}}"

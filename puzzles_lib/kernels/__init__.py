@@ -1,12 +1,12 @@
-"""Production kernels: what the puzzles grow up to be.
+"""Production kernels: what the puzzles lead to.
 
     from puzzles_lib.kernels import pack_activations
 
     pack_activations(model, bits=4)  # the same model; it now keeps activations in 4 bits for backward
 
-They need torch and Triton only, run on Triton 3.6 and 3.7, and compile with 3.9 (`make test-next`). On CPU
-tensors a plain torch path gives the same results, so that everything works without a GPU. The names below
-are imported on first use.
+They need only torch and Triton, run on Triton 3.6 and 3.7, and compile with 3.9 (`make test-next`). For
+tensors on the CPU, plain torch gives the same results, so everything works without a GPU. The names below are
+imported on first use.
 """
 
 import importlib

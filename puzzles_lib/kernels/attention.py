@@ -4,16 +4,16 @@ With s = scale · q kᵀ, p = exp(s - lse), where lse is the log of the sum of e
 
     o  = p v                          forward keeps o and lse
     dv = pᵀ do
-    ds = p · (do vᵀ - delta)          delta = sum over a row of do · o, less what comes back to lse
+    ds = p · (do vᵀ - delta)          delta = sum over a row of do · o, less the gradient of lse
     dq = scale · ds k,  dk = scale · dsᵀ q
 
-Backward computes p once more, from lse. Each element of a gradient is summed by one program, in a fixed
-order: dq by programs that own queries, dk and dv by programs that own keys. So a gradient has the same bits
-in every run, and scores are computed twice. The method is that of FlashAttention-2 (T. Dao, 2023,
+Backward computes p again from lse. Each element of a gradient is summed by one program, in a fixed order: dq
+by programs with a block of queries, dk and dv by programs with a block of keys. So a gradient has the same
+bits in every run, and scores are computed twice. The method is that of FlashAttention-2 (T. Dao, 2023,
 arXiv:2307.08691).
 
-Tiles come by tensor descriptors, which is TMA on a Hopper GPU: without masks, and with zeros for what lies
-past the last row. exp is a power of 2, with the factor log2(e) in the scale.
+Tiles are loaded with tensor descriptors, which is TMA on a Hopper GPU. They need no masks, and rows past the
+last one are zeros. exp is a power of 2, with the factor log2(e) in the scale.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.kernels.common import check_dtype
+from puzzles_lib.kernels.common import check_dtype, check_integer
 
 HALVES = (torch.float16, torch.bfloat16)
 DTYPES = (*HALVES, torch.float32, torch.float64)
@@ -46,17 +46,18 @@ def attention(
     max_seqlen: int | None = None,
     return_lse: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """softmax(scale · q kᵀ) v, differentiable in q, k and v.
+    """Return softmax(scale · q kᵀ) v, differentiable in q, k and v.
 
-    q: [B, H, T, D]; k, v: [B, G, T, D] with H a multiple of G, head h going with h // (H // G). D is 16, 32,
-    64 or 128, T any number. float16 and bfloat16 on a GPU take the Triton kernels; float32 and float64, and
-    all on the CPU, a plain torch path that holds all scores. Any strides; those of [B, T, H, D] transposed
-    are as good as contiguous ones.
-    causal: query i sees the keys j <= i. window: of these the last ``window``, i - window < j <= i.
-    scale: D ** -0.5 by default.
-    cu_seqlens: int32 [n + 1], 0 first and T last: B is 1, and n sequences lie one behind another, from row
-    cu_seqlens[i] up to cu_seqlens[i + 1]. None sees another, and a NaN in one stays there. max_seqlen: at
-    least the longest; T by default, which is right and may start programs with nothing to do.
+    q: [B, H, T, D]. k, v: [B, G, T, D], where H is a multiple of G; head h of q uses head h // (H // G) of k
+        and v. D is 16, 32, 64 or 128; T is any number. float16 and bfloat16 on a GPU run Triton kernels.
+        float32, float64 and everything on the CPU run plain torch, which keeps all scores in memory. Strides
+        are free; [B, T, H, D] transposed is as fast as contiguous tensors.
+    causal: query i sees the keys j <= i. window: query i sees only the last ``window`` of these keys,
+        i - window < j <= i. scale: D ** -0.5 by default.
+    cu_seqlens: int32 [n + 1], for n sequences packed into one: B is 1, and sequence i is from row
+        cu_seqlens[i] up to cu_seqlens[i + 1]. It begins with 0 and ends with T. Sequences don't see each
+        other, and a NaN stays in its own sequence. max_seqlen: at least the longest sequence; T by default,
+        which is correct but may start programs that have nothing to do.
 
     Returns o, of q's shape and dtype, and with return_lse also the log of the sum of exp of each row's
     scores, float32 (float64 of float64) [B, H, T].
@@ -65,7 +66,10 @@ def attention(
     """
     _check(q, k, v, causal, window, cu_seqlens, max_seqlen)
     longest = q.shape[2] if max_seqlen is None else max_seqlen
-    scale = q.shape[3] ** -0.5 if scale is None else float(scale)
+    try:
+        scale = q.shape[3] ** -0.5 if scale is None else float(scale)
+    except (TypeError, ValueError):
+        raise TypeError(f"scale is {scale!r}, allowed is a number") from None
     o, lse = _attention(q, k, v, cu_seqlens, longest, causal, window, scale)
     return (o, lse) if return_lse else o
 
@@ -86,6 +90,11 @@ def _check(q, k, v, causal, window, cu_seqlens, max_seqlen) -> None:
     for name, value in (("k", k), ("v", v)):
         if tuple(value.shape) != wanted:
             raise ValueError(f"{name} has shape {tuple(value.shape)}, allowed is {wanted}")
+    if not isinstance(causal, bool):
+        raise TypeError(f"causal is {causal!r}, allowed are True and False")
+    for name, number in (("window", window), ("max_seqlen", max_seqlen)):
+        if number is not None:
+            check_integer(name, number)
     if window is not None and (window < 1 or not causal):
         raise ValueError(f"window is {window} with causal={causal}, allowed is 1 or more with causal=True")
     if cu_seqlens is None:
@@ -127,7 +136,7 @@ def _wide(x: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def attention_ref(q, k, v, cu_seqlens, causal, window, scale) -> tuple[torch.Tensor, torch.Tensor]:
-    """o and lse, with all scores in memory."""
+    """Return o and lse, with all scores in memory."""
     heads = q.shape[1]
     s = _scores_ref(_wide(q, heads), _wide(k, heads), cu_seqlens, causal, window, scale)
     o = _times(s.softmax(3), _wide(v, heads))
@@ -146,7 +155,7 @@ def _times(p: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 def attention_backward_ref(
     do, dlse, q, k, v, o, lse, cu_seqlens, causal, window, scale
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dq, dk and dv, with all scores in memory."""
+    """Return dq, dk and dv, with all scores in memory."""
     heads = q.shape[1]
     wide_q, wide_k, wide_v, wide_do = (_wide(each, heads) for each in (q, k, v, do))
     p = torch.exp(_scores_ref(wide_q, wide_k, cu_seqlens, causal, window, scale) - lse[..., None])
@@ -182,8 +191,8 @@ def _owner(pid, T, cu_ptr, heads, longest, BLOCK: tl.constexpr):
 
 @triton.jit
 def _tile(x, pair, start, row, T, BLOCK: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr):
-    """[BLOCK, D] of x. Not ALONE: rows past T are the next sequence's, and made 0: 0 · NaN is NaN."""
-    wide = (x.shape[2] // D).to(tl.int32)  # heads that lie beside each other in a row
+    """Load [BLOCK, D] of x. Not ALONE: zero rows past T, which are the next sequence's, as 0 · NaN is NaN."""
+    wide = (x.shape[2] // D).to(tl.int32)  # heads side by side in a row
     tile = x.load([pair // wide, start + row, pair % wide * D]).reshape([BLOCK, D])
     if not ALONE:
         tile = tl.where((row + tl.arange(0, BLOCK) < T)[:, None], tile, 0.0)
@@ -443,9 +452,9 @@ Each is the fastest of 54, or within 4% of it, for causal and for full attention
 
 
 def _rows(x: torch.Tensor, block: int) -> TensorDescriptor:
-    """A descriptor of x [B, H, T, D] that gives tiles of ``block`` rows.
+    """Return a descriptor of x [B, H, T, D] for tiles of ``block`` rows.
 
-    [B · H, T, D], or [B, T, H · D] where heads lie beside each other.
+    It describes [B · H, T, D], or [B, T, H · D] if the heads are side by side.
     """
     B, H, T, D = x.shape
     if _heads_outside(x):
@@ -494,7 +503,7 @@ def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, 
 
 
 def launch_dq(q, k, v, o, do, lse, dlse, dq, delta, cu_seqlens, longest, causal, window, scale, tiles=None):
-    """Fill dq, as q, and delta, as lse."""
+    """Fill dq (like q) and delta (like lse)."""
     tiles = tiles or DQ[max(q.shape[3], 64)]
     return _dq_kernel[_programs(q, tiles.m, cu_seqlens, longest)](
         _rows(q, tiles.m), _rows(k, tiles.n), _rows(v, tiles.n), _rows(o, tiles.m), _rows(do, tiles.m),
@@ -505,7 +514,7 @@ def launch_dq(q, k, v, o, do, lse, dlse, dq, delta, cu_seqlens, longest, causal,
 
 
 def launch_dkv(q, k, v, do, lse, delta, dk, dv, cu_seqlens, longest, causal, window, scale, tiles=None):
-    """Fill dk and dv, as k and of the same strides, from the delta that `launch_dq` has left."""
+    """Fill dk and dv, which have k's shape and strides, using the delta from `launch_dq`."""
     tiles = tiles or DKV[max(q.shape[3], 64)]
     return _dkv_kernel[_programs(k, tiles.n, cu_seqlens, longest)](
         _rows(q, tiles.m), _rows(k, tiles.n), _rows(v, tiles.n), _rows(do, tiles.m), lse, delta, dk, dv,

@@ -1,17 +1,17 @@
 """Codes of 1, 2, 4 or 8 bits, packed down the columns into 16-bit words.
 
-The format. A matrix of codes [K, C] is cut into blocks of ``16 · (16 / bits)`` rows. In a block, word
-``[r, c]`` of 16 holds column ``c`` of the rows ``r, r + 16, r + 32, ...``: bits ``j·bits`` and up are
-row ``16·j + r``.
+A matrix of codes [K, C] is divided into blocks of ``16 · (16 / bits)`` rows. A block has 16 words per column.
+Word ``[r, c]`` has column ``c`` of the rows ``r, r + 16, r + 32, ...``: its bits ``j·bits`` and up are row
+``16·j + r``.
 
-    bits   rows a block   fields a word
-    1      256            16
-    2      128            8
-    4      64             4
-    8      32             2
+    bits   rows per block   fields per word
+    1      256              16
+    2      128              8
+    4      64               4
+    8      32               2
 
-A matrix multiplication that walks K can so load a word and own several k of one column, with no value
-passed between threads. Rows past K are zero fields.
+A matrix multiplication that walks along K can load a word and then has several k of one column, without
+passing a value between threads. Rows past K are zero fields.
 """
 
 import math
@@ -26,7 +26,7 @@ WORD_ROWS = 16  # rows of words in a block
 
 
 def block_rows(bits: int) -> int:
-    """Rows of codes in a block of words."""
+    """Return how many rows of codes are in a block of words."""
     return WORD_ROWS * (WORD_BITS // bits)
 
 
@@ -52,9 +52,9 @@ def pack_bits(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def unpack_bits(words: torch.Tensor, bits: int, shape: tuple[int, ...]) -> torch.Tensor:
-    """The codes (uint8, of ``shape``) that `pack_bits` made ``words`` of.
+    """Return the codes (uint8, of ``shape``) from which `pack_bits` made ``words``.
 
-    Raises ValueError where the words do not fit bits and shape, TypeError for a dtype other than int16.
+    Raises ValueError if the words do not fit bits and shape, and TypeError for a dtype other than int16.
     """
     check_bits(bits)
     if not isinstance(words, torch.Tensor) or words.dtype != torch.int16:
@@ -68,7 +68,12 @@ def unpack_bits(words: torch.Tensor, bits: int, shape: tuple[int, ...]) -> torch
 
 
 def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """A shape as (K, C): the last axis, and all others flattened."""
+    """Return a shape as (K, C): the last axis is C, and all others are flattened to K.
+
+    Raises TypeError if it is not a tuple or a list, and ValueError if it is empty.
+    """
+    if not isinstance(shape, (tuple, list)):
+        raise TypeError(f"shape is {shape!r}, allowed are tuples of integers")
     if len(shape) == 0:
         raise ValueError("shape is (), allowed are shapes of one axis or more")
     *leading, columns = shape
@@ -79,7 +84,7 @@ def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def pack_rows_ref(codes: torch.Tensor, bits: int) -> torch.Tensor:
-    """Codes [K, C] to words [blocks, 16, C]."""
+    """Pack codes [K, C] into words [blocks, 16, C]."""
     rows, columns = codes.shape
     fields = WORD_BITS // bits
     blocks = triton.cdiv(rows, block_rows(bits))
@@ -92,7 +97,7 @@ def pack_rows_ref(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def unpack_rows_ref(words: torch.Tensor, bits: int, rows: int) -> torch.Tensor:
-    """Words [blocks, 16, C] to codes [K, C]."""
+    """Unpack words [blocks, 16, C] into codes [K, C]."""
     blocks, _, columns = words.shape
     shifts = bits * torch.arange(WORD_BITS // bits, device=words.device, dtype=torch.int32)
     fields = (words.int()[:, None] >> shifts[None, :, None, None]) & (2**bits - 1)  # [blocks, j, r, C]

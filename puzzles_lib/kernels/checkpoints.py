@@ -1,17 +1,17 @@
 """Gradient checkpointing that keeps the inputs of its blocks in a few bits.
 
-Checkpointing keeps nothing of a block except its input and runs the block again in the backward pass. With
-many blocks or long texts those inputs are most of what is left. Here they are kept in 8 bits by default, half
-of bfloat16's bytes, or in 4, a quarter:
+Checkpointing keeps only a block's input and runs the block again in the backward pass. With many blocks or
+long texts, these inputs need most of the remaining memory. Here they are kept in 8 bits by default, half of
+bfloat16's bytes, or in 4, a quarter:
 
-    y = packed_checkpoint(block, x)          # in the place of torch.utils.checkpoint.checkpoint
+    y = packed_checkpoint(block, x)          # instead of torch.utils.checkpoint.checkpoint
     pack_checkpoints(model)                  # a transformers model, after gradient_checkpointing_enable()
 
-The forward pass is exact. All gradients of a block are those of the input that comes back from its codes.
-Blocks don't add to each other's errors when they run again, since each has an input of its own.
+The forward pass is exact. All gradients of a block are computed from the input that its codes stand for.
+Errors don't accumulate from block to block, because each block runs again from its own input.
 
-With `pack_activations` a block keeps more than its input, and need not run again: take that if time matters
-more, checkpoints if memory does, or both together in one model.
+With `pack_activations` a block keeps more than its input, and need not run again. Use that if time matters
+more, and checkpoints if memory does, or both together in one model.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from puzzles_lib.kernels.bitpack import check_bits
-from puzzles_lib.kernels.common import DTYPES
+from puzzles_lib.kernels.common import DTYPES, check_model
 from puzzles_lib.kernels.quantize import PackedTensor, check_group_size, dequantize, quantize_pack
 
 LEAST = 1024  # elements: smaller inputs stay as they are
@@ -34,11 +34,13 @@ def packed_checkpoint(
 ) -> Any:
     """Call a function under gradient checkpointing, with its inputs kept in ``bits`` bits for backward.
 
-    Those inputs are packed that have a gradient and are float32, float16 or bfloat16; parameters, masks and
-    the like are kept as they are, since other blocks hold them, too.
-    options: of `torch.utils.checkpoint.checkpoint`; ``use_reentrant`` is False if you don't say it.
-    Raises ValueError for other bits or group sizes.
+    Inputs that have a gradient and are float32, float16 or bfloat16 are packed. Parameters, masks and other
+    inputs are kept as they are, because other blocks keep them, too.
+    options: of `torch.utils.checkpoint.checkpoint`; ``use_reentrant`` is False by default.
+    Raises ValueError for other bits or group sizes, and TypeError if ``function`` can't be called.
     """
+    if not callable(function):
+        raise TypeError(f"function is {type(function).__name__}, allowed is a function or a module")
     check_bits(bits)
     check_group_size(group_size)
 
@@ -60,11 +62,10 @@ def pack_checkpoints(model: nn.Module, bits: int = 8, group_size: int = 256) -> 
     """Let a transformers model keep the inputs of its checkpointed blocks in few bits, and return the model.
 
     Call ``model.gradient_checkpointing_enable()`` first. Calling it again sets other bits.
-    Raises ValueError for other bits or group sizes, or if no block of the model is checkpointed, TypeError if
-    ``model`` is not a module.
+    Raises ValueError for other bits or group sizes, or if no block of the model is checkpointed. Raises
+    TypeError if ``model`` is not a module.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
+    check_model(model)
     check_bits(bits)
     check_group_size(group_size)
     blocks = [each for each in model.modules() if callable(vars(each).get(HELD))]

@@ -5,6 +5,7 @@ from functools import lru_cache
 import torch
 import triton
 import triton.language as tl
+from torch import nn
 
 from puzzles_lib.kernels import launching
 
@@ -14,12 +15,26 @@ TINY = tl.constexpr(2.0**-126)  # the least normal float32; 1 / TINY is finite
 
 
 def check_dtype(name: str, value: torch.Tensor, allowed: tuple[torch.dtype, ...] = DTYPES) -> None:
-    """Raises TypeError for what is no tensor of one of these dtypes."""
+    """Raise TypeError if ``value`` is not a tensor of one of these dtypes."""
     if not isinstance(value, torch.Tensor) or value.dtype not in allowed:
         what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
         names = "is torch." if len(allowed) == 1 else "are "
         names += " and ".join(", ".join(str(d)[6:] for d in allowed).rsplit(", ", 1))
         raise TypeError(f"{name} is {what}, allowed {names}")
+
+
+def check_integer(name: str, value: int) -> None:
+    """Raise TypeError if ``value`` is not an integer, and ValueError if it doesn't fit into 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
+        raise TypeError(f"{name} is {type(value).__name__}, allowed is an integer")
+    if not torch.compiler.is_compiling() and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name} is {value}, allowed are integers of 64 bits")
+
+
+def check_model(model: nn.Module) -> None:
+    """Raise TypeError if ``model`` is not a module."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
 
 
 @triton.jit
@@ -29,16 +44,18 @@ def maximum_with_nan(a, b):
 
 @lru_cache
 def multiprocessors(device: torch.device) -> int:
-    """How many multiprocessors a GPU has."""
+    """Return how many multiprocessors a GPU has."""
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def overlapped(pdl: bool) -> dict[str, bool]:
-    """Options of a launch that may begin while the kernel before it ends (Hopper and later).
+    """Return the options of a launch that may begin while the kernel before it ends (Hopper and later).
 
-    That kernel says when, by `gdc_launch_dependents`; if it says nothing, at its end. Such a launch is safe
-    after any kernel and before any if it reads and writes nothing before `gdc_wait`, which waits for the
-    kernel before to end, and lets the next begin only after it: so no kernel overlaps with two.
+    The kernel before it allows this with `gdc_launch_dependents`; otherwise the launch begins when that
+    kernel has ended. `gdc_wait` waits for that end. Such a launch is safe before and after any kernel under
+    two
+    conditions: it reads and writes nothing before `gdc_wait`, and it lets the next kernel begin only after
+    `gdc_wait`. Then no kernel overlaps with two others.
     """
     return {"launch_pdl": True} if pdl else {}
 

@@ -1,13 +1,13 @@
-"""Matrix products with one factor packed: fused, where that is faster, else in chunks or whole.
+"""Matrix products with one packed factor: fused if that is faster, else in chunks or whole.
 
-Two of them, both on `puzzles_lib.kernels.quantize.PackedTensor` as it is, with no conversion before:
+There are two products, both on a `puzzles_lib.kernels.quantize.PackedTensor` as it is, without a conversion:
 
     dequant_gemm_dw(dy, packed)      dW[COUT, CIN] = dy[K, COUT]^T @ x^[K, CIN]    a weight's gradient
     dequant_gemm(x, packed_weight)   y[M, N] = x[M, K] @ w^[N, K]^T                a layer's forward
 
-x^ and w^ are what `dequantize` gives, rounded once to the dtype; sums are float32, rounded once at the
-end. Partial sums, of programs or of chunks of rows, are added in a fixed order: the same inputs give the
-same bits.
+x^ and w^ are what `dequantize` gives, rounded once to the dtype. Sums are float32, rounded once at the end.
+Partial sums, of programs or of chunks of rows, are added in a fixed order. So the same inputs give the same
+bits.
 """
 
 from collections.abc import Callable
@@ -23,21 +23,26 @@ FEW_ROWS = 32  # of x: up to here `dequant_gemm` makes no w^ on GPUs other than 
 
 
 def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
-    """The gradient [COUT, CIN] of a linear layer's weight, from its packed input.
+    """Return the gradient [COUT, CIN] of a linear layer's weight, computed from its packed input.
 
-    dy: [..., COUT], the gradient of the layer's output; dtype (float32, float16 or bfloat16), device and
-        leading axes are those of ``packed``, which holds the layer's input [..., CIN]. Any size, empty
-        ones too; non-contiguous is accepted.
-    Returns dy^T @ x^ in that dtype. With no rows it is 0.
+    dy: [..., COUT], the gradient of the layer's output. Its dtype (float32, float16 or bfloat16), device and
+        leading axes must be those of ``packed``. It can be empty or non-contiguous.
+    packed: the layer's input [..., CIN].
+    Returns dy^T @ x^ in dy's dtype. Without rows it is 0.
 
-    On Hopper GPUs a fused kernel dequantises inside the product: for 16-bit floats, COUT and CIN multiples
-    of 8, and groups of 64 or a multiple of 128, or all of a row; with up to 4 bits also 16 and 32.
-    Otherwise, and where that is faster (`unfused_is_faster`), x^ is made for some rows at a time, at most
-    32 MiB of it or as much as dW takes in float32, and multiplied by cuBLAS; float32 then follows torch's
-    setting for TF32 and, where x^ is made whole, 16-bit floats those for reduced-precision reductions.
+    A fused kernel dequantizes inside the product if all of these are true:
 
-    Raises TypeError where ``packed`` is no `PackedTensor` or the dtypes differ, ValueError where shapes or
-    devices do.
+    - the GPU is of the Hopper generation, and the dtype is a 16-bit float,
+    - COUT and CIN are multiples of 8,
+    - groups are whole rows, 64, or a multiple of 128 (with up to 4 bits also 16 or 32),
+    - `unfused_is_faster` is false.
+
+    Otherwise x^ is made for some rows at a time and multiplied by cuBLAS. That takes at most 32 MiB or
+    as much as dW in float32, whichever is more. float32 then follows torch's setting for TF32. 16-bit floats
+    follow the settings for reduced-precision reductions if x^ is made as a whole.
+
+    Raises TypeError if ``packed`` is not a `PackedTensor` or the dtypes differ, and ValueError if shapes or
+    devices don't fit.
     """
     check_packed("packed", packed)
     _check_operand("dy", dy, "packed", packed)
@@ -48,20 +53,21 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
 
 
 def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
-    """A linear layer with a packed weight: x @ w^^T.
+    """Return x @ w^^T: a linear layer with a packed weight.
 
-    x: [..., K], dtype (float32, float16 or bfloat16) and device those of ``packed_weight``, which holds a
-        weight [N, K] in groups along K. Any size, empty ones too; non-contiguous is accepted.
-    Returns [..., N] in that dtype. The gradient of x is dy @ w^; the packed weight is a constant.
+    x: [..., K], with the dtype (float32, float16 or bfloat16) and device of ``packed_weight``. It can be
+        empty or non-contiguous.
+    packed_weight: a weight [N, K] in groups along K.
+    Returns [..., N] in x's dtype. The gradient of x is dy @ w^. The packed weight is a constant.
 
-    With few rows the time is that of reading the weight. A GPU of the Ampere generation or later multiplies
-    up to 32 rows of 16-bit floats by the packed weight as it is read, a Hopper GPU up to 128, which takes
-    little memory besides: float32 sums, where K is split. Groups have to be of a multiple of 32, above 32
-    rows of 64, or whole rows. Otherwise, and in backward, w^ is made for the while: then arithmetic is what
-    takes time.
+    With few rows, the time is that of reading the weight. So a GPU of the Ampere generation or later
+    multiplies up to 32 rows of 16-bit floats by the packed weight while reading it. A Hopper GPU does so for
+    up to 128 rows. The only memory this takes is for float32 sums if K is split. Groups must be whole rows or
+    a multiple of 32 (of 64 above 32 rows). In other cases, and in backward, w^ is made temporarily, because
+    arithmetic takes most of the time then.
 
-    Raises TypeError where ``packed_weight`` is no `PackedTensor` or the dtypes differ, ValueError where
-    shapes or devices do.
+    Raises TypeError if ``packed_weight`` is not a `PackedTensor` or the dtypes differ, and ValueError if
+    shapes or devices don't fit.
     """
     check_packed("packed_weight", packed_weight)
     if len(packed_weight.shape) != 2:
@@ -101,7 +107,7 @@ def dequant_gemm_dw_ref(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW [COUT, CIN] of a matrix dy [K, COUT], in a dtype or dy's; sums in float32."""
+    """Return dW [COUT, CIN] of a matrix dy [K, COUT], in ``dtype`` or dy's, with sums in float32."""
     x = dequantize_ref(words, params, bits, group_size, dy.shape[0])
     return (dy.float().t() @ x.float()).to(dy.dtype if dtype is None else dtype)
 
@@ -109,7 +115,7 @@ def dequant_gemm_dw_ref(
 def dequant_gemm_ref(
     x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, features: int
 ) -> torch.Tensor:
-    """y [M, N] of a matrix x [M, K]; sums in float32."""
+    """Return y [M, N] of a matrix x [M, K], with sums in float32."""
     weight = dequantize_ref(words, params, bits, group_size, features)
     return (x.float() @ weight.float().t()).to(x.dtype)
 
@@ -133,11 +139,11 @@ def _dw_cuda(
 
 
 def unfused_is_faster(rows: int, cout: int, cin: int, bits: int) -> bool:
-    """Whether dequantising and cuBLAS beat the fused kernel on a Hopper GPU, by measurements on an H200.
+    """Return whether dequantizing and cuBLAS beat the fused kernel on a Hopper GPU, as measured on an H200.
 
-    An x^ that stays in the cache costs little to make, while the fused kernel's sums for a large dW cost the
-    same for a short K as for a long one. With 8 bits a word has two codes: unpacking takes longest, which
-    shows where most of the time is arithmetic.
+    It costs little to make an x^ that stays in the cache. The fused kernel's sums for a large dW, however,
+    cost the same for a short K as for a long one. With 8 bits a word has only two codes, so unpacking takes
+    longest; this matters if most of the time is arithmetic.
     """
     size = 2 * rows * cin  # of x^, in bytes
     cached = size <= 16 << 20 and cin * cout >= 1 << 20
@@ -152,7 +158,7 @@ def dw_by_chunks(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW of contiguous tensors where the fused kernel does not fit: x^ is made for some rows at a time."""
+    """Return dW of contiguous tensors without the fused kernel: x^ is made for some rows at a time."""
     rows, columns, dtype = block_rows(bits), words.shape[2], dy.dtype if dtype is None else dtype
     chunk = max(CHUNK, 4 * columns * dy.shape[1])  # dW's float32 sums are as large
     blocks = max(chunk // (rows * columns * dy.element_size()), 1)  # at a time
@@ -190,9 +196,9 @@ def _forward_cuda(
 
 
 def _fused(x: torch.Tensor, words: torch.Tensor, bits: int, group_size: int) -> Callable[..., None] | None:
-    """What launches the kernel for these, or None where w^ has to be made.
+    """Return the function that launches a fused kernel for these, or None if w^ must be made.
 
-    The kernel of 128 rows is the faster one from 9 rows on, too, where the weight is large.
+    If the weight is large, the kernel of 128 rows is the faster one from 9 rows on.
     """
     rows = x.shape[0]
     few = rows <= 8 or (rows <= 16 and words.numel() * (16 // bits) < 1 << 25)

@@ -3,20 +3,20 @@
 Written in Gluon, the language under Triton, where layouts, copies and waits are the author's. What makes
 it fast:
 
-- x^^T is the matrix unit's left operand, which may come from registers, and dy its right one, from shared
-  memory. Unpacked values so never leave the thread that unpacked them.
-- The packed format suits it: word [r, n] holds rows r, r + 16, ... of column n, so that field j of 16 rows
-  of words is one 16-deep operand, in any thread whatever that thread holds of the words.
+- x^^T is the matrix unit's left operand, which can come from registers, and dy is its right operand, from
+  shared memory. So unpacked values never leave the thread that unpacked them.
+- The packed format suits the matrix unit. Word [r, n] has rows r, r + 16, ... of column n. So field j of 16
+  rows of words is one 16-deep operand, whichever words are in a thread.
 - Two codes are unpacked exactly in three instructions, and scaled with one rounding (`unpack_and_scale_asm`).
-- wgmma runs behind: while it multiplies two operands, the threads unpack a third. A wgmma reads its operand's
-  registers while it runs, so an operand is kept alive until `warpgroup_mma_wait` says that it is done.
-- Copies by TMA run ahead: two steps for dy, one for words and params, which is what shared memory holds.
-  Each of them asks for barriers of all threads. They are spread over the operands of a step, so that the
-  matrix unit has work meanwhile.
+- wgmma overlaps with unpacking: while it multiplies two operands, the threads unpack a third. A wgmma reads
+  its operand's registers while it runs, so an operand is kept alive until `warpgroup_mma_wait` returns.
+- Copies by TMA run ahead, as far as shared memory allows: two steps for dy, one for words and params. Each
+  copy needs barriers of all threads. These are spread over the operands of a step, so that the matrix unit
+  has work in the meantime.
 
-A step is 128 rows of K: half a block of words, or several blocks. Tiles are 128 columns of x by
-256 of dy; K is split among programs until the multiprocessors are filled, and a second kernel adds the
-float32 sums of the splits, in order.
+A step is 128 rows of K: half a block of words, or several blocks. Tiles are 128 columns of x by 256 of dy.
+K is split among programs until the multiprocessors are filled. A second kernel then adds the float32 sums of
+the splits, in order.
 """
 
 from functools import lru_cache
@@ -48,9 +48,9 @@ SWIZZLED, PLAIN = gl.NVMMASharedLayout(128, 16), gl.NVMMASharedLayout(0, 16, ran
 
 
 def fits(dy: torch.Tensor, words: torch.Tensor, params: torch.Tensor, group_size: int) -> bool:
-    """Whether `launch` takes these: a Hopper GPU, 16-bit floats, aligned rows, groups that fit the tiles.
+    """Return whether `launch` accepts these: Hopper, 16-bit floats, aligned rows, groups that fit the tiles.
 
-    A tile is in one group, or has whole groups: for the 16 columns of a warp, a row has one scale.
+    A tile is in one group or has whole groups, so that a row has one scale for the 16 columns of a warp.
     """
     if (dy.data_ptr() | words.data_ptr() | params.data_ptr()) % 16:
         return False
@@ -79,9 +79,9 @@ def launch(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW [COUT, CIN] of a contiguous matrix dy [K, COUT], K > 0, for which `fits` holds, in a dtype or dy's.
+    """Return dW [COUT, CIN] of a contiguous matrix dy [K, COUT], K > 0, if `fits` is true.
 
-    The GPU of dy is the current one.
+    dtype: of dW; dy's by default. dy must be on the current GPU.
     """
     (rows, cout), cin = dy.shape, words.shape[2]
     groups, device = params.shape[0], dy.get_device()
@@ -154,10 +154,10 @@ def _plan(rows: int, cout: int, cin: int, bits: int, group_size: int, groups: in
 
 @lru_cache  # it takes the host as long as half a launch
 def choose_splits(tiles: int, steps: int, size: int, multiprocessors: int) -> int:
-    """Into how many parts to split K: at most one a step, so that none is empty.
+    """Return into how many parts to split K: at most one per step, so that none is empty.
 
-    The estimate, in microseconds, is an H200's: a step takes a program 1.3, its beginning and end 5;
-    sums of ``size`` floats are written and read at 4 TB/s, by a kernel that takes 2.5 to launch.
+    The estimate is in microseconds on an H200. A program needs 1.3 for a step, and 5 for its beginning and
+    end. A kernel that takes 2.5 to launch writes and reads sums of ``size`` floats at 4 TB/s.
     """
 
     def cost(splits: int) -> float:

@@ -1,16 +1,16 @@
-"""y = x @ w^^T for up to 128 rows of x on Hopper GPUs: the weight unpacked once, and read once.
+"""y = x @ w^^T for up to 128 rows of x on Hopper GPUs: the weight is read once and unpacked once.
 
-In Gluon, as `puzzles_lib.kernels.dequant_gemm_rows16`. What makes it fast:
+Written in Gluon, like `puzzles_lib.kernels.dequant_gemm_rows16`. What makes it fast:
 
-- wgmma takes its left operand from registers, so unpacked weights never leave the lane that unpacked them,
-  and its right operand from shared memory: x as it lies in memory, [M, K].
-- The 16 rows of an operand that wgmma gives a warp are two fields of 8 rows of words: no word is loaded
+- wgmma takes its left operand from registers, so unpacked weights never leave the lane that unpacked them. It
+  takes its right operand from shared memory: x, in the same order as in memory, [M, K].
+- wgmma gives a warp 16 rows of an operand. These are two fields of 8 rows of words, so no word is loaded
   twice.
 - A tile is 32 rows of words, four fields of them, and all of x. K is split among programs until the
-  multiprocessors are filled; a second kernel adds the float32 sums of the splits, in order.
+  multiprocessors are filled. A second kernel then adds the float32 sums of the splits, in order.
 - Copies of words and x by TMA run two steps ahead.
-- wgmma reads its operand's registers while it runs: an operand is kept alive until `warpgroup_mma_wait` says
-  that it is done.
+- wgmma reads its operand's registers while it runs, so an operand is kept alive until `warpgroup_mma_wait`
+  returns.
 """
 
 import torch
@@ -48,7 +48,7 @@ SWIZZLED = gl.NVMMASharedLayout(128, 16)
 
 
 def fits(x: torch.Tensor, words: torch.Tensor, group_size: int) -> bool:
-    """Whether `launch` takes these: a Hopper GPU, 16-bit floats, aligned rows, groups of whole half steps."""
+    """Return whether `launch` accepts these: Hopper, 16-bit floats, aligned rows, groups of half steps."""
     rows, columns = x.shape
     grouped = group_size % HALF_STEP.value == 0 or group_size >= columns
     aligned = columns % 8 == 0 and x.data_ptr() % 16 == 0 and words.data_ptr() % 16 == 0  # as TMA wants
@@ -59,11 +59,11 @@ def fits(x: torch.Tensor, words: torch.Tensor, group_size: int) -> bool:
 def choose_splits(
     tiles: int, rows: int, columns: int, bits: int, group_size: int, multiprocessors: int
 ) -> tuple[int, int, int, int]:
-    """Splits of K, steps of each, columns that share params, and how many of those a split may touch.
+    """Return splits of K, steps of each, columns that share params, and how many of these a split can touch.
 
-    Programs for all multiprocessors, with 512 columns at least. More of them run at once, four a
-    multiprocessor up to 16 rows of x, two up to 64: that pays with 1024 columns (512 for 17 to 32 rows). The
-    params of a split have to fit into shared memory.
+    There are enough programs for all multiprocessors, with at least 512 columns each. More than one program
+    runs on a multiprocessor: four up to 16 rows of x, two up to 64. That pays off with 1024 columns (512 for
+    17 to 32 rows). The params of a split must fit into shared memory.
     """
     steps = triton.cdiv(columns, STEP)
     span = triton.next_power_of_2(columns) if group_size >= columns else group_size & -group_size
@@ -85,7 +85,7 @@ def choose_splits(
 def launch(
     x: torch.Tensor, words: torch.Tensor, params: torch.Tensor, y: torch.Tensor, bits: int, group_size: int
 ) -> None:
-    """Fill y [M, N] from a contiguous x [M, K] for which `fits` holds; no size is 0."""
+    """Fill y [M, N] from a contiguous x [M, K]. `fits` must be true, and no size may be 0."""
     (rows, columns), features = x.shape, y.shape[1]
     fields = min(16 // bits, 4)
     tiles = triton.cdiv(words.shape[0], 2) * (16 // bits // fields)

@@ -1,18 +1,18 @@
 """y = x @ w^^T for up to 16 rows of x: the time is that of reading the packed weight once.
 
-In Gluon, the language under Triton, where layouts are the author's. What makes it fast:
+Written in Gluon, the language under Triton, where the author chooses the layouts. What makes it fast:
 
-- A word never leaves the lane that loads it. The matrix unit (mma.sync, m16n8k16) wants from a lane k = 2t,
-  2t + 1, 2t + 8 and 2t + 9 of a row; but a contraction's order of k is free. Given the 8 neighbouring k of
-  one 16-byte load instead, and x in the same order, it needs no shared memory, no shuffle and no barrier.
-- The 16 rows of an operand are two fields of the same 8 rows of words: no word is loaded twice.
-- A program has 8 rows of words and all of K, split over its warps. Two programs a block of words fill the
-  multiprocessors from N = 4096 on with no second kernel. The warps' sums change places once, at the end, so
-  that a thread adds those of one element, in order.
-- Params are loaded 16 bytes per lane, once, and pass through shared memory to where a lane finds all that it
-  needs of a step side by side.
+- A word never leaves the lane that loads it. The matrix unit (mma.sync, m16n8k16) expects k = 2t, 2t + 1,
+  2t + 8 and 2t + 9 of a row from a lane. But the order of k in a sum is free. So a lane passes the 8 adjacent
+  k of one 16-byte load, and x in the same order. That needs no shared memory, no shuffle and no barrier.
+- The 16 rows of an operand are two fields of the same 8 rows of words, so no word is loaded twice.
+- A program has 8 rows of words and all of K, split over its warps. From N = 4096 on, two programs per block
+  of words fill the multiprocessors without a second kernel. The warps exchange their sums once, at the end.
+  Then a thread adds the sums of one element, in order.
+- Params are loaded once, 16 bytes per lane. They pass through shared memory, where a lane finds everything
+  that it needs for a step side by side.
 - Two codes are unpacked in two instructions (`puzzles_lib.kernels.dequant_gemm_unpack`).
-- Words are asked for two or four steps ahead and x one; the loop over K is unrolled.
+- Words are loaded two or four steps ahead, and x one step ahead. The loop over K is unrolled.
 """
 
 from dataclasses import dataclass
@@ -47,9 +47,9 @@ WORD_ROWS = gl.constexpr(8)  # of a program
 
 @dataclass(frozen=True)
 class Cut:
-    """How a product is cut: fields of a word, warps, and columns of a warp's step; shares of K, and steps.
+    """How a product is divided: fields of a word, warps, columns of a warp's step, shares of K, and steps.
 
-    ahead: for so many steps words are asked for before they are used.
+    ahead: words are loaded so many steps before they are used.
     """
 
     fields: int
@@ -61,7 +61,7 @@ class Cut:
 
 
 def fits(x: torch.Tensor, group_size: int) -> bool:
-    """Whether `launch` takes these: Ampere or later, 16-bit floats, groups of whole steps, K not too long."""
+    """Return whether `launch` accepts these: Ampere or later, 16-bit floats, whole steps, a short K."""
     grouped = group_size % 32 == 0 or group_size >= x.shape[1]
     possible = x.dtype != torch.float32 and grouped and x.shape[1] <= SPLITS * STEPS * 8 * 32
     return possible and not torch.version.hip and torch.cuda.get_device_capability(x.device) >= (8, 0)
@@ -70,11 +70,11 @@ def fits(x: torch.Tensor, group_size: int) -> bool:
 def choose_cut(
     rows: int, features: int, columns: int, bits: int, group_size: int, multiprocessors: int
 ) -> Cut:
-    """The cut for a shape, by measurements on an H200."""
+    """Return how to divide a shape among programs, as measured on an H200."""
     fields = min(16 // bits, 4)
     programs = triton.cdiv(features, block_rows(bits)) * (16 // WORD_ROWS.value) * (16 // bits // fields)
     programs *= triton.cdiv(rows, ROWS)
-    warps = 16 if programs <= multiprocessors else 8  # else two programs a multiprocessor
+    warps = 16 if programs <= multiprocessors else 8  # else two programs per multiprocessor
     step = 64 if group_size % 64 == 0 or group_size >= columns else 32
     splits = 1
     if 2 * programs <= multiprocessors:
@@ -114,7 +114,7 @@ def launch(
 
 @gluon.constexpr_function
 def _words_layout(warps, columns):
-    """[warps, WORD_ROWS, columns]: a lane has 8 neighbouring columns of every 32, of one row."""
+    """[warps, WORD_ROWS, columns]: a lane has 8 adjacent columns of every 32, of one row."""
     registers = along(3, 2, 8) + along(3, 2, columns, first=32)
     lanes = [[0, 0, 8], [0, 0, 16]] + along(3, 1, 8)
     return gl.DistributedLinearLayout(registers, lanes, along(3, 0, warps), [], [warps, 8, columns])

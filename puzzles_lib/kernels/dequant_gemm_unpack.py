@@ -1,16 +1,16 @@
-"""What the kernels of `dequant_gemm` share: words to floats in a few instructions, and the params for it.
+"""Helpers of the kernels of `dequant_gemm`: they turn words into floats in a few instructions.
 
-The bits of a code by themselves are a bfloat16, a subnormal: with a code's lowest bit at ``position``,
-code · 2^(position - 133). So are all of bits 0 to 7, as the exponent's lowest bit just goes on counting.
-With scales and minima that were multiplied by powers of two before, one `and` and one multiply-add unpack
+The bits of a code by themselves are a subnormal bfloat16: with the code's lowest bit at ``position``, it is
+code · 2^(position - 133). That also holds for bits 0 to 7, because there the exponent's lowest bit continues
+the count. If scales and minima were multiplied by powers of two before, one `and` and one multiply-add unpack
 and scale two codes:
 
     w · 2^-16 = (word & mask) · (scale · 2^(117 - position)) + minimum · 2^-16
 
-and the float32 sums are multiplied by 2^16 at the end. All of it is exact except for the one rounding of w,
-unless a param is so large or so small that its power of two does not fit: `scale_params` finds those,
-and a program that has one multiplies unscaled params, unpacking by `unpack_and_scale_asm`, which is exact
-for all. In float16 nothing has room to be scaled, and all programs unpack so.
+The float32 sums are multiplied by 2^16 at the end. All of it is exact except for the one rounding of w. The
+only exception is a param that is so large or so small that its power of two does not fit. `scale_params`
+finds these params. A program that has one multiplies unscaled params and unpacks with `unpack_and_scale_asm`,
+which is always exact. float16 has no room for scaling, so all its programs unpack like that.
 """
 
 from triton.experimental import gluon
@@ -21,14 +21,14 @@ SCALED = gl.constexpr(16)  # log2 of what products are divided by meanwhile
 
 @gluon.constexpr_function
 def unpack_and_scale_asm(bits, field, half):
-    """PTX that makes two codes of a field, in the halves of a register, two floats, and scales them.
+    """Return PTX that turns two codes of a field, in the halves of a register, into two scaled floats.
 
-    bits: of a code. field: which one of the int16 word in each half. half: float16, else bfloat16.
+    bits: of a code. field: its number in the int16 word of each half. half: float16, else bfloat16.
     $1: the words, $2 and $3: scales and minima, $0: code · scale + minimum.
 
-    A code's bits in the mantissa of a constant 2^m read as 2^m + code · 2^position: fma takes that apart to
-    the code, exactly, as there are bits enough. Where there are not (a bfloat16 has seven), the bits alone
-    are a subnormal, code · 2^(position - 133), which one or two powers of two make the code.
+    A code's bits in the mantissa of a constant 2^m read as 2^m + code · 2^position. If there are enough bits,
+    fma gets the exact code out of that. Otherwise (a bfloat16 has seven), the bits alone are a subnormal,
+    code · 2^(position - 133), and one or two powers of two turn it into the code.
     """
     both = 0x10001  # times this: the same in both halves
     position = 0 if bits == 4 and not half else bits * field % 8
@@ -53,7 +53,7 @@ def unpack_and_scale_asm(bits, field, half):
 
 @gluon.constexpr_function
 def unpack_scaled_asm(bits, field):
-    """As `unpack_and_scale_asm` for bfloat16, of params that `scale_params` has scaled: w · 2^-SCALED."""
+    """Return PTX like `unpack_and_scale_asm` for bfloat16, with params from `scale_params`: w · 2^-SCALED."""
     position = bits * field % 8
     mask = 0x10001 * (((1 << bits) - 1) << position)
     text = f"{{ .reg .b32 w; shr.u32 w, $1, {bits * field - position}; and.b32 w, w, {mask:#x}; "
@@ -62,7 +62,7 @@ def unpack_scaled_asm(bits, field):
 
 @gluon.constexpr_function
 def unpack_asm(bits, field, half, careful):
-    """The text for a field: the careful one, or the one for scaled params."""
+    """Return the PTX for a field: the careful one, or the one for scaled params."""
     if half or careful:
         return unpack_and_scale_asm(bits, field, half)
     return unpack_scaled_asm(bits, field)
@@ -70,7 +70,7 @@ def unpack_asm(bits, field, half, careful):
 
 @gluon.jit
 def unpack_field(words, params, field: gl.constexpr, BITS: gl.constexpr, CAREFUL: gl.constexpr):
-    """The floats of a field of words; params: scales and minima by turns, for fields 0 and up."""
+    """Return the floats of a field of words. params: scales and minima by turns, for fields 0 and up."""
     scale, minimum = params[2 * field], params[2 * field + 1]
     return gl.inline_asm_elementwise(
         unpack_asm(BITS, field, scale.dtype == gl.float16, CAREFUL), "=r,r,r,r",
@@ -103,10 +103,11 @@ def _or(a, b):
 
 @gluon.jit
 def scale_params(params, is_scale, field, BITS: gl.constexpr):
-    """Bfloat16 params as `unpack_scaled_asm` wants them, and 1 for each 8 of which one needs care, else 0.
+    """Return bfloat16 params as `unpack_scaled_asm` needs them, and a 1 for each 8 of which one needs care.
 
-    is_scale, field: of each element, broadcast. What needs no care is a multiple of 2^-93, and so is any w,
-    which is 0 then or far above the least normal number, divided by 2^16 or not: it is rounded alike.
+    is_scale, field: of each element, broadcast. Params that need no care are multiples of 2^-93, and so is
+    any w. Such a w is 0 or far above the least normal number, even when it is divided by 2^16. So it is
+    rounded in the same way.
     """
     scale_up = 127 + 133 - SCALED - field * BITS % 8  # the exponent of 2^(117 - position)
     power = gl.where(is_scale, scale_up, 127 - SCALED) << 7
@@ -121,9 +122,10 @@ def scale_params(params, is_scale, field, BITS: gl.constexpr):
 
 @gluon.jit
 def params_by_field(params, like):
-    """Params [..., 2 · FIELDS], of a lane's rows, as pairs of tensors like ``like``, [..., k].
+    """Return params [..., 2 · FIELDS] of a lane's rows as pairs of tensors like ``like``, [..., k].
 
-    The last axis holds a field's scale and minimum side by side. Nothing moves: a lane has its own rows'.
+    The last axis has a field's scale and minimum side by side. Nothing moves, because a lane has its own
+    rows' params.
     """
     FIELDS: gl.constexpr = params.shape[len(params.shape) - 1] // 2
     LAST: gl.constexpr = len(params.shape) - 1
@@ -152,14 +154,14 @@ def params_by_field(params, like):
 
 @gluon.jit
 def shift_right(word, distance):
-    """Both halves of a register at once: the lower one then has bits of the upper at its top."""
+    """Shift both halves of a register at once. The lower half then has bits of the upper one at its top."""
     distance = gl.full(word.shape, 1, gl.int16, word.type.layout) * distance.to(gl.int16)
     text: gl.constexpr = "{ .reg .b32 d; and.b32 d, $2, 255; shr.u32 $0, $1, d; }"
     return gl.inline_asm_elementwise(text, "=r,r,r", [word, distance], dtype=gl.int16, is_pure=True, pack=2)
 
 
 def group_shift(group_size: int, columns: int) -> int:
-    """log2 of the columns that share params, for `group_of`; -1 where that is no power of two."""
+    """Return log2 of the columns that share params, for `group_of`; -1 if that is not a power of two."""
     if group_size >= columns:
         return (columns - 1).bit_length()
     return group_size.bit_length() - 1 if group_size & (group_size - 1) == 0 else -1
@@ -167,7 +169,7 @@ def group_shift(group_size: int, columns: int) -> int:
 
 @gluon.jit
 def group_of(k, group_size, SHIFT: gl.constexpr):
-    """The number of a column's group; a division would take longer than all else before params are loaded."""
+    """Return the number of a column's group, without a slow division if `group_shift` gives a shift."""
     if SHIFT >= 0:
         return k >> SHIFT
     else:
@@ -176,7 +178,7 @@ def group_of(k, group_size, SHIFT: gl.constexpr):
 
 @gluon.constexpr_function
 def along(rank, dim, size, first=1):
-    """The bases of a linear layout that walk so many elements of a dimension, in steps of ``first``."""
+    """Return the bases of a linear layout that walk ``size`` elements of a dimension, by ``first``."""
     bases = []
     while first < size:
         bases.append([first if axis == dim else 0 for axis in range(rank)])
@@ -186,7 +188,7 @@ def along(rank, dim, size, first=1):
 
 @gluon.constexpr_function
 def spread(registers, rest, warps, shape):
-    """A linear layout: ``registers`` in each thread, ``rest`` over lanes, then warps, then registers."""
+    """Return a linear layout: ``registers`` per thread, then ``rest`` over lanes, warps and registers."""
     count = 5 + warps.bit_length() - 1
     rest = rest + [[0] * len(shape)] * (count - len(rest))
     return gl.DistributedLinearLayout(registers + rest[count:], rest[:5], rest[5:count], [], shape)
@@ -203,7 +205,7 @@ def _along_axis(axis, rank, layout):
 
 @gluon.jit
 def positions(axis: gl.constexpr, shape: gl.constexpr, layout: gl.constexpr):
-    """0, 1, .. along an axis of a tensor of this shape and layout; its other axes have size 1."""
+    """Return 0, 1, .. along an axis of a tensor of this shape and layout; its other axes have size 1."""
     RANK: gl.constexpr = len(shape)
     at = gl.arange(0, shape[axis], _along_axis(axis, RANK, layout))
     for other in gl.static_range(RANK):

@@ -13,7 +13,7 @@ _REINTERPRET = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))
 
 @gluon.jit
 def seen_as(memory, shape: gl.constexpr, layout: gl.constexpr):
-    """Shared memory under another shape and layout."""
+    """Return shared memory with another shape and layout."""
     if _REINTERPRET:
         return memory.reinterpret(memory.dtype, shape, layout)
     else:

@@ -24,9 +24,9 @@ _PLAIN = (torch.Tensor, nn.Parameter)
 
 
 def run(operator: Callable[..., Any], implementation: Callable[..., Any], x: torch.Tensor, *rest: Any) -> Any:
-    """Return what the operator returns for these arguments: from its implementation, where that is as good.
+    """Return what the operator returns for these arguments, straight from its implementation if possible.
 
-    That is in eager mode, for a plain tensor x on the current device, with nobody who wants to see operators.
+    That is possible in eager mode, for a plain tensor x on the current device, if nothing observes operators.
     """
     if (
         torch.compiler.is_compiling()
@@ -78,7 +78,7 @@ def launch(
 
 
 def keep(key: tuple, compiled: Any, grid: tuple[int, ...], arguments: tuple) -> None:
-    """Keep a compiled kernel for the calls to come, with its grid and the arguments behind the pointers.
+    """Keep a compiled kernel for later calls, with its grid and the arguments that follow the pointers.
 
     key: begins with the number of the device.
     """

@@ -1,18 +1,18 @@
-"""Layers that remember what backward needs in a few bits per element.
+"""Layers that keep what backward needs in a few bits per element.
 
-A linear layer keeps its input to compute its weight's gradient, an activation or a norm keeps its input or
-output: with bfloat16 that is 16 bits per element each, and most of the memory of training. These keep:
+A linear layer keeps its input to compute its weight's gradient. An activation or a norm keeps its input or
+output. With bfloat16 that is 16 bits per element each, and most of the memory of training. These layers keep:
 
     PackedLinear                        its input's codes
-    PackedReLU, PackedGELU, PackedSiLU  the slope, of 1 bit (ReLU) or 4
-    PackedLayerNorm, PackedRMSNorm      the normalised input's codes
+    PackedReLU, PackedGELU, PackedSiLU  the slope, in 1 bit (ReLU) or 4
+    PackedLayerNorm, PackedRMSNorm      the normalized input's codes
     PackedMLP                           linear, activation, linear: all of these, with fused kernels
 
 The forward pass is exact except for rounding. So are the gradients of a linear layer's input and bias, and
-all of ReLU's; the gradient of a weight is that of the input that comes back from its codes.
-`pack_activations` puts these layers into a model, where torch's were.
+ReLU's gradient. The gradient of a weight is computed from the input that its codes stand for.
+`pack_activations` replaces a model's torch layers by these.
 
-The idea of training on compressed activations is that of ActNN (Chen et al., 2021, arXiv:2104.14129).
+The idea of training on compressed activations comes from ActNN (Chen et al., 2021, arXiv:2104.14129).
 """
 
 from collections import OrderedDict
@@ -45,14 +45,14 @@ SEED = "rounding_seed"  # the buffer of a layer that rounds stochastically
 
 
 class Quantizing(nn.Module):
-    """What layers that keep codes have in common: their format."""
+    """The format that all layers with codes have in common."""
 
     bits: int
     group_size: int
     rounding: str
 
     def set_format(self, bits: int, group_size: int, rounding: str | None) -> None:
-        """Of the codes that this layer keeps from now on."""
+        """Set the format of the codes that this layer keeps from now on."""
         check_bits(bits)
         check_group_size(group_size)
         self.rounding = rounding_of(bits, rounding)
@@ -93,16 +93,16 @@ class Quantizing(nn.Module):
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """Return x @ weight^T + bias, with x's codes kept for the gradient of weight [out, in]."""
-        if not torch.is_grad_enabled() or not weight.requires_grad:
-            return F.linear(x, weight, bias)  # keeps nothing of x
+        if not torch.is_grad_enabled() or not weight.requires_grad or not isinstance(x, torch.Tensor):
+            return F.linear(x, weight, bias)  # keeps nothing of x, or says what is wrong with x
         cast, dtype = _autocast(x, weight.dtype)
         _check_input(self, cast)
         kept = self.kept(x, cast)
         return _apply(_Linear, cast, weight, bias, *kept, dtype, self.bits, self.group_size)
 
     def keeps(self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
-        """Whether a norm keeps anything of x. Raises where a packed one can't."""
-        if not torch.is_grad_enabled():
+        """Return whether a norm keeps anything of x. Raise an error if a packed norm can't take x."""
+        if not torch.is_grad_enabled() or not isinstance(x, torch.Tensor):
             return False
         wanted = x.requires_grad or (weight is not None and weight.requires_grad)
         if wanted or (bias is not None and bias.requires_grad):
@@ -124,7 +124,7 @@ class Quantizing(nn.Module):
         return _apply(_NormFunction, x, weight, bias, *options)
 
     def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
-        """Return the codes of x in the dtype of the computation: those of a layer beside this one, or new."""
+        """Return the codes of x in the computation's dtype: another layer's with this input, or new ones."""
         if torch.compiler.is_compiling() or not sharing.is_open():
             seed = None if self.rounding == "nearest" else self.seed(cast)
             detached = cast.detach() if cast.requires_grad else cast
@@ -139,22 +139,22 @@ class Quantizing(nn.Module):
 
 
 class PackedLinear(Quantizing, nn.Linear):
-    """`torch.nn.Linear` whose backward pass lives on a packed input.
+    """`torch.nn.Linear` whose backward pass uses a packed input.
 
-    x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does: the same
-    parameters, the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and a
-    minimum for each ``group_size`` neighbouring features of a row: with 2 bits and groups of 256 in
-    bfloat16, 2.125 bits per element instead of 16. Layers of a module that read one x, such as q, k and v,
-    keep its codes once if `pack_activations` has made them; see `puzzles_lib.kernels.sharing`. Without
+    x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does, with the same
+    parameters and the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and
+    a minimum for each ``group_size`` adjacent features of a row. With 2 bits and groups of 256 in bfloat16,
+    that is 2.125 bits per element instead of 16. Layers of a module that read one x, such as q, k and v, keep
+    its codes only once if `pack_activations` has made them; see `puzzles_lib.kernels.sharing`. Without
     gradients, or with a frozen weight, it keeps nothing of x, as nn.Linear does.
 
-    x may be float32, float16 or bfloat16, on any device, non-contiguous, under `torch.autocast`,
-    `torch.compile` and gradient checkpointing. Gradients of gradients raise a RuntimeError.
+    x is float32, float16 or bfloat16, on any device, contiguous or not. `torch.autocast`, `torch.compile` and
+    gradient checkpointing work. Gradients of gradients raise a RuntimeError.
 
     bits: 1, 2, 4 or 8. group_size: 1 or more; the last group of a row may be shorter.
-    rounding: "nearest" (the default except for 1 bit), or "stochastic", which is right on average over many
+    rounding: "nearest" (the default except for 1 bit), or "stochastic", which is correct on average over many
         steps and noisier in each. Its random numbers come from the data, or from `seed_rounding`.
-    Raises ValueError for other bits, group sizes or roundings, TypeError on x of another dtype.
+    Raises ValueError for other bits, group sizes or roundings, and TypeError if x has another dtype.
     """
 
     def __init__(
@@ -178,9 +178,9 @@ class PackedLinear(Quantizing, nn.Linear):
     def from_linear(
         cls, linear: nn.Linear, *, bits: int = 4, group_size: int = 256, rounding: str | None = None
     ) -> "PackedLinear":
-        """A packed layer instead of ``linear``: it holds the same parameters, not copies of them.
+        """Return a packed layer with the same parameters as ``linear``, not copies of them.
 
-        Raises TypeError where ``linear`` is no nn.Linear.
+        Raises TypeError if ``linear`` is not an nn.Linear.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"linear is a {type(linear).__name__}, allowed is torch.nn.Linear")
@@ -191,7 +191,7 @@ class PackedLinear(Quantizing, nn.Linear):
 
     @property
     def in_width(self) -> int:
-        """Columns of the input, by which layers that may share codes are found."""
+        """The columns of the input. Layers that may share codes have the same number."""
         return self.in_features
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -202,18 +202,18 @@ class PackedLinear(Quantizing, nn.Linear):
 
 
 class PackedReLU(nn.ReLU):
-    """`torch.nn.ReLU` that keeps one bit an element for backward: was it above zero?
+    """`torch.nn.ReLU` that keeps one bit per element for backward: was it above zero?
 
-    x may be float32, float16 or bfloat16, of any shape and on any device; the result is contiguous. Where
-    no gradient is wanted it keeps nothing. There is no in-place form. Gradients of gradients raise a
-    RuntimeError, x of another dtype a TypeError.
+    x is float32, float16 or bfloat16, of any shape and on any device. The result is contiguous. The layer
+    keeps nothing if no gradient is needed. There is no in-place form. Gradients of gradients raise a
+    RuntimeError, and x of another dtype raises a TypeError.
     """
 
     def __init__(self) -> None:
         super().__init__()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not torch.is_grad_enabled() or not x.requires_grad:
+        if not _has_gradient(x):
             return F.relu(x)
         return packed_activation(self, x, "relu", 1)
 
@@ -231,7 +231,7 @@ class Sloped(nn.Module):
         self.slope_bits = slope_bits
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not torch.is_grad_enabled() or not x.requires_grad:
+        if not _has_gradient(x):
             return super().forward(x)
         return packed_activation(self, x, _activation(self), self.slope_bits)
 
@@ -297,11 +297,11 @@ class _Norm(Quantizing):
 
 
 class PackedLayerNorm(_Norm, nn.LayerNorm):
-    """`torch.nn.LayerNorm` that keeps its normalised input n in codes, and one number per row.
+    """`torch.nn.LayerNorm` that keeps its normalized input n in codes, and one number per row.
 
-    Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact; that of weight is the one
-    of n^, and in that of x only the term n · mean(dy · weight · n) is. Options are those of
-    `PackedLinear`.
+    Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact. The gradient of weight is
+    computed from n^, the n that the codes stand for. So is one term of x's gradient, n · mean(dy · weight ·
+    n). Options are those of `PackedLinear`.
     """
 
     rms = False
@@ -327,7 +327,7 @@ class PackedLayerNorm(_Norm, nn.LayerNorm):
 
 
 class PackedRMSNorm(_Norm, nn.RMSNorm):
-    """`torch.nn.RMSNorm` that keeps its normalised input in codes, as `PackedLayerNorm`."""
+    """`torch.nn.RMSNorm` that keeps its normalized input in codes, like `PackedLayerNorm`."""
 
     rms = True
 
@@ -351,16 +351,16 @@ class PackedRMSNorm(_Norm, nn.RMSNorm):
 
 
 class PackedMLP(nn.Sequential):
-    """Linear, activation, linear, with what lies between the products in one pass forward and one backward.
+    """Linear, activation, linear, with one pass between the products in forward and one in backward.
 
-    x [..., in_features] gives [..., out_features]. It is an nn.Sequential of a `PackedLinear`, a packed
-    activation and a `PackedLinear`, with the gradients and the ``state_dict`` of such; but the hidden
-    activation is written over the first product, and its gradient over that of the second, so that at no time
-    two tensors of the hidden size are there.
+    x [..., in_features] gives [..., out_features]. The module is an nn.Sequential of a `PackedLinear`, a
+    packed activation and a `PackedLinear`, with the same gradients and the same ``state_dict``. But the
+    hidden activation overwrites the first product, and in backward the first product's gradient overwrites
+    the activation's. So there are never two tensors of the hidden size at once.
 
     activation: relu, gelu, gelu_tanh or silu; its slopes are kept in 1 bit (relu) or ``slope_bits``. Other
-    options and errors are those of `PackedLinear`. Where a layer is frozen or has hooks, the formats of the
-    two linear layers differ, or layers were added or taken away, they run one after the other.
+    options and errors are those of `PackedLinear`. The layers run separately if one of them is frozen or
+    has hooks, if the two linear layers have different formats, or after layers were added or removed.
     """
 
     def __init__(
@@ -448,6 +448,11 @@ def _autocast(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.
     return x, dtype
 
 
+def _has_gradient(x: torch.Tensor) -> bool:
+    """Return whether x takes part in backward. If x is not a tensor it doesn't, and torch says so."""
+    return torch.is_grad_enabled() and isinstance(x, torch.Tensor) and x.requires_grad
+
+
 def _check_input(module: object, x: torch.Tensor) -> None:
     """Raise in our own words what would fail further down in torch's."""
     if x.dtype not in DTYPES:
@@ -461,7 +466,7 @@ def _check_input(module: object, x: torch.Tensor) -> None:
 
 
 def packed_activation(module: object, x: torch.Tensor, activation: str, slope_bits: int) -> torch.Tensor:
-    """Return the activation of x, whose slopes are kept for backward. module: on whose behalf."""
+    """Return the activation of x, and keep its slopes for backward. module: the layer, for error messages."""
     _check_input(module, x)
     return _apply(_ReLU, x) if activation == "relu" else _apply(_Activation, x, activation, slope_bits)
 

@@ -4,8 +4,8 @@ transformers and timm have classes of their own for linear layers, norms and act
 by what they have (a weight, an epsilon, a name) and by what they do: on a few numbers they must give what the
 torch function gives. A module whose output differs is left alone.
 
-A module that is recognized gets a class made for it, a subclass of its own and of one of those below, so that
-``isinstance`` and the ``state_dict`` stay as they were.
+A recognized module gets a new class: a subclass of its own class and of one of those below. So ``isinstance``
+and the ``state_dict`` stay as they were.
 """
 
 from collections.abc import Callable
@@ -110,7 +110,7 @@ class SiLU(Activation):
 class MultiheadAttention(LookAlike, Quantizing):
     """`torch.nn.MultiheadAttention` with packed inputs of its projections.
 
-    Where it has to return the weights of attention, it runs as torch's own.
+    If it has to return the weights of attention, it runs as torch's own.
     """
 
     @property
@@ -184,13 +184,13 @@ FORMS: dict[type[nn.Module], type[LookAlike]] = {
     PackedGELU: Activation,
     PackedSiLU: SiLU,
 }
-"""The form for each packed layer that `pack_activations` may be told of by ``extra``."""
+"""The form for each packed layer that ``extra`` of `pack_activations` may name."""
 
 
 def look_alike(module: nn.Module, told: type[nn.Module] | None = None) -> type[nn.Module] | str:
     """Return the class that packs a module of an unknown class, or why there is none.
 
-    told: the packed layer that the module is to become. Raises ValueError where it computes something else.
+    told: the packed layer that the module should become. Raises ValueError if it computes something else.
     """
     if any(p.is_meta for p in module.parameters(recurse=False)):
         return "on the meta device, where it can't be tried"
@@ -290,7 +290,7 @@ def _is_activation(module: nn.Module, form: type[Activation]) -> bool:
 
 
 class PackedFunction:
-    """An activation function that keeps its slopes, in the place of one of `torch.nn.functional`."""
+    """An activation function that keeps its slopes, instead of one of `torch.nn.functional`."""
 
     def __init__(self, plain: Callable, activation: str, slope_bits: int) -> None:
         self.plain, self.activation, self.slope_bits = plain, activation, slope_bits

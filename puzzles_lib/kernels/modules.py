@@ -5,7 +5,7 @@
     model = pack_activations(model)  # 4 bits, rounded to the nearest code
     print(report(model))  # what was packed, and why the rest was not
 
-The layers themselves are in `puzzles_lib.kernels.layers`, those that stand for other libraries' classes in
+The layers themselves are in `puzzles_lib.kernels.layers`. The layers for other libraries' classes are in
 `puzzles_lib.kernels.lookalikes`. `puzzles_lib.kernels.checkpoints` packs what gradient checkpointing keeps.
 """
 
@@ -21,7 +21,7 @@ from torch import nn
 
 from puzzles_lib.kernels import sharing
 from puzzles_lib.kernels.bitpack import check_bits
-from puzzles_lib.kernels.common import DTYPES
+from puzzles_lib.kernels.common import DTYPES, check_integer, check_model
 from puzzles_lib.kernels.layers import (
     SLOPED,
     PackedGELU,
@@ -68,20 +68,25 @@ def pack_activations(
 ) -> nn.Module:
     """Make the layers of a model keep what they need for backward in a few bits, and return the model.
 
-    nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm and nn.RMSNorm become their packed kinds, and an
-    nn.Sequential of a linear layer, an activation and a linear layer becomes a `PackedMLP`. So do layers of
-    other libraries that compute the same: Conv1D, norms and activations of transformers and timm (each is
-    tried on a few numbers first), nn.MultiheadAttention, and the activation function of
-    nn.TransformerEncoderLayer. Each stays the same object, with its parameters, buffers, hooks and
-    ``state_dict``. `report` says what was packed and what was not. An in-place ReLU stays as it is: it keeps
-    nothing of its own. Layers that are packed already get the new options.
+    These layers get packed:
 
-    What to choose, from the losses of a byte language model (1500 steps, three seeds, against torch's 0.897;
+    - nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm and nn.RMSNorm,
+    - an nn.Sequential of a linear layer, an activation and a linear layer, which becomes a `PackedMLP`,
+    - nn.MultiheadAttention, and the activation function of nn.TransformerEncoderLayer,
+    - Conv1D, norms and activations of transformers and timm, if they give the same as torch's on a few
+      numbers.
+
+    Each stays the same object, with its parameters, buffers, hooks and ``state_dict``. `report` shows what
+    was packed and what was not. An in-place ReLU stays as it is, because it keeps nothing of its own. Layers
+    that are packed already get the new options.
+
+    The losses of a byte language model show what to choose (1500 steps, three seeds, against torch's 0.897;
     ``python -m puzzles_lib.bench language``): 8 bits +0.003 and 4 bits +0.002, no more than seeds differ by;
     2 bits +0.012, 2 bits stochastic +0.030, 1 bit stochastic +0.17. One bit to the nearest does not train.
     On small images (``python -m puzzles_lib.bench digits``) 2 bits follow float32's curve only if they are
-    rounded stochastically. With one column of 512 that is 100 times larger, as language models have them,
-    the weight gradients of the others have a cosine of 0.997 with 8 bits, 0.64 with 4 and 0.30 with 2.
+    rounded stochastically. Language models have columns that are far larger than others. If one column of 512
+    is 100 times larger, the weight gradients of the others suffer: their cosine is 0.997 with 8 bits, 0.64
+    with 4 and 0.30 with 2.
 
     bits, group_size, rounding: those of `PackedLinear`. slope_bits: of `PackedGELU`.
     predicate: called with the name and the module of each layer that could be packed; False leaves it alone.
@@ -93,7 +98,7 @@ def pack_activations(
     Warns if nothing could be packed. Raises ValueError for other options, TypeError if ``model`` is not a
     module.
     """
-    _check_model(model)
+    check_model(model)
     if predicate is not None and not callable(predicate):
         what = type(predicate).__name__
         raise TypeError(f"predicate is a {what}, allowed is a function of a name and a module")
@@ -141,16 +146,14 @@ def _packed_class(module: nn.Module, extra: Mapping[type, type]) -> type[nn.Modu
 
 
 def _checked_extra(extra: Mapping[type, type] | None) -> Mapping[type, type]:
+    if extra is not None and not isinstance(extra, Mapping):
+        raise TypeError(f"extra is {type(extra).__name__}, allowed is a dict of packed classes")
     for kind, packed in (extra or {}).items():
         if packed not in PLAIN or packed is PackedMLP:
             allowed = ", ".join(sorted(each.__name__ for each in PLAIN if each is not PackedMLP))
-            raise ValueError(f"extra[{kind.__name__}] is {packed!r}, allowed are {allowed}")
+            name = getattr(kind, "__name__", repr(kind))
+            raise ValueError(f"extra[{name}] is {packed!r}, allowed are {allowed}")
     return extra or {}
-
-
-def _check_model(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
 
 
 def _share_within(module: nn.Module) -> set[int]:
@@ -172,9 +175,9 @@ def _share_within(module: nn.Module) -> set[int]:
 def unpack_activations(model: nn.Module) -> nn.Module:
     """Undo `pack_activations`: every packed layer becomes what it was. Returns the model.
 
-    Raises TypeError if ``model`` is no module.
+    Raises TypeError if ``model`` is not a module.
     """
-    _check_model(model)
+    check_model(model)
     unpack_functions(model)
     for module in list(model.modules()):
         sharing.unshare(module)
@@ -200,11 +203,8 @@ def seed_rounding(model: nn.Module, seed: int) -> None:
 
     seed: an integer of 64 bits. Raises TypeError or ValueError for anything else.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed is {type(seed).__name__}, allowed is an integer")
-    if not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed is {seed}, allowed are integers of 64 bits")
-    _check_model(model)
+    check_integer("seed", seed)
+    check_model(model)
     for module in model.modules():
         if isinstance(module, Quantizing):
             module.set_seed(seed)
@@ -258,15 +258,17 @@ class Report:
 def report(
     model: nn.Module, *inputs: Any, loss: Callable[[Any], torch.Tensor] | None = None, **named: Any
 ) -> Report:
-    """Return what `pack_activations` packed of a model, and why it left the rest alone.
+    """Return what `pack_activations` packed of a model, and why it left the rest unchanged.
 
-    inputs, named: if any are given, copies of the model, packed and not, are called with them, and the report
-        says how many bytes autograd keeps in each.
-    loss: a function of the model's output. If given, it is differentiated in both, and the report has the
-        cosine of the gradients of each weight.
-    Raises TypeError if ``model`` is no module.
+    inputs, named: if any are given, a packed and an unpacked copy of the model are called with them. The
+        report then says how many bytes autograd keeps in each.
+    loss: a function of the model's output. If given, it is differentiated in both copies, and the report has
+        the cosine between the gradients of each weight.
+    Raises TypeError if ``model`` is not a module or ``loss`` not a function.
     """
-    _check_model(model)
+    check_model(model)
+    if loss is not None and not callable(loss):
+        raise TypeError(f"loss is {type(loss).__name__}, allowed is a function of the model's output")
     cosines: dict[str, float] = {}
     before = after = None
     if inputs or named:

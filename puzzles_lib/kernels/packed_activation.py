@@ -1,10 +1,10 @@
-"""ReLU, GELU and SiLU that keep their slope in a few bits, and what they feed a linear layer, packed.
+"""ReLU, GELU and SiLU that keep their slope in a few bits, and their output packed for a linear layer.
 
-Backward of an activation y = f(h) multiplies by its slope f'(h), and asks for nothing else. ReLU's is 0 or 1:
-one bit. Those of GELU and SiLU lie between -0.13 and 1.13 and are kept as codes of a fixed grid that has 0
-and 1 on it, so that dead and saturated elements are exact ("few-bit backward", Novikov et al., 2022,
-arXiv:2202.00441, with a grid of equal steps). With 4 and 8 bits the highest code is the slope NaN, which h
-has where it is NaN or infinite, as in torch; 1 and 2 bits have no code to spare for it:
+Backward of an activation y = f(h) needs only its slope f'(h), as a factor. ReLU's slope is 0 or 1: one bit.
+The slopes of GELU and SiLU are between -0.13 and 1.13. They are kept as codes of a fixed grid. The grid
+contains 0 and 1, so dead and saturated elements are exact ("few-bit backward", Novikov et al., 2022,
+arXiv:2202.00441, with a grid of equal steps). With 4 and 8 bits the highest code is the slope NaN, for an h
+that is NaN or infinite, as in torch. 1 and 2 bits have no code to spare for NaN:
 
     slope bits   slope of a code   error, at most
     1            code              0.5; ReLU: 0
@@ -12,11 +12,11 @@ has where it is NaN or infinite, as in torch; 1 and 2 bits have no code to spare
     4            (code - 2) / 11   1/22
     8            (code - 27) / 200 1/400
 
-Slopes are bytes with ``8 / slope_bits`` elements each in row-major order, the first in the lowest bits: with
-one bit the mask of `puzzles_lib.kernels.packed_relu`. The last byte is filled up with zeros.
+Slopes are bytes with ``8 / slope_bits`` elements each in row-major order, the first in the lowest bits. With
+one bit they are the mask of `puzzles_lib.kernels.packed_relu`. The last byte is filled up with zeros.
 
-`activation_quantize_` does what lies between an MLP's two products in one pass that reads h once: f, its
-slopes, and f(h) quantised and packed for the second layer's weight gradient.
+`activation_quantize_` does everything between an MLP's two products in one pass that reads h once. It makes
+f(h), its slopes, and the codes of f(h), packed for the second layer's weight gradient.
 """
 
 import math
@@ -59,15 +59,15 @@ def check_activation(activation: str, slope_bits: int) -> None:
 
 
 def activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The activation of x, and its slopes in ``slope_bits`` bits per element.
+    """Return the activation y of x, and its slopes in ``slope_bits`` bits per element.
 
-    x: any shape, float32, float16 or bfloat16; non-contiguous and empty ones are accepted.
-    activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu; y is torch's, except for
-        rounding: to about 1e-7 of its size before it is rounded to x's dtype.
-    Returns y (shape and dtype of x, contiguous) and the slopes (uint8). The slope of NaN and of infinities
-    is NaN with 4 and 8 bits, and some number with 1 and 2.
+    x: any shape, float32, float16 or bfloat16; non-contiguous and empty tensors are accepted.
+    activation: relu, gelu (by erf), gelu_tanh (its approximation) or silu. y is torch's, except for rounding:
+        to about 1e-7 of its size before it is rounded to x's dtype. Returns y (shape and dtype of x,
+        contiguous) and the slopes (uint8). The slope of NaN and of infinities is NaN with 4 and 8 bits, and
+        some number with 1 and 2.
 
-    Raises TypeError for another dtype, ValueError for another activation or other bits.
+    Raises TypeError for another dtype, and ValueError for another activation or other bits.
     """
     check_dtype("x", x)
     check_activation(activation, slope_bits)
@@ -75,10 +75,10 @@ def activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[
 
 
 def activation_backward(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    """The gradient of x: dy times the slope. Shape and dtype of dy, contiguous.
+    """Return the gradient of x: dy times the slope, with shape and dtype of dy, contiguous.
 
-    With 1 bit it is dy or 0, also where dy is NaN.
-    Raises TypeError for another dtype, ValueError where slopes and dy do not fit or live on two devices.
+    With 1 bit it is dy or 0, even if dy is NaN.
+    Raises TypeError for another dtype, and ValueError if slopes and dy do not fit or are on two devices.
     """
     check_slopes(dy, slopes, slope_bits)
     return _activation_backward(dy, slopes, slope_bits)
@@ -93,14 +93,15 @@ def activation_quantize_(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """In one pass, and in place: h becomes its activation y. Returns slopes, and words and params of y.
+    """Replace h by its activation y in one pass. Return the slopes, and the words and params of y.
 
-    As `activation_pack` and then `puzzles_lib.kernels.quantize.quantize_pack`, to the bit; h contiguous,
-    without a gradient. With a seed (int64, of one element) the codes are rounded stochastically.
+    The results are bit for bit those of `activation_pack` and then
+    `puzzles_lib.kernels.quantize.quantize_pack`. h is contiguous and has no gradient. With a seed (int64, of
+    one element) the codes are rounded stochastically.
 
-    On a GPU it is one kernel where groups are powers of two from 8 to 4096 and divide h's columns, and
-    whole warps of them do (256 columns); otherwise two.
-    Raises as those do, and ValueError where h is not contiguous.
+    On a GPU this takes one kernel if groups are powers of two from 8 to 4096 and h's columns are a multiple
+    of the group and of 256. Otherwise it takes two. Raises the errors of these two functions, and ValueError
+    if h is not contiguous.
     """
     check_dtype("h", h)
     check_activation(activation, slope_bits)
@@ -112,10 +113,10 @@ def activation_quantize_(
 
 
 def activation_backward_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    """In one pass, and in place: dy [..., C] becomes the gradient of x. Returns its sum over all rows, [C].
+    """Replace dy [..., C] by the gradient of x in one pass. Return its sum over all rows, [C].
 
-    That sum, in float32 and taken in a fixed order, is the gradient of the bias before the activation.
-    Raises as `activation_backward`, and ValueError where dy is not contiguous.
+    That sum is in float32 and in a fixed order. It is the gradient of the bias before the activation. Raises
+    the errors of `activation_backward`, and ValueError if dy is not contiguous.
     """
     check_slopes(dy, slopes, slope_bits)
     if dy.dim() == 0 or not dy.is_contiguous():
@@ -142,7 +143,7 @@ def check_slopes(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> Non
 
 
 def slope_bytes(count: int, slope_bits: int) -> int:
-    """Bytes of the slopes of ``count`` elements."""
+    """Return how many bytes the slopes of ``count`` elements need."""
     each = 8 // slope_bits
     return (count + each - 1) // each
 
@@ -151,7 +152,7 @@ def slope_bytes(count: int, slope_bits: int) -> int:
 
 
 def activation_ref(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """torch's own."""
+    """Return torch's own activation."""
     if activation == "relu":
         return F.relu(x)
     if activation == "silu":
@@ -160,7 +161,7 @@ def activation_ref(x: torch.Tensor, activation: str) -> torch.Tensor:
 
 
 def slope_ref(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """f'(x) in float32."""
+    """Return f'(x) in float32."""
     if activation == "relu":
         return (~(x <= 0)).float()
     x = x.float().clamp(-20, 20)  # beyond, slopes are 0 and 1
@@ -206,13 +207,13 @@ def activation_backward_ref(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: 
 
 @triton.constexpr_function
 def slope_zero(slope_bits):
-    """`ZERO`, for kernels."""
+    """Return `ZERO`, for kernels."""
     return 27 if slope_bits == 8 else 2 if slope_bits == 4 else 0
 
 
 @triton.constexpr_function
 def slope_steps(slope_bits):
-    """`STEPS`, for kernels."""
+    """Return `STEPS`, for kernels."""
     return 200.0 if slope_bits == 8 else 11.0 if slope_bits == 4 else 3.0 if slope_bits == 2 else 1.0
 
 
@@ -273,7 +274,7 @@ def _times_slope(dy, code, SLOPE_BITS: tl.constexpr):
 def _activation_pack_kernel(
     x_ptr, y_ptr, slopes_ptr, N, ACTIVATION: tl.constexpr, SLOPE_BITS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """8 neighbouring elements, SLOPE_BITS bytes of slopes, belong to one thread: a byte is its own sum."""
+    """8 adjacent elements, SLOPE_BITS bytes of slopes, belong to one thread, which sums up each byte."""
     EACH: tl.constexpr = 8 // SLOPE_BITS
     start = tl.program_id(0).to(tl.int64) * BLOCK
     offs = start + tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
@@ -344,10 +345,10 @@ def _activation_quantize_kernel(
     BITS: tl.constexpr, GROUP: tl.constexpr, GROUPS: tl.constexpr,
     ROWS: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """As `puzzles_lib.kernels.quantize`'s, of y = f(h), which is stored over h, and with f's slopes.
+    """Like the kernel of `puzzles_lib.kernels.quantize`, for y = f(h), with f's slopes. y overwrites h.
 
     A thread's 8 columns of a row are a cell of slopes (SLOPE_BITS bytes): a sum within the thread. Programs
-    count columns first, so that neighbours in time write the rows of y and of the slopes whole.
+    count columns first, so that programs that run at the same time write whole rows of y and of the slopes.
     """
     FIELDS: tl.constexpr = 16 // BITS
     SPLIT: tl.constexpr = [STEP, ROWS, GROUPS, GROUP]
@@ -394,7 +395,7 @@ def _activation_quantize_kernel(
         zero += tl.sum(scale * 0.0, axis=0)
         words += fields
     spoilt = tl.where(zero == 0, 0, 1)
-    if tl.max(tl.max(spoilt, 1), 0) > 0:  # rare: quantise y again, with care
+    if tl.max(tl.max(spoilt, 1), 0) > 0:  # rare: quantize y again, with care
         tl.debug_barrier()
         every = offs_c < C
         words, spoilt = quantize_rows(
@@ -409,7 +410,7 @@ def _activation_quantize_kernel(
 
 
 def fits(columns: int, group_size: int) -> bool:
-    """Whether one kernel can do `activation_quantize_`."""
+    """Return whether one kernel can do `activation_quantize_`."""
     power = group_size >= 8 and group_size & (group_size - 1) == 0
     return power and group_size <= 4096 and columns % max(group_size, 256) == 0
 
@@ -426,7 +427,7 @@ def launch_activation_quantize(
     seed: torch.Tensor | None,
     offset: int,
 ) -> None:
-    """One pass over a matrix h that `fits`."""
+    """Launch the one kernel for a matrix h that `fits`."""
     (rows, columns), blocks = h.shape, words.shape[0]
     key = ("activation", activation, slope_bits, h.dtype, rows, columns, bits, group_size, offset)
     launching.launch(
@@ -486,7 +487,7 @@ def launch_activation_backward(
 def launch_activation_backward_sum(
     dy: torch.Tensor, slopes: torch.Tensor, sums: torch.Tensor, slope_bits: int
 ) -> None:
-    """dy [K, C] times its slopes, in place, and sums [blocks of ROWS rows, C]; C a multiple of 8."""
+    """Multiply dy [K, C] by its slopes, in place; fill sums [blocks of ROWS rows, C]. C: a multiple of 8."""
     rows, columns = dy.shape
 
     def prepare() -> tuple:

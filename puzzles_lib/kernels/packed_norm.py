@@ -1,18 +1,18 @@
 """LayerNorm and RMSNorm that keep what their backward pass needs in codes.
 
-With n = (x - mean) · rstd (RMSNorm: mean = 0), y = n · weight + bias. Backward needs n and rstd alone:
+With n = (x - mean) · rstd (RMSNorm: mean = 0), y = n · weight + bias. Backward needs only n and rstd:
 
     g  = dy · weight
     dx = rstd · (g - mean(g) - n · mean(g · n))        without mean(g) for RMSNorm
     dweight = sum over rows of dy · n, dbias = sum over rows of dy
 
-n is quantized as `puzzles_lib.kernels.quantize.quantize_pack` quantizes n rounded to a dtype. The only
-inexact term of dx is small: n times the mean of g · n over a row. (Codes of y, from which
-n = (y - bias) / weight, would lose n where a weight is small.)
+n is rounded to a dtype, then quantized as `puzzles_lib.kernels.quantize.quantize_pack` does. The only inexact
+term of dx is small: n times the mean of g · n over a row. (With codes of y, n = (y - bias) / weight would be
+lost for small weights.)
 
-A linear layer that reads y quantizes y itself. It can't use n's codes, because y is in the caller's hands in
-between: a write to y that torch doesn't notice would leave the linear layer with the wrong codes, although
-torch's own weight gradient would be right.
+A linear layer that reads y quantizes y itself. It can't use n's codes, because the caller has y in between.
+If the caller writes to y and torch doesn't notice, the linear layer would have the wrong codes, although
+torch's own weight gradient would be correct.
 """
 
 from functools import lru_cache
@@ -54,10 +54,11 @@ def norm_quantize(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """LayerNorm (``rms``: RMSNorm) over x's last axis, and what its backward needs, in one pass over x.
+    """Return LayerNorm (or RMSNorm) over x's last axis, and what its backward needs, in one pass over x.
 
+    rms: use RMSNorm instead of LayerNorm.
     x: float32, float16 or bfloat16 [..., C]. weight, bias: [C] or None.
-    dtype: that n is rounded to before it is quantised, x's own by default.
+    dtype: n is rounded to this dtype before it is quantized; x's own by default.
     seed, offset: for stochastic rounding; None for the nearest codes.
     Returns y (shape and dtype of x), words and params of n, and rstd, float32, one per row.
 
@@ -90,9 +91,9 @@ def norm_backward(
     bits: int,
     group_size: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The gradients of x (shape and dtype of dy), of weight and of bias (float32 [C]), from what was kept.
+    """Return the gradients of x (shape and dtype of dy), of weight and of bias (float32 [C]).
 
-    Sums over rows are taken in a fixed order. Raises TypeError for another dtype, ValueError for other bits.
+    Sums over rows are in a fixed order. Raises TypeError for another dtype, and ValueError for other bits.
     """
     check_bits(bits)
     check_dtype("dy", dy)
@@ -115,7 +116,7 @@ def norm_quantize_ref(
     seed: torch.Tensor | None,
     offset: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of a matrix x [K, C]; y is torch's own."""
+    """Return what `norm_quantize` returns, for a matrix x [K, C]; y is torch's own."""
     exact = x.float() if rms else x.float() - x.float().mean(1, keepdim=True)
     rstd = (exact.square().mean(1) + eps).rsqrt()
     words, params = quantize_pack_ref((exact * rstd[:, None]).to(dtype), bits, group_size, seed, offset)
@@ -135,7 +136,7 @@ def norm_backward_ref(
     bits: int,
     group_size: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """dx, and the sums of dy · n and of dy, [2, C], of a matrix dy [K, C]."""
+    """Return dx, and the sums of dy · n and of dy, [2, C], of a matrix dy [K, C]."""
     n = dequantize_ref(words, params.float(), bits, group_size, dy.shape[0])
     g = dy.float() if weight is None else dy.float() * weight.float()
     dx = g - n * (g * n).mean(1, keepdim=True)
@@ -281,7 +282,7 @@ def launch_norm_quantize(
     seed: torch.Tensor | None,
     offset: int,
 ) -> None:
-    """Fill y and what is saved from a contiguous x of at most MAX_COLUMNS columns, groups filled up."""
+    """Fill y and what backward needs from a contiguous x with at most MAX_COLUMNS columns in whole groups."""
     (rows, columns), (words, params, rstd) = matrix_shape(x.shape), saved
 
     def prepare() -> tuple:
@@ -336,7 +337,7 @@ def launch_norm_backward(
 
 @lru_cache(4096)
 def padded_width(columns: int, group_size: int) -> int:
-    """Lanes that a program takes for a row."""
+    """Return the number of lanes that a program needs per row."""
     return triton.next_power_of_2(group_size) * triton.next_power_of_2(triton.cdiv(columns, group_size))
 
 

@@ -1,10 +1,10 @@
-"""ReLU that remembers one bit per element instead of the element.
+"""ReLU that keeps one bit per element instead of the element.
 
-The backward pass of ReLU asks a single question of the forward pass: was x above zero? `relu_pack`
-keeps just that answer, 16 times less than x in bfloat16; `relu_unpack_backward` reads it back.
+The backward pass of ReLU asks a single question about the forward pass: was x above zero? `relu_pack` keeps
+just that answer, 16 times less than x in bfloat16. `relu_unpack_backward` reads it back.
 
-The mask has one byte for 8 elements in row-major order, element ``8·i + b`` in bit ``b`` of byte ``i``;
-its last byte is filled up with zeros.
+The mask has one byte for 8 elements in row-major order, element ``8·i + b`` in bit ``b`` of byte ``i``. Its
+last byte is filled up with zeros.
 """
 
 import torch
@@ -14,15 +14,15 @@ import triton.language as tl
 from puzzles_lib.kernels import launching
 from puzzles_lib.kernels.common import check_dtype
 
-FORWARD_BLOCK, BACKWARD_BLOCK = 2048, 1024  # elements a program
+FORWARD_BLOCK, BACKWARD_BLOCK = 2048, 1024  # elements per program
 
 
 def relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """ReLU of x and the mask for its backward.
+    """Return ReLU of x and the mask for its backward.
 
-    x: any shape, float32, float16 or bfloat16; non-contiguous and empty ones are accepted.
-    Returns y (shape and dtype of x, contiguous) and the mask (uint8, one bit an element).
-    As in torch, NaN stays NaN and lets the gradient pass; the gradient at 0 is 0.
+    x: any shape, float32, float16 or bfloat16; non-contiguous and empty tensors are accepted.
+    Returns y (shape and dtype of x, contiguous) and the mask (uint8, one bit per element). As in torch, NaN
+    stays NaN and lets the gradient pass, and the gradient at 0 is 0.
 
     Raises TypeError for another dtype.
     """
@@ -31,9 +31,9 @@ def relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The gradient of x: dy where the mask has a one, else 0. Shape and dtype of dy, contiguous.
+    """Return the gradient of x: dy if the mask has a one, else 0. It has shape and dtype of dy, contiguous.
 
-    Raises TypeError for another dtype, ValueError where mask and dy do not fit or live on two devices.
+    Raises TypeError for another dtype, and ValueError if mask and dy do not fit or are on two devices.
     """
     check_dtype("dy", dy)
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.uint8:
@@ -71,7 +71,7 @@ def relu_unpack_backward_ref(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tens
 
 @triton.jit
 def _relu_pack_kernel(x_ptr, y_ptr, mask_ptr, N, BLOCK: tl.constexpr):
-    """8 neighbouring elements belong to one thread, so that its mask byte is a sum within the thread."""
+    """8 adjacent elements belong to one thread, so that its mask byte is a sum within the thread."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     byte = tl.arange(0, BLOCK // 8)  # [BLOCK / 8]
     bit = tl.arange(0, 8)

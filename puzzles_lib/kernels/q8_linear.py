@@ -1,12 +1,12 @@
-"""Int8 dynamic linear: rows of x are quantised as they come, weights once, per output channel.
+"""Int8 dynamic linear: rows of x are quantized in each call, weights once, per output channel.
 
     scale[m] = max_k |x[m, k]| / 127
     xq[m, k] = round(x[m, k] / scale[m]), ties to even, -127 .. 127
     acc[m, n] = sum_k xq[m, k] * wq[n, k], exact, in int32
     y[m, n]  = acc * (scale[m] * w_scale[n]) + bias[n], in float32, every step rounded by itself
 
-The sums are integers, so that neither the order of summation, nor the tile, nor the rest of the batch
-changes a bit of a row's result, on a CPU or on a GPU.
+The sums are integers. So a row's result has the same bits on a CPU and on a GPU, with any order of summation,
+any tile and any other rows in the batch.
 """
 
 from dataclasses import dataclass, replace
@@ -19,14 +19,14 @@ from torch import nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.kernels import q8_linear_rows16, q8_linear_rows64
-from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan, overlapped
+from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, check_model, maximum_with_nan, overlapped
 
 TOP = 127
 MAX_K = (2**31 - 1) // TOP**2  # 133144: the sum of so many products still fits into int32
 
 
 def quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales of the rows of x, each row by itself.
+    """Return codes and scales of the rows of x, each row by itself.
 
     x: [..., K], float32, float16 or bfloat16; any strides, any size, K = 0 too.
     Returns (codes int8 [..., K] in -127 .. 127, scale float32 [...]), both contiguous: x is about
@@ -43,15 +43,15 @@ def quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def q8_linear(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """x @ (wq * w_scale)ᵀ + bias, through int8 rows of x and exact int32 sums.
+    """Return x @ (wq * w_scale)ᵀ + bias, with int8 rows of x and exact int32 sums.
 
-    x: [..., K], float32, float16 or bfloat16; any strides, any size. wq: int8 [N, K], as `quantize_rows`
-    gives for a weight matrix. w_scale: float32 [N]. bias: [N], one of x's dtypes. All on one device.
-    Returns y: [..., N] in x's dtype, rounded once from float32. A row with a NaN or an infinity comes out
-    as NaN, the others are untouched; a row of zeros gives the bias. There is no gradient.
+    x: [..., K], float32, float16 or bfloat16; any strides, any size. wq: int8 [N, K], from `quantize_rows` of
+    a weight matrix. w_scale: float32 [N]. bias: [N], one of x's dtypes. All are on one device. Returns y:
+    [..., N] in x's dtype, rounded once from float32. A row with a NaN or an infinity becomes NaN and does not
+    affect other rows. A row of zeros gives the bias. There is no gradient.
 
-    Raises TypeError for another dtype, ValueError where shapes or devices do not fit or K is over 133144
-    (132104 where wq has a -128): the sums would leave int32.
+    Raises TypeError for another dtype. Raises ValueError if shapes or devices do not fit, or if K is above
+    133144 (132104 if wq has a -128), because the sums would not fit into int32.
     """
     _check_x(x)
     check_weight(wq, w_scale, bias)
@@ -63,7 +63,7 @@ def q8_linear(
 
 
 class Q8Linear(nn.Module):
-    """`nn.Linear` for inference with int8 weights and rows quantised as they come.
+    """`nn.Linear` for inference with int8 weights; rows of the input are quantized in each call.
 
     Buffers: weight int8 [N, K], scale float32 [N], bias [N] or None. They move and are saved with the
     module; ``scale`` stays float32 when a model is cast.
@@ -80,9 +80,10 @@ class Q8Linear(nn.Module):
 
     @classmethod
     def from_linear(cls, linear: nn.Linear) -> "Q8Linear":
-        """Quantise the weights of an `nn.Linear`, a scale per output channel; the bias is copied.
+        """Return a layer with the quantized weights of an `nn.Linear`, one scale per output channel.
 
-        Raises TypeError where ``linear`` is no nn.Linear or its weights are of another dtype than x may be.
+        The bias is copied. Raises TypeError if ``linear`` is not an nn.Linear, or if x could not have the
+        dtype of its weights.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"linear is {type(linear).__name__}, allowed is an nn.Linear")
@@ -109,11 +110,14 @@ class Q8Linear(nn.Module):
 
 
 def swap_linears(model: nn.Module) -> nn.Module:
-    """Put a `Q8Linear` in the place of every `nn.Linear` below ``model``, and return the model.
+    """Replace every `nn.Linear` below ``model`` by a `Q8Linear`, and return the model.
 
-    In place, unless the model is itself an nn.Linear. Subclasses of nn.Linear stay, since their owners
-    reach for their weights; a module in two places stays one module.
+    The model itself is changed, unless it is an nn.Linear. Subclasses of nn.Linear stay as they are, because
+    other code may use their weights. A module in two places stays one module.
+
+    Raises TypeError if ``model`` is not a module.
     """
+    check_model(model)
     swapped: dict[nn.Module, nn.Module] = {}
 
     def swap(module: nn.Module) -> nn.Module:
@@ -143,7 +147,7 @@ def _check_k(columns: int) -> None:
 
 
 def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None) -> None:
-    """Raise where quantised weights do not fit together."""
+    """Raise TypeError or ValueError if the parts of quantized weights do not fit together."""
     check_dtype("wq", wq, (torch.int8,))
     check_dtype("w_scale", w_scale, (torch.float32,))
     if wq.dim() != 2:
@@ -165,7 +169,7 @@ def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | N
 
 
 def quantize_rows_ref(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales of a matrix x [M, K]."""
+    """Return codes and scales of a matrix x [M, K]."""
     if not x.numel():
         return x.new_zeros(x.shape, dtype=torch.int8), x.new_zeros(x.shape[0], dtype=torch.float32)
     x = x.float()
@@ -185,10 +189,11 @@ BLOCK = 256  # rows of weights turned into float32 at a time, to stay within a c
 
 @torch.autocast("cpu", enabled=False)  # which would round the sums to 16 bits
 def int8_matmul_ref(xq: torch.Tensor, wq: torch.Tensor) -> torch.Tensor:
-    """xq [M, K] @ wq [N, K]ᵀ as float32, rounded once from the exact sums.
+    """Return xq [M, K] @ wq [N, K]ᵀ as float32, rounded once from the exact sums.
 
-    `torch._int_mm` is quick on CPUs whose AVX-512 multiplies int8 (VNNI). On others oneDNN's int8 kernels
-    saturate or are a plain loop, some 30 times slower than float32, which is exact for short enough sums.
+    `torch._int_mm` is fast on CPUs whose AVX-512 multiplies int8 (VNNI). On others oneDNN's int8 kernels
+    saturate, or are a plain loop that is some 30 times slower than float32. float32 is exact for sums that
+    are short enough.
     """
     if torch.cpu._is_vnni_supported() and wq.shape[1] > 1:
         # With K = 1 the strides of wq.t(), (1, 1), are taken for those of rows, and nothing is written.
@@ -209,7 +214,7 @@ def int8_matmul_ref(xq: torch.Tensor, wq: torch.Tensor) -> torch.Tensor:
 def q8_linear_ref(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None
 ) -> torch.Tensor:
-    """y [M, N] of a matrix x [M, K]."""
+    """Return y [M, N] of a matrix x [M, K]."""
     rows, outputs = x.shape[0], wq.shape[0]
     if x.numel() and outputs:
         xq, x_scale = quantize_rows_ref(x)
@@ -234,11 +239,11 @@ def _scale_of(amax):
 
 @triton.jit
 def _codes_of(x, scale):
-    """round(x / scale), ties to even, as int8; scale [ROWS, 1], 0 where it is NaN.
+    """Return round(x / scale), ties to even, as int8. The result is 0 if scale [ROWS, 1] is NaN.
 
-    Multiplying by the reciprocal gives a quotient that is off by an ulp; one more step, with the exact
-    remainder from a fused multiply-add, rounds it as a division does (P. Markstein, 1990), for a third of
-    the instructions. The remainder must not be subnormal: small rows are scaled up before.
+    Multiplying by the reciprocal gives a quotient that is off by an ulp. One more step, with the exact
+    remainder from a fused multiply-add, rounds it as a division does (P. Markstein, 1990). This takes a third
+    of the instructions. The remainder must not be subnormal, so small rows are scaled up first.
     """
     up = tl.where(scale < SMALL, LARGE, 1.0)
     divisor = tl.where(scale > 0, scale * up, 1.0)
@@ -331,7 +336,7 @@ def _matmul_kernel(
     PDL: the program may start before the codes are there, asks for the scales of its weights, and waits.
     """
     pid, tiles_n = tl.program_id(0), tl.cdiv(N, BLOCK_N)
-    # GROUP_M rows of tiles at a time: neighbours in time share rows and columns in the cache.
+    # GROUP_M rows of tiles at a time, so that programs at the same time share rows and columns in the cache.
     group = pid // (GROUP_M * tiles_n)
     height = tl.minimum(tl.cdiv(M, BLOCK_M) - group * GROUP_M, GROUP_M)
     first_m = (group * GROUP_M + pid % (GROUP_M * tiles_n) % height) * BLOCK_M
@@ -364,7 +369,7 @@ def _matmul_kernel(
 def launch_quantize_rows(
     x: torch.Tensor, codes: torch.Tensor, scale: torch.Tensor, sums: torch.Tensor | None = None, pdl=False
 ) -> None:
-    """Fill codes and scale from a matrix x, and sums, where there are any, with zeros."""
+    """Fill codes and scale from a matrix x. Fill sums, if there are any, with zeros."""
     rows, columns = x.shape
     block = min(triton.next_power_of_2(columns), 8192)
     height = max(1, 2048 // block)
@@ -381,7 +386,7 @@ EXACT_STEPS = {"enable_fp_fusion": False}  # a product and a sum are rounded one
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a matrix multiplication is cut: tile sizes, tiles a group, shares of K, warps, stages."""
+    """How a matrix multiplication is divided: tile sizes, tiles per group, shares of K, warps, stages."""
 
     m: int
     n: int
@@ -393,7 +398,7 @@ class Tiles:
 
 
 def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool) -> Tiles:
-    """Tiles for a shape, from measurements on an H200 at K = N = 4096.
+    """Return tiles for a shape, from measurements on an H200 at K = N = 4096.
 
     programs: how many the GPU runs at once. tma: whether the tiles come by its bulk copies.
     """
@@ -408,7 +413,7 @@ def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool
     elif rows <= 256:
         tiles = Tiles(128, 64, 256, group=2)
     elif rows <= 512:
-        tiles = Tiles(128, 64, 128, group=4)  # two programs a multiprocessor, from here on
+        tiles = Tiles(128, 64, 128, group=4)  # two programs per multiprocessor, from here on
     else:
         tiles = Tiles(128, 128, 128, group=16, stages=3)
     # Few tiles do not keep the GPU busy, unless several programs take a share of K each for one of them.
@@ -418,12 +423,12 @@ def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool
 
 
 def grid_of(tiles: Tiles, rows: int, outputs: int) -> tuple[int, int]:
-    """Tiles of y, and shares of K."""
+    """Return the number of tiles of y, and of shares of K."""
     return triton.cdiv(rows, tiles.m) * triton.cdiv(outputs, tiles.n), tiles.split
 
 
 def kernel_of_few_rows(rows: int, wq: torch.Tensor) -> ModuleType | None:
-    """The module whose ``launch`` is the fastest for so few rows, if there is one (measured on an H200)."""
+    """Return the module whose ``launch`` is the fastest for so few rows (measured on an H200), or None."""
     if rows > 8 and q8_linear_rows64.fits(rows, wq):
         return q8_linear_rows64
     return q8_linear_rows16 if q8_linear_rows16.fits(rows, wq) else None
@@ -466,7 +471,7 @@ def launch_matmul(
     tma: bool,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from codes, M rows or more, and scales; sums are zeros where there are shares.
+    """Fill y [M, N] from codes, M rows or more, and scales. If K is shared, sums must be zeros.
 
     pdl: the launch before this one is `launch_quantize_rows` with the same.
     """

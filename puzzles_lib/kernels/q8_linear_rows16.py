@@ -1,10 +1,11 @@
-"""The int8 product of few rows: weights go from memory to the matrix unit's registers, at once.
+"""The int8 product of few rows: weights go straight from memory to the matrix unit's registers.
 
-In Gluon, as `puzzles_lib.kernels.dequant_gemm_rows16`, whose idea it is: the order of a sum over k is free,
-so that a lane multiplies the 16 neighbouring bytes that one load brings, of a row of weights and of a row of
-codes alike. A program has 32 outputs and all of K, split over its warps; there is nothing to be added after
-it. It may start before the codes are there (programmatic dependent launch), and asks for the weights of its
-first steps and for their scales before it waits for them: so the memory is busy while the rows are quantised.
+Written in Gluon, with the idea of `puzzles_lib.kernels.dequant_gemm_rows16`: the order of a sum over k is
+free. So a lane multiplies the 16 adjacent bytes of one load, both in a row of weights and in a row of codes.
+A program has 32 outputs and all of K, split over its warps; no other kernel has to add anything.
+
+A program may start before the codes are ready (programmatic dependent launch). It loads the weights and
+scales of its first steps before it waits for the codes, so the memory is busy while the rows are quantized.
 """
 
 import torch
@@ -24,7 +25,7 @@ OUTPUTS, COLUMNS = gl.constexpr(32), gl.constexpr(64)  # of a program; of a warp
 
 
 def fits(rows: int, wq: torch.Tensor) -> bool:
-    """Whether `launch` takes these: Ampere or later, aligned rows that are not too long, enough outputs."""
+    """Return whether `launch` accepts these: Ampere or later, aligned rows, not too long, enough outputs."""
     outputs, columns = wq.shape
     gpu = torch.cuda.get_device_properties(wq.device)
     aligned = columns % 16 == 0 and wq.data_ptr() % 16 == 0
@@ -44,9 +45,9 @@ def launch(
     y: torch.Tensor,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from contiguous codes, M rows or more, and scales, where `fits` holds.
+    """Fill y [M, N] from scales and contiguous codes, M rows or more. `fits` must be true.
 
-    pdl: the launch before this one quantised the rows, and signals that this one may start.
+    pdl: the launch before this one quantized the rows, and signals that this one may start.
     """
     (rows, outputs), columns = y.shape, wq.shape[1]
     steps = triton.cdiv(columns, WARPS * COLUMNS.value)
@@ -61,7 +62,7 @@ def launch(
 
 @gluon.constexpr_function
 def _bytes_layout(warps, rows, columns):
-    """[warps, rows, columns]: a lane has 16 neighbouring columns of every 64, of every eighth row."""
+    """[warps, rows, columns]: a lane has 16 adjacent columns of every 64, of every eighth row."""
     registers = along(3, 2, 16) + along(3, 2, columns, first=64) + along(3, 1, rows, first=8)
     lanes = along(3, 2, 64, first=16) + along(3, 1, 8)
     return gl.DistributedLinearLayout(registers, lanes, along(3, 0, warps), [], [warps, rows, columns])

@@ -1,12 +1,12 @@
-"""The int8 product of up to 64 rows on Hopper GPUs: nothing is waited for that could have been asked for.
+"""The int8 product of up to 64 rows on Hopper GPUs: everything is loaded as early as possible.
 
-In Gluon, as `puzzles_lib.kernels.dequant_gemm_rows128`. A program has 32 outputs, all rows and all of K;
-there is nothing to be added after it. With so few rows the time is that of the memory and of waiting:
+Written in Gluon, like `puzzles_lib.kernels.dequant_gemm_rows128`. A program has 32 outputs, all rows and all
+of K; no other kernel has to add anything. With so few rows, most of the time is memory and waiting. So:
 
-- It may start before the codes are there (programmatic dependent launch), and asks for its first steps'
-  weights and for its weights' scales before it waits for the codes. More steps than that would keep the rows
-  that are being quantised waiting for the memory.
-- A step's product runs while the program frees the place of the step before it, and asks for a later one.
+- A program may start before the codes are ready (programmatic dependent launch). It loads the weights of its
+  first steps and the scales before it waits for the codes. Loading more steps would slow down the kernel that
+  is still quantizing the rows.
+- While a step's product runs, the program frees the buffer of the step before and loads a later step into it.
 - Scales are in registers before the last product ends.
 """
 
@@ -35,7 +35,7 @@ SWIZZLED = gl.NVMMASharedLayout(128, 8)
 
 
 def fits(rows: int, wq: torch.Tensor) -> bool:
-    """Whether `launch` takes these: a Hopper GPU, aligned rows, enough outputs."""
+    """Return whether `launch` accepts these: a Hopper GPU, aligned rows, enough outputs."""
     outputs, columns = wq.shape
     gpu = torch.cuda.get_device_properties(wq.device)
     aligned = columns % 16 == 0 and wq.data_ptr() % 16 == 0  # as TMA wants
@@ -52,9 +52,9 @@ def launch(
     y: torch.Tensor,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from contiguous codes [ROWS, K], of which M rows count, and scales, where `fits` holds.
+    """Fill y [M, N] from scales and contiguous codes [ROWS, K], of which M rows count. `fits` must be true.
 
-    pdl: the launch before this one quantised the rows, and signals that this one may start.
+    pdl: the launch before this one quantized the rows, and signals that this one may start.
     """
     (rows, outputs), columns = y.shape, wq.shape[1]
     _q8_linear_rows64_kernel[(triton.cdiv(outputs, OUTPUTS),)](

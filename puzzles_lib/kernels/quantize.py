@@ -1,17 +1,17 @@
-"""Group-wise affine quantisation of activations to 1, 2, 4 or 8 bits, packed down the columns.
+"""Group-wise affine quantization of activations to 1, 2, 4 or 8 bits, packed down the columns.
 
-A matrix x [K, C] is quantised in groups of ``group_size`` neighbouring columns of one row. A group
-keeps its minimum and a scale, and for each element a code:
+A matrix x [K, C] is quantized in groups of ``group_size`` adjacent columns of one row. A group keeps its
+minimum and a scale, and for each element a code:
 
-    scale   = (max - min) · 1 / (2^bits - 1), rounded to x's dtype; 1 where the group is constant
+    scale   = (max - min) · 1 / (2^bits - 1), rounded to x's dtype; 1 if the group is constant
     code    = round((x - min) / scale), ties to even, clamped to 0 .. 2^bits - 1
     x^      = min + code · scale, rounded once
 
-Codes are computed from the *stored* minimum and scale. Stochastic rounding takes, instead of the nearest
-code, the one above as often as the value is near to it, so that x^ is x on average (see
+Codes are computed from the *stored* minimum and scale. Stochastic rounding takes the code above with a
+probability that grows with the distance to the code below, so that x^ is x on average (see
 `puzzles_lib.kernels.rounding`).
-Words are those of `puzzles_lib.kernels.bitpack`: blocks of 16 · (16 / bits) rows, packed down the columns, so
-that a matrix multiplication that walks K unpacks them without passing a value between threads.
+Words are those of `puzzles_lib.kernels.bitpack`: blocks of 16 · (16 / bits) rows, packed down the columns. So
+a matrix multiplication that walks along K unpacks them without passing a value between threads.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from puzzles_lib.kernels.bitpack import (
     pack_rows_ref,
     unpack_rows_ref,
 )
-from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, maximum_with_nan
+from puzzles_lib.kernels.common import MAGIC, TINY, check_dtype, check_integer, maximum_with_nan
 from puzzles_lib.kernels.rounding import (
     STOCHASTIC_REGISTERS,
     UNIT_FIELDS,
@@ -52,13 +52,13 @@ _PAIRS_REGISTERS = 128  # of a thread, at most, with stochastic rounding: as `ST
 
 @dataclass(frozen=True)
 class PackedTensor:
-    """A quantised tensor.
+    """A quantized tensor.
 
     words: int16 [blocks, 16, C], see `puzzles_lib.kernels.bitpack`.
     params: dtype of the tensor, [groups, blocks, 2, rows of a block]; scales at 0 and minima at 1. Rows
         past K have scale 1 and minimum 0.
-    bits, group_size: of the quantisation; the last group of a row may be shorter.
-    shape, dtype: of the tensor that was quantised.
+    bits, group_size: of the quantization; the last group of a row may be shorter.
+    shape, dtype: of the tensor that was quantized.
     """
 
     words: torch.Tensor
@@ -70,17 +70,17 @@ class PackedTensor:
 
     @property
     def scale(self) -> torch.Tensor:
-        """[groups, blocks, rows of a block]: row ``k`` is ``[k // rows, k % rows]``."""
+        """The scales, [groups, blocks, rows of a block]: row ``k`` is ``[k // rows, k % rows]``."""
         return self.params[:, :, 0]
 
     @property
     def minimum(self) -> torch.Tensor:
-        """[groups, blocks, rows of a block], as `scale`."""
+        """The minima, [groups, blocks, rows of a block], as in `scale`."""
         return self.params[:, :, 1]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the packed tensor holds."""
+        """The number of bytes of the packed tensor."""
         return self.words.nbytes + self.params.nbytes
 
 
@@ -93,21 +93,23 @@ def quantize_pack(
     seed: int | torch.Tensor = 0,
     offset: int = 0,
 ) -> PackedTensor:
-    """Quantise x in groups of ``group_size`` along its last axis, and pack the codes.
+    """Quantize x in groups of ``group_size`` along its last axis, and pack the codes.
 
-    x: float32, float16 or bfloat16, one axis or more, of any size; non-contiguous is accepted.
-    rounding: "nearest", or "stochastic": up with a probability of the distance to the code below, down
-        otherwise. The mean of x^ over many seeds is then x. Scales are rounded up, so that no x is outside.
-    seed, offset: of the random numbers (Philox; an element's place in x counts on). The same give the
-        same codes, on any device and in any launch. seed: an integer of 64 bits, or an int64 tensor of one
-        on x's device, for a seed that changes under `torch.compile` or in a CUDA graph. Nearest rounding
-        uses neither.
-    A NaN or an infinity makes every element of its own group NaN when dequantised, and no other.
-    A group whose scale rounds to 0 or is below 2^-126 counts as constant. In float16 a scale above 65504,
-    which takes a range wider than 65504 · (2^bits - 1), is infinite and makes its group NaN as well, and
-    values next to the ends of float16's range may come back as infinities.
+    x: float32, float16 or bfloat16, with one axis or more, of any size; non-contiguous is accepted.
+    rounding: "nearest" or "stochastic". Stochastic rounds up with a probability equal to the distance to the
+        code below (in steps between codes), and down otherwise. The mean of x^ over many seeds is then x.
+        Scales are rounded up, so that no x is outside the codes.
+    seed, offset: of the random numbers (Philox, counted from offset by an element's place in x). The same
+        seed and offset give the same codes, on any device and in any launch. seed is an integer of 64 bits.
+        For a seed that changes under `torch.compile` or in a CUDA graph, it is an int64 tensor of one element
+        on x's device. Nearest rounding uses neither.
 
-    Raises ValueError for other bits or rounding, a group size below 1 or a scalar, TypeError for another
+    If a group has a NaN or an infinity, all of its elements are NaN when dequantized. Other groups are not
+    affected. A group whose scale rounds to 0 or is below 2^-126 counts as constant. In float16, a range wider
+    than 65504 · (2^bits - 1) makes the scale infinite and its group NaN. Values next to the ends of float16's
+    range may come back as infinities.
+
+    Raises ValueError for other bits or rounding, a group size below 1 or a scalar, and TypeError for another
     dtype.
     """
     check_bits(bits)
@@ -115,14 +117,15 @@ def quantize_pack(
     check_dtype("x", x)
     if x.dim() == 0:
         raise ValueError("x is a scalar, allowed are tensors of one axis or more")
+    check_integer("offset", offset)
     words, params = _quantize_pack(x, bits, group_size, as_seed(rounding, seed, x.device), offset)
     return PackedTensor(words, params, bits, group_size, tuple(x.shape), x.dtype)
 
 
 def dequantize(packed: PackedTensor) -> torch.Tensor:
-    """The tensor that the codes stand for: shape and dtype of the original, contiguous.
+    """Return the tensor that the codes stand for: shape and dtype of the original, contiguous.
 
-    Raises TypeError where ``packed`` is not a `PackedTensor`, ValueError where its parts do not fit.
+    Raises TypeError if ``packed`` is not a `PackedTensor`, and ValueError if its parts do not fit.
     """
     check_packed("packed", packed)
     return dequantize_words(packed.words, packed.params, packed.bits, packed.group_size, list(packed.shape))
@@ -134,10 +137,13 @@ def check_group_size(group_size: int) -> None:
 
 
 def check_packed(name: str, packed: PackedTensor) -> None:
-    """Raise where the parts of a packed tensor do not fit together."""
+    """Raise TypeError or ValueError if the parts of a packed tensor do not fit together."""
     if not isinstance(packed, PackedTensor):
         raise TypeError(f"{name} is a {type(packed).__name__}, allowed is a PackedTensor")
     check_bits(packed.bits)
+    check_group_size(packed.group_size)
+    check_dtype(f"{name}.words", packed.words, (torch.int16,))
+    check_dtype(f"{name}.params", packed.params, (packed.dtype,))
     rows, columns = matrix_shape(packed.shape)
     words, params = storage_shapes(rows, columns, packed.bits, packed.group_size)
     for part, value, expected in (("words", packed.words, words), ("params", packed.params, params)):
@@ -148,15 +154,12 @@ def check_packed(name: str, packed: PackedTensor) -> None:
         raise ValueError(
             f"{name}.params is on {packed.params.device}, allowed is the device of words, {where}"
         )
-    if packed.words.dtype != torch.int16 or packed.params.dtype != packed.dtype:
-        text = f"{name} holds {packed.words.dtype} and {packed.params.dtype}"
-        raise TypeError(f"{text}, allowed are torch.int16 words and {packed.dtype} params")
 
 
 def storage_shapes(
     rows: int, columns: int, bits: int, group_size: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int, int]]:
-    """Shapes of words and params for a matrix [rows, columns]."""
+    """Return the shapes of words and params for a matrix [rows, columns]."""
     blocks = (rows + block_rows(bits) - 1) // block_rows(bits)
     groups = (columns + group_size - 1) // group_size
     return (blocks, WORD_ROWS, columns), (groups, blocks, 2, block_rows(bits))
@@ -168,7 +171,7 @@ def storage_shapes(
 def quantize_pack_ref(
     x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None, offset: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Words and params of a matrix x [K, C]; with a seed, rounded stochastically."""
+    """Return words and params of a matrix x [K, C]; with a seed, rounded stochastically."""
     rows, columns = x.shape
     words_shape, params_shape = storage_shapes(rows, columns, bits, group_size)
     if not x.numel():
@@ -210,7 +213,7 @@ def quantize_pack_ref(
 def dequantize_ref(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, rows: int
 ) -> torch.Tensor:
-    """The matrix [K, C] that words and params stand for, rounded once to the dtype of params."""
+    """Return the matrix [K, C] that words and params stand for, rounded once to the dtype of params."""
     columns = words.shape[2]
     codes = unpack_rows_ref(words, bits, rows)
     scale, low = params.permute(2, 1, 3, 0).flatten(1, 2)[:, :rows].double()  # [K, groups]
@@ -276,14 +279,14 @@ def quantize_rows(
     x_ptr, param, seed_ptr, offset, first, rows, offs_c, in_group, exists, rows_left, C,
     BITS: tl.constexpr, SPLIT: tl.constexpr, EVEN: tl.constexpr, CAREFUL: tl.constexpr,
 ):  # fmt: skip
-    """The words, and [ROWS, GROUPS] ones where a group had a NaN or an infinity, after storing the params.
+    """Store the params. Return the words, and [ROWS, GROUPS] with a 1 if a group had a NaN or an infinity.
 
-    There a code is NaN, whose bits spill into the fields of other rows, unless CAREFUL.
+    In such a group a code is NaN, and its bits spill into the fields of other rows unless CAREFUL.
     """
     FIELDS: tl.constexpr = 16 // BITS
     STEP: tl.constexpr = SPLIT[0]
     words = tl.zeros(SPLIT[1:], tl.int32)
-    zero = tl.zeros(SPLIT[1:3], tl.float32)  # the sum of 0 · scale: NaN with a scale that is no number
+    zero = tl.zeros(SPLIT[1:3], tl.float32)  # sum of 0 · scale: NaN if a scale isn't finite
     if seed_ptr is not None:
         drawn_low, drawn_high = draw(seed_ptr, offset, first, offs_c, BITS)
     # Not unrolled: that would take twice the registers.
@@ -312,10 +315,10 @@ def encode(
     x, low_x, high_x, added, step,
     BITS: tl.constexpr, SPLIT: tl.constexpr, DTYPE: tl.constexpr, CAREFUL: tl.constexpr,
 ):  # fmt: skip
-    """STEP fields of words [ROWS, GROUPS, WIDTH] from ``step``; scales and minima [STEP, ROWS, GROUPS].
+    """Return STEP fields of words [ROWS, GROUPS, WIDTH] from ``step``; scales, minima [STEP, ROWS, GROUPS].
 
-    x: float32 [STEP, ROWS, GROUPS * WIDTH]; low_x and high_x are x, or what does not count for minimum and
-    maximum is infinite there. added: of `noise`, or None for nearest rounding.
+    x: float32 [STEP, ROWS, GROUPS * WIDTH]. low_x, high_x: x, with infinities where an element must not count
+    for the minimum or the maximum. added: from `noise`, or None for nearest rounding.
     """
     low = tl.reduce(tl.reshape(low_x, SPLIT), 3, _minimum_with_nan)  # [STEP, ROWS, GROUPS]
     high = tl.reduce(tl.reshape(high_x, SPLIT), 3, maximum_with_nan)
@@ -327,7 +330,7 @@ def encode(
 
 @triton.jit
 def _scale_of(low, high, UP: tl.constexpr, BITS: tl.constexpr, DTYPE: tl.constexpr):
-    """As it is stored, in float32. UP: not rounded down, so that no x lies above the last code."""
+    """Return the scale as stored, in float32. UP: never round down, so that no x is above the last code."""
     LEVELS: tl.constexpr = (1 << BITS) - 1
     exact = (high - low) * (1.0 / LEVELS)
     scale = exact.to(DTYPE)
@@ -367,7 +370,7 @@ def _fields_of(
     return fields
 
 
-# ---- two neighbours of 16 bits at a time
+# ---- two adjacent values of 16 bits at a time
 
 
 @triton.jit
@@ -375,13 +378,14 @@ def _quantize_pairs_kernel(
     x_ptr, words_ptr, params_ptr, seed_ptr, C, blocks, offset,
     BITS: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """As `_quantize_pack_kernel`, of whole blocks of rows and whole groups of WIDTH columns.
+    """Like `_quantize_pack_kernel`, for whole blocks of rows and whole groups of WIDTH columns.
 
-    A program has the `draw_rows` rows of words that share a call of Philox, ROWS of them and STEP of their
-    fields at a time. A lane holds four even columns and the odd ones behind them. Minima and maxima of both
-    are found by one instruction, and between threads a minimum and a maximum go as one. So do the words of
-    two columns: a code is a half of a float, and two such halves are shifted and added as one integer.
-    Programs count columns first, so that neighbours in time write rows of words whole.
+    A program has the `draw_rows` rows of words that share a call of Philox. It handles ROWS of them and STEP
+    of their fields at a time. A lane has four even columns and the odd columns that follow them. One
+    instruction finds the minima or maxima of both, and a minimum and a maximum are passed between threads as
+    one value. The words of two columns are also one value: a code is half of a float, and two such halves are
+    shifted and added as one integer. Programs count columns first, so that programs at the same time write
+    whole rows of words.
     """
     FIELDS: tl.constexpr = 16 // BITS
     LEVELS: tl.constexpr = (1 << BITS) - 1
@@ -555,9 +559,9 @@ def _dequantize_kernel(
     words_ptr, params_ptr, x_ptr, K, C, blocks,
     BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """The rows whose fields share ROWS rows of words.
+    """Dequantize the rows whose fields share ROWS rows of words.
 
-    Programs count columns first: neighbours in time then write neighbouring memory, worth 4% of bandwidth.
+    Programs count columns first, so that programs at the same time write adjacent memory: 4% more bandwidth.
     """
     FIELDS: tl.constexpr = 16 // BITS
     across = tl.cdiv(C, BLOCK_C)
@@ -687,7 +691,7 @@ def _quantize_launch(
     num_warps = min(max(1, width // 256), 32)
     if kernel is _quantize_pairs_kernel:
         grid = (blocks * WORD_ROWS // draw_rows(bits) * (columns // (groups * group_size)),)
-        # Small groups have many scales: those of two rows of words are neighbours, and stored as one.
+        # Small groups have many scales: those of two rows of words are adjacent, and stored as one.
         fields = min(UNIT_FIELDS[bits] if width < 128 else 8, 16 // bits)
         return grid, (columns, blocks, offset), {
             "BITS": bits, "WIDTH": width, "GROUPS": groups, "STEP": fields, "ROWS": 8 // fields,
@@ -717,7 +721,7 @@ def _comes_in_pairs(rows: int, columns: int, bits: int, group_size: int) -> bool
 
 
 def _read_in_pairs(x: torch.Tensor) -> bool:
-    """Whether neighbours may be read two at a time: by instructions that NVIDIA's GPUs have from sm_80 on."""
+    """Return whether x can be read two elements at a time, as NVIDIA's GPUs can from sm_80 on."""
     return x.is_cuda and x.element_size() == 2 and x.data_ptr() % 16 == 0 and _has_pairs(x.get_device())
 
 
@@ -754,7 +758,7 @@ dequantize_words = torch.library.custom_op("bit_by_bit::dequantize", _dequantize
 def dequantize_unchecked(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
 ) -> torch.Tensor:
-    """Return what `dequantize_words` returns, without the operator around it where that is as good."""
+    """Return what `dequantize_words` returns, without the operator around it if possible."""
     return launching.run(dequantize_words, _dequantize_now, words, params, bits, group_size, shape)
 
 
@@ -775,7 +779,7 @@ def launch_dequantize(
 def dequantize_launch(
     words: torch.Tensor, params: torch.Tensor, x: torch.Tensor, bits: int, group_size: int
 ) -> tuple[triton.JITFunction, tuple[int], dict[str, object], dict[str, int]]:
-    """The kernel of `launch_dequantize`, its grid, its arguments and its options."""
+    """Return the kernel of `launch_dequantize`, its grid, its arguments and its options."""
     (rows, columns), blocks = x.shape, words.shape[0]
     word_rows = max(1, bits // 4)
     even = rows % block_rows(bits) == 0 and columns % 256 == 0

@@ -1,6 +1,6 @@
-"""Our kernel behind ``torch.ops.quantized.linear_dynamic`` on CPU, for as long as a ``with`` lasts.
+"""Run our kernel for ``torch.ops.quantized.linear_dynamic`` on the CPU, within a ``with`` block.
 
-A model made by ``torch.ao.quantization.quantize_dynamic`` then runs through it unchanged.
+A model made by ``torch.ao.quantization.quantize_dynamic`` then uses our kernel without a change.
 """
 
 import threading
@@ -21,7 +21,7 @@ Linear = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None
 
 @dataclass(eq=False)
 class Override:
-    """What `override_linear_dynamic` yields.
+    """The object that `override_linear_dynamic` yields.
 
     hits: calls that ``linear`` answered. refused: calls that were left to torch's own kernel.
     """
@@ -38,22 +38,25 @@ _library: torch.library.Library | None = None
 
 @contextmanager
 def override_linear_dynamic(linear: Linear | None = None) -> Iterator[Override]:
-    """Put ``linear`` in the place of ``torch.ops.quantized.linear_dynamic`` on CPU.
+    """Replace ``torch.ops.quantized.linear_dynamic`` on the CPU by ``linear``, within a ``with`` block.
 
     linear: called as ``linear(x, wq, w_scale, bias)`` with x float32 [M, K], contiguous; wq int8 [N, K],
         contiguous; w_scale float32 [N]; bias float32 [N] or None. Returns y, float32 [M, N]. The default is
         `puzzles_lib.kernels.q8_linear.q8_linear`.
-    Weights with one scale or one a channel, with or without zero points, bias, and x of any strides and
-    number of axes are taken. For weights with zero points ``linear`` gets one more output channel: weights
-    1, scale 1 and no bias, from which the zero points are subtracted.
-    Torch's own kernel still answers where x is not float32, has no axis, or its rows do not fit the
-    weights, where M, N or K is 0, where K is over 132104, and where the weights are not 8-bit integers.
+    The weights can have one scale or one per channel, with or without zero points and bias. x can have any
+    strides and any number of axes. For weights with zero points, ``linear`` gets one more output channel with
+    weights 1, scale 1 and no bias. The zero points are then subtracted with its result.
+    Torch's own kernel still answers in these cases:
 
-    Contexts nest: the innermost answers. When the outermost ends, by an exception too, torch's own kernel
-    is back. The weights are unpacked at every call, since nothing here remembers a weight.
+    - x is not float32, has no axis, or its rows do not fit the weights,
+    - M, N or K is 0, or K is above 132104,
+    - the weights are not 8-bit integers.
 
-    Raises RuntimeError where this torch has no such operator, TypeError where ``linear`` is not callable,
-    and within, where ``linear`` returns anything but a float32 tensor [M, N].
+    Contexts nest: the innermost answers. When the outermost ends, also by an exception, torch's own kernel is
+    back. The weights are unpacked in every call, because nothing here keeps a weight.
+
+    Raises RuntimeError if this torch has no such operator, and TypeError if ``linear`` is not callable.
+    Within the block, a call raises TypeError if ``linear`` doesn't return a float32 tensor [M, N].
     """
     if linear is not None and not callable(linear):
         raise TypeError(f"linear is {type(linear).__name__}, allowed is a function of (x, wq, w_scale, bias)")
@@ -107,7 +110,7 @@ def _dispatch_to(stock):
 
 
 def _weights(x: torch.Tensor, packed):
-    """(wq, scale, zero points or None, bias), or None where the call is torch's own business."""
+    """Return (wq, scale, zero points or None, bias), or None if torch's own kernel must answer."""
     if x.dtype != torch.float32 or x.dim() == 0 or not x.numel():
         return None
     weight, bias = packed.unpack()

@@ -1,17 +1,17 @@
-"""Random numbers for stochastic rounding: Philox, counted by an element's place and by nothing else.
+"""Random numbers for stochastic rounding: Philox, counted only by an element's place.
 
-Stochastic rounding of a value between the codes c and c + 1 gives c + 1 with the probability of its
-distance from c: wrong each time, right on average (Gupta et al., 2015, arXiv:1502.02551). Philox (Salmon et
-al., 2011, "Parallel random numbers: as easy as 1, 2, 3") makes random bits of a key and a count, with no
-state between: a key of seed and offset, a count of column and row. So a code depends on these alone, not on
-how a kernel is launched.
+Stochastic rounding of a value between the codes c and c + 1 gives c + 1 with a probability equal to its
+distance from c. The result is wrong each time, but correct on average (Gupta et al., 2015, arXiv:1502.02551).
+Philox (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3") makes random bits from a key and a
+count, without a state. Here the key is seed and offset, and the count is column and row. So a code depends
+only on these, not on how a kernel is launched.
 
-A call of Philox makes 64 bits for 32 elements of a column. A number u of 16 of them serves 8, a *unit*,
-whose words and fields are neighbours: each takes u with its top three bits flipped in another way. Each of
-them is uniform, which is what makes x^ right on average; together they lie in different eighths of [0, 1), so
-that their errors tend to cancel in a sum over rows, as a weight's gradient is. On an H200 the codes of
-[100864, 3072], bfloat16, groups of 256, come as fast as the nearest ones within 1.5%: 1 bit in 160 us and
-2 bits in 168, a copy of as many bytes in 157 and 167 (`python -m puzzles_lib.bench rounding`).
+A call of Philox makes 64 bits for 32 elements of a column. A number u of 16 bits serves 8 elements, a *unit*,
+whose words and fields are adjacent. Each element takes u with its top three bits flipped in a different way.
+Each of these numbers is uniform, so x^ is correct on average. Together they are in different eighths of [0,
+1), so that their errors tend to cancel in a sum over rows, such as a weight's gradient. On an H200 stochastic
+codes of [100864, 3072], bfloat16, groups of 256, are as fast as the nearest ones within 1.5%. 1 bit takes 160
+us and 2 bits 168 us; a copy of as many bytes takes 157 and 167 us (`python -m puzzles_lib.bench rounding`).
 """
 
 import torch
@@ -25,8 +25,8 @@ ROUNDS = tl.constexpr(7)  # of Philox: as many as pass BigCrush in the paper
 _M = (0xD2511F53, 0xCD9E8D57, 0xD256D193)  # Philox's multipliers: of 4x32, and of 2x32
 _BUMPS = (0x9E3779B9, 0xBB67AE85)  # of its key, each round
 _LOW = 0xFFFFFFFF
-UNIT_FIELDS = {1: 4, 2: 4, 4: 4, 8: 2}  # by bits: neighbouring fields of a word
-UNIT_ROWS = {1: 2, 2: 2, 4: 2, 8: 4}  # and neighbouring rows of words, 8 elements in all
+UNIT_FIELDS = {1: 4, 2: 4, 4: 4, 8: 2}  # by bits: adjacent fields of a word
+UNIT_ROWS = {1: 2, 2: 2, 4: 2, 8: 4}  # and adjacent rows of words, 8 elements in all
 STOCHASTIC_REGISTERS = 168  # of a thread, at most: more threads are worth more than fewer reloads
 
 
@@ -48,10 +48,10 @@ def rounding_of(bits: int, rounding: str | None) -> str:
 
 
 def as_seed(rounding: str, seed: int | torch.Tensor, device: torch.device) -> torch.Tensor | None:
-    """The seed as a tensor of one int64, or None for nearest rounding.
+    """Return the seed as a tensor of one int64, or None for nearest rounding.
 
-    Raises ValueError for another rounding, or a seed of 65 bits or of more elements, TypeError for a seed
-    that is neither an integer nor an int64 tensor.
+    Raises ValueError for another rounding, or for a seed of 65 bits or of more elements. Raises TypeError for
+    a seed that is neither an integer nor an int64 tensor.
     """
     check_rounding(rounding)
     if isinstance(seed, torch.Tensor):
@@ -72,19 +72,19 @@ def as_seed(rounding: str, seed: int | torch.Tensor, device: torch.device) -> to
 
 @triton.constexpr_function
 def fraction_bits(bits):
-    """Bits behind the point that a value between two codes is counted in."""
+    """Return how many bits after the point a value between two codes has."""
     return 14 if bits == 8 else 16
 
 
 @triton.constexpr_function
 def leading_one(bits):
-    """1.5 · 2^n whose float32 neighbours are 2^-fraction_bits apart: what is added to it is cut to those."""
+    """Return 1.5 · 2^n, near which float32 numbers are 2^-fraction_bits apart. Adding it rounds a value."""
     return 1.5 * 2.0 ** (23 - fraction_bits(bits))
 
 
 @triton.constexpr_function
 def draw_rows(bits):
-    """Rows of words that share a call of Philox: 32 rows of a matrix."""
+    """Return how many rows of words share a call of Philox: 32 rows of a matrix."""
     return 2 * bits
 
 
@@ -92,9 +92,9 @@ def draw_rows(bits):
 
 
 def philox_ref(key: list[torch.Tensor], counter: list[torch.Tensor], rounds: int = ROUNDS.value):
-    """Philox4x32 or Philox2x32: as many tensors of 32 random bits (in int64) as the counter has.
+    """Return Philox4x32 or Philox2x32: as many tensors of 32 random bits (in int64) as the counter has.
 
-    counter: 4 or 2 tensors of 32 bits, key: 2 or 1 of them.
+    counter: 4 or 2 tensors of 32 bits. key: 2 or 1 of them.
     """
     for _ in range(rounds):
         if len(counter) == 2:
@@ -109,7 +109,7 @@ def philox_ref(key: list[torch.Tensor], counter: list[torch.Tensor], rounds: int
 
 
 def draw_ref(seed: torch.Tensor, offset: int, rows: int, columns: int, bits: int) -> torch.Tensor:
-    """Integers [rows, columns] of `fraction_bits` random bits; rows fill blocks."""
+    """Return integers [rows, columns] of `fraction_bits` random bits; rows fill blocks."""
     halves = [seed & _LOW, seed >> 32 & _LOW]
     count = [torch.full_like(seed, word) for word in (offset & _LOW, offset >> 32 & _LOW, 0, 0)]
     key = philox_ref(halves, count)[:1]
@@ -132,7 +132,7 @@ def draw_ref(seed: torch.Tensor, offset: int, rows: int, columns: int, bits: int
 
 @triton.jit
 def draw(seed_ptr, offset, first, offs_c, BITS: tl.constexpr):
-    """64 random bits for each column, in two words, for the `draw_rows` that ``first`` lies in."""
+    """Return 64 random bits for each column, in two words, for the `draw_rows` that contain ``first``."""
     key, _, _, _ = tl.philox(
         tl.load(seed_ptr),
         offset.to(tl.int32),
@@ -155,10 +155,10 @@ def draw(seed_ptr, offset, first, offs_c, BITS: tl.constexpr):
 def noise(
     low, high, first, step, BITS: tl.constexpr, SPLIT: tl.constexpr, HALVES: tl.constexpr = False
 ):  # fmt: skip
-    """Floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
+    """Return floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
 
-    Of STEP fields from ``step``, and ROWS rows of words, at most a unit's, from ``first``.
-    HALVES: by an instruction of NVIDIA's, where it may be used.
+    They are for STEP fields from ``step``, and for ROWS rows of words (at most a unit's) from ``first``.
+    HALVES: use an instruction of NVIDIA's GPUs.
     """
     UNIT_FIELDS: tl.constexpr = 2 if BITS == 8 else 4
     UNIT_ROWS: tl.constexpr = 8 // UNIT_FIELDS
@@ -189,11 +189,11 @@ def _lower_and_upper(a, b):
 
 @triton.jit
 def lower_halves(a, b):
-    """Of 32 bits each: a's lower 16, and b's above them."""
+    """Return 32 bits each: a's lower 16, and b's lower 16 above them."""
     return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x5410;", "=r,r,r", [a, b], a.dtype, True, 1)
 
 
 @triton.jit
 def upper_halves(a, b):
-    """Of 32 bits each: a's upper 16, and b's above them."""
+    """Return 32 bits each: a's upper 16, and b's upper 16 above them."""
     return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x7632;", "=r,r,r", [a, b], a.dtype, True, 1)

@@ -3,9 +3,9 @@
 q, k and v read one input. The first of the three layers quantizes the input and leaves a note. The other two
 find the note and keep the same codes.
 
-A note must never outlive what it says. A tensor's memory can change without torch noticing (through NumPy,
-``x.data``, ``dist.recv`` or a kernel of your own), so the identity of a tensor and its version prove nothing
-by themselves. A note is therefore used only if all of these are true:
+A note must never be used after it has become wrong. A tensor's memory can change without torch noticing,
+through NumPy, ``x.data``, ``dist.recv`` or a kernel of your own. So a tensor's identity and version alone
+prove nothing. A note is therefore used only if all of these are true:
 
 - The module that contains the layers (the attention block, say) is still in the same call of ``forward``.
   Notes are dropped when that call ends, so no note passes from one step or micro-batch to the next.
@@ -72,7 +72,7 @@ NUMBER = -16  # of our hooks; torch counts up from 0
 
 
 def is_open() -> bool:
-    """Whether a module that shares is in a call of its ``forward``."""
+    """Return whether a module that shares is in a call of its ``forward``."""
     return bool(_scopes.running)
 
 
@@ -95,8 +95,8 @@ def remember(x: torch.Tensor, key: Key, codes: Codes) -> None:
 def share(module: nn.Module) -> None:
     """Let the layers inside a module share codes during each call of its ``forward``.
 
-    By hooks, under one number in all modules. torch would number them one by one, and torch.compile, which
-    looks at the numbers, would compile each block of a model anew.
+    This uses hooks, with the same number in all modules. torch would give each hook its own number.
+    torch.compile looks at these numbers, so it would compile each block of a model separately.
     """
     module._forward_pre_hooks[NUMBER] = _open
     module._forward_hooks[NUMBER] = _close

@@ -56,7 +56,7 @@ class Sheet:
 
     @property
     def wrong(self) -> np.ndarray:
-        """Which elements the kernel stored and left wrong."""
+        """The elements that the kernel stored with a wrong value."""
         if self.final is None or self.written is None or self.expected is None:
             return np.zeros(0, bool)
         return self.written & ~self.expected.accepts(self.final).reshape(-1).numpy()
@@ -113,7 +113,7 @@ class Told:
 
 @dataclass
 class Teller:
-    """Turns recordings into trees. Call it for programs in launch order; arrays go to the pool.
+    """Turn recordings into trees. Call it for programs in launch order; arrays go to the pool.
 
     cut: the names of tensors of which only the accessed elements are kept.
     """

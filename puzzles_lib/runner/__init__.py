@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from puzzles_lib import versions
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.runner.addresses import ELSEWHERE
 from puzzles_lib.runner.arithmetic import Arithmetic, Fused
@@ -60,6 +62,7 @@ from puzzles_lib.runner.records import (
     asks_again,
 )
 from puzzles_lib.runner.turns import Busy, alone
+from puzzles_lib.runner.waiting import SetAside, Waits
 from puzzles_lib.source import Call
 from puzzles_lib.translator.ir import Module
 
@@ -145,8 +148,9 @@ def run(
     defined: Mapping[str, np.ndarray] | None = None,
     holes_are_zero: bool = False,
     drops_unused_loads: bool = False,
-    reached: Mapping[str, tuple[int, torch.Tensor]] | None = None,
     suffix: str = "_ptr",
+    waits: bool = False,
+    others: Mapping[str, tuple[int, torch.Tensor]] | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -171,9 +175,11 @@ def run(
         element to its last. Tensors may then overlap.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
     drops_unused_loads: a load whose result nobody uses is not carried out, as compiled code has none.
-    reached: tensors that are no arguments, by a name, each with the address by which the kernel finds it in a
-        table of pointers.
     suffix: what a pointer's name has after its tensor's.
+    waits: a program that waits for what nobody has done yet is set aside until others have run.
+    others: CPU tensors by name that are no arguments, each with the address by which an argument holds it, as
+        `data_ptr` gave it. A kernel may make a pointer of such an address, or of an argument's, and use it.
+        Those named in ``outputs``, with the suffix, are results.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -183,22 +189,27 @@ def run(
     machine = Machine(code.module, memory, grid, quiet, code.calls)
     memory.site, memory.is_used = machine.site, machine.is_used
     memory.ordering.held_by = held_by
+    memory.ordering.at_atomics = versions.has_barriers_at_atomics(triton.__version__)
+    memory.arithmetic.sums_in_tf32 = versions.has_sums_in_tf32(triton.__version__)
     memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled
     memory.holes_are_zero, memory.drops_unused_loads = holes_are_zero, drops_unused_loads
     stop = None
-    tables = _Tables(memory, reached or {})
 
     def launch() -> None:
         given = _given(machine, code, arguments, outputs)
-        tables.point()
+        for name, (address, tensor) in (others or {}).items():
+            memory.add(name, tensor, f"{name}{suffix}" in outputs, address)
         memory.locks = {name.removesuffix(suffix) for name in locks}
         if defined is not None:
             memory.share_notes()
             memory.start_with(defined)
         memory.start_at_zero({name.removesuffix(suffix) for name in zeroed})
         _say(machine, code.said, set() if said is None else said)
+        if waits and plan is None:
+            _with_waits(machine, memory, programs, given)
+            return
         taken = _Taken(machine, memory, programs, given, plan)
         for number, program in enumerate(programs):
             if taken.runs_later(number):
@@ -226,8 +237,6 @@ def run(
             stop = Stop("memory limit", text, machine.site())
         except Exception as error:
             stop = Stop("error", _in_words(error), machine.site())
-        finally:
-            tables.put_back()
         if memory.recorder:
             memory.recorder.ends(stop)
     return Run(
@@ -267,29 +276,30 @@ def run(
     )
 
 
-class _Tables:
-    """Tables of pointers: while a kernel runs, they hold the addresses that its memory has invented."""
+def _with_waits(machine: Machine, memory: Memory, programs: Sequence[Program], given: list[Any]) -> None:
+    """Run all programs; those that wait for another one go on after it."""
+    waits = memory.turns = Waits()
+    stop = None
 
-    def __init__(self, memory: Memory, reached: Mapping[str, tuple[int, torch.Tensor]]):
-        self.memory, self.reached = memory, reached
-        self._changed: list[
-            tuple[np.ndarray, np.ndarray, np.ndarray]
-        ] = []  # a table, where, and what was there
+    def run_one(program: Program, number: int, log: list[Any] | None = None) -> None:
+        nonlocal stop
+        waits.enter(log)
+        try:
+            machine.launch(given)
+        except SetAside as error:
+            stop = error.stop
+            waits.set_aside(number, program, memory.ordering.acquired, memory.waiting)
 
-    def point(self) -> None:
-        tables = [b.data for b in self.memory.buffers if b.data.dtype in (np.int64, np.uint64)]
-        for name, (address, tensor) in self.reached.items():
-            base = self.memory.add(name, tensor, True)
-            size = max(self.memory.buffers[-1].data.nbytes, 1)
-            for table in tables:
-                where = (table >= address) & (table < address + size)
-                if where.any():
-                    self._changed.append((table, where, table[where]))
-                    table[where] += base - address
-
-    def put_back(self) -> None:
-        for table, where, values in self._changed:
-            table[where] = values
+    for number, program in enumerate(programs):
+        memory.enter(program, number)
+        run_one(program, number)
+    for one in waits.ending(lambda: memory.changes):
+        memory.enter(one.program, one.number)
+        memory.ordering.acquired, memory.waiting = one.acquired, one.waiting
+        run_one(one.program, one.number, one.log)
+    if waits.aside:
+        assert stop is not None
+        raise Halt(stop)
 
 
 class _Taken:

@@ -15,7 +15,9 @@ _ASTRAY = 1 << 63  # this bit, the number of a `_Batch`, the number of a pointer
 _BATCH_BITS = 20  # of a block's lanes: Triton's blocks have at most 2**20
 ELSEWHERE = (1, 2)  # choices of other addresses, for kernels that take them as numbers
 _FIRST = 0x7000_0FFF_FE00  # the first tensor's then: no multiple of more than torch's 512 bytes
-_STEPS = (0, (1 << 40) + 0x3FFC00, (1 << 40) + 0x1FFE00)  # to the next: all alike modulo 1024, or by turns
+_NEAREST = 1 << 23  # bytes to the next tensor then, or more if tensors are larger
+_ODD = (0, 0x3FFC00, 0x1FFE00)  # added to it: all are alike modulo 1024, or differ by turns
+_SIGN = (0, 1, -1)  # later arguments lie above, or below
 _FAR = 1 << 62  # elements: farther than any range, where counting on would overflow
 
 
@@ -41,12 +43,14 @@ class Addresses:
     def __init__(self, elsewhere: int = 0) -> None:
         self.count = 0  # tensors
         self.elsewhere = elsewhere
-        self._step = _STEPS[elsewhere]
+        self._step = _NEAREST + _ODD[elsewhere]
         self._astray: list[_Batch] = []
 
-    def add(self) -> int:
-        """The address of the first element of one tensor more."""
+    def add(self, size: int = 0) -> int:
+        """The address of the first element of one tensor more, of so many bytes."""
         self.count += 1
+        while self._step < 8 * size:
+            self._step += self._step - _ODD[self.elsewhere]
         return base_of(self.count - 1)
 
     def moved(self, pointers: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
@@ -84,14 +88,15 @@ class Addresses:
         """
         tensors, offsets = self.places(pointers, 1)
         known = (tensors >= 0) & (tensors < self.count) & (abs(offsets) < self._step // 4)
-        moved = _FIRST + tensors * self._step + offsets
+        moved = _FIRST + _SIGN[self.elsewhere] * tensors * self._step + offsets
         return np.where(known, moved.astype(np.uint64), pointers)
 
     def pointers(self, numbers: np.ndarray) -> np.ndarray:
         """What `numbers` has made numbers of, however far these have gone from there."""
         away = numbers.view(np.int64) - _FIRST + self._step // 2
-        tensors = away // self._step
-        offsets = away - tensors * self._step - self._step // 2
+        steps = away // self._step
+        tensors = _SIGN[self.elsewhere] * steps
+        offsets = away - steps * self._step - self._step // 2
         bases = (tensors + 1 << REGION_BITS) + _HALF
         known = (tensors >= 0) & (tensors < self.count)
         return np.where(known, (bases + offsets).astype(np.uint64), numbers)

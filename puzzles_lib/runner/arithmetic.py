@@ -43,11 +43,13 @@ class Arithmetic:
     """What was noted of a run.
 
     products: a sum has taken a product. cancels: one that was rounded, and came out as 0.
+    sums_in_tf32: whether the compiler turns sums of products into dots, as Triton does before 3.8.
     dots: there was a `tl.dot`. in_tf32: lines whose sum of products is a dot.
     fused: what was done in one step, and made a difference; only of a run ``as_compiled``.
     """
 
     as_compiled: bool = False
+    sums_in_tf32: bool = True
     products: bool = False
     cancels: bool = False
     dots: bool = False

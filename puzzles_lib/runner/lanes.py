@@ -98,15 +98,11 @@ class BlockPointer(NamedTuple):
     block: tuple[int, ...]
 
 
-_ROWS = {
-    "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "index": "int64",
-    "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2", "f16": "float16", "bf16": "bfloat16",
-    "f32": "float32", "f64": "float64",
-}  # fmt: skip
 _BY_NAME = {row.name: row for row in DTYPES}
 ADDRESS = _BY_NAME["uint64"]
 INT32, INT64, BOOL = (_BY_NAME[name] for name in ("int32", "int64", "bool"))
 FLOAT32, BFLOAT16, E5M2 = (_BY_NAME[name] for name in ("float32", "bfloat16", "float8_e5m2"))
+_ROWS = {row.ir: row for row in DTYPES if row.ir} | {"index": INT64}
 
 
 @functools.lru_cache(maxsize=256)
@@ -117,10 +113,9 @@ def row_of(element: str) -> DType:
     """
     if element.startswith("!tt.ptr<"):
         return ADDRESS
-    name = _ROWS.get(element)
-    if name is None:
+    if element not in _ROWS:
         raise NotImplementedError(f"the course's runner has no {element}")
-    return _BY_NAME[name]
+    return _ROWS[element]
 
 
 # ---- labels

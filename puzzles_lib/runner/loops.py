@@ -14,6 +14,7 @@ from puzzles_lib.runner.lanes import BlockPointer, Lanes
 from puzzles_lib.runner.operations import MARK
 from puzzles_lib.runner.records import Stop
 from puzzles_lib.runner.step import Machine
+from puzzles_lib.runner.waiting import SetAside, Waits
 from puzzles_lib.translator.ir import Operation, Value
 
 PATIENCE = 200  # iterations of a loop before anybody looks whether it goes on for ever
@@ -131,10 +132,13 @@ class Turning:
 
 def turned(turning: Turning, loop: Loop, carried: Sequence[Any], machine: Machine) -> Stop | None:
     """An iteration begins; a Stop if it is the one that goes on for ever."""
+    memory = machine.memory
+    waits = memory.turns if isinstance(memory.turns, Waits) else None
+    if waits and waits.replays:
+        return None
     turning.turns += 1
     if turning.turns < PATIENCE:
         return None
-    memory = machine.memory
     state = [_kept(carried[place]) for place in loop.hangs_on]
     same = turning.changes == memory.changes and turning.state == state
     turning.state, turning.changes = state, memory.changes
@@ -147,7 +151,10 @@ def turned(turning: Turning, loop: Loop, carried: Sequence[Any], machine: Machin
     asked = [each for each in memory.asked if each.buffer.is_output]  # nobody may change the others
     asked = [each for each in asked if each.site.line in loop.lines] or asked
     if loop.asks and asked:
-        return memory.deadlock(asked[0])
+        stop = memory.deadlock(asked[0])
+        if waits:
+            raise SetAside(stop)
+        return stop
     what = " or ".join(loop.counts)
     why = f"no iteration changes {what}" if what else "nothing in it changes its condition"
     text = f"time limit: this loop never ends in program {memory.program}: {why}"

@@ -8,7 +8,7 @@ import json
 import linecache
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -60,6 +60,17 @@ def _step(op: Operation) -> Step:
     return step
 
 
+def made_ready(module: Module, changed: Callable[[Step], Callable[..., Any]]) -> None:
+    """Have a module run with other functions for its steps. It must not have run before."""
+    codes = _READY[module] = {name: Code(each.region) for name, each in module.functions.items()}
+    todo = list(codes.values())
+    while todo:
+        for block in todo.pop().blocks.values():
+            for step in (*block.steps, block.last):
+                step.run = changed(step)
+                todo += step.regions
+
+
 class Machine:
     """One run's state: where it is, and the values of the function that runs.
 
@@ -78,6 +89,7 @@ class Machine:
         self.calls_in = calls_in
         self.ready = _READY.setdefault(module, {})
         self.places: dict[Step, Site] = {}
+        self.used: dict[Operation, bool] = {}
         self.values: list[Any] = []
         self.calls: list[Step] = []
         self.here: Step | None = None
@@ -114,8 +126,15 @@ class Machine:
         return at if call is None else Location(at.file, call.first[0], call.first[1], at.name)
 
     def is_used(self) -> bool:
-        """Whether anything is done with what the operation that runs gives."""
-        return self.here is None or any(result.users for result in self.here.op.results)
+        """Whether anything is done with what the operation that runs gives.
+
+        What only makes values that nobody uses is nothing: the compiler leaves it out.
+        """
+        here = self.here
+        if here is None or here.op in self.used:
+            return here is None or self.used[here.op]
+        self.used[here.op] = _is_used(here.op)
+        return self.used[here.op]
 
     # ---- running
 
@@ -241,6 +260,32 @@ class Machine:
                 self.quiet = True
             if self.quiet:
                 break
+
+
+def _is_used(op: Operation) -> bool:
+    todo, seen = [op], {op}
+    while todo:
+        for result in todo.pop().results:
+            for user in result.users:
+                if not user.results or user.regions or not user.name.startswith(_PURE):
+                    return True
+                if user not in seen:
+                    seen.add(user)
+                    todo.append(user)
+    return False
+
+
+# Operations that the compiler leaves out if nobody uses their results.
+_PURE = (
+    "arith.",
+    "math.",
+    "tt.addptr",
+    "tt.splat",
+    "tt.broadcast",
+    "tt.expand_dims",
+    "tt.bitcast",
+    "tt.reshape",
+)
 
 
 def _site(location: Location) -> Site:

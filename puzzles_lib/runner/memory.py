@@ -21,6 +21,7 @@ from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, w
 from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
 from puzzles_lib.runner.records import Access, Conflict, Product, Program, Source, Stop, Unlocked, asks_again
+from puzzles_lib.runner.waiting import Waits
 from puzzles_lib.source import Site
 
 
@@ -93,6 +94,7 @@ class Memory:
         self.addresses = Addresses(elsewhere)
         self.tells_addresses = False  # whether the kernel has taken an address as a number
         self.buffers: list[Buffer] = []
+        self.there: list[tuple[int, int, int]] = []  # where tensors are on this machine: address, bytes, base
         self.accesses: list[Access] = []
         self.dots: list[Product] = []  # of a run that is recorded
         self.changed: dict[str, Site] = {}
@@ -105,7 +107,7 @@ class Memory:
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
         self.changes = 0  # times that a program may have changed an element
-        self.turns: Turns | None = None  # of a run in which two programs take turns
+        self.turns: Turns | Waits | None = None  # of a run in which programs do not run one after the other
         self.atomics = 0  # the most that one program has done
         self._atomics = 0
         self.asked: list[Asked] | None = None  # kept where a loop wants to know
@@ -128,10 +130,15 @@ class Memory:
         self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses
         self.arithmetic = Arithmetic()
 
-    def add(self, name: str, tensor: torch.Tensor, is_output: bool) -> int:
-        """Give a tensor its address range; returns the address of its first element."""
-        base = self.addresses.add()
+    def add(self, name: str, tensor: torch.Tensor, is_output: bool, address: int | None = None) -> int:
+        """Give a tensor its address range; returns the address of its first element.
+
+        address: by which a table of pointers has it; by default the tensor's own on this machine.
+        """
+        base = self.addresses.add(tensor.nbytes)
         self.buffers.append(Buffer(name, tensor, base, is_output))
+        if size := self.buffers[-1].data.nbytes:
+            self.there.append((tensor.data_ptr() if address is None else address, size, base))
         return base
 
     def start_with(self, defined: Mapping[str, np.ndarray]) -> None:
@@ -156,6 +163,15 @@ class Memory:
         for group in together:
             if len(group) > 1:
                 share(group)
+
+    def pointers_to(self, numbers: np.ndarray) -> np.ndarray:
+        """Pointers made of numbers: those that are addresses of this machine's tensors point into these."""
+        found = numbers
+        for address, size, base in self.there:
+            away = numbers - np.uint64(address)  # wraps around below it
+            if (inside := away < size).any():
+                found = np.where(inside, np.uint64(base) + away, found)
+        return found
 
     def start_at_zero(self, names: Collection[str]) -> None:
         """These outputs hold zeros before the first program begins."""
@@ -257,6 +273,7 @@ class Memory:
         mask: np.ndarray | None,
         dtype: np.dtype,
         labels: Labels = None,
+        ends: bool = True,
     ) -> None:
         shape = pointers.shape
         mask = self._tidy(mask, shape)
@@ -270,7 +287,7 @@ class Memory:
             every = ... if on is None else on
             mine = None if labels is None else labels[every].ravel()
             self._scatter(buffer, index.ravel(), values[every].ravel(), dtype, mine)
-            self._touch("store", part, shape, dtype)
+            self._touch("store", part, shape, dtype, ends)
         return None
 
     def _atomic(
@@ -293,12 +310,14 @@ class Memory:
         self.shared = True
         old, labels = np.zeros(shape, dtype), None
         mask = self._tidy(mask, shape)
+        self.ordering.before_atomic(sem)
         self._take("atomic", pointers, mask, dtype)
         if mask is not None:
             what = "an atomic returns nothing for lanes that its mask switches off"
             labels = where(~mask, self.label(what))
             if not mask.any():
                 self._note_off("atomic", pointers, mask, dtype)
+                self.ordering.after_atomic(sem)
                 return old, labels
         for part in self._locate("atomic", pointers, mask, dtype):
             buffer, index, on = part
@@ -310,6 +329,7 @@ class Memory:
                 labels[every] = found.reshape(index.shape)
                 if reads:
                     self._note_use(found)
+            self._note_scope(buffer, index.ravel(), dtype, scope)
             old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype).reshape(index.shape)
             self._label_elements(buffer, index.ravel(), dtype, found if reads else None)
             self._touch("atomic", part, shape, dtype)
@@ -317,6 +337,7 @@ class Memory:
                 flag = buffer.name, int(index.flat[0]) * dtype.itemsize
                 used = self.is_used()
                 self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
+        self.ordering.after_atomic(sem)
         return old, labels
 
     def promised(self, hint: str, values: np.ndarray, sizes: Sequence[int], step: int) -> None:
@@ -359,6 +380,31 @@ class Memory:
     def _label(self, source: Source, order: bool = False) -> int:
         number = self.sources.setdefault(source, len(self.sources))
         return max(1, ORDER - 1 - number) if order else max(ORDER, MOST - number)
+
+    def in_order(self, found: Labels, *operands: Lanes) -> Labels:
+        """The labels of what lanes of several blocks make, lane by lane.
+
+        A block whose order is not known may be combined with what is the same in all lanes. With any other
+        block, nobody knows which lanes meet.
+        """
+        if found is None or not ((found > 0) & (found < ORDER)).any():
+            return found
+        seen = {
+            int(label) for each in operands if each.labels is not None for label in np.unique(each.labels)
+        }
+        loose = {label for label in seen if 0 < label < ORDER}
+        fixed = any(_varies(each) for each in operands if each.labels is None or not each.labels.any())
+        return self.mixed(found) if fixed or len(loose) > 1 else found
+
+    def mixed(self, found: Labels) -> Labels:
+        """The labels where those of an order that is not known become those of undefined lanes."""
+        if found is None:
+            return None
+        sources = list(self.sources)
+        for label in np.unique(found).tolist():
+            if 0 < label < ORDER:
+                found = np.where(found == label, self._label(sources[ORDER - 1 - label]), found).astype(KIND)
+        return found
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
         """Values are used, in the lanes ``on``, to decide what happens: undefined ones end the run.
@@ -527,7 +573,9 @@ class Memory:
 
     # ---- doing it, and taking notes
 
-    def _touch(self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def _touch(
+        self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype, ends: bool = True
+    ) -> None:
         """Note which lanes have touched an output, to know what orders them."""
         buffer, index, on = part
         if not buffer.is_output:
@@ -535,7 +583,7 @@ class Memory:
         lanes = np.arange(index.size) if on is None else np.flatnonzero(on)
         places = _own_places(buffer, index.ravel(), dtype)
         lanes = np.repeat(lanes, places.size // max(1, lanes.size))
-        self.ordering.touch(kind, buffer, places, lanes, shape, self.site(), self.program)
+        self.ordering.touch(kind, buffer, places, lanes, shape, self.site(), self.program, ends)
 
     def _count_load(self, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
         buffer, index = part.buffer, part.index.ravel()
@@ -544,7 +592,7 @@ class Memory:
         if not buffer.is_output:
             return
         self.read.add(buffer.name)
-        self._note_conflict("read", buffer, index, self._others(buffer, index, dtype))
+        self._note_conflict("read", buffer, index, self._others(buffer, index, dtype), dtype)
         self._touch("load", part, shape, dtype)
 
     def _count(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
@@ -581,11 +629,10 @@ class Memory:
                 self.unlocked = Unlocked(buffer.name, element, self.program, self.site())
         if self.conflict is None:
             lost = _bits(data[index]) != _bits(new)  # to another lane of this store
-            self._note_conflict("write", buffer, index, np.where(lost, self.number, NOBODY))
+            self._note_conflict("write", buffer, index, np.where(lost, self.number, NOBODY), dtype)
             others = self._others(buffer, index, dtype)
-            cast = dtype.itemsize != buffer.data.itemsize  # then nobody knows whose the elements are
-            self.shared = self.shared or cast or bool((others != NOBODY).any())
-            self._note_conflict("write", buffer, index, np.where(differs, others, NOBODY))
+            self.shared = self.shared or bool((others != NOBODY).any())
+            self._note_conflict("write", buffer, index, np.where(differs, others, NOBODY), dtype)
         places = _own_places(buffer, index, dtype)
         buffer.written[places] = True
         buffer.storer[places] = self.number
@@ -629,7 +676,8 @@ class Memory:
         if not buffer.is_output:
             self._note_change(buffer, before, data[index])
             return found
-        self._note_conflict("write", buffer, index, self._others(buffer, index, dtype, atomics=False))
+        others = self._others(buffer, index, dtype, atomics=False)
+        self._note_conflict("write", buffer, index, others, dtype)
         places = _own_places(buffer, index, dtype)
         buffer.written[places] = True
         if buffer.updater is None:
@@ -637,28 +685,45 @@ class Memory:
         buffer.updater[places] = self.number
         return found
 
+    def _note_scope(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, scope: str) -> None:
+        """Two programs update an element, one of them by an atomic that is one for its own threads only."""
+        if not buffer.is_output or (scope != "cta" and buffer.narrow is None):
+            return
+        if buffer.narrow is None:
+            buffer.narrow = np.zeros(len(buffer.written), bool)
+        places = _own_places(buffer, index, dtype)
+        if buffer.updater is not None:
+            others = buffer.updater[places].copy()
+            others[others == self.number] = NOBODY
+            others[~(buffer.narrow[places] | (scope == "cta"))] = NOBODY
+            others[self.ordering.is_ordered(buffer, places, others)] = NOBODY
+            others = others.reshape(len(index), -1).max(1)
+            self._note_conflict("scope", buffer, index, others, dtype)
+        buffer.narrow[places] = scope == "cta"
+
     def _others(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, atomics: bool = True) -> np.ndarray:
         """Which other program wrote each element, with nothing to order the two; NOBODY where none did."""
-        if dtype.itemsize != buffer.data.itemsize:
-            return np.full(index.shape, NOBODY)
-        index = index * (dtype.itemsize // buffer.unit)
-        others = buffer.storer[index]
+        places = _own_places(buffer, index, dtype)
+        others = buffer.storer[places]
         others[others == self.number] = NOBODY
         if atomics and buffer.updater is not None:
-            updater = buffer.updater[index]
+            updater = buffer.updater[places]
             others = np.where((others == NOBODY) & (updater != self.number), updater, others)
-        others[self.ordering.is_ordered(buffer, index, others)] = NOBODY
-        return others
+        others[self.ordering.is_ordered(buffer, places, others)] = NOBODY
+        return others if places is index else others.reshape(len(index), -1).max(1)
 
-    def _note_conflict(self, kind: str, buffer: Buffer, index: np.ndarray, others: np.ndarray) -> None:
+    def _note_conflict(
+        self, kind: str, buffer: Buffer, index: np.ndarray, others: np.ndarray, dtype: np.dtype
+    ) -> None:
         """Keep the first race: this program and another, or two lanes of one store."""
         clash = others != NOBODY
         if self.conflict is None and clash.any():
             lane = int(clash.argmax())
             programs = (self.programs[int(others[lane])], self.program)
-            self.conflict = Conflict(
-                buffer.name, buffer.element(int(index[lane])), programs, self.site(), kind
-            )
+            places = _own_places(buffer, index[lane : lane + 1], dtype)
+            why = self.ordering.why_not(buffer, places, int(others[lane])) if kind == "read" else ""
+            element = buffer.element(int(index[lane]) * dtype.itemsize // buffer.data.itemsize)
+            self.conflict = Conflict(buffer.name, element, programs, self.site(), kind, why)
 
     def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
         """A volatile load of one element is there to wait for it."""
@@ -738,6 +803,11 @@ def _extent(data: np.ndarray) -> tuple[int, int]:
 
 def _by_byte(buffer: Buffer, places: np.ndarray) -> np.ndarray:
     return np.repeat(places, buffer.data.itemsize // buffer.unit)
+
+
+def _varies(lanes: Lanes) -> bool:
+    """Whether lanes differ."""
+    return lanes.data.size > 1 and bool((_bits(lanes.data) != _bits(lanes.data).flat[0]).any())
 
 
 def _distinct(index: np.ndarray) -> int:

@@ -5,9 +5,10 @@ import functools
 import numpy as np
 import torch
 
+from puzzles_lib.float8 import FORMATS
 from puzzles_lib.runner.lanes import BFLOAT16
 
-E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)  # by code, without the sign
+E2M1 = np.array([FORMATS["fp4e2m1"].number(code) for code in range(8)], np.float32)  # without the sign
 
 
 def bits(array: np.ndarray) -> np.ndarray:

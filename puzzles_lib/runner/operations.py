@@ -144,6 +144,8 @@ def _labelled(compute: Compute, rule: Rule, makes: bool) -> Compute:
         result = compute(machine, step, *operands)
         if makes or machine.memory.sources:
             found = rule(machine, step, *operands)
+            if len(operands) > 1:
+                found = machine.memory.in_order(found, *operands)
             if found is not None and found.any():
                 result.labels = joined(result.labels, found)
         return result
@@ -616,6 +618,8 @@ def bitcast(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if target.is_pointer:
         memory.casts |= not source.is_pointer or _bytes_of(source) != _bytes_of(target)
     data = x.data if x.data.dtype == step.row.storage else np.ascontiguousarray(x.data).view(step.row.storage)
+    if target.is_pointer and not source.is_pointer:
+        data = memory.pointers_to(data)
     if source.is_pointer != target.is_pointer:
         memory.tells_addresses |= source.is_pointer
         if memory.addresses.elsewhere:
@@ -635,11 +639,12 @@ def _bytes_of(pointer: Any) -> int:
 @operation("arith.constant", labels=None)
 def constant(machine: Machine, step: Step) -> Lanes:
     if step.kept is None:
-        step.kept = Lanes(_constant(step.op.attributes["value"], step.row), step.row)
+        step.kept = Lanes(constant_of(step.op.attributes["value"], step.row), step.row)
     return step.kept
 
 
-def _constant(text: str, row: DType) -> np.ndarray:
+def constant_of(text: str, row: DType) -> np.ndarray:
+    """Return a constant's one value, in storage, from its text."""
     value = text.rsplit(" : ", 1)[0]
     value = value[6:-1] if value.startswith("dense<") else value
     if value in ("true", "false"):
@@ -874,12 +879,13 @@ def _store(
     value: Lanes,
     mask: Lanes | None,
     shape: tuple[int, ...],
+    ends: bool = True,
 ) -> None:
     shape, memory = shape or (1,), machine.memory
     on = _lanes_on(machine, pointers, mask, shape)
     before = len(memory.accesses)
     labels = value.full_labels(shape)
-    memory.store(pointers.full(shape), value.full(shape), on, value.row.storage, labels)
+    memory.store(pointers.full(shape), value.full(shape), on, value.row.storage, labels, ends)
     is_whole = value.data.shape == shape and labels is value.labels
     machine.accessed(before, value if is_whole else Lanes(value.full(shape), value.row, labels))
 
@@ -989,7 +995,7 @@ def descriptor_store(machine: Machine, step: Step, made: Descriptor, value: Lane
     shape = step.op.operands[1].type.shape
     pointers = Lanes(pointers.data.reshape(shape), pointers.row)
     mask = Lanes(np.broadcast_to(mask.data, made.block).reshape(shape), BOOL)
-    _store(machine, step, pointers, value, mask, shape)
+    _store(machine, step, pointers, value, mask, shape, ends=False)
 
 
 @operation("tt.descriptor_gather", labels=None)
@@ -1003,7 +1009,7 @@ def descriptor_scatter(
     machine: Machine, step: Step, made: Descriptor, rows: Lanes, column: Lanes, value: Lanes
 ) -> None:
     pointers, mask = _within(machine, made, _rows_of(step, rows, column))
-    _store(machine, step, pointers, value, mask, step.op.operands[3].type.shape)
+    _store(machine, step, pointers, value, mask, step.op.operands[3].type.shape, ends=False)
 
 
 def _rows_of(step: Step, rows: Lanes, column: Lanes) -> tuple[Lanes, Lanes]:
@@ -1165,9 +1171,27 @@ def extern_elementwise(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
     return Lanes(numerics.float_to_integer(result, storage) if whole else result.astype(storage), step.row)
 
 
-@operation("tt.elementwise_inline_asm")
-def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Any:
+@operation("tt.elementwise_inline_asm", labels=None)
+def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
+    """Assembly that means nothing here is done as nothing; its result, if it has one, is undefined."""
     text = step.op.text("asm_string")
-    if text.startswith("griddepcontrol."):  # orders whole kernels, and this is one
-        return Lanes(np.zeros(1, step.row.storage), step.row)
-    raise Unsupported("inline assembly runs on a GPU only: write it with tl.*")
+    written = [line.partition("//")[0].strip() for part in text.split("\n") for line in part.split(";")]
+    instructions = [each for each in written if each]
+    if not instructions or not all(each.startswith(_MEANINGLESS) for each in instructions):
+        first = instructions[0] if instructions else text.strip()
+        told = f"{first}; ..." if len(instructions) > 1 else first
+        named = re.search(r"\btl\.extra\.\w+\.\w+", machine.site().source)
+        what = f"{named[0]} is" if named else "this is"
+        raise Unsupported(
+            f"{what} inline assembly ({told[:60]}), which runs on a GPU only (stages compiles it). "
+            "To check the kernel, compute the same with tl.*"
+        )
+    found = None
+    if any(result.users for result in step.op.results):
+        label = machine.memory.label("inline assembly sets its result to nothing")
+        found = np.array([label], KIND)
+    return Lanes(np.zeros(1, step.row.storage), step.row, found)
+
+
+# What it orders or hints at is of other kernels, or of caches and clocks, which a run has not.
+_MEANINGLESS = ("griddepcontrol.", "nanosleep.", "prefetch", "discard.", "applypriority.")

@@ -5,7 +5,8 @@ it is there, unless a barrier (``tl.debug_barrier``) stands between. Two program
 the same element alone: what the first has stored before it *releases*, the second finds once it has
 *acquired* (PTX ISA, section "Memory Consistency Model"). An atomic on one element is one thread's; what
 the others have stored is released only where a barrier stands before it, and acquired only where its
-result is used, since the compiler then hands the result to all threads over a barrier.
+result is used, since the compiler then hands the result to all threads over a barrier. From Triton 3.9 on,
+the compiler itself puts a barrier before each atomic that releases and after each that acquires.
 
 What is a barrier (``bar.sync`` in the PTX of triton 3.7.1 for sm_90): ``tl.debug_barrier``, and what follows
 an atomic on one element whose result is used, ``sem="relaxed"`` included. Reductions and scans across warps,
@@ -57,17 +58,21 @@ HeldBy = Callable[[str, Site, tuple[int, ...]], Holders | None]
 
 @dataclass
 class _Marks:
-    """For each element of a buffer: in which era it was touched last, and by which thread of which access."""
+    """For each element of a buffer: when it was touched last, and by which thread of which access.
+
+    era: as counted by barriers. clock: as counted by releases.
+    """
 
     era: np.ndarray
     mark: np.ndarray
+    clock: np.ndarray
 
     @classmethod
     def of(cls, buffer: Buffer) -> "_Marks":
-        return cls(np.zeros(buffer.written.size, np.int64), np.zeros(buffer.written.size, np.int64))
+        return cls(*(np.zeros(buffer.written.size, np.int64) for _ in range(3)))
 
     def refined(self, times: int) -> "_Marks":
-        return _Marks(np.repeat(self.era, times), np.repeat(self.mark, times))
+        return _Marks(*(np.repeat(each, times) for each in (self.era, self.mark, self.clock)))
 
 
 @dataclass
@@ -75,6 +80,7 @@ class _Notes:
     stored: _Marks
     loaded: _Marks | None = None
     updated: _Marks | None = None  # by atomics
+    endless: _Marks | None = None  # by descriptors; its eras are those in which the programs began
 
     def refine(self, buffer: Buffer) -> None:
         """A place is a byte where it was an element, since somebody stores parts of elements."""
@@ -83,16 +89,19 @@ class _Notes:
             self.stored = self.stored.refined(times)
             self.loaded = self.loaded and self.loaded.refined(times)
             self.updated = self.updated and self.updated.refined(times)
+            self.endless = self.endless and self.endless.refined(times)
 
 
 @dataclass
 class Ordering:
     """Follows one run. Without ``held_by``, each line and each lane of a block is a thread of its own.
 
+    at_atomics: whether the compiler puts barriers around atomics, as Triton does from 3.9 on.
     suspect: whether any two of these met with nothing between; only then is it worth knowing the threads.
     """
 
     held_by: HeldBy | None = None
+    at_atomics: bool = False
     suspect: bool = False
     race: WithinProgram | None = None
     era: int = 2  # even; what a whole block touches bears the odd number after it
@@ -100,15 +109,26 @@ class Ordering:
     _accesses: list[tuple[Touch, Holders | None]] = field(default_factory=list)
     _numbers: dict[tuple, int] = field(default_factory=dict)
     _released: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
-    acquired: np.ndarray | None = None  # era up to which each program's stores are there, for this one
+    acquired: np.ndarray | None = None  # era and clock up to which each program's stores are there
+    clock: int = 0  # releases so far
+    entered: int = 2  # the era in which this program began
 
     def enter(self) -> None:
         """The next program begins: it knows of no other."""
         self.era += 2
+        self.entered = self.era
         self.acquired = None
 
     def barrier(self) -> None:
         self.era += 2
+
+    def before_atomic(self, sem: str) -> None:
+        if self.at_atomics and sem in _RELEASES:
+            self.barrier()
+
+    def after_atomic(self, sem: str) -> None:
+        if self.at_atomics and sem in _ACQUIRES:
+            self.barrier()
 
     # ---- within a program
 
@@ -121,12 +141,24 @@ class Ordering:
         shape: tuple[int, ...],
         site: Site,
         program: Program,
+        ends: bool = True,
     ) -> None:
-        """A load, store or atomic of an output. ``lanes`` of the block, flattened, one for each place."""
+        """A load, store or atomic of an output. ``lanes`` of the block, flattened, one for each place.
+
+        ends: whether a barrier waits for it. None waits for what a descriptor stores: PTX's
+        ``cp.async.bulk.wait_group.read`` waits until the block has been read, not until it is written.
+        """
         notes = self._notes.setdefault(buffer.name, _Notes(_Marks.of(buffer)))
         notes.refine(buffer)
         access = self._access(kind, site, shape)
         marks = self._marks(access, lanes)
+        if notes.endless is not None and self.race is None:
+            self._compare_endless(buffer, places, marks, notes.endless, program)
+        if not ends:
+            if notes.endless is None:
+                notes.endless = _Marks.of(buffer)
+            notes.endless.era[places] = self.entered
+            notes.endless.mark[places] = marks
         if kind == "store":
             mine, others = notes.stored, (notes.stored, notes.loaded, notes.updated)
         elif kind == "load":
@@ -140,11 +172,14 @@ class Ordering:
                 self._compare(
                     buffer, places, marks, other, program, kind == "store" and other is notes.loaded
                 )
-        if kind == "load":
+        if kind != "store":
             again = self._clash(mine, places, marks)
             marks = np.where(again, marks | _SEVERAL, marks)
         mine.era[places] = self.era + (lanes.size > 1)  # one element is the first thread's
         mine.mark[places] = marks
+        if kind == "atomic" and (lost := mine.mark[places] != marks).any():  # two of its lanes meet there
+            mine.mark[places[lost]] |= _SEVERAL
+        mine.clock[places] = self.clock
 
     def _access(self, kind: str, site: Site, shape: tuple[int, ...]) -> int:
         number = self._numbers.setdefault((kind, site.line, shape), len(self._accesses))
@@ -203,6 +238,20 @@ class Ordering:
         element = buffer.element(int(places[at]) // (buffer.data.itemsize // buffer.unit))
         self.race = WithinProgram(buffer.name, element, program, first, second)
 
+    def _compare_endless(
+        self, buffer: Buffer, places: np.ndarray, marks: np.ndarray, endless: _Marks, program: Program
+    ) -> None:
+        clash = endless.era[places] == self.entered
+        if not clash.any():
+            return
+        self.suspect = True
+        if self.held_by is None:
+            return
+        at = int(clash.argmax())
+        first, second = (self._touch(int(mark)) for mark in (endless.mark[places[at]], marks[at]))
+        element = buffer.element(int(places[at]) // (buffer.data.itemsize // buffer.unit))
+        self.race = WithinProgram(buffer.name, element, program, first, second, ends=False)
+
     def _touch(self, mark: int) -> Touch:
         thread = mark & _THREADS
         lane = (mark >> _LANE) & ((1 << _ACCESS - _LANE) - 1)
@@ -218,13 +267,14 @@ class Ordering:
         """An atomic of one thread on one element, its ``sem`` and ``scope`` as Triton names them."""
         if scope in ("gpu", "sys"):
             known = self._released.get(flag)
-            if sem in _ACQUIRES and is_used and known is not None:
+            if sem in _ACQUIRES and (is_used or self.at_atomics) and known is not None:
                 self.acquired = known if self.acquired is None else np.maximum(self.acquired, known)
             if sem in _RELEASES:
-                known = np.zeros(programs, np.int64) if known is None else known.copy()
+                known = np.zeros((2, programs), np.int64) if known is None else known.copy()
                 if self.acquired is not None:
                     known = np.maximum(known, self.acquired)
-                known[number] = self.era + 1
+                self.clock += 1
+                known[:, number] = self.era + 1, self.clock
                 self._released[flag] = known
         if is_used:
             self.barrier()
@@ -234,8 +284,30 @@ class Ordering:
         notes = self._notes.get(buffer.name)
         if self.acquired is None or notes is None:
             return np.zeros(places.shape, bool)
+        era, clock = self._last(buffer, notes, places)
+        ordered = (era < self.acquired[0][by]) & (clock < self.acquired[1][by])
+        return ordered if notes.endless is None else ordered & (notes.endless.era[places] == 0)
+
+    def _last(self, buffer: Buffer, notes: _Notes, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """When elements were stored or updated last: the era and the clock."""
         notes.refine(buffer)
-        era = notes.stored.era[places]
+        era, clock = notes.stored.era[places], notes.stored.clock[places]
         if notes.updated is not None:
-            era = np.maximum(era, notes.updated.era[places])
-        return era < self.acquired[by]
+            later = notes.updated.era[places] > era
+            era = np.where(later, notes.updated.era[places], era)
+            clock = np.where(later, notes.updated.clock[places], clock)
+        return era, clock
+
+    def why_not(self, buffer: Buffer, places: np.ndarray, by: int) -> str:
+        """Why an element is not there though this program has acquired something of the one that stored it.
+
+        ``"late"``: it was stored after the release. ``"barrier"``: there was none before the release.
+        ``"descriptor"``: one has stored it, which no release waits for. ``""``: nothing was acquired.
+        """
+        notes = self._notes.get(buffer.name)
+        if self.acquired is None or notes is None or not self.acquired[1][by]:
+            return ""
+        if notes.endless is not None and notes.endless.era[places].any():
+            return "descriptor"
+        _, clock = self._last(buffer, notes, places)
+        return "late" if (clock >= self.acquired[1][by]).any() else "barrier"

@@ -134,7 +134,7 @@ class PretendedBuffer:
 class PretendedMemory(Memory):
     """Memory that is not there, and knows which lanes have wrapped around."""
 
-    def add(self, name: str, tensor: Pretended, is_output: bool) -> int:
+    def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
         self.buffers[-1] = PretendedBuffer(name, tensor, base, is_output)
         return base
@@ -146,8 +146,13 @@ class PretendedMemory(Memory):
                     buffer.data.default = _always(0, buffer.data.dtype)
                 buffer.written.default = _always(True, np.dtype(bool))
 
-    def _touch(self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def _touch(
+        self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype, ends: bool = True
+    ) -> None:
         """What orders threads is looked for at sizes that are there."""
+
+    def _note_scope(self, *_: object) -> None:
+        """So is what orders programs."""
 
     def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
         """Label the lanes of an int32 that have wrapped around."""
@@ -165,7 +170,7 @@ class PretendedMemory(Memory):
                     both = (
                         int(np.broadcast_to(each.data, exact.shape).flat[place]) for each in (left, right)
                     )
-                    found = where(lanes, self._wrap(kind, _EXACT[exactly](*both)))
+                    found = where(lanes, self._wrap(kind, _EXACT[exactly](*both), result.data.size == 1))
                     result.labels = joined(result.labels, found)
         return result
 
@@ -186,11 +191,15 @@ class PretendedMemory(Memory):
             labels = np.where(own, 0, labels)
         return labels
 
-    def _wrap(self, kind: str, value: int) -> int:
-        """The label of lanes that have wrapped around at the running line; value: what one should be."""
+    def _wrap(self, kind: str, value: int, single: bool) -> int:
+        """The label of lanes that have wrapped around at the running line; value: what one should be.
+
+        single: of single numbers. A size of 1 is a constant, which has no ``.to``.
+        """
         site = self.site()
         known = (s for s in self.sources if s.kind == kind and s.site == site)
-        text = f"offset {value:,} does not fit int32 and wraps around: make a factor int64, .to(tl.int64)"
+        how = "tl.cast(..., tl.int64)" if single else ".to(tl.int64)"
+        text = f"offset {value:,} does not fit int32 and wraps around: make a factor int64, {how}"
         return self._label(next(known, Source(kind, text, site)))
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:

@@ -100,7 +100,10 @@ class Conflict:
     """A race: two programs disagree about an element of an output.
 
     kind: ``"write"``: both stored there, different values (one program twice: two lanes of one store);
-    ``"read"``: the second loaded what the first had stored, with nothing to order them.
+    ``"read"``: the second loaded what the first had stored, with nothing to order them; ``"scope"``: both
+    updated it, one of them by an atomic that is one within its program only.
+    why: of a read: what is missing, though the second acquired something of the first: see
+        `ordering.Ordering.why_not`.
     """
 
     argument: str
@@ -108,6 +111,7 @@ class Conflict:
     programs: tuple[Program, Program]
     site: Site
     kind: str
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,13 +132,17 @@ class Touch:
 
 @dataclass(frozen=True)
 class WithinProgram:
-    """A race between two threads of a program: nothing orders their accesses to an element."""
+    """A race between two threads of a program: nothing orders their accesses to an element.
+
+    ends: False if the first is a store by a descriptor, for which no barrier waits.
+    """
 
     argument: str
     element: int
     program: Program
     first: Touch
     second: Touch
+    ends: bool = True
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
     name = step.combined
     if rows[0].is_float:
         machine.memory.flops += arrays[0].size
-    found = joined(*(lanes.full_labels(shape) for lanes in inputs))
+    found = machine.memory.in_order(joined(*(lanes.full_labels(shape) for lanes in inputs)), *inputs)
     found = None if found is None else np.moveaxis(found, axis, -1)
     labels = (None if found is None else found.max(-1)) if name in _SEARCHES else folded(found)
     undecided = _undecided(name, rows[0], arrays[0])
@@ -117,10 +117,10 @@ def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
 
 def _as_dot(machine: Machine, lanes: Lanes, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
     """A sum of products that the compiler makes a dot, as it is compiled; None where it does not."""
-    operands = arithmetic.dot_operands(lanes.product, shape, lanes.row)
+    notes = machine.memory.arithmetic
+    operands = arithmetic.dot_operands(lanes.product, shape, lanes.row) if notes.sums_in_tf32 else None
     if operands is None:
         return None
-    notes = machine.memory.arithmetic
     notes.in_tf32[machine.site()] = None
     dot = numerics.product(*map(numerics.float32_to_tf32, operands), np.float32)
     fits = dot.shape == tuple(np.delete(shape, axis))  # or it does not compile
@@ -143,7 +143,7 @@ def scan(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
         inside = combine.labels
         if not _by_blocks_or_elements(_is_associative, combine, arrays):
             machine.memory.brackets_matter()
-    labels = joined(*(lanes.full_labels(shape) for lanes in inputs))
+    labels = machine.memory.mixed(joined(*(lanes.full_labels(shape) for lanes in inputs)))
     if labels is not None:
         labels = np.maximum.accumulate(np.moveaxis(labels, axis, -1)[..., ::back], -1)
         labels = np.moveaxis(labels[..., ::back], -1, axis)

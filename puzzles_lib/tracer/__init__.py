@@ -1,7 +1,6 @@
 """Show which program accessed which element of which tensor, as text and as a picture: `trace`.
 
-A kernel runs under guard first. If it stays inside its tensors, it is run again under triton-viz's Tracer,
-whose records make the picture.
+The picture is drawn from the checker's own guarded run. `explore` shows the same run on triton-viz's page.
 """
 
 import math

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Protocol
 
 from puzzles_lib.drawing.card import Theme
-from puzzles_lib.tracer.page import Page, Recording, files
+from puzzles_lib.tracer.page import Page, Recording, files, missing
 
 MOST_OPEN = 8  # the most pages at once: the oldest ends when another is opened
 _HEIGHT = 680  # the height of the frame in a notebook, in pixels
@@ -60,7 +60,7 @@ class Explorer:
         return self._server.url if self._server else None
 
     def close(self) -> None:
-        """End the page. Calling it again does nothing."""
+        """Close the page. Calling it again does nothing."""
         server, self._server = self._server, None
         if server:
             self.why = "The page has been closed: run the cell again"
@@ -95,6 +95,8 @@ def explore(recording: Recording, instead: Shown) -> Explorer:
     title = recording.title
     if recording.too_large:
         return Explorer(title, instead, f"No page: {recording.too_large}")
+    if why := missing():
+        return Explorer(title, instead, f"No page: {why}")
     if not _somebody_looks():
         return Explorer(title, None, "Run this cell in a notebook to see triton-viz's page of this run")
     base = os.environ.get("JUPYTERHUB_SERVICE_PREFIX")

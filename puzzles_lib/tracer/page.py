@@ -155,9 +155,21 @@ def recorded(title: str, bound: Bound, ran: Run) -> Recording:
 # ---- files
 
 
+def missing() -> str:
+    """Return why there is no page to serve; "" if there is one."""
+    try:
+        files()
+    except ImportError as error:
+        return str(error)
+    except (KeyError, OSError):
+        return "the installed triton-viz does not have the page that the course knows"
+    return ""
+
+
 @cache
 def files() -> Mapping[str, bytes]:
     """Return the files under ``static/`` on the page, by path."""
+    (_triton_viz() / "templates" / "index.html").stat()  # `Page.index` reads it
     folder = _triton_viz() / "static"
     found = {
         p.relative_to(folder).as_posix(): p.read_text()

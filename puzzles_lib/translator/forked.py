@@ -1,6 +1,7 @@
 """Be a forked process: limit itself, answer numbers one after another, and wait in between.
 
-It answers in JSON through a pipe. In memory that it shares with its parent it notes its place as two numbers.
+It sends each answer through a pipe, as a JSON list of one. If Python code raises an error, it sends
+``{"error": words}`` and ends. In memory that it shares with its parent it notes its place as two numbers.
 Nothing of the parent changes: limits, signals, files and ``sys.stdout`` are only set here.
 """
 
@@ -15,6 +16,7 @@ import resource
 import signal
 import struct
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
@@ -23,6 +25,7 @@ DEEPEST = 20_000  # the most nested calls
 HEADER = struct.Struct("<I")  # the number of bytes of an answer
 NUMBER = struct.Struct("<q")  # the number that is asked
 _PLACE = struct.Struct("<qq")
+_LONGEST = 200  # characters of an error that is sent
 
 Answer = Callable[[int], object]
 
@@ -101,20 +104,31 @@ def be_child(prepare: Prepare, limits: Limits, place: Place, asked: int, pipe: i
         )
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         limits.begin()
-        answer = prepare(place)
-        while number := os.read(asked, NUMBER.size):
-            limits.begin()
-            data = json.dumps(answer(*NUMBER.unpack(number))).encode()
-            limits.end()
-            data = HEADER.pack(len(data)) + data
-            while data:
-                data = data[os.write(pipe, data) :]
+        try:
+            answer = prepare(place)
+            while number := os.read(asked, NUMBER.size):
+                limits.begin()
+                _send(pipe, [answer(*NUMBER.unpack(number))], limits)
+        except (MemoryError, RecursionError):
+            raise  # of a limit, so that there may be no room for words
+        except Exception as error:
+            _send(pipe, {"error": " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]}, limits)
     finally:
         os._exit(0)
 
 
+def _send(pipe: int, told: object, limits: Limits) -> None:
+    data = json.dumps(told).encode()
+    limits.end()
+    data = HEADER.pack(len(data)) + data
+    while data:
+        data = data[os.write(pipe, data) :]
+
+
 def _leave_the_parent() -> None:
-    """Drop tracing, the parent's handlers and files, and keep its memory from being freed."""
+    """Drop tracing, the parent's handlers, filters and files, and keep its memory from being freed."""
+    warnings.resetwarnings()
+    warnings.simplefilter("ignore")  # whatever the parent makes of warnings, such as errors
     sys.settrace(None)
     sys.setprofile(None)
     signal.set_wakeup_fd(-1)

@@ -5,6 +5,7 @@ import functools
 import linecache
 import os
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -134,13 +135,36 @@ def _module_or_refusal(
     except MemoryError:
         return None, Refusal(wording.TOO_LARGE)
     except CompilationError as error:
+        if fault := _fault_of_ours(error):
+            raise fault from None
         return None, wording.of_compilation(error, seen, with_helpers(kernel), calls_itself(kernel))
     except RecursionError:
         return None, Refusal(wording.RECURSION if calls_itself(kernel) else wording.TOO_DEEP)
     except Exception as error:
+        if fault := _fault_of_ours(error):
+            raise fault from None
         return None, _verifier_says(said) or Refusal(wording.one_line(f"{type(error).__name__}: {error}"))
     module.context = context
     return module, wording.of_return(seen)
+
+
+def _fault_of_ours(error: BaseException) -> BaseException | None:
+    """Return the innermost error if it is a fault of the course's own code; None if it is the kernel's.
+
+    What the course raises about a kernel is a TypeError, and a value of the kernel's may lack any attribute.
+    """
+    while inner := error.__cause__ or error.__context__:  # Triton wraps what its visitor's methods raise
+        error = inner
+    if error.__traceback__ is None or not isinstance(error, _FAULTS):
+        return None
+    if isinstance(error, AttributeError) and isinstance(error.obj, _VALUES):
+        return None
+    frame, _ = [*traceback.walk_tb(error.__traceback__)][-1]
+    return error if frame.f_globals.get("__package__") == __package__ else None
+
+
+_FAULTS = (AttributeError, ImportError, LookupError, NameError)
+_VALUES = (tl.core.base_value, tl.core.base_type, int, float, str, tuple, list, type(None))  # in a kernel
 
 
 def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | None]:

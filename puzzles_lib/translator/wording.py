@@ -19,6 +19,7 @@ import triton.language as tl
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib.float8 import NAMES
 from puzzles_lib.source import Refusal, Site, site_in
 from puzzles_lib.translator.observer import NO_VALUE, Seen
 
@@ -103,8 +104,7 @@ def _sizes(value: tl.tensor) -> list[int]:
     return [int(n) for n in value.shape]
 
 
-_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "int1": "a mask"}
-_DTYPES |= {"fp8e4nv": "float8e4nv", "fp8e5": "float8e5", "void": "no value"}
+_DTYPES = NAMES | {"int1": "a mask", "void": "no value"}
 
 
 def a(noun: str) -> str:

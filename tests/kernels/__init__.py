@@ -50,18 +50,18 @@ def wrong() -> list[Wrong]:
 
 
 def made(mistake: Mistake, source: str) -> Wrong:
-    """A mistake's wrong kernel, from the right kernel's source."""
+    """A mistake's wrong kernel, from the correct kernel's source."""
     kernel = define(mistake.apply(source), f"<{mistake.puzzle.name} with {mistake.name}>")
     kernel.__name__, kernel.__doc__ = mistake.name, mistake.what  # as a written-out one has them
     return Wrong(mistake.puzzle, kernel, mistake.kind, mistake.says)
 
 
 def edited(puzzle: Puzzle, name: str, what: str, edits: Mapping[str, str]) -> object:
-    """A right kernel by edits of the course's solution, as `Mistake` makes wrong ones."""
+    """A correct kernel by edits of the course's solution, as `Mistake` makes wrong ones."""
     source = kernel_sources()[puzzle.name]
     return made(Mistake(puzzle, name, what, edits, kind="open"), source).kernel
 
 
 def right() -> list[tuple[Puzzle, object]]:
-    """Every alternative right kernel of every chapter, with its puzzle."""
+    """Every alternative correct kernel of every chapter, with its puzzle."""
     return [each for module in _modules() for each in module.RIGHT]

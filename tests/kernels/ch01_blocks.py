@@ -1,4 +1,4 @@
-"""Wrong and right kernels for chapter 01: constant_add and masked_add."""
+"""Wrong and correct kernels for chapter 01: constant_add and masked_add."""
 
 from typing import NamedTuple
 

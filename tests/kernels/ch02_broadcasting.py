@@ -1,4 +1,4 @@
-"""Wrong and right kernels for chapter 02: outer_add and outer_add_blocks."""
+"""Wrong and correct kernels for chapter 02: outer_add and outer_add_blocks."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Wrong and right kernels for chapter 03: mul_relu and its backward."""
+"""Wrong and correct kernels for chapter 03: mul_relu and its backward."""
 
 import torch
 import triton

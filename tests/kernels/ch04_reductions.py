@@ -1,4 +1,4 @@
-"""Wrong and right kernels for chapter 04: long_sum, long_softmax and online_softmax."""
+"""Wrong and correct kernels for chapter 04: long_sum, long_softmax and online_softmax."""
 
 import torch
 import triton

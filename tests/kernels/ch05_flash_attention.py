@@ -711,7 +711,7 @@ def looks_ahead(
 def future_scores_zero(
     q_ptr, k_ptr, v_ptr, z_ptr, T, D, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    """Hides the future with a score of 0 in place of -inf."""
+    """Hides the future with a score of 0 instead of -inf."""
     offs_q = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     offs_d = tl.arange(0, BLOCK_D)
     mask_q = (offs_q[:, None] < T) & (offs_d[None, :] < D)
@@ -740,7 +740,7 @@ def future_scores_zero(
 def diagonal_first(
     q_ptr, k_ptr, v_ptr, z_ptr, T, D, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    """Walks back from the diagonal: early queries meet a block they may not see at all, and get NaN."""
+    """Walks back from the diagonal: early queries meet a block that they must not see at all, and get NaN."""
     offs_q = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     offs_d = tl.arange(0, BLOCK_D)
     mask_q = (offs_q[:, None] < T) & (offs_d[None, :] < D)
@@ -827,7 +827,7 @@ def unscaled(
 def scaled_by_the_block(
     q_ptr, k_ptr, v_ptr, z_ptr, T, D, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    """Scales by sqrt(BLOCK_D) in place of sqrt(D): hidden as long as they are equal."""
+    """Scales by sqrt(BLOCK_D) instead of sqrt(D), which shows only if they differ."""
     offs_q = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     offs_d = tl.arange(0, BLOCK_D)
     mask_q = (offs_q[:, None] < T) & (offs_d[None, :] < D)
@@ -1001,7 +1001,7 @@ def weights_in_half(
 def key_not_transposed(
     q_ptr, k_ptr, v_ptr, z_ptr, T, D, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    """q @ k in place of q @ k.T: the shapes fit only where BLOCK_K equals BLOCK_D."""
+    """q @ k instead of q @ k.T: the shapes fit only if BLOCK_K equals BLOCK_D."""
     offs_q = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     offs_d = tl.arange(0, BLOCK_D)
     mask_q = (offs_q[:, None] < T) & (offs_d[None, :] < D)

@@ -8,7 +8,7 @@ from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.chapters.ch07_matmul.puzzles import batched_matmul as spec
 from tests.kernels import Wrong
 
-# ---- wrong, and more than a few edits away from the right kernel, or with names from outside
+# ---- wrong, and more than a few edits away from the correct kernel, or with names from outside
 
 
 @triton.jit

@@ -14,7 +14,7 @@ from tests.kernels import Wrong
 WIDTH = 8
 unpack = lambda word, k: (word >> (k % 8 * 4)[None, :]) & 15  # noqa: E731
 
-# ---- wrong, and more than a few edits away from the right kernel, or with names from outside
+# ---- wrong, and more than a few edits away from the correct kernel, or with names from outside
 
 
 @triton.jit

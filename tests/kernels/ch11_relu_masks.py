@@ -99,7 +99,7 @@ def bits_of_the_gradient(dy_ptr, mask_ptr, dx_ptr, N, BLOCK_W: tl.constexpr):
 
 @triton.jit
 def powers_of_two(dy_ptr, mask_ptr, dx_ptr, M, N, stride_dxm, BLOCK_W: tl.constexpr):
-    """Tested with a power of two in place of a shift; the sign bit is one of them."""
+    """Tested with a power of two instead of a shift; the sign bit is one of them."""
     W = tl.cdiv(N, 32)
     row = tl.program_id(0)
     offs_w = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)[:, None]

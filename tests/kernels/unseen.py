@@ -288,7 +288,7 @@ VALUES = (
     ),
 )
 
-# ---- right but for a unit in the last place, where the contract is exact
+# ---- correct except for a unit in the last place, but the contract is exact
 
 EXACT = (
     Mistake(

@@ -1,26 +1,29 @@
 """Measured figures that the course quotes, and where they come from.
 
-``h200.json`` holds them: ``device``, ``versions``, ``date``, ``dates`` (of each bench: when its rows were
-recorded; ``date`` is the newest) and ``rows``. A row is ``bench``, ``case``,
-``path``, ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for what it is compared
-with, in the same run), ``ratio`` (baseline_us / us) and ``error`` (of the result, checked in that run).
-Rows of bench "ranks" and "training" go on with ``bytes`` (peak memory) and ``baseline_bytes``, those of
-"training" with ``cosine`` (of gradients). ``h100.json`` is such a record too, of benches "eager" and
-"checkpointing", whose rows have all of these.
+``h200.json`` has ``device``, ``versions``, ``date``, ``dates`` (when the rows of each bench were recorded;
+``date`` is the newest) and ``rows``. A row has these fields:
 
-``race.json`` is such a record of chapter 15's launches, of binaries that the pinned Triton made. It has
-``launches`` too: by path, how it was launched and what its binary looks like, see
-`puzzles_lib.chapters.ch15_racing_cublas.records`; and ``clocks``, what the chip did under load.
+- ``bench``, ``case``, ``path``,
+- ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for the baseline, in the same run),
+- ``ratio`` (baseline_us / us), ``error`` (of the result, checked in that run),
+- in benches "ranks" and "training": ``bytes`` (peak memory) and ``baseline_bytes``,
+- in bench "training": ``cosine`` (of gradients).
 
-Those of chapter 19 are as the modules say that measure them: ``clock.json`` and ``profiles.json`` as
-`puzzles_lib.chapters.ch19_what_the_clock_says`'s of these names, ``points.json`` as
-`puzzles_lib.authoring.points`, the two sweeps as `puzzles_lib.bench.sweep`. ``tiles.json`` is such a sweep
-too: what attention's tiles were chosen from, see `puzzles_lib.authoring.tiles`.
+``h100.json`` has the same form, for benches "eager" and "checkpointing", whose rows have all these fields.
 
-Four more are of another form: ``language.json`` is what `puzzles_lib.bench.language` measures, on a GPU,
-``digits.json`` what `puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures, on a CPU,
-``orders.json`` what `puzzles_lib.authoring.orders` counts, on a GPU, and ``ptxas.json`` what
-`puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds, with no GPU.
+``race.json`` has the same form, for chapter 15's launches, with binaries that the pinned Triton made. It also
+has ``launches`` (by path: how it was launched and what its binary looks like, see
+`puzzles_lib.chapters.ch15_racing_cublas.records`) and ``clocks`` (what the chip did under load).
+
+The modules that measure the records of chapter 19 describe them. ``clock.json`` and ``profiles.json``: the
+modules of these names in `puzzles_lib.chapters.ch19_what_the_clock_says`. ``points.json``:
+`puzzles_lib.authoring.points`. The two sweeps: `puzzles_lib.bench.sweep`. ``tiles.json`` is also a sweep.
+Attention's tiles were chosen from it: `puzzles_lib.authoring.tiles`.
+
+Four more records have forms of their own. `puzzles_lib.bench.language` measures ``language.json`` on a GPU.
+`puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures ``digits.json`` on a CPU.
+`puzzles_lib.authoring.orders` counts ``orders.json`` on a GPU.
+`puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds ``ptxas.json`` without a GPU.
 """
 
 import datetime
@@ -50,34 +53,34 @@ Row = dict[str, Any]
 
 
 def load(path: str | Path = FILE) -> dict[str, Any]:
-    """The whole record."""
+    """Return the whole record."""
     return json.loads(Path(path).read_text())
 
 
 def rows(bench: str) -> list[Row]:
-    """The recorded rows of one bench, such as ``"memory"``."""
+    """Return the recorded rows of one bench, such as ``"memory"``."""
     return [row for record in _records() for row in record["rows"] if row["bench"] == bench]
 
 
 def launches() -> dict[str, Row]:
-    """Chapter 15's recorded launches, by the path of their rows."""
+    """Return chapter 15's recorded launches, by the path of their rows."""
     return load(RACE)["launches"]
 
 
 def clocks() -> dict[str, Row]:
-    """``us``, ``mhz`` and ``watts`` of chapter 15's paths, each run alone for a second, by path."""
+    """Return ``us``, ``mhz`` and ``watts`` of chapter 15's paths, each run alone for a second, by path."""
     return load(RACE)["clocks"]
 
 
 def about(bench: str = "") -> str:
-    """Where the recorded figures of a bench come from, in a line; the newest of most, where none is named."""
+    """Return in a line where the figures of a bench come from. Without a bench: those of the most benches."""
     of_bench = (record for record in _records() if any(row["bench"] == bench for row in record["rows"]))
     record = next(of_bench, None) or load()
     return origin({**record, "date": record["dates"].get(bench, record["date"])})
 
 
 def origin(record: Mapping[str, Any]) -> str:
-    """Where the figures of a record come from, in a line."""
+    """Return in a line where the figures of a record come from."""
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return f"recorded on one {record['device']} ({versions}) on {record['date']}"
 
@@ -96,12 +99,12 @@ def save(
 ) -> None:
     """Replace the rows of the same benches in a record, and say what they were measured on.
 
-    compiler: the Triton that made the binaries, where it is not this machine's. launches: of the rows' paths;
-    those of paths that the record has no row of are left out. clocks: by path, replaces what there was.
+    compiler: the Triton that made the binaries, if it is not this computer's. launches: those of the rows'
+    paths; launches of paths without a row are left out. clocks: by path, replaces the earlier clocks.
 
-    The file is replaced as a whole or not at all. Raises ValueError for a row without exactly the names
-    above, or with a number that is not finite, and where rows of other benches come from another device
-    or other versions: a record has one of each.
+    The file is replaced as a whole or not at all. Raises ValueError if a row doesn't have exactly the fields
+    above or has a number that is not finite. Raises ValueError if rows of other benches come from another
+    device or other versions, because a record has one of each.
     """
     import torch
     import triton
@@ -141,7 +144,7 @@ def save(
 
 
 def keep(record: Mapping[str, Any], path: str | Path) -> None:
-    """Write a record of another form, a row a line; as a whole or not at all."""
+    """Write a record of another form, with one row per line, as a whole or not at all."""
     parts = []
     for name, value in record.items():
         if isinstance(value, list):
@@ -168,7 +171,7 @@ def _verify(row: Row) -> None:
 
 
 def table(some: Sequence[Row]) -> str:
-    """Rows as a table in text, under one line of headings."""
+    """Return rows as a table in text, under one line of headings."""
     wide = {
         name: max([len(name), *(len(row[name]) for row in some)]) for name in ("case", "path", "baseline")
     }
@@ -191,12 +194,12 @@ def table(some: Sequence[Row]) -> str:
 
 
 def bits_text(bits: int) -> str:
-    """How cases name a format: "1 bit", "2 bits"."""
+    """Return the name of a format in cases: "1 bit", "2 bits"."""
     return f"{bits} bit{'s' * (bits != 1)}"
 
 
 def rounding_told(path: str) -> str:
-    """A path of bench "training", with how its codes are rounded: to the nearest where it does not say."""
+    """Return a path of bench "training" with its rounding: to nearest, unless the path names another."""
     if not path.startswith("packed, ") or "stochastic" in path:
         return path
     packed, bits, *others = path.split(", ")
@@ -204,7 +207,7 @@ def rounding_told(path: str) -> str:
 
 
 def report() -> str:
-    """All recorded figures, bench by bench."""
+    """Return all recorded figures as text, bench by bench."""
     parts = []
     for record in _records():
         for bench in dict.fromkeys(row["bench"] for row in record["rows"]):

@@ -117,7 +117,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given[0] == given[1] == right[1],
-                "That is how many different pixels there are. But each number of the filter loads a tile.",
+                "That is the number of different pixels. But every number of the filter needs its own tile.",
             ),
             Nudge(
                 lambda given, right: given == (right[0], 32 * 32),

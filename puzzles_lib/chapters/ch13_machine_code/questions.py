@@ -307,7 +307,7 @@ QUESTIONS = (
         "How many threads does a program with four warps have on gfx942?",
         _threads_on_amd,
         int,
-        "The layout in TTGIR says how many threads a warp has, and how many warps there are.",
+        "The layout in TTGIR gives the size of a warp in threads, and the number of warps.",
         (
             Nudge(_is(128), "That would be correct on NVIDIA. Read threadsPerWarp in the TTGIR for gfx942."),
             Nudge(_is(64), "That's how many threads one warp has. The program has four warps."),
@@ -532,7 +532,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: "convert-triton-to" in given or "converttritonto" in given,
-                "That pass introduces layouts, with single elements. Which one turns them into runs?",
+                "That pass introduces layouts, with single elements. Which pass then makes runs out of them?",
             ),
             Nudge(
                 lambda given, right: "remove" in given,

@@ -285,7 +285,7 @@ MISTAKES = (
     Mistake(
         INT8_LINEAR,
         "accumulator_of_another_type",
-        "tl.dot with an accumulator wants to be told that the result is int32.",
+        "With an accumulator, tl.dot needs out_dtype=tl.int32.",
         {"acc += tl.dot(x, w)": "acc = tl.dot(x, w, acc)"},
         kind="compiler",
         says="out_dtype",
@@ -570,7 +570,7 @@ MISTAKES = (
     Mistake(
         TILED_LINEAR,
         "every_tile_twice",
-        "Loads the tile a second time for the lower half of the rows.",
+        "Loads the tile again for the lower half of the rows.",
         {
             "        acc += tl.dot(x, w)\n": (
                 "        low = tl.arange(0, BLOCK_M)[:, None] < BLOCK_M // 2\n"

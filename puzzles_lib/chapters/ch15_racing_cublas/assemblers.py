@@ -17,9 +17,10 @@ VARIABLE = "TRITON_PTXAS_PATH"  # names the ptxas that Triton takes for its own
 def measure(paths: Sequence[str] = ()) -> dict[str, Any]:
     """Return the record: Triton's own ptxas, then those of `paths`, each with the code it generates.
 
-    A row has the release of ``ptxas``, ``registers`` and bytes of ``spills`` per thread, ``overwrites``, the
-    instructions that write what a wgmma may still read, and ``programs``, the GPU's slots for them.
-    Raises RuntimeError if a path isn't a ptxas, or its ptxas refuses the kernel.
+    A row has the release of ``ptxas``, and ``registers`` and bytes of ``spills`` per thread. ``overwrites``
+    counts the instructions that write a register which a wgmma may still read. ``programs`` is the number of
+    programs for which the GPU has room. Raises RuntimeError if a path isn't a ptxas, or if its ptxas refuses
+    the kernel.
     """
     rows = [_row(None), *map(_row, paths)]
     return {"kernel": unsound()[0].name, "triton": triton.__version__, "rows": rows}

@@ -13,8 +13,8 @@ from puzzles_lib.kernels.quantize import dequantize
 
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 REPEATS = 20  # runs that must give the same bits
-RUNS = 300  # of a version that may not
-BATCH = 12  # launches that take turns, where there are more than the ladder's
+RUNS = 300  # of a version whose bits may differ from run to run
+BATCH = 12  # launches that take turns, if there are more than the ladder's
 HERE = Programs()  # compiled on this machine
 
 Rows = Iterator[dict[str, object]]

@@ -323,7 +323,7 @@ def timeline() -> Picture:
     )
 
 
-MOST_ROUNDS = 24  # that can be told apart in a row
+MOST_ROUNDS = 24  # more rounds in a row are too small to see
 
 
 def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:

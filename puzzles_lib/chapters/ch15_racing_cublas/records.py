@@ -86,7 +86,7 @@ def sizes(row: Mapping) -> tuple[int, ...]:
 
 
 def unlike(rung: Rung, record: Record) -> str:
-    """The settings in which a recorded launch differs, as text; "" where in none."""
+    """Return the settings in which a recorded launch differs, as text; "" if there are none."""
     words = {"splits": "parts", "num_warps": "warps", "num_stages": "stages"}
     mine = rung.launch()
     names = [name for name in mine if name != "descriptors" and record.launch.get(name) != mine[name]]

@@ -1,4 +1,4 @@
-"""Train on scikit-learn's handwritten digits: small, reproducible, and measured in bytes kept.
+"""Train on handwritten digits: small, reproducible, and measured in bytes kept.
 
 There are 1797 images of 8 by 8 pixels; the first 1500 of a fixed order are used for training. Everything runs
 on one thread, because a second one costs more than it saves on so little work.
@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from puzzles_lib.examples.images import load_digits
+
 BATCH = 256  # images a step: whole blocks of words, whatever the bits
 TRAINED = 1500
 PIXELS, CLASSES = 64, 10
@@ -19,12 +21,9 @@ PIXELS, CLASSES = 64, 10
 @cache
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
     """Return all images [1797, 64], float32 from 0 to 1, and their labels [1797], in a fixed random order."""
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    order = torch.randperm(len(found.target), generator=torch.Generator().manual_seed(0))
-    images = torch.tensor(found.data, dtype=torch.float32)[order] / 16
-    return images, torch.tensor(found.target)[order]
+    images, labels = load_digits()
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    return images.flatten(1).float()[order] / 16, labels[order]
 
 
 def batches(steps: int, seed: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -55,7 +54,7 @@ def train(
 ) -> list[float]:
     """Train a model on ``steps`` batches. Return the loss of each step, taken before its update.
 
-    optimiser: SGD with momentum, where None. before: called with each step's number, before it.
+    ``optimiser``: None means SGD with momentum. before: called with each step's number, before it.
     """
     if optimiser is None:
         optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)

@@ -340,7 +340,7 @@ MISTAKES = (
     Mistake(
         STOCHASTIC_PACK,
         "rounded_to_nearest",
-        "Rounds to the nearest: correct only where the draw happens to agree.",
+        "Rounds to the nearest, which is correct only if the random number happens to agree.",
         {"tl.floor(steps + u)": "(steps + 12582912.0) - 12582912.0"},
         kind="values",
         says="rounding to the nearest",

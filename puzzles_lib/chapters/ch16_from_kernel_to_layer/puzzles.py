@@ -297,10 +297,11 @@ ROUNDING_SLIPS = {
 
 
 def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = False) -> Callable:
-    """A fill with normal values around a value of each group, for a seed; or in every other group that value.
+    """Return a fill for a seed: normal values around a value of each group.
 
-    Words are compared exactly, so no steps + u is within `MARGIN` of an integer, where float32 arithmetic
-    may go either way, and no scale in the middle of two bfloat16 numbers. A group's minimum is exact: 0 + u.
+    constant: fill every other group with only its value. Words are compared exactly. So no steps + u is
+    within `MARGIN` of an integer, because float32 arithmetic may go either way there. And no scale is halfway
+    between two bfloat16 numbers. A group's minimum is exact: 0 + u.
     """
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -356,7 +357,7 @@ STOCHASTIC_PACK = Puzzle(
     cases=(
         # one program, one group, four words
         _rounding_case(M=1, N=32, BITS=4, GROUP=32, SEED=7, OFFSET=0, BLOCK_G=1),
-        # several rows, two blocks each, all full; a word a group; draws taken before
+        # several rows, two blocks each, all full; one word per group; the draws do not begin at 0
         _rounding_case(M=3, N=128, BITS=2, GROUP=16, SEED=7, OFFSET=1000, BLOCK_G=4),
         # ragged: the last block has two groups, the last group 11 codes, the last word three
         _rounding_case(M=3, N=91, BITS=8, GROUP=16, SEED=123, OFFSET=5, BLOCK_G=4),

@@ -29,7 +29,7 @@ from puzzles_lib.drawing.sheet import Cells, Picture, arrow, box, cells, label, 
 
 LOADED, STORED, STATISTICS = SKY, GREEN, YELLOW
 CARD = {"behind": PAPER, "pad": 12.0}  # of a text on a line
-Step = tuple[float, float, str, str]  # from, to, a text, a colour
+Step = tuple[float, float, str, str]  # from, to, a text, a color
 
 
 # ---- norms

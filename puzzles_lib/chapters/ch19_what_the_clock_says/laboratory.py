@@ -50,10 +50,10 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Tried:
-    """A configuration: ``config``, its blocks, ``warps`` and ``stages``; what it came to.
+    """A configuration (``config``, its blocks, ``warps`` and ``stages``) and its results.
 
-    registers: a thread. spills: of them, 4 bytes each. shared: bytes a program. us, again_us: medians of two
-    rounds; None where the launch was refused, and then registers and spills are None too.
+    registers: per thread. spills: how many of them, 4 bytes each. shared: bytes per program. us, again_us:
+    medians of two rounds. If the launch was refused, these, registers and spills are None.
     """
 
     config: Mapping[str, int]

@@ -58,7 +58,7 @@ PATIENT = Patient(
     ward="sizes",
     question=which_line(
         SLIP,
-        "Which line decides what rows a program computes?",
+        "Which line decides which rows each program computes?",
         Nudge(lambda v, r: v in (3, 4, 5), "This line is about columns, and the columns are fine."),
     ),
 )

@@ -1,0 +1,136 @@
+"""Blocks of fewer elements than a program has threads: which of the copies that threads load do harm."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float32
+from torch import Tensor
+from triton.language.extra import libdevice
+
+from puzzles_lib import check
+from puzzles_lib.puzzle import Case, Puzzle
+
+SIZES = ((32, 32), (29, 32), (70, 32))
+
+
+def judged(kernel, spec, sizes=SIZES, num_warps=4, **options):
+    cases = tuple(Case(N=n, BLOCK=block) for n, block in sizes)
+    puzzle = Puzzle(number="0", spec=spec, grid=lambda s: (1,), cases=cases, **options)
+    return check(kernel, puzzle, num_warps=num_warps)
+
+
+def tanh_slope(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return 1 - torch.tanh(x) ** 2
+
+
+def plus_sum(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return x + x.sum()
+
+
+def softmax(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return torch.softmax(x, 0)
+
+
+@triton.jit
+def copied(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    c = tl.arange(0, BLOCK)
+    for i in range(0, N, BLOCK):
+        tl.store(z_ptr + i + c, tl.load(x_ptr + i + c, mask=i + c < N), mask=i + c < N)
+    tl.debug_barrier()
+
+
+@triton.jit
+def slope_in_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    copied(x_ptr, z_ptr, N, BLOCK)
+    c = tl.arange(0, BLOCK)
+    for i in range(0, N, BLOCK):
+        t = libdevice.tanh(tl.load(z_ptr + i + c, mask=i + c < N, other=0.0))
+        tl.store(z_ptr + i + c, 1 - t * t, mask=i + c < N)
+
+
+@triton.jit
+def sum_in_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    copied(x_ptr, z_ptr, N, BLOCK)
+    c = tl.arange(0, BLOCK)
+    d = 0.0
+    for i in range(0, N, BLOCK):
+        d += tl.sum(tl.load(z_ptr + i + c, mask=i + c < N, other=0.0))
+    for i in range(0, N, BLOCK):
+        x = tl.load(z_ptr + i + c, mask=i + c < N, other=0.0)
+        tl.store(z_ptr + i + c, x + d, mask=i + c < N)
+
+
+@triton.jit
+def softmax_in_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """As Liger's cross-entropy: the maximum and the sum of one loop, the values of a second one."""
+    copied(x_ptr, z_ptr, N, BLOCK)
+    c = tl.arange(0, BLOCK)
+    m, d = float("-inf"), 0.0
+    for i in range(0, N, BLOCK):
+        x = tl.load(z_ptr + i + c, mask=i + c < N, other=float("-inf"))
+        larger = tl.maximum(m, tl.max(x))
+        d = d * tl.exp(m - larger) + tl.sum(tl.exp(x - larger))
+        m = larger
+    for i in range(0, N, BLOCK):
+        x = tl.load(z_ptr + i + c, mask=i + c < N, other=0.0)
+        tl.store(z_ptr + i + c, tl.exp(x - m) / d, mask=i + c < N)
+
+
+@pytest.mark.parametrize(
+    "kernel, spec", [(slope_in_place, tanh_slope), (sum_in_place, plus_sum), (softmax_in_place, softmax)]
+)
+@pytest.mark.parametrize("num_warps", [4, 16])
+@pytest.mark.parametrize("block", [16, 128, 1024])
+def test_copies_that_go_nowhere_or_come_in_time(kernel, spec, num_warps, block):
+    report = judged(kernel, spec, [(block, block), (2 * block - 3, block)], num_warps)
+    assert report.ok, report
+
+
+# ---- those that do harm
+
+
+def next_and_total(x: Float32[Tensor, " N"]) -> tuple[Float32[Tensor, " N"], Float32[Tensor, "512"]]:
+    return x + 1, x.sum().expand(512)
+
+
+def less_total(x: Float32[Tensor, " N"]) -> tuple[Float32[Tensor, " N"], Float32[Tensor, "512"]]:
+    return x - x.sum(), x.sum().expand(512)
+
+
+@triton.jit
+def total_of_copies(x_ptr, z_ptr, y_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+    """Each warp sums its own copies up, and stores the sum to other places than the first one."""
+    c = tl.arange(0, N)
+    tl.store(z_ptr + c, tl.load(x_ptr + c))
+    tl.debug_barrier()
+    x = tl.load(z_ptr + c)
+    tl.store(z_ptr + c, x + 1)
+    tl.store(y_ptr + tl.arange(0, 512), tl.full((512,), 0.0, tl.float32) + tl.sum(x))
+
+
+@triton.jit
+def total_first(x_ptr, z_ptr, y_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+    """What is stored needs the sum, and over several warps that has a barrier."""
+    c = tl.arange(0, N)
+    tl.store(z_ptr + c, tl.load(x_ptr + c))
+    tl.debug_barrier()
+    x = tl.load(z_ptr + c)
+    total = tl.sum(x)
+    tl.store(z_ptr + c, x - total)
+    tl.store(y_ptr + tl.arange(0, 512), tl.full((512,), 0.0, tl.float32) + total)
+
+
+@pytest.mark.parametrize(
+    "kernel, spec, n, num_warps, right",
+    [
+        (total_of_copies, next_and_total, 32, 4, False),  # within a warp
+        (total_of_copies, next_and_total, 256, 16, False),  # over 8 warps, each there twice
+        (total_first, less_total, 256, 16, True),
+        (total_first, less_total, 32, 4, False),
+    ],
+)
+def test_copies_that_others_store(kernel, spec, n, num_warps, right):
+    report = judged(kernel, spec, [(n, 16)], num_warps, outputs=("z", "y"))
+    assert report.ok is right, report
+    assert right or "race within program 0: z[0] is loaded at line" in str(report)
