@@ -41,6 +41,8 @@ _HOME = {
     "race": "puzzles_lib.chapters.ch15_racing_cublas.race",
     "run": "puzzles_lib.checker.runner",
     "progress": "puzzles_lib.overview",
+    "speak": "puzzles_lib.speaking.speak",
+    "kernel_of": "puzzles_lib.speaking.speak",
     "Case": "puzzles_lib.puzzle",
     "Puzzle": "puzzles_lib.puzzle",
 }

@@ -41,7 +41,8 @@ def check(
         Triton's 4, or what `triton.autotune` sets.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle` or ``salt`` is not a string. Raises ValueError if
-    ``seconds`` is not a number above 0 or ``num_warps`` is not allowed. Passes KeyboardInterrupt on.
+    ``seconds`` is not a number above 0, or ``num_warps`` is not allowed. Raises KeyboardInterrupt when
+    interrupted.
     """
     __tracebackhide__ = True
     expect_puzzle("check", kernel, puzzle)

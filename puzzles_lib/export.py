@@ -99,9 +99,10 @@ def _read(path: Path) -> dict[str, Entry]:
 
 
 def _exercises() -> Iterator[tuple[str, str, str]]:
-    """Yield chapter, number and name of each puzzle and reading exercise, in the order of the syllabus."""
+    """Yield chapter, number and name of each puzzle, rung and reading exercise, in order."""
     for chapter in CHAPTERS:
         yield from ((chapter.number, puzzle.number, puzzle.name) for puzzle in chapter.puzzles)
+        yield from ((chapter.number, f"rung {number}", name) for number, name in chapter.rungs)
         yield from ((chapter.number, q.id.partition("-")[2], q.id) for q in chapter.questions)
 
 

@@ -61,7 +61,7 @@ def refused_cast(source: tl.dtype, target: tl.dtype, towards_zero: bool) -> str:
     types = (source.scalar, target.scalar)
     if types[0] == types[1] or not any(t.is_floating() and t.is_fp8() for t in types):
         return ""
-    told = "Triton compiles no cast from {} to {}".format(*(NAMES[t.name] for t in types))
+    told = "Triton compiles no cast from {} to {}".format(*(NAMES.get(t.name, t.name) for t in types))
     if tl.float64 in types or all(t.is_fp8() for t in types):
         return f"{told}: go through float32"
     if towards_zero and types != (tl.float32, tl.float8e5):

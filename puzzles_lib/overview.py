@@ -13,21 +13,22 @@ from puzzles_lib.puzzle import Puzzle
 
 _CELLS, _HTML_CELLS = 12, 24  # the number of cells of a bar
 _CHARACTERS = {SOLVED: "█", TRIED: "▒", OPEN: "░"}
+PUZZLE, RUNG, QUESTION = "puzzle", "rung", "question"  # the kinds of an `Item`
 _COLOURS = {SOLVED: Theme.OK, TRIED: Theme.OPEN}
 
 
 @dataclass(frozen=True)
 class Item:
-    """A puzzle or reading exercise. number: its number in the course, such as ``"9b"`` or ``"q2"``."""
+    """A puzzle, a rung of chapter 15 or a reading exercise. number: such as ``"9b"`` or ``"q2"``."""
 
     number: str
     name: str
     state: str  # "solved", "tried" or "open"
-    is_puzzle: bool = True
+    kind: str = PUZZLE
 
     @property
     def label(self) -> str:
-        return f"{'puzzle' if self.is_puzzle else 'question'} {self.number}"
+        return f"{self.kind} {self.number}"
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,15 @@ class ChapterProgress:
 
     @property
     def left(self) -> str:
-        """What is not solved yet: the numbers of puzzles, and how many questions."""
-        unsolved = [item for item in self.items if item.state != SOLVED]
-        named = _runs([item for item in self.items if item.is_puzzle])
-        puzzles = sum(item.is_puzzle for item in unsolved)
-        parts = [f"puzzle{'s' * (puzzles > 1)} {', '.join(named)}"] if puzzles else []
-        questions = len(unsolved) - puzzles
-        return " and ".join(parts + [_counted(questions, "question")] * (questions > 0))
+        """What is not solved yet: the numbers of puzzles and rungs, and how many questions."""
+        unsolved = [item.kind for item in self.items if item.state != SOLVED]
+        parts = []
+        for kind in (PUZZLE, RUNG):
+            named = _runs([item for item in self.items if item.kind == kind])
+            if count := unsolved.count(kind):
+                parts.append(f"{kind}{'s' * (count > 1)} {', '.join(named)}")
+        questions = unsolved.count(QUESTION)
+        return " and ".join(parts + [_counted(questions, QUESTION)] * (questions > 0))
 
 
 def _runs(puzzles: list[Item]) -> list[str]:
@@ -77,7 +80,7 @@ class Progress:
     note: str | None = None
 
     def count(self, state: str) -> int:
-        """Return how many puzzles and reading exercises are "solved", "tried" or "open"."""
+        """Return how many puzzles, rungs and reading exercises are "solved", "tried" or "open"."""
         return sum(chapter.count(state) for chapter in self.chapters)
 
     @property
@@ -87,9 +90,9 @@ class Progress:
 
     @property
     def next(self) -> tuple[ChapterProgress, Item] | None:
-        """The first puzzle that is not solved; if all are, the first reading exercise that is not."""
+        """The first puzzle or rung that is not solved; if all are, the first reading exercise that is not."""
         unsolved = [(c, item) for c in self.chapters for item in c.items if item.state != SOLVED]
-        return next((pair for pair in unsolved if pair[1].is_puzzle), next(iter(unsolved), None))
+        return next((pair for pair in unsolved if pair[1].kind != QUESTION), next(iter(unsolved), None))
 
     def __str__(self) -> str:
         lines = [self.summary] + ([self.note] if self.note else [])
@@ -118,14 +121,15 @@ class Progress:
 
 
 def progress() -> Progress:
-    """Return each chapter with its puzzles and reading exercises: solved, tried or open."""
+    """Return each chapter with its puzzles, rungs and reading exercises: solved, tried or open."""
     states, note = ledger.load()
     chapters = []
     for chapter in CHAPTERS:
         items = [Item(p.number, p.name, states.get(p.name, OPEN)) for p in chapter.puzzles]
+        items += [Item(number, name, states.get(name, OPEN), RUNG) for number, name in chapter.rungs]
         for question in chapter.questions:
             number = question.id.partition("-")[2]
-            items.append(Item(number, question.id, states.get(question.id, OPEN), is_puzzle=False))
+            items.append(Item(number, question.id, states.get(question.id, OPEN), QUESTION))
         if items:
             chapters.append(ChapterProgress(chapter.number, chapter.title, chapter.notebook, tuple(items)))
     return Progress(tuple(chapters), note)

@@ -1,10 +1,11 @@
-"""Remember the checks of this Python session, for `hint` and `mistake`."""
+"""Remember the checks and races of this Python session, for `hint` and `mistake`."""
 
 from dataclasses import dataclass
 
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.checker.report import Report
+from puzzles_lib.hints import Key
 from puzzles_lib.puzzle import Puzzle
 
 
@@ -19,6 +20,7 @@ class Checked:
 
 _last: dict[str, Checked] = {}
 _passed: dict[str, tuple[Puzzle, JITFunction]] = {}
+_raced: dict[Key, Report] = {}
 
 
 def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report) -> None:
@@ -38,3 +40,13 @@ def passed(puzzle: Puzzle) -> JITFunction | None:
     """Return the last kernel that passed this puzzle, not another with the same name; None if none did."""
     owner, kernel = _passed.get(puzzle.name, (None, None))
     return kernel if owner is puzzle else None
+
+
+def remember_race(key: Key, report: Report) -> None:
+    """Keep what a race found. key: of the hints of the version's kernel."""
+    _raced[key] = report
+
+
+def last_race(key: Key) -> Report | None:
+    """Return what the last race of a version with these hints found; None if there was none."""
+    return _raced.get(key)

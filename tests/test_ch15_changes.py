@@ -108,6 +108,7 @@ def test_race_names_the_helper_that_is_not_solved():
     kernel = define(f"{cells['r8-kernel']}\n\n\n{solved['r9-kernel']}", "<rung 8 is open>")
     found = racing.race(like(versions.in_pieces, kernel))
     assert found.is_open and str(found).endswith("the helper unpacked isn't solved yet: its cell is above")
+    assert "tile_sums" not in str(found)  # it calls `unpacked`, but has no hole of its own
     assert "helper" not in str(racing.race(like(versions.one_dot, handed_out("r5-kernel"))))
 
 

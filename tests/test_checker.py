@@ -11,9 +11,9 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import LONG_SOFTMAX, LONG_SUM, MASKED_ADD, checker, ledger, stages, trace
+from puzzles_lib import LONG_SOFTMAX, LONG_SUM, MASKED_ADD, ledger, stages, trace
 from puzzles_lib.authoring.solutions import define, kernel_cells, solutions
-from puzzles_lib.checker import examine
+from puzzles_lib.checker import examine, probes
 from puzzles_lib.checking import check
 from puzzles_lib.puzzle import Case, Puzzle
 from tests import kernels
@@ -488,7 +488,7 @@ def test_an_interrupt_shows_few_frames(monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checker, "attempt", interrupted)
+    monkeypatch.setattr(probes, "attempt", interrupted)
     with pytest.raises(KeyboardInterrupt, match="the check was interrupted") as caught:
         check(right, SCALE_ROWS)
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
@@ -566,7 +566,9 @@ def test_triton_interpret_in_the_environment(moment, tmp_path):
         + "from tests.test_checker import SCALE_ROWS, right\n"
         + "print(examine(right, SCALE_ROWS))\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=_environment())
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=_environment(), timeout=240
+    )
     assert done.stderr == ""
     words = "unset it and restart" if moment == "before" else "all 2 cases pass"
     assert words in done.stdout

@@ -21,6 +21,7 @@ from puzzles_lib.compiler.child import Child, Ended
 from puzzles_lib.translator import nursery, portable
 from puzzles_lib.translator.forked import Limits
 from tests.files import no_more_are_open_than, open_files
+from tests.forks import PATIENCE, fetched
 
 LIMITS = Limits(cpu_seconds=20, memory=1 << 30)
 LONG_BY_THE_CLOCK = Limits(cpu_seconds=0.3, memory=1 << 30, wall_per_cpu=1000)  # on a busy machine, too
@@ -63,6 +64,14 @@ def answers(child, *numbers):
     except Ended as ended:
         return told, ended.cause
     return told, ""
+
+
+def until(holds):
+    """Wait for something that happens at once, or never."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def spin(number):
@@ -132,8 +141,7 @@ def test_it_works_while_nobody_waits_and_is_asked_again():
 
     with forked(answer) as child:
         child.ask(7)
-        while child.noted[0] != 7:
-            time.sleep(0.01)
+        until(lambda: child.noted[0] == 7)
         pid = child.noted[1]
         assert (child.answer(), answers(child, 8), child.noted) == (7, ([8], ""), (8, pid))
 
@@ -176,8 +184,7 @@ def test_it_may_die_before_it_is_asked_for_more():
     before = _children()
     with forked(lambda number: os._exit(0)) as child:
         child.ask(0)
-        while any(_state(pid) != "Z" for pid in _children() - before):
-            time.sleep(0.01)
+        until(lambda: all(_state(pid) == "Z" for pid in _children() - before))
         assert answers(child, 1) == ([], "crash")
 
 
@@ -239,6 +246,30 @@ def test_a_lock_that_another_thread_holds_at_the_fork_does_no_harm(monkeypatch):
         assert answers(locked, 0) == (["done"], "")
 
 
+def test_a_fork_while_another_thread_makes_a_child_can_make_one():
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with child._forking:
+            held.set()
+            release.wait(PATIENCE)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            with forked(lambda number: number) as one:
+                status = 0 if answers(one, 3) == ([3], "") else 2
+        finally:
+            os._exit(status)
+    release.set()
+    thread.join()
+    assert fetched(pid) == 0
+
+
 def test_what_it_prints_and_what_was_printed_is_not_shown_twice(capfd):
     print("not yet written", end="")
 
@@ -275,7 +306,7 @@ def test_an_interrupt_ends_the_wait_at_once():
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt), forked(spin) as spinning:
         answers(spinning, 1)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < PATIENCE
     timer.join()
 
 
@@ -301,16 +332,13 @@ os.kill(os.getpid(), 9)
 @pytest.mark.parametrize("unread", [[], ["300000"]], ids=["it waits", "an answer that a pipe cannot hold"])
 def test_it_ends_with_its_parent(unread, way):
     ran = subprocess.run(
-        [sys.executable, "-c", ORPHAN, way, *unread], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", ORPHAN, way, *unread], cwd=ROOT, capture_output=True, text=True, timeout=240
     )
     wait_for_end(int(ran.stdout))
 
 
 def wait_for_end(pid):
-    deadline = time.monotonic() + 60
-    while Path(f"/proc/{pid}").exists() and _state(pid) != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not Path(f"/proc/{pid}").exists() or _state(pid) == "Z")
 
 
 BARE = """
@@ -361,8 +389,7 @@ class TestNursery:
         with forked(lambda number: number) as child:
             assert answers(child, 1) == ([1], "") and child.by
             os.kill(killed, signal.SIGKILL)
-            while _state(killed) != "Z":
-                time.sleep(0.01)
+            until(lambda: _state(killed) == "Z")
             child.ask(2)
             child.answer()
         with forked(lambda number: number) as child:
@@ -383,12 +410,26 @@ class TestNursery:
                 status = 0
             finally:
                 os._exit(status)
-        assert os.waitpid(pid, 0)[1] == 0 and nursery.current()
+        assert fetched(pid) == 0 and nursery.current()
 
     def test_it_ends_with_its_process(self):
         code = ORPHAN.replace("print(pid", "print(nursery.current().pid")
-        ran = subprocess.run([sys.executable, "-c", code, "from the nursery"], cwd=ROOT, capture_output=True)
+        ran = subprocess.run(
+            [sys.executable, "-c", code, "from the nursery"], cwd=ROOT, capture_output=True, timeout=240
+        )
         wait_for_end(int(ran.stdout))
+
+    def test_one_that_answers_too_late_is_not_asked_again(self, monkeypatch):
+        """Its late answer would be taken for that of the next question."""
+        small = nursery.current()
+        with forked(lambda number: number) as child:
+            assert answers(child, 1) == ([1], "") and child.by is small
+            os.kill(small.pid, signal.SIGSTOP)
+            small._socket.settimeout(0.1)
+        os.kill(small.pid, signal.SIGCONT)
+        with forked(lambda number: number) as child:
+            assert answers(child, 2) == ([2], "") and child.by is None
+        assert nursery.current() is not small
 
     def test_an_interrupt_of_all_processes_leaves_it(self):
         os.kill(nursery.current().pid, signal.SIGINT)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from puzzles_lib import MASKED_ADD, PACK_BITS, ledger, mistake, session
+from puzzles_lib import MASKED_ADD, PACK_BITS, SCALAR_FLASH_ATTENTION, ledger, mistake, session
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import CHAPTERS, mistakes, named
 from puzzles_lib.checking import check
@@ -112,7 +112,7 @@ def test_it_can_be_watched_by_the_call_that_is_named():
     told = mistake(PACK_BITS, "shifted_down")
     call = 'watch(mistake(PACK_BITS, "shifted_down").kernel, PACK_BITS, case=0'
     assert call in str(told)
-    assert "watch(mistake(PACK_BITS, 0).kernel," in str(mistake(PACK_BITS, 0))
+    assert "watch(mistake(PACK_BITS, 1).kernel," in str(mistake(PACK_BITS, 1))
 
 
 def test_html_escapes_and_colours_by_the_theme():
@@ -126,11 +126,32 @@ def test_html_escapes_and_colours_by_the_theme():
 def test_what_is_no_puzzle_or_no_mistake_is_refused():
     with pytest.raises(TypeError, match="puzzle is a str"):
         mistake("pack_bits")
-    for wrong in (-1, 99, True, "no_such", 1.5, None):
-        with pytest.raises(ValueError, match=r"which is .*, allowed are 0 to \d+, or shifted_down"):
+    for wrong in (True, "no_such", 1.5, None):
+        with pytest.raises(ValueError, match=r"which is .*, allowed are 1 to \d+, or shifted_down"):
             mistake(PACK_BITS, wrong)
-    with pytest.raises(ValueError, match="masked_add has no mistakes"):
-        mistake(MASKED_ADD)
+
+
+def test_numbers_count_from_1_as_chapter_00_says():
+    ledger.record("pack_bits", True)
+    for number, slip in enumerate(mistakes(PACK_BITS)[:2], 1):
+        assert mistake(PACK_BITS, number).headline.endswith(slip.what)
+    assert str(mistake(PACK_BITS)) == str(mistake(PACK_BITS, 1))
+
+
+@pytest.mark.parametrize(
+    "puzzle, number, words",
+    [
+        (PACK_BITS, 0, "there is no mistake 0: its mistakes are numbered 1 to"),
+        (PACK_BITS, -1, "there is no mistake -1: its mistakes"),
+        (PACK_BITS, 99, "there is no mistake 99: its mistakes"),
+        (SCALAR_FLASH_ATTENTION, 2, "there is no mistake 2: this puzzle has one mistake, number 1."),
+        (MASKED_ADD, 1, "this puzzle has no mistakes to show."),
+        (MASKED_ADD, "off_by_one", "this puzzle has no mistakes to show."),
+    ],
+)
+def test_a_number_that_no_mistake_has_gets_a_sentence(puzzle, number, words):
+    told = mistake(puzzle, number)
+    assert words in str(told) and words in told._repr_html_() and told.kernel is None
 
 
 def test_lines_left_out_are_told_of():

@@ -273,8 +273,19 @@ def test_turns_of_the_outlined_program_are_numbered():
     tensor = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=turn)
     found = texts(access_map([tensor], (2,), (0,), "t").figure)
     assert {"iteration 1", "iteration 2", "iteration 3", "1"} <= set(found) and "0" in found
+    legend = "numbers between dotted lines are iterations of program 0, from 1; other numbers are program ids"
+    assert legend in " ".join(found)
     once = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=(turn > 0).astype(int))
-    assert "iteration 1" not in texts(access_map([once], (2,), (0,), "t").figure)
+    found = texts(access_map([once], (2,), (0,), "t").figure)
+    assert "iteration 1" not in found and "dotted" not in " ".join(found)
+
+
+@pytest.mark.parametrize(
+    ("dims", "names"), [(("SPLITS", "M", "N"), ["split 0", "split 1"]), (("B", "M", "N"), ["B=0", "B=1"])]
+)
+def test_a_slice_of_what_is_counted_has_a_name_and_not_the_count(dims, names):
+    found = texts(access_map([a_map(np.zeros((2, 3, 4), int), dims=dims)], (1,), None, "t").figure)
+    assert [text for text in found if text in names] == names and "SPLITS=0" not in found
 
 
 def test_elements_of_a_result_that_nobody_wrote_are_a_region():

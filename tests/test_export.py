@@ -16,7 +16,7 @@ from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.export import main
 from puzzles_lib.ledger import Entry, read, record
 
-COUNT = sum(len(chapter.puzzles) + len(chapter.questions) for chapter in CHAPTERS)
+COUNT = sum(len(chapter.puzzles) + len(chapter.rungs) + len(chapter.questions) for chapter in CHAPTERS)
 BOB = {
     "outer_add": {"state": "solved", "tries": 3, "first_solved": "2026-11-20T10:00:00Z", "last": "pass"},
     "long_sum": {"state": "tried", "tries": 4, "last": "values"},

@@ -8,7 +8,7 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.checker import examine, hints
+from puzzles_lib.checker import examine, promises
 from puzzles_lib.compiler import find_target, taken_at_once
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner.promises import CONSTANT, CONTIGUOUS, MULTIPLE, untrue
@@ -55,7 +55,7 @@ def test_the_words():
 
 def test_what_cannot_be_compiled_is_refused_by_its_hint(monkeypatch):
     harmless = next(h for h in HINTED if h.name == "of_a_value")
-    monkeypatch.setattr(hints, "taken_at_once", lambda *_: Refusal("no compiler today"))
+    monkeypatch.setattr(promises, "taken_at_once", lambda *_: Refusal("no compiler today"))
     report = examine(harmless.kernel, puzzle_of(harmless))
     assert [v.kind for v in report.verdicts] == ["false hint"], report
 
@@ -64,7 +64,7 @@ def test_true_hints_ask_for_no_compilation(monkeypatch):
     def never(*_):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(hints, "taken_at_once", never)
+    monkeypatch.setattr(promises, "taken_at_once", never)
     honest = next(h for h in HINTED if h.name == "true_ones")
     assert examine(honest.kernel, puzzle_of(honest)).ok
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import zipfile
@@ -36,7 +37,7 @@ SALT = "autumn"
 
 
 def job_of(files: Mapping[str, bytes], remarks: tuple[str, ...] = (), **options: Any) -> Job:
-    given = {"chapters": ("01",), "seconds": 0.4, "sandboxed": False, **options}
+    given = {"chapters": ("01",), "seconds": 0.4, "wall_seconds": 240.0, "sandboxed": False, **options}
     return Job("Ada", files, remarks, "key", SALT, **given)
 
 
@@ -67,6 +68,7 @@ def in_a_fork(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             return sandbox.listen(reading, wall_seconds)
         finally:
             os.close(reading)
+            os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
 
     monkeypatch.setattr(sandbox, "run", run)
@@ -105,6 +107,7 @@ def test_what_takes_too_long_to_read_is_no_zero_without_a_word(
             pass
 
     monkeypatch.setattr(handed_in, "by_chapter", for_ever)
+    monkeypatch.setattr(inside, "CLOCK", 200)  # or a busy machine would be too slow for a second of its CPU
     found = grade(job_of({"01_blocks.ipynb": notebook()}, puzzle_seconds=1))
     assert [mark["state"] for mark in found["puzzles"]] == ["limit", "limit"]
     assert all("could not be read: it took more than 1 s" in mark["words"] for mark in found["puzzles"])
@@ -203,7 +206,11 @@ def test_a_submission_is_read_without_what_answers_are_computed_with() -> None:
         "print(len(found['chapters']), [*found['answers']], [name for name in late if name in sys.modules])"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code, str(ROOT / "notebooks")], capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-c", code, str(ROOT / "notebooks")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=240,
     )
     assert ran.stdout.strip() == "21 ['ch01-q1'] []", ran.stderr
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from puzzles_lib.grading import executors, sandbox
 from puzzles_lib.grading.executors import processes, work
 from puzzles_lib.grading.grade import Job
 from puzzles_lib.grading.results import Results
+from tests.forks import PATIENCE
 from tests.hostile import HOSTILE, ONE, WRONG_TWO, notebook
 
 REPO = Path(__file__).parent.parent
@@ -111,6 +112,7 @@ def test_a_class_in_one_command(tmp_path: Path) -> None:
         env={**os.environ, "OWNED": str(tmp_path / "owned"), "PYTHONPATH": str(REPO)},
         capture_output=True,
         text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert ("WARNING: --no-sandbox" in done.stderr) is not sandboxed
@@ -386,14 +388,29 @@ def started(folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=REPO, stderr=subprocess.PIPE, start_new_session=True)
 
 
+def wait_for(running: subprocess.Popen[bytes], holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while running.poll() is None and time.monotonic() < deadline and not holds():
+        time.sleep(0.02)
+
+
+def last_words(running: subprocess.Popen[bytes]) -> bytes:
+    """What it wrote until it and its workers ended, which have the pipe, too."""
+    try:
+        return running.communicate(timeout=PATIENCE)[1]
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+        raise
+
+
 def test_an_interrupt_of_the_run_alone_ends_what_it_has_begun(tmp_path: Path, graded: Any) -> None:
     """Not by Ctrl-C, which the workers hear, too."""
     class_of(tmp_path / "class", "endless0", "endless1")
     running = started(tmp_path)
-    while running.poll() is None and len(graded()) < 2:
-        time.sleep(0.02)
+    wait_for(running, lambda: len(graded()) >= 2)
     running.send_signal(signal.SIGINT)
-    words = running.communicate(timeout=60)[1]
+    words = last_words(running)
     assert running.returncode == 130 and b"stopped; run the same" in words and b"Traceback" not in words
 
 
@@ -403,10 +420,9 @@ def test_a_run_that_is_stopped_goes_on(by: signal.Signals, tmp_path: Path, grade
     class_of(tmp_path / "class", *students)
     running = started(tmp_path)
     done = tmp_path / "results/students"
-    while running.poll() is None and len(list(done.glob("*/grade.json"))) < 2:
-        time.sleep(0.02)
+    wait_for(running, lambda: len(list(done.glob("*/grade.json"))) >= 2)
     os.killpg(running.pid, by) if by == signal.SIGINT else running.kill()
-    words = running.communicate()[1]
+    words = last_words(running)
     assert running.returncode == (130 if by == signal.SIGINT else -by)
     assert by != signal.SIGINT or b"stopped; run the same command again to continue" in words
     assert b"Traceback" not in words

@@ -60,7 +60,9 @@ def test_a_hand_outs_readme_names_only_what_is_there(tmp_path):
     assert links and all((folder / link).exists() for link in links)
     assert set(re.findall(r"\bmake ([a-z-]+)", text)) == {"lab"} and "git clone" not in text
     assert "<!--" not in text and "\n\n\n" not in text
-    said = subprocess.run(["make", "-C", str(folder), "help"], capture_output=True, text=True).stdout
+    said = subprocess.run(
+        ["make", "-C", str(folder), "help"], capture_output=True, text=True, timeout=240
+    ).stdout
     assert re.findall(r"^make ([a-z-]+)", said, re.MULTILINE) == ["lab", "venv", "clean"]
 
 

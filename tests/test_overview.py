@@ -32,6 +32,7 @@ def test_every_puzzle_and_reading_exercise_is_there_in_syllabus_order(state_dir)
     expected = []
     for c in CHAPTERS:
         expected += [(c.number, p.number, p.name) for p in c.puzzles]
+        expected += [(c.number, number, name) for number, name in c.rungs]
         expected += [(c.number, q.id.partition("-")[2], q.id) for q in c.questions]
     assert [(c.number, i.number, i.name) for c in shown.chapters for i in c.items] == expected
     assert shown.summary == f"1 of {len(expected)} solved, 1 tried, {len(expected) - 2} not started"
@@ -49,9 +50,13 @@ SMALL = Progress(
     (
         chapter("01", "Loads & <stores>", Item("1", "constant_add", "solved")),
         chapter(
-            "05", "Dots", Item("9", "s", "tried"), Item("9b", "f", "open"), Item("q1", "q", "open", False)
+            "05",
+            "Dots",
+            Item("9", "s", "tried"),
+            Item("9b", "f", "open"),
+            Item("q1", "q", "open", "question"),
         ),
-        chapter("06", "More", Item("10", "conv", "solved"), *[Item("q1", "q", "open", False)] * 19),
+        chapter("06", "More", Item("10", "conv", "solved"), *[Item("q1", "q", "open", "question")] * 19),
     ),
     note="progress file <damaged>",
 )
@@ -122,6 +127,9 @@ def test_each_chapter_and_what_is_next_are_links_to_notebooks_that_are_there():
 def test_what_is_next_is_a_puzzle_before_a_question_and_then_nothing(state_dir):
     for puzzle in puzzles():
         record(puzzle.name, True)
+    assert progress().next[1].label == "rung 3" and progress().next[0].left.startswith("rungs 3 to 9 and ")
+    for name in (name for c in CHAPTERS for _, name in c.rungs):
+        record(name, True)
     shown = progress()
     assert shown.next[1].label == "question q1" and shown.next[0].number == "00"
     for id in questions():

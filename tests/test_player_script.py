@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
+from puzzles_lib.authoring.solutions import kernel_sources
+from puzzles_lib.chapters.ch05_flash_attention.puzzles import SCALAR_FLASH_ATTENTION
+from puzzles_lib.chapters.ch05_flash_attention.questions import QUESTIONS
 from puzzles_lib.player import watch
 from puzzles_lib.player.packing import Pool, packed
+from puzzles_lib.source import define
 from tests.played import NODE, Played, in_node
 from tests.test_player import (
     ADD_TEN,
@@ -89,6 +93,18 @@ def test_a_term_is_spread_over_the_lanes_of_a_tile():
     which = "[2, 7, 24, 31].map((lane) => p.switchedOffBy(run, program.steps.at(-1).a[0], lane))"
     told = in_node(which, data(kernel, case=0))
     assert told == [[], ["columns < 5"], ["rows < 3"], ["rows < 3", "columns < 5"]]
+
+
+def test_a_step_says_in_how_many_lanes_a_name_changes():
+    """Chapter 05 asks for this number, and 128 pairs can't be compared by eye."""
+    kernel = define(kernel_sources()["scalar_flash_attention"], "<correct>")
+    changes = (
+        "program.steps.map((step, at) => p.namesAt(run, program, at).filter((e) => e.role === 'changed'"
+        " && e.name === 'row_max').map((e) => p.lanesChanged(run, e))).flat()"
+    )
+    (question,) = (each for each in QUESTIONS if each.id == "ch05-q4")
+    told = in_node(changes, data(kernel, SCALAR_FLASH_ATTENTION, case=2))
+    assert told[:3] == [None, [128, 128], [question.right(), 128]] and len(told) == 5
 
 
 def test_names_of_a_step_changed_ones_first_with_what_they_were():

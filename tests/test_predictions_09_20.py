@@ -1,4 +1,4 @@
-"""Predictions of chapters 09 to 12, 14, 16 to 20: a right answer each; nudges that keep it to themselves."""
+"""Predictions of chapters 09 to 12, 14, 16 to 20 and 22: a right answer each; nudges keep it."""
 
 import re
 
@@ -137,6 +137,18 @@ RIGHT = {
     "ch19-q18": 128,
     "ch19-q19": 70,
     "ch19-q20": "fewer atomics",
+    "ch22-q1": 477568,
+    "ch22-q2": {"a", "c"},
+    "ch22-q3": 21,
+    "ch22-q4": (5, 10),
+    "ch22-q5": (7, 5),
+    "ch22-q6": 3,
+    "ch22-q7": 7.0,
+    "ch22-q8": "nan",
+    "ch22-q9": (0, 3, 3, 12, 16),
+    "ch22-q10": (12, 5),
+    "ch22-q11": 448.0,
+    "ch22-q12": 7.39,
 }
 
 # What learners may think, with a word of what they must read.
@@ -513,12 +525,32 @@ MISTAKES = [
     ("ch19-q20", "more programs", "there already"),
     ("ch19-q20", "fewer bytes", "Is memory busy"),
     ("ch19-q20", "more warps", "the names are"),
+    ("ch22-q1", 772480, "does a token skip"),
+    ("ch22-q1", 294912, "about the rest"),
+    ("ch22-q2", {"a", "b"}, "after the query"),
+    ("ch22-q2", {"a", "d"}, "doubled"),
+    ("ch22-q3", 6, "pairs the halves"),
+    ("ch22-q4", (4, 6), "have 64 slots"),
+    ("ch22-q5", (2, 5), "Look it up"),
+    ("ch22-q5", (7, 37), "only 16 slots"),
+    ("ch22-q6", 1, "have more pages"),
+    ("ch22-q6", 4, "times heads of keys"),
+    ("ch22-q7", 6.0, "plain average"),
+    ("ch22-q8", "1", "Try it in Python"),
+    ("ch22-q9", (0, 3, 3, 12), "last expert end"),
+    ("ch22-q9", (3, 3, 12, 16), "first expert begin"),
+    ("ch22-q9", (3, 0, 9, 4), "Add them up"),
+    ("ch22-q10", (5, 5), "like the largest one"),
+    ("ch22-q10", (12, 4), "really needs"),
+    ("ch22-q11", 224.0, "one way"),
+    ("ch22-q11", 896.0, "two bytes"),
+    ("ch22-q12", 1.65, "divides the logits"),
 ]
 
 MINE = {
     id: q
     for id, q in questions().items()
-    if id[:4] in {"ch09", "ch10", "ch11", "ch12", "ch14", "ch16", "ch17", "ch18", "ch19"}
+    if id[:4] in {"ch09", "ch10", "ch11", "ch12", "ch14", "ch16", "ch17", "ch18", "ch19", "ch22"}
 }
 
 

@@ -63,14 +63,18 @@ def test_a_kernel_may_take_both_the_table_and_the_tensor():
     assert watch(with_both, FOREACH).frame is not None
 
 
+def _at(**tensors):
+    return {name: (tensor.data_ptr(), tensor) for name, tensor in tensors.items()}
+
+
 def test_tensors_that_are_no_arguments():
     """`runner.run` takes them by name; they may be results."""
     x, y = torch.arange(8.0), torch.zeros(8)
     table = torch.tensor([x.data_ptr(), y.data_ptr()])
-    ran = running.run(through_a_table, {"table_ptr": table}, (1, 1, 1), {"y_ptr"}, others={"x": x, "y": y})
+    ran = running.run(through_a_table, {"table_ptr": table}, (1, 1, 1), {"y_ptr"}, others=_at(x=x, y=y))
     assert ran.stop is None and torch.equal(y, 2 * x)
     assert ran.outputs.keys() == {"y"} and ran.written["y"].all()
-    ran = running.run(through_a_table, {"table_ptr": table}, (1, 1, 1), {"y_ptr"}, others={"y": y})
+    ran = running.run(through_a_table, {"table_ptr": table}, (1, 1, 1), {"y_ptr"}, others=_at(y=y))
     assert ran.stop.kind == "out of bounds" and "not an argument of the kernel" in ran.stop.message
 
 

@@ -313,7 +313,8 @@ def waits_in_vain(rank, folder):
 
     def never_comes():
         os.kill(others[0], signal.SIGTERM)
-        while state_of(others[0]) != "Z":
+        deadline = time.monotonic() + 120
+        while state_of(others[0]) != "Z" and time.monotonic() < deadline:
             time.sleep(0.05)
         os._exit(3)
 
@@ -368,7 +369,7 @@ def test_a_rank_that_is_killed_ends_all_and_leaves_a_whole_checkpoint(tmp_path):
     command += ["-m", "tests.lost_rank", "--parallel", "fsdp", "--device", "cpu", "--batch", "4"]
     command += ["--steps", "5", "--folder", str(folder), "--save-every", "2"]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode != 0
     assert (
         f"rank 0 of 2 lost another in step 3: the last whole checkpoint is {folder}/step-00000002"

@@ -21,6 +21,7 @@ from puzzles_lib.puzzle import Case
 from puzzles_lib.runner import Busy, alone, turns
 from puzzles_lib.translator import nursery
 from tests.files import no_more_are_open_than
+from tests.forks import fetched
 from tests.interrupted import state
 
 
@@ -203,7 +204,7 @@ def in_a_fork(work) -> bool:
             answer = 0 if work() else 1
         finally:
             os._exit(answer)
-    return os.waitpid(child, 0)[1] == 0
+    return fetched(child) == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -96,3 +96,16 @@ def test_a_fault_of_ours_between_tritons_lines_is_ours(monkeypatch, own_children
     (verdict,) = check(solutions()["masked_add"], MASKED_ADD).verdicts
     assert verdict.kind == "error" and "name '_refuse_two_hints' is not defined" in verdict.message
     assert "tl.load" in verdict.site.source and "not in your kernel" in verdict.message
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("tl.atomic_xchg(i.type, i)", "'block_type' object has no attribute 'type'"),
+        ("tl.histogram(i.to(tl.pointer_type(tl.float32)), 32)", "tl.histogram only counts int32 and uint32"),
+    ],
+)
+def test_a_value_without_what_is_asked_of_it_is_the_kernels_fault(line, words):
+    source = f"@triton.jit\ndef kernel(z_ptr):\n    i = tl.arange(0, 32)\n    {line}\n"
+    refusal = front_end(define(source, f"<{line}>", {}), {"z_ptr": torch.empty(0)})
+    assert refusal.kind == "compiler" and words in refusal.message

@@ -302,6 +302,23 @@ def test_a_pre_hook_sets_the_block_of_a_descriptor():
     assert not check(triton.autotune(configs[1:], key=[])(by_tiles), puzzle).ok
 
 
+def test_a_grid_that_needs_what_only_a_configuration_gives():
+    parts = {"number": "0", "spec": scaled, "grid": lambda s: (triton.cdiv(s.N, s.BLOCK),)}
+    with pytest.raises(
+        ValueError, match="no 'BLOCK'; it has N, scale; give it any value: that of an autotune"
+    ):
+        Puzzle(**parts, cases=(Case(N=100, scale=1.0),))
+    puzzle = Puzzle(**parts, cases=(Case(N=100, scale=1.0, BLOCK=1),))
+    kernel = triton.autotune([triton.Config({"BLOCK": 64})], key=[])(times)
+    assert check(kernel, puzzle).cases[0].programs == 2
+
+
+@triton.jit
+def times(x_ptr, z_ptr, N, scale, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + i, tl.load(x_ptr + i, mask=i < N) * scale, mask=i < N)
+
+
 # ---- heuristics
 
 

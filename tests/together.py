@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+PATIENCE = 120  # seconds that a rank waits for another, and the test for them all
 CONTEXT = multiprocessing.get_context("fork")  # torch is on one thread here, see conftest.py, so it may
 
 
@@ -27,8 +29,11 @@ def together(work: Callable, *arguments: Any, folder: Path, count: int = 2) -> l
         ranks[-1].start()
         writer.close()  # before the next rank is forked: the end of this one is the end of the pipe
         pipes.append(reader)
-    found = [_receive(pipe) for pipe in pipes]
+    deadline = time.monotonic() + 2 * PATIENCE
+    found = [_receive(pipe, deadline) for pipe in pipes]
     for rank in ranks:
+        rank.join(max(deadline - time.monotonic(), 1))
+        rank.kill()
         rank.join()
     failed = [text for good, text in found if not good and text]
     assert not failed, "\n".join(failed)
@@ -36,7 +41,9 @@ def together(work: Callable, *arguments: Any, folder: Path, count: int = 2) -> l
     return [value for _, value in found]
 
 
-def _receive(pipe: Connection) -> tuple[bool, Any]:
+def _receive(pipe: Connection, deadline: float) -> tuple[bool, Any]:
+    if not pipe.poll(max(deadline - time.monotonic(), 0)):
+        return False, "it does not end"
     try:
         return pickle.loads(pipe.recv_bytes())
     except EOFError:  # it died
@@ -49,7 +56,7 @@ def _run(work: Callable, arguments: tuple, rank: int, count: int, store: Path, p
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     where = {"init_method": f"file://{store}", "rank": rank, "world_size": count}
     try:
-        dist.init_process_group("gloo", **where, timeout=timedelta(minutes=5))
+        dist.init_process_group("gloo", **where, timeout=timedelta(seconds=PATIENCE))
         pipe.send_bytes(pickle.dumps((True, work(rank, *arguments))))  # `send` would share tensors
         dist.destroy_process_group()
     except BaseException:

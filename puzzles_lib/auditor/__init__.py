@@ -37,6 +37,7 @@ SIZES_SECONDS = 1.0  # likewise for all pretended sizes
 HARD_SIZES_SECONDS = 5.0
 MOST_FINDINGS = 6
 MOST_CONFIGURATIONS = 8  # of autotune whose values are compared, one after the other
+SMALLEST = 32  # roundoffs of the largest result by which tiny ones may be off
 TF32_ROUNDOFF = 2.0**-11
 
 
@@ -127,6 +128,7 @@ class _Call:
         self.like, self.guard, self.allowance = like, guard, allowance
         self.report = AuditReport(getattr(function, "__name__", "audit"))
         self.changed: set[int] = set()
+        self.largest = 0.0
 
     def run(
         self,
@@ -180,10 +182,9 @@ class _Call:
 
     def compare(self, ran: _Ran, report: AuditReport, on: str, only_sure: bool = False) -> None:
         """Compare the results with the reference's."""
+        self.changed, self.largest = ran.changed, _largest(ran.results)
         if self.like is None:
-            self.changed = ran.changed
             return
-        self.changed = ran.changed
         if any(launch.status == "unjudged" for launch in report.launches):
             report.unjudged.append("values: not all programs ran")
             return
@@ -278,14 +279,20 @@ class _Call:
         guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
         told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
         tried = hard_inputs.variants(self.function, self.args, self.kwargs, self.changed, vary)
+        bound: set[int] = set()  # sizes that other sizes must fit
         for variant in tried:
+            if variant.size and variant.size in bound:
+                continue
             if time.thread_time() > end:
                 report.unjudged.append(f"hard inputs: the time is used up at {variant.name}")
                 return
             own = AuditReport()
             try:
-                self._variant(variant, own, guard)
+                if not self._variant(variant, own, guard):
+                    bound.add(variant.size if variant.usual else 0)
+                    continue
             except Exception as error:
+                bound.add(variant.size if variant.usual else 0)
                 words = " ".join(f"{type(error).__name__}: {error}".split())[:100]
                 report.unjudged.append(f"with {variant.name}: the function raises {words}")
                 continue
@@ -302,24 +309,45 @@ class _Call:
             if len(report.findings) >= MOST_FINDINGS:
                 return
 
-    def _variant(self, variant: hard_inputs.Variant, own: AuditReport, guard: Guard) -> None:
+    def _floor(self, variant: hard_inputs.Variant) -> float:
+        """How far off tiny results may be: what a kernel adds to them and takes away again may be no smaller
+        than the results of the call as it is.
+        """
+        return SMALLEST * FLOAT32_ROUNDOFF * self.largest if variant.is_tiny else 0.0
+
+    def _variant(self, variant: hard_inputs.Variant, own: AuditReport, guard: Guard) -> bool:
+        """Judge a call with hard inputs. Returns False if the reference cannot be asked."""
         want = None
         if self.like is not None:
             try:
                 want = wanted(self.like, variant.args, variant.kwargs, FLOAT32_ROUNDOFF)
             except Uncomparable:
-                return  # what the reference cannot do is nobody's fault
+                return False  # what the reference cannot do is nobody's fault
         ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
+        if not variant.is_finite and not (want and want.own and all(_finite(t) for t in want.own)):
+            own.findings = [f for f in own.findings if f.verdict.kind != "uninitialised"]
         if want is None or own.findings or own.unjudged:
-            return
+            return True
         if ran.coarsest > FLOAT32_ROUNDOFF and self.like is not None:
             want = wanted(self.like, variant.args, variant.kwargs, ran.coarsest)
+        if not variant.is_finite:  # which of several NaN or infinities is the largest, nobody says
+            want = want.but_no_indices()
         try:
-            verdict = compare(ran.results, want, ran.coarsest, self.allowance, True)
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, True, self._floor(variant))
         except Uncomparable as error:
             verdict = Verdict("values", str(error))
         if verdict:
             own.findings.append(Finding(verdict, on=variant.name))
+        return True
+
+
+def _largest(tensors: Sequence[torch.Tensor]) -> float:
+    sizes = [t.abs().double() for t in tensors if t.is_floating_point() and t.numel()]
+    return max((float(size[size.isfinite()].max()) for size in sizes if size.isfinite().any()), default=0.0)
+
+
+def _finite(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(tensor.isfinite().all())
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

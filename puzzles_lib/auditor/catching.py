@@ -8,7 +8,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import triton
@@ -26,6 +26,13 @@ OnLaunch = Callable[[Launch], bool]
 """Runs a launch. Returns False if a GPU could not launch it, so that autotune tries another configuration."""
 
 
+class OnTwice(Protocol):
+    """Runs launches that are no others: autotune repeats those that it measures."""
+
+    def again(self, launch: Launch) -> bool: ...
+    def differs(self, kernel: str, name: str, place: Place | None) -> None: ...
+
+
 class CannotLaunch(Exception):
     """A launch that a GPU would refuse, in a configuration of autotune."""
 
@@ -36,14 +43,16 @@ def caught(
     on_error: Callable[[str, Exception], None],
     all_configurations: bool = True,
     configuration: int | None = None,
+    on_twice: "OnTwice | None" = None,
 ) -> Iterator[None]:
     """Hand each launch of the block to ``on_launch``.
 
     on_error: gets the kernel's name and what was raised if a launch cannot be bound.
     all_configurations: run each configuration of `triton.autotune` once; else the first that can be launched.
     configuration: run the one of this number alone, of those that autotune would try.
+    on_twice: runs an autotuned kernel that has changed a tensor once more, on what it has left.
     """
-    catcher = _Catcher(on_launch, on_error, all_configurations, configuration)
+    catcher = _Catcher(on_launch, on_error, all_configurations, configuration, on_twice)
     was = JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench
     bench_graph = triton.testing.do_bench_cudagraph
     JITFunction.run, Autotuner.run, JITFunction.warmup = catcher.launches(), catcher.tunes(), _warmed_up
@@ -63,9 +72,10 @@ class _Catcher:
         on_error: Callable[[str, Exception], None],
         all_configurations: bool,
         chosen: int | None,
+        on_twice: "OnTwice | None",
     ):
         self.on_launch, self.on_error, self.all_configurations = on_launch, on_error, all_configurations
-        self.chosen = chosen
+        self.chosen, self.on_twice = chosen, on_twice
         self.configuration = ""
         self.tuning = False
 
@@ -107,7 +117,7 @@ class _Catcher:
         tensors = {str(n): v for n, v in enumerate((*args, *kwargs.values())) if isinstance(v, torch.Tensor)}
         meta = any(tensor.device.type == "meta" for tensor in tensors.values())
         with plain():
-            before = None if meta or len(configs) == 1 else Copies(tensors)
+            before = after = None if meta or len(configs) == 1 else Copies(tensors)
         every = list(enumerate(configs))
         if self.chosen is not None:
             every = every[self.chosen % len(every) :] + every[: self.chosen % len(every)]
@@ -119,18 +129,58 @@ class _Catcher:
             try:
                 self._launch(tuner, config, args, kwargs)
             except CannotLaunch:
-                pass
+                if number == every[-1][0] and after is not None:
+                    _restore(tensors, after)  # what the last that was launched has left
             else:
                 chosen = chosen or config
                 tried += 1
                 if not self.all_configurations or self.chosen is not None:
                     return None
-            if before is not None and number + 1 < len(configs):
+                if before is not None:
+                    with plain():
+                        after = Copies(tensors)
+            if before is not None and number != every[-1][0]:
                 _restore(tensors, before)
+        if chosen is not None and before is not None and after is not None and self.chosen is None:
+            self._twice(tuner, chosen, args, kwargs, tensors, before, after)
         if chosen is None:
             self.tuning = False
             return self._launch(tuner, configs[0], args, kwargs)
         return None
+
+    def _twice(
+        self,
+        tuner: Autotuner,
+        config: Config,
+        args: tuple,
+        kwargs: dict[str, Any],
+        tensors: dict[str, torch.Tensor],
+        before: Copies,
+        after: Copies,
+    ) -> None:
+        """Launch once more on what a launch has left, as autotune does to measure its configurations."""
+        if self.on_twice is None or tuner.user_defined_pre_hook:
+            return
+        names = dict(enumerate([*tuner.arg_names[: len(args)], *kwargs]))
+        kept = {*tuner.restore_value, *tuner.reset_to_zero}
+        told = {each: names.get(int(each), "a tensor") for each in tensors}
+        was, left = before.kept(), after.kept()
+        with plain():
+            changed = [n for n in tensors if told[n] not in kept and not alike(was[n], left[n])]
+        if not changed:
+            return
+        launches, self.on_launch = self.on_launch, self.on_twice.again
+        try:
+            self._launch(tuner, config, args, kwargs)
+        except CannotLaunch:
+            pass
+        finally:
+            self.on_launch = launches
+        with plain():
+            other = [told[n] for n in changed if not alike(left[n], tensors[n])]
+        _restore(tensors, after)
+        if other:
+            self.on_twice.differs(tuner.base_fn.__name__, other[0], _place())
 
     def _launch(self, tuner: Autotuner, config: Config, args: tuple, kwargs: dict[str, Any]) -> Any:
         every = {**tuner.nargs, **kwargs, **config.all_kwargs()}
@@ -157,6 +207,17 @@ def _pruned(tuner: Autotuner, kwargs: dict[str, Any]) -> list[Config]:
         return tuner.prune_configs(kwargs)
     finally:
         tuner.perf_model = model
+
+
+def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same values, but for rounding."""
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    one, other = one.double(), other.double()
+    size = torch.where(one.isfinite(), one.abs(), 0.0)
+    slack = 2e-3 * size + 2e-3 * (size.max() if size.numel() else 0.0)
+    near = (one == other) | (one.isnan() & other.isnan()) | ((one - other).abs() <= slack)
+    return bool(near.all())
 
 
 def _told(config: Config) -> str:

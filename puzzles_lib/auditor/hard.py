@@ -18,10 +18,26 @@ INF = float("inf")
 
 
 class Variant:
-    """Other inputs for a call. name: as in ``"x: a row of zeros"``. kind: what is hard about them."""
+    """Other inputs for a call. name: as in ``"x: a row of zeros"``. kind: what is hard about them.
 
-    def __init__(self, kind: str, name: str, args: tuple, kwargs: dict[str, Any]):
+    size: of the call, which has become another; 0 for none. usual: the other is no special size, such as 1.
+    """
+
+    def __init__(
+        self, kind: str, name: str, args: tuple, kwargs: dict[str, Any], size: int = 0, usual: bool = True
+    ):
         self.kind, self.name, self.args, self.kwargs = kind, name, args, kwargs
+        self.size, self.usual = size, usual
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether results may be far smaller than what a kernel adds up on the way to them."""
+        return self.name.endswith(("tiny values", "denormal values"))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no infinity and no NaN is in it that the label does not say."""
+        return not any(word in self.name for word in ("inf", "NaN"))
 
 
 def _whole(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -159,21 +175,30 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
         if size in said | fixed:
             continue
         power = 1 << (size - 1).bit_length()
-        for other in dict.fromkeys((1, 0, power, power + 1, power - 1)):
+        for other in dict.fromkeys((power + 1, power, power - 1, 1, 0)):
             if other == size:
                 continue
             fresh = [
                 _resized(leaf, size, other) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves
             ]
-            yield Variant("size", f"{other} instead of the size {size}", *pytree.tree_unflatten(fresh, spec))
+            name = f"{other} instead of the size {size}"
+            given, named = pytree.tree_unflatten(fresh, spec)
+            yield Variant("size", name, given, named, size, other > 1)
 
 
 def _resized(tensor: torch.Tensor, size: int, other: int) -> torch.Tensor:
-    """Return a tensor with another size along each axis of that size, of values that it has."""
+    """Return a tensor with another size along each axis of that size.
+
+    It has values like those it had; floats that come again are a little smaller, so that there are no ties.
+    """
     found = tensor.detach()
+    generator = torch.Generator().manual_seed(0)
     for axis, length in enumerate(tensor.shape):
         if length == size:
             found = found.index_select(axis, torch.arange(other) % size)
+            if found.is_floating_point() and found.element_size() > 1 and other > size:
+                again = found.narrow(axis, size, other - size)
+                again.mul_(1 - torch.rand(again.shape, generator=generator).to(again.dtype) / 4)
     return found.clone() if found is tensor else found.contiguous()
 
 

@@ -3,7 +3,8 @@
 import dataclasses
 import linecache
 import numbers
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +46,8 @@ class Launch:
     """A kernel with its arguments, its grid and its options: what a GPU would be given.
 
     It has the attributes of a puzzle, and of a kernel that is bound to one, that verdicts and pages need.
-    axes: how many numbers the grid was given as.
+    axes: how many numbers the grid was given as. reached: tensors that are no arguments, but whose addresses
+    are in one that is, as `puzzles_lib.runner.run` takes them.
     """
 
     kernel: JITFunction
@@ -55,6 +57,7 @@ class Launch:
     launch_options: Mapping[str, Any] = field(default_factory=dict)
     place: Place | None = None
     configuration: str = ""
+    reached: Mapping[str, tuple[int, torch.Tensor]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -111,10 +114,21 @@ class Launch:
     def programs(self, case: object) -> tuple[int, int, int]:
         return self.full_grid
 
+    def reached_in(self, tensors: Mapping[str, Any]) -> dict[str, tuple[int, torch.Tensor]]:
+        """Return what is found by its address, with other tensors."""
+        return {name: (address, tensors[name]) for name, (address, _) in self.reached.items()}
+
+    @property
+    def all_tensors(self) -> dict[str, torch.Tensor]:
+        """The tensors among the arguments, and those that are found by their addresses."""
+        return {**self.tensors, **{name: tensor for name, (_, tensor) in self.reached.items()}}
+
     def with_tensors(self, tensors: Mapping[str, object]) -> dict[str, object]:
         """Return the arguments with other tensors."""
         given = dict(self.arguments)
         for name, tensor in tensors.items():
+            if name in self.reached:
+                continue
             value = given[name]
             if isinstance(value, TensorDescriptor):
                 given[name] = dataclasses.replace(value, base=tensor)
@@ -159,7 +173,28 @@ def bind(
     if not 1 <= len(sizes) <= 3:
         raise TypeError(f"{kernel.__name__}: the grid is {sizes}, allowed are 1 to 3 axes")
     full = (*sizes, 1, 1)[:3]
-    return Launch(kernel, values, (full[0], full[1], full[2]), len(sizes), options, place, configuration)
+    launch = Launch(kernel, values, (full[0], full[1], full[2]), len(sizes), options, place, configuration)
+    return dataclasses.replace(launch, reached=_reached(launch.tensors)) if addressed else launch
+
+
+addressed: MutableMapping[int, torch.Tensor] = weakref.WeakValueDictionary()
+"""Tensors of which code has asked the address, by it: a table of pointers may hold it."""
+
+MOST_ADDRESSES = 1 << 16  # of a table of pointers
+
+
+def _reached(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, torch.Tensor]]:
+    """Return the tensors whose addresses a launch's integers hold."""
+    found: dict[int, tuple[str, torch.Tensor]] = {}
+    for name, table in tensors.items():
+        if table.dtype not in (torch.int64, torch.uint64) or table.device.type != "cpu":
+            continue
+        if not 0 < table.numel() <= MOST_ADDRESSES:
+            continue
+        for number, address in enumerate(table.view(torch.int64).flatten().tolist()):
+            if (tensor := addressed.get(address)) is not None:
+                found.setdefault(address, (f"{name}[{number}]", tensor.detach()))
+    return {name: (address, tensor) for address, (name, tensor) in found.items()}
 
 
 _TORCHS = {

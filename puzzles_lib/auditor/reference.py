@@ -6,8 +6,9 @@ coarsest dtype's that takes part, because kernels may round intermediate results
 kernel's `tl.dot` uses it.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from puzzles_lib.puzzle import Argument
 DRAWS = 3
 FACTOR_COARSE = 4.0  # times the movement by a roundoff of a coarser dtype than float32
 TF32_ROUNDOFF = 2.0**-11
+SHAKEN = 1e-6  # of the largest: how far inputs move until none is equal to another
 
 
 class Uncomparable(Exception):
@@ -58,12 +60,20 @@ def kept(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a reference returns, in float64 and in the arguments' own dtypes."""
+    """What a reference returns, in float64 and in the arguments' own dtypes.
+
+    moved, coarse: with inputs that are a roundoff off; shaken: with inputs among which there are no ties.
+    """
 
     exact: list[torch.Tensor]
     own: list[torch.Tensor] | None
     moved: list[list[torch.Tensor]]
     coarse: list[list[torch.Tensor]]
+    shaken: list[list[torch.Tensor]]
+
+    def but_no_indices(self) -> "Wanted":
+        """Return the same, as if all integers depended on ties."""
+        return replace(self, shaken=[[~t if t.dtype == torch.bool else t + 1 for t in self.exact]])
 
 
 def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
@@ -98,21 +108,43 @@ def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coars
 
         return move
 
+    def shake(draw: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        generator = torch.Generator().manual_seed(draw)
+
+        def move(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor.detach().clone()
+            wider = tensor.detach().double()
+            size = wider[wider.isfinite()].abs().max() if wider.isfinite().any() else 1.0
+            return wider + SHAKEN * max(float(size), SHAKEN) * torch.rand(tensor.shape, generator=generator)
+
+        return move
+
     try:
         exact = called(wide)
         moved = [called(by(FLOAT32_ROUNDOFF, draw)) for draw in range(DRAWS)]
         coarse = [called(by(coarsest, draw)) for draw in range(DRAWS)] if coarsest > FLOAT32_ROUNDOFF else []
     except Exception:  # such as one that insists on a dtype
-        return Wanted([t.double() if t.is_floating_point() else t for t in own], own, [], [])
-    return Wanted(exact, own, moved, coarse)
+        return Wanted([t.double() if t.is_floating_point() else t for t in own], own, [], [], [])
+    shaken = []
+    if any(not t.is_floating_point() for t in exact):
+        with contextlib.suppress(Exception):
+            shaken = [called(shake(draw)) for draw in range(DRAWS)]
+    return Wanted(exact, own, moved, coarse, shaken)
 
 
 def compare(
-    got: Sequence[torch.Tensor], want: Wanted, coarsest: float, allowance: float, only_sure: bool
+    got: Sequence[torch.Tensor],
+    want: Wanted,
+    coarsest: float,
+    allowance: float,
+    only_sure: bool,
+    floor: float = 0.0,
 ) -> Verdict | None:
     """Return the verdict on results that differ from the reference's; None if none does.
 
     allowance: how far off an element may be beside that, relative to the largest of its result.
+    floor: how far off an element may be at least.
     only_sure: leave out elements where the reference itself, in the arguments' own dtypes, is not finite or
         far from what it is in float64.
 
@@ -128,9 +160,13 @@ def compare(
             shapes = f"{tuple(found.shape)}, but the reference's {tuple(exact.shape)}"
             raise Uncomparable(f"{name} has shape {shapes}: they must be the same")
         expected = _expected(found, want, place, coarsest, allowance)
+        if floor and expected.tolerance is not None:
+            expected = replace(expected, tolerance=expected.tolerance + floor)
         right = expected.accepts(found if found.is_floating_point() else found.to(expected.value.dtype))
         if only_sure and want.own is not None and found.is_floating_point():
             right = right | _unsure(want.own[place], expected)
+        for shaken in want.shaken if only_sure and not found.is_floating_point() else ():
+            right = right | (shaken[place] != exact)  # an index of the largest, of several
         if not right.all():
             return Verdict("values", _message(name, found, expected, right))
     return None

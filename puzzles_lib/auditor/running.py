@@ -11,12 +11,13 @@ import numpy as np
 import torch
 
 from puzzles_lib import compiler
+from puzzles_lib.auditor.catching import alike
 from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.checker import atomicity, verdicts
-from puzzles_lib.checker.hints import of_hints
 from puzzles_lib.checker.launches import too_much
+from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.true_size import edges
@@ -28,7 +29,10 @@ from puzzles_lib.runner import ELSEWHERE, Program, Run, run
 _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
 FEWEST = 24  # programs of a sample
+RESIDENT = 132  # programs that an H100 surely runs at the same time: one for each multiprocessor
 INTERLEAVED = 8  # runs in which two programs take turns
+_NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
+_ELSEWHERE = "through a pointer that is not an argument"
 MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
 
 
@@ -121,7 +125,7 @@ class _Guarded:
     def __init__(self, runner: Runner, launch: Launch, outcome: Outcome, code: compiler.Program):
         self.runner, self.launch, self.outcome, self.code = runner, launch, outcome, code
         self.guard = runner.guard
-        self.tensors = launch.tensors
+        self.tensors = launch.all_tensors
         self.copies = Copies(self.tensors)
         self.defined = self._defined()
         self.only: list[Program] | None = None
@@ -142,6 +146,8 @@ class _Guarded:
             self.launch.full_grid,
             set(given),
             defined=self.defined,
+            others=self.launch.reached_in(given),
+            drops_unused_loads=True,
             suffix="",
             seconds=options.pop("seconds", 4 * self.guard.seconds),
             **options,
@@ -167,6 +173,9 @@ class _Guarded:
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
         outcome.in_tf32 = bool(forwards.arithmetic.in_tf32) or forwards.arithmetic.dots
+        if why := self._not_judged(forwards):
+            outcome.unjudged, outcome.stopped = f"{self.launch.name}: {why}", True
+            return
         outcome.verdict = self._verdict(forwards, after)
         outcome.stopped = forwards.stop is not None
         if outcome.verdict and forwards.undefined and not outcome.stopped:
@@ -178,6 +187,17 @@ class _Guarded:
                 f"too large to judge whole: {len(self.only)} of {outcome.of:,} programs ran, at the edges of "
                 "the grid and at random; Guard(seconds=...) allows more"
             )
+
+    def _not_judged(self, ran: Run) -> str:
+        """Why a run that has ended early says nothing about the kernel; "" if it does."""
+        if ran.stop is None:
+            return ""
+        tables = any(t.dtype in (torch.int64, torch.uint64) for t in self.tensors.values())
+        if tables and _ELSEWHERE in ran.stop.message:
+            return "the addresses in a table of pointers are of no known tensor"
+        if ran.stop.kind not in _NOT_JUDGED:
+            return ""
+        return ran.stop.message + (f" ({ran.stop.site})" if ran.stop.site else "")
 
     def _sample(self) -> list[Program] | None:
         """Which programs to run; None for all."""
@@ -222,6 +242,12 @@ class _Guarded:
         if forwards.order_matters:
             other = self.copies.fresh()
             reverse = self._run(other, reverse=not self.runner.reverse)
+            if reverse.stop and reverse.stop.kind == "deadlock" and self.outcome.of <= RESIDENT:
+                self.outcome.notes.append(
+                    "programs wait for each other: right only while all of them run at once, as up to "
+                    f"{RESIDENT} do on an H100"
+                )
+                return None
             if found := self._misconduct(reverse):
                 kept = "race" if found.kind not in ("race", "time limit", "uninitialised") else found.kind
                 return verdicts.depends_on_order(found) if kept == "race" else found
@@ -295,15 +321,4 @@ def _spread(count: int, wanted: int) -> Iterable[int]:
 
 def _differs(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> str:
     """Return the name of a tensor that two runs left with other values; "" if rounding explains them."""
-    for name, first in one.items():
-        second = other[name]
-        if first.is_floating_point():
-            first, second = first.double(), second.double()
-            size = torch.where(first.isfinite(), first.abs(), 0.0)
-            slack = 2e-3 * size + 2e-3 * (size.max() if size.numel() else 0.0)
-            near = (first == second) | (first.isnan() & second.isnan()) | ((first - second).abs() <= slack)
-            if not near.all():
-                return name
-        elif not torch.equal(first, second):
-            return name
-    return ""
+    return next((name for name, first in one.items() if not alike(first, other[name])), "")

@@ -2,13 +2,15 @@
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from puzzles_lib.auditor.catching import caught
 from puzzles_lib.auditor.defined import Defined
 from puzzles_lib.auditor.guard import Guard
-from puzzles_lib.auditor.launch import Launch, Unsupported
+from puzzles_lib.auditor.launch import Launch, Place, Unsupported
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.running import Outcome, Runner
+from puzzles_lib.checker.report import Verdict
 from puzzles_lib.runner import Busy, alone
 
 _CANNOT_LAUNCH = "launch"
@@ -67,10 +69,29 @@ class Session:
         text = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"
         self.report.unjudged.append(f"{kernel}: {text}")
 
+    def again(self, launch: Launch) -> bool:
+        """Run a launch that autotune repeats, and report nothing of it."""
+        runner = Runner(replace(self.guard, races=False, hints=False), self.defined)
+        return alone(lambda: runner.run(launch)).verdict is None
+
+    def differs(self, kernel: str, name: str, place: Place | None) -> None:
+        """Report a kernel that does not bear to be measured."""
+        text = f"{name} holds other values after a second launch, and triton.autotune makes many to measure"
+        advice = f"restore_value=['{name}'] for what is updated in place, reset_to_zero for what is added up"
+        verdict = Verdict("values", text, diagnosis=advice)
+        if not any(finding.verdict == verdict for finding in self.report.findings):
+            self.report.findings.append(Finding(verdict, None, kernel, place))
+
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         with (
-            caught(self.on_launch, self.on_error, self.guard.configurations, self.configuration),
+            caught(
+                self.on_launch,
+                self.on_error,
+                self.guard.configurations,
+                self.configuration,
+                self if self.guard.races else None,
+            ),
             self.defined,
         ):
             yield

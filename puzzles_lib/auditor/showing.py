@@ -95,6 +95,7 @@ def _recorded(launch: Launch, before: dict[str, torch.Tensor], recorder: Recorde
         launch.full_grid,
         set(tensors),
         defined={name: np.ones(span_of(tensor), bool) for name, tensor in tensors.items()},
+        others=launch.reached_in(tensors),
         suffix="",
         record=True,
         quiet=True,

@@ -32,6 +32,7 @@ from puzzles_lib.runner import Pretended, alone, run
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
 MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
+OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by chance
 STEPS = 40  # of a search for the largest size that can be launched
 SECONDS = 0.7  # of CPU time, for each launch
 
@@ -65,7 +66,8 @@ class Sized:
 def ways(args: Any) -> list[Sized]:
     """Return each size above 1 that the tensors of a call have, with one that makes offsets pass 2**31.
 
-    A size that several tensors have is one: the others would no longer fit.
+    A size that several tensors have is one: the others would no longer fit. So is one that a tensor has
+    twice; but where it is as small as numbers of heads or of sequences, it is left out.
     """
     tensors = flat(args)
     found = []
@@ -75,6 +77,8 @@ def ways(args: Any) -> list[Sized]:
         rest, power = max(zip(others, times, strict=True))
         large = math.isqrt(CROSSING // max(rest, 1)) if power > 1 else CROSSING // max(rest, 1)
         large = -(-(large + large // 16 + 1) // 16) * 16 + size % 16
+        if max(times) > 1 and size <= OF_SEVERAL_ROLES:
+            continue
         if size < large <= LARGEST_AXIS:
             found.append(Sized(size, large))
     return found
@@ -100,12 +104,15 @@ class Call:
 
     def __init__(self, function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], guard: Guard):
         self.function, self.arguments, self.guard = function, (tuple(args), dict(kwargs)), guard
-        self._values: dict[int, tuple[np.ndarray, bool]] = {}  # by the meta tensor's storage
+        self._values: dict[int, np.ndarray] = {}  # by the meta tensor's storage
 
     def tried(self, way: Sized, end: float) -> Tried:
         """Call the function with a size pretended. end: when no more is begun, of this thread's CPU time."""
         limit, most = "", way.large
         largest, why = self._survey(way)
+        if self._elements > 2 * CROSSING or largest:
+            way = self._smallest(way)
+            largest, why = self._survey(way)
         if largest:
             most, limit = self._largest(way, largest)
             way = way.smaller(most)
@@ -123,6 +130,15 @@ class Call:
 
         found.why = self._call(way, on_launch) or found.why
         return found
+
+    def _smallest(self, way: Sized) -> Sized:
+        """The smallest size for which a tensor of a launch passes 2**31 elements, and a little more."""
+        low, high = way.size, way.large
+        while high - low > max(low // 64, 16):
+            middle = (low + high) // 2
+            self._survey(Sized(way.size, middle))
+            low, high = (low, middle) if self._elements > CROSSING + CROSSING // 16 else (middle, high)
+        return Sized(way.size, high + (way.size - high) % 16)
 
     def _largest(self, way: Sized, why: str) -> tuple[int, str]:
         """The largest size whose grids a GPU launches and whose tensors it holds, and what bounds it."""
@@ -158,6 +174,8 @@ class Call:
             return True
 
         why = self._call(way, on_launch)
+        if "Storage size calculation overflowed" in why:
+            too_large.append("")
         if sum(storages.values()) > MOST_BYTES:
             too_large.append("")
         return ("memory" if too_large[-1:] == [""] else too_large[0]) if too_large else "", why
@@ -172,7 +190,7 @@ class Call:
             made = way.tensor(leaf)
             if not leaf.is_floating_point() and not leaf.is_complex() and leaf.numel():
                 values = leaf.detach().contiguous().numpy().ravel()
-                self._values[made.untyped_storage()._cdata] = values, made.shape == leaf.shape
+                self._values[made.untyped_storage()._cdata] = values
             return made
 
         with plain():
@@ -203,11 +221,10 @@ class Call:
             outcome.unjudged = f"{launch.name} does not compile at this size: {why}"
             return outcome
         code = compiler.program_of(launch.kernel, launch.arguments, opinion)
-        tensors, known = {}, True
+        tensors = {}
         for name, tensor in launch.tensors.items():
             span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-            values, same = self._values.get(tensor.untyped_storage()._cdata, (None, False))
-            known = known and (same or tensor.is_floating_point())
+            values = self._values.get(tensor.untyped_storage()._cdata)
             tensors[name] = Pretended((span if tensor.numel() else 0,), tensor.dtype, values)
         ran = run(
             code,
@@ -223,13 +240,11 @@ class Call:
         outcome.programs = ran.programs
         if ran.stop and ran.stop.kind in ("time limit", "memory limit", "error", "deadlock"):
             outcome.unjudged = f"{launch.name}: {ran.stop.message}"
-        elif ran.stop and (known or ran.stop.kind == "true size"):
+        elif ran.stop and ran.stop.kind == "true size":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
-        elif ran.stop:
-            outcome.unjudged = f"{launch.name}: it works with integers that are not known at this size"
-        elif ran.undefined and self.guard.undefined and known:
-            outcome.verdict = verdicts.uninitialised(ran.undefined)
+        elif ran.stop:  # the other sizes, and integers that are indices, need not fit this one
+            outcome.unjudged = f"{launch.name}: {verdicts.on_the_grid(ran.stop.message, launch.axes)}"
         return outcome
 
 

@@ -5,6 +5,7 @@
         puzzles.py     its puzzles; PUZZLES are those that count, in order
         pictures.py    the pictures of its notebook
         questions.py   QUESTIONS: its reading exercises
+        rungs.py       RUNGS: kernels that are raced instead of checked, and that count
         mistakes.py    MISTAKES: wrong kernels, as edits of the correct ones
         hints.md       the texts of `hint`
 
@@ -55,6 +56,11 @@ class Chapter:
     def questions(self) -> tuple[Question, ...]:
         """Its reading exercises, in order."""
         return getattr(self._part("questions"), "QUESTIONS", ())
+
+    @property
+    def rungs(self) -> tuple[tuple[str, str], ...]:
+        """Kernels that are raced instead of checked: the number of each, and its name in `progress`."""
+        return tuple(getattr(self._part("rungs"), "RUNGS", {}).values())
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:

@@ -14,23 +14,21 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import algebra, arithmetic, atomicity, failure, machine, traffic, tuning, verdicts
+from puzzles_lib.checker import algebra, atomicity, failure, machine, probes, traffic, tuning, verdicts
 from puzzles_lib.checker.arithmetic import Known
-from puzzles_lib.checker.attempts import Budget, OutOfTime, Refused, attempt, blank
+from puzzles_lib.checker.attempts import Budget, OutOfTime, Refused, attempt
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
-from puzzles_lib.checker.hints import of_hints
 from puzzles_lib.checker.launches import Launches
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.runner import ELSEWHERE, Busy, Run, alone
+from puzzles_lib.runner import Busy, Run, alone
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 
 SECONDS_PER_CASE = 10.0
-_LESS_BASIC = ("input changed", "values", "loads")  # the kinds of verdict that a race takes precedence over
 RUNS_PER_CHECK = 6  # all runs of a check together may take this many times the limit of one run
 
 
@@ -157,7 +155,7 @@ def _examine_one(
     results = compiler.closed_after(_Opinions(bound.kernel, each, drawn), tried)
     if isinstance(results, Refusal):
         return _refused(puzzle, results)
-    notes |= dict.fromkeys(shared.arithmetic.notes())
+    notes |= dict.fromkeys([*shared.arithmetic.notes(), *shared.threads.notes])
     told: Sequence[CaseResult] = results
     if not until_failure:
         told = verdicts.with_blocks(puzzle, told, lambda case: _is_right(bound.at(case, number), shared))
@@ -359,83 +357,31 @@ def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[s
 
 
 def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None) -> CaseResult:
-    """Run a case, and again in reverse order if the order may matter; return its most basic fault."""
-    puzzle, case, known = bound.puzzle, bound.case, shared.arithmetic
-    inputs, expected = _wanted(puzzle, case)
-
-    def run(**options: Any) -> Run:
-        shared.budget.ask()
-        return attempt(bound, inputs, seconds=shared.seconds, said=shared.said, **options)
-
-    judged = algebra.Judge(bound, inputs, dict(expected), shared.seconds, shared.budget)
-    expected = judged.expected
-    forwards = run(as_compiled=known.differs)
-    verdict = judged(forwards)
-    compiled = forwards if known.differs else None
-    if compiled and verdict:  # a fault that shows line by line comes first
-        forwards = run(quiet=True)
-        verdict = judged(forwards)
-    known.in_tf32 |= forwards.arithmetic.in_tf32
-    program = failure.telling_program(verdict, forwards, expected) if verdict else None
-    draw = failure.drawing(bound, verdict, forwards, inputs, expected) if verdict else None
-    if verdict and verdict.kind == "never written":
-        verdict = verdicts.never_written(puzzle, case, run(record=True, quiet=True)) or verdict
-    if forwards.suspect and (verdict is None or verdict.kind in _LESS_BASIC):
-        if race := shared.threads.race(bound, run):
-            verdict, program, draw = race, None, None
-    if verdict is None:
-        verdict = of_hints(bound, forwards, run)
-    if verdict is None and backwards and forwards.order_matters:
-        waits = forwards.atomics > 0
-        reverse = run(reverse=True, quiet=True, as_compiled=forwards is compiled, waits=waits)
-        verdict = judged(reverse)
-        early = reverse.undefined is not None and reverse.undefined.kind == "early"
-        own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
-        if verdict and verdict.kind not in own:
-            verdict = verdicts.depends_on_order(verdict)
-        elif verdict is None and puzzle.same_bits:
-            verdict = verdicts.other_bits(puzzle, case, forwards, reverse)
-    if verdict is None and backwards and puzzle.locks:
-        held = run(results=_all_held(puzzle, case), **_FIRST_ALONE)
-        verdict = (
-            verdicts.unlocked(puzzle, case, forwards)
-            or verdicts.locked_out(puzzle, case, held)
-            or verdicts.gave_up(puzzle, case, held, run(**_FIRST_ALONE))
-        )
-    if verdict is None and backwards:
-        verdict = atomicity.lost(bound, judged, forwards, run, shared.turns)
-    for choice in ELSEWHERE if verdict is None and forwards.tells_addresses else ():
-        moved = run(elsewhere=choice, quiet=True, as_compiled=forwards is compiled)
-        if other := judged(moved):
-            verdict = verdicts.depends_on_addresses(other)
-            break
-    if verdict is None and forwards is not compiled and arithmetic.may_differ(forwards.arithmetic, expected):
-        compiled = compiled or run(as_compiled=True, quiet=True)
-        known.differs = True
-        if verdict := arithmetic.of_compiled(bound, judged(compiled), compiled, known):
-            program = failure.telling_program(verdict, compiled, expected)
-            draw = failure.drawing(bound, verdict, compiled, inputs, expected)
-    return CaseResult(
-        str(case),
-        verdict,
-        programs=forwards.programs,
-        bytes_moved=forwards.bytes_moved,
-        bytes_least=_least(puzzle, case),
-        lane_bytes=forwards.lane_bytes,
-        watch=failure.watch_call(bound, named, program) if verdict and named is not None else "",
-        draw=draw,
+    """Ask all probes about a case, and return its most basic fault."""
+    inputs, expected = _wanted(bound.puzzle, bound.case)
+    trial = probes.Trial(
+        bound,
+        inputs,
+        algebra.Judge(bound, inputs, dict(expected), shared.seconds, shared.budget),
+        shared.arithmetic,
+        shared.threads,
+        shared.turns,
+        shared.budget,
+        shared.seconds,
+        shared.said,
+        backwards,
     )
-
-
-_FIRST_ALONE: Mapping[str, Any] = {"only": [(0, 0, 0)], "record": True, "quiet": True}
-
-
-def _all_held(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
-    """Return the results as they are at the start, but with all locks held by another program."""
-    found = {result.name: blank(puzzle, result, case) for result in puzzle.results}
-    for name in puzzle.locks:
-        found[name].fill_(1)
-    return found
+    probes.tried(trial)
+    return CaseResult(
+        str(bound.case),
+        trial.verdict,
+        programs=trial.first.programs,
+        bytes_moved=trial.first.bytes_moved,
+        bytes_least=_least(bound.puzzle, bound.case),
+        lane_bytes=trial.first.lane_bytes,
+        watch=failure.watch_call(bound, named, trial.program) if trial.verdict and named is not None else "",
+        draw=trial.draw,
+    )
 
 
 def _least(puzzle: Puzzle, case: Case) -> int:

@@ -86,7 +86,8 @@ def attempt(
         if refusal := bound.configuration.prepare(arguments):
             raise Refused(refusal)
         zeroed |= {f"{name}_ptr" for name, tensor in before.items() if _is_set(tensor, tensors[name])}
-    ran = run(code, arguments, programs, outputs, zeroed=zeroed, locks=locks, others=untaken, **options)
+    others = {name: (tensor.data_ptr(), tensor) for name, tensor in untaken.items()}
+    ran = run(code, arguments, programs, outputs, zeroed=zeroed, locks=locks, others=others, **options)
     missing = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
     untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in missing}
     return replace(ran, outputs={**ran.outputs, **untouched})

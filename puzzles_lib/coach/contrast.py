@@ -66,17 +66,26 @@ class Contrast:
         return framed(Theme.NEUTRAL, f"{head}{code}") + self.report._repr_html_()
 
 
-def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
+def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     """Return a wrong kernel of the puzzle, compared with a correct one, and its report.
 
-    which: the mistake's number, from 0, or its name. It is shown only if the puzzle is solved, now or
-    earlier; otherwise a line says so, and ``.kernel`` is None. `progress` does not change.
+    which: the mistake's number, from 1, or its name. It is shown only if the puzzle is solved, now or
+    earlier; otherwise a line says so, and ``.kernel`` is None. A line also says so if the puzzle has no
+    mistakes, or none with this number. `progress` does not change.
 
-    Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if there is no such mistake.
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if ``which`` is neither a whole number
+    nor the name of a mistake.
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"mistake(PUZZLE, n): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    known = mistakes(puzzle)
+    if not known:
+        return Contrast(puzzle.name, "this puzzle has no mistakes to show.")
+    if isinstance(which, int) and not isinstance(which, bool) and not 1 <= which <= len(known):
+        numbers = f"are numbered 1 to {len(known)}" if len(known) > 1 else "has one mistake, number 1"
+        subject = "its mistakes " if len(known) > 1 else "this puzzle "
+        return Contrast(puzzle.name, f"there is no mistake {which}: {subject}{numbers}.")
     slip = _pick(puzzle, which)
     title = f"{puzzle.name}, {slip.name.replace('_', ' ')}"
     if not passed(puzzle) and ledger.load()[0].get(puzzle.name) != ledger.SOLVED:
@@ -99,17 +108,15 @@ def mistake(puzzle: Puzzle, which: int | str = 0) -> Contrast:
 
 
 def _pick(puzzle: Puzzle, which: int | str) -> Mistake:
+    """Return the mistake with a number, which is in range, or with a name."""
     __tracebackhide__ = True
     known = mistakes(puzzle)
-    if isinstance(which, str):
-        found = next((each for each in known if each.name == which), None)
-    else:
-        fits = isinstance(which, int) and not isinstance(which, bool) and 0 <= which < len(known)
-        found = known[which] if fits else None
+    if isinstance(which, int) and not isinstance(which, bool):
+        return known[which - 1]
+    found = next((each for each in known if each.name == which), None)
     if not found:
         names = ", ".join(each.name for each in known)
-        allowed = f"0 to {len(known) - 1}, or {names}" if known else f"none: {puzzle.name} has no mistakes"
-        raise ValueError(f"mistake: which is {which!r}, allowed are {allowed}")
+        raise ValueError(f"mistake: which is {which!r}, allowed are 1 to {len(known)}, or {names}")
     return found
 
 

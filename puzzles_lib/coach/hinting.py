@@ -1,16 +1,21 @@
 """Show the next hint of a puzzle, beginning with the one that fits the last check: `hint`."""
 
+import re
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from puzzles_lib.chapters import hints
+from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.hints import Hint, Key
 from puzzles_lib.puzzle import Puzzle
-from puzzles_lib.session import Checked, last_check
+from puzzles_lib.session import last_check, last_race
 
 MOST_CHARACTERS = 100  # of the last check's message
 
-_shown: dict[Key, list[int]] = {}  # the numbers of the hints shown in this session, from 1, in order
+_shown: dict[Key, dict[int, str]] = {}
+"""By the number of each hint shown in this session, from 1: the failure it was chosen for; "" for none."""
 
 
 @runtime_checkable
@@ -54,20 +59,25 @@ class Shown:
 def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     """Return the next hint of a puzzle. Hints that fit the last check of this session come first.
 
-    A version of chapter 15's kernel with a hole also has hints: ``hint(subnormal)``. They come in order.
+    A version of chapter 15's kernel with a hole also has hints: ``hint(subnormal)``. Those that fit what the
+    last `race` found come first.
 
     number: return this hint, from 1, whatever was shown before. Hints go from a nudge to nearly the answer.
-    Which were shown is forgotten when the session ends. If a puzzle is solved twice, in two kernels, the
-    hints are for the kernel that was checked last.
+    A hint that fits is shown again if it was shown before for another reason. Which were shown is forgotten
+    when the session ends. If a puzzle is solved twice, in two kernels, the hints are for the kernel that was
+    checked last.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if it has no hint with this number.
     """
     __tracebackhide__ = True
     if isinstance(puzzle, Puzzle):
-        said = last_check(puzzle)
-        key, call = _key(puzzle, said), f"hint({puzzle.name.upper()}"
+        checked = last_check(puzzle)
+        said, key = checked.report if checked else None, _key(puzzle, checked.kernel if checked else "")
+        name, source = puzzle.name.upper(), "check"
     elif isinstance(puzzle, Version):
-        said, key, call = None, puzzle.hint_key, "hint(it"
+        caller = sys._getframe(1)
+        key = puzzle.hint_key
+        said, name, source = last_race(key), _name(puzzle, caller.f_locals, caller.f_globals), "race"
     else:
         raise TypeError(f"hint(PUZZLE): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
     known = hints().get(key, ())
@@ -75,39 +85,65 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         return Shown(puzzle.name, None, notes=("This puzzle has no hints.",))
     if number is not None and (isinstance(number, bool) or number not in range(1, len(known) + 1)):
         raise ValueError(f"hint: number is {number!r}, allowed are 1 to {len(known)}")
-    if number is None and said and said.report.ok:
-        note = f"Your kernel passes, so you need no hint. {call}, 1) shows the first one anyway."
-        return Shown(puzzle.name, None, count=len(known), notes=(note,))
-    shown = _shown.setdefault(key, [])
+    again = f"{f'hint({name}, 1)' if name else 'hint of this version, with the number 1,'} shows the first"
+    if number is None and said and said.ok:
+        done = "Your kernel passes" if source == "check" else "This version is correct"
+        return Shown(
+            puzzle.name, None, count=len(known), notes=(f"{done}, so you need no hint. {again} one anyway.",)
+        )
+    shown = _shown.setdefault(key, {})
+    failure = _failure(said)
     left = [n for n in range(1, len(known) + 1) if n not in shown]
-    fitting = [n for n in left if _fit(known[n - 1], said)]
-    fitting.sort(key=lambda n: -_fit(known[n - 1], said))
+    fitting = [n for n in range(1, len(known) + 1) if _fit(known[n - 1], said) and shown.get(n) != failure]
+    fitting.sort(key=lambda n: (-_fit(known[n - 1], said), n in shown))
     chosen = number or next(iter(fitting + left), len(known))
-    if chosen not in shown:
-        shown.append(chosen)
+    fits = number is None and chosen in fitting
+    shown[chosen] = failure if fits else shown.get(chosen, "")
     notes = []
-    if number is None and chosen in fitting and said:
-        message = said.report.verdicts[0].message
+    if fits and said:
+        message = _telling(said).message
         short = message if len(message) <= MOST_CHARACTERS else f"{message[: MOST_CHARACTERS - 1]}…"
-        notes.append(f"Chosen because your last check said: “{short}”")
+        notes.append(f"Chosen because your last {source} said: “{short}”")
     if len(shown) < len(known):
-        notes.append(f"Still stuck? {call}) shows the next hint.")
+        call = f"hint({name})" if name else "hint of this version, without a number,"
+        notes.append(f"Still stuck? {call} shows the next hint.")
     else:
-        notes.append(f"That was the last hint. {call}, 1) shows the first again.")
+        notes.append(f"That was the last hint. {again} again.")
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes))
 
 
-def _key(puzzle: Puzzle, said: Checked | None) -> Key:
-    own = (puzzle.name, said.kernel if said else "")
+def _key(puzzle: Puzzle, kernel: str) -> Key:
+    own = puzzle.name, kernel
     return own if own in hints() else (puzzle.name, "")
 
 
-def _fit(hint: Hint, said: Checked | None) -> int:
-    """Return how well a hint fits the last check: 2 by words of its first failure, 1 by its kind, else 0."""
-    if not said or not said.report.verdicts:
+def _name(version: Version, *scopes: Mapping[str, object]) -> str:
+    """Return the name that the caller's code has for a version; "" if it has none."""
+    named = (name for scope in scopes for name, value in [*scope.items()] if value is version)
+    return next((name for name in named if name.isidentifier() and not name.startswith("_")), "")
+
+
+def _telling(report: Report) -> Verdict:
+    """Return the verdict that hints follow: of a compiler's if there is one, otherwise the first."""
+    compiler = (verdict for verdict in report.verdicts if verdict.kind == "compiler")
+    return next(compiler, report.verdicts[0])
+
+
+def _failure(report: Report | None) -> str:
+    """Return what tells one failure from another: its kind and its words, without numbers; "" for none."""
+    if not report or not report.verdicts:
+        return ""
+    verdict = _telling(report)
+    failed = [case.number for case in report.listed if case.verdict]
+    return f"{verdict.kind} {failed} {re.sub(r'[-+.e0-9]+', '', f'{verdict.message} {verdict.diagnosis}')}"
+
+
+def _fit(hint: Hint, report: Report | None) -> int:
+    """Return how well a hint fits a check: 2 by words of the failure, 1 by its kind, else 0."""
+    if not report or not report.verdicts:
         return 0
-    verdict = said.report.verdicts[0]
-    case = next((case.label for case in said.report.cases if case.verdict), "")
+    verdict = _telling(report)
+    case = next((case.label for case in report.cases if case.verdict == verdict), "")
     told = "\n".join([case, *verdict.lines()])
     fits = [fit for fit in hint.fits if fit.kind == verdict.kind and fit.words in told]
     return max((2 if fit.words else 1 for fit in fits), default=0)

@@ -33,6 +33,15 @@ _QUIET = (
 _forking = threading.Lock()  # a child that another thread makes meanwhile would keep the pipe open
 
 
+def _after_fork() -> None:
+    """Have a free lock in a forked process. The thread that held the old one is not there to release it."""
+    global _forking
+    _forking = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class Ended(Exception):
     """There is no answer, and no child any more.
 

@@ -129,7 +129,7 @@ class Copies:
         return True
 
     def _tensor(self, access: _Operation) -> str | None:
-        """The kernel's argument that an access is to; None where that is not plain."""
+        """The kernel's argument that an access is to; None if that is not plain."""
         name = access.operands[0] if access.operands else None
         while name is not None and (maker := self._makers.get(name)):
             if maker.name not in _SAME_TENSOR or not maker.operands:

@@ -386,10 +386,9 @@ class _MapPanel:
         if self.turn is not None:
             for turn in range(1, int(self.turn.max()) + 1):
                 where = (self.turn == turn) & ~self.bad
-                wide = f"iteration {turn}"
-                text = wide if self._write(ax, wide, where, PAPER, INK, 1) else f"{turn}"
-                if text != wide:
-                    self._write(ax, text, where, PAPER, INK, 1)
+                for text in (f"iteration {turn}", f"it. {turn}", f"{turn}"):
+                    if self._write(ax, text, where, PAPER, INK, 1):
+                        break
             free &= self.turn == 0
         areas = np.unique(np.stack([self.owner[free], self.codes[free]], 1), axis=0)
         for owner, code in areas[:96]:
@@ -475,12 +474,18 @@ class _Legend:
         self.columns = max(1, min(len(self.entries), int(7.4 / width)))
         self.pitch = width
         self.words = []
-        if self.repeats:
-            self.words.append("numbers are program ids; colors repeat")
+        turns = [p for p in panels if p.turn is not None]
+        if program is not None and turns:
+            name = program_name(program, len(grid))
+            self.words.append(f"numbers between dotted lines are iterations of program {name}, from 1")
+        if self.repeats or (program is not None and turns):
+            others = "other numbers" if self.words else "numbers"
+            self.words.append(f"{others} are program ids" + "; colors repeat" * self.repeats)
         if any(p.group is not None and p.fewest <= MOST_STRIPES for p in shared):
             self.words.append("stripes: accessed by several programs, one stripe per program")
         self.rows = math.ceil(len(self.entries) / self.columns)
-        self.height = self.ROW * (self.rows + bool(self.words)) + 0.12
+        self.lines = wrap_text("; ".join(self.words), WIDEST) if self.words else []
+        self.height = self.ROW * (self.rows + len(self.lines)) + 0.12
 
     def _add(self, text: str, **style) -> None:
         self.entries.append((text, {"edgecolor": "white", "lw": 0.0, **style}))
@@ -494,8 +499,8 @@ class _Legend:
             if style["facecolor"] == BAD:
                 ax.plot([x + 0.1], [y + 0.07], "x", color=SNOW, ms=6, mew=1.5)
             write_line(ax, x + 0.28, y + 0.12, text)
-        if self.words:
-            write_line(ax, left, top + self.rows * self.ROW + 0.12, "; ".join(self.words), color=FAINT)
+        for number, line in enumerate(self.lines, self.rows):
+            write_line(ax, left, top + number * self.ROW + 0.12, line, color=FAINT)
 
 
 def _map_alt(tensors: Sequence[TensorMap], grid, program, title: str, note: str) -> str:

@@ -174,10 +174,15 @@ def draw_ticks(ax: Axes, corner, cell, shape: tuple[int, ...], dims: Sequence[st
             right = x + (index + 0.5 - canvas.column_low / canvas.steps[1]) * cell[0]
             label(ax, right, y - 0.06, str(index * canvas.steps[1]), align="bottom", **small)
         if len(shape) > 2:
-            name = (
-                f"{dims[0]}={which}" if len(shape) == 3 and dims and len(dims[0]) <= 8 else f"slice {which}"
-            )
-            label(ax, x, y - 0.23, name, align="left bottom", fontsize=9)
+            label(ax, x, y - 0.23, _slice_name(shape, dims, which), align="left bottom", fontsize=9)
+
+
+def _slice_name(shape: tuple[int, ...], dims: Sequence[str], which: int) -> str:
+    """Return ``B=1`` for a slice along B, and ``split 1`` along SPLITS: that one counts something."""
+    if len(shape) != 3 or not dims or len(dims[0]) > 8:
+        return f"slice {which}"
+    word = dims[0]
+    return f"{word[:-1].lower()} {which}" if word.isalpha() and word[1:].endswith("S") else f"{word}={which}"
 
 
 def _round_numbers(count: int, cell: float, apart: float) -> list[int]:

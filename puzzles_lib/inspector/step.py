@@ -8,6 +8,7 @@ instructions add to it.
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from puzzles_lib.inspector import Stages
@@ -71,11 +72,15 @@ class Step:
         lines = [
             f"one iteration: {self.issue_clocks:.0f} clocks to issue its instructions, "
             f"{self.tensor_clocks:.0f} clocks of tensor cores, busy at most {self.busy:.0%} of the time",
-            *(f"exchanged between threads: {move}" for move in self.moves),
+            *(f"exchanged between threads{_often(n)}: {move}" for move, n in Counter(self.moves).items()),
         ]
         return "\n".join(lines if self.moves else [*lines, "exchanged between threads: no computed values"])
 
     __repr__ = __str__
+
+
+def _often(count: int) -> str:
+    return f", {count} blocks like this" if count > 1 else ""
 
 
 def step(compiled: Stages) -> Step | None:

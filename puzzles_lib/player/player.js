@@ -135,13 +135,13 @@ function namesBefore(program, at, frame) {
   return names;
 }
 
-/** Return the names that a step shows, the changed ones first: [{name, value, role}]. */
+/** Return the names that a step shows, the changed ones first: [{name, value, role}]; was: the value before. */
 function namesAt(run, program, at) {
   const step = program.steps[at];
   const before = namesBefore(program, at, step.f);
   const statement = statementOf(run, program, step);
   const reads = statement ? statement[2] : [];
-  const changed = (step.w ?? []).map(([name, value]) => ({ name, value, role: "changed" }));
+  const changed = (step.w ?? []).map(([name, value]) => ({ name, value, role: "changed", was: before.get(name) }));
   const written = new Set(changed.map((each) => each.name));
   const read = reads.filter((name) => before.has(name)).map((name) => {
     const label = written.has(name) ? `${name}, before` : name;
@@ -150,11 +150,23 @@ function namesAt(run, program, at) {
   return [...changed, ...read].flatMap((each) => parts(run, each));
 }
 
+/** Return in how many lanes a name changes: [changed, lanes]; null if it had no value of this shape before. */
+function lanesChanged(run, { value, was }) {
+  const [now, old] = [value, was].map((number) => run.values[number]);
+  if (!now || !old || !isBlock(now) || !isBlock(old) || now.dtype !== old.dtype) return null;
+  const [after, before] = [now, old].map((each) => arrayOf(run, each.a));
+  if (after.data.length !== before.data.length || String(after.shape) !== String(before.shape)) return null;
+  let count = 0;
+  for (let i = 0; i < after.data.length; i++) count += Object.is(after.data[i], before.data[i]) ? 0 : 1;
+  return [count, after.data.length];
+}
+
 /** Return the parts of a tuple one by one. */
 function parts(run, each) {
   const value = run.values[each.value];
   if (!value.parts) return [each];
-  return value.parts.flatMap((part, i) => parts(run, { ...each, name: `${each.name}[${i}]`, value: part }));
+  return value.parts.flatMap((part, i) =>
+    parts(run, { ...each, name: `${each.name}[${i}]`, value: part, was: run.values[each.was]?.parts?.[i] }));
 }
 
 /** Return the iterations of the loops around a step, by line: Map line -> [iteration, of]. */
@@ -562,7 +574,8 @@ class Stage {
     const held = this.root.activeElement;
     this.steps.max = program.steps.length - 1;
     this.steps.value = this.at;
-    this.stepText.textContent = `${this.at + 1} of ${program.steps.length}`;
+    const turns = [...turnsAt(run, program, this.at).values()].map((turn) => `, ${turnText(turn)}`);
+    this.stepText.textContent = `${this.at + 1} of ${program.steps.length}${turns.join("")}`;
     this.steps.setAttribute("aria-valuetext", this.stepText.textContent);
     this.programs.value = this.place;
     const ids = program.id.slice(0, run.grid.length).join(", ");
@@ -593,7 +606,10 @@ class Stage {
     const [line] = linesOf(run, program, step);
     const source = functionOf(run, program, step);
     const turns = [...turnsAt(run, program, at).values()].map((turn) => turnText(turn));
-    const changed = namesAt(run, program, at).filter((each) => each.role === "changed").map((each) => each.name);
+    const changed = namesAt(run, program, at).filter((each) => each.role === "changed").map((each) => {
+      const lanes = lanesChanged(run, each);
+      return lanes ? `${each.name} in ${lanes[0]} of ${lanes[1]} lanes` : each.name;
+    });
     return [`step ${at + 1}, line ${source.first + line - 1}: ${source.lines[line - 1].trim()}`, ...turns,
       changed.length ? `changes ${changed.join(", ")}` : "", this.noteText()].filter(Boolean).join(". ");
   }
@@ -661,7 +677,7 @@ class Stage {
     const seen = new Set();
     const stored = new Set();
     const blocks = [];
-    for (const { name, value, role } of namesAt(run, program, at)) {
+    for (const { name, value, role, was } of namesAt(run, program, at)) {
       const access = (step.a ?? []).find((each) => content(each.v) === content(value)
         && (each.k === "store") === (role === "read"));
       if (access?.k === "store") stored.add(access);
@@ -670,7 +686,8 @@ class Stage {
       const changed = access ? { load: "loaded", atomic: "value before the atomic" }[access.k]
         : step.k === undefined ? "given" : step.n === "returns" ? "returned" : "changed";
       const read = access ? `stored to ${run.tensors[access.T]?.name ?? "?"}` : "read";
-      blocks.push(this.valueBlock(title, role === "changed" ? changed : read, value, role, access));
+      const lanes = role === "changed" ? lanesChanged(run, { value, was }) : null;
+      blocks.push(this.valueBlock(title, role === "changed" ? changed : read, value, role, access, lanes));
     }
     for (const [left, right, start, result] of step.d ?? []) {
       const shape = (value) => arrayOf(run, run.values[value].a).shape.join(" × ");
@@ -696,7 +713,7 @@ class Stage {
     if (!blocks.length) this.blocks.append(make("p", { class: "quiet" }, "This line doesn't read or change any names."));
   }
 
-  valueBlock(name, tag, number, role, access) {
+  valueBlock(name, tag, number, role, access, lanes = null) {
     const { run } = this;
     const value = run.values[number];
     const block = make("section", { class: `block ${role}` }, make("header", {}, make("h4", {}, name),
@@ -743,6 +760,7 @@ class Stage {
     if (bad) facts.push(`${count((i) => bad[i])} out of bounds`);
     if (undefined_) facts.push(`${count((i) => undefined_[i])} undefined`);
     if (typeof data[0] === "boolean" && data.length > 1) facts.push(`${count((i) => data[i])} of ${data.length} True`);
+    if (lanes) facts.push(`${lanes[0]} of ${lanes[1]} lanes changed`);
     if (facts.length) block.querySelector("header").append(make("span", { class: "quiet" }, facts.join(", ")));
     if (tensor) block.querySelector("header").append(make("span", { class: "quiet" }, `addresses in ${tensor.name}`));
     if (!isBlock(value) && !access) {
@@ -1221,7 +1239,7 @@ function play(style, data) {
 
 if (typeof module === "object" && typeof document === "undefined") {
   module.exports = {
-    unpacked, arrayOf, coordinates, spread, numberText, address, kindText, namesAt, turnsAt, callers, storedAt,
-    switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, ends, heat, linesOf, wrapped,
+    unpacked, arrayOf, coordinates, spread, numberText, address, kindText, namesAt, lanesChanged, turnsAt, callers,
+    storedAt, switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, ends, heat, linesOf, wrapped,
   };
 }

@@ -147,9 +147,10 @@ def run(
     plan: Plan | None = None,
     defined: Mapping[str, np.ndarray] | None = None,
     holes_are_zero: bool = False,
+    drops_unused_loads: bool = False,
     suffix: str = "_ptr",
     waits: bool = False,
-    others: Mapping[str, torch.Tensor] | None = None,
+    others: Mapping[str, tuple[int, torch.Tensor]] | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -173,11 +174,12 @@ def run(
     defined: for an output, which places of its storage hold something at the start, from the tensor's first
         element to its last. Tensors may then overlap.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
+    drops_unused_loads: a load whose result nobody uses is not carried out, as compiled code has none.
     suffix: what a pointer's name has after its tensor's.
     waits: a program that waits for what nobody has done yet is set aside until others have run.
-    others: CPU tensors by name that are no arguments, but whose addresses an argument holds, as `data_ptr`
-        gives them. A kernel may make a pointer of such an address, or of an argument's, and use it. Those
-        named ``<name>_ptr`` in ``outputs`` are results.
+    others: CPU tensors by name that are no arguments, each with the address by which an argument holds it, as
+        `data_ptr` gave it. A kernel may make a pointer of such an address, or of an argument's, and use it.
+        Those named in ``outputs``, with the suffix, are results.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -192,13 +194,13 @@ def run(
     memory.at_once = at_once
     memory.recorder = recorder if record else None
     memory.arithmetic.as_compiled = as_compiled
-    memory.holes_are_zero = holes_are_zero
+    memory.holes_are_zero, memory.drops_unused_loads = holes_are_zero, drops_unused_loads
     stop = None
 
     def launch() -> None:
         given = _given(machine, code, arguments, outputs)
-        for name, tensor in (others or {}).items():
-            memory.add(name, tensor, f"{name}{suffix}" in outputs)
+        for name, (address, tensor) in (others or {}).items():
+            memory.add(name, tensor, f"{name}{suffix}" in outputs, address)
         memory.locks = {name.removesuffix(suffix) for name in locks}
         if defined is not None:
             memory.share_notes()

@@ -102,6 +102,7 @@ class Memory:
         self.holes: dict[Site, str] = {}
         self.early_reads: dict[str, Site] = {}
         self.holes_are_zero = False
+        self.drops_unused_loads = False
         self.sources: dict[Source, int] = {}  # of what is undefined, numbered as the run met them
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
@@ -129,12 +130,15 @@ class Memory:
         self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses
         self.arithmetic = Arithmetic()
 
-    def add(self, name: str, tensor: torch.Tensor, is_output: bool) -> int:
-        """Give a tensor its address range; returns the address of its first element."""
+    def add(self, name: str, tensor: torch.Tensor, is_output: bool, address: int | None = None) -> int:
+        """Give a tensor its address range; returns the address of its first element.
+
+        address: by which a table of pointers has it; by default the tensor's own on this machine.
+        """
         base = self.addresses.add(tensor.nbytes)
         self.buffers.append(Buffer(name, tensor, base, is_output))
         if size := self.buffers[-1].data.nbytes:
-            self.there.append((tensor.data_ptr(), size, base))
+            self.there.append((tensor.data_ptr() if address is None else address, size, base))
         return base
 
     def start_with(self, defined: Mapping[str, np.ndarray]) -> None:
@@ -358,6 +362,10 @@ class Memory:
 
     def taken_as_unsigned(self, labels: Labels) -> Labels:
         """The labels of integers that the kernel takes for unsigned ones."""
+        return labels
+
+    def no_offset(self, labels: Labels) -> Labels:
+        """The labels of what the kernel makes of integers that are then no offsets."""
         return labels
 
     # ---- what is undefined

@@ -16,6 +16,7 @@ import numpy as np
 from puzzles_lib.dtypes import DType
 from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC
 from puzzles_lib.runner import arithmetic, libdevice, numerics
+from puzzles_lib.runner.buffer import garbage
 from puzzles_lib.runner.lanes import (
     BFLOAT16,
     BOOL,
@@ -113,6 +114,11 @@ def to_integer(machine: Machine, step: Step, value: Lanes) -> Labels:
         what = f"{floats[~fits].flat[0]:.6g} is cast to {name}, whose range is {limits.min} to {limits.max}"
         found = joined(found, where(~fits, machine.memory.label(what)))
     return found
+
+
+def of_a_number(machine: Machine, step: Step, *operands: Lanes) -> Labels:
+    """As `of_all`, but a float, or an exclusive or as random numbers are made of, is no offset any more."""
+    return machine.memory.no_offset(of_all(machine, step, *operands))
 
 
 # ---- the table
@@ -225,9 +231,11 @@ for _name, _function in {
     operation(_name)(_of_one(_function))
 
 for _name, _function in {
-    "arith.xori": np.bitwise_xor, "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
+    "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
 }.items():  # fmt: skip
     operation(_name)(_plainly(_function))
+
+operation("arith.xori", labels=of_a_number)(_plainly(np.bitwise_xor))
 
 operation("arith.andi", labels=absorbing(_is_zero))(_plainly(np.bitwise_and))
 operation("arith.ori", labels=absorbing(_is_all_ones))(_plainly(np.bitwise_or))
@@ -552,13 +560,13 @@ def index_cast(machine: Machine, step: Step, x: Lanes) -> Lanes:
     return Lanes(x.data.astype(step.row.storage), step.row)
 
 
-@operation("arith.sitofp")
+@operation("arith.sitofp", labels=of_a_number)
 def sitofp(machine: Machine, step: Step, x: Lanes) -> Lanes:
     data = -x.data.astype(np.int8) if x.data.dtype == bool else x.data
     return Lanes(_as_float(data, step.row), step.row)
 
 
-@operation("arith.uitofp")
+@operation("arith.uitofp", labels=of_a_number)
 def uitofp(machine: Machine, step: Step, x: Lanes) -> Lanes:
     data = x.data if x.data.dtype == bool else x.data.view(f"u{x.data.itemsize}")
     return Lanes(_as_float(data, step.row), step.row)
@@ -827,6 +835,8 @@ def _lanes_on(
 @operation("tt.load", labels=None)
 def load(machine: Machine, step: Step, pointers: Any, *rest: Lanes) -> Lanes:
     op = step.op
+    if machine.memory.drops_unused_loads and not machine.is_used() and not op.flag("isVolatile"):
+        return Lanes(garbage(step.shape or (1,), step.row), step.row)
     if isinstance(pointers, BlockPointer):
         at, inside = _tile(machine, pointers, op.integers("boundaryCheck"))
         padding = op.attributes.get("padding")

@@ -134,7 +134,7 @@ class PretendedBuffer:
 class PretendedMemory(Memory):
     """Memory that is not there, and knows which lanes have wrapped around."""
 
-    def add(self, name: str, tensor: Pretended, is_output: bool) -> int:
+    def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
         self.buffers[-1] = PretendedBuffer(name, tensor, base, is_output)
         return base
@@ -183,6 +183,14 @@ class PretendedMemory(Memory):
                 labels = np.where(own, 0, labels)
         return labels
 
+    def no_offset(self, labels: Labels) -> Labels:
+        """A number may wrap around, as a random one does on its way."""
+        if labels is None:
+            return None
+        for _, own in self._wraps(labels):
+            labels = np.where(own, 0, labels)
+        return labels
+
     def _wrap(self, kind: str, value: int, single: bool) -> int:
         """The label of lanes that have wrapped around at the running line; value: what one should be.
 
@@ -203,10 +211,7 @@ class PretendedMemory(Memory):
 
     def _note_use(self, labels: Labels, on: np.ndarray | None = None) -> Source | None:
         """Values may wrap around, as hashes do."""
-        if labels is not None:
-            for _, own in self._wraps(labels):
-                labels = np.where(own, 0, labels)
-        return super()._note_use(labels, on)
+        return super()._note_use(self.no_offset(labels), on)
 
     def _wraps(self, labels: np.ndarray) -> list[tuple[Source, np.ndarray]]:
         return [(s, labels == self._label(s)) for s in self.sources if s.kind in (WRAPPED, WRAPPED_SIGNED)]

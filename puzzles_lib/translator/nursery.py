@@ -26,6 +26,7 @@ from puzzles_lib.translator.portable import packed, unpacked
 AFTER = 3  # the number of children after which a nursery is started
 MOST = 3  # the most nurseries that are started if they end early
 PATIENCE = 30.0  # seconds after which a nursery is given up, although an answer takes milliseconds
+BEGINS_WITHIN = 240.0  # seconds for its imports, which take two on a computer that is not busy
 UNREADABLE = 77  # the status of a child that cannot unpack the bytes
 _NUMBER = struct.Struct("<i")
 _PID = struct.Struct("<i?")
@@ -70,11 +71,16 @@ class Nursery:
 
     def fetch(self, pid: int, kill: bool) -> int:
         """Return the status of a child that has ended, ends soon or is killed; 0 if it is unknown."""
-        with self._talking, contextlib.suppress(OSError):
-            self._socket.send(_PID.pack(pid, kill))
-            (status,) = _NUMBER.unpack(self._received())
-            return status
-        return 0
+        with self._talking:
+            try:
+                self._socket.send(_PID.pack(pid, kill))
+                (status,) = _NUMBER.unpack(self._received())
+                return status
+            except OSError:
+                # An answer that comes too late would be taken for that of the next question.
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+                return 0
 
     def _received(self) -> bytes:
         data = self._socket.recv(64)
@@ -131,8 +137,8 @@ def begin() -> None:
     global _nursery
     if _nursery is None:
         _nursery = Nursery()
-    if not _nursery.is_ready(within=PATIENCE):
-        raise TimeoutError(f"the nursery is not ready after {PATIENCE:g} s")
+    if not _nursery.is_ready(within=BEGINS_WITHIN):
+        raise TimeoutError(f"the nursery is not ready after {BEGINS_WITHIN:g} s")
 
 
 def current() -> Nursery | None:

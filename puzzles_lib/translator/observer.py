@@ -200,8 +200,9 @@ def _fussy(name: str, method: Callable) -> Callable:
                 raise TypeError("tl.advance only moves block pointers, made by tl.make_block_ptr")
         elif any(_is_block_pointer(a) for a in given):
             raise TypeError("a block pointer only works in tl.advance, tl.load and tl.store")
-        if name == "atom_red_typechecking_impl" and not args[0].type.is_block() and args[1].type.is_block():
-            raise TypeError("this atomic has a pointer to one element, but a block of values")
+        if name == "atom_red_typechecking_impl" and all(isinstance(arg, tl.tensor) for arg in args[:2]):
+            if not args[0].type.is_block() and args[1].type.is_block():
+                raise TypeError("this atomic has a pointer to one element, but a block of values")
         return method(self, *args, **kwargs)
 
     return checked
@@ -275,7 +276,7 @@ def _counted(method: Callable) -> Callable:
 
 
 def _refuse_other_widths(counted: object) -> None:
-    if isinstance(counted, tl.tensor) and counted.dtype.primitive_bitwidth != 32:
+    if isinstance(counted, tl.tensor) and (counted.dtype.is_ptr() or counted.dtype.primitive_bitwidth != 32):
         raise TypeError(f"histogram of {counted.dtype}")
 
 

@@ -151,17 +151,20 @@ def _module_or_refusal(
 def _fault_of_ours(error: BaseException) -> BaseException | None:
     """Return the innermost error if it is a fault of the course's own code; None if it is the kernel's.
 
-    What the course raises about a kernel is a TypeError.
+    What the course raises about a kernel is a TypeError, and a value of the kernel's may lack any attribute.
     """
     while inner := error.__cause__ or error.__context__:  # Triton wraps what its visitor's methods raise
         error = inner
     if error.__traceback__ is None or not isinstance(error, _FAULTS):
+        return None
+    if isinstance(error, AttributeError) and isinstance(error.obj, _VALUES):
         return None
     frame, _ = [*traceback.walk_tb(error.__traceback__)][-1]
     return error if frame.f_globals.get("__package__") == __package__ else None
 
 
 _FAULTS = (AttributeError, ImportError, LookupError, NameError)
+_VALUES = (tl.core.base_value, tl.core.base_type, int, float, str, tuple, list, type(None))  # in a kernel
 
 
 def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | None]:

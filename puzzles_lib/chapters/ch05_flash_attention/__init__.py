@@ -1,1 +1,1 @@
-TITLE = "Flash attention: online softmax, dot"
+TITLE = "Flash attention: online softmax and matrix products"

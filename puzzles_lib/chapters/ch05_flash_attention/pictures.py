@@ -30,7 +30,7 @@ OLD, NEW = SKY, ORANGE
 
 def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> Picture:
     """The T x T scores, and the part of them that one program computes, one block of keys at a time."""
-    figure, ax = new_sheet(T + 8.5, T + 5.0)
+    figure, ax = new_sheet(T + 8.5, T + 6.0)
     left, top = 3.4, 3.9
     rows = range(program * BLOCK_Q, (program + 1) * BLOCK_Q)
     steps = [STEPS[j // BLOCK_K % 2] for j in range(T)]
@@ -54,6 +54,8 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     foot = f"{T} x {T} scores, never stored"
     label(ax, left + T / 2, top + T + 0.2, foot, align="top", fontsize=11, color=FAINT)
     label(ax, left + T + 3.2, middle, f"program {program}", align="left", fontsize=11)
+    shades = "dark, pale, dark, ...: one iteration after the other"
+    label(ax, left + T / 2, top + T + 1.2, shades, align="top", fontsize=11, color=FAINT)
     return Picture(
         figure,
         f"""A grid of {T} x {T} scores, a row per query and a column per key. Program {program} has the
@@ -66,48 +68,35 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
 def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
     """The tile of scores of each iteration, thrown away at its end, and what a program keeps."""
     steps = math.ceil(T / BLOCK_K)
-    figure, ax = new_sheet(T + 12.6, steps * (BLOCK_Q * 0.62 + 0.9) + 1.9)
-    left, high = 2.6, 0.62
-    for x, text in ((left + T / 2, "scores of 4 queries"), (left + T + 4.9, "what it keeps")):
-        label(ax, x, 0.6, text, fontsize=11)
+    high, gap = 0.62, 0.9
+    pitch = BLOCK_Q * high + gap
+    figure, ax = new_sheet(T + 11.2, steps * pitch + 1.9)
+    left, first = 2.6, 1.3
+    kept_x, kept_y = left + T + 3.2, first + steps * pitch / 2 - gap / 2 - 2.1
+    label(ax, left + T / 2, 0.6, f"{BLOCK_Q} queries: one tile of scores at a time", fontsize=11)
+    label(ax, kept_x + 2.2, kept_y - 0.7, "what it keeps", fontsize=11)
     for step in range(steps):
-        top = 1.3 + step * (BLOCK_Q * high + 0.9)
+        top = first + step * pitch
+        middle = top + BLOCK_Q * high / 2
         now = range(step * BLOCK_K, min((step + 1) * BLOCK_K, T))
-        label(ax, left - 0.3, top + BLOCK_Q * high / 2, f"iter. {step + 1}", align="right", fontsize=11)
+        label(ax, left - 0.3, middle, f"iter. {step + 1}", align="right", fontsize=11)
         for j in range(T):
-            gone = j < now[0]
+            color, hatch = STEPS[0] if j in now else None, "xx" if j < now[0] else None
             for i in range(BLOCK_Q):
-                color = STEPS[0] if j in now else None
-                box(
-                    ax,
-                    left + j,
-                    top + i * high,
-                    1,
-                    high,
-                    color=color,
-                    hatch="xx" if gone else None,
-                    edge=MIST,
-                )
-        held = (
-            (f"{BLOCK_Q} x {len(now)} scores", STEPS[0], 3.4),
-            ("maxima", PALE, 1.9),
-            ("sums", PALE, 1.6),
-            ("acc", SKY, 1.3),
-        )
-        x = left + T + 0.7
-        for text, color, wide in held:
-            box(ax, x, top, wide, BLOCK_Q * high, text, color=color)
-            x += wide + 0.15
-    foot = 1.3 + steps * (BLOCK_Q * high + 0.9) - 0.3
-    label(
-        ax, left, foot, "crossed out: computed, used and thrown away", align="left", fontsize=9, color=FAINT
-    )
+                box(ax, left + j, top + i * high, 1, high, color=color, hatch=hatch, edge=MIST)
+        arrow(ax, (left + T + 0.3, middle), (kept_x - 0.2, kept_y + 2.1 + 0.3 * (step - (steps - 1) / 2)))
+    for place, (text, color) in enumerate(
+        ((f"{BLOCK_Q} maxima", PALE), (f"{BLOCK_Q} sums", PALE), (f"{BLOCK_Q} weighted sums", SKY))
+    ):
+        box(ax, kept_x, kept_y + 1.4 * place, 4.4, 1.4, text, color=color)
+    words = "crossed out: computed, used and thrown away"
+    label(ax, left, first + steps * pitch - 0.3, words, align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
         f"""The scores of {BLOCK_Q} queries with {T} keys, {BLOCK_K} keys per iteration. In each of the
         {steps} iterations a program computes a tile of {BLOCK_Q} x {BLOCK_K} scores, uses it and throws it
-        away. It keeps a maximum and a sum for each query, and the weighted sum acc. So there are
-        {BLOCK_Q * BLOCK_K} scores at a time, never all {BLOCK_Q * T}.""",
+        away. From iteration to iteration it keeps {BLOCK_Q} maxima, {BLOCK_Q} sums and {BLOCK_Q} weighted
+        sums, acc. So there are {BLOCK_Q * BLOCK_K} scores at a time, never all {BLOCK_Q * T}.""",
     )
 
 
@@ -283,7 +272,7 @@ def causal(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 2) -> Picture:
     )
 
 
-WORDS = ("the", "cat", "slept", "for", "it")
+WORDS = ("the", "cat", "slept", "because", "it")
 VALUES = (10, 20, 30, 40, 50)
 
 
@@ -301,21 +290,21 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
             f'<label>k = <span>{key}</span><input type="range" min="-4" max="4" value="{key}" '
             f'aria-label="key of {word}" style="width:100%"></label>'
             f'<div>score <b data-is="score">{scores[n]}</b></div>'
-            f'<div><div data-bar="" style="{bar}"></div></div>'
-            f'<div>weight <b data-is="weight">{weights[n]:.3f}</b></div><div>v = {value}</div></div>'
+            f'<div>weight <b data-is="weight">{weights[n]:.3f}</b></div>'
+            f'<div><div data-bar="" style="{bar}"></div></div><div>v = {value}</div></div>'
         )
         told.append(f"{word}: key {key}, score {scores[n]}, weight {weights[n]:.3f}, value {value}")
-    columns = "display:grid;gap:.3em 1em;align-items:center;grid-template-columns:auto 7em auto 1fr auto auto"
+    columns = "display:grid;gap:.3em 1em;align-items:center;grid-template-columns:auto 7em auto auto 1fr auto"
     return Live(
         "attention",
         f'<label style="display:block;max-width:16em">query of <b>it</b>: q = <span>{q}</span>'
         f'<input data-query="" type="range" min="-4" max="4" value="{q}" aria-label="query" '
         f'style="width:100%"></label><div style="{columns}">{"".join(rows)}</div>'
-        f'<div aria-live="polite" style="margin-top:.5em">z, the mean of the values with these weights: '
+        f'<div aria-live="polite" style="margin-top:.5em">z, the weighted mean of the values: '
         f'<b data-is="z">{z:.2f}</b></div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
         f"The attention of a query, {q}, to five words, with a slider from -4 to 4 for the query and "
-        f"for each key. {'; '.join(told)}. The mean of the values is {z:.2f}.",
+        f"for each key. {'; '.join(told)}. The weighted mean of the values is {z:.2f}.",
     )
 
 
@@ -325,7 +314,7 @@ def sentence() -> tuple[list[str], torch.Tensor, torch.Tensor]:
     Each key is a direction of its own. A query points to the key of the word that it should find, which is
     the word itself unless it is named here.
     """
-    words = ["the", "cat", "slept", ",", "for", "it", "was", "tired"]
+    words = ["the", "cat", "slept", "because", "it", "was", "tired", "."]
     finds = {"slept": "cat", "it": "cat", "was": "it", "tired": "it"}
     k = torch.eye(len(words))
     q = torch.stack([12 * k[words.index(finds.get(word, word))] for word in words])

@@ -47,6 +47,13 @@ def scalar_flash_attention(
     return scores.softmax(dim=1) @ v
 
 
+def _with_padding(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    """The scores of lanes past T count: they are 0."""
+    padding = -len(k) % BLOCK_K
+    k, v = (torch.nn.functional.pad(each, (0, padding)) for each in (k, v))
+    return (q[:, None] * k[None, :]).softmax(dim=1) @ v
+
+
 def _scalar_loads(case: Case) -> int:
     """Return the loads of a kernel that loads every key once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T
@@ -58,6 +65,7 @@ SCALAR_FLASH_ATTENTION = Puzzle(
     formula=r"z_i = \sum_j \frac{e^{q_i k_j}}{\sum_l e^{q_i k_l}} \, v_j",
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _scalar_loads, "v": _scalar_loads},
+    slips={"lanes past the last key count as keys, with a score of 0: hide their scores": _with_padding},
     cases=(
         Case(T=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of keys
         Case(T=128, BLOCK_Q=32, BLOCK_K=64),  # 4 programs, 2 blocks of keys
@@ -90,6 +98,14 @@ def flash_attention(
     return scores.masked_fill(future, float("-inf")).softmax(dim=1) @ v
 
 
+def _undivided(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return flash_attention(q * q.shape[1] ** 0.5, k, v)
+
+
+def _unmasked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.T / q.shape[1] ** 0.5).softmax(dim=1) @ v
+
+
 def _loads(case: Case) -> int:
     """Return the loads of a kernel that loads every key, all D numbers, once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T * case.D
@@ -102,6 +118,10 @@ FLASH_ATTENTION = Puzzle(
 \qquad s_{ij} = \frac{1}{\sqrt D} \sum_c q_{ic} \, k_{jc}""",
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _loads, "v": _loads},
+    slips={
+        "the scores aren't divided by the root of D": _undivided,
+        "the keys after a query count, too: where is the causal mask?": _unmasked,
+    },
     cases=(
         Case(T=16, D=16, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=16),  # one program, one block of keys
         Case(T=128, D=32, BLOCK_Q=64, BLOCK_K=32, BLOCK_D=32),  # 2 programs, 4 blocks of keys

@@ -464,7 +464,7 @@ MISTAKES = (
     ),
     Mistake(
         PACKED_ALONG_K,
-        "neighbours_in_a_word",
+        "neighbors_in_a_word",
         "Word r is taken for F neighboring rows, F · r to F · r + F - 1, as in chapter 09's words.",
         {"(b * F + j) * 16 + r": "b * 16 * F + F * r + j"},
         kind="values",

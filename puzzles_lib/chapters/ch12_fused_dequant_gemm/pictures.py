@@ -23,13 +23,13 @@ def traffic(K: int = 100864, C: int = 768, BITS: int = 2, GROUP: int = 256) -> P
     x, dw = 2 * K * C, 4 * C * C
     rows = {
         "dequantize,\nthen multiply": [
-            ("packed x", packed, PACKED),
-            ("write x", x, VALUES),
-            ("read x", x, VALUES),
+            ("packed x̂", packed, PACKED),
+            ("write x̂", x, VALUES),
+            ("read x̂", x, VALUES),
             ("read dy", x, DY),
             ("write dW", dw, DW),
         ],
-        "fused": [("packed x", packed, PACKED), ("read dy", x, DY), ("write dW", dw, DW)],
+        "fused": [("packed x̂", packed, PACKED), ("read dy", x, DY), ("write dW", dw, DW)],
     }
     figure = new_figure(7.6, 2.5)
     ax = figure.subplots()
@@ -47,7 +47,10 @@ def traffic(K: int = 100864, C: int = 768, BITS: int = 2, GROUP: int = 256) -> P
             + ", ".join(f"{text} {size / 1e6:.0f} MB" for text, size, _ in parts)
             + f", {left:.0f} MB in total"
         )
-    label(ax, 0, -0.45, "packed x", align="left", fontsize=9)
+    for place, parts in enumerate(rows.values()):
+        end = sum(size for _, size, _ in parts) / 1e6
+        label(ax, 0, place - 0.45, "packed x̂", align="left", fontsize=9)
+        label(ax, end, place - 0.45, "write dW", align="right", fontsize=9)
     ax.set_yticks(range(len(rows)), rows, fontsize=10)
     ax.invert_yaxis()
     ax.set_xlim(0, 560)
@@ -56,7 +59,7 @@ def traffic(K: int = 100864, C: int = 768, BITS: int = 2, GROUP: int = 256) -> P
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
-        f"Bytes through memory for dW with K = {K}, {C} by {C}, x packed at {BITS} bits in groups of "
+        f"Bytes through memory for dW with K = {K}, {C} by {C}, x̂ packed at {BITS} bits in groups of "
         f"{GROUP}. {'. '.join(text[0].upper() + text[1:] for text in told)}.",
     )
 
@@ -92,7 +95,7 @@ def tile(K: int = 128, COUT: int = 64, CIN: int = 96, BITS: int = 2) -> Picture:
     for x, y, text in (
         (K / 2, below + COUT + 6, "dyᵀ: COUT rows, K columns"),
         (left + CIN / 2, below + COUT + 6, "dW: COUT × CIN"),
-        (left + CIN / 2, -5, "x: K × CIN, in registers only"),
+        (left + CIN / 2, -5, "x̂: K × CIN, in registers only"),
         (words_at + wide / 2, -5, "words"),
     ):
         label(ax, x, y, text)
@@ -100,7 +103,7 @@ def tile(K: int = 128, COUT: int = 64, CIN: int = 96, BITS: int = 2) -> Picture:
         figure,
         f"One program of the fused kernel owns a tile of dW, {block_m} rows of COUT by {block_n} columns "
         f"of CIN, and walks along K in {steps} iterations. Each one takes a block of dy, transposed, and "
-        f"a block of x with the same k. But x exists in registers only: each block is unpacked from a strip "
+        f"a block of x̂ with the same k. But x̂ exists in registers only: each block is unpacked from a strip "
         f"of words, which is {F} times narrower at {BITS} bits.",
     )
 
@@ -197,7 +200,10 @@ def splits(K: int = 83, BLOCK_K: int = 16, SPLITS: int = 4) -> Picture:
         if real:
             box(ax, x, 1.2, width * real, 1.1, color=colors[block // steps % len(colors)], **TILE)
             text = f"{first}..{last - 1}"
-            label(ax, x + width / 2, 1.75, text, fontsize=9)
+            if real > 0.5:
+                label(ax, x + width / 2, 1.75, text, fontsize=9)
+            else:  # it isn't as wide as its text
+                label(ax, x + width * real + 0.1, 1.75, f"◂ {text}", align="left", fontsize=9)
     label(ax, left - 0.4, 1.75, "rows k", align="right")
     for split in range(SPLITS):
         rows = max(0, min(K, (split + 1) * steps * BLOCK_K) - split * steps * BLOCK_K)
@@ -255,7 +261,7 @@ def wanted(BITS: int = 4) -> Picture:
     label(ax, 12.5, 11.7, text)
     return Picture(
         figure,
-        f"16 rows of x by {columns} columns, twice. Four values are framed that one thread has to give the "
+        f"16 rows of x̂ by {columns} columns, twice. Four values are framed that one thread has to give the "
         f"tensor cores: column 3, rows 2, 3, 10 and 11. Packed along the row, a thread that loads a word has "
         f"{columns} columns of row 2, and only one of them is framed. Packed along K, it loads the words at "
         f"the framed places, and field j of each word is exactly what dot j needs from it.",
@@ -270,7 +276,7 @@ def fields(BITS: int = 4, j: int = 2) -> Picture:
     thin, strip = 2.4, 1.35  # 16 columns, 16 rows
     words_x, x_x = 3.0, acc_x - thin - 1.2
     box(ax, words_x, acc_y, thin, high, "words", color=PACKED, **TILE)
-    box(ax, x_x, acc_y, thin, high, "xᵀ", color=VALUES, dashed=True, **TILE)
+    box(ax, x_x, acc_y, thin, high, "x̂ᵀ", color=VALUES, dashed=True, **TILE)
     box(ax, acc_x, acc_y, wide, high, "acc", color=DW, **TILE)
     arrow(ax, (words_x + thin + 0.3, acc_y + high / 2), (x_x - 0.3, acc_y + high / 2))
     middle = (words_x + thin + x_x) / 2
@@ -290,14 +296,12 @@ def fields(BITS: int = 4, j: int = 2) -> Picture:
         (acc_x + wide / 2, "[BLOCK_N, BLOCK_M]"),
     ):
         label(ax, x, acc_y + high + 0.4, text, align="top", fontsize=9)
-    for line, text in enumerate(
-        ("one iteration: one load of words,", f"{F} dots, acc += xᵀ · dy", f"this is j = {j}")
-    ):
-        label(ax, words_x, top + 0.8 + line * 1.1, text, align="left")
+    title = f"one iteration: one load of words, {F} dots acc += x̂ᵀ · dy; this is the one for j = {j}"
+    label(ax, words_x, 0.3, title, align="left")
     return Picture(
         figure,
         f"One iteration of puzzle 21 at {BITS} bits. A tile of words, [BLOCK_N, 16], is loaded once. Field "
-        f"{j} of all its words, shifted, masked and scaled in the thread that has it, is xᵀ, [BLOCK_N, 16]. "
+        f"{j} of all its words, shifted, masked and scaled in the thread that has it, is x̂ᵀ, [BLOCK_N, 16]. "
         f"It is multiplied by rows {16 * j} to {16 * j + 15} of dy, [16, BLOCK_M], and the product is added "
         f"to acc, [BLOCK_N, BLOCK_M]. The other {F - 1} fields go with the other rows of the block.",
     )

@@ -181,7 +181,7 @@ BUSY_DW = Puzzle(
     ),
     outputs=("dw",),
     contract=_least_block_k(FUSED_DW.contract, 32),
-    machine=(Goal(cases=(6,), wants=(Want("spills", most=0), Want("busy", least=0.7))),),
+    machine=(Goal(cases=(6,), wants=(Want("busy", least=0.7), Want("spills", most=0))),),
 )
 
 # ---- puzzle 20

@@ -102,8 +102,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch12-q3",
-        asks="36 tiles, 132 multiprocessors: into how many splits can K be cut at most, "
-        "if no multiprocessor should get two programs?",
+        asks="36 tiles, 132 multiprocessors, at most one program each: into how many splits can K be cut?",
         right=_most_splits,
         kind=int,
         nudges=(
@@ -114,7 +113,7 @@ QUESTIONS = (
     Question(
         id="ch12-q4",
         asks="K = 83 in 4 shares of 21 rows, read in blocks of 16. "
-        "How many rows of split 1 does split 0 add?",
+        "How many rows of split 1 does split 0 read?",
         right=_twice,
         kind=int,
         nudges=(
@@ -127,7 +126,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch12-q5",
-        asks="Four float32 parts are added in 24 orders. How many different results can there be at most?",
+        asks="Four float32 parts, added in 24 orders: how many different sums can one element have at most?",
         right=_results,
         kind=int,
         nudges=(
@@ -199,7 +198,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch12-q10",
-        asks="Packed along K at 2 bits: which row is field 3 of word [1, 5, n]?",
+        asks="Packed along K at 2 bits: which row k is field 3 of word [b, r, n] = [1, 5, n]?",
         right=_row_of_field,
         kind=int,
         nudges=(

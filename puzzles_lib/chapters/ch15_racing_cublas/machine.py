@@ -228,12 +228,12 @@ class Bound:
     def _us(self, clocks: float) -> float:
         return 1e6 * self.programs * self.turns * clocks / self.clock
 
-    def lines(self) -> list[str]:
-        """Return what it is made of, as text."""
+    def lines(self, instructions: int, warps: int) -> list[str]:
+        """Return what it is made of, as text. instructions: of one iteration, in each warp."""
         one = "1 program" if self.programs == 1 else f"{self.programs} programs"
         return [
-            f"one iteration takes {self.issue:.0f} clocks to issue and {self.tensor:.0f} clocks of tensor "
-            "cores",
+            f"one iteration takes {self.issue:.0f} clocks to issue ({instructions} instructions in each of "
+            f"{warps} warps) and {self.tensor:.0f} clocks of tensor cores",
             f"the busiest multiprocessor runs {one} of {self.turns} iterations; at {self.clock / 1e9:.2f} "
             "GHz, the highest clock:",
         ]

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import BFloat16, Float32, Int16, Int32
 from torch import Tensor
 
+from puzzles_lib.chapters.ch15_racing_cublas.slips import SLIPS, codes_of, parts_of, scales_of
 from puzzles_lib.puzzle import Case, Puzzle
 
 NUMBERS = (0, 1, 2, 3)  # a kernel loads them, because `tl.arange` would change the layout: see the chapter
@@ -27,7 +28,7 @@ def fused_dw_row_words(
     """
     codes = (words[:, :, None] >> 2 * torch.arange(16) & 3).flatten(1)  # [K, CIN]
     group = torch.arange(codes.shape[1]) * scale.shape[1] // codes.shape[1]
-    return _parts(dy, minimum[:, group] + scale[:, group] * codes, SPLITS, BLOCK_K)
+    return parts_of(dy, minimum[:, group] + scale[:, group] * codes, SPLITS, BLOCK_K)
 
 
 def fused_dw_along_k(
@@ -45,24 +46,13 @@ def fused_dw_along_k(
     p = 128 + 16 j + r.
     Splits as before, where they are of whole blocks; numbers are `NUMBERS`.
     """
-    blocks, _, columns = words.shape
-    fields = words.int()[:, None] >> 2 * torch.arange(8)[None, :, None, None] & 3  # [b, j, r, CIN]
-    group = torch.arange(columns) * params.shape[0] // columns
-    params = params.unflatten(2, (2, 128)).permute(2, 1, 3, 0).flatten(1, 2)  # [2, K, CIN // GROUP]
-    scale, minimum = params[:, :, group]  # [K, CIN] each
-    return _parts(dy, minimum + scale * fields.reshape(128 * blocks, columns), SPLITS, BLOCK_K)
+    scale, minimum = scales_of(params, words.shape[2])
+    return parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)
 
 
-def _parts(dy: Tensor, x: Tensor, splits: int, block_k: int) -> Tensor:
-    steps = len(dy) // block_k
-    cuts = [s * steps // splits * block_k for s in range(splits + 1)]
-    x = x.bfloat16().to(dy.dtype)
-    return torch.stack([dy[a:b].t() @ x[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)])
-
-
-def the_numbers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """`NUMBERS`."""
-    return torch.tensor(NUMBERS, dtype=dtype)
+def the_numbers(words: Tensor) -> Tensor:
+    """Return `NUMBERS`, whatever the words are."""
+    return torch.tensor(NUMBERS)
 
 
 def race_puzzle(
@@ -74,16 +64,17 @@ def race_puzzle(
     descriptors: tiles of the tensors that it reads through descriptors.
     """
     tiles = {"GROUP": BLOCK_N, "BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K}
-    fill = {} if row_words else {"numbers": the_numbers}
     return Puzzle(
         number="15",
         spec=fused_dw_row_words if row_words else fused_dw_along_k,
         formula=r"\mathrm{dW}_{m, n} = \sum_s \sum_{k \in s} \mathrm{dy}_{k, m}\,\hat{x}_{k, n}",
         grid=lambda s: (s.COUT // s.BLOCK_M, s.CIN // s.BLOCK_N, s.SPLITS),
         outputs=("parts",),
+        derived=None if row_words else {"numbers": the_numbers},
+        slips=None if row_words else SLIPS,
         descriptors={name: lambda case, tile=tile: tile for name, tile in descriptors.items()},
         cases=(
-            Case(K=128, COUT=BLOCK_M, CIN=BLOCK_N, SPLITS=1, fill=fill, **tiles),
-            Case(K=512, COUT=2 * BLOCK_M, CIN=3 * BLOCK_N, SPLITS=2, fill=fill, **tiles),
+            Case(K=128, COUT=BLOCK_M, CIN=BLOCK_N, SPLITS=1, **tiles),
+            Case(K=512, COUT=2 * BLOCK_M, CIN=3 * BLOCK_N, SPLITS=2, **tiles),
         ),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib import excerpts
+from puzzles_lib import excerpts, ledger, session
 from puzzles_lib.bench.h200 import RESERVED, SHARED
 from puzzles_lib.bench.recorded import about, clocks, rows
 from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure
@@ -33,16 +33,17 @@ from puzzles_lib.chapters.ch15_racing_cublas.records import (
     unlike,
 )
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung, outdated
+from puzzles_lib.chapters.ch15_racing_cublas.rungs import RUNGS
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.checker.verdicts import STILL_OPEN
 from puzzles_lib.drawing.card import Theme, card
-from puzzles_lib.drawing.colours import BLUE, GREEN, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.colours import BLUE, GREEN, GREY, SKY, VERMILLION, YELLOW
 from puzzles_lib.excerpts import Excerpt
 from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.sass import overwritten_operands
 from puzzles_lib.source import with_helpers
-from puzzles_lib.stubs import is_untouched
+from puzzles_lib.stubs import attempt_text, has_hole
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,6 +75,13 @@ class Race:
     def is_open(self) -> bool:
         """Whether it is an untouched exercise."""
         return self.report.verdict is not None and self.report.verdict.kind == "open"
+
+    def heard(self) -> Report:
+        """Return what `hint` follows: the report, or a verdict on the machine code of a correct kernel."""
+        if self.ok or not self.report.ok:
+            return self.report
+        first = self.lines()[0].removeprefix(f"{self.rung.name}: ")
+        return replace(self.report, verdict=Verdict("machine", first))
 
     def bound(self, count: int = ROWS[0]) -> Bound | None:
         """Return the least time that its machine code allows at K = ``count``, or None if unknown."""
@@ -107,7 +115,7 @@ class Race:
             words = "instructions overwrite what a wgmma may still read; the first is"
             lines += [f"{len(overwritten)} {words}", f"    {overwritten[0]}"]
         if (of_long := self.bound()) is not None:
-            lines += of_long.lines()
+            lines += of_long.lines(self.found.instructions, self.rung.options["num_warps"])
         for count in ROWS:
             lines += self._about(count)
         return [*lines, *self.source]
@@ -127,7 +135,7 @@ class Race:
                 told.append(f"took {row['us']:.1f} µs: {row['ratio']:.2f} times as fast as {row['baseline']}")
         if self.loaded and count == ROWS[0]:
             at = self.loaded["mhz"]
-            forecast = f" (forecast {of_this.at(at).forecast_us:.1f})" if of_this else ""
+            forecast = f" (forecast at this clock: {of_this.at(at).forecast_us:.1f})" if of_this else ""
             after = f"after a second of load, at {at / 1e3:.2f} GHz: {self.loaded['us']:.1f} µs{forecast}"
             told.append(f"{after}, {self.loaded['ratio']:.2f} times as fast")
         heads = [f"K = {count:6}: ", *[" " * 12] * len(told)]
@@ -138,17 +146,18 @@ class Race:
 
     def _repr_html_(self) -> str:
         theme = Theme.OPEN if self.is_open else Theme.OK if self.ok else Theme.WRONG
-        return _card(theme, self.lines(), _bars(self.bars()))
+        return _card(theme, self.lines(), _bars(self.bars()))  # the bars first: they are the answer
 
     def bars(self) -> list[tuple[str, float, float, str]]:
-        """Return bars for the long K: the parts of the forecast end to end, and below them the times.
+        """Return bars for the long K: the bound, the parts of the forecast end to end, and the times.
 
         Each is a name, its beginning and length in microseconds, and a color.
         """
         if (limits := self.bound()) is None:
             return []
         issue, tensor = limits.issue_us, limits.tensor_us
-        found = [("to issue", 0.0, issue, SKY), ("tensor cores", issue, tensor, GREEN)]
+        found = [("bound", 0.0, limits.least_us, GREY)]
+        found += [("to issue", 0.0, issue, SKY), ("tensor cores", issue, tensor, GREEN)]
         found.append(("partial sums", issue + tensor, limits.sums_us, YELLOW))
         for row in self.times:
             if sizes(row)[0] == ROWS[0] and row["bench"] != "repeats":
@@ -162,7 +171,7 @@ class Race:
 def _open_helpers(rung: Rung) -> list[str]:
     """Return the names of the kernel's helpers that are untouched exercises."""
     functions = with_helpers(rung.kernel) if isinstance(rung.kernel, JITFunction) else ()
-    return [each.__name__ for each in functions if each is not rung.kernel and is_untouched(each)]
+    return [each.__name__ for each in functions if each is not rung.kernel and has_hole(each)]
 
 
 def _bars(bars: Sequence[tuple[str, float, float, str]]) -> str:
@@ -185,7 +194,7 @@ def _card(theme: Theme, lines: Sequence[str], more: str = "") -> str:
     first, *others = lines
     style = "margin:0.2em 0;font-family:var(--jp-code-font-family, monospace)"
     body = html.escape("\n".join(others))
-    return card(theme, first, f'<pre style="{style}">{body}</pre>{more}')
+    return card(theme, first, f'{more}<pre style="{style}">{body}</pre>')
 
 
 def race(rung: Rung) -> Race:
@@ -194,13 +203,23 @@ def race(rung: Rung) -> Race:
     rung: a kernel and how it is launched. Its bound is read from the machine code. With a Hopper GPU it is
         measured now, next to dequantize + cuBLAS; that takes about 2 s. Without one, its time is a recorded
         one, or the nearest recorded version is named. A rung whose kernel has been edited since it was made
-        isn't run.
+        isn't run. `progress` records a kernel with a hole, and `hint` follows what is found.
 
     Raises TypeError if ``rung`` isn't a `Rung`.
     """
     __tracebackhide__ = True
     if not isinstance(rung, Rung):
         raise TypeError(f"race(rung): rung is a {type(rung).__name__}, allowed is a Rung")
+    found = _raced(rung)
+    session.remember_race(rung.hint_key, found.heard())
+    if isinstance(rung.kernel, JITFunction) and rung.kernel.__name__ in RUNGS:
+        _, name = RUNGS[rung.kernel.__name__]
+        kind = next((verdict.kind for verdict in found.heard().verdicts), "")
+        ledger.record(name, found.ok, kind, attempt_text(rung.kernel))
+    return found
+
+
+def _raced(rung: Rung) -> Race:
     if rung.refusal:
         return Race(rung, Report(rung.name, verdict=Verdict("signature", rung.refusal)))
     if note := outdated(rung):
@@ -271,11 +290,12 @@ def _no_times(rung: Rung) -> tuple[str, ...]:
 
 @dataclass(frozen=True, repr=False)
 class Standing:
-    """A version among the ladder's, by forecast at the large K.
+    """A version among the ladder's at the large K: by time if it has one, otherwise by forecast.
 
     rows: name, bound, forecast, recorded time and time under load in microseconds, None if unknown; the best
     is first. why_not: why it doesn't take part; "" if it does. more: what `race` says about that, line by
-    line. measured: whether its own time comes from this machine's GPU.
+    line. measured: whether its own time comes from this machine's GPU. same: the version of the ladder whose
+    recorded machine code it has; "" if it is another's.
     """
 
     name: str
@@ -283,20 +303,35 @@ class Standing:
     why_not: str = ""
     more: tuple[str, ...] = ()
     measured: bool = False
+    same: str = ""
+
+    @property
+    def by_time(self) -> bool:
+        """Whether it is ranked by its time, measured or recorded."""
+        return any(name == self.name and us is not None for name, _, _, us, _ in self.rows)
 
     @property
     def place(self) -> int | None:
         """Return its rank, 1 for the best (ties share a rank); None if it doesn't take part."""
-        mine = {name: forecast for name, _, forecast, *_ in self.rows}.get(self.name)
-        return None if mine is None else 1 + sum(forecast < mine for _, _, forecast, *_ in self.rows)
+        values = {name: us if self.by_time else forecast for name, _, forecast, us, _ in self.rows}
+        mine = values.get(self.name)
+        if mine is None or self.same:
+            return None
+        return 1 + sum(value < mine for value in values.values() if value is not None)
 
     def lines(self) -> list[str]:
         """Return it as text."""
         if self.why_not:
             return [f"{self.name} doesn't take part: {self.why_not}", *self.more]
-        lines = [
-            f"{self.name}: correct, sound, no spills; number {self.place} of {len(self.rows)} by forecast"
-        ]
+        head = f"{self.name}: correct, sound, no spills; "
+        if self.same:
+            lines = [f"{head}it is {self.same!r}, unchanged: edit the kernel or its launch"]
+        elif self.by_time:
+            which = "measured" if self.measured else "recorded"
+            lines = [f"{head}number {self.place} of {len(self.rows)} by {which} time"]
+        else:
+            note = "its time isn't known, and a better forecast can still be slower"
+            lines = [f"{head}number {self.place} of {len(self.rows)} by forecast: {note}"]
         wide = max(len(name) for name, *_ in self.rows)
         head = f"{'bound':>7}  {'forecast':>8}  {'recorded':>8}  {'under load':>10}"
         lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {head}")
@@ -315,7 +350,7 @@ class Standing:
 
 
 def standing(found: Race) -> Standing:
-    """Rank a version among the ladder's. It takes part if it is correct, sound and spills nothing."""
+    """Rank a version among the ladder's. It must be correct and sound, and not spill."""
     name = found.rung.name
     if note := outdated(found.rung):
         return Standing(name, (), note)
@@ -327,10 +362,15 @@ def standing(found: Race) -> Standing:
     entries = [
         _entry(record.name, bound_of(record), record.rows, _loaded(record)) for record in ladder_records()
     ]
-    entries = [entry for entry in entries if entry[0] != name]
-    entries.append(_entry(name, found.bound(), found.times, found.loaded))
     measured = bool(found.times) and found.record is None
-    return Standing(name, tuple(sorted(entries, key=lambda entry: entry[2])), measured=measured)
+    ladder = {entry[0] for entry in entries}
+    same = found.record.name if found.record and found.record.name in ladder - {name} else ""
+    if not same:
+        entries = [entry for entry in entries if entry[0] != name]
+        entries.append(_entry(name, found.bound(), found.times, found.loaded))
+    by_time = not same and entries[-1][3] is not None
+    entries.sort(key=lambda entry: entry[3] if by_time else entry[2])
+    return Standing(name, tuple(entries), measured=measured, same=same)
 
 
 def _entry(

@@ -1,0 +1,177 @@
+"""Common slips in the versions along K, as functions like the spec: a failed race names them."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+
+def codes_of(words: Tensor, field: Callable[[int], int] = lambda j: j, keep: int = 3) -> Tensor:
+    """Return the codes [b, j, r, CIN] of int16 words [b, r, CIN].
+
+    field: which field is taken for field j. keep: the bits that are kept of a shifted word.
+    """
+    wide = words.int()
+    return torch.stack([wide >> 2 * field(j) & keep for j in range(8)], dim=1)
+
+
+def scales_of(params: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    """Return scale and minimum [K, CIN] of params [CIN//GROUP, b, 256]."""
+    group = torch.arange(columns) * params.shape[0] // columns
+    params = params.unflatten(2, (2, 128)).permute(2, 1, 3, 0).flatten(1, 2)  # [2, K, CIN // GROUP]
+    scale, minimum = params[:, :, group]
+    return scale, minimum
+
+
+def parts_of(dy: Tensor, x: Tensor, splits: int, block_k: int) -> Tensor:
+    """Return the partial sums [splits, COUT, CIN] of dy [K, COUT] and x̂ [K, CIN], which is rounded."""
+    steps = len(dy) // block_k
+    cuts = [s * steps // splits * block_k for s in range(splits + 1)]
+    x = x.bfloat16().to(dy.dtype)
+    return torch.stack([dy[a:b].t() @ x[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)])
+
+
+def _of_codes(codes: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a slip in the codes. codes: a function of the words and BLOCK_N that returns [b, j, r, CIN]."""
+
+    def parts(words, params, numbers, dy, SPLITS, BLOCK_K, BLOCK_N):
+        scale, minimum = scales_of(params, words.shape[2])
+        found = codes(words, BLOCK_N).to(dy.dtype).reshape(len(dy), words.shape[2])
+        return parts_of(dy, minimum + scale * found, SPLITS, BLOCK_K)
+
+    return parts
+
+
+def _of_scales(scales: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
+    """Return a slip in scale and minimum. scales: what is taken for them."""
+
+    def parts(words, params, numbers, dy, SPLITS, BLOCK_K):
+        scale, minimum = scales(*scales_of(params, words.shape[2]))
+        return parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)
+
+    return parts
+
+
+def _masks_one_bit_apart(words: Tensor, block_n: int) -> Tensor:
+    wide = words.int()
+    return torch.stack([(wide >> 8 * (j // 4) & 3 << j % 4) / 4 ** (j % 4) for j in range(8)], dim=1)
+
+
+def _without_tl_trans(words: Tensor, block_n: int) -> Tensor:
+    """Return what `reshape` makes of tiles [16, BLOCK_N] that are taken for [BLOCK_N, 16]."""
+    blocks, _, columns = words.shape
+    place = torch.arange(4)
+    halves = []
+    for half in range(2):
+        tiles = (words.int() >> 8 * half).unflatten(2, (-1, block_n)).permute(0, 2, 1, 3)  # [b, n, 16, N]
+        bits = tiles[:, :, :, None, :] & (3 << 2 * place)[:, None]  # [b, n, 16, 4, N]
+        found = bits.reshape(blocks, -1, block_n, 4, 16) / 4.0 ** place[:, None]
+        halves.append(found.permute(0, 3, 4, 1, 2).reshape(blocks, 4, 16, columns))
+    return torch.cat(halves, dim=1)
+
+
+def _without_permute(words: Tensor, block_n: int) -> Tensor:
+    """Return what rung 8's `reshape` makes of the pairs if the axis of two is the last one."""
+    blocks, _, columns = words.shape
+    place = torch.arange(4)[:, None]
+    pairs = words.int().unflatten(1, (8, 2))[:, :, None, None]  # [b, 8, 1, 1, 2, CIN]
+    shifted = torch.stack([pairs, pairs >> 8], dim=4)[:, :, 0, :, :]  # [b, 8, 1, 2, 2, CIN]
+    bits = shifted & (3 << 2 * place)[..., None, None]  # [b, 8, 4, 2, 2, CIN]
+    return bits.reshape(blocks, 8, 16, columns) / 4.0 ** (torch.arange(8) % 4)[:, None, None]
+
+
+def _words_of(which: Callable[[int, int], int]) -> Callable[[Tensor, int], Tensor]:
+    """Return codes of other rows of words. which: (block, half) -> the first row that is read."""
+
+    def codes(words: Tensor, block_n: int) -> Tensor:
+        rows = torch.cat(
+            [words.flatten(0, 1).int(), words.new_zeros(16 * len(words) + 16, words.shape[2]).int()]
+        )
+        found = [
+            rows[which(b, half) : which(b, half) + 16] >> 2 * (4 * half + i) & 3
+            for b in range(len(words)) for half in range(2) for i in range(4)
+        ]  # fmt: skip
+        return torch.stack(found).unflatten(0, (len(words), 8))
+
+    return codes
+
+
+def _rows_of_params(scale_row: Callable[[int, int], int], minimum_row: Callable[[int, int], int]):
+    """Return a slip in the corners of rung 6. Each argument: (block, half) -> the row that is read."""
+
+    def parts(words, params, numbers, dy, SPLITS, BLOCK_K):
+        blocks, _, columns = words.shape
+        rows = torch.cat([params.reshape(-1, 64), params.new_zeros(8, 64)])
+        group = torch.arange(columns) * params.shape[0] // columns * blocks * 4
+        halves = [(b, half) for b in range(blocks) for half in range(2)]
+        scale, minimum = (
+            torch.cat([rows[group + row(b, half)].t() for b, half in halves])
+            for row in (scale_row, minimum_row)
+        )
+        return parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)
+
+    return parts
+
+
+def _only_the_last_dot(words, params, numbers, dy, SPLITS, BLOCK_K):
+    scale, minimum = scales_of(params, words.shape[2])
+    x = minimum + scale * codes_of(words).reshape(scale.shape)
+    steps = len(dy) // BLOCK_K
+    last = torch.zeros(len(dy), 1, dtype=dy.dtype)
+    for split in range(SPLITS):
+        end = (split + 1) * steps // SPLITS * BLOCK_K
+        last[end - 16 : end] = 1
+    return parts_of(dy, last * x, SPLITS, BLOCK_K)
+
+
+def _pieces_reversed(words, params, numbers, dy, SPLITS, BLOCK_K, BLOCK_M):
+    scale, minimum = scales_of(params, words.shape[2])
+    parts = parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)
+    pieces = parts.unflatten(1, (-1, 8, BLOCK_M // 8))
+    return pieces[:, :, [0, 4, 2, 6, 1, 5, 3, 7]].flatten(1, 3)
+
+
+SLIPS: Mapping[str, Callable[..., Tensor]] = {
+    "x̂ has no minimum: it is the scale times the code": _of_scales(lambda s, m: (s, 0 * m)),
+    "x̂ is only the minimum: code times scale is about 0. Which power of two is missing?": _of_scales(
+        lambda s, m: (0 * s, m)
+    ),
+    "scale and minimum are swapped": _of_scales(lambda s, m: (m, s)),
+    "the word is shifted by j bits, but field j begins at bit 2 j": _of_codes(
+        lambda words, _: torch.stack([words.int() >> j & 3 for j in range(8)], dim=1)
+    ),
+    "the shifted word isn't masked: & 3 keeps the two bits of a field": _of_codes(
+        lambda words, _: codes_of(words, keep=-1)
+    ),
+    "three bits of the word are kept: & 3 keeps the two bits of a field": _of_codes(
+        lambda words, _: codes_of(words, keep=7)
+    ),
+    "the masks are 1 bit apart, but fields are 2 bits apart: 3 << 2 * i": _of_codes(_masks_one_bit_apart),
+    "fields 4 to 7 of the words are missing: the second half of a block gets fields 0 to 3 again": _of_codes(
+        lambda words, _: codes_of(words, field=lambda j: j % 4)
+    ),
+    "the second half of a block gets fields 2 to 5 instead of 4 to 7: they are 8 bits further": _of_codes(
+        lambda words, _: codes_of(words, field=lambda j: j - 2 * (j > 3))
+    ),
+    "the tile of words is [16, BLOCK_N], but is used as [BLOCK_N, 16]: use tl.trans": _of_codes(
+        _without_tl_trans
+    ),
+    "the axis of pair and pair >> 8 is the last one: tl.permute puts it in the middle": _of_codes(
+        _without_permute
+    ),
+    "the corner of the words moves on with every half block: both halves read the same 16 rows": _of_codes(
+        _words_of(lambda block, half: 16 * (2 * block + half))
+    ),
+    "the corner of the words moves on by 1 row per block, but a block has 16 rows of words": _of_codes(
+        _words_of(lambda block, half: block)
+    ),
+    "the corner of scale and minimum moves on by 1 row per block, but a block has 4 rows": _rows_of_params(
+        lambda block, half: block + half, lambda block, half: block + half + 2
+    ),
+    "the minimum is read 1 row after the scale: it is 2 rows further": _rows_of_params(
+        lambda block, half: 4 * block + half, lambda block, half: 4 * block + half + 1
+    ),
+    "only the last dot of each part counts: tl.dot's third argument is the sum so far": _only_the_last_dot,
+    "the pieces are in another order: i // 4 chooses the first cut, the innermost call": _pieces_reversed,
+}
+"""By what the report says about it."""

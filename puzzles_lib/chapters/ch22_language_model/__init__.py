@@ -1,0 +1,1 @@
+TITLE = "A language model"

@@ -1,0 +1,251 @@
+"""Pictures for chapter 22."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
+from puzzles_lib.drawing.colours import (
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PALE,
+    PALE_GREEN,
+    PALE_ORANGE,
+    PALE_SKY,
+    PROGRAM_TINTS,
+    SKY,
+    VERMILLION,
+)
+from puzzles_lib.drawing.layout import plural
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend, new_sheet
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def chain() -> Picture:
+    """Draw a token's way through the model, and which puzzle is which step."""
+    figure, ax = new_sheet(27, 11.4)
+    steps = (
+        ("norm", "28", PALE_SKY),
+        ("q, k, v", "12", PALE_SKY),
+        ("RoPE", "66", PALE_GREEN),
+        ("attention\nover pages", "67", PALE_GREEN),
+        ("merge", "68", PALE_GREEN),
+        ("out", "12", PALE_SKY),
+    )
+    experts = (
+        ("norm", "28", PALE_SKY),
+        ("router", "", PALE),
+        ("gate and up\nper expert", "69", PALE_GREEN),
+        ("SwiGLU\nand down", "70", PALE_GREEN),
+        ("sum of two", "", PALE),
+    )
+    box(ax, 0.4, 0.5, 2.6, 1.2, "byte", color=PALE_ORANGE)
+    label(ax, 3.4, 1.1, "its row of the embedding", align="left", color=FAINT, fontsize=9)
+    box(ax, 0.2, 2.4, 26.4, 6.3, color=None, dashed=True)
+    label(ax, 26.3, 8.25, "three layers", align="right", color=FAINT, fontsize=9)
+    for y, row in ((3.2, steps), (6.0, experts)):
+        for number, (text, puzzle, color) in enumerate(row):
+            x = 0.9 + 4.3 * number
+            box(ax, x, y, 3.5, 1.5, text, color=color, fontsize=10)
+            if puzzle:
+                label(ax, x + 1.75, y + 1.85, f"puzzle {puzzle}", color=FAINT, fontsize=9)
+            if number:
+                arrow(ax, (x - 0.75, y + 0.75), (x - 0.05, y + 0.75))
+    arrow(ax, (1.7, 1.75), (1.7, 3.1))
+    ax.plot([25.95, 26.25, 26.25, 2.65, 2.65], [3.95, 3.95, 5.5, 5.5, 5.7], color=INK, linewidth=1)
+    arrow(ax, (2.65, 5.4), (2.65, 6.05))
+    for number, (text, puzzle, color) in enumerate(
+        (("norm", "28", PALE_SKY), ("256 logits", "12", PALE_SKY), ("draw", "71", PALE_GREEN))
+    ):
+        x = 0.9 + 4.3 * number
+        box(ax, x, 9.3, 3.5, 1.0, text, color=color)
+        label(ax, x + 1.75, 10.7, f"puzzle {puzzle}", color=FAINT, fontsize=9)
+        if number:
+            arrow(ax, (x - 0.75, 9.8), (x - 0.05, 9.8))
+    arrow(ax, (1.7, 8.05), (1.7, 9.25))
+    arrow(ax, (13.1, 9.8), (14.3, 9.8))
+    box(ax, 14.4, 9.3, 3.4, 1.0, "next byte", color=PALE_ORANGE)
+    legend(ax, 9.8, (19.2, PALE_GREEN, "this chapter"), (23.3, PALE_SKY, "earlier"))
+    return Picture(
+        figure,
+        "A token's way through the model. A byte's row of the embedding passes three layers. First come "
+        "norm (puzzle 28), q, k, v (12), RoPE (66), attention over pages (67), merge (68) and out (12). Then "
+        "come norm, router, gate and up per expert (69), SwiGLU and down (70), and the sum of two experts. "
+        "After the layers come norm, 256 logits (12) and the draw of the next byte (71).",
+    )
+
+
+def rotations(positions: Sequence[int] = (0, 1, 2, 3), speeds: Sequence[float] = (1.0, 0.25)) -> Picture:
+    """Draw two pairs of a head as arrows, at several positions."""
+    figure, ax = new_sheet(25, 9.6)
+    told = []
+    for row, speed in enumerate(speeds):
+        y = 2.6 + 4.4 * row
+        label(ax, 0.3, y, f"pair {row}\n{speed:g} rad per position", align="left", fontsize=10)
+        for column, position in enumerate(positions):
+            x, angle = 8.6 + 4.3 * column, speed * position
+            ring = [2 * math.pi * n / 60 for n in range(61)]
+            ax.plot([x + 1.5 * math.cos(a) for a in ring], [y - 1.5 * math.sin(a) for a in ring], color=PALE)
+            arrow(
+                ax, (x, y), (x + 1.5 * math.cos(angle), y - 1.5 * math.sin(angle)), color=(SKY, ORANGE)[row]
+            )
+            if not row:
+                label(ax, x, 0.5, f"position {position}", color=FAINT)
+            label(ax, x, y + 1.95, f"{math.degrees(angle):.0f}°", fontsize=9, color=FAINT)
+            told.append(f"pair {row} at position {position}: {math.degrees(angle):.0f} degrees")
+    return Picture(figure, f"Two pairs of numbers as arrows, rotated by their position. {'; '.join(told)}.")
+
+
+def pages(
+    texts: Sequence[int] = (10, 5, 1),
+    table: Sequence[Sequence[int]] = ((4, 1, 6), (0, 3), (2,)),
+    page: int = 4,
+) -> Picture:
+    """Draw texts of a few keys, their rows of the table, and the pages of the cache."""
+    figure, ax = new_sheet(27, 10.2)
+    label(ax, 0.3, 0.7, "keys of each text", align="left", fontsize=11)
+    label(ax, 12.4, 0.7, "table", align="left", fontsize=11)
+    for row, (keys, owned) in enumerate(zip(texts, table, strict=True)):
+        y = 1.4 + 1.5 * row
+        cells(ax, list(range(keys)), x=0.3, y=y, width=1.0, colors=PROGRAM_TINTS[row])
+        entries = [str(n) for n in owned] + ["?"] * (len(table[0]) - len(owned))
+        colors = [[PROGRAM_TINTS[row]] * len(owned) + [None] * (len(table[0]) - len(owned))]
+        cells(ax, [entries], x=12.4, y=y, width=1.3, colors=colors)
+        words = f"{plural(len(owned), 'page')}, {plural(keys % page or page, 'key')} in the last one"
+        label(ax, 17.0, y + 0.5, words, align="left", fontsize=9, color=FAINT)
+    label(ax, 0.3, 6.4, "the cache: pages of four slots", align="left", fontsize=11)
+    count = max(max(owned) for owned in table) + 1
+    told = []
+    for number in range(count):
+        owner = next((r for r, owned in enumerate(table) if number in owned), None)
+        texts_in = [""] * page
+        colors: list[object] = [None] * page
+        if owner is not None:
+            first = table[owner].index(number) * page
+            for slot in range(page):
+                if first + slot < texts[owner]:
+                    texts_in[slot], colors[slot] = str(first + slot), PROGRAM_TINTS[owner]
+            told.append(f"page {number} has text {owner}'s keys from {first}")
+        x = 0.3 + 3.8 * number
+        cells(ax, [texts_in], x=x, y=7.7, width=0.85, colors=[colors], fontsize=9)
+        label(ax, x + 1.7, 7.25, f"page {number}", fontsize=9, color=FAINT)
+    words = "Page 5 is free. Free slots of a last page, and entries marked ?, contain anything."
+    label(ax, 0.3, 9.5, words, align="left", color=FAINT)
+    return Picture(
+        figure,
+        f"Texts of {', '.join(map(str, texts))} keys in a cache with pages of {page} slots. Rows of the "
+        f"table: {', '.join(str(list(each)) for each in table)}. {'; '.join(told)}. Page 5 is free.",
+    )
+
+
+def merged(lse: Sequence[float] = (0.0, math.log(3), -math.inf)) -> Picture:
+    """Draw three parts, their lse, and the shares with which they're averaged."""
+    figure, ax = new_sheet(24, 7.0)
+    weights = [math.exp(each) for each in lse]
+    shares = [weight / sum(weights) for weight in weights]
+    names = ("0", "log 3", f"{MINUS}\N{INFINITY}")
+    for row, (name, share) in enumerate(zip(names, shares, strict=True)):
+        y = 1.3 + 1.6 * row
+        box(ax, 0.3, y, 4.4, 1.1, f"part {row}: o", color=PROGRAM_TINTS[row])
+        label(ax, 5.4, y + 0.55, f"lse = {name}", align="left")
+        label(ax, 10.0, y + 0.55, f"exp(lse) = {weights[row]:g}", align="left")
+        if share:
+            box(ax, 15.2, y, 8.0 * share, 1.1, f"{share:.0%}", color=PROGRAM_TINTS[row])
+        else:
+            label(ax, 15.2, y + 0.55, "0%: o may be anything", align="left", color=FAINT)
+    label(ax, 15.2, 0.6, "share in the result", align="left", color=FAINT, fontsize=10)
+    total = f"total = log({sum(weights):g}) = {math.log(sum(weights)):.2f}"
+    label(ax, 10.0, 6.3, total, align="left", fontsize=11)
+    return Picture(
+        figure,
+        f"Three parts with lse 0, log 3 and minus infinity. Their exp(lse) are "
+        f"{', '.join(f'{w:g}' for w in weights)}, so their shares in the result are "
+        f"{', '.join(f'{s:.0%}' for s in shares)}. The {total}.",
+    )
+
+
+def groups(counts: Sequence[int] = (3, 0, 6, 2), block: int = 4) -> Picture:
+    """Draw rows sorted by expert, the ranges in start, and the programs of the grid."""
+    figure, ax = new_sheet(26, 10.4)
+    starts = [sum(counts[:e]) for e in range(len(counts) + 1)]
+    colors = [PROGRAM_TINTS[e] for e, count in enumerate(counts) for _ in range(count)]
+    label(ax, 3.1, 1.5, "rows of x", align="right")
+    cells(ax, list(range(starts[-1])), x=3.5, y=1.0, width=1.4, colors=colors)
+    label(ax, 3.1, 3.2, "start", align="right")
+    cells(ax, starts, x=3.5, y=2.7, width=1.4, colors=PALE)
+    most = -(-max(counts) // block)
+    text = f"the grid has {most} programs of {block} rows per expert"
+    label(ax, 3.5, 4.6, text, align="left", fontsize=11)
+    busy = 0
+    for e, count in enumerate(counts):
+        y = 5.2 + 1.2 * e
+        label(ax, 3.1, y + 0.5, f"expert {e}", align="right")
+        for tile in range(most):
+            rows = min(block, count - tile * block)
+            busy += rows > 0
+            first = starts[e] + tile * block
+            words = f"rows {first} to {first + rows - 1}" if rows > 0 else "nothing to do"
+            look = {"color": PROGRAM_TINTS[e]} if rows > 0 else {"color": None, "dashed": True}
+            box(ax, 3.5 + 6.2 * tile, y, 5.9, 1.0, words, fontsize=9, **look)
+        box(ax, 4.2 + 6.2 * most, y, 3.0, 1.0, f"w[{e}]", color=PROGRAM_TINTS[e])
+    return Picture(
+        figure,
+        f"Rows sorted by expert: {', '.join(map(str, counts))} rows, so start is {starts}. The grid has "
+        f"{most} programs of {block} rows for each expert, {most * len(counts)} in all; {busy} have rows. "
+        "Each expert has its own matrix.",
+    )
+
+
+def gated() -> Picture:
+    """Draw how a tile of x comes from two tiles of h."""
+    figure, ax = new_sheet(25, 6.6)
+    label(ax, 0.4, 0.7, "h: a row has 2K numbers", align="left", fontsize=11)
+    box(ax, 0.4, 1.3, 5.6, 2.2, "gate", color=PALE_SKY)
+    box(ax, 6.0, 1.3, 5.6, 2.2, "up", color=PALE_ORANGE)
+    box(ax, 1.8, 1.3, 1.4, 2.2, color=SKY)
+    box(ax, 7.4, 1.3, 1.4, 2.2, color=ORANGE)
+    label(ax, 0.4, 3.95, "0", fontsize=9, color=FAINT)
+    label(ax, 6.0, 3.95, "K", fontsize=9, color=FAINT)
+    label(ax, 11.6, 3.95, "2K", fontsize=9, color=FAINT)
+    arrow(ax, (2.5, 3.6), (12.9, 5.0), bend=0.15)
+    arrow(ax, (8.1, 3.6), (12.9, 4.7), bend=0.1)
+    box(ax, 13.0, 4.1, 5.0, 1.6, "x = silu(gate) · up", color=GREEN, fontsize=10)
+    label(ax, 15.5, 6.1, "in registers, never stored", fontsize=9, color=FAINT)
+    arrow(ax, (18.1, 4.9), (20.0, 4.9))
+    label(ax, 19.0, 4.4, "tl.dot", fontsize=9, color=FAINT)
+    box(ax, 20.1, 4.1, 3.2, 1.6, "w[e]", color=PALE)
+    return Picture(
+        figure,
+        "A row of h has 2K numbers: first the gates, from K on the values up. A tile of the gates and the "
+        "tile K further on become a tile of x = silu(gate) times up. It's in registers and goes into tl.dot "
+        "with w[e], so x is never stored.",
+    )
+
+
+def noisy(logits: Sequence[float] = (2.0, 1.0, 0.0, -1.0), seeds: Sequence[int] = (1, 2, 3)) -> Picture:
+    """Draw logits and what noise makes of them, for a few seeds."""
+    figure, ax = new_sheet(26, 8.4)
+    count, told = len(logits), []
+    noises = [-torch.log(-torch.log(uniform(seed, torch.arange(count)))) for seed in seeds]
+    bars = [("logits", list(logits))] + [
+        (f"with noise, seed {seed}", [a + float(b) for a, b in zip(logits, noise, strict=True)])
+        for seed, noise in zip(seeds, noises, strict=True)
+    ]
+    zero, unit = 6.0, 0.85
+    for column, (name, values) in enumerate(bars):
+        left = 0.6 + 6.5 * column
+        label(ax, left, 0.7, name, align="left", fontsize=10)
+        winner = values.index(max(values))
+        for n, value in enumerate(values):
+            height = max(abs(value) * unit, 0.04)
+            top = zero - height if value > 0 else zero
+            won = n == winner and column > 0
+            box(ax, left + 1.3 * n, top, 1.1, height, color=VERMILLION if won else PALE_SKY)
+            label(ax, left + 1.3 * n + 0.55, 8.0, str(n), fontsize=9, color=FAINT)
+        told.append(f"{name}: {', '.join(f'{value:.1f}' for value in values)}, largest is {winner}")
+    legend(ax, 1.5, (7.1, VERMILLION, "the largest: this one is drawn"))
+    return Picture(figure, f"Four logits, and three draws by adding noise. {'; '.join(told)}.")

@@ -1,0 +1,673 @@
+"""Chapter 22: the kernels that a language model needs when it writes."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+import triton
+from jaxtyping import BFloat16, Float32, Int32
+from torch import Tensor
+from torch.nn.functional import silu
+
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
+from puzzles_lib.chapters.ch18_attention.puzzles import (
+    BFLOAT16,
+    around_minus_six,
+    around_six,
+    far_out,
+    lengths,
+)
+from puzzles_lib.contract import Contract, Fill, Size
+from puzzles_lib.puzzle import Case, Puzzle
+
+# ---- puzzle 66
+
+
+def rope(
+    x: BFloat16[Tensor, "T H D"],
+    cos: Float32[Tensor, "P D//2"],
+    sin: Float32[Tensor, "P D//2"],
+    position: Int32[Tensor, " T"],
+) -> BFloat16[Tensor, "T H D"]:
+    """a becomes a · c - b · s, and b becomes b · c + a · s
+
+    for each pair a = x[t, h, i] and b = x[t, h, i + D/2]. c is cos[position[t], i],
+    and s is sin[position[t], i]. D is a power of two, at least 2. Positions are from
+    0 to P - 1, in any order. Compute in float32, and round once.
+    """
+    a, b = x.chunk(2, dim=2)
+    c, s = cos[position.long(), None], sin[position.long(), None]  # [T, 1, D/2]
+    return torch.cat((a * c - b * s, b * c + a * s), dim=2)
+
+
+def _positions(x: Tensor, cos: Tensor) -> Tensor:
+    """Return positions that jump about, with the last one among them."""
+    return (len(cos) - 1 - 5 * torch.arange(len(x))) % len(cos)
+
+
+def _neighbors(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
+    """Return `rope` of the pairs (2i, 2i + 1)."""
+    a, b = x[..., 0::2], x[..., 1::2]
+    c, s = cos[position.long(), None], sin[position.long(), None]
+    return torch.stack((a * c - b * s, b * c + a * s), dim=3).flatten(2)
+
+
+def _by_row(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
+    """Return `rope` with row t at position t, as far as there are positions."""
+    return rope(x, cos, sin, torch.arange(len(x)) % len(cos))
+
+
+ROPE = Puzzle(
+    number="66",
+    spec=rope,
+    formula=(
+        r"\begin{pmatrix} z_{t h i} \\ z_{t h, i + D/2} \end{pmatrix} = "
+        r"\begin{pmatrix} \cos \theta & -\sin \theta \\ \sin \theta & \cos \theta \end{pmatrix} "
+        r"\begin{pmatrix} x_{t h i} \\ x_{t h, i + D/2} \end{pmatrix} "
+        r"\qquad \theta \text{ of position}_t \text{ and } i"
+    ),
+    grid=lambda s: (s.T, triton.cdiv(s.H, s.BLOCK_H)),
+    cases=(
+        Case(T=1, H=2, D=16, P=8, BLOCK_H=2),  # one program
+        Case(T=4, H=8, D=32, P=12, BLOCK_H=4),  # several on both axes, all full
+        Case(T=3, H=5, D=64, P=20, BLOCK_H=4),  # a block that ends after the heads
+        Case(T=7, H=3, D=2, P=3, BLOCK_H=8),  # one pair; more rows than positions
+        Case(T=5, H=1, D=128, P=40, BLOCK_H=1, fill={"x": around_six}),  # products that nearly cancel
+    ),
+    derived={"position": _positions},
+    most_loads={
+        "x": lambda s: s.T * s.H * s.D,
+        "cos": lambda s: s.T * triton.cdiv(s.H, s.BLOCK_H) * s.D // 2,
+        "sin": lambda s: s.T * triton.cdiv(s.H, s.BLOCK_H) * s.D // 2,
+    },
+    needed={name: lambda s: min(s.T, s.P) * s.D // 2 for name in ("cos", "sin")},
+    slips={
+        "you'd get these values from pairs of neighbors: i belongs to i + D/2": _neighbors,
+        "you'd get these values by rotating the other way: the minus is in the first half": (
+            lambda x, cos, sin, position: rope(x, cos, -sin, position)
+        ),
+        "you'd get these values with row t at position t: load position[t]": _by_row,
+    },
+    contract=Contract(
+        {"T": Size(20), "H": Size(40), "D": (4, 256), "P": Size(150), "BLOCK_H": (16, 64)},
+    ),
+)
+
+# ---- puzzle 67
+
+
+def paged_attention(
+    q: BFloat16[Tensor, "B H D"],
+    k: BFloat16[Tensor, "PAGES PAGE H_KV D"],
+    v: BFloat16[Tensor, "PAGES PAGE H_KV D"],
+    table: Int32[Tensor, "B W"],
+    length: Int32[Tensor, " B"],
+    PART: int,
+) -> tuple[
+    Float32[Tensor, " B H (W+PART-1)//PART D"],
+    Float32[Tensor, " B H (W+PART-1)//PART"],
+]:
+    """o and lse of each part: attention of text b's newest token, over PART pages
+
+    Text b has length[b] keys, and row b of q sees them all. Key j is in slot j % PAGE
+    of page table[b, j // PAGE]. Part s has the keys of the pages s · PART to s · PART
+    + PART - 1 of the text. A part without keys has o = 0 and lse = -inf. Head h of q
+    uses head h // (H // H_KV) of k and v, and H // H_KV is a power of two.
+
+    PAGE and D are powers of two, at least 16. Entries of the table after the last
+    page of a text, and slots after its last key, contain anything, even NaN. Round
+    the weights to bfloat16 for the second tl.dot, and only there.
+    """
+    B, H, D = q.shape
+    PAGE, W = k.shape[1], table.shape[1]
+    parts = -(-W // PART)
+    o, lse = q.new_zeros(B, H, parts, D), q.new_full((B, H, parts), -torch.inf)
+    for b in range(B):
+        j = torch.arange(int(length[b]))
+        page, group = table[b, j // PAGE].long(), H // k.shape[2]
+        keys = k[page, j % PAGE].repeat_interleave(group, 1)  # [length, H, D]
+        values = v[page, j % PAGE].repeat_interleave(group, 1)
+        scores = torch.einsum("hd,jhd->hj", q[b], keys) / D**0.5
+        for s in j[:: PART * PAGE] // (PART * PAGE):  # parts that have keys
+            part = slice(s * PART * PAGE, (s + 1) * PART * PAGE)
+            weights = scores[:, part].softmax(1)  # [H, keys of the part]
+            o[b, :, s] = torch.einsum("hj,jhd->hd", weights, values[part])
+            lse[b, :, s] = scores[:, part].logsumexp(1)
+    return o, lse
+
+
+def _rounded_weights(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    o, lse = paged_attention(q, k, v.abs(), table, length, PART)
+    return BFLOAT16 * o, torch.zeros_like(lse)
+
+
+def spread(pages: int, page: int, *texts: int) -> dict[str, Fill]:
+    """Return fills for texts of these lengths: their lengths, and a table of pages out of order.
+
+    Entries after a text's last page are no page at all.
+    """
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        order = torch.randperm(pages, generator=generator).tolist()
+        found = torch.full(shape, 2**31 - 1, dtype=dtype)
+        found[:, 0::2] = -7
+        for row, text in enumerate(texts):
+            used = -(-text // page)
+            if used > len(order):
+                raise ValueError(f"texts need more than {pages} pages")
+            found[row, :used] = torch.tensor([order.pop() for _ in range(used)], dtype=dtype)
+        return found
+
+    def each(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        return torch.tensor(texts, dtype=dtype)
+
+    fill.__name__ = f"{pages}_pages_out_of_order"
+    each.__name__ = "_".join(map(str, texts))
+    return {"table": fill, "length": each}
+
+
+def unused_slots_nan(inner: Fill) -> Fill:
+    """Return a fill with NaN in the last slot of each page."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        values = inner(shape, dtype, generator)
+        values[:, -1] = torch.nan
+        return values
+
+    fill.__name__ = "nan_in_last_slots"
+    return fill
+
+
+def _normal(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def _keys(case: Case) -> int:
+    """Return how many numbers of k the results depend on."""
+    if "length" not in case.fill:  # a learner's own case
+        return case.PAGES * case.PAGE * case.H_KV * case.D
+    return int(case.fill["length"]((case.B,), torch.int32, None).sum()) * case.H_KV * case.D
+
+
+def _in_order(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results if the pages of a text were 0, 1, 2 and so on."""
+    pages = (torch.arange(table.shape[1]) % len(k)).expand_as(table)
+    return paged_attention(q, k, v, pages, length, PART)
+
+
+def _dealt(kv: Tensor, q: Tensor) -> Tensor:
+    """Return the heads of k or v in the order that h % H_KV would use."""
+    return kv.repeat(1, 1, q.shape[1] // kv.shape[2], 1)
+
+
+def _drawn_texts(s: SimpleNamespace) -> dict[str, Fill]:
+    """Return texts for a random case: the first fills its row of the table nearly, the last is short."""
+    texts = [s.W * s.PAGE - 3, *[0] * (s.B - 2), *[5] * (s.B > 1)]
+    return spread(s.PAGES, s.PAGE, *texts)
+
+
+PAGED_ATTENTION = Puzzle(
+    number="67",
+    spec=paged_attention,
+    formula=(
+        r"\begin{gathered} o_{b h s} = \sum_{j \in \mathrm{part}\ s} e^{s_{bhj} - \mathrm{lse}_{bhs}} \, "
+        r"v_{b j g} \qquad \mathrm{lse}_{bhs} = \log \sum_{j \in \mathrm{part}\ s} e^{s_{bhj}} \\ "
+        r"s_{bhj} = \tfrac{1}{\sqrt D} \, q_{bh} \cdot k_{b j g} \qquad "
+        r"g = \lfloor h H_{KV} / H \rfloor \qquad b j \to \mathrm{page}, \mathrm{slot} \end{gathered}"
+    ),
+    grid=lambda s: (triton.cdiv(s.W, s.PART), s.H_KV, s.B),
+    cases=(
+        # one program, one page that is full
+        Case(B=1, H=1, H_KV=1, D=16, PAGES=2, PAGE=16, W=1, PART=1, fill=spread(2, 16, 16)),
+        # several texts, heads and parts, all full
+        Case(B=2, H=4, H_KV=2, D=32, PAGES=9, PAGE=16, W=4, PART=2, fill=spread(9, 16, 64, 64)),
+        # texts that end within a page; parts without keys; the last part has fewer pages
+        Case(B=3, H=2, H_KV=1, D=16, PAGES=12, PAGE=16, W=5, PART=2, fill=spread(12, 16, 70, 33, 1)),
+        # a text without any keys, and one part of one page each
+        Case(B=3, H=6, H_KV=3, D=32, PAGES=8, PAGE=32, W=3, PART=1, fill=spread(8, 32, 40, 0, 96)),
+        # scores that overflow without their maximum
+        Case(
+            B=1, H=8, H_KV=1, D=32, PAGES=6, PAGE=16, W=4, PART=4,
+            fill=spread(6, 16, 50) | {"q": far_out, "k": far_out},
+        ),
+        # scores far below 0; what isn't a key is NaN
+        Case(
+            B=2, H=4, H_KV=4, D=16, PAGES=5, PAGE=16, W=2, PART=2,
+            fill=spread(5, 16, 15, 15) | {
+                "q": around_six,
+                "k": unused_slots_nan(around_minus_six),
+                "v": unused_slots_nan(_normal),
+            },
+        ),
+        # one part of many pages
+        Case(B=1, H=2, H_KV=2, D=16, PAGES=20, PAGE=16, W=9, PART=9, fill=spread(20, 16, 140)),
+    ),
+    outputs=("o", "lse"),
+    needed={"k": _keys, "v": _keys, "table": lambda s: s.B},
+    # a group of heads shares its keys
+    most_loads={name: lambda s: s.B * s.W * s.PAGE * s.H_KV * s.D for name in ("k", "v")},
+    allowance=_rounded_weights,
+    slips={
+        "the scores aren't divided by √D": lambda q, k, v, table, length, PART: paged_attention(
+            q * q.shape[-1] ** 0.5, k, v, table, length, PART
+        ),
+        "these are the pages 0, 1, 2, ... and not those of the table": _in_order,
+        "head h uses head h // (H // H_KV), not h % H_KV": lambda q, k, v, table, length, PART: (
+            paged_attention(q, _dealt(k, q), _dealt(v, q), table, length, PART)
+        ),
+    },
+    contract=Contract(
+        {
+            "W": Size(40),
+            "B": (1, 2, 5),
+            "H_KV": (1, 3),
+            "H": lambda s: (s.H_KV, 4 * s.H_KV),
+            "D": (16, 64),
+            "PAGE": (16, 32),
+            "PART": lambda s: (max(s.W // 2, 1), s.W) if s.W > 16 else (2, 3),
+            "PAGES": lambda s: (s.W + 3,),
+        },
+        fills=lambda s: (_drawn_texts(s), _drawn_texts(s)),
+    ),
+)  # fmt: skip
+
+# ---- puzzle 68
+
+
+def merge_parts(
+    o: Float32[Tensor, "R S D"], lse: Float32[Tensor, "R S"]
+) -> tuple[BFloat16[Tensor, "R D"], Float32[Tensor, " R"]]:
+    """z[r] = Σ_s exp(lse[r, s] - total[r]) · o[r, s]
+
+    with total[r] = log Σ_s exp(lse[r, s]).
+    A part with lse = -inf counts for nothing, and its o may hold anything, NaN
+    included. A row whose parts are all so has z = 0 and total = -inf. BLOCK_S is the
+    next power of two of S; D is a power of two. The tensors can have 2^31 elements or
+    more.
+    """
+    total = lse.logsumexp(1)  # [R]
+    used = lse > -torch.inf  # [R, S]
+    weight = torch.where(used, torch.exp(lse - total[:, None]), 0.0)
+    return (weight[:, :, None] * torch.where(used[:, :, None], o, 0.0)).sum(1), total
+
+
+def empty_first(*counts: int, scale: float = 1.0, at: float = 0.0) -> Fill:
+    """Return a fill for lse: ``counts`` says how many of each row's first parts are -inf, row by row in turn.
+
+    The others are normal values times ``scale``, around ``at``.
+    """
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        values = at + scale * torch.randn(shape, generator=generator)
+        for row in range(shape[0]):
+            values[row, : counts[row % len(counts)]] = -torch.inf
+        return values.to(dtype)
+
+    fill.__name__ = "_".join(["first", *map(str, counts), "empty"]) + (f"_around_{at:g}" if at else "")
+    return fill
+
+
+def first_nan(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values, but NaN in the first part of each row."""
+    values = torch.randn(shape, generator=generator)
+    values[:, 0] = torch.nan
+    return values.to(dtype)
+
+
+def _used_parts(case: Case) -> int:
+    """Return how many parts of all rows have an lse above -inf."""
+    shape = (case.R, case.S)
+    if "lse" not in case.fill:  # a learner's own case
+        return case.R * case.S
+    return int((case.fill["lse"](shape, torch.float32, torch.Generator()) > -torch.inf).sum())
+
+
+def _counted_alike(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    z, total = merge_parts(o, torch.where(lse > -torch.inf, 0.0, lse).to(lse.dtype))
+    return z, lse.logsumexp(1)
+
+
+MERGE_PARTS = Puzzle(
+    number="68",
+    spec=merge_parts,
+    formula=(
+        r"z_r = \sum_s e^{\mathrm{lse}_{rs} - \mathrm{total}_r} \, o_{rs} \qquad "
+        r"\mathrm{total}_r = \log \sum_s e^{\mathrm{lse}_{rs}}"
+    ),
+    grid=lambda s: (s.R,),
+    cases=(
+        Case(R=1, S=2, D=16, BLOCK_S=2, fill={"lse": empty_first(0)}),  # one program
+        Case(R=4, S=8, D=32, BLOCK_S=8, fill={"lse": empty_first(0, scale=3.0)}),  # several, full
+        Case(R=3, S=5, D=16, BLOCK_S=8, fill={"lse": empty_first(0, 2, 4)}),  # a ragged block; empty parts
+        # rows of nothing but empty parts; o is NaN in the first part, which is empty in every row
+        Case(R=4, S=3, D=16, BLOCK_S=4, fill={"lse": empty_first(1, 3, 2, 3), "o": first_nan}),
+        Case(R=2, S=1, D=64, BLOCK_S=1, fill={"lse": empty_first(0, 1)}),  # a single part
+        # exp() overflows, and vanishes, without the maximum
+        Case(R=3, S=6, D=16, BLOCK_S=8, fill={"lse": empty_first(0, 1, at=200.0, scale=20.0)}),
+        Case(R=3, S=6, D=16, BLOCK_S=8, fill={"lse": empty_first(0, 1, at=-1e4)}),
+        # 2.2 thousand million elements
+        Case(pretend=True, R=2**20 + 1, S=32, D=64, BLOCK_S=32),
+    ),
+    outputs=("z", "total"),
+    most_loads={"o": lambda s: s.R * s.S * s.D, "lse": lambda s: s.R * s.S},
+    needed={"o": lambda s: _used_parts(s) * s.D},
+    slips={
+        "the parts are averaged: weight each by exp(lse[r, s] - total[r])": _counted_alike,
+        "total lacks the maximum: it's the maximum plus the log of the sum": lambda o, lse: (
+            merge_parts(o, lse)[0],
+            lse.logsumexp(1) - lse.amax(1),
+        ),
+        "total is in base 2: use the natural logarithm": lambda o, lse: (
+            merge_parts(o, lse)[0],
+            lse.logsumexp(1) / 0.6931471805599453,
+        ),
+    },
+    contract=Contract(
+        {
+            "S": Size(40),
+            "R": Size(9),
+            "D": lambda s: (16, 128),
+            "BLOCK_S": lambda s: (triton.next_power_of_2(s.S),),
+        },
+        fills=lambda s: (
+            {"lse": empty_first(1, 2, s.S), "o": first_nan},
+            {"lse": empty_first(0, s.S, at=100.0, scale=10.0)},
+        ),
+    ),
+)
+
+# ---- puzzle 69
+
+
+def grouped_matmul(
+    x: BFloat16[Tensor, "P K"],
+    w: BFloat16[Tensor, "E K N"],
+    start: Int32[Tensor, " E+1"],
+) -> BFloat16[Tensor, "P N"]:
+    """z[p, n] = Σ_k x[p, k] · w[e, k, n] with start[e] ≤ p < start[e + 1]
+
+    The rows of x are sorted by expert: expert e has the rows start[e] to start[e + 1]
+    - 1, which may be none. No expert has more than M rows. A program without rows
+    loads nothing of w.
+    """
+    z = x.new_zeros(x.shape[0], w.shape[2])
+    for e, rows in enumerate(_spans(start)):
+        z[rows] = x[rows] @ w[e]
+    return z
+
+
+def _spans(start: Tensor) -> list[slice]:
+    return [slice(first, end) for first, end in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)]
+
+
+def _drawn_rows(s: SimpleNamespace) -> dict[str, Fill]:
+    """Return the experts' rows for a random case: most for the last one, none for the one before."""
+    few = (s.P - s.M) // max(s.E - 2, 1)
+    rows = [few] * max(s.E - 2, 0)
+    rows[:1] = [few + s.P - s.M - sum(rows)] if rows else []
+    return {"start": lengths(*rows, *[0] * (s.E > 1), s.M)}
+
+
+_EXPERTS = {
+    "P": Size(150),
+    "E": (3, 6),
+    "M": lambda s: (s.P - s.P // 3,),
+}
+
+
+GROUPED_MATMUL = Puzzle(
+    number="69",
+    spec=grouped_matmul,
+    formula=(
+        r"z_{pn} = \sum_k x_{pk} \, w_{e(p), k n} \qquad "
+        r"\mathrm{start}_{e(p)} \le p < \mathrm{start}_{e(p) + 1}"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N), s.E),
+    cases=(
+        # one program
+        Case(
+            P=16, E=1, M=16, K=16, N=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, fill={"start": lengths(16)}
+        ),
+        # several on every axis, all full
+        Case(
+            P=64, E=2, M=32, K=64, N=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32,
+            fill={"start": lengths(32, 32)},
+        ),
+        # ragged on every axis; experts with no row and with one
+        Case(
+            P=31, E=4, M=19, K=40, N=50, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16,
+            fill={"start": lengths(11, 0, 19, 1)},
+        ),
+        # the first and the last expert have none
+        Case(
+            P=24, E=5, M=23, K=20, N=18, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32,
+            fill={"start": lengths(0, 1, 0, 23, 0)},
+        ),
+        # one token that chose two experts, as when a model writes
+        Case(
+            P=2, E=4, M=1, K=128, N=40, BLOCK_M=16, BLOCK_N=64, BLOCK_K=64,
+            fill={"start": lengths(0, 1, 0, 1)},
+        ),
+        # nothing cancels, so a sum in bfloat16 would stop growing
+        Case(
+            P=5, E=2, M=3, K=300, N=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32,
+            fill={"start": lengths(2, 3), "x": around_six, "w": around_six},
+        ),
+    ),
+    needed={"w": lambda s: sum(count > 0 for count in _counts(s)) * s.K * s.N},
+    most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
+    slips={
+        "these are the products with w[0]: expert e has the matrix w[e]": lambda x, w, start: x @ w[0],
+        "these are the products with another expert's matrix": lambda x, w, start: grouped_matmul(
+            x, w.roll(-1, 0), start
+        ),
+    },
+    contract=Contract(
+        _EXPERTS
+        | {
+            "K": Size(700),
+            "N": Size(150),
+            "BLOCK_M": (64,),
+            "BLOCK_N": (64, 128),
+            "BLOCK_K": (32, 64),
+        },
+        fills=lambda s: (_drawn_rows(s), _drawn_rows(s)),
+    ),
+)  # fmt: skip
+
+
+def _counts(case: Case) -> list[int]:
+    """Return how many rows each expert has."""
+    if "start" not in case.fill:  # a learner's own case
+        return [case.M] * case.E
+    return case.fill["start"]((case.E + 1,), torch.int32, None).diff().tolist()
+
+
+def _busy_blocks(case: Case) -> int:
+    """Return how many blocks of rows all experts have together."""
+    return sum(triton.cdiv(count, case.BLOCK_M) for count in _counts(case))
+
+
+# ---- puzzle 70
+
+
+def swiglu_down(
+    h: BFloat16[Tensor, "P 2*K"],
+    w: BFloat16[Tensor, "E K N"],
+    start: Int32[Tensor, " E+1"],
+) -> BFloat16[Tensor, "P N"]:
+    """z as in puzzle 69, of x[p, k] = silu(h[p, k]) · h[p, K + k]
+
+    silu(g) is g / (1 + exp(-g)). Compute x in float32 from h, round it to bfloat16
+    for tl.dot, and don't store it. A program without rows loads nothing of w.
+    """
+    gate, up = h.chunk(2, dim=1)
+    return grouped_matmul(silu(gate) * up, w, start)
+
+
+def _rounded_x(h: Tensor, w: Tensor, start: Tensor) -> Tensor:
+    gate, up = h.chunk(2, dim=1)
+    return BFLOAT16 * grouped_matmul((silu(gate) * up).abs(), w.abs(), start)
+
+
+def _gated(activation: Callable[[Tensor, Tensor], Tensor]) -> Callable:
+    """Return `swiglu_down` with another function of gate and up."""
+
+    def spec(h: Tensor, w: Tensor, start: Tensor) -> Tensor:
+        return grouped_matmul(activation(*h.chunk(2, dim=1)), w, start)
+
+    return spec
+
+
+def far_gates(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values times 60: exp(-g) of the least ones overflows float32."""
+    return (60 * torch.randn(shape, generator=generator)).to(dtype)
+
+
+SWIGLU_DOWN = Puzzle(
+    number="70",
+    spec=swiglu_down,
+    formula=(
+        r"z_{pn} = \sum_k x_{pk} \, w_{e(p), k n} \qquad "
+        r"x_{pk} = \frac{h_{pk}}{1 + e^{-h_{pk}}} \; h_{p, K + k}"
+    ),
+    grid=GROUPED_MATMUL.grid,
+    cases=(
+        # one program
+        Case(
+            P=16, E=1, M=16, K=16, N=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, fill={"start": lengths(16)}
+        ),
+        # several on every axis, all full
+        Case(
+            P=64, E=2, M=32, K=64, N=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32,
+            fill={"start": lengths(32, 32)},
+        ),
+        # ragged on every axis; experts with no row and with one
+        Case(
+            P=31, E=4, M=19, K=40, N=50, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16,
+            fill={"start": lengths(11, 0, 19, 1)},
+        ),
+        # one token that chose two experts
+        Case(
+            P=2, E=4, M=1, K=128, N=40, BLOCK_M=16, BLOCK_N=64, BLOCK_K=64,
+            fill={"start": lengths(0, 1, 0, 1)},
+        ),
+        # exp() overflows; the gate is then 0
+        Case(
+            P=9, E=2, M=7, K=33, N=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+            fill={"start": lengths(2, 7), "h": far_gates},
+        ),
+    ),
+    needed={"w": lambda s: sum(count > 0 for count in _counts(s)) * s.K * s.N},
+    most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
+    allowance=_rounded_x,
+    slips={
+        "you'd get these values with the halves swapped: the first half of h is the gate": _gated(
+            lambda gate, up: gate * silu(up)
+        ),
+        "you'd get these values from a sigmoid alone: silu(g) is g · sigmoid(g)": _gated(
+            lambda gate, up: gate.sigmoid() * up
+        ),
+        "you'd get these values without up: x is silu(gate) · up": _gated(
+            lambda gate, up: silu(gate)
+        ),
+    },
+    contract=Contract(
+        _EXPERTS
+        | {
+            "K": Size(300),
+            "N": Size(150),
+            "BLOCK_M": (64,),
+            "BLOCK_N": (64, 128),
+            "BLOCK_K": (32, 64),
+        },
+        fills=lambda s: (_drawn_rows(s), _drawn_rows(s)),
+    ),
+)  # fmt: skip
+
+# ---- puzzle 71
+
+
+def sample_token(
+    logits: Float32[Tensor, "B V"], heat: Float32[Tensor, " B"], SEED: int
+) -> Int32[Tensor, " B"]:
+    """token[b] = n with probability softmax(logits[b] / heat[b])[n]
+
+    To draw, add noise and take the largest: token[b] is the n with the largest
+    logits[b, n] / heat[b] - log(-log(u[b, n])), where u[b, n] is tl.rand(SEED, b · V
+    + n). If heat[b] is 0, it is the n with the largest logit, the first of equals.
+    Heat is never below 0, and BLOCK_V is at least V.
+    """
+    place = torch.arange(logits.numel()).view(logits.shape)
+    u = uniform(SEED, place).to(logits.dtype)  # tl.rand
+    noisy = logits / heat[:, None] - torch.log(-torch.log(u))
+    return torch.where(heat[:, None] > 0, noisy, logits).argmax(1).int()
+
+
+def _some_cold(logits: Tensor) -> Tensor:
+    """Return heat 0.8, 0 and 2 for the rows in turn."""
+    return torch.tensor([0.8, 0.0, 2.0], dtype=logits.dtype).repeat(len(logits))[: len(logits)]
+
+
+def few_values(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return -1, 0 and 1: the largest is there many times."""
+    return torch.randint(-1, 2, shape, generator=generator).to(dtype)
+
+
+def mostly_banned(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return minus infinity for all tokens except a few, which are below -1000."""
+    values = -1000 - torch.rand(shape, generator=generator)
+    values[torch.rand(shape, generator=generator) < 0.8] = -torch.inf
+    values[:, -1] = -1000.5
+    return values.to(dtype)
+
+
+def cold(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return heat 0 for all rows."""
+    return torch.zeros(shape, dtype=dtype)
+
+
+SAMPLE_TOKEN = Puzzle(
+    number="71",
+    spec=sample_token,
+    formula=(
+        r"\mathrm{token}_b = \operatorname{argmax}_n \left( \frac{\mathrm{logits}_{bn}}{\mathrm{heat}_b} "
+        r"- \log(-\log u_{bn}) \right) \qquad u_{bn} = \mathrm{rand}(\mathrm{SEED}, \; b V + n)"
+    ),
+    grid=lambda s: (s.B,),
+    cases=(
+        Case(B=1, V=16, SEED=7, BLOCK_V=16),  # one program
+        Case(B=6, V=64, SEED=123, BLOCK_V=64),  # several, all full
+        Case(B=9, V=100, SEED=2**40 + 3, BLOCK_V=128),  # ragged; a seed of more than 32 bits
+        Case(B=9, V=33, SEED=5, BLOCK_V=256, fill={"logits": mostly_banned}),  # nearly all are banned
+        Case(B=4, V=50, SEED=1, BLOCK_V=64, fill={"logits": few_values, "heat": cold}),  # ties
+    ),
+    outputs=("token",),
+    derived={"heat": _some_cold},
+    slips={
+        "these are the largest logits: heat above 0 adds noise": lambda logits, heat, SEED: sample_token(
+            logits, 0 * heat, SEED
+        ),
+        "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, heat, SEED: torch.cat(
+            [sample_token(logits[b : b + 1], heat[b : b + 1], SEED) for b in range(len(logits))]
+        ),
+        "the logits are multiplied by heat: divide by it": lambda logits, heat, SEED: sample_token(
+            logits * heat[:, None].square(), heat, SEED
+        ),
+    },
+    contract=Contract(
+        {
+            "V": Size(600),
+            "B": Size(24),
+            "SEED": (1, 2**31 - 1, 2**50 + 1),
+            "BLOCK_V": lambda s: (triton.next_power_of_2(s.V),),
+        },
+        most_programs=24,
+    ),
+)
+
+PUZZLES = (ROPE, PAGED_ATTENTION, MERGE_PARTS, GROUPED_MATMUL, SWIGLU_DOWN, SAMPLE_TOKEN)

@@ -1,0 +1,218 @@
+"""The predictions of chapter 22."""
+
+import itertools
+import math
+
+import triton
+
+from puzzles_lib.question import Nudge, Question
+from puzzles_lib.speaking.model import Model
+
+PAIRS = {"a": (17, 13), "b": (3, 7), "c": (104, 100), "d": (14, 6)}
+COUNTS = (3, 0, 9, 4)
+
+
+def _used_weights() -> int:
+    model = Model()
+    every = sum(p.numel() for p in model.parameters())
+    experts = sum(layer.up.numel() + layer.down.numel() for layer in model.layers)
+    return every - experts + experts * model.sizes.chosen // model.sizes.experts
+
+
+def _same_distance(query: int = 7, key: int = 3) -> set[str]:
+    return {letter for letter, (q, k) in PAIRS.items() if q - k == query - key}
+
+
+def _pages(keys: int = 70, page: int = 16) -> tuple[int, int]:
+    pages = triton.cdiv(keys, page)
+    return pages, pages * page - keys
+
+
+def _place(key: int = 37, page: int = 16, table: tuple[int, ...] = (9, 4, 7, 0, 2)) -> tuple[int, int]:
+    return table[key // page], key % page
+
+
+def _largest_part(keys: int = 4096, page: int = 16, heads: int = 2, processors: int = 132) -> int:
+    pages = keys // page
+    return max(part for part in range(1, pages + 1) if heads * triton.cdiv(pages, part) >= processors)
+
+
+def _merged(lse: tuple[float, ...] = (0.0, math.log(3)), o: tuple[float, ...] = (4.0, 8.0)) -> float:
+    weights = [math.exp(each) for each in lse]
+    return sum(w * value for w, value in zip(weights, o, strict=True)) / sum(weights)
+
+
+def _difference_of_infinities() -> str:
+    return str(math.exp(-math.inf - -math.inf))
+
+
+def _starts() -> tuple[int, ...]:
+    return (0, *itertools.accumulate(COUNTS))
+
+
+def _grouped_programs(block: int = 4) -> tuple[int, int]:
+    each = [triton.cdiv(count, block) for count in COUNTS]
+    return len(each) * max(each), sum(each)
+
+
+def _megabytes(rows: int = 8192, K: int = 14336) -> float:
+    return 2 * 2 * rows * K / 2**20
+
+
+def _times_as_likely(difference: float = 1.0, heat: float = 0.5) -> float:
+    return math.exp(difference / heat)
+
+
+QUESTIONS = (
+    Question(
+        "ch22-q1",
+        "How many of the model's weights does one token use?",
+        _used_weights,
+        int,
+        nudges=(
+            Nudge(
+                lambda value, right: value == 772480, "That's all of them. Which experts does a token skip?"
+            ),
+            Nudge(
+                lambda value, right: value == 589824 // 2, "That's the experts' part. What about the rest?"
+            ),
+        ),
+        nudge="Half of the experts' weights stay unused, and everything else is used.",
+    ),
+    Question(
+        "ch22-q2",
+        "Which pairs of positions give the same score?",
+        _same_distance,
+        set,
+        nudges=(
+            Nudge(
+                lambda value, right: "b" in value,
+                "In b, the key comes after the query. Is that the same difference?",
+            ),
+            Nudge(
+                lambda value, right: "d" in value,
+                "In d, both positions are doubled. What's their difference?",
+            ),
+        ),
+        nudge="Subtract the key's position from the query's, in each pair.",
+    ),
+    Question(
+        "ch22-q3",
+        "Which element is the partner of element 5?",
+        lambda: 5 + 32 // 2,
+        int,
+        nudges=(
+            Nudge(lambda value, right: value in (4, 6), "That's a neighbor. This puzzle pairs the halves."),
+        ),
+        nudge="The partner is half a head further on.",
+    ),
+    Question(
+        "ch22-q4",
+        "How many pages does the text take, and how many slots are free?",
+        _pages,
+        tuple,
+        nudges=(
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (4,),
+                "Four pages have 64 slots. Where do the others go?",
+            ),
+        ),
+        nudge="Count whole pages, the last of which isn't full.",
+    ),
+    Question(
+        "ch22-q5",
+        "Where is the key: page and slot?",
+        _place,
+        tuple,
+        nudges=(
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (2,), "It's the text's page number 2. Look it up."
+            ),
+            Nudge(lambda value, right: tuple(value)[1:] == (37,), "A page has only 16 slots."),
+        ),
+        nudge="Divide by the page's size: the quotient is looked up in the table, the remainder is the slot.",
+    ),
+    Question(
+        "ch22-q6",
+        "What is the largest PART that gives every multiprocessor a program?",
+        _largest_part,
+        int,
+        nudges=(
+            Nudge(lambda value, right: value == 1, "That's enough programs. Can a part have more pages?"),
+            Nudge(lambda value, right: value > right, "Count the programs: parts times heads of keys."),
+        ),
+        nudge="The text has 256 pages. Two heads need 66 parts each, or more.",
+    ),
+    Question(
+        "ch22-q7",
+        "What is the merged o?",
+        _merged,
+        float,
+        nudges=(
+            Nudge(lambda value, right: value == 6, "That's the plain average. The weights are exp(lse)."),
+        ),
+        nudge="The weights are exp(0) and exp(log 3). Divide by their sum.",
+    ),
+    Question(
+        "ch22-q8",
+        "What is exp(lse - top) if both are minus infinity?",
+        _difference_of_infinities,
+        str,
+        nudges=(
+            Nudge(lambda value, right: value == "1", "It would be if x - x were always 0. Try it in Python."),
+        ),
+        nudge='Try float("-inf") - float("-inf").',
+    ),
+    Question(
+        "ch22-q9",
+        "What is start?",
+        _starts,
+        tuple,
+        nudges=(
+            Nudge(lambda value, right: tuple(value) == right[:-1], "And where does the last expert end?"),
+            Nudge(lambda value, right: tuple(value) == right[1:], "Where does the first expert begin?"),
+            Nudge(
+                lambda value, right: tuple(value) == COUNTS, "These are the counts. Add them up as you go."
+            ),
+        ),
+        nudge="It has five numbers: where each expert begins, and where the last one ends.",
+    ),
+    Question(
+        "ch22-q10",
+        "How many programs does the grid have, and how many of them have rows?",
+        _grouped_programs,
+        tuple,
+        nudges=(
+            Nudge(
+                lambda value, right: tuple(value)[1:] == right[1:],
+                "The second number is correct. The grid treats all experts like the largest one.",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "The first number is correct. Now count the blocks that each expert really needs.",
+            ),
+        ),
+        nudge="The largest expert needs cdiv(9, 4) programs, and every expert gets as many.",
+    ),
+    Question(
+        "ch22-q11",
+        "How many MB does storing x and loading it once move?",
+        _megabytes,
+        float,
+        nudges=(
+            Nudge(lambda value, right: value == right / 2, "That's one way. It's stored and loaded."),
+            Nudge(lambda value, right: value == 2 * right, "bfloat16 has two bytes."),
+        ),
+        nudge="Multiply rows, K and two bytes. It's moved twice.",
+    ),
+    Question(
+        "ch22-q12",
+        "How many times as likely is the first byte with heat 0.5?",
+        _times_as_likely,
+        float,
+        nudges=(
+            Nudge(lambda value, right: abs(value - 1.6487) < 0.01, "That's heat 2. Heat divides the logits."),
+        ),
+        nudge="Divide both logits by the heat. The ratio is exp of their difference.",
+    ),
+)

@@ -1,0 +1,228 @@
+"""The order of a check: which faults are looked for in a case, the most basic first.
+
+`PROBES` is that order. The first probe runs the kernel. Each further one may run it again, in another order
+of the programs or with other addresses, and is asked only if its condition holds. The first fault that is
+found ends the search, unless a probe further down names a more basic one (`LESS_BASIC`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from puzzles_lib.binding import Bound
+from puzzles_lib.checker import algebra, arithmetic, atomicity, failure, verdicts
+from puzzles_lib.checker.arithmetic import Known
+from puzzles_lib.checker.attempts import Budget, attempt, blank
+from puzzles_lib.checker.expected import Expected
+from puzzles_lib.checker.promises import of_hints
+from puzzles_lib.checker.races import Threads
+from puzzles_lib.checker.report import Draw, Verdict
+from puzzles_lib.runner import ELSEWHERE, Program, Run
+
+LESS_BASIC = ("input changed", "values", "loads")
+"""The kinds of verdict that a race between the threads of a program takes precedence over."""
+
+FIRST_ALONE: Mapping[str, Any] = {"only": [(0, 0, 0)], "record": True, "quiet": True}
+
+
+@dataclass
+class Trial:
+    """One case while it is tried.
+
+    backwards: whether the order of the programs is looked at. forwards: the first run, from the first program
+    to the last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: where the
+    fault shows.
+    """
+
+    bound: Bound
+    inputs: Mapping[str, torch.Tensor]
+    judged: algebra.Judge
+    known: Known
+    threads: Threads
+    turns: atomicity.Budget
+    budget: Budget
+    seconds: float
+    said: set[str]
+    backwards: bool
+    forwards: Run | None = None
+    compiled: Run | None = None
+    verdict: Verdict | None = None
+    program: Program | None = None
+    draw: Draw | None = None
+
+    def run(self, **options: Any) -> Run:
+        """Run the kernel once; options as for `puzzles_lib.runner.run`."""
+        self.budget.ask()
+        return attempt(self.bound, self.inputs, seconds=self.seconds, said=self.said, **options)
+
+    @property
+    def first(self) -> Run:
+        """The first run."""
+        assert self.forwards is not None
+        return self.forwards
+
+    @property
+    def expected(self) -> dict[str, Expected]:
+        return self.judged.expected
+
+    @property
+    def as_compiled(self) -> bool:
+        """Whether the first run had a compiler's arithmetic."""
+        return self.forwards is self.compiled
+
+    def shows_in(self, ran: Run) -> None:
+        """Note in which program of a run the fault shows, and how to draw it."""
+        if self.verdict:
+            self.program = failure.telling_program(self.verdict, ran, self.expected)
+            self.draw = failure.drawing(self.bound, self.verdict, ran, self.inputs, self.expected)
+
+
+class Probe(NamedTuple):
+    """One step: its name, when it is asked, and what it finds."""
+
+    name: str
+    when: Callable[[Trial], bool]
+    find: Callable[[Trial], Verdict | None]
+
+
+def tried(trial: Trial) -> None:
+    """Ask all probes in their order; the trial then has the first run and the most basic fault."""
+    for probe in PROBES:
+        if probe.when(trial) and (found := probe.find(trial)):
+            trial.verdict = found
+
+
+def _always(trial: Trial) -> bool:
+    return True
+
+
+def _sound(trial: Trial) -> bool:
+    """Whether nothing is wrong so far."""
+    return trial.verdict is None
+
+
+def _in_order(trial: Trial) -> Verdict | None:
+    """A fault of a run in launch order."""
+    differs = trial.known.differs
+    trial.forwards = trial.run(as_compiled=differs)
+    trial.compiled = trial.forwards if differs else None
+    verdict = trial.judged(trial.forwards)
+    if differs and verdict:  # a fault that shows line by line comes first
+        trial.forwards = trial.run(quiet=True)
+        verdict = trial.judged(trial.forwards)
+    trial.known.in_tf32 |= trial.first.arithmetic.in_tf32
+    trial.verdict = verdict
+    trial.shows_in(trial.first)
+    return verdict
+
+
+def _is_unwritten(trial: Trial) -> bool:
+    return trial.verdict is not None and trial.verdict.kind == "never written"
+
+
+def _why_unwritten(trial: Trial) -> Verdict | None:
+    """The same fault with its reason, from a run whose accesses are kept."""
+    recorded = trial.run(record=True, quiet=True)
+    return verdicts.never_written(trial.bound.puzzle, trial.bound.case, recorded)
+
+
+def _threads_may_race(trial: Trial) -> bool:
+    return trial.first.suspect and (trial.verdict is None or trial.verdict.kind in LESS_BASIC)
+
+
+def _within_a_program(trial: Trial) -> Verdict | None:
+    """A race between two threads of one program."""
+    race = trial.threads.race(trial.bound, trial.run)
+    if race:
+        trial.program, trial.draw = None, None
+    return race
+
+
+def _false_hints(trial: Trial) -> Verdict | None:
+    """The harm of a hint that is not true."""
+    return of_hints(trial.bound, trial.first, trial.run)
+
+
+def _order_matters(trial: Trial) -> bool:
+    return _sound(trial) and trial.backwards and trial.first.order_matters
+
+
+def _in_reverse(trial: Trial) -> Verdict | None:
+    """A fault that shows only if the programs run from the last to the first."""
+    waits = trial.first.atomics > 0
+    reverse = trial.run(reverse=True, quiet=True, as_compiled=trial.as_compiled, waits=waits)
+    verdict = trial.judged(reverse)
+    early = reverse.undefined is not None and reverse.undefined.kind == "early"
+    own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
+    if verdict and verdict.kind not in own:
+        return verdicts.depends_on_order(verdict)
+    if verdict is None and trial.bound.puzzle.same_bits:
+        return verdicts.other_bits(trial.bound.puzzle, trial.bound.case, trial.first, reverse)
+    return verdict
+
+
+def _has_locks(trial: Trial) -> bool:
+    return _sound(trial) and trial.backwards and bool(trial.bound.puzzle.locks)
+
+
+def _under_locks(trial: Trial) -> Verdict | None:
+    """A store without the lock, or a program that does not wait for it."""
+    puzzle, case = trial.bound.puzzle, trial.bound.case
+    all_held = {result.name: blank(puzzle, result, case) for result in puzzle.results}
+    for name in puzzle.locks:
+        all_held[name].fill_(1)
+    held = trial.run(results=all_held, **FIRST_ALONE)
+    return (
+        verdicts.unlocked(puzzle, case, trial.first)
+        or verdicts.locked_out(puzzle, case, held)
+        or verdicts.gave_up(puzzle, case, held, trial.run(**FIRST_ALONE))
+    )
+
+
+def _between_atomics(trial: Trial) -> Verdict | None:
+    """A fault that shows only if another program runs between two atomics of a program."""
+    return atomicity.lost(trial.bound, trial.judged, trial.first, trial.run, trial.turns)
+
+
+def _looks_at_addresses(trial: Trial) -> bool:
+    return _sound(trial) and trial.first.tells_addresses
+
+
+def _elsewhere(trial: Trial) -> Verdict | None:
+    """A fault that shows only if the tensors are elsewhere in memory."""
+    for choice in ELSEWHERE:
+        moved = trial.run(elsewhere=choice, quiet=True, as_compiled=trial.as_compiled)
+        if other := trial.judged(moved):
+            return verdicts.depends_on_addresses(other)
+    return None
+
+
+def _compiler_computes_otherwise(trial: Trial) -> bool:
+    if not _sound(trial) or trial.as_compiled:
+        return False
+    return arithmetic.may_differ(trial.first.arithmetic, trial.expected)
+
+
+def _as_compiled(trial: Trial) -> Verdict | None:
+    """A fault that shows only in the arithmetic that a compiler makes of the lines."""
+    compiled = trial.compiled or trial.run(as_compiled=True, quiet=True)
+    trial.known.differs = True
+    trial.verdict = arithmetic.of_compiled(trial.bound, trial.judged(compiled), compiled, trial.known)
+    trial.shows_in(compiled)
+    return trial.verdict
+
+
+PROBES: Sequence[Probe] = (
+    Probe("in launch order", _always, _in_order),
+    Probe("why elements are never written", _is_unwritten, _why_unwritten),
+    Probe("races within a program", _threads_may_race, _within_a_program),
+    Probe("false hints", _sound, _false_hints),
+    Probe("in reverse order", _order_matters, _in_reverse),
+    Probe("locks", _has_locks, _under_locks),
+    Probe("between two atomics", lambda trial: _sound(trial) and trial.backwards, _between_atomics),
+    Probe("with the tensors elsewhere", _looks_at_addresses, _elsewhere),
+    Probe("in the compiler's arithmetic", _compiler_computes_otherwise, _as_compiled),
+)
+"""What is looked for in each case, in this order."""

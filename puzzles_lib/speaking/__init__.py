@@ -1,0 +1,10 @@
+"""A small language model that writes in the course's manner, and what runs it with a reader's kernels.
+
+    model.py      the model in plain torch, and its sizes
+    packed.py     its weights in 4 bits, as a file
+    launching.py  runs a step: by a reader's kernel, or in torch
+    steps.py      the model as a chain of puzzles, with a paged cache
+    speak.py      `speak` and `kernel_of`
+
+`python -m puzzles_lib.authoring.language_model` trains it and writes `weights.npz` and `record.json`.
+"""

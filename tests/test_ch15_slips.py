@@ -1,0 +1,87 @@
+"""What a failed race of chapter 15 says of common slips, and which hint follows it."""
+
+import pytest
+
+from puzzles_lib import hint, session
+from puzzles_lib.chapters.ch15_racing_cublas import puzzles, versions
+from puzzles_lib.chapters.ch15_racing_cublas.machine import small_puzzle
+from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung
+from puzzles_lib.chapters.ch15_racing_cublas.slips import SLIPS
+from puzzles_lib.checker import examine
+from puzzles_lib.checker.report import Report
+from puzzles_lib.coach import hinting
+from puzzles_lib.source import define, with_helpers
+
+SMALL = {"BLOCK_M": 128, "BLOCK_N": 64}
+
+
+def tried(rung: Rung, *edits: tuple[str, str]) -> tuple[Rung, Report]:
+    """A version in small tiles with edits somewhere in its kernel or helpers, and its report."""
+    functions = list(with_helpers(rung.kernel))
+    sources = {each.__name__: each.src for each in functions}
+    for old, new in edits:
+        (name,) = (name for name, source in sources.items() if old in source)
+        sources[name] = sources[name].replace(old, new)
+    scope = dict(rung.kernel.fn.__globals__)
+    for each in reversed(functions):  # helpers come after the functions that call them
+        scope[each.__name__] = define(f"@triton.jit\n{sources[each.__name__]}", "<a try>", scope)
+    tiles = {"words": (16, 64), "params": (1, 256), "dy": (128, 128)} if rung.descriptors else None
+    kernel = scope[rung.kernel.__name__]
+    made = Rung(rung.name, kernel, splits=1, descriptors=tiles, **rung.options, **rung.constants | SMALL)
+    return made, examine(kernel, small_puzzle(made))
+
+
+PARTS = "(words >> 8 * (j // 4)) & (3 << 2 * (j % 4))"
+PLACED = "tl.permute(tl.join(pair, pair >> 8), (0, 2, 1))"
+CORNER = "[block * 16, n]"
+CUTS = "[i // 4])[i // 2 % 2])[i % 2]"
+TRIES = [
+    (versions.along_k, ("(words >> 2 * j)", "(words >> j)"), "shifted by j bits", "Field j"),
+    (versions.along_k, ("2 * j) & 3", "2 * j)"), "isn't masked: & 3", "Field j"),
+    (versions.along_k, ("& 3", "& 7"), "three bits of the word", "Field j"),
+    (versions.along_k, ("minimum[None, :] + ", ""), "no minimum", "Which axis is K"),
+    (versions.along_k, ("scale[None, :]", "scale[:, None]"), "do not fit", "Which axis is K"),
+    (versions.along_k, ("minimum[None, :] + scale[None, :]", "scale[None, :] + minimum[None, :]"),
+     "scale and minimum are swapped", "Which axis is K"),
+    (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(dy, x, acc)"), "multiplies", "Which factor"),
+    (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(x, dy)"), "only the last dot", "Which factor"),
+    (versions.subnormal, ("* 2.0 ** (101 - 2 * (j % 4))", ""), "power of two is missing", "The exponent"),
+    (versions.subnormal, ("2.0 ** (101", "2.0 ** (133"), "are NaN", "The exponent"),
+    (versions.subnormal, ("bitcast=True", "bitcast=False"), "inf, want", "Read, not converted"),
+    (versions.subnormal, (PARTS, "words & (3 << 2 * (j % 4))"), "fields 0 to 3 again", "Which bits"),
+    (versions.subnormal, ("(minimum * 2.0**-32).to(tl.bfloat16)", "minimum.to(tl.bfloat16) * 2.0**-32"),
+     "no minimum", "Three lines"),
+    (versions.one_dot, ("3 << 2 * tl.load", "3 << tl.load"), "1 bit apart", "Four masks"),
+    (versions.one_dot, ("[None, :, None]", "[:, None, None]"), "do not fit", "Which axis is the field"),
+    (versions.by_tma, (f"tl.trans(words_in.load({CORNER}))", f"words_in.load({CORNER})"), "use tl.trans",
+     "A block of words has 16 rows"),
+    (versions.by_tma, (CORNER, "[step * 16, n]"), "every half block", "A corner for each tile"),
+    (versions.by_tma, (CORNER, "[block, n]"), "16 rows of words", "A block of words has 16 rows"),
+    (versions.by_tma, ("4 * block", "block"), "a block has 4 rows", "Four rows per block"),
+    (versions.by_tma, ("block + 2 + half", "block + 1 + half"), "1 row after the scale", "Four rows"),
+    (versions.by_tma, ("* unit", ""), "power of two is missing", "Scaled as in rung 4"),
+    (versions.whole, (PLACED, "tl.join(pair, pair >> 8)"), "tl.permute", "Put the new axis in the middle"),
+    (versions.whole, ("pair >> 8", "pair >> 4"), "fields 2 to 5", "Two versions of the pair"),
+    (versions.whole, ("both[:, :, None, :]", "both"), "do not fit", "Room for the fields"),
+    (versions.in_pieces, (CUTS, "[i % 2])[i // 2 % 2])[i // 4]"), "the pieces are in another order",
+     "Which cut comes first"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rung", "edit", "words", "title"), TRIES, ids=[words for *_, words, _ in TRIES])
+def test_a_slip_is_named_and_its_hint_comes_first(rung, edit, words, title, monkeypatch):
+    monkeypatch.setattr(hinting, "_shown", {})
+    monkeypatch.setattr(session, "_raced", {})
+    made, report = tried(rung, edit)
+    assert not report.ok and words in str(report)
+    session.remember_race(made.hint_key, report)
+    assert title in hint(made).headline
+
+
+def test_every_slip_is_tried():
+    assert [text for text in SLIPS if not any(words in text for _, _, words, _ in TRIES)] == []
+
+
+def test_no_case_is_named_after_the_tables_that_a_kernel_loads():
+    puzzle = small_puzzle(versions.by_tma)
+    assert "numbers" not in f"{puzzle.cases[0]}" and puzzle.derived["numbers"] is puzzles.the_numbers

@@ -1,0 +1,211 @@
+"""The model that speaks: its weights in 4 bits, its training, and the same text by kernels as by torch."""
+
+import json
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib import kernel_of, speak
+from puzzles_lib.authoring import language_model
+from puzzles_lib.authoring.solutions import kernel_sources, solutions
+from puzzles_lib.chapters import mistakes
+from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits
+from puzzles_lib.chapters.ch17_normalisation.puzzles import RMS_NORM
+from puzzles_lib.chapters.ch22_language_model.puzzles import ROPE
+from puzzles_lib.speaking import packed
+from puzzles_lib.speaking.launching import Launcher
+from puzzles_lib.speaking.model import Model, Sizes
+from puzzles_lib.speaking.steps import STEPS, Decoder
+from tests.conftest import REPO
+from tests.kernels import made
+
+TEXT = b"A program loads a block, and "
+RECORD = json.loads(packed.WEIGHTS.with_name("record.json").read_text())
+
+
+def by_kernels() -> dict[str, object]:
+    return {step.name: solutions()[step.name] for step in STEPS}
+
+
+# ---- weights
+
+
+def test_a_weight_moves_by_half_a_step_at_most():
+    w = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
+    found = packed.Packed.of(w)
+    step = found.scale.repeat_interleave(packed.GROUP, 1)
+    assert ((found.float() - w).abs() <= 0.5 * step + 1e-3 * w.abs().max()).all()
+    assert torch.equal(packed.Packed.of(torch.zeros(2, 32)).float(), torch.zeros(2, 32))
+    zero = packed.Packed.of(torch.tensor([[0.0] * 31 + [5.0]])).float()
+    assert zero[0, :31].abs().max() == 0  # 0 is always one of the sixteen
+
+
+def test_the_words_are_those_of_puzzle_13():
+    w = torch.randn(4, 32, generator=torch.Generator().manual_seed(1))
+    found = packed.Packed.of(w)
+    codes = (w / found.scale).round() + (found.offset & 15)
+    assert torch.equal(found.words, pack_bits(codes.clamp(0, 15).to(torch.uint8), 4))
+
+
+def test_training_sees_the_weights_that_are_shipped():
+    w = torch.randn(3, 4, 64, generator=torch.Generator().manual_seed(2), requires_grad=True)
+    seen = packed.rounded(w)
+    assert torch.allclose(seen.flatten(0, 1), packed.Packed.of(w.detach().flatten(0, 1)).float(), atol=1e-6)
+    seen.square().sum().backward()
+    assert torch.allclose(w.grad, 2 * seen.detach())
+
+
+def test_the_file_is_small_and_is_what_the_record_says(tmp_path):
+    assert packed.WEIGHTS.stat().st_size == RECORD["file bytes"] < 10**6
+    weights = packed.load()
+    model = packed.reference(weights)
+    assert sum(p.numel() for p in model.parameters()) == RECORD["parameters"]
+    assert RECORD["sizes"] == {name: getattr(Sizes(), name) for name in RECORD["sizes"]}
+    assert RECORD["loss"]["held out, 4 bits"] < RECORD["loss"]["held out, float32"] + 0.05
+    packed.save(model, tmp_path / "again.npz")
+    again = packed.load(tmp_path / "again.npz")
+    assert again.keys() == weights.keys()
+
+
+def test_it_has_learned_the_courses_prose():
+    text = torch.tensor(list((REPO / "README.md").read_bytes()[:4097]), dtype=torch.uint8)
+    found = language_model.loss_of(packed.reference(packed.load()), text)
+    assert found < language_model.loss_of(Model().eval(), text) - 2
+
+
+# ---- training
+
+
+def test_the_corpus_is_prose_and_holds_some_of_it_out():
+    seen, unseen = language_model.corpus()
+    assert len(seen) > 15 * len(unseen) > 150_000
+    pieces = language_model.pieces()
+    assert not [piece for piece in pieces if "paged_attention_kernel" in piece]  # the chapter about the model
+    assert any(piece.startswith("**Takeaway:**") for piece in pieces)
+
+
+def test_a_run_is_the_same_again_and_learns():
+    seen = torch.tensor(list(b"abcd" * 200), dtype=torch.uint8)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        one, two = (language_model.train(4, 2, 1e-3, 7, seen, quiet=True) for _ in range(2))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    torch.manual_seed(7)
+    assert language_model.loss_of(one.eval(), seen) < language_model.loss_of(Model().eval(), seen)
+
+
+def test_no_byte_sees_a_later_one():
+    model = packed.reference(packed.load())
+    text = torch.tensor(list(TEXT))
+    other = text.clone()
+    other[20:] = 65
+    with torch.no_grad():
+        a, b = model(text[None]), model(other[None])
+    assert torch.allclose(a[0, :20], b[0, :20], atol=1e-4) and not torch.allclose(a[0, 20:], b[0, 20:])
+
+
+# ---- the chain of puzzles
+
+
+def logits(kernels: dict[str, object], pieces: list[bytes]) -> list[torch.Tensor]:
+    decoder = Decoder(packed.load(), Launcher(kernels))
+    with torch.inference_mode():
+        return [decoder.logits(piece) for piece in pieces]
+
+
+@pytest.mark.parametrize("kernels", [dict, by_kernels], ids=["torch", "kernels"])
+def test_the_chain_computes_the_model(kernels):
+    with torch.no_grad():
+        wanted = packed.reference(packed.load())(torch.tensor([list(TEXT)]))[0]
+    size = wanted.abs().max()
+    *_, last = logits(kernels(), [TEXT])
+    assert (last - wanted[-1:]).abs().max() < 0.03 * size
+    found = torch.cat(logits(kernels(), [TEXT[:20], TEXT[20:21], TEXT[21:22]]))  # over a page's end, too
+    assert (found - wanted[[19, 20, 21]]).abs().max() < 0.03 * size
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_every_step_is_run_by_its_kernel_alone(step, capsys):
+    spoken = speak("The mask", {step.name: solutions()[step.name]}, length=2)
+    assert spoken.yours == [step.name] and spoken.report is None
+    assert spoken.tallies[step.name].bytes > 0
+    assert capsys.readouterr().out.strip() == spoken.text.strip()
+
+
+def test_a_text_is_the_same_by_all_kernels(capsys):
+    torch_alone, kernels = (speak("The mask", each, length=6, seed=3) for each in ({}, by_kernels()))
+    assert kernels.text == torch_alone.text and len(kernels.yours) == len(STEPS)
+    assert str(kernels).startswith("8 of 8 kernels are yours\n") and "% of the bytes moved" in str(kernels)
+    assert "rope_kernel" in kernels._repr_html_() and "torch" not in str(kernels)
+
+
+def test_heat_0_takes_the_likeliest_byte():
+    (row,) = logits({}, [b"The mask"])
+    assert speak("The mask", length=1, heat=0).text.encode()[-1] == int(row.argmax())
+
+
+def test_a_wrong_kernel_changes_the_text_and_an_unsafe_one_ends_it(capsys):
+    plain = speak("The mask", length=12, heat=0).text
+    assert speak("The mask", {"rope": _wrong("the_other_way")}, length=12, heat=0).text != plain
+    stopped = speak("The mask", {"rope": _wrong("second_half_kept")}, length=12)
+    assert stopped.report is not None and "never written" in str(stopped)
+    assert str(stopped).startswith("Stopped after 0 bytes")
+
+
+def _wrong(name: str) -> object:
+    (found,) = (each for each in mistakes(ROPE) if each.name == name)
+    return made(found, kernel_sources()["rope"]).kernel
+
+
+@triton.jit
+def takes_what_is_not_there(elsewhere_ptr):
+    tl.store(elsewhere_ptr, 1.0)
+
+
+def test_what_is_no_kernel_of_the_puzzle_is_a_verdict():
+    for kernel in (takes_what_is_not_there, print, 3):
+        assert speak("The mask", {"rope": kernel}, length=1).report is not None
+
+
+def test_none_and_an_open_hole_are_torch():
+    assert speak("The mask", {"rope": None}, length=1).yours == []
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"prompt": 3}, "prompt is a int, allowed is a string"),
+        ({"prompt": ""}, "prompt has 0 bytes"),
+        ({"prompt": "x" * 256}, "prompt has 256 bytes, allowed are 1 to 255"),
+        ({"kernels": {"masked_add": None}}, "kernels has 'masked_add', allowed are rms_norm"),
+        ({"length": 0}, "length is 0, allowed are 1 to 252"),
+        ({"length": 253}, "length is 253"),
+        ({"length": True}, "length is True"),
+        ({"heat": -1}, "heat is -1"),
+        ({"heat": float("nan")}, "heat is nan"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        speak(**{"prompt": "text", **arguments})
+
+
+def test_a_kernel_of_an_earlier_chapter_is_found_in_its_notebook(monkeypatch, tmp_path):
+    monkeypatch.chdir(REPO / "solutions")
+    assert kernel_of(RMS_NORM).__name__ == "rms_norm_kernel" and kernel_of(MASKED_ADD) is not None
+    monkeypatch.chdir(tmp_path)
+    assert kernel_of(RMS_NORM) is None
+    (tmp_path / "17_normalisation.ipynb").write_text("{")
+    assert kernel_of(RMS_NORM) is None
+    cell = {"source": ["1 / 0\n", "def f(): ...\n", "check(f, RMS_NORM)"]}
+    (tmp_path / "17_normalisation.ipynb").write_text(json.dumps({"cells": [cell]}))
+    assert kernel_of(RMS_NORM) is None
+    with pytest.raises(TypeError, match="puzzle is a str"):
+        kernel_of("rms_norm")
