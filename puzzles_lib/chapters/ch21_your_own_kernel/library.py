@@ -97,9 +97,10 @@ def argmax_kernel(best_ptr, x_ptr, stride, N, BLOCK: tl.constexpr):
     blocks = tl.cdiv(N, BLOCK)  # of a row
     row = (tl.program_id(0) // blocks).to(tl.int64)
     n = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
-    x = tl.load(x_ptr + row * stride + n, mask=n < N, other=-float("inf")).to(tl.float32)
+    at = x_ptr + row * stride + n
+    x = tl.load(at, mask=n < N, other=-float("inf")).to(tl.float32)
     bits = (x + 0.0).to(tl.int32, bitcast=True)  # -0.0 + 0.0 is 0.0
-    key = (bits.to(tl.int64) << 32) | (0x7FFFFFFF - n)  # the larger x, then the smaller n
+    key = (bits.to(tl.int64) << 32) | (0x7FFFFFFF - n)  # larger x, then smaller n
     tl.atomic_max(best_ptr + row, tl.max(key))
 
 

@@ -48,10 +48,10 @@ def paged(T: int = 19) -> Picture:
     told = ", ".join(str(page) for page in TABLE)
     return Picture(
         figure,
-        f"A cache of 6 pages of {PAGE} tokens. The page table holds {told}: the sequence's first {PAGE} tokens "
-        f"are in page {TABLE[0]}, the next in page {TABLE[1]}, the last in page {TABLE[2]}. Program (i, ...) "
-        f"copies the page that is entry i of the table. out has {T} rows, so the last page has "
-        f"{PAGE * len(TABLE) - T} tokens that are past its end.",
+        f"A cache of 6 pages of {PAGE} tokens. The page table holds {told}: the sequence's first {PAGE} "
+        f"tokens are in page {TABLE[0]}, the next in page {TABLE[1]}, the last in page {TABLE[2]}. "
+        f"Program (i, ...) copies the page that is entry i of the table. out has {T} rows, so the last page "
+        f"has {PAGE * len(TABLE) - T} tokens that are past its end.",
     )
 
 

@@ -159,8 +159,8 @@ QUESTIONS = (
             ),
             Nudge(
                 _is("sizes"),
-                "Every load has a mask for v < V, so any V works. What does the kernel take for granted about "
-                "memory?",
+                "Every load has a mask for v < V, so any V works. What does the kernel take for granted "
+                "about memory?",
             ),
         ),
         nudge="The choices are values, layouts and sizes. Which line says where a row begins?",

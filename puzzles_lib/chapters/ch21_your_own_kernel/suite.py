@@ -80,7 +80,7 @@ _HEAD = f"""import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from {library.__name__} import *
+from {__package__}.library import *
 """
 _OUTCOME = re.compile(r"^test_kernels\.py::(\w+) (PASSED|FAILED|ERROR)", re.MULTILINE)
 _HEADING = re.compile(r"^_{3,} (\w+) _{3,}$")
@@ -125,7 +125,7 @@ def run(tests: str, *functions: object) -> Suite:
         (folder / "kernels.py").write_text("\n\n".join([_HEAD, *map(_source, functions)]))
         (folder / "test_kernels.py").write_text(tests)
         (folder / "pytest.ini").write_text("[pytest]\n")
-        packages = str(Path(library.__file__).parents[3])
+        packages = str(Path(__file__).parents[3])
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
         environment |= {
             "NO_COLOR": "1",
