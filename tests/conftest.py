@@ -203,6 +203,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nbgrader", action="store_true", help="install nbgrader somewhere, and grade with it")
     parser.addoption("--classroom", action="store_true", help="grade a class of hostile submissions, twice")
     parser.addoption("--torchrun", action="store_true", help="train by torchrun, and kill a rank")
+    parser.addoption("--libraries", action="store_true", help="train models of transformers, timm and peft")
     parser.addoption("--workflow", action="store_true", help="install a linter for .github/ and run it")
     parser.addoption("--site", action="store_true", help="build the website, and read it in Chromium")
     parser.addoption("--browser", action="store_true", help="drive JupyterLab in Chromium, too")
@@ -211,7 +212,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
-    for name in ("wheel", "nbgrader", "classroom", "torchrun", "workflow", "site"):
+    for name in ("wheel", "nbgrader", "classroom", "torchrun", "workflow", "site", "libraries"):
         if not config.getoption(f"--{name}"):
             for item in items:
                 if item.get_closest_marker(name):

@@ -386,6 +386,7 @@ def test_experts_keep_each_row_once():
     told = {line.name: line for line in report(nn.Sequential(packed)).lines}
     assert told["0"].packed == "2 bits, nearest; factors of 4 bits"
     told = {line.name: line for line in report(nn.Sequential(InterleavedExperts(48, 32))).lines}
+    assert [*told] == ["0", "0.act_fn"]
     assert told["0"].why == "its output is not that of the torch layer it looks like"
 
 
@@ -511,9 +512,13 @@ def test_pack_after_lora_is_added():
     first = with_lora(pack_activations(Attention(), 2))
     after = pack_activations(with_lora(Attention()), 2)
     own = 2 * x.nbytes  # q(x) and k(x), which their product keeps
-    assert saved(lambda: first(x)) == before
+    with pytest.warns(UserWarning, match=r"^a layer was frozen .* call pack_activations\(model\) again$"):
+        assert saved(lambda: first(x)) == before
     assert saved(lambda: after(x)) - own < 0.25 * (before - own)
     assert saved(lambda: pack_activations(first, 2)(x)) == saved(lambda: after(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # first is packed again, and a layer says it once
+        first(x), after(x), unpack_activations(with_lora(pack_activations(Attention())))(x)
     told = str(report(with_lora(pack_activations(Attention(), 2))))
     assert told.count("it came after pack_activations") == 6
     assert "nothing: frozen" in told

@@ -15,6 +15,7 @@ ReLU's gradient. The gradient of a weight is computed from the input that its co
 The idea of training on compressed activations comes from ActNN (Chen et al., 2021, arXiv:2104.14129).
 """
 
+import warnings
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -41,6 +42,7 @@ from puzzles_lib.kernels.quantize import check_group_size, dequantize_unchecked,
 from puzzles_lib.kernels.rounding import rounding_of
 from puzzles_lib.kernels.sharing import Codes, Key, Pending
 
+TRAINED = "trained_when_packed"  # an attribute of linear layers that were not frozen then
 SEED = "rounding_seed"  # the buffer of a layer that rounds stochastically
 
 
@@ -94,11 +96,23 @@ class Quantizing(nn.Module):
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """Return x @ weight^T + bias, with x's codes kept for the gradient of weight [out, in]."""
         if not torch.is_grad_enabled() or not weight.requires_grad or not isinstance(x, torch.Tensor):
+            self._tell_if_frozen(x)
             return F.linear(x, weight, bias)  # keeps nothing of x, or says what is wrong with x
         cast, dtype = _autocast(x, weight.dtype)
         _check_input(self, cast)
         kept = self.kept(x, cast)
         return _apply(_Linear, cast, weight, bias, *kept, dtype, self.bits, self.group_size)
+
+    def _tell_if_frozen(self, x: torch.Tensor) -> None:
+        """Warn once if this layer was trainable when it was packed, and now only passes gradients on."""
+        if torch.compiler.is_compiling() or TRAINED not in vars(self) or not _has_gradient(x):
+            return
+        delattr(self, TRAINED)
+        warnings.warn(
+            "a layer was frozen after pack_activations and keeps nothing now. If layers that train were"
+            " added, such as LoRA's, call pack_activations(model) again",
+            stacklevel=3,
+        )
 
     def keeps(self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
         """Return whether a norm keeps anything of x. Raise an error if a packed norm can't take x."""

@@ -24,6 +24,7 @@ from puzzles_lib.kernels.bitpack import check_bits
 from puzzles_lib.kernels.common import DTYPES, check_integer, check_model
 from puzzles_lib.kernels.layers import (
     SLOPED,
+    TRAINED,
     PackedGELU,
     PackedLayerNorm,
     PackedLinear,
@@ -120,6 +121,7 @@ def pack_activations(
         module.__class__ = packed
         if isinstance(module, Quantizing):
             module.set_format(bits, group_size, rounding)
+            _note_whether_frozen(module)
         if isinstance(module, Sloped):
             module.set_slope_bits(slope_bits)
     for module in list(model.modules()):
@@ -130,6 +132,13 @@ def pack_activations(
     if not found:
         warnings.warn("pack_activations found nothing to pack: see report(model)", stacklevel=2)
     return model
+
+
+def _note_whether_frozen(module: Quantizing) -> None:
+    """Let a linear layer that trains say so if it's frozen later, when it is of no use."""
+    vars(module).pop(TRAINED, None)
+    if hasattr(module, "in_width") and all(p.requires_grad for p in module.parameters(recurse=False)):
+        setattr(module, TRAINED, True)
 
 
 def _packed_class(module: nn.Module, extra: Mapping[type, type]) -> type[nn.Module] | str:
@@ -189,6 +198,7 @@ def unpack_activations(model: nn.Module) -> nn.Module:
         if isinstance(module, Quantizing):
             module.set_format(module.bits, module.group_size, "nearest")  # without a seed
             del module.bits, module.group_size, module.rounding
+            vars(module).pop(TRAINED, None)
         if isinstance(module, Sloped):
             del module.slope_bits
         module.__class__ = plain
@@ -286,7 +296,8 @@ def report(
     for name, module in model.named_modules():
         made = _packed_class(module, {})
         told = isinstance(made, type)
-        own = list(module.parameters(recurse=False))
+        inside = {id(p) for child in module.children() for p in child.parameters()}
+        own = [p for p in module.parameters(recurse=False) if id(p) not in inside]
         is_packed = type(module) in PLAIN or isinstance(module, LookAlike)
         if isinstance(module, nn.Sequential) or not own and made == OTHER:
             continue
