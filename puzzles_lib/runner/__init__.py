@@ -280,6 +280,7 @@ def run(
         tells_addresses=memory.tells_addresses,
         atomics=memory.atomics,
         between=memory.turns.between if memory.turns else None,
+        meetings=memory.meetings.telling(),
     )
 
 
