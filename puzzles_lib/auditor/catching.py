@@ -210,7 +210,7 @@ def _pruned(tuner: Autotuner, kwargs: dict[str, Any]) -> list[Config]:
 
 
 def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same values, but for rounding."""
+    """Whether two tensors hold the same values, apart from rounding."""
     if not one.is_floating_point():
         return torch.equal(one, other)
     one, other = one.double(), other.double()

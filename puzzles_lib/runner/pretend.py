@@ -198,7 +198,7 @@ class PretendedMemory(Memory):
         """
         site = self.site()
         known = (s for s in self.sources if s.kind == kind and s.site == site)
-        how = "tl.cast(..., tl.int64)" if single else ".to(tl.int64)"
+        how = ".to(tl.int64)" + ", or tl.cast(..., tl.int64) for a size" * single
         text = f"offset {value:,} does not fit int32 and wraps around: make a factor int64, {how}"
         return self._label(next(known, Source(kind, text, site)))
 
