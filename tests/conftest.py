@@ -118,7 +118,8 @@ def _untracked() -> set[str]:
     return set(filter(None, listing.split("\0")))
 
 
-ON_REQUEST = ("wheel", "nbgrader", "classroom", "torchrun", "workflow", "site")  # what takes minutes
+# What takes minutes.
+ON_REQUEST = ("wheel", "nbgrader", "classroom", "torchrun", "workflow", "site", "libraries")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -229,6 +230,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nbgrader", action="store_true", help="install nbgrader somewhere, and grade with it")
     parser.addoption("--classroom", action="store_true", help="grade a class of hostile submissions, twice")
     parser.addoption("--torchrun", action="store_true", help="train by torchrun, and kill a rank")
+    parser.addoption("--libraries", action="store_true", help="train models of transformers, timm and peft")
     parser.addoption("--workflow", action="store_true", help="install a linter for .github/ and run it")
     parser.addoption("--site", action="store_true", help="build the website, and read it in Chromium")
     parser.addoption("--browser", action="store_true", help="drive JupyterLab in Chromium, too")

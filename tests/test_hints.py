@@ -9,6 +9,7 @@ from puzzles_lib import (
     ATTENTION_DKV,
     ATTENTION_DQ,
     BATCHED_MATMUL,
+    BUSY_DW,
     FLASH_ATTENTION,
     FUSED_DW,
     GROUPED_WEIGHTS,
@@ -35,11 +36,11 @@ from puzzles_lib import (
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
-from puzzles_lib.checker.report import KINDS, CaseResult, Report, Verdict
+from puzzles_lib.checker.report import KINDS, CaseResult, GoalResult, Report, Verdict
 from puzzles_lib.checking import check
 from puzzles_lib.coach import hinting
 from puzzles_lib.hints import Fit, Hint, read_hints
-from puzzles_lib.source import define
+from puzzles_lib.source import Site, define
 from tests.conftest import REPO
 
 TEXT = """\
@@ -329,6 +330,20 @@ def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
     # The case with 65,000 heads ends at its time limit.
     assert diagnosis in str(check(slip, puzzle, seconds=3))
     assert title in str(hint(puzzle))
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("x = tl.reshape(x, (BLOCK_K, BLOCK_N))", "Who needs to be where"),
+        ("x = tl.trans(x)", "Transpose while"),
+    ],
+)
+def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
+    verdict = Verdict("machine", "tensor cores can be busy: 57%", Site(7, line))
+    report = Report(BUSY_DW.name, (CaseResult("K=128"),), goals=(GoalResult("case 6", verdict=verdict),))
+    session._last[report.title] = session.Checked(BUSY_DW, "", report)
+    assert title in hint(BUSY_DW).headline
 
 
 def test_a_sum_of_bfloat16_is_hinted_at():

@@ -170,7 +170,7 @@ class _Call:
             if holds is None:
                 continue
             missing, name = int((~holds).sum()), "the result" if len(results) == 1 else f"result {place}"
-            first = []
+            first: list[int] = []
             rest = int(holds.argmin())
             for size in reversed(tensor.shape):
                 rest, at = divmod(rest, size)
@@ -324,7 +324,7 @@ class _Call:
             except Uncomparable:
                 return False  # what the reference cannot do is nobody's fault
         ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
-        if not variant.is_finite and not (want and want.own and all(_finite(t) for t in want.own)):
+        if not variant.is_finite and not (want and want.own and _finite(want.own)):
             own.findings = [f for f in own.findings if f.verdict.kind != "uninitialised"]
         if want is None or own.findings or own.unjudged:
             return True
@@ -346,8 +346,10 @@ def _largest(tensors: Sequence[torch.Tensor]) -> float:
     return max((float(size[size.isfinite()].max()) for size in sizes if size.isfinite().any()), default=0.0)
 
 
-def _finite(tensor: torch.Tensor) -> bool:
-    return not tensor.is_floating_point() or bool(tensor.isfinite().all())
+def _finite(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether there are floats, and none is infinite or NaN."""
+    floats = [tensor for tensor in tensors if tensor.is_floating_point()]
+    return bool(floats) and all(bool(tensor.isfinite().all()) for tensor in floats)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -8,6 +8,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
@@ -245,7 +246,7 @@ def benched(fn: Callable, *_: Any, quantiles: Any = None, return_mode: str = "me
 
 def _place() -> Place | None:
     """Return where the user's code has launched a kernel."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         path = Path(file)

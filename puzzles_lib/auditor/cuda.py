@@ -209,7 +209,7 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
 
 class _Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> "_Generator":
-        return super().__new__(cls, "cpu")
+        return super().__new__(cls, "cpu")  # type: ignore[call-arg]
 
 
 class OnGPU(TorchFunctionMode):

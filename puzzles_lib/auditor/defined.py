@@ -94,7 +94,7 @@ class Defined(TorchDispatchMode):
             return np.ones(span, bool)
         size = tensor.element_size()
         first = tensor.storage_offset() * size
-        return notes[first : first + span * size].reshape(span, size).all(1)
+        return np.asarray(notes[first : first + span * size].reshape(span, size).all(1))
 
     def elements(self, tensor: torch.Tensor) -> np.ndarray | None:
         """Return which elements hold something, by flat index; None if all do."""
@@ -132,4 +132,4 @@ def _places(tensor: torch.Tensor) -> np.ndarray:
         shape = [1] * tensor.dim()
         shape[axis] = size
         index = index + (np.arange(size) * stride).reshape(shape)
-    return index.ravel() + tensor.storage_offset()
+    return index.ravel() + int(tensor.storage_offset())

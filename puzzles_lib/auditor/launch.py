@@ -169,7 +169,8 @@ def bind(
     values = {n: v if n in constants else _plain(n, v) for n, v in bound.arguments.items()}
     if callable(grid):
         grid = grid(dict(values))
-    sizes = tuple(int(n) for n in (grid if isinstance(grid, Sequence) else (grid,)))
+    each: Sequence[Any] = grid if isinstance(grid, Sequence) else (grid,)
+    sizes = tuple(int(n) for n in each)
     if not 1 <= len(sizes) <= 3:
         raise TypeError(f"{kernel.__name__}: the grid is {sizes}, allowed are 1 to 3 axes")
     full = (*sizes, 1, 1)[:3]

@@ -57,7 +57,7 @@ def _bare(verdict: Verdict) -> str:
 
 
 def _at(file: str, line: int) -> str:
-    """Return ``norm.py:8``, or ``line 8 of its cell`` in a notebook, whose cells have made-up files."""
+    """Return ``norm.py:8``; in a notebook, where a file's name is made up, ``line 8 of its cell``."""
     if Path(file).parent.name.startswith("ipykernel_") or file.startswith("<ipython-input"):
         return f"line {line} of its cell"
     return f"{_short(file)}:{line}" if file else f"line {line}"

@@ -29,7 +29,6 @@ from puzzles_lib.runner import ELSEWHERE, Program, Run, run
 _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
 FEWEST = 24  # programs of a sample
-RESIDENT = 132  # programs that an H100 surely runs at the same time: one for each multiprocessor
 INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ELSEWHERE = "through a pointer that is not an argument"
@@ -241,13 +240,7 @@ class _Guarded:
         ordered = True
         if forwards.order_matters:
             other = self.copies.fresh()
-            reverse = self._run(other, reverse=not self.runner.reverse)
-            if reverse.stop and reverse.stop.kind == "deadlock" and self.outcome.of <= RESIDENT:
-                self.outcome.notes.append(
-                    "programs wait for each other: right only while all of them run at once, as up to "
-                    f"{RESIDENT} do on an H100"
-                )
-                return None
+            reverse = self._run(other, reverse=not self.runner.reverse, waits=forwards.atomics > 0)
             if found := self._misconduct(reverse):
                 kept = "race" if found.kind not in ("race", "time limit", "uninitialised") else found.kind
                 return verdicts.depends_on_order(found) if kept == "race" else found

@@ -75,12 +75,13 @@ class Session:
         return alone(lambda: runner.run(launch)).verdict is None
 
     def differs(self, kernel: str, name: str, place: Place | None) -> None:
-        """Report a kernel that does not bear to be measured."""
+        """Report a kernel that does not bear to be measured, unless another fault explains it."""
+        if self.report.findings:
+            return
         text = f"{name} holds other values after a second launch, and triton.autotune makes many to measure"
         advice = f"restore_value=['{name}'] for what is updated in place, reset_to_zero for what is added up"
         verdict = Verdict("values", text, diagnosis=advice)
-        if not any(finding.verdict == verdict for finding in self.report.findings):
-            self.report.findings.append(Finding(verdict, None, kernel, place))
+        self.report.findings.append(Finding(verdict, None, kernel, place))
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:

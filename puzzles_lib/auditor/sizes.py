@@ -57,7 +57,7 @@ class Sized:
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
             made = torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         else:
-            order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
+            order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride()[axis])
             made = torch.empty([shape[axis] for axis in order], dtype=tensor.dtype, device="meta")
             made = made.permute([order.index(axis) for axis in range(tensor.dim())])
         return made.requires_grad_(tensor.requires_grad)

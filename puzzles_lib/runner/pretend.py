@@ -154,6 +154,9 @@ class PretendedMemory(Memory):
     def _note_scope(self, *_: object) -> None:
         """So is what orders programs."""
 
+    def _note_meeting(self, *_: object) -> None:
+        """And which programs may come between each other's atomics."""
+
     def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
         """Label the lanes of an int32 that have wrapped around."""
         if result.row is not INT32:

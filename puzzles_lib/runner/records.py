@@ -184,6 +184,8 @@ class Run:
     tells_addresses: whether the kernel has taken an address as a number.
     atomics: the most that one program has done. between: of a run in which two programs took turns, the lines
         of the atomics between which the second one began.
+    meetings: two programs in launch order that update one element by atomics, and the number, from 2, of the
+        first one's atomic there.
     """
 
     programs: int
@@ -215,6 +217,7 @@ class Run:
     tells_addresses: bool = False
     atomics: int = 0
     between: tuple[Site, Site] | None = None
+    meetings: Sequence[tuple[int, int, int]] = ()
 
     def steps(self) -> list[Access | Product]:
         """Accesses and dots in the order in which they happened."""

@@ -1,0 +1,476 @@
+"""Shapes of launches found in public libraries, each with a small kernel written for it here.
+
+What is wrong with a kernel must be found however it's launched, and a right one must pass.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib import Guard, audit, audited
+
+QUICK = Guard(sizes=False)
+X = torch.arange(100.0) / 50 - 1
+
+
+@triton.jit
+def double_kernel(X, Z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + i, 2 * tl.load(X + i, mask=i < n), mask=i < n)
+
+
+def doubled(x):
+    return 2 * x
+
+
+def kinds(report):
+    return [finding.verdict.kind for finding in report.findings]
+
+
+# ---- ways to launch
+
+
+@torch.library.triton_op("wild_shapes::doubled", mutates_args={})
+def _as_triton_op(x: torch.Tensor) -> torch.Tensor:
+    z = torch.empty_like(x)
+    torch.library.wrap_triton(double_kernel)[(triton.cdiv(x.numel(), 32),)](x, z, x.numel(), BLOCK=32)
+    return z
+
+
+@torch.library.custom_op("wild_shapes::into", mutates_args=("z",))
+def _as_custom_op(x: torch.Tensor, z: torch.Tensor) -> None:
+    double_kernel[(triton.cdiv(x.numel(), 32),)](x, z, x.numel(), BLOCK=32)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return _as_triton_op(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _as_triton_op(grad.contiguous())
+
+
+def by_custom_op(x):
+    z = torch.empty_like(x)
+    _as_custom_op(x, z)
+    return z
+
+
+def by_autograd(x):
+    x = x.clone().requires_grad_()
+    z = Doubled.apply(x)
+    z.sum().backward()
+    return z.detach(), x.grad
+
+
+def by_run(x):
+    z = torch.empty_like(x)
+    double_kernel.run(x, z, x.numel(), BLOCK=32, grid=(triton.cdiv(x.numel(), 32),), warmup=False)
+    return z
+
+
+def with_device(x):
+    z = torch.empty(x.shape, device=torch.device("cuda"))
+    assert z.device == torch.device("cuda", 0) and torch.device("cuda").type == "cuda"
+    with torch.cuda.device(x.device.index):
+        double_kernel[(triton.cdiv(x.numel(), 32),)](x, z, x.numel(), BLOCK=32)
+    return z
+
+
+def with_random_state(x):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        torch.rand(3, device="cuda")
+    return by_run(x)
+
+
+@pytest.mark.parametrize("launch", [_as_triton_op, by_custom_op, by_run, with_device, with_random_state])
+def test_ways_to_launch(launch):
+    report = audit(launch, X, like=doubled)
+    assert report.ok and report.compared and len(report.launches) == 1 and not report.unjudged
+
+
+def test_a_backward_pass_is_audited_at_true_sizes_too():
+    report = audit(by_autograd, X, like=lambda x: (2 * x, torch.full_like(x, 2.0)))
+    assert report.ok and len(report.launches) == 2
+    assert report.tried and not any("grad" in text for text in report.unjudged)
+
+
+# ---- tables of pointers
+
+
+@triton.jit
+def copy_rows_kernel(Sources, Target, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    source = tl.load(Sources + row).to(tl.pointer_type(tl.float32))
+    i = tl.arange(0, BLOCK)
+    tl.store(Target + row * N + i, tl.load(source + i, mask=i < N), mask=i < N)
+
+
+@pytest.mark.parametrize("beyond, found", [(0, []), (1, ["out of bounds"])])
+def test_a_table_of_pointers(beyond, found):
+    def stacked(tensors):
+        table = torch.tensor([t.data_ptr() for t in tensors], dtype=torch.int64, device="cuda")
+        z = torch.empty(len(tensors), tensors[0].numel() + beyond, device="cuda")
+        copy_rows_kernel[(len(tensors),)](table, z, z.shape[1], BLOCK=16)
+        return z
+
+    tensors = [torch.randn(10), torch.randn(10), torch.randn(10)]
+    report = audit(stacked, tensors, guard=QUICK, like=None if beyond else torch.stack)
+    assert kinds(report) == found
+
+
+def test_a_table_of_unknown_addresses_is_unjudged():
+    def stacked(x):
+        z = torch.empty(1, 10)
+        copy_rows_kernel[(1,)](torch.tensor([1 << 40]), z, 10, BLOCK=16)
+        return z
+
+    report = audit(stacked, X, guard=QUICK)
+    assert report.ok and "table of pointers" in report.unjudged[0]
+
+
+# ---- autotune
+
+
+def tuned(kernel=None, **options):
+    configs = [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})]
+    return triton.autotune(configs, key=["n"], **options)
+
+
+@triton.jit
+def halve_kernel(X, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(X + i, tl.load(X + i, mask=i < n) / 2, mask=i < n)
+
+
+@triton.jit
+def total_kernel(X, Z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(Z, tl.sum(tl.load(X + i, mask=i < n, other=0.0)))
+
+
+HALVES = {keeps: tuned(restore_value=["X"] if keeps else None)(halve_kernel) for keeps in (True, False)}
+TOTALS = {keeps: tuned(reset_to_zero=["Z"] if keeps else None)(total_kernel) for keeps in (True, False)}
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_autotune_measures_on_the_tensors_themselves(keeps):
+    def halved(x):
+        HALVES[keeps][lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, x.numel())
+
+    def total(x):
+        z = torch.zeros(1, device=x.device)
+        TOTALS[keeps][lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, z, x.numel())
+        return z
+
+    for function, name, way in ((halved, "X", "restore_value"), (total, "Z", "reset_to_zero")):
+        report = audit(function, X, guard=QUICK)
+        assert kinds(report) == ([] if keeps else ["values"])
+        if not keeps:
+            assert report.findings[0].verdict.message.startswith(f"{name} holds other values")
+            assert way in str(report)
+
+
+@triton.autotune(
+    [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 256}, num_stages=5)],
+    key=["n"],
+    prune_configs_by={"perf_model": lambda **_: 1 / 0, "top_k": 1},
+)
+@triton.jit
+def squares_kernel(X, W, Z, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    sums = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, n, BLOCK):
+        at = (k + i)[None, :]
+        x = tl.load(X + i[:, None] * n + at, mask=(i[:, None] < n) & (at < n), other=0.0)
+        w = tl.load(W + at * n + i[:, None], mask=(i[:, None] < n) & (at < n), other=0.0)
+        sums += tl.dot(x, w.T, input_precision="ieee")
+    tl.store(Z + i[:, None] * n + i[None, :], sums, mask=(i[:, None] < n) & (i[None, :] < n))
+
+
+def test_a_last_configuration_that_cannot_be_launched_leaves_the_results_of_the_one_before():
+    def product(x, w):
+        z = torch.empty_like(x)
+        squares_kernel[(1,)](x, w, z, x.shape[0])
+        return z
+
+    report = audit(product, torch.randn(20, 20), torch.randn(20, 20), like=torch.matmul, guard=QUICK)
+    assert report.ok and report.compared and any("autotune skips it" in note for note in report.notes)
+
+
+# ---- one fault is one finding
+
+
+@triton.jit
+def row_sum_kernel(X, Z, N, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(X + tl.program_id(0) * N + i, mask=i < N, other=0.0 if MASKED else None)
+    tl.store(Z + tl.program_id(0), tl.sum(x).to(tl.int32))
+
+
+@triton.jit
+def pick_kernel(X, Which, Z, BEYOND: tl.constexpr):
+    at = tl.load(Which + tl.program_id(0)) + BEYOND
+    tl.store(Z + tl.program_id(0), tl.load(X + at))
+
+
+@pytest.mark.parametrize("beyond, found", [(0, ["uninitialised"]), (100, ["uninitialised", "out of bounds"])])
+def test_what_follows_undefined_lanes_is_judged_as_a_gpu_leaves_them(beyond, found):
+    def picked(x):
+        which = torch.empty(2, dtype=torch.int32)
+        row_sum_kernel[(2,)](x, which, 5, False, BLOCK=8)  # 5 and 5
+        row_sum_kernel[(2,)](x, which, 5, False, BLOCK=16)
+        z = torch.empty(2)
+        pick_kernel[(2,)](x, which, z, beyond)
+        return z
+
+    assert kinds(audit(picked, torch.ones(10), guard=QUICK)) == found
+
+
+def test_what_follows_a_launch_that_broke_off_is_unjudged():
+    def picked(x):
+        which = torch.empty(2, dtype=torch.int32)
+        row_sum_kernel[(2,)](x[:8], which, 5, True, BLOCK=8)
+        z = torch.empty(2)
+        pick_kernel[(2,)](x, which, z, 0)
+        return z
+
+    report = audit(picked, torch.ones(10), guard=QUICK)
+    assert kinds(report) == ["out of bounds"]
+    assert "pick_kernel: it may work on what row_sum_kernel has not stored" in report.unjudged
+
+
+# ---- what is no fault
+
+
+@triton.jit
+def maybe_scaled_kernel(X, Scale, Z, n, SCALED: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    scale = tl.load(Scale)
+    x = tl.load(X + i, mask=i < n)
+    tl.store(Z + i, x * scale if SCALED else x, mask=i < n)
+
+
+@pytest.mark.parametrize("is_scaled, found", [(False, []), (True, ["out of bounds"])])
+def test_a_load_that_nobody_uses_is_not_there(is_scaled, found):
+    def scaled(x):
+        z = torch.empty_like(x)
+        maybe_scaled_kernel[(1,)](x, torch.empty(0, device=x.device), z, x.numel(), is_scaled, BLOCK=128)
+        return z
+
+    assert kinds(audit(scaled, X, guard=QUICK)) == found
+
+
+@triton.jit
+def handed_over_kernel(X, Part, Flag, Z, SAFE: tl.constexpr, BLOCK: tl.constexpr):
+    pair, half = tl.program_id(0) // 2, tl.program_id(0) % 2
+    i = tl.arange(0, BLOCK)
+    x = tl.load(X + tl.program_id(0) * BLOCK + i)
+    if half == 0:
+        tl.store(Part + pair * BLOCK + i, x)
+        if SAFE:
+            tl.debug_barrier()
+        tl.atomic_xchg(Flag + pair, 1)
+    else:
+        while tl.atomic_cas(Flag + pair, 1, 1) != 1:
+            pass
+        if SAFE:
+            tl.debug_barrier()
+        tl.store(Z + pair * BLOCK + i, x + tl.load(Part + pair * BLOCK + i))
+
+
+@pytest.mark.parametrize("safe, found", [(True, []), (False, ["race"])])
+def test_programs_that_wait_for_others(safe, found, pairs=2):
+    def sums(x):
+        part, z = torch.empty(pairs * 128), torch.empty(pairs * 128)
+        flag = torch.zeros(pairs, dtype=torch.int32)
+        handed_over_kernel[(2 * pairs,)](x, part, flag, z, safe, BLOCK=128)
+        return z
+
+    x = torch.randn(pairs * 256)
+    report = audit(sums, x, guard=QUICK, like=lambda x: x.view(-1, 2, 128).sum(1).flatten())
+    assert kinds(report) == found
+
+
+def test_assembly_is_unjudged():
+    @triton.jit
+    def assembly_kernel(X, Z, n, BLOCK: tl.constexpr):
+        i = tl.arange(0, BLOCK)
+        x = tl.load(X + i, mask=i < n, other=0.0)
+        z = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], tl.float32, is_pure=True, pack=1)
+        tl.store(Z + i, z, mask=i < n)
+
+    def copied(x):
+        z = torch.empty_like(x)
+        assembly_kernel[(1,)](x, z, x.numel(), BLOCK=128)
+        return z
+
+    report = audit(copied, X, guard=QUICK)
+    assert report.ok and "assembly" in report.unjudged[0] and report.launches[0].status == "unjudged"
+
+
+# ---- true sizes
+
+
+@triton.jit
+def noise_kernel(Seeds, Z, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, BLOCK)
+    noise = tl.rand(tl.load(Seeds + row), i)
+    at = tl.sum((noise < 0.5).to(tl.int32), 0)
+    tl.store(Z + row * n + at % n, 1.0)
+
+
+def test_random_numbers_wrap_around_and_are_no_offsets():
+    def noise(seeds):
+        z = torch.zeros(seeds.shape[0], 8, device=seeds.device)
+        noise_kernel[(seeds.shape[0],)](seeds, z, 8, BLOCK=16)
+        return z
+
+    report = audit(noise, torch.arange(5))
+    assert report.ok and report.tried
+
+
+@triton.jit
+def pairs_kernel(X, Z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    within = (i < n)[:, None] & (j < n)[None, :]
+    x, y = tl.load(X + i, mask=i < n), tl.load(X + j, mask=j < n)
+    tl.store(Z + i[:, None] * n + j[None, :], x[:, None] - y[None, :], mask=within)
+
+
+def test_a_size_is_pretended_no_larger_than_a_wrap_needs():
+    def pairs(x):
+        z = torch.empty(x.shape[0], x.shape[0], device=x.device)
+        pairs_kernel[(triton.cdiv(x.shape[0], 32),) * 2](x, z, x.shape[0], BLOCK=32)
+        return z
+
+    report = audit(pairs, X)
+    assert kinds(report) == ["true size"]
+    size = int(report.findings[0].on.rpartition(" ")[2].replace(",", ""))
+    assert 46_341 < size < 60_000  # its square is just beyond 2**31
+
+
+@triton.jit
+def gather_kernel(X, Which, Z, N, LARGEST, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.load(Which + row).to(tl.int64)
+    i = tl.arange(0, BLOCK)
+    tl.store(Z + row * N + i, tl.load(X + (at - 1) * N + i, mask=i < N), mask=i < N)
+
+
+def test_lengths_and_indices_keep_their_values_at_true_sizes():
+    def gathered(x, which):
+        z = torch.empty(which.shape[0], x.shape[1], device=x.device)
+        gather_kernel[(which.shape[0],)](x, which, z, x.shape[1], 0, BLOCK=16)
+        return z
+
+    report = audit(gathered, torch.randn(6, 10), torch.tensor([1, 6, 3]), like=lambda x, w: x[w - 1])
+    assert report.ok and len(report.tried) == 3 and not report.unjudged
+
+
+# ---- hard inputs
+
+
+@triton.jit
+def rows_softmax_kernel(X, Z, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + i, mask=i < N, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, 0))
+    best = tl.argmax(x, 0)
+    tl.store(Z + row * 2 + 0, best)
+    tl.store(Z + row * 2 + 1, tl.sum((e > 0.5).to(tl.int32), 0))
+
+
+def test_ties_and_nan_are_no_findings_where_the_reference_is_one_of_several():
+    def best(x):
+        x = x.contiguous()
+        z = torch.empty(x.shape[0], 2, dtype=torch.int32, device=x.device)
+        rows_softmax_kernel[(x.shape[0],)](x, z, x.shape[1], BLOCK=triton.next_power_of_2(max(x.shape[1], 1)))
+        return z
+
+    def like(x):
+        last = x.shape[1] - 1 - x.flip(-1).argmax(-1)  # of equal ones the last
+        e = torch.exp(x - x.amax(-1, keepdim=True))
+        return torch.stack([last, (e > 0.5).sum(-1)], 1)
+
+    report = audit(best, torch.randn(5, 33), like=like, guard=QUICK, hard=True)
+    assert report.ok and len(report.tried) > 15
+
+
+@triton.jit
+def rotated_kernel(X, Angles, Z, N, HALF: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, HALF)
+    a, b = tl.load(X + row * N + i), tl.load(X + row * N + HALF + i)
+    c, s = tl.cos(tl.load(Angles + i)), tl.sin(tl.load(Angles + i))
+    tl.store(Z + row * N + i, a * c - b * s)
+    tl.store(Z + row * N + HALF + i, b * c + a * s)
+
+
+def test_a_size_that_another_must_fit_is_left_alone():
+    def rotated(x, angles):
+        x = x.contiguous()
+        z = torch.empty_like(x)
+        rotated_kernel[(x.shape[0],)](x, angles.contiguous(), z, x.shape[1], HALF=angles.shape[0])
+        return z
+
+    def like(x, angles):
+        a, b = x[:, : x.shape[1] // 2], x[:, x.shape[1] // 2 :]
+        return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], 1)
+
+    report = audit(rotated, torch.randn(6, 16), torch.randn(8), like=like, guard=QUICK, hard=True)
+    assert not any("size 8" in finding.on for finding in report.findings)
+
+
+@triton.jit
+def tanh_kernel(X, Z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + i, 2 * tl.sigmoid(2 * tl.load(X + i, mask=i < n)) - 1, mask=i < n)
+
+
+def test_tiny_results_may_be_as_far_off_as_what_a_kernel_adds_up():
+    def tanh(x):
+        x = x.contiguous()
+        z = torch.empty_like(x)
+        tanh_kernel[(triton.cdiv(x.numel(), 32),)](x, z, x.numel(), BLOCK=32)
+        return z
+
+    report = audit(tanh, X, like=torch.tanh, guard=QUICK, hard=True)
+    assert report.ok and any("tiny" in text for text in report.tried)
+
+
+# ---- the environment
+
+
+def test_a_model_of_the_time_may_ask_for_clocks():
+    with audited(device="cuda", guard=QUICK) as report:
+        clocks = triton.testing.nvsmi(["clocks.max.sm"])
+        by_run(X.clone())
+    assert clocks == [1980] and report.ok
+
+
+def test_one_line_is_reported_once_for_all_configurations_and_launches():
+    @triton.autotune([triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=["N"])
+    @triton.jit
+    def sum_kernel(X, Z, N, BLOCK: tl.constexpr):
+        i = tl.arange(0, BLOCK)
+        tl.store(Z, tl.sum(tl.load(X + i, mask=i < N)))
+
+    def sums(x):
+        z = torch.empty(2, device=x.device)
+        for each in range(2):
+            sum_kernel[(1,)](x, z[each:], x.numel())
+        return z
+
+    report = audit(sums, X, guard=QUICK)
+    assert kinds(report) == ["uninitialised"] and len(report.launches) == 4
+    assert SimpleNamespace(**report.launches[3].as_dict()).status == "FINDING"
