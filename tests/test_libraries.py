@@ -130,15 +130,18 @@ class Row:
 TEXT, IMAGES = {"Embedding"}, {"Conv2d"}
 ROWS = {
     "GPT-2": Row(gpt2, of_text, 0.20, TEXT),
+    "GPT-2 with dropout": Row(lambda: gpt2(0.1), of_text, 0.20, TEXT),
     "Llama": Row(llama, of_text, 0.25, TEXT),
     "Llama with LoRA": Row(lambda: with_lora(llama()), of_text, 0.30, TEXT),
     "Qwen3": Row(qwen3, of_text, 0.25, TEXT),
     "Qwen3, experts": Row(qwen3_moe, of_text, 0.25, TEXT | {"Qwen3MoeTopKRouter"}),
     "BERT": Row(bert, of_text, 0.32, TEXT),
+    "BERT with dropout": Row(lambda: bert(0.1), of_text, 0.30, TEXT),
     "ViT of transformers": Row(vit_of_transformers, of_images, 0.38, IMAGES | {"ViTEmbeddings"}),
     "ViT of timm": Row(vit_of_timm, of_images, 0.38, IMAGES | {"VisionTransformer"}),
     "ViT of torchvision": Row(vit_of_torchvision, of_images, 0.38, IMAGES | {"VisionTransformer", "Encoder"}),
     "nn.TransformerEncoder": Row(encoder, of_vectors, 0.45),
+    "nn.TransformerEncoder with dropout": Row(lambda: encoder(0.1), of_vectors, 0.30),
 }
 rows = pytest.mark.parametrize("name", ROWS)
 
@@ -150,6 +153,7 @@ def made(name: str) -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
 
 def gradients(model: nn.Module, loss: Callable) -> dict[str, torch.Tensor]:
     model.zero_grad(set_to_none=True)
+    torch.manual_seed(2)  # of dropout
     loss(model).backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 

@@ -473,6 +473,22 @@ def test_a_transformer_encoder_keeps_less(activation):
         assert torch.equal(back.eval()(x), plain.eval()(x))
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_transformer_encoder_drops_what_torchs_does(batch_first):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 4, 128, 0.2, batch_first=batch_first)
+    plain = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    packed = pack_activations(copy.deepcopy(plain), 8, 32)
+    x = draw((4, 32, 64))
+    found = []
+    for model in (packed, plain):
+        torch.manual_seed(1)
+        found.append(gradients(model, x, model))
+    for got, want in zip(*found, strict=True):
+        assert (got - want).norm() < 0.03 * want.norm()
+    assert torch.allclose(found[0][0], found[1][0], rtol=1e-5, atol=1e-5)
+
+
 # ---- LoRA
 
 

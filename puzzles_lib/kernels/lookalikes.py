@@ -153,10 +153,11 @@ class MultiheadAttention(LookAlike, Quantizing):
         mask = None if causal else _merged(attn_mask, key_padding_mask, len(query), self.num_heads, q.dtype)
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
-        y = self.linear(y.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias)
+        y = y.permute(2, 0, 1, 3).flatten(2)  # in torch's order, so that dropout draws the same for each
+        y = self.linear(y, self.out_proj.weight, self.out_proj.bias)
         if not batched:
-            return y[0], None
-        return y if self.batch_first else y.transpose(0, 1), None
+            return y[:, 0], None
+        return y.transpose(0, 1) if self.batch_first else y, None
 
 
 def _merged(
