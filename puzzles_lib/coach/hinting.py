@@ -161,7 +161,8 @@ def _fit(hint: Hint, report: Report | None) -> int:
         return 0
     verdict = _telling(report)
     case = next((case.label for case in report.cases if case.verdict == verdict), "")
-    told = "\n".join([case, verdict.message, verdict.diagnosis])
+    line = verdict.site.source if verdict.site and verdict.kind == "machine" else ""
+    told = "\n".join([case, verdict.message, verdict.diagnosis, line])
     fits = [fit for fit in hint.fits if fit.kind == verdict.kind and fit.words in told]
     speaks = MANY_CAUSES.get(verdict.kind, re.compile(""))
     of_kind = 1 if speaks and speaks.search(told) else 0
