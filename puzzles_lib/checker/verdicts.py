@@ -34,10 +34,16 @@ from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
 
 STILL_OPEN = Verdict("open", "not solved yet", diagnosis=f"replace the comment `{HOLE}` with your lines")
+COMMENTED = Verdict("open", "not solved yet", diagnosis="your line is still a comment: remove the # in front")
 STILL_BROKEN = Verdict("open", "not solved yet: the kernel is still broken, as it was handed out")
 
 LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single block
 _REFUSED = " refuses this kernel: "
+
+
+def still_open(source: str) -> Verdict:
+    """Return the verdict on a kernel whose code is as it was handed out, comments aside."""
+    return STILL_OPEN if HOLE in source else COMMENTED
 
 
 def of_refusal(refusal: Refusal) -> Verdict:
