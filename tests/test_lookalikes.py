@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from puzzles_lib.kernels.lookalikes import Experts as ExpertsForm
 from puzzles_lib.kernels.lookalikes import (
@@ -374,6 +375,35 @@ def test_experts(sizes, dtype):
         packed(x.requires_grad_(), index, weights).float().sum().backward()
     assert packed(x[:0], index[:0], weights[:0]).shape == (0, sizes[0])
     assert type(unpack_activations(packed)) is Experts
+
+
+def test_gated_mlps_and_experts_compile_and_are_checkpointed():
+    torch.manual_seed(0)
+    mlp = pack_activations(nn.Sequential(LlamaMLP(64, 128)), 8, 64)
+    experts = pack_activations(nn.Sequential(Experts(64, 128).bfloat16()), 8, 64)[0]
+    index, weights = draw((70, 5)).topk(2).indices, draw((70, 2), torch.bfloat16).abs()
+    for module, rest in ((mlp, ()), (experts, (index, weights))):
+        x = draw((70, 64), next(module.parameters()).dtype)
+        want = gradients(lambda x, m=module, r=rest: m(x, *r), x, module)
+        compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+        for call in (compiled, lambda *given, m=module: checkpoint(m, *given, use_reentrant=False)):
+            got = gradients(lambda x, c=call, r=rest: c(x, *r), x, module)
+            for found, exact in zip(got, want, strict=True):
+                assert torch.allclose(found, exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_reaches_the_gradients_of_a_product(value):
+    model = pack_activations(nn.Sequential(LlamaMLP(64, 128)), 2)
+    x = draw((16, 64))
+    x[3, 5] = value
+    _, dx, *found = gradients(model, x, model)
+    assert not any(gradient.isfinite().all() for gradient in (dx, *found))
+    y = model(draw((16, 64)).requires_grad_())
+    with pytest.raises(RuntimeError, match="packed layers can't be differentiated twice"):
+        torch.autograd.grad(y.sum(), list(model.parameters()), create_graph=True)
+    with pytest.raises(RuntimeError, match="doesn't work inside torch.func"):
+        torch.func.grad(lambda x: model(x).sum())(draw((16, 64)))
 
 
 def test_experts_keep_each_row_once():

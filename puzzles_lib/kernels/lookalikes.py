@@ -199,15 +199,15 @@ GATED = (
 
 def _gated_parts(module: nn.Module) -> tuple[nn.Module, ...] | None:
     """Return the gate, the other branch, the last layer and the activation of a gated MLP, or None."""
-    inside = dict(module.named_children())
-    names = next((names for names in GATED if inside.keys() >= set(names)), None)
-    if names is None:
-        return None
-    idle = (nn.Identity, nn.Dropout)
-    for name, child in inside.items():
-        if name not in names and not (isinstance(child, idle) and not getattr(child, "p", 0)):
-            return None
-    return tuple(inside[name] for name in names)
+    inside = module._modules
+    for names in GATED:
+        if all(name in inside for name in names):
+            return tuple(inside[name] for name in names)
+    return None
+
+
+def _is_idle(module: nn.Module) -> bool:
+    return isinstance(module, (nn.Identity, nn.Dropout)) and not getattr(module, "p", 0)
 
 
 class Experts(LookAlike, Quantizing, Sloped):
@@ -215,13 +215,15 @@ class Experts(LookAlike, Quantizing, Sloped):
 
     Rows are sorted by expert, so that there is one product for all experts. Each row of x is kept once, not
     once per expert. The gradient of the routing weights comes from the last layer's codes, which therefore
-    have at least ``slope_bits``.
+    have at least ``slope_bits``. Compiled, it keeps what torch keeps unless its weights are bfloat16, for
+    which alone torch can trace that product.
     """
 
     def forward(self, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         up, down = self.gate_up_proj, self.down_proj
         trained = torch.is_grad_enabled() and up.requires_grad and down.requires_grad
-        if not trained or vars(self).get("_is_expert_parallel") or not x.numel():
+        traced = torch.compiler.is_compiling() and up.dtype != torch.bfloat16
+        if not trained or traced or vars(self).get("_is_expert_parallel") or not x.numel():
             return self.plain_class.forward(self, x, index, weights)
         expert, order = index.reshape(-1).sort(stable=True)
         numbers = torch.arange(len(down), device=x.device)
@@ -360,6 +362,8 @@ def _is_gated(module: nn.Module) -> bool:
     gate, up, down, act = _gated_parts(module)
     weight, width = next(gate.parameters(), None), getattr(gate, "in_features", None)
     if weight is None or not isinstance(width, int) or list(module.buffers()):
+        return False
+    if not all(_is_idle(each) for each in module.children() if each not in (gate, up, down, act)):
         return False
     modes = {each: each.training for each in module.modules()}
     x = _numbers(3, weight, width)
