@@ -21,6 +21,7 @@ from puzzles_lib.kernels.lookalikes import (
     MultiheadAttention,
     Norm,
     RMSNorm,
+    ShiftedRMSNorm,
     SiLU,
     TanhGELU,
     Transposed,
@@ -67,7 +68,13 @@ class GemmaRMSNorm(LlamaRMSNorm):
 
     def forward(self, hidden_states):
         variance = hidden_states.float().pow(2).mean(-1, keepdim=True)
-        return hidden_states * torch.rsqrt(variance + self.variance_epsilon) * (1.0 + self.weight.float())
+        normed = hidden_states.float() * torch.rsqrt(variance + self.variance_epsilon)
+        return (normed * (1.0 + self.weight.float())).type_as(hidden_states)
+
+
+class NegatedRMSNorm(LlamaRMSNorm):
+    def forward(self, hidden_states):
+        return -super().forward(hidden_states)
 
 
 class TimmLayerNorm(nn.LayerNorm):
@@ -174,13 +181,14 @@ WIDTH = 48
 SAME = {
     "Conv1D": (lambda: Conv1D(24, WIDTH), Transposed),
     "LlamaRMSNorm": (lambda: LlamaRMSNorm(WIDTH), RMSNorm),
+    "GemmaRMSNorm": (lambda: GemmaRMSNorm(WIDTH), ShiftedRMSNorm),
     "TimmLayerNorm": (lambda: TimmLayerNorm(WIDTH), Norm),
     "NewGELUActivation": (NewGELUActivation, TanhGELU),
     "SiLUActivation": (SiLUActivation, SiLU),
     "GELUActivation": (GELUActivation, LookAlike),
 }
 OTHERS = {
-    "GemmaRMSNorm": lambda: GemmaRMSNorm(WIDTH),
+    "NegatedRMSNorm": lambda: NegatedRMSNorm(WIDTH),
     "LayerNorm2d": lambda: LayerNorm2d(WIDTH),
     "GroupNorm": lambda: nn.GroupNorm(1, WIDTH),
     "BatchNorm1d": lambda: nn.BatchNorm1d(WIDTH),
@@ -577,7 +585,7 @@ def test_a_report_says_what_was_packed_and_why_not():
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256), nn.LayerNorm(256), nn.Conv1d(256, 256, 1),
-        GemmaRMSNorm(256), nn.ReLU(inplace=True),
+        NegatedRMSNorm(256), nn.ReLU(inplace=True),
     )  # fmt: skip
     model = nn.ModuleDict({"mlp": model[:3], "rest": model[3:]})
     pack_activations(model, predicate=lambda name, _: name != "mlp.0")

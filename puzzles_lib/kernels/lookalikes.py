@@ -72,17 +72,26 @@ class Norm(LookAlike, Quantizing):
     """A LayerNorm over the last axis, or an RMSNorm, with an epsilon under one of several names."""
 
     rms = False
+    shifted = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weight, bias = self.weight, None if self.rms else self.bias
         if not self.keeps(x, weight, bias) or x.shape[-1:] != weight.shape:
             return super().forward(x)
+        if self.shifted:
+            return self.normed(x, 1.0 + weight.float(), None, _epsilon(self), True, x.dtype)
         x = x.to(torch.promote_types(x.dtype, weight.dtype))
         return self.normed(x, weight, bias, _epsilon(self), self.rms, x.dtype)
 
 
 class RMSNorm(Norm):
     rms = True
+
+
+class ShiftedRMSNorm(RMSNorm):
+    """An RMSNorm whose weight is counted from 1, such as Gemma's."""
+
+    shifted = True
 
 
 class Activation(LookAlike, Sloped):
@@ -271,7 +280,7 @@ def look_alike(module: nn.Module, told: type[nn.Module] | None = None) -> type[n
     if kind == "Conv1D" and own == {"weight": 2, "bias": 1}:
         return packed_form(Transposed, plain) if _is_transposed(module) else DIFFERS
     if "Norm" in kind and own and max(own.values()) == 1 and _epsilon(module) is not None:
-        forms = [RMSNorm] if own == {"weight": 1} else []
+        forms = [RMSNorm, ShiftedRMSNorm] if own == {"weight": 1} else []
         forms += [Norm] if isinstance(module, nn.LayerNorm) or own == {"weight": 1, "bias": 1} else []
         found = [form for form in forms if "weight" in own and _is_norm(module, form)]
         return packed_form(found[0], plain) if found else DIFFERS
@@ -293,7 +302,9 @@ def _as_told(module: nn.Module, told: type[nn.Module]) -> type[nn.Module]:
     elif issubclass(form, Activation):
         good = _is_activation(module, form)
     else:
-        good = _is_norm(module, form)
+        forms = (RMSNorm, ShiftedRMSNorm) if form is RMSNorm else (form,)
+        form = next((each for each in forms if _is_norm(module, each)), None)
+        good = form is not None
     if not good:
         raise ValueError(f"extra names {told.__name__} for {plain.__name__}, whose output is another one")
     return packed_form(form, plain)
@@ -344,6 +355,8 @@ def _is_norm(module: nn.Module, form: type[LookAlike]) -> bool:
     size = weight.shape
 
     def wanted(x: torch.Tensor) -> torch.Tensor:
+        if form.shifted:
+            return F.rms_norm(x.float(), size, 1.0 + weight.float(), eps).to(x.dtype)
         if form.rms:
             return F.rms_norm(x, size, weight, eps)
         return F.layer_norm(x, size, weight, module.bias, eps)
