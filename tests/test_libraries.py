@@ -63,6 +63,10 @@ def gemma() -> nn.Module:
     return from_transformers("Gemma2ForCausalLM", "Gemma2Config", **QWEN)
 
 
+def phi3() -> nn.Module:
+    return from_transformers("Phi3ForCausalLM", "Phi3Config", **GATED, pad_token_id=0)
+
+
 def qwen3_moe() -> nn.Module:
     experts = {"moe_intermediate_size": 256, "num_experts": 4, "num_experts_per_tok": 2}
     return from_transformers("Qwen3MoeForCausalLM", "Qwen3MoeConfig", **QWEN, **experts)
@@ -138,6 +142,7 @@ ROWS = {
     "Llama": Row(llama, of_text, 0.25, TEXT),
     "Llama with LoRA": Row(lambda: with_lora(llama()), of_text, 0.30, TEXT),
     "Qwen3": Row(qwen3, of_text, 0.25, TEXT),
+    "Phi-3": Row(phi3, of_text, 0.30, TEXT),
     "Gemma 2": Row(gemma, of_text, 0.45, {"Gemma2TextScaledWordEmbedding"}),
     "Qwen3, experts": Row(qwen3_moe, of_text, 0.25, TEXT | {"Qwen3MoeTopKRouter"}),
     "BERT": Row(bert, of_text, 0.32, TEXT),

@@ -128,6 +128,23 @@ class LlamaMLP(nn.Module):
         return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
 
 
+class Phi3MLP(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.gate_up_proj = nn.Linear(width, 2 * hidden, bias=False)
+        self.down_proj, self.activation_fn = nn.Linear(hidden, width, bias=False), SiLUActivation()
+
+    def forward(self, x):
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj(up * self.activation_fn(gate))
+
+
+class UpFirstMLP(Phi3MLP):
+    def forward(self, x):
+        up, gate = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj(up * self.activation_fn(gate))
+
+
 class LimitedMLP(LlamaMLP):
     """It differs only if numbers are large."""
 
@@ -314,11 +331,12 @@ def test_extra_names_other_classes():
 # ---- gated MLPs, mixtures of experts
 
 
-def test_a_gated_mlp_keeps_the_factors_of_its_product():
+@pytest.mark.parametrize("kind", [LlamaMLP, Phi3MLP])
+def test_a_gated_mlp_keeps_the_factors_of_its_product(kind):
     torch.manual_seed(0)
-    plain = LlamaMLP(256, 512)
+    plain = kind(256, 512)
     packed = pack_activations(nn.Sequential(copy.deepcopy(plain)), 8, slope_bits=8)[0]
-    assert isinstance(packed, Gated) and isinstance(packed, LlamaMLP)
+    assert isinstance(packed, Gated) and isinstance(packed, kind)
     x = draw((4, 32, 256))
     got, want = gradients(packed, x, packed), gradients(plain, x, plain)
     assert torch.equal(got[0], want[0])
@@ -331,16 +349,16 @@ def test_a_gated_mlp_keeps_the_factors_of_its_product():
     assert told["0"] == "factors of 4 bits" and told["0.down_proj"] == "2 bits, nearest"
     again = copy.deepcopy(four)
     assert torch.equal(again(x), four(x))
-    assert type(unpack_activations(again)) is LlamaMLP and vars(again).keys() == vars(plain).keys()
+    assert type(unpack_activations(again)) is kind and vars(again).keys() == vars(plain).keys()
 
 
-@pytest.mark.parametrize("kind", [LimitedMLP, DroppingMLP, InterleavedExperts, LimitedExperts])
+@pytest.mark.parametrize("kind", [LimitedMLP, DroppingMLP, UpFirstMLP, InterleavedExperts, LimitedExperts])
 def test_gated_mlps_with_something_else_inside_are_left_alone(kind):
     model = nn.Sequential(kind(WIDTH, 32).eval())
     before = torch.get_rng_state()
     pack_activations(model)
     assert type(model[0]) is kind and not model[0].training
-    assert isinstance(model[0].act_fn, SiLU)
+    assert any(isinstance(child, SiLU) for child in model[0].children())
     assert torch.equal(torch.get_rng_state(), before)
 
 

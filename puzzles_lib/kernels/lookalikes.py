@@ -195,24 +195,31 @@ class Gated(LookAlike, Quantizing, Sloped):
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        gate, up, down, act = _gated_parts(self)
-        return down(self.product(act(gate(x)), up(x), self.slope_bits))
+        *first, down, act = _gated_parts(self)
+        gate, up = _branches(first, x)
+        return down(self.product(act(gate), up, self.slope_bits))
 
 
 GATED = (
     ("gate_proj", "up_proj", "down_proj", "act_fn"),  # Llama and most others of transformers
+    ("gate_up_proj", "down_proj", "activation_fn"),  # Phi-3, GLM-4
     ("wi_0", "wi_1", "wo", "act"),  # T5
     ("fc1_g", "fc1_x", "fc2", "act"),  # timm
 )
 
 
 def _gated_parts(module: nn.Module) -> tuple[nn.Module, ...] | None:
-    """Return the gate, the other branch, the last layer and the activation of a gated MLP, or None."""
+    """Return the one or two first layers of a gated MLP, the last and the activation, or None."""
     inside = module._modules
     for names in GATED:
         if all(name in inside for name in names):
             return tuple(inside[name] for name in names)
     return None
+
+
+def _branches(first: list[nn.Module], x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return what the first layers give: what is activated, and its factor."""
+    return first[0](x).chunk(2, -1) if len(first) == 1 else (first[0](x), first[1](x))
 
 
 def _is_idle(module: nn.Module) -> bool:
@@ -372,20 +379,25 @@ def _is_activation(module: nn.Module, form: type[Activation]) -> bool:
 
 
 def _is_gated(module: nn.Module) -> bool:
-    gate, up, down, act = _gated_parts(module)
-    weight, width = next(gate.parameters(), None), getattr(gate, "in_features", None)
+    *first, down, act = parts = _gated_parts(module)
+    weight, width = next(first[0].parameters(), None), getattr(first[0], "in_features", None)
     if weight is None or not isinstance(width, int) or list(module.buffers()):
         return False
-    if not all(_is_idle(each) for each in module.children() if each not in (gate, up, down, act)):
+    if not all(_is_idle(each) for each in module.children() if each not in parts):
         return False
+
+    def wanted(x: torch.Tensor) -> torch.Tensor:
+        gate, up = _branches(first, x)
+        return down(act(gate) * up)
+
     modes = {each: each.training for each in module.modules()}
     x = _numbers(3, weight, width)
     try:
         module.eval()
         with torch.no_grad():
-            large = x * _to_large(gate(x))
+            large = x * _to_large(first[0](x))
         module.train()  # with the dropout that it has
-        return all(_tried(module, numbers, lambda x: down(act(gate(x)) * up(x))) for numbers in (x, large))
+        return all(_tried(module, numbers, wanted) for numbers in (x, large))
     except Exception:  # of a gate that can't take such an x
         return False
     finally:
