@@ -842,6 +842,7 @@ def test_dropout_keeps_nothing_where_torch_does():
     x = draw((4, 8)).requires_grad_()
     for layer in (PackedDropout(0.0), PackedDropout(1.0), PackedDropout(0.5).eval()):
         assert torch.equal(layer(x), nn.Dropout(layer.p).train(layer.training)(x))
+    assert PackedDropout(0.5)(x.double()).dtype == torch.float64
     model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.0), nn.Dropout(0.5, inplace=True), nn.Dropout2d())
     pack_activations(model)
     assert [type(layer) for layer in model] == [PackedDropout, nn.Dropout, nn.Dropout, nn.Dropout2d]

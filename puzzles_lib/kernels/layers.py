@@ -305,13 +305,14 @@ class PackedSiLU(Sloped, nn.SiLU):
 class PackedDropout(nn.Dropout):
     """`torch.nn.Dropout` that keeps one bit per element for backward: was it dropped?
 
-    The random numbers are torch's: with the same seed, the same elements are dropped. x is float32, float16
-    or bfloat16, of any shape and on any device. Gradients of gradients raise a RuntimeError, and x of another
-    dtype raises a TypeError.
+    The random numbers are torch's: with the same seed, the same elements are dropped. x is of any shape and
+    on any device. With another dtype than float32, float16 and bfloat16 the layer runs as torch's. Gradients
+    of gradients raise a RuntimeError.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not self.training or self.inplace or not 0 < self.p < 1 or not _has_gradient(x):
+        plain = not self.training or self.inplace or not 0 < self.p < 1
+        if plain or not _has_gradient(x) or x.dtype not in DTYPES:
             return super().forward(x)
         _check_input(self, x)
         return _apply(_Dropout, x, self.p)
