@@ -117,6 +117,12 @@ def judge(
         if mismatch and ran.not_associative:
             text = "the scan's combine function is not associative: f(f(a, b), c) differs from f(a, f(b, c))"
             return Verdict("values", mismatch.message, ran.not_associative, text)
+        if mismatch and ran.not_commutative:
+            text = (
+                "tl.reduce keeps no order: threads combine elements that are far apart, "
+                "and f(b, a) differs from f(a, b) here"
+            )
+            return Verdict("values", mismatch.message, ran.not_commutative, text)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:
