@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from puzzles_lib.kernels.lookalikes import Experts as ExpertsForm
 from puzzles_lib.kernels.lookalikes import (
@@ -20,6 +21,7 @@ from puzzles_lib.kernels.lookalikes import (
     MultiheadAttention,
     Norm,
     RMSNorm,
+    ShiftedRMSNorm,
     SiLU,
     TanhGELU,
     Transposed,
@@ -66,7 +68,13 @@ class GemmaRMSNorm(LlamaRMSNorm):
 
     def forward(self, hidden_states):
         variance = hidden_states.float().pow(2).mean(-1, keepdim=True)
-        return hidden_states * torch.rsqrt(variance + self.variance_epsilon) * (1.0 + self.weight.float())
+        normed = hidden_states.float() * torch.rsqrt(variance + self.variance_epsilon)
+        return (normed * (1.0 + self.weight.float())).type_as(hidden_states)
+
+
+class NegatedRMSNorm(LlamaRMSNorm):
+    def forward(self, hidden_states):
+        return -super().forward(hidden_states)
 
 
 class TimmLayerNorm(nn.LayerNorm):
@@ -118,6 +126,23 @@ class LlamaMLP(nn.Module):
 
     def forward(self, x):
         return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Phi3MLP(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.gate_up_proj = nn.Linear(width, 2 * hidden, bias=False)
+        self.down_proj, self.activation_fn = nn.Linear(hidden, width, bias=False), SiLUActivation()
+
+    def forward(self, x):
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj(up * self.activation_fn(gate))
+
+
+class UpFirstMLP(Phi3MLP):
+    def forward(self, x):
+        up, gate = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj(up * self.activation_fn(gate))
 
 
 class LimitedMLP(LlamaMLP):
@@ -173,13 +198,14 @@ WIDTH = 48
 SAME = {
     "Conv1D": (lambda: Conv1D(24, WIDTH), Transposed),
     "LlamaRMSNorm": (lambda: LlamaRMSNorm(WIDTH), RMSNorm),
+    "GemmaRMSNorm": (lambda: GemmaRMSNorm(WIDTH), ShiftedRMSNorm),
     "TimmLayerNorm": (lambda: TimmLayerNorm(WIDTH), Norm),
     "NewGELUActivation": (NewGELUActivation, TanhGELU),
     "SiLUActivation": (SiLUActivation, SiLU),
     "GELUActivation": (GELUActivation, LookAlike),
 }
 OTHERS = {
-    "GemmaRMSNorm": lambda: GemmaRMSNorm(WIDTH),
+    "NegatedRMSNorm": lambda: NegatedRMSNorm(WIDTH),
     "LayerNorm2d": lambda: LayerNorm2d(WIDTH),
     "GroupNorm": lambda: nn.GroupNorm(1, WIDTH),
     "BatchNorm1d": lambda: nn.BatchNorm1d(WIDTH),
@@ -305,11 +331,12 @@ def test_extra_names_other_classes():
 # ---- gated MLPs, mixtures of experts
 
 
-def test_a_gated_mlp_keeps_the_factors_of_its_product():
+@pytest.mark.parametrize("kind", [LlamaMLP, Phi3MLP])
+def test_a_gated_mlp_keeps_the_factors_of_its_product(kind):
     torch.manual_seed(0)
-    plain = LlamaMLP(256, 512)
+    plain = kind(256, 512)
     packed = pack_activations(nn.Sequential(copy.deepcopy(plain)), 8, slope_bits=8)[0]
-    assert isinstance(packed, Gated) and isinstance(packed, LlamaMLP)
+    assert isinstance(packed, Gated) and isinstance(packed, kind)
     x = draw((4, 32, 256))
     got, want = gradients(packed, x, packed), gradients(plain, x, plain)
     assert torch.equal(got[0], want[0])
@@ -322,16 +349,16 @@ def test_a_gated_mlp_keeps_the_factors_of_its_product():
     assert told["0"] == "factors of 4 bits" and told["0.down_proj"] == "2 bits, nearest"
     again = copy.deepcopy(four)
     assert torch.equal(again(x), four(x))
-    assert type(unpack_activations(again)) is LlamaMLP and vars(again).keys() == vars(plain).keys()
+    assert type(unpack_activations(again)) is kind and vars(again).keys() == vars(plain).keys()
 
 
-@pytest.mark.parametrize("kind", [LimitedMLP, DroppingMLP, InterleavedExperts, LimitedExperts])
+@pytest.mark.parametrize("kind", [LimitedMLP, DroppingMLP, UpFirstMLP, InterleavedExperts, LimitedExperts])
 def test_gated_mlps_with_something_else_inside_are_left_alone(kind):
     model = nn.Sequential(kind(WIDTH, 32).eval())
     before = torch.get_rng_state()
     pack_activations(model)
     assert type(model[0]) is kind and not model[0].training
-    assert isinstance(model[0].act_fn, SiLU)
+    assert any(isinstance(child, SiLU) for child in model[0].children())
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -374,6 +401,35 @@ def test_experts(sizes, dtype):
         packed(x.requires_grad_(), index, weights).float().sum().backward()
     assert packed(x[:0], index[:0], weights[:0]).shape == (0, sizes[0])
     assert type(unpack_activations(packed)) is Experts
+
+
+def test_gated_mlps_and_experts_compile_and_are_checkpointed():
+    torch.manual_seed(0)
+    mlp = pack_activations(nn.Sequential(LlamaMLP(64, 128)), 8, 64)
+    experts = pack_activations(nn.Sequential(Experts(64, 128).bfloat16()), 8, 64)[0]
+    index, weights = draw((70, 5)).topk(2).indices, draw((70, 2), torch.bfloat16).abs()
+    for module, rest in ((mlp, ()), (experts, (index, weights))):
+        x = draw((70, 64), next(module.parameters()).dtype)
+        want = gradients(lambda x, m=module, r=rest: m(x, *r), x, module)
+        compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+        for call in (compiled, lambda *given, m=module: checkpoint(m, *given, use_reentrant=False)):
+            got = gradients(lambda x, c=call, r=rest: c(x, *r), x, module)
+            for found, exact in zip(got, want, strict=True):
+                assert torch.allclose(found, exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_reaches_the_gradients_of_a_product(value):
+    model = pack_activations(nn.Sequential(LlamaMLP(64, 128)), 2)
+    x = draw((16, 64))
+    x[3, 5] = value
+    _, dx, *found = gradients(model, x, model)
+    assert not any(gradient.isfinite().all() for gradient in (dx, *found))
+    y = model(draw((16, 64)).requires_grad_())
+    with pytest.raises(RuntimeError, match="packed layers can't be differentiated twice"):
+        torch.autograd.grad(y.sum(), list(model.parameters()), create_graph=True)
+    with pytest.raises(RuntimeError, match="doesn't work inside torch.func"):
+        torch.func.grad(lambda x: model(x).sum())(draw((16, 64)))
 
 
 def test_experts_keep_each_row_once():
@@ -473,6 +529,22 @@ def test_a_transformer_encoder_keeps_less(activation):
         assert torch.equal(back.eval()(x), plain.eval()(x))
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_transformer_encoder_drops_what_torchs_does(batch_first):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 4, 128, 0.2, batch_first=batch_first)
+    plain = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    packed = pack_activations(copy.deepcopy(plain), 8, 32)
+    x = draw((4, 32, 64))
+    found = []
+    for model in (packed, plain):
+        torch.manual_seed(1)
+        found.append(gradients(model, x, model))
+    for got, want in zip(*found, strict=True):
+        assert (got - want).norm() < 0.03 * want.norm()
+    assert torch.allclose(found[0][0], found[1][0], rtol=1e-5, atol=1e-5)
+
+
 # ---- LoRA
 
 
@@ -531,7 +603,7 @@ def test_a_report_says_what_was_packed_and_why_not():
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256), nn.LayerNorm(256), nn.Conv1d(256, 256, 1),
-        GemmaRMSNorm(256), nn.ReLU(inplace=True),
+        NegatedRMSNorm(256), nn.ReLU(inplace=True),
     )  # fmt: skip
     model = nn.ModuleDict({"mlp": model[:3], "rest": model[3:]})
     pack_activations(model, predicate=lambda name, _: name != "mlp.0")

@@ -7,13 +7,13 @@ import triton.language as tl
 from jaxtyping import Float16, Float32
 from torch import Tensor
 
-from puzzles_lib import LONG_SOFTMAX, Case, Puzzle, check
+from puzzles_lib import LONG_SOFTMAX, ONLINE_SOFTMAX, Case, Puzzle, check
 from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.source import define
 
 
-def first_lines(puzzle, right: str, wrong: str, kernel: str = "") -> str:
-    source = kernel_sources()[kernel or puzzle.name]
+def first_lines(puzzle, right: str, wrong: str) -> str:
+    source = kernel_sources()[puzzle.name]
     assert right in source
     report = check(define(source.replace(right, wrong), "<a slip>"), puzzle)
     return "\n".join(report.verdicts[0].lines())
@@ -26,12 +26,12 @@ def test_a_softmax_without_the_maximum_divides_inf_by_inf():
 
 
 def test_a_start_at_minus_infinity_subtracts_infinities():
-    told = first_lines(LONG_SOFTMAX, "-1e30", 'float("-inf")', "online_softmax")
+    told = first_lines(ONLINE_SOFTMAX, "-1e30", 'float("-inf")')
     assert "NaN: -inf - (-inf)\n" in told and "exp" in told.splitlines()[-1]
 
 
 def test_the_maximum_of_the_block_before_lets_exp_overflow():
-    told = first_lines(LONG_SOFTMAX, "row_max = new_max", "row_max = row_max", "online_softmax")
+    told = first_lines(ONLINE_SOFTMAX, "row_max = new_max", "row_max = row_max")
     assert "an exp overflowed" in told
 
 

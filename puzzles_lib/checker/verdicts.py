@@ -34,10 +34,16 @@ from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
 
 STILL_OPEN = Verdict("open", "not solved yet", diagnosis=f"replace the comment `{HOLE}` with your lines")
+COMMENTED = Verdict("open", "not solved yet", diagnosis="your line is still a comment: remove the # in front")
 STILL_BROKEN = Verdict("open", "not solved yet: the kernel is still broken, as it was handed out")
 
 LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single block
 _REFUSED = " refuses this kernel: "
+
+
+def still_open(source: str) -> Verdict:
+    """Return the verdict on a kernel whose code is as it was handed out, comments aside."""
+    return STILL_OPEN if HOLE in source else COMMENTED
 
 
 def of_refusal(refusal: Refusal) -> Verdict:
@@ -111,6 +117,12 @@ def judge(
         if mismatch and ran.not_associative:
             text = "the scan's combine function is not associative: f(f(a, b), c) differs from f(a, f(b, c))"
             return Verdict("values", mismatch.message, ran.not_associative, text)
+        if mismatch and ran.not_commutative:
+            text = (
+                "tl.reduce keeps no order: threads combine elements that are far apart, "
+                "and f(b, a) differs from f(a, b) here"
+            )
+            return Verdict("values", mismatch.message, ran.not_commutative, text)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:

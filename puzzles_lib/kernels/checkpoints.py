@@ -62,7 +62,8 @@ def _unpack(kept: torch.Tensor | PackedTensor) -> torch.Tensor:
 def pack_checkpoints(model: nn.Module, bits: int = 8, group_size: int = 256) -> nn.Module:
     """Let a transformers model keep the inputs of its checkpointed blocks in few bits, and return the model.
 
-    Call ``model.gradient_checkpointing_enable()`` first. Calling it again sets other bits.
+    Call ``model.gradient_checkpointing_enable()`` first (or ``activation_checkpointing_enable``, its newer
+    name). Calling `pack_checkpoints` again sets other bits.
     Raises ValueError for other bits or group sizes, or if no block of the model is checkpointed. Raises
     TypeError if ``model`` is not a module.
     """

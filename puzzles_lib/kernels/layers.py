@@ -6,6 +6,7 @@ output. With bfloat16 that is 16 bits per element each, and most of the memory o
     PackedLinear                        its input's codes
     PackedReLU, PackedGELU, PackedSiLU  the slope, in 1 bit (ReLU) or 4
     PackedLayerNorm, PackedRMSNorm      the normalized input's codes
+    PackedDropout                       its mask, in 1 bit
     PackedMLP                           linear, activation, linear: all of these, with fused kernels
 
 The forward pass is exact except for rounding. So are the gradients of a linear layer's input and bias, and
@@ -36,6 +37,7 @@ from puzzles_lib.kernels.packed_activation import (
     activation_pack_unchecked,
     activation_quantize_unchecked_,
 )
+from puzzles_lib.kernels.packed_dropout import dropout_backward_unchecked, mask_pack_unchecked
 from puzzles_lib.kernels.packed_norm import norm_backward_unchecked, norm_quantize_unchecked
 from puzzles_lib.kernels.packed_relu import relu_backward_unchecked, relu_pack_unchecked
 from puzzles_lib.kernels.quantize import check_group_size, dequantize_unchecked, quantize_unchecked
@@ -298,6 +300,22 @@ class PackedSiLU(Sloped, nn.SiLU):
 
     def extra_repr(self) -> str:
         return f"slope_bits={self.slope_bits}"
+
+
+class PackedDropout(nn.Dropout):
+    """`torch.nn.Dropout` that keeps one bit per element for backward: was it dropped?
+
+    The random numbers are torch's: with the same seed, the same elements are dropped. x is of any shape and
+    on any device. With another dtype than float32, float16 and bfloat16 the layer runs as torch's. Gradients
+    of gradients raise a RuntimeError.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        plain = not self.training or self.inplace or not 0 < self.p < 1
+        if plain or not _has_gradient(x) or x.dtype not in DTYPES:
+            return super().forward(x)
+        _check_input(self, x)
+        return _apply(_Dropout, x, self.p)
 
 
 def _normed_dtype(device: str, rms: bool, dtype: torch.dtype, lower: torch.dtype) -> torch.dtype:
@@ -760,6 +778,20 @@ class _ReLU(torch.autograd.Function):
     def backward(ctx, dy: torch.Tensor) -> torch.Tensor:
         _refuse_twice()
         return relu_backward_unchecked(dy, *ctx.saved_tensors)
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, p: float) -> torch.Tensor:
+        y, mask = torch.native_dropout(x, p, True)
+        ctx.save_for_backward(mask_pack_unchecked(mask))
+        ctx.scale = 1 / (1 - p)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
+        return dropout_backward_unchecked(dy, *ctx.saved_tensors, ctx.scale), None
 
 
 class _Activation(torch.autograd.Function):

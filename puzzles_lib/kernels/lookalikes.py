@@ -72,17 +72,26 @@ class Norm(LookAlike, Quantizing):
     """A LayerNorm over the last axis, or an RMSNorm, with an epsilon under one of several names."""
 
     rms = False
+    shifted = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weight, bias = self.weight, None if self.rms else self.bias
         if not self.keeps(x, weight, bias) or x.shape[-1:] != weight.shape:
             return super().forward(x)
+        if self.shifted:
+            return self.normed(x, 1.0 + weight.float(), None, _epsilon(self), True, x.dtype)
         x = x.to(torch.promote_types(x.dtype, weight.dtype))
         return self.normed(x, weight, bias, _epsilon(self), self.rms, x.dtype)
 
 
 class RMSNorm(Norm):
     rms = True
+
+
+class ShiftedRMSNorm(RMSNorm):
+    """An RMSNorm whose weight is counted from 1, such as Gemma's."""
+
+    shifted = True
 
 
 class Activation(LookAlike, Sloped):
@@ -153,10 +162,11 @@ class MultiheadAttention(LookAlike, Quantizing):
         mask = None if causal else _merged(attn_mask, key_padding_mask, len(query), self.num_heads, q.dtype)
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
-        y = self.linear(y.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias)
+        y = y.permute(2, 0, 1, 3).flatten(2)  # in torch's order, so that dropout draws the same for each
+        y = self.linear(y, self.out_proj.weight, self.out_proj.bias)
         if not batched:
-            return y[0], None
-        return y if self.batch_first else y.transpose(0, 1), None
+            return y[:, 0], None
+        return y.transpose(0, 1) if self.batch_first else y, None
 
 
 def _merged(
@@ -185,28 +195,35 @@ class Gated(LookAlike, Quantizing, Sloped):
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        gate, up, down, act = _gated_parts(self)
-        return down(self.product(act(gate(x)), up(x), self.slope_bits))
+        *first, down, act = _gated_parts(self)
+        gate, up = _branches(first, x)
+        return down(self.product(act(gate), up, self.slope_bits))
 
 
 GATED = (
     ("gate_proj", "up_proj", "down_proj", "act_fn"),  # Llama and most others of transformers
+    ("gate_up_proj", "down_proj", "activation_fn"),  # Phi-3, GLM-4
     ("wi_0", "wi_1", "wo", "act"),  # T5
     ("fc1_g", "fc1_x", "fc2", "act"),  # timm
 )
 
 
 def _gated_parts(module: nn.Module) -> tuple[nn.Module, ...] | None:
-    """Return the gate, the other branch, the last layer and the activation of a gated MLP, or None."""
-    inside = dict(module.named_children())
-    names = next((names for names in GATED if inside.keys() >= set(names)), None)
-    if names is None:
-        return None
-    idle = (nn.Identity, nn.Dropout)
-    for name, child in inside.items():
-        if name not in names and not (isinstance(child, idle) and not getattr(child, "p", 0)):
-            return None
-    return tuple(inside[name] for name in names)
+    """Return the one or two first layers of a gated MLP, the last and the activation, or None."""
+    inside = module._modules
+    for names in GATED:
+        if all(name in inside for name in names):
+            return tuple(inside[name] for name in names)
+    return None
+
+
+def _branches(first: list[nn.Module], x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return what the first layers give: what is activated, and its factor."""
+    return first[0](x).chunk(2, -1) if len(first) == 1 else (first[0](x), first[1](x))
+
+
+def _is_idle(module: nn.Module) -> bool:
+    return isinstance(module, (nn.Identity, nn.Dropout)) and not getattr(module, "p", 0)
 
 
 class Experts(LookAlike, Quantizing, Sloped):
@@ -214,13 +231,15 @@ class Experts(LookAlike, Quantizing, Sloped):
 
     Rows are sorted by expert, so that there is one product for all experts. Each row of x is kept once, not
     once per expert. The gradient of the routing weights comes from the last layer's codes, which therefore
-    have at least ``slope_bits``.
+    have at least ``slope_bits``. Compiled, it keeps what torch keeps unless its weights are bfloat16, for
+    which alone torch can trace that product.
     """
 
     def forward(self, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         up, down = self.gate_up_proj, self.down_proj
         trained = torch.is_grad_enabled() and up.requires_grad and down.requires_grad
-        if not trained or vars(self).get("_is_expert_parallel") or not x.numel():
+        traced = torch.compiler.is_compiling() and up.dtype != torch.bfloat16
+        if not trained or traced or vars(self).get("_is_expert_parallel") or not x.numel():
             return self.plain_class.forward(self, x, index, weights)
         expert, order = index.reshape(-1).sort(stable=True)
         numbers = torch.arange(len(down), device=x.device)
@@ -268,7 +287,7 @@ def look_alike(module: nn.Module, told: type[nn.Module] | None = None) -> type[n
     if kind == "Conv1D" and own == {"weight": 2, "bias": 1}:
         return packed_form(Transposed, plain) if _is_transposed(module) else DIFFERS
     if "Norm" in kind and own and max(own.values()) == 1 and _epsilon(module) is not None:
-        forms = [RMSNorm] if own == {"weight": 1} else []
+        forms = [RMSNorm, ShiftedRMSNorm] if own == {"weight": 1} else []
         forms += [Norm] if isinstance(module, nn.LayerNorm) or own == {"weight": 1, "bias": 1} else []
         found = [form for form in forms if "weight" in own and _is_norm(module, form)]
         return packed_form(found[0], plain) if found else DIFFERS
@@ -290,7 +309,9 @@ def _as_told(module: nn.Module, told: type[nn.Module]) -> type[nn.Module]:
     elif issubclass(form, Activation):
         good = _is_activation(module, form)
     else:
-        good = _is_norm(module, form)
+        forms = (RMSNorm, ShiftedRMSNorm) if form is RMSNorm else (form,)
+        form = next((each for each in forms if _is_norm(module, each)), None)
+        good = form is not None
     if not good:
         raise ValueError(f"extra names {told.__name__} for {plain.__name__}, whose output is another one")
     return packed_form(form, plain)
@@ -341,6 +362,8 @@ def _is_norm(module: nn.Module, form: type[LookAlike]) -> bool:
     size = weight.shape
 
     def wanted(x: torch.Tensor) -> torch.Tensor:
+        if form.shifted:
+            return F.rms_norm(x.float(), size, 1.0 + weight.float(), eps).to(x.dtype)
         if form.rms:
             return F.rms_norm(x, size, weight, eps)
         return F.layer_norm(x, size, weight, module.bias, eps)
@@ -356,18 +379,25 @@ def _is_activation(module: nn.Module, form: type[Activation]) -> bool:
 
 
 def _is_gated(module: nn.Module) -> bool:
-    gate, up, down, act = _gated_parts(module)
-    weight, width = next(gate.parameters(), None), getattr(gate, "in_features", None)
+    *first, down, act = parts = _gated_parts(module)
+    weight, width = next(first[0].parameters(), None), getattr(first[0], "in_features", None)
     if weight is None or not isinstance(width, int) or list(module.buffers()):
         return False
+    if not all(_is_idle(each) for each in module.children() if each not in parts):
+        return False
+
+    def wanted(x: torch.Tensor) -> torch.Tensor:
+        gate, up = _branches(first, x)
+        return down(act(gate) * up)
+
     modes = {each: each.training for each in module.modules()}
     x = _numbers(3, weight, width)
     try:
         module.eval()
         with torch.no_grad():
-            large = x * _to_large(gate(x))
+            large = x * _to_large(first[0](x))
         module.train()  # with the dropout that it has
-        return all(_tried(module, numbers, lambda x: down(act(gate(x)) * up(x))) for numbers in (x, large))
+        return all(_tried(module, numbers, wanted) for numbers in (x, large))
     except Exception:  # of a gate that can't take such an x
         return False
     finally:

@@ -25,6 +25,7 @@ from puzzles_lib.kernels.common import DTYPES, check_integer, check_model
 from puzzles_lib.kernels.layers import (
     SLOPED,
     TRAINED,
+    PackedDropout,
     PackedGELU,
     PackedLayerNorm,
     PackedLinear,
@@ -40,8 +41,8 @@ from puzzles_lib.kernels.quantize import check_group_size
 from puzzles_lib.kernels.rounding import rounding_of
 
 __all__ = [
-    "PackedGELU", "PackedLayerNorm", "PackedLinear", "PackedMLP", "PackedRMSNorm", "PackedReLU", "PackedSiLU",
-    "Report", "pack_activations", "report", "seed_rounding", "unpack_activations",
+    "PackedDropout", "PackedGELU", "PackedLayerNorm", "PackedLinear", "PackedMLP", "PackedRMSNorm",
+    "PackedReLU", "PackedSiLU", "Report", "pack_activations", "report", "seed_rounding", "unpack_activations",
 ]  # fmt: skip
 
 PACKED = {
@@ -51,6 +52,7 @@ PACKED = {
     nn.SiLU: PackedSiLU,
     nn.LayerNorm: PackedLayerNorm,
     nn.RMSNorm: PackedRMSNorm,
+    nn.Dropout: PackedDropout,
     nn.Sequential: PackedMLP,
 }
 PLAIN = {packed: plain for plain, packed in PACKED.items()}
@@ -71,7 +73,7 @@ def pack_activations(
 
     These layers get packed:
 
-    - nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm and nn.RMSNorm,
+    - nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm, nn.RMSNorm and nn.Dropout,
     - an nn.Sequential of a linear layer, an activation and a linear layer, which becomes a `PackedMLP`,
     - nn.MultiheadAttention, and the activation function of nn.TransformerEncoderLayer,
     - Conv1D, norms and activations of transformers and timm, if they give the same as torch's on a few
@@ -151,6 +153,8 @@ def _packed_class(module: nn.Module, extra: Mapping[type, type]) -> type[nn.Modu
         return f"its parameters are {dtype}"
     if isinstance(module, nn.ReLU) and module.inplace:
         return "in place: it keeps nothing of its own"
+    if kind is nn.Dropout and (module.inplace or not module.p):
+        return OTHER
     if kind is nn.Sequential:
         return PackedMLP if [type(m) for m in module] in _MLPS else "a container"
     return PACKED[kind] if kind in PACKED else look_alike(module, extra.get(kind))
@@ -160,8 +164,9 @@ def _checked_extra(extra: Mapping[type, type] | None) -> Mapping[type, type]:
     if extra is not None and not isinstance(extra, Mapping):
         raise TypeError(f"extra is {type(extra).__name__}, allowed is a dict of packed classes")
     for kind, packed in (extra or {}).items():
-        if packed not in PLAIN or packed is PackedMLP:
-            allowed = ", ".join(sorted(each.__name__ for each in PLAIN if each is not PackedMLP))
+        fitting = PLAIN.keys() - {PackedMLP, PackedDropout}
+        if packed not in fitting:
+            allowed = ", ".join(sorted(each.__name__ for each in fitting))
             name = getattr(kind, "__name__", repr(kind))
             raise ValueError(f"extra[{name}] is {packed!r}, allowed are {allowed}")
     return extra or {}

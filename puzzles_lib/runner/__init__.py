@@ -275,6 +275,7 @@ def run(
         program=memory.program,
         unlocked=memory.unlocked,
         not_associative=memory.not_associative,
+        not_commutative=memory.not_commutative,
         writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
         launched=programs,
         tells_addresses=memory.tells_addresses,

@@ -114,6 +114,7 @@ class Memory:
         self.meetings = Meetings()
         self.asked: list[Asked] | None = None  # kept where a loop wants to know
         self.not_associative: Site | None = None
+        self.not_commutative: Site | None = None
         self.locks: Collection[str] = ()
         self.unlocked: Unlocked | None = None
         self.contended = False  # lanes of one atomic have met at an element
@@ -360,6 +361,10 @@ class Memory:
     def brackets_matter(self) -> None:
         """Values were scanned with a combine function that is not associative on them."""
         self.not_associative = self.not_associative or self.site()
+
+    def order_matters_within(self) -> None:
+        """Values were reduced with a combine function that is not commutative on them."""
+        self.not_commutative = self.not_commutative or self.site()
 
     # ---- what integers do
 
