@@ -50,7 +50,7 @@ def copy_like(pages, table, T):
 
 
 CALLS = {
-    "add_rms_norm": ((ROWS[:4], ROWS[1:5], torch.ones(100)), norm_like),
+    "add_rms_norm": ((ROWS[:4].clone(), ROWS[1:5].clone(), torch.ones(100)), norm_like),
     "paged_copy": ((PAGES, TABLE, 19), copy_like),
     "cross_entropy": ((ROWS, LABELS), entropy_like),
     "argmax": ((ROWS,), place_like),
