@@ -24,7 +24,7 @@ _NAMES = {
     float: "a number",
     str: "a string",
     set: "a set, such as {'a', 'b'}",
-    tuple: "a tuple, such as (1, 2)",
+    tuple: "a tuple, such as (5,) or (1, 2)",
 }
 
 
@@ -113,9 +113,11 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
         if isinstance(value, bool):
             return None, wrong
         if kind is int:
-            return operator.index(value), ""
+            return int(value) if _is_whole(value) else operator.index(value), ""
+        if kind is float and isinstance(value, str):  # as a report writes a factor: "1.06x"
+            return (float(value.strip()[:-1]), "") if value.strip().endswith(("x", "×")) else (None, wrong)
         if kind is float:
-            return float(value) if not isinstance(value, str) else None, wrong * isinstance(value, str)
+            return float(value), ""
         if kind is str:
             return (_plain(value), "") if isinstance(value, str) else (None, wrong)
         if isinstance(value, list | tuple | set | frozenset):
@@ -124,6 +126,10 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
     except Exception:  # a foreign __index__ or __float__ may raise anything
         pass
     return None, wrong
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, float) and value.is_integer()
 
 
 def _a(noun: str) -> str:

@@ -248,6 +248,11 @@ class Puzzle:
                         offered.descriptor(case.numbers, torch.empty(0, dtype=offered.argument.dtype))
                     except (AssertionError, TypeError, ValueError) as error:
                         raise ValueError(f"{self.name}: no {name} for case {case}: {error}") from None
+            try:
+                self.grid(case)
+            except AttributeError as error:
+                advice = "give it any value: that of an autotune configuration replaces it"
+                raise ValueError(f"{self.name}: the grid of case {case}: {error}; {advice}") from None
             if not 1 <= len(self.grid(case)) <= 3:
                 raise ValueError(f"{self.name}: the grid of case {case} must have 1 to 3 axes")
             for axis, (count, most) in enumerate(zip(self.programs(case), MOST_PROGRAMS, strict=True)):

@@ -23,15 +23,19 @@ _passed: dict[str, tuple[Puzzle, JITFunction]] = {}
 _raced: dict[Key, Report] = {}
 
 
-def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report) -> None:
-    """Keep the report of a check. kernel: without its autotuner; None if it was not a kernel."""
-    _last[puzzle.name] = Checked(puzzle, kernel.__name__ if kernel else "", report)
+def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report, *, steers: bool = True) -> None:
+    """Keep the report of a check. kernel: without its autotuner; None if it was not a kernel.
+
+    steers: whether hints follow this check. They don't follow one of another kernel than the puzzle's own.
+    """
+    if steers:
+        _last[puzzle.name] = Checked(puzzle, kernel.__name__ if kernel else "", report)
     if kernel and report.ok:
         _passed[puzzle.name] = puzzle, kernel
 
 
 def last_check(puzzle: Puzzle) -> Checked | None:
-    """Return the last check of this puzzle, not of another with the same name; None if there was none."""
+    """Return the last check that hints follow, not of another puzzle with the same name; None if none."""
     checked = _last.get(puzzle.name)
     return checked if checked and checked.puzzle is puzzle else None
 

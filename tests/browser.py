@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 REPO = Path(__file__).resolve().parent.parent
 SHOTS = REPO / ".screenshots"  # not kept by git: artefacts of the last run
-LONGEST_S = 300  # for anything to appear: only a failure takes that long
+LONGEST_S = 120  # for anything to appear: only a failure takes that long
 THEMES = {
     "light": "JupyterLab Light",
     "dark": "JupyterLab Dark",

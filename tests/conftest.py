@@ -6,6 +6,7 @@ there are cores, they spend more time waiting for each other (spinning, in OpenM
 For all of them, in CI: they leave nothing in the checkout.
 """
 
+import faulthandler
 import gc
 import itertools
 import json
@@ -14,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,15 +118,38 @@ def _untracked() -> set[str]:
     return set(filter(None, listing.split("\0")))
 
 
+# What takes minutes.
+ON_REQUEST = ("wheel", "nbgrader", "classroom", "torchrun", "workflow", "site", "libraries")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if any(item.get_closest_marker(name) for name in ON_REQUEST):
+        faulthandler.cancel_dump_traceback_later()  # it would end these before they are done
+
+
+_running: dict[str, float] = {}  # the tests at work, on all workers, and since when
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    _running[nodeid] = time.monotonic()
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    _running.pop(nodeid, None)
+
+
 _BEFORE = pytest.StashKey[set[str]]()
 _LEFT = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, since some tests wait; each takes up to 2 GB, its kernels included."""
+    """As many as there are cores, at least two; each takes up to 2 GB, its kernels included.
+
+    One more takes 15 seconds of CPU time to collect the tests, and on a busy machine gains nothing.
+    """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(2, min(len(os.sched_getaffinity(0)) + 1, memory >> 31))
+    return max(2, min(len(os.sched_getaffinity(0)), memory >> 31))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -182,6 +207,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for name, since in _running.items():  # where the run is interrupted or a worker ended
+        terminalreporter.write_line(f"not finished after {time.monotonic() - since:.0f} s: {name}")
     for name in config.stash.get(_LEFT, []):
         terminalreporter.write_line(f"FAILED: left in the checkout while the tests ran: {name}", red=True)
 
@@ -203,6 +230,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nbgrader", action="store_true", help="install nbgrader somewhere, and grade with it")
     parser.addoption("--classroom", action="store_true", help="grade a class of hostile submissions, twice")
     parser.addoption("--torchrun", action="store_true", help="train by torchrun, and kill a rank")
+    parser.addoption("--libraries", action="store_true", help="train models of transformers, timm and peft")
     parser.addoption("--workflow", action="store_true", help="install a linter for .github/ and run it")
     parser.addoption("--site", action="store_true", help="build the website, and read it in Chromium")
     parser.addoption("--browser", action="store_true", help="drive JupyterLab in Chromium, too")
@@ -211,7 +239,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
-    for name in ("wheel", "nbgrader", "classroom", "torchrun", "workflow", "site"):
+    for name in ON_REQUEST:
         if not config.getoption(f"--{name}"):
             for item in items:
                 if item.get_closest_marker(name):

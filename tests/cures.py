@@ -41,7 +41,7 @@ def failures(kernel: JITFunction, puzzle: Puzzle, report: Report) -> list[str]:
 
 
 def _is_better(report: Report, before: Verdict, line: int) -> bool:
-    """Whether all is well, or another fault is reported. line: the fault's, from 0; -1 if it may stay."""
+    """Whether all is well, or another fault is reported. line: of the fault, from 0; -1 if unknown."""
     if report.ok:
         return True
     after = report.verdicts[0]

@@ -16,8 +16,8 @@ from tests import warm
 from tests.conftest import REPO
 
 START_TIMEOUT_S = 120
-CELL_TIMEOUT_S = 240
-NOTEBOOK_TIMEOUT_S = 540  # less than pytest waits before it ends the run
+CELL_TIMEOUT_S = 200
+NOTEBOOK_TIMEOUT_S = 270  # less than pytest waits before it ends the run
 
 
 def chapters(folder: str) -> list[Path]:

@@ -104,7 +104,9 @@ def test_open(value, state_dir):
     "id, value, words",
     [
         ("ch98-q1", "12345", "The answer should be a whole number, but '12345' is a str."),
-        ("ch98-q1", 12345.0, "a whole number"),
+        ("ch98-q1", 12345.5, "a whole number"),
+        ("ch98-q1", float("inf"), "a whole number"),
+        ("ch98-q5", "half x", "a number"),
         ("ch98-q1", True, "a whole number"),
         ("ch98-q2", 3, "a string"),
         ("ch98-q3", "x_ptr", "a set, such as"),

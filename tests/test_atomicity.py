@@ -4,7 +4,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float32
+from jaxtyping import Float32, Int32
 from torch import Tensor
 
 from puzzles_lib.checker import examine
@@ -79,6 +79,62 @@ def first_sets_others_add(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
         tl.atomic_xchg(z_ptr, s)
     else:
         tl.atomic_add(z_ptr, s)
+
+
+def in_groups(x: Float32[Tensor, " N"]) -> Float32[Tensor, " 7"]:
+    return x.reshape(-1, 7).sum(0)
+
+
+@triton.jit
+def far_programs_meet(x_ptr, z_ptr):
+    g = tl.program_id(0) % 7
+    old = tl.atomic_add(z_ptr + g, 0.0)
+    tl.atomic_xchg(z_ptr + g, old + tl.load(x_ptr + tl.program_id(0)))
+
+
+def seven_times(x: Float32[Tensor, " N"]) -> Float32[Tensor, " 7"]:
+    return x.sum().expand(7)
+
+
+@triton.jit
+def late_atomics_meet(x_ptr, z_ptr):
+    x = tl.load(x_ptr + tl.program_id(0))
+    for g in range(6):
+        tl.atomic_add(z_ptr + g, x)
+    old = tl.atomic_add(z_ptr + 6, 0.0)
+    tl.atomic_xchg(z_ptr + 6, old + x)
+
+
+@pytest.mark.parametrize("kernel, spec", [(far_programs_meet, in_groups), (late_atomics_meet, seven_times)])
+def test_programs_that_meet_at_an_element_take_turns_there(kernel, spec):
+    puzzle = Puzzle(number="0", spec=spec, grid=lambda s: (s.N,), cases=(Case(N=21),), zeroed=("z",))
+    assert "runs while program" in str(examine(kernel, puzzle))
+
+
+def running_sum(x: Float32[Tensor, " N"]) -> tuple[Float32[Tensor, " N"], Int32[Tensor, " N"]]:
+    return x.cumsum(0), torch.ones(len(x), dtype=torch.int32)
+
+
+@triton.jit
+def look_back(x_ptr, z_ptr, done_ptr):
+    p = tl.program_id(0)
+    before = 0.0
+    if p > 0:
+        while tl.atomic_add(done_ptr + p - 1, 0) == 0:
+            pass
+        before = tl.load(z_ptr + p - 1)
+    tl.store(z_ptr + p, before + tl.load(x_ptr + p))
+    tl.debug_barrier()
+    tl.atomic_xchg(done_ptr + p, 1)
+
+
+def test_a_first_program_with_one_atomic_is_never_between_two():
+    puzzle = Puzzle(
+        number="0", spec=running_sum, grid=lambda s: (s.N,), cases=(Case(N=5),), zeroed=("z", "done"),
+        outputs=("z", "done"),
+    )  # fmt: skip
+    report = examine(look_back, puzzle)
+    assert report.ok, report
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -513,6 +514,7 @@ def test_a_suite_of_gpu_tests(tmp_path):
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        timeout=240,
     )
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "2 launches in 2 tests: 1 clean, 1 with a finding, 0 not judged or not wholly" in done.stdout
@@ -535,3 +537,95 @@ def test_the_page_for_practitioners_shows_what_is_printed_today(tmp_path, monkey
         linecache.checkcache()
         runpy.run_path(str(tmp_path / "norm.py"))
         assert capsys.readouterr().out == shown
+
+
+# ---- launches that Triton refuses
+
+
+def launched(x, *, grid=(4,), out=torch.empty_like, **options):
+    z = out(x)
+    scale_kernel[grid](x, z, x.numel(), 2.0, None, True, BLOCK=32, **options)
+    return z
+
+
+@pytest.mark.parametrize("grid", [4, (4.0,), (X.numel() / 32,)])
+def test_a_grid_that_is_no_tuple_of_integers_raises_as_on_a_gpu(grid):
+    with pytest.raises(TypeError, match="allowed is a tuple of integers"):
+        audit(launched, X, grid=grid)
+
+
+def test_a_grid_may_be_of_other_integers():
+    assert audit(launched, X, grid=(torch.tensor(4),), guard=QUICK).ok
+
+
+@pytest.mark.parametrize("warps, told", [(3, "must be a power of 2"), (64, "2,048 threads")])
+def test_a_number_of_warps_that_no_gpu_takes(warps, told):
+    (finding,) = audit(launched, X, num_warps=warps).findings
+    assert told in finding.verdict.message
+
+
+@pytest.mark.parametrize("option", ["device", "device_type", "stream"])
+def test_options_that_triton_takes_no_more(option):
+    with pytest.raises(TypeError, match=option):
+        audit(launched, X, **{option: 0})
+
+
+@triton.jit
+def small_blocks_kernel(X, Z, n, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK < 512)
+    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + i, tl.load(X + i, mask=i < n) * 2, mask=i < n)
+
+
+@pytest.mark.parametrize("small, large, kind", [(64, 512, ""), (64, 128, ""), (1, 64, "launch"), (4, 64, "")])
+def test_autotune_skips_what_does_not_compile_but_no_grid_that_is_too_large(small, large, kind):
+    configs = [triton.Config({"BLOCK": size}) for size in (small, large)]
+    tuned = triton.autotune(configs, key=["n"])(small_blocks_kernel)
+
+    def twice(x):
+        z = torch.empty_like(x)
+        tuned[lambda meta: (1, triton.cdiv(x.numel(), meta["BLOCK"]))](x, z, x.numel())
+        return z
+
+    report = audit(twice, torch.ones(66_000 if kind else 100), like=doubled, guard=QUICK)
+    assert kinds(report) == [kind] * bool(kind)
+
+
+# ---- arguments
+
+
+def test_arguments_that_overlap_overlap_in_the_audit():
+    whole = torch.arange(101.0)
+
+    def shifted(x, z):
+        scale_kernel[(4,)](x, z, 100, 1.0, None, True, BLOCK=32)
+
+    report = audit(shifted, whole[:-1], whole[1:], guard=QUICK)
+    assert kinds(report) == ["race"] and whole.tolist() == list(range(101))
+
+
+@pytest.mark.parametrize(
+    "tensor", [torch.eye(3).to_sparse(), torch.empty(3, device="meta")], ids=["sparse", "meta"]
+)
+def test_tensors_that_are_not_dense_are_named(tensor):
+    with pytest.raises(ValueError, match="audit: an argument is a .*, allowed are dense tensors on the CPU"):
+        audit(launched, tensor)
+
+
+def test_a_dtype_that_no_kernel_takes_is_not_judged():
+    report = audit(launched, torch.ones(100, dtype=torch.complex64), guard=QUICK)
+    assert not report.findings and "complex64" in report.unjudged[0]
+
+
+def test_audits_of_several_threads_leave_nothing_behind():
+    was = triton.JITFunction.run, torch.cuda.is_available, triton.testing.do_bench
+    reports = []
+    threads = [
+        threading.Thread(target=lambda: reports.append(audit(launched, X, guard=QUICK))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert was == (triton.JITFunction.run, torch.cuda.is_available, triton.testing.do_bench)
+    assert [report.ok for report in reports] == [True] * 3

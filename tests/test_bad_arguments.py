@@ -7,7 +7,7 @@ import pytest
 KERNEL = """
 import triton
 import triton.language as tl
-from puzzles_lib import CONSTANT_ADD, check, excerpt, hint, mistake, race, run, stages, trace, watch
+from puzzles_lib import CONSTANT_ADD, SQUARE, check, excerpt, hint, mistake, race, run, stages, trace, watch
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.inspector.step import step
 
@@ -53,7 +53,7 @@ def shell():
         ("run(kernel, CONSTANT_ADD)", "run: x is missing, constant_add takes Float32[N]"),
         ("hint('constant_add')", "hint(PUZZLE): puzzle is a str, allowed is a Puzzle"),
         ("hint(CONSTANT_ADD, 99)", "hint: number is 99, allowed are 1 to "),
-        ("mistake(PACK_BITS, 'x')", "mistake: which is 'x', allowed are 1 to "),
+        ("mistake(SQUARE, 'x')", "mistake: which is 'x', allowed are 1 to "),
         ("race(kernel)", "race(rung): rung is a JITFunction, allowed is a Rung"),
         ("stages(kernel, CONSTANT_ADD, 'sm_91')", "target is 'sm_91', allowed are sm_80, sm_90, "),
         ("stages(kernel, CONSTANT_ADD, num_warps=3)", "stages: num_warps is 3, allowed are 1, 2, 4, "),

@@ -80,5 +80,7 @@ def test_a_card_costs_no_figures():
         "import sys, puzzles_lib.drawing.card, puzzles_lib.checker.report, puzzles_lib.overview; "
         "print('matplotlib' in sys.modules)"
     )
-    ran = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True, timeout=240
+    )
     assert ran.stdout.strip() == "False"

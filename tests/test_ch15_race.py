@@ -367,7 +367,7 @@ def test_how_long_each_rung_waits_is_what_the_text_says():
         if name in known:
             assert told["us"] > records.bound_of(known[name]).at(told["mhz"]).forecast_us
     prose = {c["id"]: "".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"]}
-    assert "rungs 6 to 9 take 6 to 10% longer" in prose["bound-idea-2"]
+    assert "(rungs 6 to 9) exceed it by 6 to 10%" in prose["bound-idea-2"]
     assert (
         "a third to a half of their time, rung 5 for a sixth, rungs 6 to 9 for 6 to 9%" in prose["climb-idea"]
     )
@@ -762,13 +762,17 @@ def test_of_rung_5_the_time_falls_and_the_forecast_does_not(value, words):
         ("q12", 1 - 555.2 / 1237.3, "time beyond the bound"),
         ("q12", 502.7, "from 0 to 1"),
         ("q12", 0.2, "Subtract the forecast"),
+        ("q15", 8, "some programs wait"),
+        ("q15", 14, "some programs wait"),
+        ("q15", 6, "more slots than necessary"),
+        ("q15", 0, "132 slots"),
     ],
 )
 def test_what_is_computed_from_a_box_has_nudges(name, value, words):
     (question,) = (q for q in QUESTIONS if q.id == f"ch15-{name}")
     right = question.right()
     assert _same(question)(
-        {"q4": 2 * 7 / 8, "q7": 2, "q12": 1 - 679.4 / 1237.3, "q14": (12, 12, 8)}[name], right
+        {"q4": 2 * 7 / 8, "q7": 2, "q12": 1 - 679.4 / 1237.3, "q14": (12, 12, 8), "q15": 7}[name], right
     )
     assert not _same(question)(value, right)
     said = next((each.words for each in question.nudges if each.when(value, right)), question.nudge)

@@ -566,7 +566,9 @@ def test_triton_interpret_in_the_environment(moment, tmp_path):
         + "from tests.test_checker import SCALE_ROWS, right\n"
         + "print(examine(right, SCALE_ROWS))\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=_environment())
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=_environment(), timeout=240
+    )
     assert done.stderr == ""
     words = "unset it and restart" if moment == "before" else "all 2 cases pass"
     assert words in done.stdout

@@ -332,7 +332,7 @@ os.kill(os.getpid(), 9)
 @pytest.mark.parametrize("unread", [[], ["300000"]], ids=["it waits", "an answer that a pipe cannot hold"])
 def test_it_ends_with_its_parent(unread, way):
     ran = subprocess.run(
-        [sys.executable, "-c", ORPHAN, way, *unread], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", ORPHAN, way, *unread], cwd=ROOT, capture_output=True, text=True, timeout=240
     )
     wait_for_end(int(ran.stdout))
 
@@ -414,7 +414,9 @@ class TestNursery:
 
     def test_it_ends_with_its_process(self):
         code = ORPHAN.replace("print(pid", "print(nursery.current().pid")
-        ran = subprocess.run([sys.executable, "-c", code, "from the nursery"], cwd=ROOT, capture_output=True)
+        ran = subprocess.run(
+            [sys.executable, "-c", code, "from the nursery"], cwd=ROOT, capture_output=True, timeout=240
+        )
         wait_for_end(int(ran.stdout))
 
     def test_one_that_answers_too_late_is_not_asked_again(self, monkeypatch):

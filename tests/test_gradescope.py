@@ -36,7 +36,7 @@ def unpacked(archive: Path, root: Path, submission: dict[str, bytes], metadata: 
     """What Gradescope's container has before `run_autograder` is run."""
     for folder in ("source", "submission", "results"):
         (root / folder).mkdir(parents=True)
-    subprocess.run([sys.executable, "-m", "zipfile", "-e", archive, root / "source"], check=True)
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", archive, root / "source"], check=True, timeout=240)
     for name, data in submission.items():
         (root / "submission" / name).write_bytes(data)
     (root / "submission_metadata.json").write_text(json.dumps(metadata))
@@ -52,7 +52,7 @@ def ran(root: Path, **more: str) -> subprocess.CompletedProcess[str]:
         "AUTOGRADER_PYTHON": sys.executable,
     }
     command = ["bash", root / "run_autograder"]
-    return subprocess.run(command, env=variables | more, cwd="/", capture_output=True, text=True)
+    return subprocess.run(command, env=variables | more, cwd="/", capture_output=True, text=True, timeout=240)
 
 
 def test_a_submission_is_graded_in_a_bare_folder(archive: Path, tmp_path: Path) -> None:
@@ -174,13 +174,13 @@ def test_set_up_installs_the_pins_without_cuda(archive: Path, tmp_path: Path) ->
     variables = {"PATH": f"{programs}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
     variables["AUTOGRADER_ROOT"] = str(root)
     command = ["bash", root / "source/setup.sh"]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     log = (tmp_path / "log").read_text()
     assert "apt-get install --yes --no-install-recommends bubblewrap" in log
     assert f"--torch-backend cpu --requirement {root}/source/requirements.txt" in log
     assert log.splitlines()[-1] == "python -c import puzzles_lib.grading.autograder"
-    old = subprocess.run(command, env=variables | {"OLD": "1"}, capture_output=True, text=True)
+    old = subprocess.run(command, env=variables | {"OLD": "1"}, capture_output=True, text=True, timeout=240)
     assert old.returncode == 1 and "choose Ubuntu 24.04" in old.stderr
 
 

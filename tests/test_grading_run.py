@@ -112,6 +112,7 @@ def test_a_class_in_one_command(tmp_path: Path) -> None:
         env={**os.environ, "OWNED": str(tmp_path / "owned"), "PYTHONPATH": str(REPO)},
         capture_output=True,
         text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert ("WARNING: --no-sandbox" in done.stderr) is not sandboxed

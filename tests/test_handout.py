@@ -21,9 +21,9 @@ def course(tmp_path):
     root = tmp_path / "checkout"
     for folder in (".setup", ".readme", "solutions", "puzzles_lib/__pycache__", "tests", ".git"):
         (root / folder).mkdir(parents=True)
-    for name in ("LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml", ".setup/venv.sh",
-                 "puzzles_lib/__init__.py", "puzzles_lib/__pycache__/x.pyc", "tests/test_x.py", ".git/config",
-                 "CONTRIBUTING.md"):  # fmt: skip
+    for name in ("AUDIT.md", "LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml",
+                 ".setup/venv.sh", "puzzles_lib/__init__.py", "puzzles_lib/__pycache__/x.pyc",
+                 "tests/test_x.py", ".git/config", "CONTRIBUTING.md"):  # fmt: skip
         (root / name).write_text(name)
     for name in ("00_welcome", "01_blocks", "02_more"):
         source = "### BEGIN SOLUTION\nsecret = 1\n### END SOLUTION"
@@ -43,13 +43,13 @@ def test_a_student_gets_what_is_needed_and_no_more(course, tmp_path, capsys):
     out = tmp_path / "new" / "course.zip"
     assert handout.main(["--out", str(out)], course) == 0
     assert packed(out) == {
-        *("LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml"),
+        *("AUDIT.md", "LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml"),
         *(".setup/venv.sh", "puzzles_lib/__init__.py"),
         *(f"notebooks/{name}.ipynb" for name in ("00_welcome", "01_blocks", "02_more")),
     }
     first = out.read_bytes()
     assert handout.main(["--out", str(out)], course) == 0 and out.read_bytes() == first
-    assert "10 files in" in capsys.readouterr().out
+    assert "11 files in" in capsys.readouterr().out
 
 
 def test_a_hand_outs_readme_names_only_what_is_there(tmp_path):
@@ -60,7 +60,9 @@ def test_a_hand_outs_readme_names_only_what_is_there(tmp_path):
     assert links and all((folder / link).exists() for link in links)
     assert set(re.findall(r"\bmake ([a-z-]+)", text)) == {"lab"} and "git clone" not in text
     assert "<!--" not in text and "\n\n\n" not in text
-    said = subprocess.run(["make", "-C", str(folder), "help"], capture_output=True, text=True).stdout
+    said = subprocess.run(
+        ["make", "-C", str(folder), "help"], capture_output=True, text=True, timeout=240
+    ).stdout
     assert re.findall(r"^make ([a-z-]+)", said, re.MULTILINE) == ["lab", "venv", "clean"]
 
 

@@ -9,6 +9,7 @@ from puzzles_lib import (
     ATTENTION_DKV,
     ATTENTION_DQ,
     BATCHED_MATMUL,
+    BUSY_DW,
     FLASH_ATTENTION,
     FUSED_DW,
     GROUPED_WEIGHTS,
@@ -17,6 +18,9 @@ from puzzles_lib import (
     LONG_SUM,
     MASKED_ADD,
     MUL_RELU,
+    MUL_RELU_BACKWARD,
+    ONLINE_SOFTMAX,
+    OUTER_ADD,
     OUTER_ADD_BLOCKS,
     PACK_BITS,
     PACKED_ALONG_K,
@@ -35,11 +39,11 @@ from puzzles_lib import (
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
-from puzzles_lib.checker.report import KINDS, CaseResult, Report, Verdict
+from puzzles_lib.checker.report import KINDS, CaseResult, GoalResult, Report, Verdict
 from puzzles_lib.checking import check
 from puzzles_lib.coach import hinting
 from puzzles_lib.hints import Fit, Hint, read_hints
-from puzzles_lib.source import define
+from puzzles_lib.source import Site, define
 from tests.conftest import REPO
 
 TEXT = """\
@@ -178,11 +182,13 @@ def numbers(puzzle, count: int) -> list[int]:
 
 
 def test_a_report_that_a_hint_quotes_says_so():
-    (text,) = (each.text for each in hints()[MASKED_ADD.name, ""] if each.title.startswith("If the checker"))
+    (text,) = (
+        each.text for each in hints()[MASKED_ADD.name, ""] if each.title == "A single element too many"
+    )
     source = kernel_sources()["masked_add"]
     assert source.count("offs < N") == 1
     one_too_many = define(source.replace("offs < N", "offs <= N"), "<one too many>")
-    assert re.search(r'If it says "(.*?)"', text)[1] in str(check(one_too_many, MASKED_ADD))
+    assert re.search(r'If the report says "(.*?)"', text)[1] in str(check(one_too_many, MASKED_ADD))
 
 
 @pytest.mark.parametrize(
@@ -194,6 +200,23 @@ def test_a_report_that_a_hint_quotes_says_so():
         ),
         (MUL_RELU, "tl.maximum(product, 0.0)", "tl.max(product, 0.0)", "compiler refuses", "The relu"),
         (MUL_RELU, "y[:, None]  #", "y  #", "shapes that do not fit", "The product"),
+        (
+            MUL_RELU, "x[None, :] * y[:, None]", "tl.maximum(x[None, :], 0) * tl.maximum(y[:, None], 0)",
+            "relu of each factor", "Of what is the relu?",
+        ),
+        (MUL_RELU_BACKWARD, "x * y > 0", "x > 0", "sign of x alone", "The gate"),
+        (MUL_RELU_BACKWARD, "dz * y, 0.0", "dz, 0.0", "without the factor y", "The factor y"),
+        (
+            OUTER_ADD, "(offs_m[:, None] < M) & (offs_n[None, :] < N)",
+            "offs_m[:, None] < M & offs_n[None, :] < N", "parentheses", "Two comparisons",
+        ),
+        (MASKED_ADD, "offs < N", "offs <= N", "element 20; x has 20", "A single element too many"),
+        (MASKED_ADD, "x + 10, mask=mask", "x + 10", "elements 20..31", "What needs a mask"),
+        (
+            LONG_SOFTMAX, "tl.maximum(row_max, tl.max(x, axis=1))", "tl.max(x, axis=1)", "inf / inf",
+            "Infinity divided",
+        ),
+        (LONG_SOFTMAX, "tl.maximum(row_max, tl.max(x, axis=1))", "tl.max(row_max, x)", "compiler", "Shapes"),
         (LONG_SUM, "axis=1", "axis=0", "compiler refuses", "The fold"),
         (LONG_SUM, "tl.sum(x, axis=1)", "tl.sum(x)", "fold all axes", "The fold"),
         (LONG_SUM, "acc += ", "acc = ", "only the last block", "One iteration of the loop"),
@@ -295,13 +318,11 @@ def test_a_report_that_a_hint_quotes_says_so():
             ATTENTION_DQ, "dp - delta[:, None]", "dp - tl.sum(p * dp, axis=1)[:, None]", "last place",
             "over a single tile",
         ),
-        (ATTENTION_DQ, "p * (dp - delta", "dp * (p - delta", "dq[0, 0, 0]", "From p to ds"),
         (
             ATTENTION_DKV, "range(first_query, T, BLOCK_Q)",
             "range(0, tl.minimum(start + BLOCK_K, T), BLOCK_Q)", "0–31 along T", "Which queries",
         ),
         (ATTENTION_DKV, "lse_ptr + head", "lse_ptr + g * T", "dk[0, 0, 0]", "All heads of the group"),
-        (ATTENTION_DKV, "tl.dot(ds.to", "tl.dot(p.to", "dk[0, 0, 0]", "From p to ds"),
         (ATTENTION_DKV, "tl.dot(k, q.T)", "tl.dot(q, k.T)", "does not compile", "Keys along the rows"),
         (
             ATTENTION_DKV, "range(first_head, end_head)", "range(0, H)", "dk[0, 0, 0]",
@@ -309,7 +330,10 @@ def test_a_report_that_a_hint_quotes_says_so():
         ),
     ],
     ids=[
-        "no mask", "max of a number", "shapes", "other axis", "all axes", "last block", "padding of zeros",
+        "no mask", "max of a number", "shapes",
+        "relu of each factor", "gate of x", "no y", "no parentheses", "one too many", "no mask of the store",
+        "the last maximum", "a fold of two",
+        "other axis", "all axes", "last block", "padding of zeros",
         "keys that do not exist", "no factor", "factor upside down", "vectors for tiles", "no root", "TF32",
         "not its own key", "sums in float32", "cut off",
         "words rounded down", "sign left in", "offset word 0 only", "NaN shuts", "bits past the end",
@@ -318,8 +342,8 @@ def test_a_report_that_a_hint_quotes_says_so():
         "always group 0 along K", "sum of words", "shifted as bytes",
         "one peak for all rows", "levels for steps", "an empty hole", "zeros in the minimum",
         "always group 0", "minimum as a code", "product rounded", "lse of head 0", "keys of dk",
-        "exp by exp", "lse along the keys", "delta of a tile", "ds swapped", "queries of dq",
-        "lse of the group", "p for ds", "scores of dq", "all heads",
+        "exp by exp", "lse along the keys", "delta of a tile", "queries of dq",
+        "lse of the group", "scores of dq", "all heads",
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
@@ -329,6 +353,26 @@ def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
     # The case with 65,000 heads ends at its time limit.
     assert diagnosis in str(check(slip, puzzle, seconds=3))
     assert title in str(hint(puzzle))
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("x = tl.reshape(x, (BLOCK_K, BLOCK_N))", "Who needs to be where"),
+        ("x = tl.trans(x)", "Transpose while"),
+    ],
+)
+def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
+    verdict = Verdict("machine", "tensor cores can be busy: 57%", Site(7, line))
+    report = Report(BUSY_DW.name, (CaseResult("K=128"),), goals=(GoalResult("case 6", verdict=verdict),))
+    session._last[report.title] = session.Checked(BUSY_DW, "", report)
+    assert title in hint(BUSY_DW).headline
+
+
+def test_a_softmax_without_the_maximum_is_hinted_at():
+    source = kernel_sources()["long_softmax"].replace("tl.exp(x - row_max[:, None])", "tl.exp(x)")
+    assert "inf / inf" in str(check(define(source, "<no maximum>"), LONG_SOFTMAX))
+    assert "Infinity divided by infinity" in str(hint(LONG_SOFTMAX))
 
 
 def test_a_sum_of_bfloat16_is_hinted_at():
@@ -377,7 +421,7 @@ def test_a_hint_that_was_shown_for_another_reason_can_fit_later(monkeypatch):
 def test_they_come_in_order_and_the_last_one_stays():
     count = len(hints()["masked_add", ""])
     assert numbers(MASKED_ADD, count + 2) == [*range(1, count + 1), count, count]
-    assert "That was the last hint. hint(MASKED_ADD, 1)" in str(hint(MASKED_ADD))
+    assert f"You've now seen all {count} hints. hint(MASKED_ADD, 1)" in str(hint(MASKED_ADD))
 
 
 def test_one_that_fits_what_was_said_comes_first():
@@ -399,10 +443,33 @@ def test_words_of_the_report_weigh_more_than_its_kind(monkeypatch):
 
 
 def test_the_next_check_is_heard(monkeypatch):
-    failed(OUTER_ADD_BLOCKS, "values")
+    failed(OUTER_ADD_BLOCKS, "race")
     assert hint(OUTER_ADD_BLOCKS).number == 2
     failed(OUTER_ADD_BLOCKS, "never written")
     assert hint(OUTER_ADD_BLOCKS).number == 3
+
+
+@pytest.mark.parametrize("kind, message", [("values", "wrong values in z"), ("compiler", "z is a global")])
+def test_a_kind_with_many_causes_is_no_reason_for_a_hint(kind, message):
+    failed(MUL_RELU, kind, message)
+    told = hint(MUL_RELU)
+    assert told.number == 1 and "Chosen because" not in str(told)
+
+
+def test_the_last_line_names_the_hint_that_comes_next():
+    assert "hint(MASKED_ADD) shows hint 1." in str(hint(MASKED_ADD, 4))
+    failed(MASKED_ADD, "uninitialised", "masked-off lanes")
+    assert "Still stuck? hint(MASKED_ADD) shows hint 1." in str(hint(MASKED_ADD))  # hint 2
+    assert numbers(MASKED_ADD, 2) == [1, 3]
+    assert "You've now seen all 4 hints." in str(hint(MASKED_ADD))
+
+
+def test_a_kernel_of_another_name_does_not_steer(state_dir):
+    source = kernel_sources()["masked_add"].replace("offs < N", "offs <= N")
+    check(define(source, "<one too many>"), MASKED_ADD)
+    sneaky = define(source.replace("masked_add_kernel", "sneaky_kernel").replace("+ 10", "+ 11"), "<sneaky>")
+    check(sneaky, MASKED_ADD)
+    assert session.last_check(MASKED_ADD).kernel == "masked_add_kernel"
 
 
 def test_a_number_is_that_one_whatever_was_shown():
@@ -446,3 +513,25 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
     for wrong in (0, 99, True, "1"):
         with pytest.raises(ValueError, match="number is .*, allowed are 1 to 4"):
             hint(MASKED_ADD, wrong)
+
+
+@pytest.mark.parametrize(
+    "right, wrong, diagnosis, title",
+    [
+        ("-1e30", 'float("-inf")', "-inf - (-inf)", "The start value"),
+        ("row_max = new_max", "row_max = row_max", "an exp overflowed", "The old maximum must follow"),
+        (
+            "tl.exp(row_max - new_max)",
+            "tl.exp2((row_max - new_max) * LOG2E)",
+            "is a global",
+            "outside the kernel",
+        ),
+    ],
+)
+def test_what_goes_wrong_online_is_hinted_at(right, wrong, diagnosis, title):
+    source = kernel_sources()["online_softmax"]
+    slip = define(source.replace(right, wrong), "<online>")
+    slip.__globals__["LOG2E"] = 1.44
+    assert diagnosis in str(check(slip, ONLINE_SOFTMAX))
+    told = str(hint(ONLINE_SOFTMAX))
+    assert title in told and "Chosen because your last check said" in told

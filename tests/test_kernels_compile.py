@@ -12,7 +12,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from puzzles_lib.kernels import bitpack, common, packed_relu, quantize
+from puzzles_lib.kernels import bitpack, common, packed_dropout, packed_relu, quantize
 from puzzles_lib.kernels.rounding import fraction_bits, leading_one
 
 module = import_module("puzzles_lib.kernels.q8_linear")
@@ -37,6 +37,8 @@ KERNELS = [
         {"BITS": 4, "GROUP": 100, "BLOCK_C": 256, "ROWS": 1, "EVEN": False},
         {"num_warps": 2},
     ),
+    (packed_dropout._mask_pack_kernel, {"BLOCK": 2048}, {}),
+    (packed_dropout._dropout_backward_kernel, {"BLOCK": 2048}, {}),
     (packed_relu._relu_pack_kernel, {"BLOCK": 2048}, {}),
     (packed_relu._relu_unpack_backward_kernel, {"BLOCK": 1024}, {}),
     (common._add_splits_kernel, {"SPLITS": 4, "BLOCK": 512, "PDL": True}, {}),

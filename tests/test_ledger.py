@@ -241,5 +241,7 @@ def test_reading_creates_nothing(state_dir):
 
 def test_importing_the_ledger_imports_no_torch():
     code = "import sys, puzzles_lib.ledger; print('torch' in sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
+    )
     assert ran.stdout == "False\n"

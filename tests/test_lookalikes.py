@@ -12,12 +12,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
+from puzzles_lib.kernels.lookalikes import Experts as ExpertsForm
 from puzzles_lib.kernels.lookalikes import (
+    Gated,
     LookAlike,
     MultiheadAttention,
     Norm,
     RMSNorm,
+    ShiftedRMSNorm,
     SiLU,
     TanhGELU,
     Transposed,
@@ -64,7 +68,13 @@ class GemmaRMSNorm(LlamaRMSNorm):
 
     def forward(self, hidden_states):
         variance = hidden_states.float().pow(2).mean(-1, keepdim=True)
-        return hidden_states * torch.rsqrt(variance + self.variance_epsilon) * (1.0 + self.weight.float())
+        normed = hidden_states.float() * torch.rsqrt(variance + self.variance_epsilon)
+        return (normed * (1.0 + self.weight.float())).type_as(hidden_states)
+
+
+class NegatedRMSNorm(LlamaRMSNorm):
+    def forward(self, hidden_states):
+        return -super().forward(hidden_states)
 
 
 class TimmLayerNorm(nn.LayerNorm):
@@ -108,17 +118,94 @@ class InPlaceGELU(nn.Module):
         return x.copy_(F.gelu(x))
 
 
+class LlamaMLP(nn.Module):
+    def __init__(self, width, hidden, activation=SiLUActivation):
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(width, hidden, bias=False) for _ in range(2))
+        self.down_proj, self.act_fn = nn.Linear(hidden, width, bias=False), activation()
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Phi3MLP(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.gate_up_proj = nn.Linear(width, 2 * hidden, bias=False)
+        self.down_proj, self.activation_fn = nn.Linear(hidden, width, bias=False), SiLUActivation()
+
+    def forward(self, x):
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj(up * self.activation_fn(gate))
+
+
+class UpFirstMLP(Phi3MLP):
+    def forward(self, x):
+        up, gate = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj(up * self.activation_fn(gate))
+
+
+class LimitedMLP(LlamaMLP):
+    """It differs only if numbers are large."""
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x).clamp(max=7)) * self.up_proj(x))
+
+
+class DroppingMLP(LlamaMLP):
+    """It differs only in training."""
+
+    def forward(self, x):
+        h = self.act_fn(self.gate_proj(x)) * self.up_proj(x)
+        return self.down_proj(F.dropout(h, 0.2, self.training))
+
+
+class Experts(nn.Module):
+    """As transformers writes a mixture of experts."""
+
+    def __init__(self, width, hidden, experts=5):
+        super().__init__()
+        self.gate_up_proj = nn.Parameter(torch.randn(experts, 2 * hidden, width) / width**0.5)
+        self.down_proj = nn.Parameter(torch.randn(experts, width, hidden) / hidden**0.5)
+        self.act_fn = SiLUActivation()
+
+    def gated(self, h):
+        gate, up = h.chunk(2, -1)
+        return self.act_fn(gate) * up
+
+    def forward(self, hidden_states, top_k_index, top_k_weights):
+        y = torch.zeros_like(hidden_states)
+        for expert in range(len(self.down_proj)):
+            row, place = torch.where(top_k_index == expert)
+            h = self.gated(F.linear(hidden_states[row], self.gate_up_proj[expert]))
+            h = F.linear(h, self.down_proj[expert]) * top_k_weights[row, place, None]
+            y.index_add_(0, row, h.to(y.dtype))
+        return y
+
+
+class InterleavedExperts(Experts):
+    def gated(self, h):
+        return self.act_fn(h[..., ::2]) * h[..., 1::2]
+
+
+class LimitedExperts(Experts):
+    def gated(self, h):
+        gate, up = h.chunk(2, -1)
+        return self.act_fn(gate.clamp(max=7)) * up
+
+
 WIDTH = 48
 SAME = {
     "Conv1D": (lambda: Conv1D(24, WIDTH), Transposed),
     "LlamaRMSNorm": (lambda: LlamaRMSNorm(WIDTH), RMSNorm),
+    "GemmaRMSNorm": (lambda: GemmaRMSNorm(WIDTH), ShiftedRMSNorm),
     "TimmLayerNorm": (lambda: TimmLayerNorm(WIDTH), Norm),
     "NewGELUActivation": (NewGELUActivation, TanhGELU),
     "SiLUActivation": (SiLUActivation, SiLU),
     "GELUActivation": (GELUActivation, LookAlike),
 }
 OTHERS = {
-    "GemmaRMSNorm": lambda: GemmaRMSNorm(WIDTH),
+    "NegatedRMSNorm": lambda: NegatedRMSNorm(WIDTH),
     "LayerNorm2d": lambda: LayerNorm2d(WIDTH),
     "GroupNorm": lambda: nn.GroupNorm(1, WIDTH),
     "BatchNorm1d": lambda: nn.BatchNorm1d(WIDTH),
@@ -241,6 +328,124 @@ def test_extra_names_other_classes():
         pack_activations(model, extra={Bell: nn.Dropout})
 
 
+# ---- gated MLPs, mixtures of experts
+
+
+@pytest.mark.parametrize("kind", [LlamaMLP, Phi3MLP])
+def test_a_gated_mlp_keeps_the_factors_of_its_product(kind):
+    torch.manual_seed(0)
+    plain = kind(256, 512)
+    packed = pack_activations(nn.Sequential(copy.deepcopy(plain)), 8, slope_bits=8)[0]
+    assert isinstance(packed, Gated) and isinstance(packed, kind)
+    x = draw((4, 32, 256))
+    got, want = gradients(packed, x, packed), gradients(plain, x, plain)
+    assert torch.equal(got[0], want[0])
+    for found, exact in zip(got[1:], want[1:], strict=True):
+        assert (found - exact).norm() < 0.02 * exact.norm()
+    four = pack_activations(nn.Sequential(copy.deepcopy(plain)), 2)[0]
+    x = x.requires_grad_()
+    assert saved(lambda: four(x)) < 0.15 * saved(lambda: plain(x))
+    told = {line.name: line.packed for line in report(nn.Sequential(four)).lines}
+    assert told["0"] == "factors of 4 bits" and told["0.down_proj"] == "2 bits, nearest"
+    again = copy.deepcopy(four)
+    assert torch.equal(again(x), four(x))
+    assert type(unpack_activations(again)) is kind and vars(again).keys() == vars(plain).keys()
+
+
+@pytest.mark.parametrize("kind", [LimitedMLP, DroppingMLP, UpFirstMLP, InterleavedExperts, LimitedExperts])
+def test_gated_mlps_with_something_else_inside_are_left_alone(kind):
+    model = nn.Sequential(kind(WIDTH, 32).eval())
+    before = torch.get_rng_state()
+    pack_activations(model)
+    assert type(model[0]) is kind and not model[0].training
+    assert any(isinstance(child, SiLU) for child in model[0].children())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_dropout_inside_a_layer_of_a_gated_mlp_stays():
+    class Dropping(nn.Linear):
+        def forward(self, x):
+            return super().forward(F.dropout(x, 0.5, self.training))
+
+    plain = LlamaMLP(WIDTH, 32)
+    plain.down_proj = Dropping(32, WIDTH, bias=False)
+    packed = pack_activations(nn.Sequential(copy.deepcopy(plain)))[0]
+    assert isinstance(packed, Gated) and type(packed.down_proj) is Dropping
+    x = draw((4, WIDTH)).requires_grad_()
+    torch.manual_seed(1)
+    want = plain(x)
+    torch.manual_seed(1)
+    assert torch.equal(packed(x), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("sizes", [(64, 128), (50, 30)])
+def test_experts(sizes, dtype):
+    torch.manual_seed(0)
+    plain = Experts(*sizes).to(dtype)
+    packed = pack_activations(nn.Sequential(copy.deepcopy(plain)), 8, 64, slope_bits=8)[0]
+    assert isinstance(packed, ExpertsForm) and isinstance(packed, Experts)
+    x = draw((70, sizes[0]), dtype)
+    index = draw((70, 4)).topk(2).indices  # the last expert has no row
+    found, exact = [], []
+    for module, results in ((packed, found), (plain, exact)):
+        weights = draw((70, 2), dtype, 3).requires_grad_()
+        results += gradients(lambda x, m=module, w=weights: m(x, index, w), x, module) + [weights.grad]
+    for got, want in zip(found, exact, strict=True):
+        assert got.dtype == want.dtype and (got - want).float().norm() < 0.03 * want.float().norm()
+    assert not found[2][-1].any()
+    weights = draw((70, 2), dtype, 3)
+    with torch.no_grad():
+        assert torch.equal(packed(x, index, weights), plain(x, index, weights))
+    with torch.autocast("cpu", torch.bfloat16):
+        packed(x.requires_grad_(), index, weights).float().sum().backward()
+    assert packed(x[:0], index[:0], weights[:0]).shape == (0, sizes[0])
+    assert type(unpack_activations(packed)) is Experts
+
+
+def test_gated_mlps_and_experts_compile_and_are_checkpointed():
+    torch.manual_seed(0)
+    mlp = pack_activations(nn.Sequential(LlamaMLP(64, 128)), 8, 64)
+    experts = pack_activations(nn.Sequential(Experts(64, 128).bfloat16()), 8, 64)[0]
+    index, weights = draw((70, 5)).topk(2).indices, draw((70, 2), torch.bfloat16).abs()
+    for module, rest in ((mlp, ()), (experts, (index, weights))):
+        x = draw((70, 64), next(module.parameters()).dtype)
+        want = gradients(lambda x, m=module, r=rest: m(x, *r), x, module)
+        compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+        for call in (compiled, lambda *given, m=module: checkpoint(m, *given, use_reentrant=False)):
+            got = gradients(lambda x, c=call, r=rest: c(x, *r), x, module)
+            for found, exact in zip(got, want, strict=True):
+                assert torch.allclose(found, exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_reaches_the_gradients_of_a_product(value):
+    model = pack_activations(nn.Sequential(LlamaMLP(64, 128)), 2)
+    x = draw((16, 64))
+    x[3, 5] = value
+    _, dx, *found = gradients(model, x, model)
+    assert not any(gradient.isfinite().all() for gradient in (dx, *found))
+    y = model(draw((16, 64)).requires_grad_())
+    with pytest.raises(RuntimeError, match="packed layers can't be differentiated twice"):
+        torch.autograd.grad(y.sum(), list(model.parameters()), create_graph=True)
+    with pytest.raises(RuntimeError, match="doesn't work inside torch.func"):
+        torch.func.grad(lambda x: model(x).sum())(draw((16, 64)))
+
+
+def test_experts_keep_each_row_once():
+    torch.manual_seed(0)
+    plain = Experts(256, 256)
+    packed = pack_activations(nn.Sequential(copy.deepcopy(plain)), 2)[0]
+    x, index = draw((128, 256)).requires_grad_(), draw((128, 5)).topk(2).indices
+    weights = draw((128, 2)).requires_grad_()
+    assert saved(lambda: packed(x, index, weights)) < 0.15 * saved(lambda: plain(x, index, weights))
+    told = {line.name: line for line in report(nn.Sequential(packed)).lines}
+    assert told["0"].packed == "2 bits, nearest; factors of 4 bits"
+    told = {line.name: line for line in report(nn.Sequential(InterleavedExperts(48, 32))).lines}
+    assert [*told] == ["0", "0.act_fn"]
+    assert told["0"].why == "its output is not that of the torch layer it looks like"
+
+
 # ---- attention
 
 
@@ -324,6 +529,22 @@ def test_a_transformer_encoder_keeps_less(activation):
         assert torch.equal(back.eval()(x), plain.eval()(x))
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_transformer_encoder_drops_what_torchs_does(batch_first):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 4, 128, 0.2, batch_first=batch_first)
+    plain = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    packed = pack_activations(copy.deepcopy(plain), 8, 32)
+    x = draw((4, 32, 64))
+    found = []
+    for model in (packed, plain):
+        torch.manual_seed(1)
+        found.append(gradients(model, x, model))
+    for got, want in zip(*found, strict=True):
+        assert (got - want).norm() < 0.03 * want.norm()
+    assert torch.allclose(found[0][0], found[1][0], rtol=1e-5, atol=1e-5)
+
+
 # ---- LoRA
 
 
@@ -363,9 +584,13 @@ def test_pack_after_lora_is_added():
     first = with_lora(pack_activations(Attention(), 2))
     after = pack_activations(with_lora(Attention()), 2)
     own = 2 * x.nbytes  # q(x) and k(x), which their product keeps
-    assert saved(lambda: first(x)) == before
+    with pytest.warns(UserWarning, match=r"^a layer was frozen .* call pack_activations\(model\) again$"):
+        assert saved(lambda: first(x)) == before
     assert saved(lambda: after(x)) - own < 0.25 * (before - own)
     assert saved(lambda: pack_activations(first, 2)(x)) == saved(lambda: after(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # first is packed again, and a layer says it once
+        first(x), after(x), unpack_activations(with_lora(pack_activations(Attention())))(x)
     told = str(report(with_lora(pack_activations(Attention(), 2))))
     assert told.count("it came after pack_activations") == 6
     assert "nothing: frozen" in told
@@ -378,7 +603,7 @@ def test_a_report_says_what_was_packed_and_why_not():
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256), nn.LayerNorm(256), nn.Conv1d(256, 256, 1),
-        GemmaRMSNorm(256), nn.ReLU(inplace=True),
+        NegatedRMSNorm(256), nn.ReLU(inplace=True),
     )  # fmt: skip
     model = nn.ModuleDict({"mlp": model[:3], "rest": model[3:]})
     pack_activations(model, predicate=lambda name, _: name != "mlp.0")

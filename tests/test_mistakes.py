@@ -118,4 +118,4 @@ def test_mistakes_can_be_read_without_the_checker():
         "assert any(c.mistakes for c in CHAPTERS); "
         "sys.exit(any(m.startswith(('puzzles_lib.checker', 'puzzles_lib.authoring')) for m in sys.modules))"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=240)

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from puzzles_lib.kernels.bitpack import BITS
 from puzzles_lib.kernels.modules import (
+    PackedDropout,
     PackedGELU,
     PackedLayerNorm,
     PackedLinear,
@@ -515,7 +516,8 @@ def test_an_mlp_is_its_layers_one_after_the_other(act):
 def test_an_mlp_with_a_frozen_layer(frozen):
     net, x = block(bits=2).mlp, draw((40, 48))
     net[frozen].weight.requires_grad_(False)
-    _, _, *found = gradients(net, x, [p for p in net.parameters() if p.requires_grad])
+    with pytest.warns(UserWarning, match="^a layer was frozen after pack_activations"):
+        _, _, *found = gradients(net, x, [p for p in net.parameters() if p.requires_grad])
     assert len(found) == 3 and all(g is not None for g in found) and net[frozen].weight.grad is None
 
 
@@ -813,3 +815,51 @@ def test_what_an_outlier_column_costs_the_others():
         exact = (draw((1024, 64), seed=9).t() @ x)[:, others]
         found[bits] = float(F.cosine_similarity(got.flatten(), exact.flatten(), dim=0))
     assert found == pytest.approx({2: 0.30, 4: 0.64, 8: 0.997}, abs=0.02)
+
+
+# ---- dropout
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_is_that_of_torch(p, dtype):
+    plain, packed = nn.Dropout(p), PackedDropout(p)
+    found = []
+    for shape in ((3, 7, 5), (0, 4)):
+        for x in (draw(shape, dtype), draw(shape, dtype).transpose(0, -1)):
+            for layer in (packed, plain):
+                torch.manual_seed(2)
+                found.append(gradients(layer, x, []))
+            (y, dx), (want_y, want_dx) = found[-2:]
+            assert torch.equal(y, want_y) and dx.dtype == dtype
+            eps = torch.finfo(dtype).eps  # on the CPU, torch rounds 1 / (1 - p) to the dtype
+            assert torch.allclose(dx, want_dx, rtol=2 * eps if dtype != torch.float32 else 0, atol=0)
+    x = draw((40, 64), dtype).requires_grad_()
+    assert saved_by(lambda: packed(x)) == [((40 * 64 // 8,), torch.uint8)]
+
+
+def test_dropout_keeps_nothing_where_torch_does():
+    x = draw((4, 8)).requires_grad_()
+    for layer in (PackedDropout(0.0), PackedDropout(1.0), PackedDropout(0.5).eval()):
+        assert torch.equal(layer(x), nn.Dropout(layer.p).train(layer.training)(x))
+    assert PackedDropout(0.5)(x.double()).dtype == torch.float64
+    model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.0), nn.Dropout(0.5, inplace=True), nn.Dropout2d())
+    pack_activations(model)
+    assert [type(layer) for layer in model] == [PackedDropout, nn.Dropout, nn.Dropout, nn.Dropout2d]
+    assert str(model[0]) == "PackedDropout(p=0.5, inplace=False)"
+    assert type(unpack_activations(model)[0]) is nn.Dropout
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_dropout_compiles_and_is_checkpointed(backend):
+    layer = nn.Sequential(nn.Linear(32, 32), PackedDropout(0.5))
+    x = draw((16, 32))
+    compiled = torch.compile(layer, backend=backend, fullgraph=True)
+    y, dx, _ = gradients(compiled, x, [layer[0].weight])
+    assert 0.3 < float((y == 0).float().mean()) < 0.7 and dx.any()
+    for call in (layer, lambda x: checkpoint(layer, x, use_reentrant=False)):
+        torch.manual_seed(3)
+        found = gradients(call, x, [layer[0].weight])
+        if call is layer:
+            want = found
+    assert all(torch.equal(a, b) for a, b in zip(found, want, strict=True))

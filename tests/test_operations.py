@@ -393,7 +393,6 @@ def later_if_larger(a, i, b, j):
         ("tl.associative_scan(x, 1, add, reverse=True)", W.flip(1).cumsum(1).flip(1)),
         ("tl.reduce((x, x), 1, later_if_larger)[0]", W.amax(1)),
         ("tl.reduce((x, x * 0 + tl.arange(0, 4)[None, :]), 1, later_if_larger)[1]", W.argmax(1).float()),
-        ("tl.reduce((x, x), 1, matrix)[1]", torch.tensor([composed(row)[-1] for row in W])),
         ("tl.associative_scan((x, x), 1, matrix)[1]", torch.tensor([composed(row) for row in W])),
     ],
 )  # fmt: skip
@@ -423,6 +422,43 @@ def kernel(x_ptr, z_ptr):
     )
     done = execute(kernel, x_ptr=W, z_ptr=z)
     assert done.stop is None and z.tolist() == [4, 9]
+
+
+@pytest.mark.parametrize(
+    "expression, commutes",
+    [
+        ("tl.reduce(x, 0, add)", True),
+        ("tl.reduce((x, i), 0, later_if_larger)[1]", True),
+        ("tl.reduce(x, 0, larger_by_branch)", True),
+        ("tl.argmax(x, 0).to(tl.float32)", True),
+        ("tl.reduce((x, i), 0, matrix)[1]", False),
+        ("tl.reduce(x, 0, nonzero)", False),
+    ],
+)
+def test_a_reduction_keeps_no_order(expression, commutes):
+    z = torch.zeros(1)
+    kernel = kernel_of(
+        f"""@triton.jit
+def kernel(x_ptr, z_ptr):
+    i = tl.arange(0, 32).to(tl.float32)
+    x = tl.load(x_ptr + tl.arange(0, 32))
+    tl.store(z_ptr, {expression})
+""",
+        **{f.__name__: f for f in (add, later_if_larger, larger_by_branch, matrix, nonzero)},
+    )
+    done = execute(kernel, x_ptr=torch.arange(32.0) - 3, z_ptr=z)
+    assert (done.not_commutative is None) is commutes
+
+
+@triton.jit
+def nonzero(a, b):
+    """The first of two that is not 0: PTX of sm_90 asks lane 16 after lane 0, by shfl.bfly."""
+    return tl.where(a != 0, a, b)
+
+
+def test_the_first_of_a_block_by_reduce_is_not_the_first():
+    x = torch.arange(32.0).clamp(min=4) - 4
+    assert evaluate("tl.reduce(x, 0, nonzero)", x, shape=(), dtype=F32, names={"nonzero": nonzero}) == 12
 
 
 # ---- random numbers

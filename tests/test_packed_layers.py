@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from puzzles_lib.kernels import packed_activation, packed_norm, quantize, rounding
+from puzzles_lib.kernels import packed_activation, packed_dropout, packed_norm, quantize, rounding
 from puzzles_lib.kernels.bitpack import BITS, block_rows
 from puzzles_lib.kernels.packed_activation import (
     activation_backward,
@@ -290,6 +290,23 @@ def test_kernels_of_activations(monkeypatch, activation, slope_bits):
         assert torch.equal(dx, packed_activation.activation_backward_ref(dy, slopes, slope_bits))
 
 
+@pytest.mark.parametrize("count, dtype", [(1, torch.float32), (2101, torch.bfloat16)])
+def test_kernels_of_dropout(monkeypatch, count, dtype):
+    mask, dy = draw((count,)) > 0, draw((count,), dtype, 1)
+    want = packed_dropout.mask_pack_ref(mask)
+    assert want.tolist() == [sum(int(bit) << i for i, bit in enumerate(byte)) for byte in mask.split(8)]
+    [bits] = guarded(
+        monkeypatch, packed_dropout, "_mask_pack_kernel", packed_dropout.launch_mask_pack,
+        mask.view(torch.uint8), blank(want), outputs=["bits_ptr"],
+    )  # fmt: skip
+    assert torch.equal(bits, want)
+    [dx] = guarded(
+        monkeypatch, packed_dropout, "_dropout_backward_kernel", packed_dropout.launch_dropout_backward,
+        dy, bits, blank(dy), 1 / 0.9, outputs=["dx_ptr"],
+    )  # fmt: skip
+    assert torch.equal(dx, packed_dropout.dropout_backward_ref(dy, bits, 1 / 0.9))
+
+
 @slopes_of
 @pytest.mark.parametrize("rows, columns", [(130, 24), (3, 8)])
 def test_kernel_of_the_gradient_and_its_sum(monkeypatch, rows, columns, activation, slope_bits):
@@ -410,6 +427,8 @@ def test_opcheck():
         (packed_activation._activation_backward, (x, slopes, 4)),
         (packed_activation._activation_quantize_, (x.clone(), "gelu", 4, 2, 8, seed, 0)),
         (packed_activation._activation_backward_, (x.clone(), slopes, 4)),
+        (packed_dropout._mask_pack, (x > 0,)),
+        (packed_dropout._dropout_backward, (x, packed_dropout.mask_pack_ref(x > 0), 2.0)),
         (packed_norm._norm_quantize, norm),
         (packed_norm._norm_backward, (x, *saved, weight, False, 2, 8)),
     ]:

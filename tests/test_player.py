@@ -11,12 +11,12 @@ import triton.language as tl
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
-from puzzles_lib import MASKED_ADD, player
-from puzzles_lib.authoring.solutions import define, solutions
+from puzzles_lib import MASKED_ADD, OUTER_ADD, player
+from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.player import watch
 from puzzles_lib.player.packing import Pool, packed
-from puzzles_lib.player.story import LATER, RIGHT, UNDEFINED, WRONG
+from puzzles_lib.player.story import LATER, RACE, RIGHT, UNDEFINED, WRONG
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Recorder
 from tests.kernels import right
@@ -653,11 +653,23 @@ def disagreeing_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 def test_a_race_is_told():
     (note,) = played(disagreeing_kernel).tree["notes"]
     assert re.fullmatch(
-        r"This is a race: programs 0 and 1 store different values to element 0 of z "
+        r"This is a race: programs 0 and 1 store different values to z\[0\] "
         r"\(line \d+: tl.store\(.*\)\)\. Here the programs ran one after the other; "
-        r"on a GPU the order is open\.",
+        r"on a GPU the order is open, so the result can differ from run to run\.",
         note,
     )
+
+
+def test_lanes_of_one_store_that_collide_are_not_called_correct():
+    source = kernel_sources()["outer_add"]
+    mask = "(offs_m[:, None] < M) & (offs_n[None, :] < N)"
+    told = Played(watch(define(source.replace(mask, "offs < M * N"), "<racing>"), OUTER_ADD, case=2).data)
+    (note,) = told.tree["notes"]
+    assert "two lanes of one store in program 0 store different values to z[1, 0]" in note
+    assert "one lane stored after the other" in note
+    states = [state for _, state in told.stored(2).values()]
+    assert states.count(RACE) == 38 and states.count(RIGHT) == 562
+    assert "tl.store" in told.lines()[told.tree["step"]]  # it opens there
 
 
 def test_nothing_moves_by_itself():

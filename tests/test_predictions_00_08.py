@@ -98,7 +98,7 @@ MISTAKES = [
     ("ch05-q3", 24, "two more than"),
     ("ch05-q4", 128, "in iteration 1"),
     ("ch05-q4", 68, "keep their maximum"),
-    ("ch05-q4", 1, "updates row_max"),
+    ("ch05-q4", 1, "Step to the line row_max"),
     ("ch05-q5", (32, 63), "walks all keys by itself"),
     ("ch05-q5", (31,), "fill a block"),
     ("ch05-q5", (63,), "blocks of keys"),

@@ -718,7 +718,7 @@ def test_the_first_override_of_a_process_is_silent():
         "with override_linear_dynamic(): pass"
     )
     command = [sys.executable, "-W", "always", "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=240)
     assert (done.stdout, done.stderr) == ("", "")
 
 

@@ -259,8 +259,8 @@ def test_a_repository_of_another_form_is_refused(tmp_path):
     ],
 )
 def test_the_repository_is_gits_origin_on_github(tmp_path, url, name):
-    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    subprocess.run(["git", "-C", tmp_path, "remote", "add", "origin", url], check=True)
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True, timeout=240)
+    subprocess.run(["git", "-C", tmp_path, "remote", "add", "origin", url], check=True, timeout=240)
     assert site.origin(tmp_path) == name
 
 
@@ -333,7 +333,11 @@ def axe(tmp_path_factory):
         pytest.skip("needs npm")
     folder = tmp_path_factory.mktemp("axe")
     subprocess.run(
-        ["npm", "pack", "--silent", "axe-core@4.14.1"], cwd=folder, check=True, capture_output=True
+        ["npm", "pack", "--silent", "axe-core@4.14.1"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        timeout=240,
     )
     (archive,) = folder.glob("*.tgz")
     shutil.unpack_archive(archive, folder, filter="data")

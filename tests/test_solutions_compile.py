@@ -6,11 +6,12 @@ LLVM and ptxas are left out: they take seconds for each kernel, and `test_stages
 
 import pytest
 
-from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.chapters import puzzles
+from puzzles_lib.checker import examine
 from puzzles_lib.compiler import find_target, gpu_dialect
-from puzzles_lib.source import Refusal
+from puzzles_lib.source import Refusal, define
 
 SM_90 = find_target("sm_90")
 # An assertion in MLIR of Triton 3.7 and 3.8, mended in https://github.com/triton-lang/triton/pull/11682.
@@ -35,3 +36,18 @@ def test_the_solution_compiles_in_every_case(puzzle):
     assert {(puzzle.name, number) for number in found} == {
         each for each in BROKEN if each[0] == puzzle.name
     }, found
+
+
+def test_a_kernel_that_passes_and_stops_the_compiler_is_told_so():
+    """It loads what it stored, so the compiler is asked who holds it, and that is when it shows."""
+    source = kernel_sources()["long_softmax"]
+    store = "        tl.store(z_ptr + offs, z, mask=mask)\n"
+    again = store.replace("z, mask", "tl.load(z_ptr + offs, mask=mask), mask")
+    assert source.endswith(store)
+    puzzle = next(puzzle for puzzle in puzzles() if puzzle.name == "long_softmax")
+    report = examine(define(source + again, "<long_softmax, stored twice>"), puzzle)
+    assert report.ok, report
+    assert "Triton's compiler stops at M=64  N=48  BLOCK_M=32  BLOCK_N=16, after what is checked" in str(
+        report
+    )
+    assert "Triton's compiler" not in str(examine(solutions()["long_softmax"], puzzle))

@@ -174,7 +174,7 @@ def test_registers_are_those_in_the_cubin(tmp_path):
     s = compiled()
     (tmp_path / "kernel.cubin").write_bytes(s.cubin)
     said = subprocess.check_output(
-        [knobs.nvidia.cuobjdump.path, "-res-usage", "kernel.cubin"], cwd=tmp_path, text=True
+        [knobs.nvidia.cuobjdump.path, "-res-usage", "kernel.cubin"], cwd=tmp_path, text=True, timeout=240
     )
     assert s.registers == int(re.search(r"REG:(\d+)", said)[1])
 
@@ -439,7 +439,9 @@ limit(RLIMIT_CORE, 0, 0)
 print([getrlimit(each) for each in (RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_CORE)])
 """
     command = [sys.executable, "-c", code]
-    ran = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+    ran = subprocess.run(
+        command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=240
+    )
     assert ran.stdout == f"{[(2 << 20, 2 << 20), (30, 31), (0, 0)]}\n", ran.stderr
 
 
@@ -474,7 +476,7 @@ def test_an_interrupt_ends_the_worker(worker):
 
     started = worker(
         "import os, signal, time\n"
-        "time.sleep(0.5)\n"  # we wait for it by then
+        "time.sleep(2)\n"  # we wait for it by then
         "os.kill(os.getppid(), signal.SIGALRM)\n"
         "time.sleep(60)"
     )

@@ -30,5 +30,6 @@ def test_a_test_that_ends_its_worker_is_not_run_again(tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
+        timeout=240,
     )
     assert "1 failed, 2 passed" in ran.stdout, ran.stdout

@@ -11,8 +11,8 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import MASKED_ADD, tracer
-from puzzles_lib.authoring.solutions import define, solutions
+from puzzles_lib import MASKED_ADD, OUTER_ADD, tracer
+from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.binding import bind
 from puzzles_lib.checking import check
 from puzzles_lib.inputs import make_inputs
@@ -378,3 +378,14 @@ def test_a_case_that_cannot_be_drawn_is_refused_in_a_line(numbers, told):
     with pytest.raises(ValueError, match="^trace: case is ") as caught:
         trace(solutions()["masked_add"], MASKED_ADD, case=Case(**numbers))
     assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_map_counts_elements_that_lanes_of_one_store_share():
+    mask = "(offs_m[:, None] < M) & (offs_n[None, :] < N)"
+    source = kernel_sources()["outer_add"]
+    assert source.count(mask) == 1
+    flat = define(source.replace(mask, "offs < M * N"), "<flat mask>")
+    told = {flat: True, define(source, "<correct>"): False}
+    for kernel, collides in told.items():
+        facts = maps(trace(kernel, OUTER_ADD, case=2))["z"].facts
+        assert ("38 elements stored by several lanes at once" in facts) == collides

@@ -369,7 +369,7 @@ def test_a_rank_that_is_killed_ends_all_and_leaves_a_whole_checkpoint(tmp_path):
     command += ["-m", "tests.lost_rank", "--parallel", "fsdp", "--device", "cpu", "--batch", "4"]
     command += ["--steps", "5", "--folder", str(folder), "--save-every", "2"]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode != 0
     assert (
         f"rank 0 of 2 lost another in step 3: the last whole checkpoint is {folder}/step-00000002"

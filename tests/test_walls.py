@@ -304,15 +304,15 @@ def test_nobody_sets_triton_interpret():
 # ---- what a learner meets
 
 
-def test_importing_the_package_alone_is_fast_and_imports_nothing_heavy():
+def test_importing_the_package_alone_imports_nothing_but_python():
     code = (
-        "import sys, time; t = time.process_time(); import puzzles_lib; "
-        "print(time.process_time() - t, 'torch' in sys.modules, 'triton' in sys.modules)"
+        "import sys; before = {*sys.modules}; import puzzles_lib; "
+        "print(*{name.partition('.')[0] for name in {*sys.modules} - before})"
     )
-    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    seconds, torch_loaded, triton_loaded = out.stdout.split()
-    assert float(seconds) < 0.05
-    assert (torch_loaded, triton_loaded) == ("False", "False")
+    out = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
+    )
+    assert {*out.stdout.split()} - sys.stdlib_module_names == {"puzzles_lib"}
 
 
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)

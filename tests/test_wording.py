@@ -394,7 +394,13 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = x.reshape(-1)": "every size of a shape must be written out: -1 has no meaning here",
     "r = (q := x)": "a kernel has no :=",
     "match N:\n    case 3: x += 1": "a kernel has no match",
-    "r = undefined": "undefined is not defined here",
+    "r = undefined": "undefined is not defined: no line sets it",
+    "z = tl.load(z + offs)": "z is not defined here: the pointer is z_ptr",
+    "if N > M: z = x\nr = z": (
+        "z is not defined here: a name set only in an if or a loop needs a value before it"
+    ),
+    "total += x": "total is not defined here: its first value comes only in this line or a later one",
+    "r = twice(x)": "twice is not defined: a kernel can call functions of tl, and your own",
     "r = ROWS_LEFT": "ROWS_LEFT is not defined: it is not among the kernel's parameters",
     "r = stride_am": "stride_am is not defined: it is not among the kernel's parameters",
     "r = nump.inf": "nump is not defined",
@@ -573,3 +579,10 @@ def test_what_is_square_is_no_transposed_other():
 
 def test_a_name_near_to_none_is_not_guessed():
     assert wording.in_triton("xyzzy") == "" and wording.in_triton("_builtin") == ""
+
+
+def test_a_global_beside_a_pointer_of_its_name_is_told_the_pointer():
+    kernel = written("r = tl.load(z + offs)")
+    kernel.__globals__["z"] = X
+    refusal = front_end(kernel, ARGUMENTS)
+    assert "z is a global, which a kernel cannot use: the pointer here is z_ptr" in refusal.message

@@ -271,7 +271,19 @@ def test_a_pre_hook_that_clears_half_of_a_result():
 
 def test_a_pre_hook_that_changes_an_input():
     report = check(hooked(right, lambda args: args["x_ptr"].add_(1)), MASKED_ADD)
-    assert not report.ok and report.verdicts[0].kind == "values"
+    assert "the pre_hook of a configuration changes the input x" in str(report)
+
+
+def test_a_pre_hook_that_does_the_kernels_work():
+    report = check(hooked(right, lambda args: args["z_ptr"].copy_(args["x_ptr"] + 10)), MASKED_ADD)
+    assert "the pre_hook of a configuration computes z" in str(report)
+
+
+@pytest.mark.parametrize("warps, told", [(3, "must be a power of 2"), (64, "2,048 threads")])
+def test_a_number_of_warps_that_no_gpu_takes(warps, told):
+    tuned = triton.autotune([triton.Config({"BLOCK": 64}, num_warps=warps)], key=["N"])(right)
+    report = check(tuned, MASKED_ADD)
+    assert not report.ok and told in str(report)
 
 
 def test_a_pre_hook_sets_the_block_of_a_descriptor():
@@ -300,6 +312,23 @@ def test_a_pre_hook_sets_the_block_of_a_descriptor():
     ]
     assert check(triton.autotune(configs[:1], key=[])(by_tiles), puzzle).ok
     assert not check(triton.autotune(configs[1:], key=[])(by_tiles), puzzle).ok
+
+
+def test_a_grid_that_needs_what_only_a_configuration_gives():
+    parts = {"number": "0", "spec": scaled, "grid": lambda s: (triton.cdiv(s.N, s.BLOCK),)}
+    with pytest.raises(
+        ValueError, match="no 'BLOCK'; it has N, scale; give it any value: that of an autotune"
+    ):
+        Puzzle(**parts, cases=(Case(N=100, scale=1.0),))
+    puzzle = Puzzle(**parts, cases=(Case(N=100, scale=1.0, BLOCK=1),))
+    kernel = triton.autotune([triton.Config({"BLOCK": 64})], key=[])(times)
+    assert check(kernel, puzzle).cases[0].programs == 2
+
+
+@triton.jit
+def times(x_ptr, z_ptr, N, scale, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + i, tl.load(x_ptr + i, mask=i < N) * scale, mask=i < N)
 
 
 # ---- heuristics

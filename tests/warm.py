@@ -59,7 +59,7 @@ def python(code: str, cwd: Path, env: dict[str, str] | None = None) -> str:
     """What a piece of Python prints in a warm process, errors included. It has to end well."""
     with tempfile.TemporaryDirectory() as own:
         log = Path(own) / "log"
-        status = call("tests.warm:_run", code, cwd=cwd, env=env or dict(os.environ), log=log, timeout=300)
+        status = call("tests.warm:_run", code, cwd=cwd, env=env or dict(os.environ), log=log, timeout=240)
         printed = log.read_text()
     assert status == 0, printed
     return printed

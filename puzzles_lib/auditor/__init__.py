@@ -23,7 +23,7 @@ from puzzles_lib.auditor import sizes
 from puzzles_lib.auditor.catching import plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.guard import Guard
-from puzzles_lib.auditor.reference import Uncomparable, Wanted, cloned, compare, flat, kept, wanted
+from puzzles_lib.auditor.reference import Uncomparable, Wanted, cloned, compare, flat, keeping, wanted
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.session import Session, audited, found
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
@@ -141,7 +141,7 @@ class _Call:
     ) -> _Ran:
         """Call the function under guard with copies of these arguments."""
         guard = guard or self.guard
-        given, named = cloned((tuple(args), dict(kwargs)), kept)
+        given, named = cloned((tuple(args), dict(kwargs)), keeping())
         session = Session(guard, report, configuration=configuration)
         with pretended(), session.active():
             result = self.function(*given, **named)
@@ -163,7 +163,7 @@ class _Call:
     def _never_written(
         self, results: list[torch.Tensor], session: Session, report: AuditReport, on: str
     ) -> None:
-        if any(launch.status == "unjudged" for launch in report.launches):
+        if report.unjudged:
             return
         for place, tensor in enumerate(results):
             holds = session.defined.elements(tensor)
@@ -229,7 +229,7 @@ class _Call:
 
     def _in_reverse(self, want: Wanted, coarsest: float) -> Verdict | None:
         """The verdict on a call whose programs run from the last to the first."""
-        given, named = cloned((tuple(self.args), dict(self.kwargs)), kept)
+        given, named = cloned((tuple(self.args), dict(self.kwargs)), keeping())
         session = Session(dataclasses.replace(self.guard, races=False), AuditReport(), reverse=True)
         with pretended(), session.active():
             result = self.function(*given, **named)
@@ -243,6 +243,7 @@ class _Call:
     def true_sizes(self) -> None:
         """Pretend each size so large that offsets pass 2**31."""
         report = self.report
+        _ = torch.empty(0, device="meta") + 1  # torch's first such operator takes a second, once
         end = time.thread_time() + (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
         for way in sizes.ways((self.args, self.kwargs)):

@@ -6,6 +6,7 @@ While `caught` is active, `JITFunction.run` and `Autotuner.run` are replaced: ``
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -54,16 +55,35 @@ def caught(
     on_twice: runs an autotuned kernel that has changed a tensor once more, on what it has left.
     """
     catcher = _Catcher(on_launch, on_error, all_configurations, configuration, on_twice)
-    was = JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench
-    bench_graph = triton.testing.do_bench_cudagraph
-    JITFunction.run, Autotuner.run, JITFunction.warmup = catcher.launches(), catcher.tunes(), _warmed_up
-    triton.testing.do_bench = triton.testing.do_bench_cudagraph = benched
+    with one_thread():
+        was = JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench
+        bench_graph = triton.testing.do_bench_cudagraph
+        JITFunction.run, Autotuner.run, JITFunction.warmup = catcher.launches(), catcher.tunes(), _warmed_up
+        triton.testing.do_bench = triton.testing.do_bench_cudagraph = benched
+        try:
+            with set_wrap_triton_enabled(False):  # of `torch.library.triton_op`: straight to the kernel
+                yield
+        finally:
+            JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench = was
+            triton.testing.do_bench_cudagraph = bench_graph
+
+
+PATIENCE_S = 300.0  # that a thread waits for the audits of another one
+_turn = threading.RLock()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let one thread at a time replace methods that are everybody's; what it finds, it puts back.
+
+    Raises RuntimeError after `PATIENCE_S` of another thread's audits.
+    """
+    if not _turn.acquire(timeout=PATIENCE_S):
+        raise RuntimeError(f"audit: another thread has been auditing for {PATIENCE_S:g} s: wait for it")
     try:
-        with set_wrap_triton_enabled(False):  # of `torch.library.triton_op`: straight to the kernel
-            yield
+        yield
     finally:
-        JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench = was
-        triton.testing.do_bench_cudagraph = bench_graph
+        _turn.release()
 
 
 class _Catcher:
@@ -211,7 +231,7 @@ def _pruned(tuner: Autotuner, kwargs: dict[str, Any]) -> list[Config]:
 
 
 def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same values, but for rounding."""
+    """Whether two tensors hold the same values, apart from rounding."""
     if not one.is_floating_point():
         return torch.equal(one, other)
     one, other = one.double(), other.double()

@@ -16,7 +16,7 @@ import triton
 from torch.overrides import TorchFunctionMode
 from triton.runtime import driver
 
-from puzzles_lib.auditor.catching import benched
+from puzzles_lib.auditor.catching import benched, one_thread
 from puzzles_lib.auditor.launch import addressed
 from puzzles_lib.compiler import find_target
 
@@ -52,7 +52,7 @@ _OF_TRITON = {
 @contextlib.contextmanager
 def pretended(tensors: str = "cpu") -> Iterator[None]:
     """Pretend that there is a GPU. tensors: where they are in truth, ``"cpu"`` or ``"meta"``."""
-    with contextlib.ExitStack() as stack:
+    with one_thread(), contextlib.ExitStack() as stack:
         for owner, name, value in _replacements():
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))

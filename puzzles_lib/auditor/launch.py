@@ -3,6 +3,7 @@
 import dataclasses
 import linecache
 import numbers
+import operator
 import weakref
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from puzzles_lib.puzzle import Argument
 
 OPTIONS = (
     "num_warps", "num_stages", "num_ctas", "maxnreg", "debug", "enable_fp_fusion", "launch_cooperative_grid",
-    "launch_pdl", "allow_fp8e4nv", "ir_override", "extern_libs", "stream", "device", "device_type", "warmup",
+    "launch_pdl", "allow_fp8e4nv", "ir_override", "extern_libs", "warmup",
     "sanitize_overflow", "waves_per_eu", "matrix_instr_nonkdim", "kpack", "instrumentation_mode",
 )  # fmt: skip
 """What a launch may be given beside the kernel's parameters."""
@@ -169,8 +170,11 @@ def bind(
     values = {n: v if n in constants else _plain(n, v) for n, v in bound.arguments.items()}
     if callable(grid):
         grid = grid(dict(values))
-    each: Sequence[Any] = grid if isinstance(grid, Sequence) else (grid,)
-    sizes = tuple(int(n) for n in each)
+    try:
+        sizes = tuple(operator.index(n) for n in grid)  # type: ignore[attr-defined]
+    except TypeError:
+        words = f"the grid is {grid!r}, allowed is a tuple of integers"
+        raise TypeError(f"{kernel.__name__}: {words}") from None
     if not 1 <= len(sizes) <= 3:
         raise TypeError(f"{kernel.__name__}: the grid is {sizes}, allowed are 1 to 3 axes")
     full = (*sizes, 1, 1)[:3]
@@ -222,7 +226,7 @@ def _plain(name: str, value: object) -> object:
     if isinstance(value, torch.Tensor):
         try:
             of_torch(value.dtype)
-        except (KeyError, ValueError):
+        except (KeyError, TypeError, ValueError):
             raise Unsupported(f"{name} has the dtype {value.dtype}, which no kernel takes") from None
         if value.layout != torch.strided:
             raise Unsupported(f"{name} is a tensor of layout {value.layout}")

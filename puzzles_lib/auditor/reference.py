@@ -48,10 +48,32 @@ def cloned(value: Any, convert: Callable[[torch.Tensor], torch.Tensor] = torch.T
     return pytree.tree_map(copy, value)
 
 
-def kept(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a tensor with its strides."""
+def keeping() -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return `kept` for several tensors, whose copies overlap where they do."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    return lambda tensor: kept(tensor, storages)
+
+
+def kept(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage] | None = None) -> torch.Tensor:
+    """Return a copy of a tensor with its strides. storages: copies so far, by the storage's address.
+
+    Raises ValueError for a tensor that is no dense one on the CPU.
+    """
+    if (
+        tensor.layout != torch.strided
+        or tensor.is_quantized
+        or tensor.is_nested
+        or tensor.device.type != "cpu"
+    ):
+        kind = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
+        words = f"an argument is a {kind} tensor on {tensor.device.type}"
+        raise ValueError(f"audit: {words}, allowed are dense tensors on the CPU")
     source = tensor.detach()
-    storage = source.untyped_storage().clone()
+    found = source.untyped_storage()
+    storages = {} if storages is None else storages
+    if found.data_ptr() not in storages:
+        storages[found.data_ptr()] = found.clone()
+    storage = storages[found.data_ptr()]
     made = torch.empty(0, dtype=source.dtype).set_(
         storage, source.storage_offset(), source.shape, source.stride()
     )

@@ -44,10 +44,9 @@ class Finding:
         if self.verdict.diagnosis:
             lines.append(self.verdict.diagnosis)
         if self.verdict.site and self.verdict.site.source:
-            file = f"{_short(self.file)}:" if self.file else "line "
-            lines.append(f"{file}{self.verdict.site.line}: {self.verdict.site.source}")
+            lines.append(f"{_at(self.file, self.verdict.site.line)}: {self.verdict.site.source}")
         if self.place is not None:
-            lines.append(f"launched at {_short(self.place.file)}:{self.place.line}: {self.place.source}")
+            lines.append(f"launched at {_at(self.place.file, self.place.line)}: {self.place.source}")
         return lines
 
 
@@ -55,6 +54,13 @@ def _bare(verdict: Verdict) -> str:
     """The message without the kind that it may begin with."""
     kind = KIND_WORDS.get(verdict.kind, verdict.kind)
     return verdict.message.removeprefix(f"{kind}: ")
+
+
+def _at(file: str, line: int) -> str:
+    """Return ``norm.py:8``; in a notebook, where a file's name is made up, ``line 8 of its cell``."""
+    if Path(file).parent.name.startswith("ipykernel_") or file.startswith("<ipython-input"):
+        return f"line {line} of its cell"
+    return f"{_short(file)}:{line}" if file else f"line {line}"
 
 
 def _short(file: str) -> str:
@@ -152,7 +158,7 @@ class AuditReport:
         whole = sum(each.status == "ok" for each in self.launches)
         judged = f"{launches} clean" if whole == count else f"{whole} of {launches} clean, the rest unjudged"
         values = ", values as the reference's" if self.compared else ""
-        tried = f", and {len(self.tried)} other inputs" if self.tried else ""
+        tried = f", and {len(self.tried)} other input{'s' * (len(self.tried) != 1)}" if self.tried else ""
         return f"{self.title}: {judged}{values}{tried}"
 
     def _lines(self) -> Iterator[tuple[str, bool]]:

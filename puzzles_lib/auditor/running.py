@@ -16,7 +16,7 @@ from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.checker import atomicity, verdicts
-from puzzles_lib.checker.launches import too_much
+from puzzles_lib.checker.launches import too_many_threads, too_much, unfit
 from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Verdict
@@ -85,6 +85,10 @@ class Runner:
             if count < 0:
                 text = f"the grid has {count} programs along axis {axis}"
                 return replace(outcome, verdict=Verdict("launch", text), stopped=True)
+        if text := unfit(launch.launch_options):
+            return replace(outcome, verdict=Verdict("signature", text), stopped=True)
+        if verdict := too_many_threads(launch.launch_options):
+            return replace(outcome, verdict=verdict, stopped=True)
         if not outcome.of:
             outcome.notes.append("no program is started: the grid is empty")
             return outcome

@@ -11,9 +11,8 @@ from puzzles_lib.auditor.launch import Launch, Place, Unsupported
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.running import Outcome, Runner
 from puzzles_lib.checker.report import Verdict
+from puzzles_lib.checker.tuning import skips
 from puzzles_lib.runner import Busy, alone
-
-_CANNOT_LAUNCH = "launch"
 
 
 class Session:
@@ -42,7 +41,7 @@ class Session:
         except Exception as error:  # a user must not see a traceback of ours for their launch
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             outcome = Outcome(launch, unjudged=f"{launch.name}: the audit failed ({words}), a bug of its own")
-        if launch.configuration and outcome.verdict and outcome.verdict.kind == _CANNOT_LAUNCH:
+        if launch.configuration and outcome.verdict and skips(outcome.verdict):
             self.report.notes.append(f"{launch}: autotune skips it, {outcome.verdict.message}")
             return False
         if self.stopped not in ("", launch.name) and outcome.verdict:

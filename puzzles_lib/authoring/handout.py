@@ -13,7 +13,7 @@ from pathlib import Path
 from puzzles_lib.authoring.release import REPO, find_stale
 
 NAME = "triton-bit-by-bit"
-_FILES = ("LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml")
+_FILES = ("AUDIT.md", "LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml")
 _FOLDERS = {".readme": "*", ".setup": "*.*", "puzzles_lib": "**/*"}  # and what is taken of each
 _NEVER = {"__pycache__", ".ipynb_checkpoints"}
 _FIRST = "00"  # which `make lab` opens, so that it is always there

@@ -71,7 +71,8 @@ def strip(nb: NotebookNode, name: str = "notebook") -> NotebookNode:
 
     `nb` itself does not change.
 
-    A hole keeps its indentation and says `# your code here (SIZE)`. SIZE is the text after the BEGIN marker,
+    A hole keeps its indentation and says `# your code here (SIZE)`, or `# your code here: replace the dots`
+    below a line that ends with ``= ...``. SIZE is the text after the BEGIN marker,
     or the number of lines cut. A block without a line left gets a `pass`, which Triton compiles too. Raises
     ValueError, with `name`, cell id and line, for markers that are unpaired, nested or misspelled.
     """
@@ -203,7 +204,8 @@ def _around_holes(source: str, where: str, joined: Callable[[list[str], list[str
         indent = lines[begin][: -len(lines[begin].lstrip())]
         stated = _stated_size(lines[begin]) or _size(_count_code(lines[begin + 1 : end]))
         cut += lines[start:begin]
-        stub = [f"{indent}{HOLE} ({stated})"]
+        asked = "\n".join(lines[start:begin]).rstrip().endswith("= ...")
+        stub = [f"{indent}{HOLE}: replace the dots" if asked else f"{indent}{HOLE} ({stated})"]
         if not _parses("\n".join(cut + stub + lines[end + 1 :])):
             stub.append(f"{indent}pass")
             if not _parses("\n".join(cut + stub + lines[end + 1 :])):

@@ -93,7 +93,7 @@ def _examine(
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
     if is_untouched(bound.kernel) and not puzzle.broken_by:
-        return Report(puzzle.name, verdict=verdicts.STILL_OPEN)
+        return Report(puzzle.name, verdict=verdicts.still_open(bound.kernel.src))
     budget = Budget(RUNS_PER_CHECK * seconds)
 
     def tried(number: int, skipped: dict[int, Verdict] | None = None) -> Report:
@@ -155,7 +155,7 @@ def _examine_one(
     results = compiler.closed_after(_Opinions(bound.kernel, each, drawn), tried)
     if isinstance(results, Refusal):
         return _refused(puzzle, results)
-    notes |= dict.fromkeys(shared.arithmetic.notes())
+    notes |= dict.fromkeys([*shared.arithmetic.notes(), *shared.threads.notes])
     told: Sequence[CaseResult] = results
     if not until_failure:
         told = verdicts.with_blocks(puzzle, told, lambda case: _is_right(bound.at(case, number), shared))
@@ -303,6 +303,8 @@ def _outputs(
         return bound
     ran = attempt(bound, inputs, seconds=seconds)
     verdict = verdicts.misconduct(puzzle, case, ran)
+    if verdict and is_untouched(bound.kernel):
+        return Report(bound.kernel.__name__, verdict=verdicts.still_open(bound.kernel.src))
     if verdict:
         return Report(puzzle.name, (CaseResult(str(case), verdict),))
     return {result.name: ran.outputs[result.name] for result in puzzle.results}

@@ -16,6 +16,7 @@ from puzzles_lib.runner import Plan, Run
 MOST = 24  # runs in which programs take turns, in one check
 _ATOMICS = 4  # of a program, at which it is interrupted
 _PROGRAMS = 4  # that take turns in all pairs, beside the last two
+_MEETINGS = 4  # of programs that update one element
 UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one program waits for the other
 
 
@@ -28,6 +29,11 @@ class Budget:
 
 def plans(ran: Run) -> Iterator[Plan]:
     """The ways in which two programs take turns, the most telling first."""
+    yield from dict.fromkeys([*(Plan(*met) for met in ran.meetings[:_MEETINGS]), *_usual_plans(ran)])
+
+
+def _usual_plans(ran: Run) -> Iterator[Plan]:
+    """Plans for the first programs and the last two, and for their first atomics."""
     most, count = min(ran.atomics, _ATOMICS), ran.programs
     near = [(0, 1), (1, 0), (count - 2, count - 1), (count - 1, count - 2)] if count > 1 else []
     some = range(min(count, _PROGRAMS))

@@ -82,9 +82,10 @@ def attempt(
             _fill_table(tensors[table], {**untaken, **tensors}[name])
     arguments = bound.filled(tensors)
     if bound.configuration is not None and bound.configuration.pre_hook is not None:
-        before = {result.name: tensors[result.name].clone() for result in taken}
-        if refusal := bound.configuration.prepare(arguments):
+        before = {name: tensor.clone() for name, tensor in tensors.items()}
+        if refusal := bound.configuration.prepare(arguments) or _meddling(bound.puzzle, before, tensors):
             raise Refused(refusal)
+        before = {result.name: before[result.name] for result in taken}
         zeroed |= {f"{name}_ptr" for name, tensor in before.items() if _is_set(tensor, tensors[name])}
     others = {name: (tensor.data_ptr(), tensor) for name, tensor in untaken.items()}
     ran = run(code, arguments, programs, outputs, zeroed=zeroed, locks=locks, others=others, **options)
@@ -102,14 +103,33 @@ def _fill_table(table: torch.Tensor, rows: torch.Tensor) -> None:
     flat[:count] = torch.arange(count) * step + rows.data_ptr()
 
 
+def _meddling(
+    puzzle: Puzzle, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
+) -> Refusal | None:
+    """Refuse a hook that changes an input, or does the kernel's work: it may only clear results."""
+    results = {result.name for result in puzzle.results}
+    for name, tensor in after.items():
+        values = _bytes(tensor)
+        changed = (values != _bytes(before[name])).any(1)
+        if name not in results and changed.any():
+            text = f"the pre_hook of a configuration changes the input {name}: it may only clear results"
+            return Refusal(text, kind="signature")
+        if (values[changed] != values[changed][:1]).any():
+            text = f"the pre_hook of a configuration computes {name}: it may only clear results"
+            return Refusal(text, kind="signature")
+    return None
+
+
 def _is_set(before: torch.Tensor, after: torch.Tensor) -> bool:
     """Return whether a hook has given every element of a result a value."""
     if not before.numel():
         return False
-    bytes_of = [
-        tensor.reshape(-1).view(torch.uint8).reshape(-1, tensor.itemsize) for tensor in (before, after)
-    ]
-    return bool((bytes_of[0] != bytes_of[1]).any(1).all())
+    return bool((_bytes(before) != _bytes(after)).any(1).all())
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return each element's bytes, in a row of its own."""
+    return tensor.reshape(-1).view(torch.uint8).reshape(-1, tensor.itemsize)
 
 
 def _takes(bound: Bound, name: str) -> bool:

@@ -10,6 +10,10 @@ from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
 
 PER_ROW = "each row is off by its own factor"
+LOOK_FOR = (
+    ": look for inf / inf (an exp that overflows), -inf - (-inf), 0 / 0, 0 * inf, "
+    "or the root or log of a negative number"
+)
 HALF, BFLOAT = of_torch(torch.float16).roundoff, of_torch(torch.bfloat16).roundoff
 
 
@@ -157,7 +161,7 @@ def _nan(w: _Wrong) -> str:
     if not count:
         return ""
     told = "one of them is" if count == 1 else f"{count} of them are"
-    return f"{told} NaN: look for -inf - (-inf), 0 / 0, 0 * inf, or the root or log of a negative number"
+    return f"{told} NaN{LOOK_FOR}"
 
 
 def _transposed(w: _Wrong) -> str:

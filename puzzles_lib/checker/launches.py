@@ -4,6 +4,8 @@ If the front end's opinion leaves that open (`compiler.shared`), the kernel is c
 takes about 50 ms. If a goal of the puzzle compiles the same launch anyway, `checker.machine` checks it.
 """
 
+from collections.abc import Mapping
+
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.compiler import Opinion, Target, find_target, shared_memory
@@ -28,12 +30,34 @@ class Launches:
 
         case: the number of the case.
         """
+        if verdict := too_many_threads(bound.options):
+            return verdict
         if opinion.large is None or _seen_later(bound, case):
             return None
         asked = shared_memory(bound.kernel, bound.arguments, _TARGET, self._known, **bound.options)
         stages = bound.options.get("num_stages")
         cure = _CURE + f"; num_stages is {stages}" * bool(stages)
         return too_much(asked, _TARGET, opinion.large, cure) if asked is not None else None
+
+
+MOST_WARPS = 32  # 1024 threads
+
+
+def unfit(options: Mapping[str, object]) -> str:
+    """Return why Triton raises for these options, whatever the kernel; "" if it takes them."""
+    warps = options.get("num_warps", 4)
+    if type(warps) is int and (warps < 1 or warps & (warps - 1)):
+        return f"num_warps is {warps}, but must be a power of 2"
+    return ""
+
+
+def too_many_threads(options: Mapping[str, object]) -> Verdict | None:
+    """Return the verdict on more warps than a program can have; None for no more."""
+    warps = options.get("num_warps", 4)
+    if type(warps) is not int or warps <= MOST_WARPS:
+        return None
+    text = f"a launch would fail: {warps} warps are {32 * warps:,} threads, but a program has at most 1,024"
+    return Verdict("launch", text)
 
 
 def too_much(asked: int, target: Target, site: Site | None = None, cure: str = _CURE) -> Verdict | None:

@@ -100,6 +100,7 @@ def _facts(
 ) -> tuple[str, ...]:
     touched = int((sharers > 0).sum())
     facts = [f"{touched} of {sharers.size} elements"]
+    twice = np.unique(np.concatenate([_stored_twice(a) for a in drawn] or [np.zeros(0, np.int64)]))
     if touched:
         least, most = int(sharers[sharers > 0].min()), int(sharers.max())
         if programs == 1:
@@ -110,12 +111,22 @@ def _facts(
             facts[0] += f", each by {least} to {plural(most, 'program')}"
         if lanes > int(sharers.sum()):
             facts.append(f"{lanes} {'loads' if drawn[0].kind == 'load' else 'stores'} in all")
+    if len(twice):
+        facts.append(f"{plural(len(twice), 'element')} stored by several lanes at once")
     if len(drawn) < len(accesses):
         loaded = [a.elements[a.mask & ~a.bad] for a in accesses if a.kind == "load"]
         facts.append(f"{len(np.unique(np.concatenate(loaded)))} elements also loaded")
     if masked_off:
         facts.append(f"{plural(masked_off, 'lane')} masked off")
     return tuple(facts)
+
+
+def _stored_twice(access: Access) -> np.ndarray:
+    """Return the elements to which several lanes of one store write."""
+    if access.kind != "store":
+        return np.zeros(0, np.int64)
+    elements, counts = np.unique(access.elements[access.mask & ~access.bad], return_counts=True)
+    return elements[counts > 1]
 
 
 def _alarm(bad_lanes: Sequence[tuple[Access, np.ndarray]], bad: np.ndarray, size: int) -> str:

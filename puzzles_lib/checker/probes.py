@@ -19,7 +19,7 @@ from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Draw, Verdict
-from puzzles_lib.runner import ELSEWHERE, Program, Run
+from puzzles_lib.runner import ELSEWHERE, NaNs, Program, Run
 
 LESS_BASIC = ("input changed", "values", "loads")
 """The kinds of verdict that a race between the threads of a program takes precedence over."""
@@ -214,9 +214,30 @@ def _as_compiled(trial: Trial) -> Verdict | None:
     return trial.verdict
 
 
+def _is_infinite_or_nan(trial: Trial) -> bool:
+    return trial.verdict is not None and trial.verdict.kind == "values" and not trial.verdict.site
+
+
+def _where_it_began(trial: Trial) -> Verdict | None:
+    """The same fault with the line that made the NaN, or in which an exponential overflowed."""
+    assert trial.verdict is not None
+    for name, want in trial.expected.items():
+        got = trial.first.outputs[name]
+        wrong = ~want.accepts(got).reshape(-1)
+        if not wrong.any():
+            continue
+        if not got.is_floating_point() or got.reshape(-1)[wrong].isfinite().all():
+            return None
+        nans = NaNs()
+        ran = trial.run(quiet=True, as_compiled=trial.as_compiled, nans=nans)
+        return verdicts.not_finite(trial.verdict, ran.outputs[name].reshape(-1), wrong, nans)
+    return None
+
+
 PROBES: Sequence[Probe] = (
     Probe("in launch order", _always, _in_order),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
+    Probe("where NaN comes from", _is_infinite_or_nan, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),
     Probe("false hints", _sound, _false_hints),
     Probe("in reverse order", _order_matters, _in_reverse),

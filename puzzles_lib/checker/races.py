@@ -22,6 +22,7 @@ class Threads:
 
     def __init__(self, targets: tuple[Target, ...] = _TARGETS) -> None:
         self._known: dict[str, str | Refusal] = {}
+        self.notes: list[str] = []
         self._targets = targets
 
     def race(self, bound: Bound, run: Callable[..., Run]) -> Verdict | None:
@@ -47,8 +48,16 @@ class Threads:
         if isinstance(holders, Refusal):
             if not target.is_nvidia:
                 return None
+            self._note(bound)
             holders = _unknown
         return run(held_by=holders, quiet=True)
+
+    def _note(self, bound: Bound) -> None:
+        """Note that the compiler stops where a launch goes on. What it says of a layout is no such stop."""
+        stopped = [known for known in self._known.values() if isinstance(known, Refusal)]
+        if stopped and not self.notes:
+            text = f"Triton's compiler stops at {bound.case}, after what is checked here: {stopped[0]}"
+            self.notes.append(f"{text}. stages(...) shows how far it comes; a launch fails")
 
 
 def _unknown(*access: object) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from puzzles_lib.checker.compare import PER_ROW, compare
+from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, compare
 from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
@@ -20,6 +20,7 @@ from puzzles_lib.runner import (
     Conflict,
     Fused,
     Harm,
+    NaNs,
     Plan,
     Program,
     Promise,
@@ -33,10 +34,16 @@ from puzzles_lib.source import Refusal, Site
 from puzzles_lib.stubs import HOLE
 
 STILL_OPEN = Verdict("open", "not solved yet", diagnosis=f"replace the comment `{HOLE}` with your lines")
+COMMENTED = Verdict("open", "not solved yet", diagnosis="your line is still a comment: remove the # in front")
 STILL_BROKEN = Verdict("open", "not solved yet: the kernel is still broken, as it was handed out")
 
 LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single block
 _REFUSED = " refuses this kernel: "
+
+
+def still_open(source: str) -> Verdict:
+    """Return the verdict on a kernel whose code is as it was handed out, comments aside."""
+    return STILL_OPEN if HOLE in source else COMMENTED
 
 
 def of_refusal(refusal: Refusal) -> Verdict:
@@ -110,6 +117,12 @@ def judge(
         if mismatch and ran.not_associative:
             text = "the scan's combine function is not associative: f(f(a, b), c) differs from f(a, f(b, c))"
             return Verdict("values", mismatch.message, ran.not_associative, text)
+        if mismatch and ran.not_commutative:
+            text = (
+                "tl.reduce keeps no order: threads combine elements that are far apart, "
+                "and f(b, a) differs from f(a, b) here"
+            )
+            return Verdict("values", mismatch.message, ran.not_commutative, text)
         if mismatch:
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:
@@ -171,6 +184,26 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
             "input changed", f"the kernel changes its input {name}; it may only write to its outputs", site
         )
     return uninitialised(ran.undefined) if ran.undefined else None
+
+
+def not_finite(verdict: Verdict, got: torch.Tensor, wrong: torch.Tensor, nans: NaNs) -> Verdict:
+    """Return a verdict of wrong values with how the first NaN was made, or which exponential overflowed.
+
+    got: a result, flat, from the run that ``nans`` watched. wrong: which elements are wrong.
+    """
+    diagnosis, found, tail = verdict.diagnosis.partition(LOOK_FOR)
+    if found and not tail:
+        first = int((wrong & got.isnan()).int().argmax())
+        made = nans.origin(got, first)
+        if not made or not made.how:
+            return verdict
+        why = ""
+        if made.overflowed and made.how in ("inf / inf", "0 * inf", "inf - inf"):
+            why = ", and the inf came from an exp that overflowed"
+        return replace(verdict, diagnosis=f"{diagnosis}: {made.how}{why}", site=made.site)
+    if nans.overflow and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
+        return replace(verdict, diagnosis="an exp overflowed, and its result is inf", site=nans.overflow)
+    return verdict
 
 
 def depends_on_order(verdict: Verdict) -> Verdict:

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -12,6 +12,8 @@ from puzzles_lib.hints import Hint, Key
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.session import last_check, last_race
 
+MANY_CAUSES = {"values": None, "error": None, "compiler": re.compile(r"shape|axis|axes|= \[[A-Z]|column")}
+"""The kinds of verdict that no hint fits as such, except if the report speaks of this."""
 MOST_CHARACTERS = 100  # of the last check's message
 
 _shown: dict[Key, dict[int, str]] = {}
@@ -93,11 +95,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         )
     shown = _shown.setdefault(key, {})
     failure = _failure(said)
-    left = [n for n in range(1, len(known) + 1) if n not in shown]
-    fitting = [n for n in range(1, len(known) + 1) if _fit(known[n - 1], said) and shown.get(n) != failure]
-    fitting.sort(key=lambda n: (-_fit(known[n - 1], said), n in shown))
-    chosen = number or next(iter(fitting + left), len(known))
-    fits = number is None and chosen in fitting
+    chosen, fits = (number, False) if number else _choice(known, said, shown)
     shown[chosen] = failure if fits else shown.get(chosen, "")
     notes = []
     if fits and said:
@@ -106,10 +104,25 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         notes.append(f"Chosen because your last {source} said: “{short}”")
     if len(shown) < len(known):
         call = f"hint({name})" if name else "hint of this version, without a number,"
-        notes.append(f"Still stuck? {call} shows the next hint.")
+        notes.append(f"Still stuck? {call} shows hint {_choice(known, said, shown)[0]}.")
     else:
-        notes.append(f"That was the last hint. {again} again.")
+        seen = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
+        notes.append(f"{seen}. {again} again.")
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes))
+
+
+def _choice(known: Sequence[Hint], said: Report | None, shown: Mapping[int, str]) -> tuple[int, bool]:
+    """Return the number of the next hint, and whether it was chosen because it fits the last check.
+
+    A hint fits by words of the failure, or by its kind, except for the kinds that have many causes.
+    """
+    numbers = range(1, len(known) + 1)
+    failure = _failure(said)
+    fitting = [n for n in numbers if _fit(known[n - 1], said) and shown.get(n) != failure]
+    fitting.sort(key=lambda n: (-_fit(known[n - 1], said), n in shown))
+    if fitting:
+        return fitting[0], True
+    return next((n for n in numbers if n not in shown), len(known)), False
 
 
 def _key(puzzle: Puzzle, kernel: str) -> Key:
@@ -139,11 +152,18 @@ def _failure(report: Report | None) -> str:
 
 
 def _fit(hint: Hint, report: Report | None) -> int:
-    """Return how well a hint fits a check: 2 by words of the failure, 1 by its kind, else 0."""
+    """Return how well a hint fits a check: 2 by words of the failure, 1 by its kind, else 0.
+
+    Wrong values have too many causes, so only words count. What a compiler refuses is mostly about shapes: a
+    hint on the compiler in general fits only that.
+    """
     if not report or not report.verdicts:
         return 0
     verdict = _telling(report)
     case = next((case.label for case in report.cases if case.verdict == verdict), "")
-    told = "\n".join([case, *verdict.lines()])
+    line = verdict.site.source if verdict.site and verdict.kind == "machine" else ""
+    told = "\n".join([case, verdict.message, verdict.diagnosis, line])
     fits = [fit for fit in hint.fits if fit.kind == verdict.kind and fit.words in told]
-    return max((2 if fit.words else 1 for fit in fits), default=0)
+    speaks = MANY_CAUSES.get(verdict.kind, re.compile(""))
+    of_kind = 1 if speaks and speaks.search(told) else 0
+    return max((2 if fit.words else of_kind for fit in fits), default=0)

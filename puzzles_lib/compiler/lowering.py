@@ -26,7 +26,7 @@ from puzzles_lib.compiler.frontend import Translation
 from puzzles_lib.source import Refusal, Site
 from puzzles_lib.translator.environment import variables
 
-SECONDS = 30  # CPU time of each of the compiler's processes; on a busy machine they may take twice that
+SECONDS = 30  # CPU time of each of the compiler's processes; on a busy machine they may take four times that
 MEMORY = 4 << 30  # bytes of address space, for each of its processes
 LARGEST_FILE = 128 << 20  # bytes that one of them may write to a file
 TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
@@ -136,7 +136,7 @@ def run_limited(command: Sequence[str], folder: Path, environment: Mapping[str, 
             start_new_session=True,
         )
         try:
-            status = process.wait(2 * SECONDS)
+            status = process.wait(4 * SECONDS)
         except subprocess.TimeoutExpired:
             return _TOO_SLOW.format(SECONDS)
         finally:

@@ -9,7 +9,7 @@ import ast
 import builtins
 import enum
 from collections.abc import Iterator, Sequence, Set
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import numpy as np
 import triton.language as tl
@@ -47,6 +47,7 @@ _MEMBERS |= {
     "int_signedness", "name", "primitive_bitwidth", "shape", "strides",
 }  # fmt: skip
 _MEMBERS |= {"bit_count", "bit_length", "endswith", "is_integer", "lower", "startswith", "upper"}
+_PLAIN_FUNCTIONS = (tl.core.get_int_dtype,)  # of triton.language: Python's, and harmless
 # What a constexpr function, which runs as Python, may call beside Triton's and math's.
 _PYTHONS = {
     "abs", "all", "any", "bool", "divmod", "enumerate", "float", "int", "isinstance", "len", "max", "min",
@@ -317,11 +318,19 @@ def _is_tritons(value: object) -> bool:
         return False
     if isinstance(value, JITCallable):
         value = value.fn
+    elif isinstance(value, FunctionType) and not _is_compiled(value):
+        return False
     try:
         module = getattr(value, "__module__", None)
     except Exception:  # a proxy of the learner's
         return False
     return isinstance(module, str) and (module in ("triton", "math") or module.startswith("triton.language"))
+
+
+def _is_compiled(function: FunctionType) -> bool:
+    """Whether Triton makes operations of a call; others run as Python, and tl.str_to_ty evaluates a text."""
+    stub = function.__module__ == "triton.language.extra.libdevice"
+    return stub or tl.core.is_builtin(function) or function in _PLAIN_FUNCTIONS
 
 
 def _is_plain(value: object, known: set[int] | None = None) -> bool:

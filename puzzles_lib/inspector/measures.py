@@ -86,11 +86,16 @@ def _busy(compiled: Stages) -> Reading:
     body = [code[place] for place in places if code[place].operation != "label"]
     line = _commonest(body)
     share = sum(each.line == line for each in body) / len(body)
-    cause = (
-        f"issuing an iteration takes {turn.issue_clocks:.0f} clocks, its products {turn.tensor_clocks:.0f}; "
-        f"{share:.0%} of its instructions come from one line"
+    cause = f"{share:.0%} of its instructions come from one line"
+    moved = [move for move in turn.moves if move.number]
+    if moved:  # this costs instructions on other lines, too, and may be avoidable
+        largest = max(moved, key=lambda move: math.prod(move.shape))
+        shape, line = " × ".join(map(str, largest.shape)), largest.number
+        cause = f"threads exchange this line's block of {shape}"
+    clocks = (
+        f"issuing an iteration takes {turn.issue_clocks:.0f} clocks, its products {turn.tensor_clocks:.0f}"
     )
-    return Reading(turn.busy, cause, line)
+    return Reading(turn.busy, f"{clocks}; {cause}", line)
 
 
 def _spills(compiled: Stages) -> Reading:

@@ -26,12 +26,16 @@ _MOVE = re.compile(r"(ttg\.convert_layout|ttg\.local_alloc|ttg\.local_store) %.*
 
 @dataclass(frozen=True)
 class Move:
-    """A block of values that threads exchange: ``shape``, ``dtype``, and the kernel's ``line``."""
+    """A block of values that threads exchange: ``shape``, ``dtype``, and the kernel's ``line``.
+
+    number: the line's number; None if it is not known.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     through: str
     line: str
+    number: int | None = None
 
     def __str__(self) -> str:
         size = " × ".join(map(str, self.shape))
@@ -114,6 +118,6 @@ def moves(compiled: Stages) -> tuple[Move, ...]:
             *shape, through = *map(int, match[2].split("x")), match[1]
             through = "to another layout" if through == "ttg.convert_layout" else "through shared memory"
             source = compiled.source.get(line.source, "").split("  #")[0].strip()
-            found.append(Move(tuple(shape), match[3], through, source))
+            found.append(Move(tuple(shape), match[3], through, source, line.source))
         depth -= depth > 0 and text.startswith("}")
     return tuple(found)

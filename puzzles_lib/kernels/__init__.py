@@ -16,6 +16,7 @@ from typing import Any
 
 _HOME = {
     "attention": "attention",
+    "PackedDropout": "modules",
     "PackedGELU": "modules",
     "PackedLayerNorm": "modules",
     "PackedLinear": "modules",

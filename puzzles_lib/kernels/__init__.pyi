@@ -15,6 +15,7 @@ from puzzles_lib.kernels.dequant_gemm import (
     dequant_gemm_dw as dequant_gemm_dw,
 )
 from puzzles_lib.kernels.modules import (
+    PackedDropout as PackedDropout,
     PackedGELU as PackedGELU,
     PackedLayerNorm as PackedLayerNorm,
     PackedLinear as PackedLinear,

@@ -8,7 +8,8 @@ bfloat16's bytes, or in 4, a quarter:
     pack_checkpoints(model)                  # a transformers model, after gradient_checkpointing_enable()
 
 The forward pass is exact. All gradients of a block are computed from the input that its codes stand for.
-Errors don't accumulate from block to block, because each block runs again from its own input.
+Errors don't accumulate from block to block, because each block runs again from its own input. In a mixture
+of experts, tokens between two experts may take another one in that second run, so keep 8 bits there.
 
 With `pack_activations` a block keeps more than its input, and need not run again. Use that if time matters
 more, and checkpoints if memory does, or both together in one model.
@@ -61,7 +62,8 @@ def _unpack(kept: torch.Tensor | PackedTensor) -> torch.Tensor:
 def pack_checkpoints(model: nn.Module, bits: int = 8, group_size: int = 256) -> nn.Module:
     """Let a transformers model keep the inputs of its checkpointed blocks in few bits, and return the model.
 
-    Call ``model.gradient_checkpointing_enable()`` first. Calling it again sets other bits.
+    Call ``model.gradient_checkpointing_enable()`` first (or ``activation_checkpointing_enable``, its newer
+    name). Calling `pack_checkpoints` again sets other bits.
     Raises ValueError for other bits or group sizes, or if no block of the model is checkpointed. Raises
     TypeError if ``model`` is not a module.
     """

@@ -6,6 +6,7 @@ output. With bfloat16 that is 16 bits per element each, and most of the memory o
     PackedLinear                        its input's codes
     PackedReLU, PackedGELU, PackedSiLU  the slope, in 1 bit (ReLU) or 4
     PackedLayerNorm, PackedRMSNorm      the normalized input's codes
+    PackedDropout                       its mask, in 1 bit
     PackedMLP                           linear, activation, linear: all of these, with fused kernels
 
 The forward pass is exact except for rounding. So are the gradients of a linear layer's input and bias, and
@@ -15,6 +16,7 @@ ReLU's gradient. The gradient of a weight is computed from the input that its co
 The idea of training on compressed activations comes from ActNN (Chen et al., 2021, arXiv:2104.14129).
 """
 
+import warnings
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -35,12 +37,14 @@ from puzzles_lib.kernels.packed_activation import (
     activation_pack_unchecked,
     activation_quantize_unchecked_,
 )
+from puzzles_lib.kernels.packed_dropout import dropout_backward_unchecked, mask_pack_unchecked
 from puzzles_lib.kernels.packed_norm import norm_backward_unchecked, norm_quantize_unchecked
 from puzzles_lib.kernels.packed_relu import relu_backward_unchecked, relu_pack_unchecked
-from puzzles_lib.kernels.quantize import check_group_size, quantize_unchecked
+from puzzles_lib.kernels.quantize import check_group_size, dequantize_unchecked, quantize_unchecked
 from puzzles_lib.kernels.rounding import rounding_of
 from puzzles_lib.kernels.sharing import Codes, Key, Pending
 
+TRAINED = "trained_when_packed"  # an attribute of linear layers that were not frozen then
 SEED = "rounding_seed"  # the buffer of a layer that rounds stochastically
 
 
@@ -94,11 +98,23 @@ class Quantizing(nn.Module):
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """Return x @ weight^T + bias, with x's codes kept for the gradient of weight [out, in]."""
         if not torch.is_grad_enabled() or not weight.requires_grad or not isinstance(x, torch.Tensor):
+            self._tell_if_frozen(x)
             return F.linear(x, weight, bias)  # keeps nothing of x, or says what is wrong with x
         cast, dtype = _autocast(x, weight.dtype)
         _check_input(self, cast)
         kept = self.kept(x, cast)
         return _apply(_Linear, cast, weight, bias, *kept, dtype, self.bits, self.group_size)
+
+    def _tell_if_frozen(self, x: torch.Tensor) -> None:
+        """Warn once if this layer was trainable when it was packed, and now only passes gradients on."""
+        if torch.compiler.is_compiling() or TRAINED not in vars(self) or not _has_gradient(x):
+            return
+        delattr(self, TRAINED)
+        warnings.warn(
+            "a layer was frozen after pack_activations and keeps nothing now. If layers that train were"
+            " added, such as LoRA's, call pack_activations(model) again",
+            stacklevel=3,
+        )
 
     def keeps(self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> bool:
         """Return whether a norm keeps anything of x. Raise an error if a packed norm can't take x."""
@@ -122,6 +138,29 @@ class Quantizing(nn.Module):
         """Return the norm of x over its last axis, with codes of the normalized x, rounded to ``dtype``."""
         options = (eps, rms, self.bits, self.group_size, dtype, self.seed(x))
         return _apply(_NormFunction, x, weight, bias, *options)
+
+    def product(self, a: torch.Tensor, b: torch.Tensor, bits: int) -> torch.Tensor:
+        """Return a * b, with codes of both for the other's gradient."""
+        alike = a.shape == b.shape and a.dtype == b.dtype and a.dtype in DTYPES
+        if not torch.is_grad_enabled() or not (a.requires_grad and b.requires_grad) or not alike:
+            return a * b
+        _check_input(self, a)
+        return _apply(_Product, a, b, bits, self.group_size)
+
+    def grouped_linear(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        ends: torch.Tensor,
+        order: torch.Tensor | None = None,
+        scales: torch.Tensor | None = None,
+        bits: int | None = None,
+    ) -> torch.Tensor:
+        """Return rows of x times the weight of their group, with x's codes kept; see `_GroupedLinear`."""
+        cast, dtype = _autocast(x, weight.dtype)
+        _check_input(self, cast)
+        options = (dtype, bits or self.bits, self.group_size, self.seed(cast))
+        return _apply(_GroupedLinear, cast, weight, order, scales, ends, *options)
 
     def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
         """Return the codes of x in the computation's dtype: another layer's with this input, or new ones."""
@@ -261,6 +300,22 @@ class PackedSiLU(Sloped, nn.SiLU):
 
     def extra_repr(self) -> str:
         return f"slope_bits={self.slope_bits}"
+
+
+class PackedDropout(nn.Dropout):
+    """`torch.nn.Dropout` that keeps one bit per element for backward: was it dropped?
+
+    The random numbers are torch's: with the same seed, the same elements are dropped. x is of any shape and
+    on any device. With another dtype than float32, float16 and bfloat16 the layer runs as torch's. Gradients
+    of gradients raise a RuntimeError.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        plain = not self.training or self.inplace or not 0 < self.p < 1
+        if plain or not _has_gradient(x) or x.dtype not in DTYPES:
+            return super().forward(x)
+        _check_input(self, x)
+        return _apply(_Dropout, x, self.p)
 
 
 def _normed_dtype(device: str, rms: bool, dtype: torch.dtype, lower: torch.dtype) -> torch.dtype:
@@ -611,6 +666,107 @@ def _linear_gradients(
     return dx, dw, db if needs[2] else None
 
 
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a: torch.Tensor, b: torch.Tensor, bits: int, group_size: int) -> torch.Tensor:
+        ctx.save_for_backward(*(t for x in (a, b) for t in quantize_unchecked(x, bits, group_size)))
+        ctx.format = (bits, group_size, list(a.shape))
+        return a * b
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
+        saved = ctx.saved_tensors
+        a, b = (dequantize_unchecked(*pair, *ctx.format) for pair in (saved[:2], saved[2:]))
+        return dy * b, dy * a, None, None
+
+
+class _GroupedLinear(torch.autograd.Function):
+    """Rows times the weight of their group, [groups, out, in], times a scale each.
+
+    order: of the rows, if each row of x is to be taken several times: ``x[order // times]`` is multiplied.
+    """
+
+    @staticmethod
+    def forward(
+        ctx,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        order: torch.Tensor | None,
+        scales: torch.Tensor | None,
+        ends: torch.Tensor,
+        dtype: torch.dtype,
+        bits: int,
+        group_size: int,
+        seed: torch.Tensor | None,
+    ) -> torch.Tensor:
+        words, params = quantize_unchecked(x, bits, group_size, seed)
+        ctx.save_for_backward(words, params, weight, order, scales, ends)
+        ctx.format = (bits, group_size, list(x.shape))
+        y = grouped_product(_taken(x, order), _as(weight, dtype).mT, ends)
+        return y if scales is None else y * scales
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
+        words, params, weight, order, scales, ends = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        dx = dw = d_scales = None
+        x = dequantize_unchecked(words, params, *ctx.format)
+        rows = _taken(x, order)
+        with _no_autocast(dy):
+            scaled = dy if scales is None else (dy * scales).to(x.dtype)
+            if needs[1]:
+                dw = _as(grouped_outer_product(scaled, rows, ends), weight.dtype)
+            if needs[0] or needs[3]:  # the scale's gradient is dy · y = (dy weight) · x, so y is not kept
+                plain = grouped_product(_as(dy, x.dtype), _as(weight, x.dtype), ends)
+                if needs[3]:
+                    d_scales = (plain.float() * rows.float()).sum(-1, keepdim=True).to(scales.dtype)
+                dx = plain if scales is None else (plain * scales).to(x.dtype)
+            if needs[0] and order is not None:
+                dx = dx[inverse(order)].view(len(x), -1, x.shape[1]).sum(1)
+        return dx if needs[0] else None, dw, None, d_scales, *[None] * 5
+
+
+def _taken(x: torch.Tensor, order: torch.Tensor | None) -> torch.Tensor:
+    return x if order is None else x[order // (len(order) // len(x))]
+
+
+def inverse(order: torch.Tensor) -> torch.Tensor:
+    """Return the permutation that undoes one."""
+    places = torch.empty_like(order)
+    places[order] = torch.arange(len(order), device=order.device)
+    return places
+
+
+def _torch_groups(x: torch.Tensor, *sizes: int) -> bool:
+    """Return whether `torch.nn.functional.grouped_mm` takes matrices on the device of x with such rows."""
+    if not hasattr(F, "grouped_mm"):  # torch 2.9
+        return False
+    capable = not x.is_cuda or torch.cuda.get_device_capability(x.device) >= (8, 0)
+    return capable and all(size * x.element_size() % 16 == 0 for size in sizes)
+
+
+def grouped_product(rows: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Return rows [rows, in] times the matrix of their group in weight [groups, in, out].
+
+    ends: int32 [groups], where each group's rows end.
+    """
+    if _torch_groups(rows, *weight.shape[1:]):
+        return F.grouped_mm(rows, weight, offs=ends)
+    parts = rows.tensor_split(ends[:-1].cpu().long())
+    return torch.cat([part @ matrix for part, matrix in zip(parts, weight, strict=True)])
+
+
+def grouped_outer_product(dy: torch.Tensor, rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Return dy^T rows of each group, [groups, out, in], for dy [rows, out] and rows [rows, in]."""
+    if _torch_groups(rows, dy.shape[1], rows.shape[1]):
+        return F.grouped_mm(dy.mT, rows, offs=ends)
+    splits = ends[:-1].cpu().long()
+    pairs = zip(dy.tensor_split(splits), rows.tensor_split(splits), strict=True)
+    return torch.stack([part.mT @ other for part, other in pairs])
+
+
 class _ReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: torch.Tensor) -> torch.Tensor:
@@ -622,6 +778,20 @@ class _ReLU(torch.autograd.Function):
     def backward(ctx, dy: torch.Tensor) -> torch.Tensor:
         _refuse_twice()
         return relu_backward_unchecked(dy, *ctx.saved_tensors)
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, p: float) -> torch.Tensor:
+        y, mask = torch.native_dropout(x, p, True)
+        ctx.save_for_backward(mask_pack_unchecked(mask))
+        ctx.scale = 1 / (1 - p)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
+        return dropout_backward_unchecked(dy, *ctx.saved_tensors, ctx.scale), None
 
 
 class _Activation(torch.autograd.Function):

@@ -1,8 +1,8 @@
 """Packed forms of other libraries' layers that compute what one of torch's does.
 
-transformers and timm have classes of their own for linear layers, norms and activations. They are recognized
-by what they have (a weight, an epsilon, a name) and by what they do: on a few numbers they must give what the
-torch function gives. A module whose output differs is left alone.
+transformers and timm have classes of their own for linear layers, norms, activations, gated MLPs and mixtures
+of experts. They are recognized by what they have (a weight, an epsilon, a name) and by what they do: on a few
+numbers they must give what the torch function gives. A module whose output differs is left alone.
 
 A recognized module gets a new class: a subclass of its own class and of one of those below. So ``isinstance``
 and the ``state_dict`` stay as they were.
@@ -26,6 +26,7 @@ from puzzles_lib.kernels.layers import (
     PackedSiLU,
     Quantizing,
     Sloped,
+    inverse,
     packed_activation,
 )
 from puzzles_lib.kernels.packed_activation import activation_ref
@@ -71,17 +72,26 @@ class Norm(LookAlike, Quantizing):
     """A LayerNorm over the last axis, or an RMSNorm, with an epsilon under one of several names."""
 
     rms = False
+    shifted = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weight, bias = self.weight, None if self.rms else self.bias
         if not self.keeps(x, weight, bias) or x.shape[-1:] != weight.shape:
             return super().forward(x)
+        if self.shifted:
+            return self.normed(x, 1.0 + weight.float(), None, _epsilon(self), True, x.dtype)
         x = x.to(torch.promote_types(x.dtype, weight.dtype))
         return self.normed(x, weight, bias, _epsilon(self), self.rms, x.dtype)
 
 
 class RMSNorm(Norm):
     rms = True
+
+
+class ShiftedRMSNorm(RMSNorm):
+    """An RMSNorm whose weight is counted from 1, such as Gemma's."""
+
+    shifted = True
 
 
 class Activation(LookAlike, Sloped):
@@ -152,10 +162,11 @@ class MultiheadAttention(LookAlike, Quantizing):
         mask = None if causal else _merged(attn_mask, key_padding_mask, len(query), self.num_heads, q.dtype)
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
-        y = self.linear(y.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias)
+        y = y.permute(2, 0, 1, 3).flatten(2)  # in torch's order, so that dropout draws the same for each
+        y = self.linear(y, self.out_proj.weight, self.out_proj.bias)
         if not batched:
-            return y[0], None
-        return y if self.batch_first else y.transpose(0, 1), None
+            return y[:, 0], None
+        return y.transpose(0, 1) if self.batch_first else y, None
 
 
 def _merged(
@@ -177,6 +188,69 @@ def _merged(
     return padding if mask is None else mask + padding
 
 
+class Gated(LookAlike, Quantizing, Sloped):
+    """An MLP such as Llama's, down(act(gate(x)) · up(x)), with codes of both factors of its product.
+
+    The factors are to the product what slopes are to an activation, and so have ``slope_bits``.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        *first, down, act = _gated_parts(self)
+        gate, up = _branches(first, x)
+        return down(self.product(act(gate), up, self.slope_bits))
+
+
+GATED = (
+    ("gate_proj", "up_proj", "down_proj", "act_fn"),  # Llama and most others of transformers
+    ("gate_up_proj", "down_proj", "activation_fn"),  # Phi-3, GLM-4
+    ("wi_0", "wi_1", "wo", "act"),  # T5
+    ("fc1_g", "fc1_x", "fc2", "act"),  # timm
+)
+
+
+def _gated_parts(module: nn.Module) -> tuple[nn.Module, ...] | None:
+    """Return the one or two first layers of a gated MLP, the last and the activation, or None."""
+    inside = module._modules
+    for names in GATED:
+        if all(name in inside for name in names):
+            return tuple(inside[name] for name in names)
+    return None
+
+
+def _branches(first: list[nn.Module], x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return what the first layers give: what is activated, and its factor."""
+    return first[0](x).chunk(2, -1) if len(first) == 1 else (first[0](x), first[1](x))
+
+
+def _is_idle(module: nn.Module) -> bool:
+    return isinstance(module, (nn.Identity, nn.Dropout)) and not getattr(module, "p", 0)
+
+
+class Experts(LookAlike, Quantizing, Sloped):
+    """A mixture of gated MLPs whose weights are [experts, out, in], as transformers has them.
+
+    Rows are sorted by expert, so that there is one product for all experts. Each row of x is kept once, not
+    once per expert. The gradient of the routing weights comes from the last layer's codes, which therefore
+    have at least ``slope_bits``. Compiled, it keeps what torch keeps unless its weights are bfloat16, for
+    which alone torch can trace that product.
+    """
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        up, down = self.gate_up_proj, self.down_proj
+        trained = torch.is_grad_enabled() and up.requires_grad and down.requires_grad
+        traced = torch.compiler.is_compiling() and up.dtype != torch.bfloat16
+        if not trained or traced or vars(self).get("_is_expert_parallel") or not x.numel():
+            return self.plain_class.forward(self, x, index, weights)
+        expert, order = index.reshape(-1).sort(stable=True)
+        numbers = torch.arange(len(down), device=x.device)
+        ends = torch.searchsorted(expert, numbers, right=True).to(torch.int32)
+        gate, up = self.grouped_linear(x, up, ends, order).chunk(2, -1)
+        h = self.product(self.act_fn(gate), up, self.slope_bits)
+        scales, bits = weights.reshape(-1)[order, None], max(self.bits, self.slope_bits)
+        y = self.grouped_linear(h, down, ends, None, scales, bits)
+        return y[inverse(order)].view(*index.shape, -1).sum(1).to(x.dtype)
+
+
 FORMS: dict[type[nn.Module], type[LookAlike]] = {
     PackedLayerNorm: Norm,
     PackedRMSNorm: RMSNorm,
@@ -192,7 +266,8 @@ def look_alike(module: nn.Module, told: type[nn.Module] | None = None) -> type[n
 
     told: the packed layer that the module should become. Raises ValueError if it computes something else.
     """
-    if any(p.is_meta for p in module.parameters(recurse=False)):
+    own = module.parameters(recurse=_gated_parts(module) is not None)
+    if any(p.is_meta for p in own):
         return "on the meta device, where it can't be tried"
     if told is not None:
         return _as_told(module, told)
@@ -202,13 +277,17 @@ def look_alike(module: nn.Module, told: type[nn.Module] | None = None) -> type[n
         return (
             "keys and values of other sizes, or added ones" if odd else packed_form(MultiheadAttention, plain)
         )
+    if _gated_parts(module) is not None:
+        return packed_form(Gated, plain) if _is_gated(module) else DIFFERS
+    if all(getattr(getattr(module, name, None), "ndim", 0) == 3 for name in ("gate_up_proj", "down_proj")):
+        return packed_form(Experts, plain) if _are_experts(module) else DIFFERS
     if list(module.children()) or list(module.buffers(recurse=False)):
         return OTHER
     own = {name: parameter.dim() for name, parameter in module.named_parameters(recurse=False)}
     if kind == "Conv1D" and own == {"weight": 2, "bias": 1}:
         return packed_form(Transposed, plain) if _is_transposed(module) else DIFFERS
     if "Norm" in kind and own and max(own.values()) == 1 and _epsilon(module) is not None:
-        forms = [RMSNorm] if own == {"weight": 1} else []
+        forms = [RMSNorm, ShiftedRMSNorm] if own == {"weight": 1} else []
         forms += [Norm] if isinstance(module, nn.LayerNorm) or own == {"weight": 1, "bias": 1} else []
         found = [form for form in forms if "weight" in own and _is_norm(module, form)]
         return packed_form(found[0], plain) if found else DIFFERS
@@ -230,7 +309,9 @@ def _as_told(module: nn.Module, told: type[nn.Module]) -> type[nn.Module]:
     elif issubclass(form, Activation):
         good = _is_activation(module, form)
     else:
-        good = _is_norm(module, form)
+        forms = (RMSNorm, ShiftedRMSNorm) if form is RMSNorm else (form,)
+        form = next((each for each in forms if _is_norm(module, each)), None)
+        good = form is not None
     if not good:
         raise ValueError(f"extra names {told.__name__} for {plain.__name__}, whose output is another one")
     return packed_form(form, plain)
@@ -241,16 +322,25 @@ def _epsilon(module: nn.Module) -> float | None:
     return next((value for value in found if isinstance(value, float)), None)
 
 
-def _tried(module: nn.Module, x: torch.Tensor, wanted: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+def _tried(
+    module: nn.Module, x: torch.Tensor, wanted: Callable[..., torch.Tensor], *rest: torch.Tensor
+) -> bool:
     """Whether a module's own ``forward`` gives for x what it should, within a few units in the last place."""
+    devices = [x.device] if x.is_cuda else []
     try:
         with torch.no_grad():
-            got, want = module.forward(x), wanted(x)
+            with torch.random.fork_rng(devices):
+                got = module.forward(x, *rest)
+            with torch.random.fork_rng(devices):  # so both draw the same numbers
+                want = wanted(x, *rest)
     except Exception:  # whatever it does with such an x
         return False
     eps = torch.finfo(x.dtype).eps
-    same = isinstance(got, torch.Tensor) and got.shape == want.shape and got is not x
-    return same and torch.allclose(got.float(), want.float(), rtol=8 * eps, atol=32 * eps)
+    if not isinstance(got, torch.Tensor) or got.shape != want.shape or got is x:
+        return False
+    got, want = got.float(), want.float()
+    near = torch.allclose(got, want, rtol=8 * eps, atol=32 * eps * max(1.0, float(want.abs().max())))
+    return near and bool((got - want).norm() <= 8 * eps * want.norm())
 
 
 def _numbers(rows: int, like: torch.Tensor, columns: int) -> torch.Tensor:
@@ -272,6 +362,8 @@ def _is_norm(module: nn.Module, form: type[LookAlike]) -> bool:
     size = weight.shape
 
     def wanted(x: torch.Tensor) -> torch.Tensor:
+        if form.shifted:
+            return F.rms_norm(x.float(), size, 1.0 + weight.float(), eps).to(x.dtype)
         if form.rms:
             return F.rms_norm(x, size, weight, eps)
         return F.layer_norm(x, size, weight, module.bias, eps)
@@ -284,6 +376,64 @@ def _is_norm(module: nn.Module, form: type[LookAlike]) -> bool:
 def _is_activation(module: nn.Module, form: type[Activation]) -> bool:
     x = torch.linspace(-9, 9, 361).view(19, 19)
     return not list(module.parameters()) and _tried(module, x, lambda x: activation_ref(x, form.activation))
+
+
+def _is_gated(module: nn.Module) -> bool:
+    *first, down, act = parts = _gated_parts(module)
+    weight, width = next(first[0].parameters(), None), getattr(first[0], "in_features", None)
+    if weight is None or not isinstance(width, int) or list(module.buffers()):
+        return False
+    if not all(_is_idle(each) for each in module.children() if each not in parts):
+        return False
+
+    def wanted(x: torch.Tensor) -> torch.Tensor:
+        gate, up = _branches(first, x)
+        return down(act(gate) * up)
+
+    modes = {each: each.training for each in module.modules()}
+    x = _numbers(3, weight, width)
+    try:
+        module.eval()
+        with torch.no_grad():
+            large = x * _to_large(first[0](x))
+        module.train()  # with the dropout that it has
+        return all(_tried(module, numbers, wanted) for numbers in (x, large))
+    except Exception:  # of a gate that can't take such an x
+        return False
+    finally:
+        for each, mode in modes.items():
+            each.training = mode
+
+
+def _to_large(h: torch.Tensor) -> float:
+    """Return what h has to be multiplied by to be so large that a limit on it, if there is one, shows."""
+    return 30 / max(float(h.abs().max()), 1e-6)
+
+
+def _are_experts(module: nn.Module) -> bool:
+    own = dict(module.named_parameters(recurse=False))
+    if own.keys() != {"gate_up_proj", "down_proj"} or list(module.buffers()):
+        return False
+    first, last = own["gate_up_proj"], own["down_proj"]
+    if first.dtype not in DTYPES or first.dtype != last.dtype:
+        return False
+    if last.shape != (len(first), first.shape[2], first.shape[1] // 2) or first.shape[1] % 2:
+        return False
+
+    def wanted(x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        parts = []
+        for expert, weight in zip(index.T, weights.T, strict=True):
+            gate, up = torch.einsum("ni,noi->no", x, first[expert]).chunk(2, -1)
+            y = torch.einsum("ni,noi->no", module.act_fn(gate) * up, last[expert])
+            parts.append(y * weight[:, None])
+        return torch.stack(parts).sum(0)
+
+    x = _numbers(6, first, first.shape[2])
+    index = torch.arange(12, device=x.device).view(6, 2) % len(first)
+    weights = _numbers(6, first, 2).abs()
+    with torch.no_grad():
+        h = torch.einsum("ni,noi->no", x, first[index[:, 0]])
+    return all(_tried(module, numbers, wanted, index, weights) for numbers in (x, x * _to_large(h)))
 
 
 # ---- functions that modules hold

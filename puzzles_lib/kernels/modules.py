@@ -24,6 +24,8 @@ from puzzles_lib.kernels.bitpack import check_bits
 from puzzles_lib.kernels.common import DTYPES, check_integer, check_model
 from puzzles_lib.kernels.layers import (
     SLOPED,
+    TRAINED,
+    PackedDropout,
     PackedGELU,
     PackedLayerNorm,
     PackedLinear,
@@ -39,8 +41,8 @@ from puzzles_lib.kernels.quantize import check_group_size
 from puzzles_lib.kernels.rounding import rounding_of
 
 __all__ = [
-    "PackedGELU", "PackedLayerNorm", "PackedLinear", "PackedMLP", "PackedRMSNorm", "PackedReLU", "PackedSiLU",
-    "Report", "pack_activations", "report", "seed_rounding", "unpack_activations",
+    "PackedDropout", "PackedGELU", "PackedLayerNorm", "PackedLinear", "PackedMLP", "PackedRMSNorm",
+    "PackedReLU", "PackedSiLU", "Report", "pack_activations", "report", "seed_rounding", "unpack_activations",
 ]  # fmt: skip
 
 PACKED = {
@@ -50,6 +52,7 @@ PACKED = {
     nn.SiLU: PackedSiLU,
     nn.LayerNorm: PackedLayerNorm,
     nn.RMSNorm: PackedRMSNorm,
+    nn.Dropout: PackedDropout,
     nn.Sequential: PackedMLP,
 }
 PLAIN = {packed: plain for plain, packed in PACKED.items()}
@@ -70,11 +73,13 @@ def pack_activations(
 
     These layers get packed:
 
-    - nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm and nn.RMSNorm,
+    - nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm, nn.RMSNorm and nn.Dropout,
     - an nn.Sequential of a linear layer, an activation and a linear layer, which becomes a `PackedMLP`,
     - nn.MultiheadAttention, and the activation function of nn.TransformerEncoderLayer,
     - Conv1D, norms and activations of transformers and timm, if they give the same as torch's on a few
-      numbers.
+      numbers,
+    - the product in these libraries' gated MLPs (such as Llama's), and their mixtures of gated experts. The
+      factors of the product are kept in ``slope_bits`` bits, because each is the other's slope.
 
     Each stays the same object, with its parameters, buffers, hooks and ``state_dict``. `report` shows what
     was packed and what was not. An in-place ReLU stays as it is, because it keeps nothing of its own. Layers
@@ -88,7 +93,7 @@ def pack_activations(
     is 100 times larger, the weight gradients of the others suffer: their cosine is 0.997 with 8 bits, 0.64
     with 4 and 0.30 with 2.
 
-    bits, group_size, rounding: those of `PackedLinear`. slope_bits: of `PackedGELU`.
+    bits, group_size, rounding: those of `PackedLinear`. slope_bits: of `PackedGELU`, and of products.
     predicate: called with the name and the module of each layer that could be packed; False leaves it alone.
     extra: packed classes by other classes, for layers that are not recognized: those of `PACKED`'s values
         that compute the same. A layer that does not, on a few numbers, raises a ValueError.
@@ -118,7 +123,8 @@ def pack_activations(
         module.__class__ = packed
         if isinstance(module, Quantizing):
             module.set_format(bits, group_size, rounding)
-        elif isinstance(module, Sloped):
+            _note_whether_frozen(module)
+        if isinstance(module, Sloped):
             module.set_slope_bits(slope_bits)
     for module in list(model.modules()):
         if type(module) is nn.Sequential and [type(m) for m in module] in _MLPS:
@@ -128,6 +134,13 @@ def pack_activations(
     if not found:
         warnings.warn("pack_activations found nothing to pack: see report(model)", stacklevel=2)
     return model
+
+
+def _note_whether_frozen(module: Quantizing) -> None:
+    """Let a linear layer that trains say so if it's frozen later, when it is of no use."""
+    vars(module).pop(TRAINED, None)
+    if hasattr(module, "in_width") and all(p.requires_grad for p in module.parameters(recurse=False)):
+        setattr(module, TRAINED, True)
 
 
 def _packed_class(module: nn.Module, extra: Mapping[type, type]) -> type[nn.Module] | str:
@@ -140,6 +153,8 @@ def _packed_class(module: nn.Module, extra: Mapping[type, type]) -> type[nn.Modu
         return f"its parameters are {dtype}"
     if isinstance(module, nn.ReLU) and module.inplace:
         return "in place: it keeps nothing of its own"
+    if kind is nn.Dropout and (module.inplace or not module.p):
+        return OTHER
     if kind is nn.Sequential:
         return PackedMLP if [type(m) for m in module] in _MLPS else "a container"
     return PACKED[kind] if kind in PACKED else look_alike(module, extra.get(kind))
@@ -149,8 +164,9 @@ def _checked_extra(extra: Mapping[type, type] | None) -> Mapping[type, type]:
     if extra is not None and not isinstance(extra, Mapping):
         raise TypeError(f"extra is {type(extra).__name__}, allowed is a dict of packed classes")
     for kind, packed in (extra or {}).items():
-        if packed not in PLAIN or packed is PackedMLP:
-            allowed = ", ".join(sorted(each.__name__ for each in PLAIN if each is not PackedMLP))
+        fitting = PLAIN.keys() - {PackedMLP, PackedDropout}
+        if packed not in fitting:
+            allowed = ", ".join(sorted(each.__name__ for each in fitting))
             name = getattr(kind, "__name__", repr(kind))
             raise ValueError(f"extra[{name}] is {packed!r}, allowed are {allowed}")
     return extra or {}
@@ -187,7 +203,8 @@ def unpack_activations(model: nn.Module) -> nn.Module:
         if isinstance(module, Quantizing):
             module.set_format(module.bits, module.group_size, "nearest")  # without a seed
             del module.bits, module.group_size, module.rounding
-        elif isinstance(module, Sloped):
+            vars(module).pop(TRAINED, None)
+        if isinstance(module, Sloped):
             del module.slope_bits
         module.__class__ = plain
     return model
@@ -284,10 +301,10 @@ def report(
     for name, module in model.named_modules():
         made = _packed_class(module, {})
         told = isinstance(made, type)
-        own = list(module.parameters(recurse=False))
+        inside = {id(p) for child in module.children() for p in child.parameters()}
+        own = [p for p in module.parameters(recurse=False) if id(p) not in inside]
         is_packed = type(module) in PLAIN or isinstance(module, LookAlike)
-        inside = any(True for _ in module.children()) and not is_packed and not told
-        if isinstance(module, nn.Sequential) or inside or not own and made == OTHER:
+        if isinstance(module, nn.Sequential) or not own and made == OTHER:
             continue
         if name.endswith(".out_proj") and isinstance(model.get_submodule(name[:-9]), LookAlike):
             continue  # of an attention, which uses its weight itself
@@ -310,7 +327,11 @@ def _format_of(module: nn.Module) -> str:
     if isinstance(module, Quantizing):
         if weight is not None and not weight.requires_grad and isinstance(module, nn.Linear):
             return "nothing: frozen"
-        return f"{module.bits} bits, {module.rounding}"
+        codes = f"{module.bits} bits, {module.rounding}"
+        if isinstance(module, Sloped):
+            factors = f"factors of {module.slope_bits} bits"
+            return f"{codes}; {factors}" if list(module.parameters(recurse=False)) else factors
+        return codes
     return f"slopes of {module.slope_bits} bits" if isinstance(module, Sloped) else "1 bit"
 
 

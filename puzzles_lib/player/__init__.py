@@ -183,7 +183,7 @@ def played(
             "sources": recorder.sources,
             "program": kept.index(number),
             "step": place,
-            "notes": [*_notes(told, grid, recorder.started, ran), *_left_out(cut)],
+            "notes": [*_notes(told, grid, recorder.started, ran, tensors), *_left_out(cut)],
         }
         data = packed(tree, teller.pool) if len(teller.pool.blob) <= MOST_BYTES else ""
         size = len(data) / MOST_CHARACTERS if data else 2 * len(teller.pool.blob) / MOST_BYTES
@@ -219,21 +219,27 @@ def _left_out(cut: Sequence[str]) -> list[str]:
     ]
 
 
-def _race(conflict: Conflict, axes: int) -> str:
+def _race(conflict: Conflict, axes: int, tensors: Sequence[Sheet]) -> str:
     """Say which programs race for an element. On a GPU, any of them may be the last."""
     first, second = (p[0] if axes == 1 else p[:axes] for p in conflict.programs)
     who = (
         f"two lanes of one store in program {first}" if first == second else f"programs {first} and {second}"
     )
+    shape = next((sheet.shape for sheet in tensors if sheet.name == conflict.argument), ())
+    index = np.unravel_index(conflict.element, shape) if shape else ()
+    element = f"{conflict.argument}[{', '.join(map(str, index))}]" if shape else conflict.argument
+    order = "one lane stored after the other" if first == second else "the programs ran one after the other"
     what = "store different values to" if conflict.kind == "write" else "store to and load"
     line = f" ({conflict.site})" if conflict.site.source else ""
     return (
-        f"This is a race: {who} {what} element {conflict.element} of {conflict.argument}{line}. "
-        "Here the programs ran one after the other; on a GPU the order is open."
+        f"This is a race: {who} {what} {element}{line}. Here {order}; on a GPU the order is open, so the "
+        "result can differ from run to run."
     )
 
 
-def _notes(told: Mapping[int, Told], grid: tuple[int, ...], started: int, ran: Run) -> list[str]:
+def _notes(
+    told: Mapping[int, Told], grid: tuple[int, ...], started: int, ran: Run, tensors: Sequence[Sheet]
+) -> list[str]:
     """Return why the run ended early, which result depends on the order of programs, and what is left out."""
     notes = []
     if ran.stop and ran.stop.kind != "out of bounds":
@@ -242,7 +248,7 @@ def _notes(told: Mapping[int, Told], grid: tuple[int, ...], started: int, ran: R
         stopped = on_the_grid(ran.stop.message, len(grid))
         notes.append(f"The kernel did not finish: {stopped}{never}.")
     if ran.conflict:
-        notes.append(_race(ran.conflict, len(grid)))
+        notes.append(_race(ran.conflict, len(grid), tensors))
     if len(told) < started:
         kept = f"{min(told)} is" if len(told) == 1 else f"{min(told)} to {max(told)} are"
         notes.append(

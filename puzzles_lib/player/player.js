@@ -309,6 +309,7 @@ function below(program, frame, above) {
 
 const WRONG = 2;
 const UNDEFINED = 4;
+const RACE = 5;
 
 /** Return where a wrong value is first stored, over all programs: [program, step]; null if none is. */
 function firstWrong(run) {
@@ -317,7 +318,7 @@ function firstWrong(run) {
     for (let at = 0; at < steps.length; at++) {
       const stores = (steps[at].a ?? []).filter((access) => access.s);
       const states = stores.flatMap((access) => [...arrayOf(run, access.s.r).data]);
-      if (states.some((state) => state === WRONG || state === UNDEFINED)) return [place, at];
+      if (states.some((state) => state === WRONG || state === UNDEFINED || state === RACE)) return [place, at];
     }
   }
   return null;
@@ -373,10 +374,11 @@ const SHEET_NUMBERS = 96; // the same for a whole tensor
 const STRIP = 32; // cells in a row of a heat map with one axis
 const MOST_PIXELS = 32000; // along a canvas: browsers leave larger ones blank
 const FRAME_MS = 650; // the time of a step while it plays
-const STATES = ["", "right", "wrong", "later", "undefined"];
-const COUNTED = { right: "correct", later: "partial" };
+const STATES = ["", "right", "wrong", "later", "undefined", "race"];
+const COUNTED = { right: "correct", later: "partial", race: "stored by two lanes at once" };
 const STATE_WORDS = {
   right: "correct", wrong: "wrong", later: "not correct yet, a later store corrects it", undefined: "undefined",
+  race: "two lanes of one store write different values here",
 };
 const KEYS = [
   ["→ ←", "next, previous step"], ["↓ ↑", "past a loop"], ["Page Down, Page Up", "next, previous load or store"],
@@ -493,6 +495,7 @@ class Stage {
   keyOf() {
     const entries = [["off", "masked off"], ["undefined", "undefined"], ["nan", "NaN"], ["infinite", "infinite"], ["lit", "accessed by this line"],
       ["right", "stored, correct"], ["wrong", "stored, wrong"], ["later", "stored, partial result"],
+      ["race", "stored by two lanes at once"],
       ["bad", "out of bounds"]];
     return make("div", { class: "key" }, ...entries.map(([name, text]) =>
       make("span", {}, make("i", { class: name, "aria-hidden": true }), text)));
@@ -728,18 +731,21 @@ class Stage {
     const bad = access?.b === undefined ? null : arrayOf(run, access.b).data;
     const undefined_ = value.u === undefined ? null : arrayOf(run, value.u).data;
     const tensor = value.to === undefined ? null : run.tensors[value.to];
-    const isOff = (i) => Boolean(off?.[i] || (mask && mask.length === data.length && !mask[i]));
+    const isMasked = mask && mask.length === data.length;
+    const isOff = (i) => Boolean(access?.k === "store" && isMasked ? !mask[i] : off?.[i] || (isMasked && !mask[i]));
+    const isUsed = (i) => Boolean(undefined_?.[i]) && !isOff(i);  // what a masked-off lane contains doesn't matter
     const state = (i) => {
       if (bad?.[i]) return "bad";
-      if (undefined_?.[i]) return isOff(i) ? "off undefined" : "undefined";
-      return isOff(i) ? "off" : "";
+      if (isOff(i)) return "off";
+      return isUsed(i) ? "undefined" : "";
     };
     const text = (i) => {
       if (undefined_?.[i]) return "?";
       return tensor ? String(data[i]) : numberText(data[i], 4);
     };
     const describe = (i) => {
-      const at = shape.length ? `${name}[${coordinates(shape, i).join(", ")}]` : name;
+      const lane = coordinates(shape, i).join(", ");
+      const at = !shape.length ? name : /^\w+$/.test(name) ? `${name}[${lane}]` : `the value of lane [${lane}]`;
       const says = [];
       if (undefined_?.[i]) says.push(`undefined: ${run.sources[undefined_[i] - 1] ?? "?"}`);
       if (tensor) says.push(`points to ${address(tensor, Number(data[i]))}`);
@@ -758,7 +764,7 @@ class Stage {
     if (infs) facts.push(`${infs} infinite`);
     if (off || mask) facts.push(`${count(isOff)} of ${data.length} lanes off`);
     if (bad) facts.push(`${count((i) => bad[i])} out of bounds`);
-    if (undefined_) facts.push(`${count((i) => undefined_[i])} undefined`);
+    if (undefined_ && count(isUsed)) facts.push(`${count(isUsed)} undefined`);
     if (typeof data[0] === "boolean" && data.length > 1) facts.push(`${count((i) => data[i])} of ${data.length} True`);
     if (lanes) facts.push(`${lanes[0]} of ${lanes[1]} lanes changed`);
     if (facts.length) block.querySelector("header").append(make("span", { class: "quiet" }, facts.join(", ")));
@@ -981,7 +987,7 @@ class Stage {
     const [paper, line, ink, wrong, brand] = ["--paper", "--line", "--ink", "--wrong", "--brand"].map(colour);
     const [cold, hot] = ["--cold", "--hot"].map(colour);
     const judged = { right: mixed(paper, colour("--ok"), 0.5), wrong: mixed(paper, wrong, 0.85),
-      later: mixed(paper, colour("--open"), 0.5) };
+      later: mixed(paper, colour("--open"), 0.5), race: mixed(paper, wrong, 0.6) };
     const known = new Map();
     const read = (marks) => {
       if (!known.has(marks)) {
@@ -989,7 +995,7 @@ class Stage {
         const stored = each.find((mark) => judged[mark]);
         const [off, undefined_, empty] = ["off", "undefined", "empty"].map((mark) => each.includes(mark));
         const fill = stored ? judged[stored] : each.includes("bad") ? wrong : null;
-        known.set(marks, { fill, off, undefined_, empty, wrong: stored === "wrong", lit: marks.includes("lit") });
+        known.set(marks, { fill, off, undefined_, empty, wrong: stored === "wrong" || stored === "race", lit: marks.includes("lit") });
       }
       return known.get(marks);
     };

@@ -1,6 +1,7 @@
 """Turn a recording into what the page plays: plain trees, and which stored values are correct.
 
-Stored elements are one of `RIGHT`, `WRONG`, `LATER` (a partial result) or `UNDEFINED`.
+Stored elements are one of `RIGHT`, `WRONG`, `LATER` (a partial result), `UNDEFINED` or `RACE` (two lanes of
+one store write different values there).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from puzzles_lib.player.packing import Pool, number
 from puzzles_lib.puzzle import Argument
 from puzzles_lib.runner import Block, Done, Function, Held, Plain, Recorder, Recording, Run, Step
 
-RIGHT, WRONG, LATER, UNDEFINED = 1, 2, 3, 4
+RIGHT, WRONG, LATER, UNDEFINED, RACE = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True)
@@ -294,13 +295,23 @@ class Teller:
         judged = sheet.judged(elements, after[good])
         if access.kind == "store" and (undefined := done.values.undefined) is not None:
             judged = np.where(np.broadcast_to(undefined, good.shape)[good] > 0, UNDEFINED, judged)
-        self._stored_wrong |= bool((judged == WRONG).any() or (judged == UNDEFINED).any())
+        if access.kind == "store":
+            judged = np.where(_collide(elements, done.values.values, good), RACE, judged)
+        self._stored_wrong |= bool(np.isin(judged, (WRONG, UNDEFINED, RACE)).any())
         numbers = of_torch(sheet.argument.dtype).widen(after[good])
         return {
             "i": self.pool.add(elements),
             "v": self.pool.add(numbers),
             "r": self.pool.add(judged.astype(np.uint8)),
         }
+
+
+def _collide(elements: np.ndarray, values: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """Return for each lane of a store whether another one writes a different value to its element."""
+    stored = _bits(np.ascontiguousarray(np.broadcast_to(values, good.shape)[good]))
+    _, first, place = np.unique(elements, return_index=True, return_inverse=True)
+    differs = stored != stored[first][place]
+    return np.isin(place, place[differs])
 
 
 def _function(function: Function) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from puzzles_lib.runner.limits import (
 )
 from puzzles_lib.runner.machine import Machine
 from puzzles_lib.runner.memory import Halt, Memory
+from puzzles_lib.runner.nans import MadeNaN, NaNs
 from puzzles_lib.runner.operations import Unsupported, check_descriptor
 from puzzles_lib.runner.ordering import HeldBy, Holders
 from puzzles_lib.runner.pretend import Pretended, PretendedMemory
@@ -81,6 +82,8 @@ __all__ = [
     "Fused",
     "Harm",
     "Held",
+    "MadeNaN",
+    "NaNs",
     "HeldBy",
     "Holders",
     "Plain",
@@ -151,6 +154,7 @@ def run(
     suffix: str = "_ptr",
     waits: bool = False,
     others: Mapping[str, tuple[int, torch.Tensor]] | None = None,
+    nans: NaNs | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -180,6 +184,7 @@ def run(
     others: CPU tensors by name that are no arguments, each with the address by which an argument holds it, as
         `data_ptr` gave it. A kernel may make a pointer of such an address, or of an argument's, and use it.
         Those named in ``outputs``, with the suffix, are results.
+    nans: notes where NaNs are made.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -187,6 +192,8 @@ def run(
     pretends = any(isinstance(_tensor(value), Pretended) for value in arguments.values())
     memory = (PretendedMemory if pretends else Memory)(record, programs, reverse, elsewhere, suffix)
     machine = Machine(code.module, memory, grid, quiet, code.calls)
+    if nans:
+        nans.take(machine)
     memory.site, memory.is_used = machine.site, machine.is_used
     memory.ordering.held_by = held_by
     memory.ordering.at_atomics = versions.has_barriers_at_atomics(triton.__version__)
@@ -268,11 +275,13 @@ def run(
         program=memory.program,
         unlocked=memory.unlocked,
         not_associative=memory.not_associative,
+        not_commutative=memory.not_commutative,
         writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
         launched=programs,
         tells_addresses=memory.tells_addresses,
         atomics=memory.atomics,
         between=memory.turns.between if memory.turns else None,
+        meetings=memory.meetings.telling(),
     )
 
 

@@ -67,9 +67,14 @@ class Turns:
         if self._running == self.plan.first and self._atomics == self.plan.before and self.between is None:
             self.between = (self._last or site, site)
             self.interrupt()
-        elif self._running == self.plan.second and self._atomics == self.plan.until and not self.stopped:
+        elif self._running == self.plan.second and self._atomics == self.plan.until and self._may_stop:
             raise Stopped
         self._last = site
+
+    @property
+    def _may_stop(self) -> bool:
+        """Whether the first program waits, and the second one has not been stopped yet."""
+        return self.between is not None and not self.stopped
 
     def known(self) -> list[Any]:
         """What the access that is about to be done found the first time, in a list; else an empty one."""

@@ -62,13 +62,19 @@ def _step(op: Operation) -> Step:
 
 def made_ready(module: Module, changed: Callable[[Step], Callable[..., Any]]) -> None:
     """Have a module run with other functions for its steps. It must not have run before."""
-    codes = _READY[module] = {name: Code(each.region) for name, each in module.functions.items()}
+    _READY[module] = codes_of(module, changed)
+
+
+def codes_of(module: Module, changed: Callable[[Step], Callable[..., Any]]) -> dict[str, Code]:
+    """Return the functions of a module, ready to run with other functions for their steps."""
+    codes = {name: Code(each.region) for name, each in module.functions.items()}
     todo = list(codes.values())
     while todo:
         for block in todo.pop().blocks.values():
             for step in (*block.steps, block.last):
                 step.run = changed(step)
                 todo += step.regions
+    return codes
 
 
 class Machine:

@@ -18,6 +18,7 @@ from puzzles_lib.runner.arithmetic import Arithmetic
 from puzzles_lib.runner.buffer import NOBODY, Buffer, garbage, share
 from puzzles_lib.runner.interleaving import Turns
 from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, where
+from puzzles_lib.runner.meetings import Meetings
 from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
 from puzzles_lib.runner.records import Access, Conflict, Product, Program, Source, Stop, Unlocked, asks_again
@@ -110,8 +111,10 @@ class Memory:
         self.turns: Turns | Waits | None = None  # of a run in which programs do not run one after the other
         self.atomics = 0  # the most that one program has done
         self._atomics = 0
+        self.meetings = Meetings()
         self.asked: list[Asked] | None = None  # kept where a loop wants to know
         self.not_associative: Site | None = None
+        self.not_commutative: Site | None = None
         self.locks: Collection[str] = ()
         self.unlocked: Unlocked | None = None
         self.contended = False  # lanes of one atomic have met at an element
@@ -330,6 +333,7 @@ class Memory:
                 if reads:
                     self._note_use(found)
             self._note_scope(buffer, index.ravel(), dtype, scope)
+            self._note_meeting(buffer, index.ravel(), dtype)
             old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype).reshape(index.shape)
             self._label_elements(buffer, index.ravel(), dtype, found if reads else None)
             self._touch("atomic", part, shape, dtype)
@@ -339,6 +343,10 @@ class Memory:
                 self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
         self.ordering.after_atomic(sem)
         return old, labels
+
+    def _note_meeting(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
+        if self.turns is None:
+            self.meetings.note(buffer, index, dtype, self.number, self._atomics)
 
     def promised(self, hint: str, values: np.ndarray, sizes: Sequence[int], step: int) -> None:
         """A hint to the compiler, as `promises.untrue` takes it: noted where it is not true."""
@@ -353,6 +361,10 @@ class Memory:
     def brackets_matter(self) -> None:
         """Values were scanned with a combine function that is not associative on them."""
         self.not_associative = self.not_associative or self.site()
+
+    def order_matters_within(self) -> None:
+        """Values were reduced with a combine function that is not commutative on them."""
+        self.not_commutative = self.not_commutative or self.site()
 
     # ---- what integers do
 

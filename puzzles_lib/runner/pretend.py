@@ -154,6 +154,9 @@ class PretendedMemory(Memory):
     def _note_scope(self, *_: object) -> None:
         """So is what orders programs."""
 
+    def _note_meeting(self, *_: object) -> None:
+        """And which programs may come between each other's atomics."""
+
     def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
         """Label the lanes of an int32 that have wrapped around."""
         if result.row is not INT32:
@@ -198,7 +201,7 @@ class PretendedMemory(Memory):
         """
         site = self.site()
         known = (s for s in self.sources if s.kind == kind and s.site == site)
-        how = "tl.cast(..., tl.int64)" if single else ".to(tl.int64)"
+        how = ".to(tl.int64)" + ", or tl.cast(..., tl.int64) for a size" * single
         text = f"offset {value:,} does not fit int32 and wraps around: make a factor int64, {how}"
         return self._label(next(known, Source(kind, text, site)))
 

@@ -179,11 +179,14 @@ class Run:
     program: the one that ran last: where the run ended early, the one that ended it.
     unlocked: where the run was told of locks, the first store, not to them, while none of them was 1.
     not_associative: the first scan whose combine function was not associative on the values scanned.
+    not_commutative: the first reduction whose combine function was not commutative on the values.
     writers: for each output, by element, the place in launch order of the program that wrote it, or -1.
     launched: the programs in the order in which they ran.
     tells_addresses: whether the kernel has taken an address as a number.
     atomics: the most that one program has done. between: of a run in which two programs took turns, the lines
         of the atomics between which the second one began.
+    meetings: two programs in launch order that update one element by atomics, and the number, from 2, of the
+        first one's atomic there.
     """
 
     programs: int
@@ -210,11 +213,13 @@ class Run:
     program: Program | None = None
     unlocked: Unlocked | None = None
     not_associative: Site | None = None
+    not_commutative: Site | None = None
     writers: dict[str, np.ndarray] = field(default_factory=dict)
     launched: Sequence[Program] = ()
     tells_addresses: bool = False
     atomics: int = 0
     between: tuple[Site, Site] | None = None
+    meetings: Sequence[tuple[int, int, int]] = ()
 
     def steps(self) -> list[Access | Product]:
         """Accesses and dots in the order in which they happened."""

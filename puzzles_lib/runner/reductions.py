@@ -1,7 +1,8 @@
 """Reductions, scans and `tl.map_elementwise`, by the region that says how elements are combined.
 
 In a tree, as on a GPU: the region runs on whole halves, each time combining all neighbouring pairs, so 1024
-elements take ten runs. Where Triton's own functions do what NumPy does, NumPy does it.
+elements take ten runs. Threads of a warp combine elements that are far apart, so a reduction in which the
+order of two elements matters does that, too. Where Triton's own functions do what NumPy does, NumPy does it.
 """
 
 import re
@@ -108,7 +109,11 @@ def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
         results = [value, np.where(values == value[..., None], index, last).min(-1)]
     else:
         combine = _Region(machine, step, rows)
-        results = _by_blocks_or_elements(_fold, combine, arrays)
+        fold = _fold
+        if name not in _SEARCHES and not _by_blocks_or_elements(_is_commutative, combine, arrays):
+            machine.memory.order_matters_within()
+            fold = _fold_halves
+        results = _by_blocks_or_elements(fold, combine, arrays)
         labels = joined(labels, combine.labels)
     made = [np.atleast_1d(np.asarray(each)) for each in results]
     labels = None if labels is None else np.broadcast_to(labels, made[0].shape)
@@ -196,6 +201,13 @@ def _fold(combine: Combine, arrays: Arrays) -> Arrays:
     return [a[..., 0] for a in arrays]
 
 
+def _fold_halves(combine: Combine, arrays: Arrays) -> Arrays:
+    """All elements of the last axis in one: the first half with the second, as a warp's shuffles do."""
+    while (size := arrays[0].shape[-1]) > 1:
+        arrays = combine([a[..., : size // 2] for a in arrays], [a[..., size // 2 :] for a in arrays])
+    return [a[..., 0] for a in arrays]
+
+
 def _prefixes(combine: Combine, arrays: Arrays) -> Arrays:
     """Each element combined with all before it: first within its warp, then with the warps before."""
     if arrays[0].shape[-1] <= LANES:
@@ -231,12 +243,22 @@ def _is_associative(combine: Combine, arrays: Arrays) -> bool:
     """Whether it makes no great difference where the brackets stand, for any three neighbours (in a ring)."""
     one, two, three = ([np.roll(a, -n, -1) for a in arrays] for n in range(3))
     with_left, with_right = combine(combine(one, two), three), combine(one, combine(two, three))
-    for parts in zip(one, two, three, with_left, with_right, strict=True):
-        *values, left, right = (part.astype(np.float64) for part in parts)
-        size = abs(left) + abs(right) + sum(map(abs, values))
-        if (abs(left - right) > GREAT * size).any():  # NaN, which undefined lanes hold, is no difference
-            return False
-    return True
+    return all(_are_close(*parts) for parts in zip(with_left, with_right, one, two, three, strict=True))
+
+
+def _is_commutative(combine: Combine, arrays: Arrays) -> bool:
+    """Whether it makes no great difference which of two neighbours comes first."""
+    after = [np.roll(a, -1, -1) for a in arrays]
+    return all(
+        _are_close(*parts)
+        for parts in zip(combine(arrays, after), combine(after, arrays), arrays, strict=True)
+    )
+
+
+def _are_close(one: np.ndarray, other: np.ndarray, *values: np.ndarray) -> bool:
+    one, other, *values = (part.astype(np.float64) for part in (one, other, *values))
+    size = abs(one) + abs(other) + sum(map(abs, values))
+    return not (abs(one - other) > GREAT * size).any()  # NaN, which undefined lanes hold, is no difference
 
 
 def _by_blocks_or_elements(method: Callable[..., Any], combine: Combine, arrays: Arrays) -> Any:

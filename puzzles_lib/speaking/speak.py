@@ -67,7 +67,7 @@ class Spoken:
     def __str__(self) -> str:
         lines = [self._headline] + ([str(self.report)] if self.report else [])
         for name, by, launches, share in self._table():
-            moved = f"  {share} of the bytes moved" if share else ""
+            moved = f"  {share} of your kernels' bytes" if share else ""
             lines.append(f"{name:<18}{by:<28}{launches:5} launches{moved}")
         return "\n".join(lines)
 
@@ -77,10 +77,10 @@ class Spoken:
         body = rows(*str(self.report).splitlines()) if self.report else ""
         bars = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{html.escape(by)}</td>"
-            f'<td style="text-align:right">{launches}</td><td>{_bar(share)}</td></tr>'
+            f'<td style="text-align:right;padding-right:1em">{launches}</td><td>{_bar(share)}</td></tr>'
             for name, by, launches, share in self._table()
         )
-        head = heads("step", "run by", "launches", "share of the bytes moved")
+        head = heads("step", "run by", "launches", "share of your kernels' bytes")
         theme = Theme.WRONG if self.report else Theme.NEUTRAL
         return card(theme, self._headline, f'{body}<table style="margin:0.3em 0">{head}{bars}</table>')
 

@@ -5,6 +5,7 @@ names. Triton's functions are stored by name. Everything else that another proce
 """
 
 import ast
+import functools
 import importlib
 import inspect
 import io
@@ -17,8 +18,6 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodT
 
 import triton.language as tl
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
-
-from puzzles_lib.source import nodes
 
 THERE = ("triton", "puzzles_lib.translator", "puzzles_lib.source", "math", "builtins", "importlib")
 _PYTHONS = (BuiltinFunctionType, MethodType, type(None))
@@ -84,9 +83,11 @@ def _by_name(thing: JITCallable | FunctionType | type) -> str | None:
 def _parts_of_callable(function: JITCallable) -> tuple:
     if type(function) not in (JITFunction, ConstexprFunction):
         raise _Stays
-    names = {node.id for node in nodes(function) if isinstance(node, ast.Name)}
+    named, own = _names(function.src)
+    names = {*named}
     if type(function) is JITFunction:
-        names -= _its_own(function)
+        scope = function.get_capture_scope()
+        names -= {name for name in own if not isinstance(scope.get(name), _NEEDED_IF_HIDDEN)}
     state = {
         "code": marshal.dumps(function.fn.__code__),
         "function": _state(function.fn, names),
@@ -97,16 +98,22 @@ def _parts_of_callable(function: JITCallable) -> tuple:
     return object.__new__, (type(function),), state, None, None, _fill_callable
 
 
-def _its_own(function: JITFunction) -> set[str]:
-    """Return names whose globals the front end never reads, because they are the kernel's own.
+@functools.lru_cache(maxsize=256)  # a check packs its kernel about ten times
+def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names in a function's source, and those whose globals the front end never reads.
 
-    So a notebook's tensor ``x`` does not matter to a kernel that sets an ``x``. Names that may be read before
-    they are set are not included. Neither are names with an attribute, because Triton's search for an early
-    return looks up such a global, nor names of helpers, which `with_helpers` finds.
+    The latter are the kernel's own: a notebook's tensor ``x`` does not matter to a kernel that sets an ``x``.
+    Names that may be read before they are set are not included. Neither are names with an attribute, because
+    Triton's search for an early return looks up such a global. Names of helpers, which `with_helpers` finds,
+    are for the caller to keep.
     """
-    definition = nodes(function)[0].body[0]  # type: ignore[attr-defined]
-    found = {node.id for node in nodes(function) if isinstance(node, ast.Name)}
-    for node in nodes(function):
+    every = tuple(ast.walk(ast.parse(text)))
+    definition = every[0].body[0]  # type: ignore[attr-defined]
+    named = frozenset(node.id for node in every if isinstance(node, ast.Name))
+    if not isinstance(definition, ast.FunctionDef):
+        return named, frozenset()
+    found = {*named}
+    for node in every:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             found.discard(node.value.id)
         elif isinstance(node, ast.Global | ast.Nonlocal):
@@ -116,8 +123,7 @@ def _its_own(function: JITFunction) -> set[str]:
         found -= _read_in(node)  # before there are any parameters
     parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     found -= _read_unset(definition.body, {each.arg for each in parameters})
-    scope = function.get_capture_scope()
-    return {name for name in found if not isinstance(scope.get(name), _NEEDED_IF_HIDDEN)}
+    return named, frozenset(found)
 
 
 def _read_unset(body: Iterable[ast.stmt], known: set[str]) -> set[str]:

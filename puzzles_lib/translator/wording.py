@@ -569,7 +569,24 @@ def _undefined(t: Trouble, found: re.Match) -> str:
         return f"{name} is not defined: it is not imported"
     if re.fullmatch(r"[A-Z][A-Z0-9_]*|stride_\w+|\w+_ptr", name):
         return f"{name} is not defined: it is not among the kernel's parameters"
-    return f"{name} is not defined here: a name set only in an if or a loop needs a value before it"
+    if re.search(rf"(?<![\w.]){re.escape(name)}\s*\(", t.line):
+        return f"{name} is not defined: a kernel can call functions of tl, and your own with @triton.jit"
+    places = _assigned(t, name)
+    if any(line < getattr(t.node, "lineno", 0) for line in places):
+        return f"{name} is not defined here: a name set only in an if or a loop needs a value before it"
+    if f"{name}_ptr" in names:
+        return f"{name} is not defined here: the pointer is {name}_ptr"
+    if places:
+        return f"{name} is not defined here: its first value comes only in this line or a later one"
+    return f"{name} is not defined: no line sets it, and it is not among the kernel's parameters"
+
+
+def _assigned(t: Trouble, name: str) -> list[int]:
+    """Return the lines of the function in which a name gets a value."""
+    nodes = ast.walk(ast.parse(t.seen.source)) if t.seen.source else ()
+    return [
+        n.lineno for n in nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+    ]
 
 
 def _constant_has_no(t: Trouble, found: re.Match) -> str:
@@ -717,6 +734,8 @@ def _no_value(t: Trouble, found: re.Match) -> str:
 
 def _global(t: Trouble, found: re.Match) -> str:
     name = found[1]
+    if f"{name}_ptr" in t.seen.scope:
+        return f"{name} is a global, which a kernel cannot use: the pointer here is {name}_ptr"
     return f"{name} is a global: pass it as a parameter, or define it as {name} = tl.constexpr(...)"
 
 

@@ -427,7 +427,7 @@ _HALVES = {
 # Correct, but their machine code isn't what the puzzle asks for.
 WRONG = [
     Wrong(BUSY_DW, transposed_product, kind="machine", says="machine code of case 6"),
-    Wrong(BUSY_DW, unsigned_words, kind="machine", says="but the goal is none"),
+    Wrong(BUSY_DW, unsigned_words, kind="machine", says="threads exchange this line's block of 64 × 128"),
     Wrong(PACKED_ALONG_K, stacked_fields, kind="machine", says="to another layout: scale ="),
     Wrong(PACKED_ALONG_K, dy_on_the_left, kind="machine", says="through shared memory: x ="),
 ]

@@ -132,11 +132,17 @@ weights_from_the_total = edited(
 
 # ---- puzzles 69 and 70
 
-all_programs_walk = edited(
+masks_for_idle_programs = edited(
     GROUPED_MATMUL,
-    "all_programs_walk",
-    "Programs without rows walk all tiles, with every row masked off.",
-    {"tl.where(begin < end, tl.cdiv(K, BLOCK_K), 0)": "tl.cdiv(K, BLOCK_K)"},
+    "masks_for_idle_programs",
+    "Programs without rows walk all tiles, but load nothing; strides instead of products.",
+    {
+        "start_ptr, z_ptr, N, K,": "start_ptr, z_ptr, N, K, stride_xp, stride_we, stride_wk,",
+        "tl.where(begin < end, tl.cdiv(K, BLOCK_K), 0)": "tl.cdiv(K, BLOCK_K)",
+        "w_mask = (k[:, None] < K) &": "w_mask = (begin < end) & (k[:, None] < K) &",
+        "p[:, None] * K": "p[:, None] * stride_xp",
+        "(e * K + k)[:, None] * N": "e * stride_we + k[:, None] * stride_wk",
+    },
 )
 leaves_early = edited(
     GROUPED_MATMUL,
@@ -194,7 +200,7 @@ RIGHT = [
     (PAGED_ATTENTION, a_head_at_a_time),
     (MERGE_PARTS, part_after_part),
     (MERGE_PARTS, weights_from_the_total),
-    (GROUPED_MATMUL, all_programs_walk),
+    (GROUPED_MATMUL, masks_for_idle_programs),
     (GROUPED_MATMUL, leaves_early),
     (SWIGLU_DOWN, by_the_sigmoid),
     (SWIGLU_DOWN, in_tf32),

@@ -13,7 +13,6 @@ from puzzles_lib.drawing.colours import (
     ORANGE,
     PALE,
     PROGRAM_COLORS,
-    text_color,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
@@ -63,9 +62,9 @@ def programs(case: int = 2) -> Picture:
 
 
 def line_by_line(program: int = 3, case: int = 2) -> Picture:
-    """Draw the value of every name of the chapter's kernel in one program, from real inputs."""
+    """Draw the value of every name of the chapter's kernel in one program, from inputs with two decimals."""
     case = DOUBLE.cases[case]
-    x = make_inputs(DOUBLE, case)["x"].tolist()
+    x = [round(value, 2) for value in make_inputs(DOUBLE, case)["x"].tolist()]
     offs = [program * case.BLOCK + lane for lane in range(case.BLOCK)]
     mask = [off < case.N for off in offs]
     loaded = [x[off] if off < case.N else None for off in offs]
@@ -98,37 +97,36 @@ def gpu() -> Picture:
     """Draw a GPU as a kernel meets it: memory, cache, and many multiprocessors with their own fast memory."""
     figure, ax = new_sheet(22.0, 12.8)
     clock, lanes = 1.755e9, 128  # hertz, and bytes per clock from a shared memory to its multiprocessor
-    one = lanes * clock / 1e12
-    wide = 13.0 / BANDWIDTH  # cells per TB/s
-    pipe = BANDWIDTH * wide
-    box(ax, 0.6, 10.0, 20.8, 1.4, "memory (HBM): 141 GB", color=PALE, fontsize=11)
-    box(ax, 0.6, 7.4, 20.8, 1.2, "L2 cache: 50 MB, shared by all multiprocessors", color=PALE, fontsize=11)
-    box(ax, 11 - pipe / 2, 8.6, pipe, 1.4, color=ORANGE, edge=INK)
-    label(ax, 11, 9.3, f"{BANDWIDTH} TB/s", color=text_color(ORANGE), fontsize=11)
+    one, share = lanes * clock / 1e12, BANDWIDTH / MULTIPROCESSORS
+    wide = 2.2 / one  # cells per TB/s
+    box(ax, 0.6, 10.0, 20.8, 1.4, "memory: 141 GB", color=PALE, fontsize=11)
+    box(ax, 0.6, 7.4, 20.8, 1.2, "cache: 50 MB, shared by all multiprocessors", color=PALE, fontsize=11)
     for n in range(4):
         last = n == 3
         x = 0.6 + 5.05 * n + 0.75 * last
         name = f"multiprocessor {MULTIPROCESSORS - 1 if last else n}"
         box(ax, x, 0.6, 4.9, 5.9, color=None, edge=INK, linewidth=1.4)
         label(ax, x + 2.45, 1.05, name, fontsize=11)
-        box(ax, x + 0.2, 1.5, 4.5, 1.0, "4 schedulers", color=PALE)
-        box(ax, x + 0.2, 2.7, 4.5, 1.1, "registers: 256 KiB", color=PALE)
-        box(ax, x + 0.6, 3.8, one * wide, 1.3, color=ORANGE, edge=INK)
-        label(ax, x + 0.9 + one * wide, 4.45, f"{one:.2f} TB/s", align="left")
-        box(ax, x + 0.2, 5.1, 4.5, 1.1, "shared memory: 228 KiB", color=PALE)
-        arrow(ax, (x + 2.45, 7.4), (x + 2.45, 6.5), color=INK)
-    label(ax, 16.05, 3.4, "…", fontsize=16)
+        box(ax, x + 0.2, 1.7, 4.5, 1.1, "registers: 256 KiB", color=PALE)
+        box(ax, x + 0.6, 2.8, one * wide, 1.6, color=ORANGE, edge=INK)
+        label(ax, x + 0.9 + one * wide, 3.6, f"{one:.2f} TB/s", align="left")
+        box(ax, x + 0.2, 4.4, 4.5, 1.1, "shared memory: 228 KiB", color=PALE)
+        for top, high in ((6.5, 0.9), (8.6, 1.4)):
+            box(ax, x + 0.6, top, share * wide, high, color=ORANGE, edge=INK)
+        label(ax, x + 0.9 + share * wide, 9.3, f"{share:.3f} TB/s", align="left")
+    label(ax, 16.05, 3.6, "…", fontsize=16)
     words = (
-        f"bar width = bandwidth; the {MULTIPROCESSORS} small bars together: {MULTIPROCESSORS * one:.0f} TB/s"
+        f"bar width = bandwidth per multiprocessor; all {MULTIPROCESSORS} together: {BANDWIDTH} TB/s from "
+        f"memory, {MULTIPROCESSORS * one:.0f} TB/s inside"
     )
     label(ax, 0.6, 11.9, words, align="left")
     label(ax, 0.6, 12.5, "an NVIDIA H200; a program runs on one multiprocessor", align="left", color=FAINT)
     return Picture(
         figure,
-        f"""An NVIDIA H200: {MULTIPROCESSORS} multiprocessors, each with 4 schedulers, 256 KiB of registers
-        and 228 KiB of shared memory; below them an L2 cache of 50 MB that all of them share, and 141 GB of
-        memory. The width of an orange bar is a bandwidth: {BANDWIDTH} TB/s between memory and the cache,
-        {one:.2f} TB/s between the shared memory of a multiprocessor and its registers, which adds up to
+        f"""An NVIDIA H200: {MULTIPROCESSORS} multiprocessors, each with 256 KiB of registers and 228 KiB of
+        shared memory; below them a cache of 50 MB that all of them share, and 141 GB of memory. The width of
+        an orange bar is a bandwidth: of the {BANDWIDTH} TB/s from memory, {share:.3f} TB/s for each
+        multiprocessor, and {one:.2f} TB/s between its shared memory and its registers, which adds up to
         {MULTIPROCESSORS * one:.0f} TB/s. A program runs on one multiprocessor.""",
     )
 

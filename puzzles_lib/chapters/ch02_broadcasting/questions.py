@@ -33,12 +33,16 @@ def _bytes_of_scales() -> tuple[int, int]:
 STEPS = 30
 
 
-def _never_left() -> int:
-    """Return how many points of chapter 02's plane are still below 4 after 30 steps."""
+def _never_left(in_turn: bool = False) -> int:
+    """Return how many points of chapter 02's plane are still below 4 after 30 steps.
+
+    in_turn: with a slip: the new b is made from the new a.
+    """
     x, y = torch.linspace(-2.1, 0.7, 140)[None, :], torch.linspace(-1, 1, 100)[:, None]
     a = b = steps = torch.zeros(100, 140)
     for _ in range(STEPS):
-        a, b = a * a - b * b + x, 2 * a * b + y
+        old, a = a, a * a - b * b + x
+        b = 2 * (a if in_turn else old) * b + y
         steps = steps + (a * a + b * b < 4)
     return int((steps == STEPS).sum())
 
@@ -187,6 +191,11 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == 100 * 140,
                 f"All points stay for {STEPS} steps. Do a and b change in your loop?",
+            ),
+            Nudge(
+                lambda given, right: given == _never_left(in_turn=True),
+                "Your new b is made from the new a. Both need the old values: compute them in one line, with "
+                "a, b = ..., or keep the old a under another name.",
             ),
         ),
         same=lambda given, right: abs(given - right) <= 0.02 * right,

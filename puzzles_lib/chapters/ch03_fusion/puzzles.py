@@ -33,6 +33,11 @@ def largest_of_a_column(x: Tensor, y: Tensor) -> Tensor:
     return (x[None, :] * y[:, None]).amax(0, keepdim=True).expand(len(y), -1)
 
 
+def relu_of_each_factor(x: Tensor, y: Tensor) -> Tensor:
+    """Return relu(x) * relu(y), which is 0 if both are negative."""
+    return torch.relu(x)[None, :] * torch.relu(y)[:, None]
+
+
 MUL_RELU = Puzzle(
     number="5",
     spec=mul_relu,
@@ -51,7 +56,8 @@ MUL_RELU = Puzzle(
     ),
     slips={
         "z[m, n] is the largest product of its column: tl.max(t, 0) folds axis 0, tl.maximum(t, 0) compares "
-        "with the number 0": largest_of_a_column
+        "with the number 0": largest_of_a_column,
+        "this is the relu of each factor, multiplied: the relu of the product is wanted": relu_of_each_factor,
     },
 )
 
@@ -64,6 +70,26 @@ def mul_relu_backward(
     The gradient of relu(x * y).
     """
     return torch.where(x * y[:, None] > 0, dz * y[:, None], 0)
+
+
+def gate_of_x(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x > 0, dz * y[:, None], 0)
+
+
+def gate_of_y(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(y[:, None] > 0, dz * y[:, None], 0)
+
+
+def without_y(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x * y[:, None] > 0, dz, 0)
+
+
+def times_x(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x * y[:, None] > 0, dz * x, 0)
+
+
+def without_a_gate(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return dz * y[:, None]
 
 
 MUL_RELU_BACKWARD = Puzzle(
@@ -86,6 +112,13 @@ MUL_RELU_BACKWARD = Puzzle(
         fills=lambda s: ({}, {"x": inputs.small, "y": inputs.small}),
     ),
     outputs=("dx",),
+    slips={
+        "the gate looks at the sign of x alone: the relu was taken of x * y": gate_of_x,
+        "the gate looks at the sign of y alone: the relu was taken of x * y": gate_of_y,
+        "dz passes the gate without the factor y: the derivative of x * y with respect to x is y": without_y,
+        "dz passes the gate with the factor x: the derivative of x * y with respect to x is y": times_x,
+        "this is dz * y without the gate": without_a_gate,
+    },
 )
 
 PUZZLES = (MUL_RELU, MUL_RELU_BACKWARD)

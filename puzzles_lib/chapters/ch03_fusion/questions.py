@@ -109,8 +109,8 @@ QUESTIONS = (
         "Does your gradient of the leaky relu agree with PyTorch's?",
         lambda: True,
         bool,
-        "Your dx differs from x.grad. What are the two slopes of a leaky relu, and what else does the chain "
-        "rule multiply by?",
+        "Your dx differs from x.grad. The line above shows the first difference. What is the slope of the "
+        "leaky relu there, and what else does the chain rule multiply by?",
         computed=True,
     ),
 )

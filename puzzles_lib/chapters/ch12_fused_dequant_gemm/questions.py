@@ -126,8 +126,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch12-q5",
-        asks="Four float32 parts are added in 24 orders. "
-        "How many different sums can one element have at most?",
+        asks="Four float32 parts, added in 24 orders: how many different sums can one element have at most?",
         right=_results,
         kind=int,
         nudges=(

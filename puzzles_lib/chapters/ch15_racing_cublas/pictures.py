@@ -5,6 +5,7 @@ from typing import Protocol
 
 import torch
 
+from puzzles_lib.bench.h200 import MULTIPROCESSORS
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -21,6 +22,7 @@ from puzzles_lib.drawing.colours import (
     YELLOW,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.inspector.step import PRODUCTS
 
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 
@@ -53,8 +55,9 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
     xs = [10, flops / bandwidth, 3000]
     ax.plot(xs, [min(flops, bandwidth * x) / 1e12 for x in xs], color=INK, linewidth=2)
     label(ax, 12, 200, f"memory:\n{bandwidth / 1e12:.2f} TB/s", align="left baseline", fontsize=9)
-    words = f"arithmetic: {flops / 1e12:.0f} TFLOP/s"
-    label(ax, 1500, flops / 1e12 * 1.12, words, align="baseline", fontsize=9)
+    clock = flops / (2 * PRODUCTS * MULTIPROCESSORS) / 1e9
+    words = f"arithmetic: {flops / 1e12:.0f} TFLOP/s\nat {clock:.2f} GHz"
+    label(ax, 2900, flops / 1e12 * 1.08, words, align="right bottom", fontsize=9)
     told = []
     for count, filled in ((max(_sizes(rows)), True), (min(_sizes(rows)), False)):
         paths = _of(rows, count)
@@ -72,13 +75,13 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
             ax.plot(*points[name], mark, color=color, markerfacecolor=face, label=words, **fill)
         ax.axvline(work / least, color=BLUE, linestyle="-" if filled else ":", linewidth=1.2)
         side, near = ("left", 1.04) if filled else ("right", 0.96)
-        label(ax, work / least * near, 36, f"fused, K = {count}", align=side, fontsize=9)
+        label(ax, work / least * near, 36, f"fused, K = {count}:\nnot timed yet", align=side, fontsize=9)
         told += [
             f"{n.replace('x^', 'x̂')}, K = {count}: {x:.0f} FLOP per byte, {y:.0f} TFLOP/s"
             for n, (x, y) in points.items()
         ]
         told.append(f"fused, K = {count}: {work / least:.0f} FLOP per byte")
-    ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1400))
+    ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1900))
     ax.set_xticks([10, 30, 100, 300, 1000, 3000], ["10", "30", "100", "300", "1000", "3000"], fontsize=9)
     ax.set_yticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"], fontsize=9)
     ax.minorticks_off()
@@ -194,12 +197,13 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
     ax.set_yticks(range(len(parts)), parts, fontsize=10)
     ax.invert_yaxis()
     ax.set_xlim(0, 590)
-    ax.set_xlabel(f"MB through memory, K = {rows}", fontsize=9)
+    ax.set_xlabel(f"MB through memory, K = {rows}, without dW (1 MB)", fontsize=9)
     ax.tick_params(axis="x", labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
-        f"Bytes through memory for K = {rows}. {'. '.join(told)}. The fused version never has x̂ in memory.",
+        f"Bytes through memory for K = {rows}, without dW (1 MB). {'. '.join(told)}. "
+        "The fused version never has x̂ in memory.",
     )
 
 
@@ -234,7 +238,7 @@ def operands() -> Picture:
             arrow(ax, (x + store / 2, top + 1.05), (x + store + 0.3, top + 3.05))
             arrow(ax, (end - 0.9, top + 3.1), (end - 0.9, top + 2.35))
         else:
-            box(ax, start, top, product, 1, "x̂ in registers", color=SKY, fontsize=9.5)
+            box(ax, start, top, product, 1, "x̂ stays in registers", color=None, dashed=True, fontsize=9.5)
             arrow(ax, (start + product / 2, top + 1.02), (start + product / 2, top + 1.28))
         ax.plot([end, end], [top - 0.2, top + 3.7], color=VERMILLION, linewidth=2)
         label(ax, end + 0.2, top + 1.8, "done", align="left", color=VERMILLION)
@@ -354,7 +358,7 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
                    edgecolor=LINE)  # fmt: skip
             full = busy > places / 2
             height, ink, behind = (busy / 2, "white", None) if full else (busy + places / 4, INK, PALE)
-            words = f"{busy} of {places}"
+            words = f"{busy} of {places} slots busy"
             label(ax, start + time * 500, height, words, fontsize=9, color=ink, behind=behind, pad=2)
             left -= busy
             rounds += 1
@@ -364,7 +368,11 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
         ax.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
         ax.spines[["top", "right", "left", "bottom"]].set_visible(False)
         told.append(f"{name}: {programs} programs for {places} slots, {rounds} round{'s' * (rounds > 1)}")
-    axes[-1].set_xlabel("time →   (if all programs of a launch take the same time)", fontsize=9, color=FAINT)
+    axes[-1].set_xlabel(
+        "time →   (if all programs of a launch take the same time)   hatched: empty slots",
+        fontsize=9,
+        color=FAINT,
+    )
     return Picture(
         figure,
         f"How launches fill the GPU's slots for programs. {'; '.join(told)}. A last round that fills only a "
@@ -393,20 +401,22 @@ def unpacking(field: int = 1) -> Picture:
 
     def after_mask(texts: list[str], colors: list[str]) -> tuple[list[str], list[str]]:
         pairs = zip(texts, colors, kept, strict=True)
-        return tuple(zip(*((t, c) if keep else ("0", PALE) for t, c, keep in pairs), strict=True))
+        return tuple(zip(*((t, c) if keep else ("·", PALE) for t, c, keep in pairs), strict=True))
 
-    for half, name in enumerate(("word of row 1: its 8 fields", "word of row 0")):
+    for half, name in enumerate(
+        ("word of row 1: its 8 fields, by number", "word of row 0 (·: two bits that are 0)")
+    ):
         label(ax, left + (8 * half + 4) * width, 0.4, name)
     line(0.9, "pair", pair, hues)
     line(2.3, "pair >> 8", moved, moved_hues)
-    line(4.2, f"mask, field {field}", ["3" if keep else "0" for keep in kept], masked)
+    line(4.2, f"mask, field {field}", ["11" if keep else "·" for keep in kept], masked)
     told = []
     for y, name, row, first in (
         (6.1, "pair & mask", (pair, hues), field),
         (7.5, "(pair >> 8) & mask", (moved, moved_hues), field + 4),
     ):
         texts, colors = after_mask(*row)
-        assert [t for t in texts if t != "0"] == [str(first)] * 2  # the same field of both words
+        assert [t for t in texts if t != "·"] == [str(first)] * 2  # the same field of both words
         line(y, name, [*texts], [*colors])
         told.append(f"{name}: field {first} of both rows, so k = {16 * first + 1} and {16 * first}")
     for half, row in ((0, 1), (1, 0)):
@@ -452,7 +462,13 @@ def schedule(operands: int = 8) -> Picture:
         ax.plot([x, x], [2.9, 7.4], color=INK, linewidth=1.2, linestyle="--")
         wait = f"{words}: wait for its copies" if not turn else words
         label(ax, x + 0.2, 7.2, wait, align="left", fontsize=9)
-    label(ax, left, 8.2, "after starting each wgmma: wait until at most two are in flight", align="left")
+    label(
+        ax,
+        left,
+        8.2,
+        "after starting each wgmma: wait until at most two are in flight (one runs, one is next)",
+        align="left",
+    )
     label(ax, left, 9.2, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
@@ -488,7 +504,7 @@ def ladder(
         own = [*rung_names(rows), CUBLAS]
         bars = [(name.replace(" alone, x^", ", x̂"), paths[name]) for name in own]
         others = {row["path"]: row for row in product if row["case"] == paths[UNFUSED]["case"]}
-        names = {"dequant_gemm_dw": "library (Gluon)*", CUBLAS: "cuBLAS, x̂ ready*"}
+        names = {"dequant_gemm_dw": "library (Gluon)*", CUBLAS: "cuBLAS, same run*"}
         bars += [(name, others[path]) for path, name in names.items() if path in others]
         parts = []
         for place, (name, row) in enumerate(bars):

@@ -72,6 +72,13 @@ def _rounds(rung: Rung = versions.bigger) -> int:
     return -(-math.prod(rung.grid()) // places)
 
 
+def _most_parts() -> int:
+    """Return the largest number of parts whose programs all find a slot at once."""
+    found, rung = _record(versions.by_tma).evidence, versions.by_tma
+    places = MULTIPROCESSORS * resident(found.registers, found.shared, rung.options["num_warps"])
+    return places // (COUT // rung.constants["BLOCK_M"] * (CIN // rung.constants["BLOCK_N"]))
+
+
 def _passed_on() -> int:
     return _record(versions.along_k).evidence.passed_on
 
@@ -192,7 +199,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch15-q7",
-        asks="One program takes a time T. How many T does the launch of rung 2 take?",
+        asks="One program takes a time of 1. How long does the launch of rung 2 take?",
         right=lambda: float(_rounds()),
         kind=float,
         nudges=(
@@ -306,5 +313,23 @@ QUESTIONS = (
             ),
         ),
         nudge="dW has COUT rows and CIN columns. How many tiles of BLOCK_M × BLOCK_N fit along each axis?",
+    ),
+    Question(
+        id="ch15-q15",
+        asks="Into how many parts should K be cut, so that no program of rung 7 waits for a slot and as few "
+        "slots as possible stay empty?",
+        right=_most_parts,
+        kind=int,
+        nudges=(
+            Nudge(
+                lambda v, r: v > r,
+                "That makes more programs than slots, so some programs wait. Count the programs per part.",
+            ),
+            Nudge(
+                lambda v, r: 0 < v < r,
+                "No program waits, but more slots than necessary stay empty. Is there room for another part?",
+            ),
+        ),
+        nudge="One part is 18 programs, and the GPU has 132 slots for them.",
     ),
 )

@@ -368,7 +368,7 @@ def standing(found: Race) -> Standing:
     if not same:
         entries = [entry for entry in entries if entry[0] != name]
         entries.append(_entry(name, found.bound(), found.times, found.loaded))
-    by_time = not same and entries[-1][3] is not None
+    by_time = bool(same) or entries[-1][3] is not None
     entries.sort(key=lambda entry: entry[3] if by_time else entry[2])
     return Standing(name, tuple(entries), measured=measured, same=same)
 

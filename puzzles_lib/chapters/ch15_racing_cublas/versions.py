@@ -257,7 +257,7 @@ def descriptor_kernel(
     tl.store(out_ptr, acc * 2.0**32)
 
 
-launch = {**tile, "BLOCK_K": 64, "num_stages": 4}
+launch = {**tile, "BLOCK_K": 64, "num_stages": 4}  # one more fits
 by_tma = Rung("6 copies by TMA", descriptor_kernel, **launch, splits=8)
 parts = 7
 filled = Rung("7 filled multiprocessors", descriptor_kernel, **launch, splits=parts)
@@ -322,7 +322,7 @@ def whole_block_kernel(
 
 
 tiles = {"words": (16, 128), "params": (1, 256), "dy": (128, 256)}
-blocks = {**tile, "BLOCK_K": 128, "num_stages": 3, "descriptors": tiles}
+blocks = {**tile, "BLOCK_K": 128, "num_stages": 3, "descriptors": tiles}  # no more fit
 whole = Rung("8 a whole block", whole_block_kernel, **blocks, splits=7)
 
 

@@ -484,7 +484,7 @@ MISTAKES = (
         "The scope is one program, so the atomic orders nothing between programs.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, scope="cta")'},
         kind="race",
-        says='update count[0], but scope="cta"',
+        says='count[0], but scope="cta" keeps only one program',
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -640,7 +640,7 @@ MISTAKES = (
         "The scope is one program, so the lock orders nothing between programs.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, scope="cta")'},
         kind="race",
-        says='update lock[0], but scope="cta"',
+        says='lock[0], but scope="cta" keeps only one program',
     ),
     Mistake(
         DW_BY_LOCK,

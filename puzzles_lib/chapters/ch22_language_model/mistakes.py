@@ -255,6 +255,14 @@ MISTAKES = (
     ),
     Mistake(
         GROUPED_MATMUL,
+        "all_programs_walk",
+        "Programs without rows load all tiles of w, too.",
+        {"tl.where(begin < end, tl.cdiv(K, BLOCK_K), 0)": "tl.cdiv(K, BLOCK_K)"},
+        kind="loads",
+        says="w",
+    ),
+    Mistake(
+        GROUPED_MATMUL,
         "first_experts_matrix",
         "Every expert uses the first matrix.",
         {"(e * K + k)[:, None] * N": "k[:, None] * N"},
@@ -300,6 +308,14 @@ MISTAKES = (
         {"acc = tl.dot(x, w, acc)": "acc = tl.dot(x, w, acc).to(tl.bfloat16).to(tl.float32)"},
         kind="values",
         says="z[",
+    ),
+    Mistake(
+        SWIGLU_DOWN,
+        "all_programs_walk",
+        "Programs without rows load all tiles of w, too.",
+        {"tl.where(begin < end, tl.cdiv(K, BLOCK_K), 0)": "tl.cdiv(K, BLOCK_K)"},
+        kind="loads",
+        says="w",
     ),
     Mistake(
         SWIGLU_DOWN,

@@ -391,7 +391,8 @@ def grouped_matmul(
     """z[p, n] = Σ_k x[p, k] · w[e, k, n] with start[e] ≤ p < start[e + 1]
 
     The rows of x are sorted by expert: expert e has the rows start[e] to start[e + 1]
-    - 1, which may be none. No expert has more than M rows.
+    - 1, which may be none. No expert has more than M rows. A program without rows
+    loads nothing of w.
     """
     z = x.new_zeros(x.shape[0], w.shape[2])
     for e, rows in enumerate(_spans(start)):
@@ -457,7 +458,8 @@ GROUPED_MATMUL = Puzzle(
             fill={"start": lengths(2, 3), "x": around_six, "w": around_six},
         ),
     ),
-    needed={"w": lambda s: _busy(s) * s.K * s.N},
+    needed={"w": lambda s: sum(count > 0 for count in _counts(s)) * s.K * s.N},
+    most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
     slips={
         "these are the products with w[0]: expert e has the matrix w[e]": lambda x, w, start: x @ w[0],
         "these are the products with another expert's matrix": lambda x, w, start: grouped_matmul(
@@ -478,11 +480,16 @@ GROUPED_MATMUL = Puzzle(
 )  # fmt: skip
 
 
-def _busy(case: Case) -> int:
-    """Return how many experts have rows."""
+def _counts(case: Case) -> list[int]:
+    """Return how many rows each expert has."""
     if "start" not in case.fill:  # a learner's own case
-        return case.E
-    return int((case.fill["start"]((case.E + 1,), torch.int32, None).diff() > 0).sum())
+        return [case.M] * case.E
+    return case.fill["start"]((case.E + 1,), torch.int32, None).diff().tolist()
+
+
+def _busy_blocks(case: Case) -> int:
+    """Return how many blocks of rows all experts have together."""
+    return sum(triton.cdiv(count, case.BLOCK_M) for count in _counts(case))
 
 
 # ---- puzzle 70
@@ -496,7 +503,7 @@ def swiglu_down(
     """z as in puzzle 69, of x[p, k] = silu(h[p, k]) · h[p, K + k]
 
     silu(g) is g / (1 + exp(-g)). Compute x in float32 from h, round it to bfloat16
-    for tl.dot, and don't store it.
+    for tl.dot, and don't store it. A program without rows loads nothing of w.
     """
     gate, up = h.chunk(2, dim=1)
     return grouped_matmul(silu(gate) * up, w, start)
@@ -555,7 +562,8 @@ SWIGLU_DOWN = Puzzle(
             fill={"start": lengths(2, 7), "h": far_gates},
         ),
     ),
-    needed={"w": lambda s: _busy(s) * s.K * s.N},
+    needed={"w": lambda s: sum(count > 0 for count in _counts(s)) * s.K * s.N},
+    most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
     allowance=_rounded_x,
     slips={
         "you'd get these values with the halves swapped: the first half of h is the gate": _gated(

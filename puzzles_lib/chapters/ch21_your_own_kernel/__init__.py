@@ -1,0 +1,1 @@
+TITLE = "Your own kernel"

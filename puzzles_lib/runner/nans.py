@@ -1,0 +1,132 @@
+"""Find the operation that first made a NaN of numbers: `NaNs`.
+
+Each NaN that an operation makes gets a number, in the six bits after the quiet bit of its significand.
+Operations that compute with a NaN keep these bits, and so do loads, stores and copies. The NaN in a result
+therefore says where it was made. NaNs in lanes that are stored nowhere don't matter.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from puzzles_lib.dtypes import DType
+from puzzles_lib.runner.lanes import Lanes
+from puzzles_lib.runner.machine import Machine, codes_of
+from puzzles_lib.runner.step import Step
+from puzzles_lib.source import Site
+
+_TAGS = 1 << 6
+_QUIET = {"float64": 51, "float32": 22, "float16": 9, "bfloat16": 6}
+"""The number of the quiet bit, by dtype."""
+
+_EXPONENTIALS = ("math.exp", "math.exp2")
+
+
+class MadeNaN(NamedTuple):
+    """How a NaN was made, such as "inf / inf", and where.
+
+    overflowed: whether an exponential had overflowed before.
+    """
+
+    how: str
+    site: Site
+    overflowed: bool
+
+
+class NaNs:
+    """Watches one run of a kernel. overflow: where an exponential first overflowed; None if none did."""
+
+    def __init__(self) -> None:
+        self.overflow: Site | None = None
+        self._made: list[MadeNaN] = []
+
+    def take(self, machine: Machine) -> None:
+        """Watch the run of this machine."""
+        machine.ready = codes_of(machine.module, self._watched)
+
+    def origin(self, result: torch.Tensor, place: int) -> MadeNaN | None:
+        """Return how the NaN in an element of a result was made; None if that isn't known."""
+        bit = _QUIET.get(str(result.dtype).removeprefix("torch."))
+        if bit is None:
+            return None
+        bits = result.reshape(-1)[place].reshape(1).view(_integer(result.itemsize, torch)).item()
+        tag = int(bits) >> (bit - 6) & (_TAGS - 1)
+        return self._made[tag - 1] if 0 < tag <= len(self._made) else None
+
+    def _watched(self, step: Step) -> Callable[..., Any]:
+        name, run = step.op.name, step.run
+        elementwise = name.startswith(("arith.", "math.", "tt.precise")) and name != "arith.select"
+        if not elementwise or step.regions or len(step.outs) != 1 or not _is_tagged(step.row):
+            return run
+
+        def watched(machine: Machine, step: Step, *given: Lanes) -> Lanes:
+            made = run(machine, step, *given)
+            if name in _EXPONENTIALS and self.overflow is None:
+                if (np.isinf(made.wide) & np.isfinite(given[0].wide)).any():
+                    self.overflow = machine.site()
+            return self._tagged(machine, name, made, given)
+
+        return watched
+
+    def _tagged(self, machine: Machine, name: str, made: Lanes, given: tuple[Lanes, ...]) -> Lanes:
+        """Return the same lanes, each NaN with the number of its origin."""
+        nan = np.isnan(made.wide)
+        if not nan.any():
+            return made
+        tags, new = np.zeros(nan.shape, np.int64), nan
+        sources = [lanes for lanes in given if _is_tagged(lanes.row)]
+        for lanes in reversed(sources):
+            old = np.isnan(lanes.wide)
+            tags, new = np.where(old, _tags(lanes), tags), new & ~old
+        if new.any():
+            lane = tuple(np.argwhere(new)[0])
+            values = [float(np.broadcast_to(lanes.wide, nan.shape)[lane]) for lanes in sources]
+            number = self._number(MadeNaN(_how(name, values), machine.site(), bool(self.overflow)))
+            tags = np.where(new, number, tags)
+        shift = _QUIET[made.row.name] - 6
+        bits = made.data.copy().view(_integer(made.data.itemsize, np))
+        keep = ~np.array((_TAGS - 1) << shift).astype(bits.dtype)
+        bits[...] = np.where(nan, bits & keep | (tags << shift).astype(bits.dtype), bits)
+        return Lanes(bits.view(made.data.dtype), made.row, made.labels, made.product)
+
+    def _number(self, made: MadeNaN) -> int:
+        known = [each[:2] for each in self._made]
+        if made[:2] in known:
+            return known.index(made[:2]) + 1
+        if len(self._made) == _TAGS - 1:
+            return 0
+        self._made.append(made)
+        return len(self._made)
+
+
+def _is_tagged(row: DType | None) -> bool:
+    return row is not None and row.name in _QUIET
+
+
+def _integer(size: int, of: Any) -> Any:
+    return {2: of.int16, 4: of.int32, 8: of.int64}[size]
+
+
+def _tags(lanes: Lanes) -> np.ndarray:
+    bits = lanes.data.view(_integer(lanes.data.itemsize, np)).astype(np.int64)
+    return bits >> (_QUIET[lanes.row.name] - 6) & (_TAGS - 1)
+
+
+def _how(name: str, values: list[float]) -> str:
+    """Return how an operation on these numbers made a NaN; "" if we have no words for it."""
+    infinite = [value for value in values if np.isinf(value)]
+    if name.endswith("divf"):
+        return "inf / inf" if infinite else "0 / 0"
+    if name == "arith.subf" and infinite:
+        return "inf - inf" if infinite[0] > 0 else "-inf - (-inf)"
+    if name == "arith.addf" and infinite:
+        return "inf + (-inf)"
+    if name == "arith.mulf":
+        return "0 * inf"
+    if "sqrt" in name:
+        return "the root of a negative number"
+    if name.startswith("math.log"):
+        return "the log of a negative number"
+    return ""

@@ -1,0 +1,84 @@
+"""Chapter 22's puzzles: their formulas are attention, rotations, experts and draws as torch has them."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention, silu
+
+from puzzles_lib.chapters.ch22_language_model.puzzles import (
+    GROUPED_MATMUL,
+    PAGED_ATTENTION,
+    grouped_matmul,
+    merge_parts,
+    paged_attention,
+    rope,
+    sample_token,
+    spread,
+    swiglu_down,
+)
+from puzzles_lib.speaking.model import Sizes, angles
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+def test_a_product_of_rotated_vectors_depends_on_the_distance_alone():
+    cos, sin = (each.double() for each in angles(Sizes()))
+    q, k = normal(1, 1, 32), normal(1, 1, 32).flip(2)
+
+    def score(of_q: int, of_k: int) -> Tensor:
+        at_q, at_k = (torch.tensor([place], dtype=torch.int32) for place in (of_q, of_k))
+        return (rope(q, cos, sin, at_q) * rope(k, cos, sin, at_k)).sum()
+
+    assert torch.allclose(score(7, 3), score(104, 100), atol=1e-5)
+    assert torch.allclose(score(0, 0), (q * k).sum())
+    assert not torch.allclose(score(7, 3), score(3, 7), atol=1e-2)
+
+
+def test_parts_that_are_merged_are_attention_over_all_keys():
+    texts, page = (70, 0, 33), 16
+    q, k, v = normal(3, 4, 32), normal(12, page, 2, 32), normal(12, page, 2, 32).flip(0)
+    fills = spread(12, page, *texts)
+    table = fills["table"]((3, 5), torch.int32, torch.Generator().manual_seed(0))
+    length = fills["length"]((3,), torch.int32, torch.Generator())
+    o, lse = paged_attention(q, k, v, table, length, 2)
+    z, total = merge_parts(o.flatten(0, 1), lse.flatten(0, 1))
+    for b, keys in enumerate(texts):
+        pages = table[b, : -(-keys // page)].long()
+        of_k, of_v = (each[pages].flatten(0, 1)[:keys].transpose(0, 1) for each in (k, v))
+        found = z.view(3, 4, 32)[b]
+        if keys:
+            told = scaled_dot_product_attention(q[b][:, None], of_k, of_v, enable_gqa=True)[:, 0]
+            assert torch.allclose(found, told)
+            scores = torch.einsum("hd,hjd->hj", q[b], of_k.repeat_interleave(2, 0)) / 32**0.5
+            assert torch.allclose(total.view(3, 4)[b], scores.logsumexp(1))
+        else:
+            assert (found == 0).all() and (total.view(3, 4)[b] == -torch.inf).all()
+
+
+def test_rows_go_to_their_experts():
+    x, w = normal(9, 8), normal(4, 8, 5)
+    start = torch.tensor([0, 2, 2, 8, 9], dtype=torch.int32)
+    expert = torch.tensor([0, 0, 2, 2, 2, 2, 2, 2, 3])
+    assert torch.allclose(grouped_matmul(x, w, start), torch.einsum("pk,pkn->pn", x, w[expert]))
+    h = normal(9, 16)
+    told = torch.einsum("pk,pkn->pn", silu(h[:, :8]) * h[:, 8:], w[expert])
+    assert torch.allclose(swiglu_down(h, w, start), told)
+
+
+def test_draws_are_as_frequent_as_the_softmax_says():
+    logits = normal(7).expand(4000, 7)
+    for heat in (0.5, 1.0):
+        found = sample_token(logits, torch.full((4000,), heat).double(), 5).bincount(minlength=7) / 4000
+        assert (found - (logits[0] / heat).softmax(0)).abs().max() < 0.025
+    cold = sample_token(logits, torch.zeros(4000).double(), 5)
+    assert (cold == logits[0].argmax()).all()
+
+
+def test_a_case_without_fills_counts_all_it_might_need():
+    """A learner's own case has no fills."""
+    for puzzle, names in ((PAGED_ATTENTION, ("k", "v")), (GROUPED_MATMUL, ("w",))):
+        case = puzzle.cases[1]
+        bare = type(case)(fill=None, salt="", pretend=False, **case.numbers)
+        for name in names:
+            assert puzzle.needed[name](bare) >= puzzle.needed[name](case) > 0

@@ -1,0 +1,79 @@
+"""Where a NaN comes from: what a report says of it, and that only stored lanes count."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float16, Float32
+from torch import Tensor
+
+from puzzles_lib import LONG_SOFTMAX, ONLINE_SOFTMAX, Case, Puzzle, check
+from puzzles_lib.authoring.solutions import kernel_sources
+from puzzles_lib.source import define
+
+
+def first_lines(puzzle, right: str, wrong: str) -> str:
+    source = kernel_sources()[puzzle.name]
+    assert right in source
+    report = check(define(source.replace(right, wrong), "<a slip>"), puzzle)
+    return "\n".join(report.verdicts[0].lines())
+
+
+def test_a_softmax_without_the_maximum_divides_inf_by_inf():
+    told = first_lines(LONG_SOFTMAX, "tl.exp(x - row_max[:, None])", "tl.exp(x)")
+    assert "are NaN: inf / inf, and the inf came from an exp that overflowed\n" in told
+    assert "look for" not in told and told.splitlines()[-1].startswith("line ") and "/ denominator" in told
+
+
+def test_a_start_at_minus_infinity_subtracts_infinities():
+    told = first_lines(ONLINE_SOFTMAX, "-1e30", 'float("-inf")')
+    assert "NaN: -inf - (-inf)\n" in told and "exp" in told.splitlines()[-1]
+
+
+def test_the_maximum_of_the_block_before_lets_exp_overflow():
+    told = first_lines(ONLINE_SOFTMAX, "row_max = new_max", "row_max = row_max")
+    assert "an exp overflowed" in told
+
+
+def spec(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return x
+
+
+def half(x: Float32[Tensor, " N"]) -> Float16[Tensor, " N"]:
+    return x.half()
+
+
+@triton.jit
+def root_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=float("inf"))
+    unused = x - x  # NaN only in lanes that are masked off
+    root = tl.sqrt(x - 2.0)
+    z = tl.maximum(root + 1, root) * 0.5 + tl.where(offs < N, unused, 0.0)
+    tl.store(z_ptr + offs, z, mask=offs < N)
+
+
+@triton.jit
+def zeros_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    z = tl.sum(tl.where(offs < N, (x - x) / (x - x), 0.0), axis=0) + x
+    tl.store(z_ptr + offs, z, mask=offs < N)
+
+
+@pytest.mark.parametrize("of", [spec, half])
+@pytest.mark.parametrize(
+    "kernel, how, line",
+    [
+        (root_kernel, "the root of a negative number", "root = "),
+        (zeros_kernel, "0 / 0", "z = tl.sum("),
+    ],
+)
+def test_the_line_is_the_one_that_made_what_is_stored(of, kernel, how, line):
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        return torch.rand(shape, generator=generator)
+
+    puzzle = Puzzle("0", spec=of, grid=lambda s: (1,), cases=(Case(N=9, BLOCK=16, fill={"x": fill}),))
+    verdict = check(kernel, puzzle).verdicts[0]
+    assert verdict.kind == "values", verdict
+    assert verdict.diagnosis == f"9 of them are NaN: {how}" and verdict.site.source.startswith(line)
