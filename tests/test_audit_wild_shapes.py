@@ -3,6 +3,11 @@
 What is wrong with a kernel must be found however it's launched, and a right one must pass.
 """
 
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -474,3 +479,47 @@ def test_one_line_is_reported_once_for_all_configurations_and_launches():
     report = audit(sums, X, guard=QUICK)
     assert kinds(report) == ["uninitialised"] and len(report.launches) == 4
     assert SimpleNamespace(**report.launches[3].as_dict()).status == "FINDING"
+
+
+TOO_LARGE = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double_kernel(X, Z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + i, 2 * tl.load(X + i, mask=i < n), mask=i < n)
+
+
+def test_many_programs():
+    x = torch.ones(40_000, device="cuda")
+    z = torch.empty_like(x)
+    double_kernel[(2_500,)](x, z, x.numel(), BLOCK=16)
+    assert (z == 2).all()
+
+
+def test_few_programs():
+    x = torch.ones(40, device="cuda")
+    z = torch.empty_like(x)
+    double_kernel[(3,)](x, z, x.numel(), BLOCK=16)
+    assert (z == 3).all()
+"""
+
+
+def test_a_test_of_launches_too_large_to_run_whole_is_skipped(tmp_path):
+    (tmp_path / "test_large.py").write_text(TOO_LARGE)
+    options = ["-q", "-rs", "-p", "no:nbval", "-p", "no:cacheprovider", "--audit", "--audit-seconds", "0.02"]
+    installed = any(e.name == "triton-audit" for e in importlib.metadata.entry_points(group="pytest11"))
+    plugin = [] if installed else ["-p", "puzzles_lib.pytest_plugin"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin, *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+    )
+    assert "1 failed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    assert "audit: too large to judge whole" in done.stdout
+    assert "2 launches in 2 tests: 1 clean, 0 with a finding, 1 not judged or not wholly" in done.stdout

@@ -330,8 +330,8 @@ class _Call:
             return True
         if ran.coarsest > FLOAT32_ROUNDOFF and self.like is not None:
             want = wanted(self.like, variant.args, variant.kwargs, ran.coarsest)
-        if not variant.is_finite:  # which of several NaN or infinities is the largest, nobody says
-            want = want.but_no_indices()
+        if variant.makes_ties:  # which of several NaN, infinities or zeros is the largest, nobody says
+            want = want.but_no_indices(not variant.is_finite)
         try:
             verdict = compare(ran.results, want, ran.coarsest, self.allowance, True, self._floor(variant))
         except Uncomparable as error:

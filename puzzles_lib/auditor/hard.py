@@ -35,6 +35,11 @@ class Variant:
         return self.name.endswith(("tiny values", "denormal values"))
 
     @property
+    def makes_ties(self) -> bool:
+        """Whether values that differ may no longer do so where a reference looks for the largest."""
+        return not self.is_finite or self.name.endswith("huge values")
+
+    @property
     def is_finite(self) -> bool:
         """Whether no infinity and no NaN is in it that the label does not say."""
         return not any(word in self.name for word in ("inf", "NaN"))

@@ -93,9 +93,13 @@ class Wanted:
     coarse: list[list[torch.Tensor]]
     shaken: list[list[torch.Tensor]]
 
-    def but_no_indices(self) -> "Wanted":
-        """Return the same, as if all integers depended on ties."""
-        return replace(self, shaken=[[~t if t.dtype == torch.bool else t + 1 for t in self.exact]])
+    def but_no_indices(self, but_all: bool) -> "Wanted":
+        """Return the same, as if all indices depended on ties. but_all: and all smaller integers."""
+        own = self.own or self.exact
+        wide = [but_all or t.dtype in (torch.int32, torch.int64) for t in own]
+        other = [~t if t.dtype == torch.bool else t + 1 for t in self.exact]
+        shaken = [o if w else t for t, o, w in zip(self.exact, other, wide, strict=True)]
+        return replace(self, shaken=[*self.shaken, shaken])
 
 
 def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
