@@ -346,7 +346,15 @@ def test_a_gated_mlp_keeps_the_factors_of_its_product(kind):
     x = x.requires_grad_()
     assert saved(lambda: four(x)) < 0.15 * saved(lambda: plain(x))
     told = {line.name: line.packed for line in report(nn.Sequential(four)).lines}
-    assert told["0"] == "factors of 4 bits" and told["0.down_proj"] == "2 bits, nearest"
+    assert told["0"] == "factors of 4 bits" and told["0.down_proj"] == "the factors of its MLP"
+    got, want = gradients(four, x, four)[-1], want[-1]  # of down_proj's weight
+    assert F.cosine_similarity(got.flatten(), want.flatten(), 0) > 0.98
+    four.down_proj.register_forward_hook(lambda *_: hooked.append(1))
+    hooked = []
+    got = gradients(four, x, four)[-1]
+    assert hooked and F.cosine_similarity(got.flatten(), want.flatten(), 0) < 0.8
+    four.down_proj._forward_hooks.clear()
+    assert four(x[0, 0]).shape == (256,)
     again = copy.deepcopy(four)
     assert torch.equal(again(x), four(x))
     assert type(unpack_activations(again)) is kind and vars(again).keys() == vars(plain).keys()

@@ -6,10 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from puzzles_lib.kernels import packed_activation, packed_norm, quantize
+from puzzles_lib.kernels import packed_activation, packed_dropout, packed_norm, quantize
 from puzzles_lib.kernels.bitpack import BITS
-from puzzles_lib.kernels.modules import PackedMLP, pack_activations, seed_rounding, unpack_activations
+from puzzles_lib.kernels.modules import (
+    PackedDropout,
+    PackedMLP,
+    pack_activations,
+    seed_rounding,
+    unpack_activations,
+)
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+from tests.test_lookalikes import Experts, LlamaMLP
 
 pytestmark = pytest.mark.gpu
 
@@ -259,3 +266,46 @@ def test_opcheck_of_every_operator():
     torch.library.opcheck(packed_norm._norm_quantize, args)
     _, *saved = packed_norm._norm_quantize(*args)
     torch.library.opcheck(packed_norm._norm_backward, (x, *saved, weight, False, 2, 128))
+    torch.library.opcheck(packed_dropout._mask_pack, (x > 0,))
+    bits = packed_dropout.mask_pack_unchecked(x > 0)
+    torch.library.opcheck(packed_dropout._dropout_backward, (x, bits, 2.0))
+
+
+# ---- dropout, gated MLPs, mixtures of experts
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("shape", [(3, 7, 5), (300, 768), (0, 4)], ids=str)
+def test_dropout_is_that_of_torch_to_the_bit(shape, dtype):
+    found = []
+    for layer in (PackedDropout(0.3), nn.Dropout(0.3)):
+        for x in (draw(shape, dtype), draw(shape, dtype).transpose(0, -1)):
+            x = x.detach().requires_grad_()
+            torch.manual_seed(1)
+            y = layer(x)
+            y.backward(draw(y.shape, dtype, 2))
+            found += [y.detach(), x.grad]
+    for got, want in zip(found[:4], found[4:], strict=True):
+        assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("sizes", [(256, 512), (50, 30)])
+@pytest.mark.parametrize("kind", [LlamaMLP, Experts])
+def test_gated_mlps_and_experts(kind, sizes, dtype):
+    torch.manual_seed(0)
+    plain = kind(*sizes).to("cuda", dtype)
+    packed = pack_activations(nn.Sequential(copy.deepcopy(plain)), 8, slope_bits=8)[0]
+    assert type(packed) is not kind
+    found = []
+    for module in (packed, plain):
+        x = draw((300, sizes[0]), dtype).requires_grad_()
+        rest = []
+        if kind is Experts:
+            rest = [draw((300, 5), seed=3).topk(2).indices, draw((300, 2), dtype, 4).requires_grad_()]
+        y = module(x, *rest)
+        y.backward(draw(y.shape, dtype, 5))
+        leaves = [x, *rest[1:], *module.parameters()]
+        found.append([y.detach(), *(leaf.grad for leaf in leaves)])
+    for got, want in zip(*found, strict=True):
+        assert got.dtype == want.dtype and (got - want).float().norm() < 0.03 * want.float().norm()

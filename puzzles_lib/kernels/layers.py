@@ -147,20 +147,41 @@ class Quantizing(nn.Module):
         _check_input(self, a)
         return _apply(_Product, a, b, bits, self.group_size)
 
+    def product_linear(self, a: torch.Tensor, b: torch.Tensor, layer: nn.Module, bits: int) -> torch.Tensor:
+        """Return layer(a * b), with codes of a and b for all gradients, also that of the layer's weight."""
+        plain = type(layer) is not PackedLinear or not layer.weight.requires_grad or a.shape != b.shape
+        if plain or _has_any_global_hook() or _has_hooks(layer) or not torch.is_grad_enabled():
+            return layer(self.product(a, b, bits))
+        (a, dtype), (b, _) = _autocast(a, layer.weight.dtype), _autocast(b, layer.weight.dtype)
+        _check_input(self, a)
+        _check_input(self, b)
+        return _apply(_ProductLinear, a, b, layer.weight, layer.bias, dtype, bits, self.group_size)
+
     def grouped_linear(
         self,
         x: torch.Tensor,
         weight: torch.Tensor,
         ends: torch.Tensor,
         order: torch.Tensor | None = None,
-        scales: torch.Tensor | None = None,
-        bits: int | None = None,
     ) -> torch.Tensor:
         """Return rows of x times the weight of their group, with x's codes kept; see `_GroupedLinear`."""
         cast, dtype = _autocast(x, weight.dtype)
         _check_input(self, cast)
-        options = (dtype, bits or self.bits, self.group_size, self.seed(cast))
-        return _apply(_GroupedLinear, cast, weight, order, scales, ends, *options)
+        options = (dtype, self.bits, self.group_size, self.seed(cast))
+        return _apply(_GroupedLinear, cast, None, weight, order, None, ends, *options)
+
+    def grouped_product_linear(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        weight: torch.Tensor,
+        ends: torch.Tensor,
+        scales: torch.Tensor,
+        bits: int,
+    ) -> torch.Tensor:
+        """Return rows of a * b times the weight of their group and their scale, with codes of a and b."""
+        (a, dtype), (b, _) = _autocast(a, weight.dtype), _autocast(b, weight.dtype)
+        return _apply(_GroupedLinear, a, b, weight, None, scales, ends, dtype, bits, self.group_size, None)
 
     def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
         """Return the codes of x in the computation's dtype: another layer's with this input, or new ones."""
@@ -475,15 +496,7 @@ class PackedMLP(nn.Sequential):
         up, act, down = self._modules.values()
         if type(up) is not PackedLinear or type(down) is not PackedLinear or type(act) not in SLOPED:
             return False
-        for module in (up, act, down):
-            if (
-                module._forward_hooks
-                or module._forward_pre_hooks
-                or module._backward_hooks
-                or module._backward_pre_hooks
-            ):
-                return False
-        return (
+        return not any(map(_has_hooks, (up, act, down))) and (
             up.weight.requires_grad
             and down.weight.requires_grad
             and up.weight.dtype == down.weight.dtype
@@ -492,6 +505,11 @@ class PackedMLP(nn.Sequential):
 
 
 SLOPED = (PackedReLU, PackedGELU, PackedSiLU)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    forward = module._forward_hooks or module._forward_pre_hooks
+    return bool(forward or module._backward_hooks or module._backward_pre_hooks)
 
 
 def _autocast(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.dtype]:
@@ -681,16 +699,48 @@ class _Product(torch.autograd.Function):
         return dy * b, dy * a, None, None
 
 
+class _ProductLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        dtype: torch.dtype,
+        bits: int,
+        group_size: int,
+    ) -> torch.Tensor:
+        codes = (t for x in (a, b) for t in quantize_unchecked(x, bits, group_size))
+        ctx.save_for_backward(*codes, weight)
+        ctx.format = (bits, group_size, list(a.shape))
+        return F.linear(a * b, _as(weight, dtype), None if bias is None else _as(bias, dtype))
+
+    @staticmethod
+    def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_twice()
+        *codes, weight = ctx.saved_tensors
+        a, b = (dequantize_unchecked(*pair, *ctx.format) for pair in (codes[:2], codes[2:]))
+        rows = dy.reshape(matrix_shape(dy.shape))
+        with _no_autocast(dy):
+            dw = rows.mT @ (a * b).view(len(rows), -1)
+            dx = dy @ _as(weight, dy.dtype)
+        db = rows.sum(0, dtype=weight.dtype) if ctx.needs_input_grad[3] else None
+        return dx * b, dx * a, _as(dw, weight.dtype), db, None, None, None
+
+
 class _GroupedLinear(torch.autograd.Function):
     """Rows times the weight of their group, [groups, out, in], times a scale each.
 
     order: of the rows, if each row of x is to be taken several times: ``x[order // times]`` is multiplied.
+    factor: if given, x is multiplied by it first, and codes of both are kept.
     """
 
     @staticmethod
     def forward(
         ctx,
         x: torch.Tensor,
+        factor: torch.Tensor | None,
         weight: torch.Tensor,
         order: torch.Tensor | None,
         scales: torch.Tensor | None,
@@ -700,8 +750,11 @@ class _GroupedLinear(torch.autograd.Function):
         group_size: int,
         seed: torch.Tensor | None,
     ) -> torch.Tensor:
-        words, params = quantize_unchecked(x, bits, group_size, seed)
-        ctx.save_for_backward(words, params, weight, order, scales, ends)
+        codes = quantize_unchecked(x, bits, group_size, seed)
+        if factor is not None:
+            codes = (*codes, *quantize_unchecked(factor, bits, group_size))
+            x = x * factor
+        ctx.save_for_backward(weight, order, scales, ends, *codes)
         ctx.format = (bits, group_size, list(x.shape))
         y = grouped_product(_taken(x, order), _as(weight, dtype).mT, ends)
         return y if scales is None else y * scales
@@ -709,23 +762,27 @@ class _GroupedLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         _refuse_twice()
-        words, params, weight, order, scales, ends = ctx.saved_tensors
+        weight, order, scales, ends, *codes = ctx.saved_tensors
+        x = dequantize_unchecked(*codes[:2], *ctx.format)
+        factor = dequantize_unchecked(*codes[2:], *ctx.format) if codes[2:] else None
+        rows = _taken(x if factor is None else x * factor, order)
         needs = ctx.needs_input_grad
         dx = dw = d_scales = None
-        x = dequantize_unchecked(words, params, *ctx.format)
-        rows = _taken(x, order)
         with _no_autocast(dy):
             scaled = dy if scales is None else (dy * scales).to(x.dtype)
-            if needs[1]:
-                dw = _as(grouped_outer_product(scaled, rows, ends), weight.dtype)
-            if needs[0] or needs[3]:  # the scale's gradient is dy · y = (dy weight) · x, so y is not kept
+            if needs[2]:
+                dw = _as(grouped_outer_product(_as(scaled, x.dtype), rows, ends), weight.dtype)
+            if needs[0] or needs[4]:  # the scale's gradient is dy · y = (dy weight) · x, so y is not kept
                 plain = grouped_product(_as(dy, x.dtype), _as(weight, x.dtype), ends)
-                if needs[3]:
+                if needs[4]:
                     d_scales = (plain.float() * rows.float()).sum(-1, keepdim=True).to(scales.dtype)
                 dx = plain if scales is None else (plain * scales).to(x.dtype)
-            if needs[0] and order is not None:
-                dx = dx[inverse(order)].view(len(x), -1, x.shape[1]).sum(1)
-        return dx if needs[0] else None, dw, None, d_scales, *[None] * 5
+                if order is not None:
+                    dx = dx[inverse(order)].view(len(x), -1, x.shape[1]).sum(1)
+        dx = dx if needs[0] else None
+        if factor is None or dx is None:
+            return dx, None, dw, None, d_scales, *[None] * 5
+        return dx * factor, dx * x, dw, None, d_scales, *[None] * 5
 
 
 def _taken(x: torch.Tensor, order: torch.Tensor | None) -> torch.Tensor:

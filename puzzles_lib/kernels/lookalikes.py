@@ -191,13 +191,19 @@ def _merged(
 class Gated(LookAlike, Quantizing, Sloped):
     """An MLP such as Llama's, down(act(gate(x)) · up(x)), with codes of both factors of its product.
 
-    The factors are to the product what slopes are to an activation, and so have ``slope_bits``.
+    The factors are to the product what slopes are to an activation, and so have ``slope_bits``. The gradient
+    of down's weight comes from their product, which is far better than the product in few bits: some of its
+    elements are much larger than the others.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         *first, down, act = _gated_parts(self)
         gate, up = _branches(first, x)
-        return down(self.product(act(gate), up, self.slope_bits))
+        return self.product_linear(act(gate), up, down, self.slope_bits)
+
+    def has_last(self, layer: nn.Module) -> bool:
+        """Return whether this is the MLP's last layer, which keeps nothing itself."""
+        return type(layer) is PackedLinear and layer is _gated_parts(self)[-2]
 
 
 GATED = (
@@ -230,8 +236,8 @@ class Experts(LookAlike, Quantizing, Sloped):
     """A mixture of gated MLPs whose weights are [experts, out, in], as transformers has them.
 
     Rows are sorted by expert, so that there is one product for all experts. Each row of x is kept once, not
-    once per expert. The gradient of the routing weights comes from the last layer's codes, which therefore
-    have at least ``slope_bits``. Compiled, it keeps what torch keeps unless its weights are bfloat16, for
+    once per expert. The gradients of the last layer and of the routing weights come from the codes of both
+    factors, as in `Gated`. Compiled, it keeps what torch keeps unless its weights are bfloat16, for
     which alone torch can trace that product.
     """
 
@@ -245,9 +251,8 @@ class Experts(LookAlike, Quantizing, Sloped):
         numbers = torch.arange(len(down), device=x.device)
         ends = torch.searchsorted(expert, numbers, right=True).to(torch.int32)
         gate, up = self.grouped_linear(x, up, ends, order).chunk(2, -1)
-        h = self.product(self.act_fn(gate), up, self.slope_bits)
-        scales, bits = weights.reshape(-1)[order, None], max(self.bits, self.slope_bits)
-        y = self.grouped_linear(h, down, ends, None, scales, bits)
+        scales = weights.reshape(-1)[order, None]
+        y = self.grouped_product_linear(self.act_fn(gate), up, down, ends, scales, self.slope_bits)
         return y[inverse(order)].view(*index.shape, -1).sum(1).to(x.dtype)
 
 

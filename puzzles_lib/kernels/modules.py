@@ -36,7 +36,14 @@ from puzzles_lib.kernels.layers import (
     Quantizing,
     Sloped,
 )
-from puzzles_lib.kernels.lookalikes import OTHER, LookAlike, look_alike, pack_functions, unpack_functions
+from puzzles_lib.kernels.lookalikes import (
+    OTHER,
+    Gated,
+    LookAlike,
+    look_alike,
+    pack_functions,
+    unpack_functions,
+)
 from puzzles_lib.kernels.quantize import check_group_size
 from puzzles_lib.kernels.rounding import rounding_of
 
@@ -317,8 +324,10 @@ def report(
         )
         if own and not any(p.requires_grad for p in own):
             why = why and "frozen"
-        kind = type(module).__name__
-        lines.append(Line(name, kind, _format_of(module) if is_packed else "", why, cosines.get(name)))
+        parent = model.get_submodule(name.rpartition(".")[0])
+        last = isinstance(parent, Gated) and parent.has_last(module)
+        kept = "the factors of its MLP" if last else _format_of(module) if is_packed else ""
+        lines.append(Line(name, type(module).__name__, kept, why, cosines.get(name)))
     return Report(lines, before, after)
 
 
