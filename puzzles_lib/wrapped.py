@@ -95,8 +95,9 @@ class Wrapped:
             if name in fixed:
                 return f"{self._source(name)} sets {name}, but the puzzle sets it"
         for config in self.autotuner.configs if self.autotuner else ():
-            if type(warps := config.num_warps) is int and (warps < 1 or warps & (warps - 1)):
-                return f"a configuration has num_warps={warps}, but it must be a power of 2"
+            warps = config.num_warps
+            if type(warps) is not int or warps < 1 or warps & (warps - 1):
+                return f"a configuration has num_warps={warps!r}, but it must be a power of 2"
         if self.autotuner:
             for option in ("reset_to_zero", "restore_value"):
                 for name in getattr(self.autotuner, option):

@@ -612,6 +612,16 @@ def test_tensors_that_are_not_dense_are_named(tensor):
         audit(launched, tensor)
 
 
+def test_an_audit_in_an_audit():
+    inner = []
+
+    def outer(x):
+        inner.append(audit(launched, x, guard=QUICK))
+        return launched(x)
+
+    assert audit(outer, X, guard=QUICK).ok and inner[0].ok
+
+
 def test_a_dtype_that_no_kernel_takes_is_not_judged():
     report = audit(launched, torch.ones(100, dtype=torch.complex64), guard=QUICK)
     assert not report.findings and "complex64" in report.unjudged[0]

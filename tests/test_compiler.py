@@ -485,6 +485,13 @@ def test_a_constexpr_function_consists_of_arithmetic(line):
     assert refusal.site.source == line.splitlines()[0]
 
 
+@pytest.mark.parametrize("line", ["tl.float32.name = 'fp16'", "tl.load = n", "n.value += 1"])
+def test_a_constexpr_function_sets_no_attribute(line):
+    source = f"@triton.constexpr_function\ndef ends(n):\n    {line}\n    return 1\n"
+    kernel = define(f"{source}@triton.jit\ndef kernel(z_ptr):\n    tl.store(z_ptr, ends(1))\n", f"<{line}>")
+    assert "a constexpr function cannot set an attribute" in vet(kernel).message
+
+
 @pytest.mark.parametrize("line", ["import os", "global m", "class A: pass", "raise ValueError"])
 def test_a_kernel_hides_nothing_under_a_condition_that_the_compiler_skips(line):
     body = f"    if B > 4:\n        {line}\n    tl.store(z_ptr, 1)\n"

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from puzzles_lib.auditor.catching import plain
 from puzzles_lib.checker.expected import FACTOR_CONDITION, FACTOR_VALUE, FLOAT32_ROUNDOFF, Expected
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.dtypes import of_torch
@@ -59,14 +60,11 @@ def kept(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage] | None 
 
     Raises ValueError for a tensor that is no dense one on the CPU.
     """
-    if (
-        tensor.layout != torch.strided
-        or tensor.is_quantized
-        or tensor.is_nested
-        or tensor.device.type != "cpu"
-    ):
+    with plain():  # in an audit, it says that it is on a GPU
+        where = tensor.device.type
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested or where != "cpu":
         kind = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
-        words = f"an argument is a {kind} tensor on {tensor.device.type}"
+        words = f"an argument is a {kind} tensor on {where}"
         raise ValueError(f"audit: {words}, allowed are dense tensors on the CPU")
     source = tensor.detach()
     found = source.untyped_storage()

@@ -168,6 +168,8 @@ def _complain_about_kind(node: ast.AST, outermost: bool, python: bool) -> str | 
         return None
     if not python:
         return wording.no_such_statement(node) if isinstance(node, _NEVER_IN_KERNELS) else None
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return f"{ast.unparse(node)}: a constexpr function cannot set an attribute"
     if isinstance(node, _PYTHON_NODES):
         return None
     return f"a constexpr function computes numbers: {wording.kind_of(node)} has no place in it"

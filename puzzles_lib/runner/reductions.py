@@ -256,9 +256,9 @@ def _is_commutative(combine: Combine, arrays: Arrays) -> bool:
 
 
 def _are_close(one: np.ndarray, other: np.ndarray, *values: np.ndarray) -> bool:
-    one, other, *values = (part.astype(np.float64) for part in (one, other, *values))
-    size = abs(one) + abs(other) + sum(map(abs, values))
-    return not (abs(one - other) > GREAT * size).any()  # NaN, which undefined lanes hold, is no difference
+    left, right, *rest = (part.astype(np.float64) for part in (one, other, *values))
+    size = abs(left) + abs(right) + sum(map(abs, rest))
+    return not (abs(left - right) > GREAT * size).any()  # NaN, which undefined lanes hold, is no difference
 
 
 def _by_blocks_or_elements(method: Callable[..., Any], combine: Combine, arrays: Arrays) -> Any:
