@@ -86,7 +86,8 @@ class Progress:
     @property
     def summary(self) -> str:
         solved, tried, left = (self.count(state) for state in (SOLVED, TRIED, OPEN))
-        return f"{solved} of {solved + tried + left} solved, {tried} tried, {left} not started"
+        total = solved + tried + left
+        return f"{solved} of {total} puzzles and questions solved, {tried} tried, {left} not started"
 
     @property
     def next(self) -> tuple[ChapterProgress, Item] | None:
@@ -115,7 +116,7 @@ class Progress:
         if self.next:
             chapter, item = self.next
             after = f"Next: {_link(chapter.notebook, f'{item.label}, in chapter {chapter.number}')}"
-        head = heads("chapter", "solved", "", "puzzles left")
+        head = heads("chapter", "solved", "", "left")
         table = f'<table style="margin:0.3em 0">{head}{rows}</table>'
         return card(Theme.NEUTRAL, self.summary, f"{note}{table}<div>{after}</div>")
 
@@ -141,7 +142,7 @@ def cheer(puzzle: Puzzle) -> Cheer:
     (here,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
     everything = [p for chapter in CHAPTERS for p in chapter.puzzles]
     solved = sum(states.get(p.name) == SOLVED for p in everything)
-    words = f"Solved! Puzzle {puzzle.number} is yours: {solved} of {len(everything)}."
+    words = f"Solved! Puzzle {puzzle.number} is yours: {solved} of {len(everything)} puzzles."
     below = here.puzzles[here.puzzles.index(puzzle) + 1 :]
     if following := next((p for p in below if states.get(p.name) != SOLVED), None):
         return Cheer(words, f"puzzle {following.number}, below")

@@ -154,7 +154,7 @@ def test_what_is_right_is_kept_and_shown(state_dir, monkeypatch):
     assert load() == ({"ch98-q1": "tried", "ch98-q2": "solved"}, None)
     monkeypatch.setattr("puzzles_lib.overview.CHAPTERS", (_chapter(),))
     shown = str(progress())
-    assert shown.startswith("1 of 9 solved, 1 tried, 7 not started\n98 Reading ")
+    assert shown.startswith("1 of 9 puzzles and questions solved, 1 tried, 7 not started\n98 Reading ")
     assert shown.endswith("next: question q1, in 98_reading.ipynb")
 
 

@@ -13,7 +13,9 @@ from puzzles_lib import (
     DOUBLE,
     MUL_RELU_BACKWARD,
     OUTER_ADD_BLOCKS,
+    SQUARE,
     answer,
+    check,
     run,
 )
 from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
@@ -56,7 +58,7 @@ def test_the_first_kernel_brightens_the_picture_in_as_many_programs_as_the_text_
     z = run(solutions()["double"], DOUBLE, x=dusk.flatten(), BLOCK=512)
     assert torch.equal(z.view(64, 96), scene())
     told = cells("00")["first-takeaway"]
-    assert f"ran {dusk.numel() // 512} times" in told and f"{dusk.numel():,} numbers" in told
+    assert f"{dusk.numel() // 512} copies" in told and f"{dusk.numel():,} numbers" in told
 
 
 def test_the_first_kernel_as_it_is_handed_out_copies_the_picture():
@@ -156,3 +158,20 @@ def test_a_whole_float_is_an_integer_and_a_factor_may_end_in_x(state_dir):
     assert answer("ch03-q4", "3.02x").ok
     assert "a tuple, such as (5,) or (1, 2), but 63 is an int" in repr(answer("ch04-q7", 63))
     assert "made from the new a" in repr(answer("ch02-q7", 6118))
+
+
+def test_a_line_typed_into_the_comment_is_noticed():
+    source = kernel_sources()["double"].replace("    z = 2 * x\n", "    # z = 2 * x\n")
+    assert "    # z = 2 * x\n" in source
+    told = str(check(define(source, "<comment>"), DOUBLE))
+    assert "your line is still a comment: remove the # in front" in told
+    stub = source.replace("# z = 2 * x", "# your code here (1 line)")
+    told = str(check(define(stub, "<stub>"), DOUBLE))
+    assert "replace the comment `# your code here` with your lines" in told
+
+
+def test_run_calls_an_unsolved_kernel_unsolved():
+    source = kernel_sources()["square"]
+    left = "\n".join(line for line in source.splitlines() if "tl.load" not in line and "tl.store" not in line)
+    with pytest.raises(RuntimeError, match="(?s)square_kernel.*not solved yet"):
+        run(define(left, "<stub>"), SQUARE, x=torch.ones(8), BLOCK=8)

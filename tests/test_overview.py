@@ -35,7 +35,10 @@ def test_every_puzzle_and_reading_exercise_is_there_in_syllabus_order(state_dir)
         expected += [(c.number, number, name) for number, name in c.rungs]
         expected += [(c.number, q.id.partition("-")[2], q.id) for q in c.questions]
     assert [(c.number, i.number, i.name) for c in shown.chapters for i in c.items] == expected
-    assert shown.summary == f"1 of {len(expected)} solved, 1 tried, {len(expected) - 2} not started"
+    assert (
+        shown.summary
+        == f"1 of {len(expected)} puzzles and questions solved, 1 tried, {len(expected) - 2} not started"
+    )
     by_name = {i.name: i.state for c in shown.chapters for i in c.items}
     assert (by_name.pop("outer_add"), by_name.pop("masked_add")) == ("solved", "tried")
     assert set(by_name.values()) == {"open"}
@@ -64,7 +67,7 @@ SMALL = Progress(
 
 def test_text():
     assert str(SMALL).splitlines() == [
-        "2 of 24 solved, 1 tried, 21 not started",
+        "2 of 24 puzzles and questions solved, 1 tried, 21 not started",
         "progress file <damaged>",
         "01 Loads & <stores>  ████████████   1 of  1",
         "05 Dots              ▒▒▒▒░░░░░░░░   0 of  3  puzzles 9, 9b and 1 question",
@@ -144,7 +147,7 @@ def test_what_is_next_is_a_puzzle_before_a_question_and_then_nothing(state_dir):
 def test_a_first_pass_is_cheered_and_no_other(state_dir):
     first, again = (check(solutions()["masked_add"], MASKED_ADD) for _ in range(2))
     assert str(first).splitlines()[-1] == (
-        f"★ Solved! Puzzle 2 is yours: 1 of {len(puzzles())}. "
+        f"★ Solved! Puzzle 2 is yours: 1 of {len(puzzles())} puzzles. "
         "Next: chapter 02, Broadcasting: rows, columns and tiles (02_broadcasting.ipynb)."
     )
     assert str(first).splitlines()[:-1] == str(again).splitlines()

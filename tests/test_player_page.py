@@ -6,10 +6,12 @@ import pytest
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib import MASKED_ADD
+from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.player import watch
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.source import define
 from tests.test_player import ADD_TEN, add_ten_kernel, cell, overrunning_kernel, winding_kernel
 
 pytestmark = pytest.mark.browser
@@ -436,3 +438,15 @@ def test_nothing_is_wider_than_its_place(show, width):
         ".filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.ariaLabel)"
     )
     assert too_wide == []
+
+
+def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined(show):
+    source = kernel_sources()["masked_add"]
+    short = source.replace("x_ptr + offs, mask=mask", "x_ptr + offs, mask=offs < N - 1")
+    page = show(watch(define(short, "<one lane short>"), MASKED_ADD, case=3))
+    stored = page.locator(".block", has=page.get_by_role("heading", name="stored to z"))
+    assert stored.locator(".undefined").count() == 1 and stored.locator(".off").count() == 24
+    assert "24 of 32 lanes off, 1 undefined" in stored.inner_text()
+    stored.locator(".undefined").hover()
+    said = page.locator(".inspect").inner_text()
+    assert said.startswith("the value of lane [7] undefined") and said.endswith("lane [7] stores to z[199]")

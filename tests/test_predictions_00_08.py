@@ -203,13 +203,14 @@ MISTAKES = [
     ("ch02-q6", ((1, 1), (3, 4), (7, 3), (2, 7), (2, 2)), "two axes are swapped"),
     ("ch02-q6", ((1, 1), (4, 3), (2, 6), (6, 1), (1, 1)), "fit entirely"),
     ("ch02-q6", ((2, 2),) * 5, "Take one case"),
+    ("ch02-q7", 6118, "made from the new a"),
     ("ch02-q7", 14_000, "Do a and b change"),
     ("ch02-q7", 100, "isn't the Mandelbrot set yet"),
     ("ch03-q4", 1.06, "the fused kernel"),
     ("ch03-q4", 3.0, "both decimals"),
     ("ch03-q4", 2.04, "one extra trip"),
     ("ch03-q4", 5.0, "the third row"),
-    ("ch03-q5", False, "two slopes"),
+    ("ch03-q5", False, "slope of the leaky relu"),
 ]
 
 

@@ -396,9 +396,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "match N:\n    case 3: x += 1": "a kernel has no match",
     "r = undefined": "undefined is not defined: no line sets it",
     "z = tl.load(z + offs)": "z is not defined here: the pointer is z_ptr",
-    "if N > M: z = x\nr = z": (
-        "z is not defined here: a name set only in an if or a loop needs a value before it"
-    ),
+    "if N > M: z = x\nr = z": "z is not defined here: a name set only in an if or a loop needs a value",
     "total += x": "total is not defined here: its first value comes only in this line or a later one",
     "r = twice(x)": "twice is not defined: a kernel can call functions of tl, and your own",
     "r = ROWS_LEFT": "ROWS_LEFT is not defined: it is not among the kernel's parameters",

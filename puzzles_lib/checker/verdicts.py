@@ -414,7 +414,7 @@ def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: C
                 return replace(verdict, message=text, site=access.site)
         return verdict
     if not any(a.mask.any() for a in stores):
-        text = "the mask of this store is False in every lane; if it combines two masks, use & and not +"
+        text = "the mask of this store is False in every lane (if you combine masks, use & and not +)"
         return replace(verdict, diagnosis=text, site=stores[0].site)
     shape = result.shape(case.numbers)
     owner: dict[int, Access] = {}

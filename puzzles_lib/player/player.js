@@ -247,7 +247,7 @@ function laneText(run, access, lane) {
     const size = tensor.shape.reduce((a, b) => a * b, 1);
     return `${place}: out of bounds at ${where}; ${tensor.name} has ${size} elements`;
   }
-  return `${place}: ${where}`;
+  return access.k === "store" ? `${place} stores to ${where}` : `${place}: ${where}`;
 }
 
 // ---- where to go: the place of a step; null if there is none

@@ -39,8 +39,8 @@ class Seen:
 
     node: the innermost one of the learner's source. source: of the function that it is in. scope: the names
     there. values: the values of expressions, by the node's id. returned: the kernel's ``return`` of a value.
-    demand: for shared memory. said: texts of `tl.static_print`. functions: the functions of a kernel that is
-    recorded.
+    demand: for shared memory.
+    said: texts of `tl.static_print`. functions: the functions of a kernel that is recorded.
     """
 
     node: ast.AST | None = None

@@ -464,7 +464,7 @@ def relu_by_half_sum(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: 
 WRONG = [
     Wrong(MUL_RELU, no_relu, kind="values", says="should be zero"),
     Wrong(MUL_RELU, relu_before_product, kind="values", says="z[0, 0]"),
-    Wrong(MUL_RELU, relu_of_each_factor, kind="values", says="wrong elements are zero"),
+    Wrong(MUL_RELU, relu_of_each_factor, kind="values", says="relu of each factor"),
     Wrong(MUL_RELU, relu_the_wrong_way, kind="values", says="z[0, 0]"),
     Wrong(MUL_RELU, half_precision_product, kind="values", says="z[0, 0]"),
     Wrong(MUL_RELU, stride_of_square, kind="never written", says="z[43, 0]"),
@@ -485,7 +485,7 @@ WRONG = [
     Wrong(MUL_RELU, sizes_written_in, kind="out of bounds", says="z_ptr"),
     Wrong(MUL_RELU_BACKWARD, slope_one_at_zero, kind="values", says="should be zero"),
     Wrong(MUL_RELU_BACKWARD, kill_below_zero, kind="values", says="should be zero"),
-    Wrong(MUL_RELU_BACKWARD, no_gate, kind="values", says="should be zero"),
+    Wrong(MUL_RELU_BACKWARD, no_gate, kind="values", says="without the gate"),
     Wrong(MUL_RELU_BACKWARD, no_chain_rule, kind="values", says="dx[0, 3]"),
     Wrong(MUL_RELU_BACKWARD, dz_ignored, kind="values", says="dx[0, 0]"),
     Wrong(MUL_RELU_BACKWARD, gate_on_x, kind="values", says="dx[0, 1]"),
