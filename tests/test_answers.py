@@ -164,6 +164,7 @@ def _chapter():
         title="Reading",
         notebook="98_reading.ipynb",
         puzzles=(),
+        rungs=(),
         questions=QUESTIONS_HERE,
     )
 

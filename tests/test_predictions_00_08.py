@@ -117,7 +117,7 @@ MISTAKES = [
     ("ch06-q3", (1,) * 9, "that are all 1"),
     ("ch06-q4", (25_600,), "two numbers"),
     ("ch06-q4", (1296, 25_600), "in the wrong order"),
-    ("ch06-q4", (1296, 1296), "loads a tile"),
+    ("ch06-q4", (1296, 1296), "its own tile"),
     ("ch06-q4", (25_600, 1024), "the tile and its halo"),
     ("ch06-q4", (25_600, 1600), "all four sides"),
     ("ch06-q4", (25_600, 1369), "has no halo"),
