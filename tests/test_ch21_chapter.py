@@ -226,6 +226,12 @@ def test_a_suite_that_cannot_be_run_is_a_sentence(monkeypatch):
 # ---- audit, as the notebook needs it
 
 
+def test_a_block_without_a_launch_is_not_called_clean():
+    with audited(title="paged_copy") as report:
+        torch.zeros(2)
+    assert report.ok and str(report) == "paged_copy: no kernel was launched"
+
+
 def test_a_line_of_a_notebook_has_no_made_up_file():
     verdict = Verdict("values", "wrong values", None)
     report = audit(library.add_rms_norm, *CALLS["add_rms_norm"][0])
