@@ -10,6 +10,7 @@ from types import ModuleType
 import nbformat
 import pytest
 import torch
+import triton
 from torch.nn import functional as F
 
 from puzzles_lib import Guard, answer, audit, audited
@@ -17,6 +18,7 @@ from puzzles_lib.auditor.report import Finding
 from puzzles_lib.authoring.solutions import without_markers
 from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch21_your_own_kernel import draft, library, suite
+from puzzles_lib.chapters.ch21_your_own_kernel.questions import LENGTHS, PAGE, SLICED, WHOLE, D
 from puzzles_lib.checker.report import Verdict
 from tests.conftest import REPO
 
@@ -174,6 +176,27 @@ def test_the_last_cells_kernel_has_something_to_find(mine):
     assert [finding.verdict.kind for finding in report.findings] == ["true size"]
 
 
+def test_swapped_axes_and_a_grid_that_is_too_small_do_not_pass():
+    """The commonest mistakes in the reader's first launch: the sizes of the notebook must show them."""
+    pages = torch.randn(6, PAGE, D)
+    assert "audit(paged_copy, pages, table, 16," in CELLS["copy-wrapper"]
+    for T in (16, *LENGTHS):
+        blocks = triton.cdiv(T, PAGE), triton.cdiv(D, 32)
+        assert blocks[0] != blocks[1]
+        for grid, kind in ((blocks[::-1], "out of bounds"), ((blocks[0], D // 32), "never written")):
+
+            def launched(pages, table, T, grid=grid):
+                out = pages.new_empty(T, D)
+                library.paged_copy_kernel[grid](out, pages, table, T, D, PAGE=PAGE, BLOCK_D=32)
+                return out
+
+            report = audit(launched, pages, TABLE, T, guard=NO_SIZES)
+            assert not report.ok and {finding.verdict.kind for finding in report.findings} <= {
+                kind,
+                "never written",
+            }, str(report)
+
+
 # ---- the suite
 
 
@@ -203,6 +226,12 @@ def test_a_suite_that_cannot_be_run_is_a_sentence(monkeypatch):
 # ---- audit, as the notebook needs it
 
 
+def test_a_block_without_a_launch_is_not_called_clean():
+    with audited(title="paged_copy") as report:
+        torch.zeros(2)
+    assert report.ok and str(report) == "paged_copy: no kernel was launched"
+
+
 def test_a_line_of_a_notebook_has_no_made_up_file():
     verdict = Verdict("values", "wrong values", None)
     report = audit(library.add_rms_norm, *CALLS["add_rms_norm"][0])
@@ -228,7 +257,7 @@ MINE = {id: question for id, question in questions().items() if id.startswith("c
 
 RIGHT = {
     "ch21-q1": 22_817_027,
-    "ch21-q2": (3, 2),
+    "ch21-q2": (3, 4),
     "ch21-q3": {1, 17},
     "ch21-q4": "layouts",
     "ch21-q5": (256, 200),
@@ -242,11 +271,11 @@ MISTAKES = [
     ("ch21-q1", 2_281_702_700, "That's the offset"),
     ("ch21-q1", 3, "pretends"),
     ("ch21-q1", 100, "Divide"),
-    ("ch21-q2", (2, 3), "counts pages"),
-    ("ch21-q2", (2, 2), "Round up"),
-    ("ch21-q2", (2, 1), "Round up"),
-    ("ch21-q2", (6, 2), "this sequence"),
-    ("ch21-q2", (19, 2), "a whole page"),
+    ("ch21-q2", (4, 3), "counts pages"),
+    ("ch21-q2", (2, 4), "Round up"),
+    ("ch21-q2", (3, 3), "Round up"),
+    ("ch21-q2", (6, 4), "this sequence"),
+    ("ch21-q2", (19, 4), "a whole page"),
     ("ch21-q2", (3,), "two axes"),
     ("ch21-q2", (4, 4), "do 19 tokens fill"),
     ("ch21-q3", set(), "check t"),
@@ -306,8 +335,6 @@ def test_no_nudge_holds_the_answer(id):
 
 
 def test_the_questions_are_about_what_the_notebook_runs():
-    from puzzles_lib.chapters.ch21_your_own_kernel.questions import LENGTHS, PAGE, SLICED, WHOLE, D
-
     assert f"torch.randn(6, {PAGE}, {D})" in CELLS["copy-wrapper"]
     assert f"for T in {LENGTHS}:" in CELLS["copy-lengths"]
     assert f"torch.randn(3, {WHOLE})[:, :{SLICED}]" in CELLS["q5-ask"]

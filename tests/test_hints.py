@@ -39,6 +39,7 @@ from puzzles_lib import (
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
+from puzzles_lib.chapters.ch22_language_model.puzzles import PAGED_ATTENTION, ROPE, SAMPLE_TOKEN
 from puzzles_lib.checker.report import KINDS, CaseResult, GoalResult, Report, Verdict
 from puzzles_lib.checking import check
 from puzzles_lib.coach import hinting
@@ -367,6 +368,29 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
     report = Report(BUSY_DW.name, (CaseResult("K=128"),), goals=(GoalResult("case 6", verdict=verdict),))
     session._last[report.title] = session.Checked(BUSY_DW, "", report)
     assert title in hint(BUSY_DW).headline
+
+
+@pytest.mark.parametrize(
+    "puzzle, right, wrong, diagnosis, title",
+    [
+        (ROPE, "tl.load(position_ptr + t)", "t", "load position[t]", "Whose row is it"),
+        (ROPE, "a * c[None, :] - b", "a * c[None, :] + b", "", "The wrong way around"),
+        (SAMPLE_TOKEN, "logits / heat", "logits * heat", "divide by it", "The noise"),
+        (
+            PAGED_ATTENTION, "denominator * factor", "denominator", "its own factor",
+            "Correct as long as there is one page",
+        ),
+    ],
+)  # fmt: skip
+def test_a_diagnosis_weighs_more_than_the_place_of_a_wrong_value(puzzle, right, wrong, diagnosis, title):
+    """Every report of wrong values names an element, such as z[0, 0, 0]."""
+    source = kernel_sources()[puzzle.name]
+    assert source.count(right) == 1
+    source = source.replace(right, wrong)
+    if title == "The wrong way around":
+        source = source.replace("b * c[None, :] + a", "b * c[None, :] - a")
+    assert diagnosis in str(check(define(source, "<a slip>"), puzzle))
+    assert hint(puzzle).hint.title == title
 
 
 def test_a_softmax_without_the_maximum_is_hinted_at():

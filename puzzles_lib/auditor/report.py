@@ -155,6 +155,8 @@ class AuditReport:
         if self.findings:
             found = len(self.findings)
             return f"{self.title}: {found} finding{'s' * (found != 1)} in {launches}"
+        if not count:
+            return f"{self.title}: no kernel was launched"
         whole = sum(each.status == "ok" for each in self.launches)
         judged = f"{launches} clean" if whole == count else f"{whole} of {launches} clean, the rest unjudged"
         values = ", values as the reference's" if self.compared else ""

@@ -15,6 +15,7 @@ from puzzles_lib.session import last_check, last_race
 MANY_CAUSES = {"values": None, "error": None, "compiler": re.compile(r"shape|axis|axes|= \[[A-Z]|column")}
 """The kinds of verdict that no hint fits as such, except if the report speaks of this."""
 MOST_CHARACTERS = 100  # of the last check's message
+NO_FIT = (0, 0)
 
 _shown: dict[Key, dict[int, str]] = {}
 """By the number of each hint shown in this session, from 1: the failure it was chosen for; "" for none."""
@@ -118,8 +119,9 @@ def _choice(known: Sequence[Hint], said: Report | None, shown: Mapping[int, str]
     """
     numbers = range(1, len(known) + 1)
     failure = _failure(said)
-    fitting = [n for n in numbers if _fit(known[n - 1], said) and shown.get(n) != failure]
-    fitting.sort(key=lambda n: (-_fit(known[n - 1], said), n in shown))
+    fits = {n: _fit(known[n - 1], said) for n in numbers}
+    fitting = [n for n in numbers if fits[n] > NO_FIT and shown.get(n) != failure]
+    fitting.sort(key=lambda n: (-fits[n][0], -fits[n][1], n in shown))
     if fitting:
         return fitting[0], True
     return next((n for n in numbers if n not in shown), len(known)), False
@@ -151,14 +153,16 @@ def _failure(report: Report | None) -> str:
     return f"{verdict.kind} {failed} {re.sub(r'[-+.e0-9]+', '', f'{verdict.message} {verdict.diagnosis}')}"
 
 
-def _fit(hint: Hint, report: Report | None) -> int:
-    """Return how well a hint fits a check: 2 by words of the failure, 1 by its kind, else 0.
+def _fit(hint: Hint, report: Report | None) -> tuple[int, int]:
+    """Return how well a hint fits a check: 3 by words of the diagnosis, 2 by others, 1 by its kind, else 0.
+
+    The second number is the length of these words: the longer they are, the less they fit by chance.
 
     Wrong values have too many causes, so only words count. What a compiler refuses is mostly about shapes: a
     hint on the compiler in general fits only that.
     """
     if not report or not report.verdicts:
-        return 0
+        return NO_FIT
     verdict = _telling(report)
     case = next((case.label for case in report.cases if case.verdict == verdict), "")
     line = verdict.site.source if verdict.site and verdict.kind == "machine" else ""
@@ -166,4 +170,5 @@ def _fit(hint: Hint, report: Report | None) -> int:
     fits = [fit for fit in hint.fits if fit.kind == verdict.kind and fit.words in told]
     speaks = MANY_CAUSES.get(verdict.kind, re.compile(""))
     of_kind = 1 if speaks and speaks.search(told) else 0
-    return max((2 if fit.words else of_kind for fit in fits), default=0)
+    found = [(2 + (fit.words in verdict.diagnosis), len(fit.words)) for fit in fits if fit.words]
+    return max([*found, *((of_kind, 0) for fit in fits if not fit.words)], default=NO_FIT)

@@ -11,7 +11,7 @@ from puzzles_lib.auditor import AuditReport, Guard, audit, audited
 from puzzles_lib.chapters.ch21_your_own_kernel import draft, library, suite
 from puzzles_lib.question import Nudge, Question
 
-PAGE, D = 8, 40  # tokens of a page, and numbers of a token
+PAGE, D = 8, 100  # tokens of a page, and numbers of a token
 LENGTHS = (1, 8, 17, 24)
 SLICED, WHOLE = 100, 128  # columns of a slice, and of what it's cut from
 _NO_SIZES = Guard(sizes=False)
@@ -118,7 +118,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch21-q2",
-        asks="19 tokens of 40 numbers, pages of 8 tokens, blocks of 32 numbers. What's the grid? (a, b)",
+        asks="19 tokens of 100 numbers, pages of 8 tokens, blocks of 32 numbers. What's the grid? (a, b)",
         right=_grid,
         kind=tuple,
         nudges=(
@@ -131,7 +131,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v[:1] == (19,), "A program copies a whole page of tokens, not one token."),
             Nudge(lambda v, r: len(v) != 2, "The grid has two axes. Answer with a pair: (a, b)."),
         ),
-        nudge="How many pages do 19 tokens fill? How many blocks of 32 do 40 numbers fill?",
+        nudge="How many pages do 19 tokens fill? How many blocks of 32 do 100 numbers fill?",
     ),
     Question(
         id="ch21-q3",
