@@ -531,6 +531,7 @@ MISTAKES = [
     ("ch22-q2", {"a", "d"}, "doubled"),
     ("ch22-q3", 6, "pairs the halves"),
     ("ch22-q4", (4, 6), "have 64 slots"),
+    ("ch22-q4", (5, 6), "pages are correct"),
     ("ch22-q5", (2, 5), "Look it up"),
     ("ch22-q5", (7, 37), "only 16 slots"),
     ("ch22-q6", 1, "have more pages"),
@@ -563,6 +564,11 @@ def test_right(id):
     for _ in range(2):  # some define an operator, whose name is taken once
         assert isinstance(MINE[id].right(), MINE[id].kind)
         assert repr(answer(id, RIGHT[id])).startswith(f"{id}: Correct.")
+
+
+@pytest.mark.parametrize("value, ok", [(7.4, True), (7.389, True), (7.3, False), (7.5, False)])
+def test_one_decimal_is_enough_for_heat(value, ok):
+    assert answer("ch22-q12", value).ok == ok
 
 
 @pytest.mark.parametrize("id, value, words", MISTAKES)

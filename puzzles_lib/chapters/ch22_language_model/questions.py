@@ -116,6 +116,10 @@ QUESTIONS = (
                 lambda value, right: tuple(value)[:1] == (4,),
                 "Four pages have 64 slots. Where do the others go?",
             ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "The pages are correct. How many slots do they have in all?",
+            ),
         ),
         nudge="Count whole pages, the last of which isn't full.",
     ),
@@ -210,6 +214,7 @@ QUESTIONS = (
         "How many times as likely is the first byte with heat 0.5?",
         _times_as_likely,
         float,
+        same=lambda value, right: abs(value - right) < 0.05,  # one decimal is enough
         nudges=(
             Nudge(lambda value, right: abs(value - 1.6487) < 0.01, "That's heat 2. Heat divides the logits."),
         ),
