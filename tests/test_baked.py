@@ -40,8 +40,14 @@ A_PROGRAM_EACH = {
     ("varlen_attention", "H_KV"),
     ("attention_dkv", "H"),
     ("attention_dkv", "H_KV"),
+    ("rope", "D"),
+    *(("paged_attention", name) for name in ("B", "H", "H_KV", "D", "PAGE", "PAGES", "PART")),
+    ("merge_parts", "D"),
+    ("grouped_matmul", "E"),
+    ("swiglu_down", "E"),
+    ("sample_token", "B"),
 }
-"""Others: a program has to do with one of them, or with a share that is drawn large."""
+"""Others: a program has to do with one of them, or with a share that is drawn large, or it is a constant."""
 
 
 def lengths(puzzle: Puzzle) -> list[str]:

@@ -64,7 +64,7 @@ MISTAKES = [
     ("ch13-q6", "the first", "LDG.E.128"),
     ("ch13-q7", 128, "threadsPerWarp"),
     ("ch13-q7", 64, "one warp has"),
-    ("ch13-q7", 4, "how many threads a warp has"),
+    ("ch13-q7", 4, "the size of a warp"),
     ("ch13-q8", 4, "in each warp"),
     ("ch13-q8", 8, "Go down, not across"),
     ("ch13-q8", 1, "could not compute"),

@@ -571,7 +571,7 @@ def test_a_race_is_kept_for_hint_and_progress(state_dir, monkeypatch):
     assert state() == "tried" and told.number == 3 and "Chosen because your last race said" in str(told)
     raced("minimum[None, :] + scale", "scale")
     told = hint(rung)
-    assert told.number == 2 and "Still stuck? hint(rung) shows the next hint." in str(told)
+    assert told.number == 2 and "Still stuck? hint(rung) shows hint 1." in str(told)
     raced("tl.dot(x, dy, acc)", "tl.dot(x, dy)")
     assert hint(rung).number == 3  # it was shown for another reason
     assert racing.race(rung).ok and state() == "solved"

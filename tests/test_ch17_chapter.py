@@ -166,7 +166,7 @@ def test_the_checker_says_so_without_a_gpu(kernels, path, kind):
 
 
 def test_an_edit_that_finds_nothing_is_an_error():
-    with pytest.raises(ValueError, match="stands 0 times in the answer"):
+    with pytest.raises(ValueError, match="occurs 0 times in the answer"):
         orders.edited("dw_by_lock", {"tl.no_such_thing": ""})
 
 

@@ -25,7 +25,7 @@ def handout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_else_of_the_course_is_handed_out(handout):
-    files = {"LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml"}
+    files = {"AUDIT.md", "LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml"}
     folders = {".readme", ".setup", "notebooks", "puzzles_lib"}
     assert {path.name for path in handout.iterdir()} == files | folders
     assert not [path for path in handed_out(REPO) if "__pycache__" in path.parts]

@@ -53,9 +53,9 @@ def test_the_fast_track_leaves_out_nothing_that_later_chapters_take_for_granted(
     new -= {"tl.int8", "tl.int32", "tl.bfloat16"}
     named = set(re.findall(r"tl\.\w+", cell.source))
     assert named == {"tl.where"} and new - named <= {
-        "tl.abs", "tl.associative_scan", "tl.atomic_add", "tl.atomic_cas", "tl.atomic_xchg", "tl.cdiv",
-        "tl.debug_barrier", "tl.floor", "tl.int64", "tl.log", "tl.min", "tl.minimum", "tl.num_programs",
-        "tl.rand", "tl.reshape", "tl.rsqrt", "tl.static_range",
+        "tl.abs", "tl.argmax", "tl.associative_scan", "tl.atomic_add", "tl.atomic_cas", "tl.atomic_xchg",
+        "tl.cdiv", "tl.debug_barrier", "tl.floor", "tl.int64", "tl.log", "tl.min", "tl.minimum",
+        "tl.num_programs", "tl.rand", "tl.reshape", "tl.rsqrt", "tl.static_range",
     }  # fmt: skip
     prose = [
         c.source
@@ -120,7 +120,7 @@ def test_a_line_of_code_is_not_cut_off_on_a_small_screen(notebook):
 
 @masters
 def test_a_notebook_is_quickly_opened(notebook):
-    assert notebook.stat().st_size < 600_000
+    assert notebook.stat().st_size < 620_000
 
 
 @masters

@@ -180,13 +180,13 @@ def test_nothing_undefined_decides_what_a_kernel_does(line):
     done = ran(line)
     assert done.stop.kind == "uninitialised" and done.undefined.kind == "lanes"
     assert done.stop.message == str(done.undefined)
-    told = f"undefined lanes of {done.undefined.what}_ptr are used: its load has a mask but no other="
+    told = f"undefined lanes of {done.undefined.what} are used: its load has a mask but no other="
     assert done.stop.message.startswith(told)
 
 
 def test_undefined_values_that_are_stored_stay_so_in_memory():
     done = ran("tl.store(z_ptr + offs, x)", "if tl.max(tl.load(z_ptr + offs)) > 0: N += 1")
-    assert done.stop.kind == "uninitialised" and done.undefined.what == "x"
+    assert done.stop.kind == "uninitialised" and done.undefined.what == "x_ptr"
     done = ran(
         "tl.store(z_ptr + offs, x, mask=m)", "if tl.max(tl.load(z_ptr + offs, mask=m, other=0)) > 0: N += 1"
     )

@@ -226,7 +226,7 @@ def _where_it_began(trial: Trial) -> Verdict | None:
         wrong = ~want.accepts(got).reshape(-1)
         if not wrong.any():
             continue
-        if not got.is_floating_point() or got.reshape(-1)[wrong].isfinite().all():
+        if not got.is_floating_point() or got.reshape(-1)[wrong].double().isfinite().all():
             return None
         nans = NaNs()
         ran = trial.run(quiet=True, as_compiled=trial.as_compiled, nans=nans)

@@ -469,7 +469,7 @@ GROUPED_MATMUL = Puzzle(
     contract=Contract(
         _EXPERTS
         | {
-            "K": Size(700),
+            "K": Size(1100),
             "N": Size(150),
             "BLOCK_M": (64,),
             "BLOCK_N": (64, 128),
