@@ -20,7 +20,7 @@ Edit = Callable[[list[str], int, Verdict], Iterator[list[str]]]  # of lines, at 
 def failures(kernel: JITFunction, puzzle: Puzzle, report: Report) -> list[str]:
     """What is printed as a cure of the first fault, and is none when it is followed; [] if all is well.
 
-    A cure must lead to a right kernel, or to another fault. If it leaves a choice, such as a factor, some
+    A cure must lead to a correct kernel, or to another fault. If it leaves a choice, such as a factor, some
     choice must.
     """
     verdict = report.verdicts[0]
