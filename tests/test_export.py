@@ -5,7 +5,7 @@ import importlib
 import io
 import json
 import os
-import runpy
+import subprocess
 import sys
 
 import pytest
@@ -117,13 +117,10 @@ def test_two_learners_of_one_name_are_told_apart_by_their_paths(class_folder, ca
     assert list(json.loads(capsys.readouterr().out)["learners"]) == ["bob.json", "b/bob.json", "ann"]
 
 
-def test_it_is_a_command_and_no_module_in_the_functions_place(class_folder, capsys, monkeypatch):
+def test_it_is_a_command_and_no_module_in_the_functions_place(class_folder, monkeypatch):
     monkeypatch.delitem(sys.modules, "puzzles_lib.progress", raising=False)
     module = importlib.import_module("puzzles_lib.progress")
     assert module is puzzles_lib.progress is overview.progress
-    monkeypatch.delitem(sys.modules, "puzzles_lib.progress")
-    monkeypatch.setattr(sys, "argv", ["progress", "--csv", "bob.json"])
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("puzzles_lib.progress", run_name="__main__")
-    assert ended.value.code == 0 and len(rows(capsys.readouterr().out)) == COUNT
+    command = [sys.executable, "-m", "puzzles_lib.progress", "--csv", "bob.json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and len(rows(done.stdout)) == COUNT
