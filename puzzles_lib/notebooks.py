@@ -6,14 +6,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+JUST_THE_PUZZLES = "just_the_puzzles.ipynb"  # the kernels of chapters 01 to 08 in one notebook
+
 _HERE = Path(__file__).parent
 _PACKED = _HERE / "exercises"  # in a wheel; in a checkout they are next to the package
 
 
 def exercises() -> list[Path]:
-    """Return the notebooks in order. Raise FileNotFoundError if there are none."""
+    """Return the notebooks: the chapters in order, then the one with just the puzzles.
+
+    Raise FileNotFoundError if there are none.
+    """
     folder = _PACKED if _PACKED.is_dir() else _HERE.parent / "notebooks"
-    found = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    found = [*sorted(folder.glob("[0-9][0-9]_*.ipynb")), *folder.glob(JUST_THE_PUZZLES)]
     if not found:
         raise FileNotFoundError(
             "there are no notebooks next to the package: install its wheel, or use a whole checkout"

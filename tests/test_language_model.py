@@ -1,6 +1,7 @@
 """The model that speaks: its weights in 4 bits, its training, and the same text by kernels as by torch."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from puzzles_lib.speaking import packed
 from puzzles_lib.speaking.launching import Launcher
 from puzzles_lib.speaking.model import Model, Sizes
 from puzzles_lib.speaking.steps import STEPS, Decoder
+from puzzles_lib.stubs import is_untouched
 from tests.conftest import REPO
 from tests.kernels import made
 
@@ -210,3 +212,15 @@ def test_a_kernel_of_an_earlier_chapter_is_found_in_its_notebook(monkeypatch, tm
     assert kernel_of(RMS_NORM) is None
     with pytest.raises(TypeError, match="puzzle is a str"):
         kernel_of("rms_norm")
+
+
+def test_a_kernel_of_just_the_puzzles_is_found_where_the_chapters_own_is_not_solved(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(REPO / "notebooks" / "01_blocks.ipynb", tmp_path)
+    assert is_untouched(kernel_of(MASKED_ADD))
+    cell = {"source": kernel_sources()["masked_add"] + "\n\ncheck(masked_add_kernel, MASKED_ADD)"}
+    (tmp_path / "just_the_puzzles.ipynb").write_text(json.dumps({"cells": [cell]}))
+    assert not is_untouched(kernel_of(MASKED_ADD))
+    shutil.copy(REPO / "notebooks" / "just_the_puzzles.ipynb", tmp_path)
+    shutil.copy(REPO / "solutions" / "01_blocks.ipynb", tmp_path)
+    assert not is_untouched(kernel_of(MASKED_ADD))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import REPO
 
-CHAPTERS = ("00_welcome.ipynb", "01_blocks.ipynb")
+CHAPTERS = ("00_welcome.ipynb", "01_blocks.ipynb", "just_the_puzzles.ipynb")
 
 
 @pytest.fixture(scope="module")

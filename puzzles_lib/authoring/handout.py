@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from puzzles_lib.authoring.release import REPO, find_stale
+from puzzles_lib.notebooks import JUST_THE_PUZZLES
 
 NAME = "triton-bit-by-bit"
 _FILES = ("AUDIT.md", "LICENSE", "Makefile", "README.md", "environment.yml", "pyproject.toml")
@@ -36,6 +37,8 @@ def handed_out(root: Path, chapters: Collection[str] = ()) -> Iterator[Path]:
     wanted = {*chapters, _FIRST} if chapters else names
     yield from (root / name for name in _FILES)
     yield from (path for path in notebooks if {path.stem, path.stem[:2]} & wanted)
+    if not chapters:
+        yield from (root / "notebooks").glob(JUST_THE_PUZZLES)
     for folder, pattern in _FOLDERS.items():
         for path in sorted((root / folder).glob(pattern)):
             if path.is_file() and not _NEVER & set(path.parts):

@@ -9,7 +9,7 @@ The master of a chapter is `solutions/NN_topic.ipynb`, with the answers between 
 A release executes the master in place, then writes `notebooks/NN_topic.ipynb` from it. Each answer becomes a
 comment. Outputs are dropped, except for puzzle statements and pictures. A puzzle that is `broken_by` a
 mistake has no hole: its kernel contains the mistake. Both files depend only on their sources, so a second
-release changes no byte.
+release changes no byte. `just_puzzles` makes one more notebook from the exercises.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from puzzles_lib.authoring import just_puzzles
 from puzzles_lib.authoring.modules import modules
 from puzzles_lib.authoring.sockets import socket_prefix
 from puzzles_lib.authoring.solutions import kernels_in, without_markers
@@ -321,7 +322,18 @@ def release(
         notebooks_dir.mkdir(parents=True, exist_ok=True)
         made = {master: _dumps(solved), notebooks_dir / master.name: _dumps(exercise)}
         changed += [path for path, text in made.items() if _write(path, text)]
+    made = _of_several(solutions_dir, notebooks_dir)
+    changed += [path for path, text in made.items() if (force or not _is_in_use(path)) and _write(path, text)]
     return changed
+
+
+def _of_several(solutions_dir: Path, notebooks_dir: Path) -> dict[Path, str]:
+    """The notebook that is made from several chapters, unless one of them is missing."""
+    masters = [solutions_dir / f"{chapter}.ipynb" for chapter in just_puzzles.PARTS]
+    if not all(master.exists() for master in masters):
+        return {}
+    exercises = {master.stem: strip(read_master(master), _short(master)) for master in masters}
+    return {notebooks_dir / just_puzzles.NAME: _dumps(just_puzzles.just_the_puzzles(exercises))}
 
 
 def _modules(master: Path, nb: NotebookNode) -> dict[Path, str]:
@@ -349,6 +361,7 @@ def _right_kernels(nb: NotebookNode, master: Path) -> dict[str, str]:
 
 def _stubs(exercise: NotebookNode, master: NotebookNode) -> dict[str, str]:
     """The digest of each kernel with a hole, or handed out broken, by its name."""
+    without_lesson = {part.id for parts in just_puzzles.PARTS.values() for part in parts}
     found = {}
     for cell, solved in zip(exercise.cells, master.cells, strict=True):
         if cell.cell_type != "code":
@@ -362,6 +375,8 @@ def _stubs(exercise: NotebookNode, master: NotebookNode) -> dict[str, str]:
                     whole = is_broken and ast.unparse(node) not in right
                     if whole or HOLE in "\n".join(lines[node.lineno - 1 : _end(node, lines)]):
                         found[node.name] = digest(ast.unparse(node))
+                        if any(f"{part}-kernel" == cell.id for part in without_lesson):
+                            found[f"{node.name}, empty"] = digest(just_puzzles.empty(cell.source))
     return found
 
 
@@ -396,6 +411,12 @@ def find_stale(solutions_dir: Path, notebooks_dir: Path, only: Iterable[str] | N
             problems.append(
                 f"{_short(exercise)}: differs from what {_short(master)} gives; run make notebooks"
             )
+    if only is None and not problems:
+        problems += [
+            f"{_short(path)}: differs from what the chapters give; run make notebooks"
+            for path, text in _of_several(solutions_dir, notebooks_dir).items()
+            if not path.exists() or path.read_text("utf-8") != text
+        ]
     if only is None:
         orphans = {path.name for path in notebooks_dir.glob(_MASTERS)} - {path.name for path in masters}
         problems += [

@@ -16,12 +16,14 @@ from torch import Tensor
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.card import Theme, card, heads, rows
+from puzzles_lib.notebooks import JUST_THE_PUZZLES
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.source import define
 from puzzles_lib.speaking import packed
 from puzzles_lib.speaking.launching import Launcher, Stopped, Tally
 from puzzles_lib.speaking.model import Sizes
 from puzzles_lib.speaking.steps import STEPS, Decoder
+from puzzles_lib.stubs import is_untouched
 
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
 _TORCH = "torch"
@@ -186,13 +188,21 @@ def _one_thread() -> Iterator[None]:
 
 
 def kernel_of(puzzle: Puzzle) -> object | None:
-    """Return your kernel for a puzzle of an earlier chapter, from its notebook in this folder.
+    """Return your kernel for a puzzle of an earlier chapter.
+
+    It comes from a notebook in this folder: the chapter's, or the one with just the puzzles.
 
     Return None if there is no such notebook, or if the cell with the puzzle's `check` defines no kernel.
     """
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"kernel_of: puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
-    (file,) = (Path(chapter.notebook) for chapter in CHAPTERS if puzzle in chapter.puzzles)
+    (chapter,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
+    found = [_kernel_in(Path(name), puzzle) for name in (chapter.notebook, JUST_THE_PUZZLES)]
+    kernels = [kernel for kernel in found if kernel is not None]
+    return next((kernel for kernel in kernels if not is_untouched(kernel)), kernels[0] if kernels else None)
+
+
+def _kernel_in(file: Path, puzzle: Puzzle) -> object | None:
     try:
         cells = json.loads(file.read_text("utf-8"))["cells"]
     except (OSError, ValueError, KeyError):
