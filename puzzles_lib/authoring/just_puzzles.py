@@ -5,6 +5,7 @@ sentence or two, the chapter's picture of the plan, the statement, an empty kern
 """
 
 import ast
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -174,7 +175,8 @@ def just_the_puzzles(exercises: Mapping[str, NotebookNode]) -> NotebookNode:
     """
     cells = [cell for chapter, parts in PARTS.items() for cell in _chapter(chapter, parts, exercises)]
     names = sorted({name for cell in cells if cell.cell_type == "code" for name in _asked(cell.source)})
-    listed = "".join(f"    {name},\n" for name in sorted({"check", "hint", "trace", "watch", *names}))
+    listed = ", ".join(sorted({"check", "hint", "trace", "watch", *names})) + ","
+    listed = textwrap.fill(listed, 80, initial_indent="    ", subsequent_indent="    ") + "\n"
     imports = (
         f"import torch\nimport triton\nimport triton.language as tl\n\nfrom puzzles_lib import (\n{listed})"
     )
