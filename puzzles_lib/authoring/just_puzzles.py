@@ -1,7 +1,7 @@
 """Make ``notebooks/just_the_puzzles.ipynb``: the puzzles of chapters 01 to 08 in one notebook.
 
-It is for those who know some Triton already, and is made from the exercises by every release. A puzzle has a
-sentence or two, the chapter's picture of the plan, the statement, an empty kernel and its hints.
+It is for those who know some Triton or CUDA already, and is made from the exercises by every release. A
+puzzle has a sentence or two, the chapter's picture of the plan, the statement, an empty kernel and its hints.
 """
 
 import ast
@@ -24,6 +24,34 @@ _TITLE = (
     "It runs on the CPU, and the report names the most basic fault. `hint` helps when you're stuck, and "
     "each puzzle has a link to its lesson. A puzzle that you solve here counts as solved in its chapter."
 )
+
+
+_CUDA = """## Coming from CUDA?
+
+| in CUDA | in Triton |
+|---|---|
+| a thread block, `blockIdx.x` | a **program**, `tl.program_id(0)` |
+| its threads, `threadIdx.x` | You don't see them. You compute with whole blocks of numbers; `tl.arange(0, BLOCK)` numbers their lanes. |
+| `blockDim.x` | `BLOCK`, a power of two, is up to you. `num_warps` says how many threads share the work. |
+| `if (i < n)` | `mask=offs < n` in each load and store |
+| an `if` that differs from thread to thread | `tl.where(condition, a, b)` |
+| `__shared__`, `__syncthreads()`, coalescing | the compiler's work |
+| shuffles, reductions in shared memory | `tl.sum(x, axis=1)`, `tl.max(x, axis=1)` |
+| tensor cores: `wmma`, `mma`, `wgmma` | `tl.dot(a, b, acc)` |
+| `cp.async` and buffers in a ring | `num_stages` |
+| a template parameter | a parameter marked `tl.constexpr` |
+| `kernel<<<grid, threads>>>(x, n)` | `kernel[grid](x, n, BLOCK=1024, num_warps=4)`, with PyTorch tensors |
+"""  # noqa: E501
+
+_CUDA_TRAPS = """Four things surprise people who come from CUDA:
+
+- A masked lane has no value unless you give it one with `other=`. In a sum it counts.
+- You can't take one lane out of a block: `x[3]` is an error. Reduce instead.
+- Offsets are int32 like the numbers that they're made of. Past 2³¹ elements they wrap.
+- An `atomic_add` on a block is one atomic per lane, not one for the block.
+
+**The entrance test:** solve puzzles 4, 8 and 11 below. If you can, [chapter 00](00_welcome.ipynb) says where to go on.
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -183,6 +211,8 @@ def just_the_puzzles(exercises: Mapping[str, NotebookNode]) -> NotebookNode:
     count = sum(len(parts) for parts in PARTS.values())
     first = [
         nbformat.v4.new_markdown_cell(_TITLE.format(count=count), id="title"),
+        nbformat.v4.new_markdown_cell(_CUDA.rstrip(), id="cuda"),
+        nbformat.v4.new_markdown_cell(_CUDA_TRAPS.rstrip(), id="cuda-traps"),
         nbformat.v4.new_code_cell(imports, id="imports"),
     ]
     notebook = nbformat.v4.new_notebook(cells=first + cells)
