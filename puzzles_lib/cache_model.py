@@ -58,10 +58,10 @@ def lines(accesses: Sequence[Access], widths: dict[str, int]) -> list[list[list[
     return list(programs.values())
 
 
-def by_tensor(counts: Counter[Hashable]) -> dict[str, tuple[int, int]]:
+def by_tensor(counts: Counter[tuple[str, int]]) -> dict[str, tuple[int, int]]:
     """Return for each tensor the lines fetched, and how many different ones, from the result of `fetched`."""
     found: dict[str, tuple[int, int]] = {}
-    for (name, _), times in counts.items():  # type: ignore[misc]
+    for (name, _), times in counts.items():
         all_, different = found.get(name, (0, 0))
         found[name] = all_ + times, different + 1
     return found

@@ -48,7 +48,9 @@ class Want:
         """Return whether a measured number is within the bound; None (nothing to measure) is not."""
         if number is None:
             return False
-        return number >= self.least if self.least is not None else number <= self.most
+        if self.least is not None:
+            return number >= self.least
+        return self.most is not None and number <= self.most
 
     @property
     def bound(self) -> str:

@@ -6,7 +6,7 @@ arguments. Only which configuration is the fastest would have to be measured.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import triton.language as tl
 from triton.runtime.autotuner import Autotuner, Config, Heuristics
@@ -134,7 +134,7 @@ class Wrapped:
             if not isinstance(value, int | float | str | tl.dtype | None):
                 what = type(value).__name__
                 return _refusal(f"{self._source(name)} sets {name} to a {what}, but only numbers are allowed")
-        options = {name: values.pop(name) for name in LAUNCH if name in values}
+        options: dict[str, Any] = {name: values.pop(name) for name in LAUNCH if name in values}
         return Configuration(number, self.count, values, options, hook)
 
     def _kept(self, tuner: Autotuner, arguments: Mapping[str, object]) -> list[Config] | Refusal:
@@ -149,7 +149,7 @@ class Wrapped:
         return "a heuristic" if any(name in layer.values for layer in heuristics) else "a configuration"
 
 
-def unwrap(kernel: object) -> Wrapped | None:
+def unwrap(kernel: Any) -> Wrapped | None:
     """Return a ``@triton.jit`` function with its wrappers; None for anything else."""
     layers = []
     while isinstance(kernel, Autotuner | Heuristics):

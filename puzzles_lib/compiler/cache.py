@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import triton
 from triton import knobs
@@ -28,7 +29,7 @@ def _tools() -> tuple[str, ...]:
     return tuple(found)
 
 
-def read(key: str, *fields: str) -> dict[str, object] | None:
+def read(key: str, *fields: str) -> dict[str, Any] | None:
     """What was kept under a key; None where there is nothing, or nothing that has these fields."""
     try:
         path = get_cache_manager(key).get_file(_FILE)

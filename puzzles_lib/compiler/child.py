@@ -16,7 +16,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from puzzles_lib.runner.limits import interrupts_held
 from puzzles_lib.translator import nursery
@@ -93,7 +93,7 @@ class Child:
         with contextlib.suppress(BrokenPipeError):  # it has ended: `answer` says so
             os.write(self._requests, NUMBER.pack(number))
 
-    def answer(self) -> object:
+    def answer(self) -> Any:
         """The oldest answer that was asked for and not fetched yet. Waits for it.
 
         Raises `Ended` where there will be none, and KeyboardInterrupt when interrupted; then the child is

@@ -161,8 +161,8 @@ def _read(lines: Sequence[str]) -> Iterator[_Operation]:
                 pairs = re.findall(r"(%\w+) = (%\w+)", carried.partition(")")[0])
                 made.operands = [*(value for _, value in pairs), *_NAME.findall(head)[1:]]
                 made.gives = [[own, *([result] if result else [])] for own, _ in pairs]
-            if name == "scf.yield" and stack and stack[-1][0] is not None:
-                around, arguments = stack[-1]
+            if name == "scf.yield" and stack and (around := stack[-1][0]) is not None:
+                arguments = stack[-1][1]
                 own = [around.result] if around.result else []
                 made.gives = [[*arguments[place : place + 1], *own] for place in range(len(made.operands))]
             yield made

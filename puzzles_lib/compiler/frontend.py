@@ -11,6 +11,7 @@ import re
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 import triton
@@ -77,7 +78,7 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
     """
 
     def first(opinions: Opinions) -> Refusal | None:
-        return opinions[0].refusal
+        return opinions.first.refusal
 
     return closed_after(Opinions(kernel, [arguments]), first)
 
@@ -117,7 +118,7 @@ def program(
     """
 
     def first(opinions: Opinions) -> Program | Refusal:
-        opinion = opinions[0]
+        opinion = opinions.first
         return opinion.refusal or program_of(kernel, arguments, opinion)
 
     return closed_after(Opinions(kernel, [], [arguments], wanted="record" if record else "run"), first)
@@ -158,7 +159,7 @@ class Opinions:
                     sources.append(ASTSource(kernel, signature, constants))
                 self._wanted[-1].append(places[key])
         # Overflow is of use in a debug build alone; without debug there is no tl.device_assert.
-        options = {"sanitize_overflow": False, "debug": True}
+        options: dict[str, int] = {"sanitize_overflow": False, "debug": True}
         options |= {"num_stages": num_stages} if num_stages else {}
         self._translator = _Translator(_work(kernel, sources, DEFAULT, options, wanted))
 
@@ -167,11 +168,19 @@ class Opinions:
         for source in self._wanted[number]:
             self._translator.begin(source)
 
+    @property
+    def first(self) -> Opinion:
+        """Return the opinion of the first case, which is always tried."""
+        opinion = self[0]
+        assert opinion is not None
+        return opinion
+
     def __getitem__(self, number: int) -> Opinion | None:
         """None where nothing is tried any more: the first case was refused, or some case took too long."""
-        tried = [self._translator.opinion(source) for source in self._wanted[number]]
-        refused = [opinion for opinion in tried if opinion and opinion.refusal]
-        if refused or None in tried:
+        every = [self._translator.opinion(source) for source in self._wanted[number]]
+        tried = [opinion for opinion in every if opinion]
+        refused = [opinion for opinion in tried if opinion.refusal]
+        if refused or len(tried) < len(every):
             return refused[0] if refused else None
         first, launched = tried[0], tried[-1]
         return replace(first, ir=launched.ir, said=launched.said, functions=launched.functions)
@@ -187,7 +196,7 @@ def _signature(
     signature: dict[str, str] = {}
     constants: dict[str, object] = {}
     for parameter in kernel.params:
-        value = arguments[parameter.name]
+        value: Any = arguments[parameter.name]
         one = ones and type(value) is int and value == 1
         one = one and not (parameter.do_not_specialize or parameter.annotation_type)
         if parameter.is_constexpr or value is None or one:
@@ -274,7 +283,7 @@ def _as_launched(
 
 
 def _specialised(
-    kernel: JITFunction, arguments: Mapping[str, object], backend
+    kernel: JITFunction, arguments: Mapping[str, object], backend: Any
 ) -> tuple[dict[str, str], dict, dict] | Refusal:
     """The arguments as a launch gives them to the compiler: types, constants, what is known of the rest."""
     try:
@@ -309,7 +318,9 @@ def specialised(
 
 
 def _the_first(translator: "_Translator") -> Opinion:
-    return translator.opinion(0)
+    opinion = translator.opinion(0)
+    assert opinion is not None  # the first is always tried
+    return opinion
 
 
 def _work(

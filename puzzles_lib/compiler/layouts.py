@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -129,7 +130,7 @@ def read_shared(ir: str, name: str) -> SharedLayout:
 # ---- reading attributes
 
 
-def _attribute(ir: str, name: str) -> tuple[str, Mapping[str, object]]:
+def _attribute(ir: str, name: str) -> tuple[str, Mapping[str, Any]]:
     """Kind and fields of an attribute, ``#ttg.kind<{field = value, ...}>``, or of what a name stands for."""
     text = name.strip()
     if "<" not in text:
@@ -146,7 +147,8 @@ def _attribute(ir: str, name: str) -> tuple[str, Mapping[str, object]]:
 
 def _fields(text: str) -> list[tuple[str, str]]:
     """``a = 1, b = [2, 3]`` as pairs."""
-    return [tuple(half.strip() for half in part.split("=", 1)) for part in _parts(text)]
+    halves = (part.split("=", 1) for part in _parts(text))
+    return [(name.strip(), value.strip()) for name, value in halves]
 
 
 def _value(text: str) -> object:
@@ -199,7 +201,7 @@ class _Steps:
         return tuple(self.register), tuple(self.lane), tuple(self.warp)
 
 
-def _blocked(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+def _blocked(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tuple:
     steps = _Steps(shape)
     for to, key in (
         (steps.register, "sizePerThread"),
@@ -211,7 +213,7 @@ def _blocked(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
     return steps.repeat(fields["order"])
 
 
-def _slice(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+def _slice(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tuple:
     """One axis of the parent is dropped: threads that differ along it hold the same element."""
     axis = fields["dim"]
     parent = read_layout(ir, fields["parent"], shape[:axis] + (1,) + shape[axis:])
@@ -222,11 +224,11 @@ def _slice(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
     return tuple(step for step in drop[0] if any(step)), drop[1], drop[2]
 
 
-def _linear(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+def _linear(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tuple:
     return tuple(tuple(tuple(step) for step in fields[key]) for key in ("register", "lane", "warp"))
 
 
-def _nvidia_mma(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+def _nvidia_mma(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tuple:
     """Accumulators of mma.sync (2) and wgmma (3): PTX ISA, "Matrix Fragments for mma.m16n8k16"."""
     m, n = 0, 1
     steps = _Steps(shape)
@@ -247,7 +249,7 @@ def _nvidia_mma(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
     return steps.repeat((n, m))
 
 
-def _dot_op(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+def _dot_op(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tuple:
     """Operands of mma.sync, from registers. Warps side by side need the same rows of x, and so on."""
     kind, parent = _attribute(ir, fields["parent"])
     if kind != "nvidia_mma" or parent["versionMajor"] != 2:
@@ -273,7 +275,7 @@ def _dot_op(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
     return steps.repeat((k, other))
 
 
-def _amd_mfma(ir: str, fields: Mapping, shape: tuple[int, ...]) -> tuple:
+def _amd_mfma(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tuple:
     """Accumulators of v_mfma: a thread holds groups of 4 along one side, lanes lie along the other."""
     side = fields["instrShape"][0]
     along, lanes = (1, 0) if fields["isTransposed"] else (0, 1)

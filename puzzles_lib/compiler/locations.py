@@ -47,7 +47,7 @@ _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 
 
 def _mlir(text: str) -> list[Line]:
-    definitions = dict(m.groups() for m in map(_DEFINITION.match, text.splitlines()) if m)
+    definitions = {m[1]: m[2] for m in map(_DEFINITION.match, text.splitlines()) if m}
     resolved: dict[str, int | None] = {}
 
     def resolve(location: str) -> int | None:

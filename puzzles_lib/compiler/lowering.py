@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from puzzles_lib.compiler import cache
 from puzzles_lib.compiler.frontend import Translation
@@ -50,7 +51,7 @@ class Build:
     translation: Translation
     texts: Mapping[str, str]
     binary: bytes = b""
-    metadata: Mapping[str, object] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     log: str = ""
     refusal: Refusal | None = None
 

@@ -123,8 +123,7 @@ def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
     found = []
     for line, text in zip(lines, texts, strict=True):
         match = _OPERATION.match(text)
-        kind = _OPERATIONS.get(match[2]) if match else None
-        if kind is None:
+        if match is None or (kind := _OPERATIONS.get(match[2])) is None:
             continue
         shape, layout = _block(ttgir, match[3])
         alone, stored = (
@@ -215,7 +214,7 @@ def _uniquely_named(lines: Sequence[str]) -> list[str]:
         own = set(re.findall(r"(%\w+) = %", " ".join(map(str, _HEADS.findall(rest))))) if opens else set()
         own |= set(re.findall(r"(%\w+):", rest)) if text.startswith(("^", "tt.func")) else set()
         own |= set(re.findall(r"scf\.for (%\w+) =", rest))
-        rest = _NAME.sub(lambda m, own=own: m[0] if m[0] in own else use(m), rest)
+        rest = _NAME.sub(lambda m: m[0] if m[0] in own else use(m), rest)  # noqa: B023
         for name in results:
             define(name)
         head = _NAME.sub(use, head)
@@ -223,7 +222,7 @@ def _uniquely_named(lines: Sequence[str]) -> list[str]:
             scopes.append({})
         for name in own:
             define(name)
-        renamed.append(head + _NAME.sub(lambda m, own=own: use(m) if m[0] in own else m[0], rest))
+        renamed.append(head + _NAME.sub(lambda m: use(m) if m[0] in own else m[0], rest))  # noqa: B023
     return renamed
 
 
@@ -296,7 +295,7 @@ def taken_at_once(
     except ValueError as error:
         return Refusal(str(error))
     first_line = _first_lines(kernel)
-    by_line = {site.line: first for site, first in first_line.items()}
+    by_line: dict[int | None, int] = {site.line: first for site, first in first_line.items()}
     widest: dict[tuple[str, int | None], int] = {}
     for kind, line, size in _sizes(read("ptx", built.texts["ptx"], translated.above)):
         key = kind, by_line.get(line)
@@ -332,7 +331,7 @@ def _matching(
 ) -> Callable[[str, Site, tuple[int, ...]], list[MemoryAccess]]:
     """Finds those that an access of a run may be: of its kind, its statement and its shape."""
     first_line = _first_lines(kernel)
-    by_line = {site.line: first for site, first in first_line.items()}
+    by_line: dict[int | None, int] = {site.line: first for site, first in first_line.items()}
 
     def matching(kind: str, site: Site, shape: tuple[int, ...]) -> list[MemoryAccess]:
         statement = first_line.get(site)

@@ -10,6 +10,7 @@ import builtins
 import enum
 from collections.abc import Iterator, Sequence, Set
 from types import FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 import triton.language as tl
@@ -131,7 +132,7 @@ def _too_deep(root: ast.AST) -> int:
 
 def _complaints(
     every: Sequence[ast.AST], scope: Scope, members: Set[str], python: bool
-) -> Iterator[tuple[ast.AST, str]]:
+) -> Iterator[tuple[Any, str]]:
     """``members``: what may hang on a value; ``python``: the function runs as Python."""
     local = _local_names(every) - {n for n, v in scope.items() if isinstance(v, ModuleType)}
     callable_ = _parameters(every) - _stored(every)

@@ -55,8 +55,8 @@ def main(folder: Path) -> None:
         os.replace(unfinished, folder / name)
         if name == request["until"]:
             break
-    kept = ("name", "shared", "num_warps", "num_stages", "tmem_size")
-    kept += ("global_scratch_size", "tensordesc_meta")  # for a launch
+    for_a_launch = ("global_scratch_size", "tensordesc_meta")
+    kept = ("name", "shared", "num_warps", "num_stages", "tmem_size", *for_a_launch)
     known = {k: metadata.get(k) for k in kept}
     (folder / "done.json").write_text(json.dumps({"metadata": known, "error": error}))
 

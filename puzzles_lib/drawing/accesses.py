@@ -3,11 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.typing import ColorType
 
 from puzzles_lib.drawing.canvas import TALLEST, WIDEST, Canvas, draw_ticks
 from puzzles_lib.drawing.colours import (
@@ -193,7 +195,7 @@ class _MapPanel:
     def _lay(self, gap: int) -> None:
         """Put everything on a canvas. gap: the least number of cells between lines of slices."""
         tensor = self.tensor
-        prefer = tensor.outlined.reshape(math.prod(tensor.shape[:-2]), -1).any(1)
+        prefer = np.asarray(tensor.outlined.reshape(math.prod(tensor.shape[:-2]), -1).any(1))
         self.canvas = Canvas(tensor.shape, self.around, prefer, gap=gap)
         codes = np.where(tensor.sharers > 1, SHARED + tensor.sharers, tensor.owner).astype(np.int64)
         self.codes = self.canvas.spread(codes, NOTHING)
@@ -300,7 +302,7 @@ class _MapPanel:
         tensor = self.tensor
         draw_ticks(ax, self.corner, self.cell, tensor.shape, tensor.dims, self.canvas)
 
-    def _lines_of(self, ax: Axes, segments: np.ndarray, **style) -> None:
+    def _lines_of(self, ax: Axes, segments: np.ndarray, **style: Any) -> None:
         """Draw line segments given in cells."""
         if len(segments):
             points = self.corner + segments * self.cell
@@ -326,19 +328,20 @@ class _MapPanel:
 
     def _stripe(self, ax: Axes, area: np.ndarray) -> None:
         """Fill an area with stripes, each in the color of a program that accessed the elements there."""
-        for group in np.unique(self.group[area]):
+        groups = np.asarray(self.group)
+        for group in np.unique(groups[area]):
             programs = self.tensor.groups[group]
             lines = len(programs) if self.codes.shape[0] == 1 else max(1, round(self.cell[1] / 0.06))
             thick = max(
                 1, round(0.06 / self.cell[1])
             )  # the number of lines of cells in a stripe if the cells are small
-            fine = np.repeat(area & (self.group == group), lines, axis=0)
+            fine = np.repeat(area & (groups == group), lines, axis=0)
             which = np.arange(len(fine)) // thick % len(programs)
             for number, program in enumerate(programs):
                 here = fine & (which == number)[:, None]
                 fill_area(ax, here, self.colors[program], self.corner, self.cell / (1, lines))
 
-    def _color(self, code: int) -> object:
+    def _color(self, code: int) -> Any:
         if code >= SHARED:
             shade = 0.82 - 0.32 * (code - SHARED - self.fewest) / max(self.most - self.fewest, 1)
             return (shade, shade, shade)
@@ -410,14 +413,16 @@ class _MapPanel:
                     if not self._write(ax, named, here, fill, ink, most):
                         self._write(ax, count, here, fill, ink, most)
 
-    def _write(self, ax: Axes, text: str, area: np.ndarray, fill: object, ink: str | None, most: int) -> bool:
+    def _write(
+        self, ax: Axes, text: str, area: np.ndarray, fill: ColorType, ink: str | None, most: int
+    ) -> bool:
         """Write onto an area a limited number of times, on a card that hides the lines between cells."""
         room = ((text_width(text) + 0.05) / self.cell[0], 0.14 / self.cell[1])
         done = False
         for spot in spots_for_text(area, *room, most=most):
-            place = self.corner + spot * self.cell
-            hiding = {"behind": fill, "pad": 0.6, "zorder": 4.2}
-            label(ax, *place, text, fontsize=9, color=ink or text_color(fill), **hiding)
+            right, down = self.corner + spot * self.cell
+            color = ink or text_color(fill)
+            label(ax, right, down, text, fontsize=9, color=color, behind=fill, pad=0.6, zorder=4.2)
             done = True
         return done
 
@@ -445,7 +450,13 @@ class _Legend:
 
     ROW = 0.23
 
-    def __init__(self, panels: Sequence[_MapPanel], grid, program, colors: list):
+    def __init__(
+        self,
+        panels: Sequence[_MapPanel],
+        grid: tuple[int, ...],
+        program: tuple[int, ...] | None,
+        colors: list,
+    ):
         self.entries: list[tuple[str, dict]] = []
         self.repeats = len(colors) > len(PROGRAM_COLORS)
         if not self.repeats:
@@ -487,7 +498,7 @@ class _Legend:
         self.lines = wrap_text("; ".join(self.words), WIDEST) if self.words else []
         self.height = self.ROW * (self.rows + len(self.lines)) + 0.12
 
-    def _add(self, text: str, **style) -> None:
+    def _add(self, text: str, **style: Any) -> None:
         self.entries.append((text, {"edgecolor": "white", "lw": 0.0, **style}))
 
     def draw(self, ax: Axes) -> None:
@@ -503,7 +514,13 @@ class _Legend:
             write_line(ax, left, top + number * self.ROW + 0.12, line, color=FAINT)
 
 
-def _map_alt(tensors: Sequence[TensorMap], grid, program, title: str, note: str) -> str:
+def _map_alt(
+    tensors: Sequence[TensorMap],
+    grid: tuple[int, ...],
+    program: tuple[int, ...] | None,
+    title: str,
+    note: str,
+) -> str:
     count = math.prod(grid)
     parts = [f"Access map of {title}, {plural(count, 'program')}."]
     for tensor in tensors:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -149,9 +150,16 @@ class Canvas:
         return canvas
 
 
-def draw_ticks(ax: Axes, corner, cell, shape: tuple[int, ...], dims: Sequence[str], canvas: Canvas) -> None:
+def draw_ticks(
+    ax: Axes,
+    corner: np.ndarray,
+    cell: np.ndarray,
+    shape: tuple[int, ...],
+    dims: Sequence[str],
+    canvas: Canvas,
+) -> None:
     """Draw element numbers along the sides of a canvas, and the names of slices."""
-    small = {"fontsize": 9, "color": FAINT}
+    small: dict[str, Any] = {"fontsize": 9, "color": FAINT}
     left, above = corner[0] - 0.07, corner[1] - 0.06
     if canvas.wrapped and canvas.rows == 1:
         for index in _round_numbers(math.prod(shape), cell[0], 0.45):

@@ -4,6 +4,7 @@ The values are for a light page. `themed` returns the color in the reader's own 
 """
 
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.typing import ColorType
 
 # Okabe & Ito's palette, which readers with any common color blindness can tell apart.
 BLACK = "#000000"
@@ -93,12 +94,12 @@ def ink_on(colour: str) -> str | None:
     return PAPER if colour in (INK, BLACK) or _SHARES_OF_INK.get(colour, 0) > 60 else None
 
 
-def text_color(fill: object) -> str:
+def text_color(fill: ColorType) -> str:
     """Return ink or paper on a fill that follows the theme, else black or white, whichever is clearer."""
     return ink_on(to_hex(fill)) or (JET if luminance(fill) > 0.18 else SNOW)
 
 
-def luminance(color: object) -> float:
+def luminance(color: ColorType) -> float:
     """Return WCAG's relative luminance, from 0 for black to 1 for white."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,6 +1,7 @@
 """Draw error maps: where a result is wrong."""
 
 import math
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -62,7 +63,7 @@ class _ErrorPanel:
 
     def __init__(self, name: str, shape: tuple[int, ...], kinds: np.ndarray):
         self.name, self.shape = name, shape
-        prefer = kinds.reshape(math.prod(shape[:-2]), -1).any(1)
+        prefer = np.asarray(kinds.reshape(math.prod(shape[:-2]), -1).any(1))
         self.canvas = Canvas(shape, np.zeros((0, max(len(shape), 1)), int), prefer)
         self.kinds = self.canvas.spread(kinds, -1)
 
@@ -101,13 +102,13 @@ class _ErrorPanel:
         for kind, (color, hatch, word) in enumerate(zip(self.COLORS, self.HATCHES, self.NAMES, strict=True)):
             if not (self.kinds == kind).any():
                 continue
-            swatch = {"facecolor": color, "edgecolor": SNOW, "hatch": hatch, "lw": 0}
+            swatch: dict[str, Any] = {"facecolor": color, "edgecolor": SNOW, "hatch": hatch, "lw": 0}
             ax.add_patch(Rectangle((x, y), 0.2, 0.14, **swatch))
             write_line(ax, x + 0.28, y + 0.12, word)
             x += 0.6 + text_width(word)
 
 
-def _as_array(values: object) -> np.ndarray:
+def _as_array(values: Any) -> np.ndarray:
     """Return a NumPy array of a tensor of any dtype; bfloat16 and float8 become float32."""
     if hasattr(values, "detach"):
         values = values.detach()
@@ -115,7 +116,7 @@ def _as_array(values: object) -> np.ndarray:
     return np.asarray(values)
 
 
-def _slack(values: object) -> tuple[float, float]:
+def _slack(values: Any) -> tuple[float, float]:
     """Return by how much results of a dtype may differ: a share of the correct value, and of the largest."""
     if not hasattr(values, "detach"):
         dtype = np.asarray(values).dtype
@@ -131,7 +132,7 @@ def _scale(values: np.ndarray) -> float:
     return float(finite.max(initial=0.0))
 
 
-def _number(value: object) -> str:
+def _number(value: Any) -> str:
     return f"{float(value):.6g}" if np.asarray(value).dtype.kind == "f" else str(value)
 
 

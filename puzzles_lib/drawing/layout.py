@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -49,13 +50,13 @@ def flow(
     return figure, ax, places
 
 
-def write_line(ax: Axes, left: float, base: float, text: str, **style) -> None:
+def write_line(ax: Axes, left: float, base: float, text: str, **style: Any) -> None:
     """Write a line of text whose baseline starts there."""
     label(ax, left, base, text, align="left baseline", **{"fontsize": 9, **style})
 
 
 def fill_area(
-    ax: Axes, mask: np.ndarray, color: object, corner: np.ndarray, cell: np.ndarray, hatch: str | None = None
+    ax: Axes, mask: np.ndarray, color: Any, corner: np.ndarray, cell: np.ndarray, hatch: str | None = None
 ) -> None:
     """Fill the cells that are True, below all lines; many scattered cells become a small image."""
     if not mask.any():
@@ -69,7 +70,7 @@ def fill_area(
     right, bottom = corner + np.array(mask.shape[::-1]) * cell
     extent = (corner[0], right, bottom, corner[1])
     image = AxesImage(ax, extent=extent, interpolation="none", origin="upper", zorder=1)
-    image.set_data(np.where(mask[..., None], np.array(to_rgba(color)), 0.0))
+    image.set_data(np.where(mask[..., None], np.array([*to_rgba(color)]), 0.0))
     ax.add_image(image)
 
 

@@ -3,11 +3,13 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.transforms import ScaledTranslation
+from matplotlib.typing import ColorType
 
 from puzzles_lib.drawing.colours import FAINT, INK, LINE, PALE, text_color
 from puzzles_lib.drawing.svg import to_svg
@@ -123,7 +125,7 @@ def cells(
     height: float = 1.0,
     colors: object = PALE,
     hatch: object = None,
-    edge: object = LINE,
+    edge: ColorType = LINE,
     title: str | None = None,
     index: bool | Sequence = False,
     row_index: bool | Sequence = False,
@@ -176,8 +178,8 @@ def box(
     height: float = 1.0,
     text: str = "",
     *,
-    color: object = PALE,
-    edge: object = LINE,
+    color: ColorType | None = PALE,
+    edge: ColorType = LINE,
     linewidth: float = 0.8,
     hatch: str | None = None,
     dashed: bool = False,
@@ -215,10 +217,10 @@ def label(
     *,
     align: str = "center",
     fontsize: float = 10,
-    color: object = INK,
-    behind: object = None,
+    color: ColorType = INK,
+    behind: ColorType | None = None,
     pad: float = 1.0,
-    **style: object,
+    **style: Any,
 ) -> None:
     """Write a text at a point; several lines become one block.
 
@@ -241,7 +243,13 @@ def label(
     for number, line in enumerate(lines):  # one by one, because the page's font is not matplotlib's
         below = (number - first) * LEADING * fontsize / 72  # inches
         moved = ax.transData + ScaledTranslation(0, -below, ax.figure.dpi_scale_trans)
-        look = {"fontsize": fontsize, "color": color, "bbox": card, "parse_math": False, **style}
+        look: dict[str, Any] = {
+            "fontsize": fontsize,
+            "color": color,
+            "bbox": card,
+            "parse_math": False,
+            **style,
+        }
         ax.text(x, y, line, ha=across, va=down, transform=moved, **look)
 
 
@@ -251,7 +259,7 @@ def arrow(
     end: tuple[float, float],
     text: str = "",
     *,
-    color: object = INK,
+    color: ColorType = INK,
     bend: float = 0.0,
     fontsize: float = 10,
 ) -> None:
@@ -286,7 +294,7 @@ def legend(ax: Axes, y: float, *entries: tuple) -> None:
         label(ax, x + 0.95, y + 0.3, text, align="left")
 
 
-def _grid(values: object) -> tuple[list[list[str]], bool]:
+def _grid(values: Any) -> tuple[list[list[str]], bool]:
     """Return nested texts, and whether the values were one-dimensional."""
     if hasattr(values, "tolist"):
         values = values.tolist()
@@ -306,7 +314,7 @@ def _text(value: object) -> str:
     return f"{value:.3g}".replace("-", "\u2212") if isinstance(value, float) else str(value)
 
 
-def _spread(value: object, shape: tuple[int, int], strip: bool) -> list[list]:
+def _spread(value: Any, shape: tuple[int, int], strip: bool) -> list[list]:
     """Return one value for all cells, or nested values, as nested values of that shape."""
     single = value is None or isinstance(value, str) or _is_color(value)
     if single:

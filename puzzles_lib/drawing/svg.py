@@ -11,14 +11,18 @@ import html
 import io
 import re
 import warnings
+from typing import Any
 
 import numpy as np
 from matplotlib.backend_bases import FigureCanvasBase, GraphicsContextBase, RendererBase
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.image import imsave
 from matplotlib.path import Path
+from matplotlib.text import Text
 from matplotlib.transforms import Affine2D, Bbox, Transform
+from matplotlib.typing import ColorType
 
 from puzzles_lib.drawing.colours import BLACK, INK, PAPER, THEME, text_color, themed, themed_line
 
@@ -98,20 +102,20 @@ class _Renderer(RendererBase):
     def get_canvas_width_height(self) -> tuple[float, float]:
         return self.width, self.height
 
-    def points_to_pixels(self, points: float) -> float:
+    def points_to_pixels(self, points: Any) -> Any:
         return points * DPI / 72
 
     def option_image_nocomposite(self) -> bool:
         return True
 
     def draw_path(
-        self, gc: GraphicsContextBase, path: Path, transform: Transform, rgbFace: object = None
+        self, gc: GraphicsContextBase, path: Path, transform: Transform, rgbFace: ColorType | None = None
     ) -> None:
         flipped = transform + Affine2D().scale(1, -1).translate(0, self.height)
         shape, box = _drawn(path, flipped, simplify=path.should_simplify and rgbFace is None)
         if not shape:
             return
-        if rgbFace is not None and (path.codes is not None and list(path.codes) == _RECTANGLE):
+        if rgbFace is not None and (path.codes is not None and np.array_equal(path.codes, _RECTANGLE)):
             self.fills.append((box, to_hex(rgbFace)))
         clip, hatch = self._clip(gc, box), gc.get_hatch()
         fill = "" if rgbFace is None else _paint("fill", themed(to_hex(rgbFace)), rgbFace, gc)
@@ -132,7 +136,7 @@ class _Renderer(RendererBase):
         marker_trans: Transform,
         path: Path,
         trans: Transform,
-        rgbFace: object = None,
+        rgbFace: ColorType | None = None,
     ) -> None:
         points = (trans + Affine2D().scale(1, -1).translate(0, self.height)).transform(path.vertices)
         points = points[np.isfinite(points).all(1)]
@@ -142,14 +146,14 @@ class _Renderer(RendererBase):
         fill = 'fill="none"' if rgbFace is None else _paint("fill", themed(to_hex(rgbFace)), rgbFace, gc)
         has_line = gc.get_linewidth() > 0 and gc.get_rgb()[3] > 0
         look = " ".join(filter(None, [fill, self._line(gc, on_paper=rgbFace is None) if has_line else ""]))
-        if Path.CURVE4 in (marker_path.codes if marker_path.codes is not None else ()) and box.width <= 6:
+        if marker_path.codes is not None and Path.CURVE4 in np.asarray(marker_path.codes) and box.width <= 6:
             if rgbFace is not None:  # small dots: the caps of lines without length
                 paint = _paint("stroke", themed(to_hex(rgbFace)), rgbFace, gc)
                 look, shape = (
                     f'{paint} stroke-width="{_short(box.width + 1)}" stroke-linecap="round"',
                     "M0 0h0",
                 )
-        pieces = [_MOVE.match(piece).groups() for piece in shape.split("M")[1:]]
+        pieces = [match.groups() for match in map(_MOVE.match, shape.split("M")[1:]) if match]
         drawn = [
             f"M{_short(x + float(right))} {_short(y + float(down))}{rest}"
             for x, y in points
@@ -163,21 +167,33 @@ class _Renderer(RendererBase):
         return True
 
     def draw_image(
-        self, gc: GraphicsContextBase, x: float, y: float, im: np.ndarray, transform: Transform | None = None
+        self, gc: GraphicsContextBase, x: float, y: float, im: Any, transform: Transform | None = None
     ) -> None:
-        rows, columns = im.shape[:2]
-        width, height = (columns, rows) if transform is None else transform.frozen().to_values()[0:4:3]
+        height, width = im.shape[:2]
+        if transform is not None:
+            matrix = transform.get_matrix()
+            width, height = matrix[0, 0], matrix[1, 1]
         top = self.height - y - abs(height)
         place = f'x="{_short(x)}" y="{_short(top)}" width="{_short(width)}" height="{_short(abs(height))}"'
         buffer = io.BytesIO()
         shown = np.asarray(im)[::-1] if height > 0 else np.asarray(im)
-        imsave(buffer, shown, format="png", metadata={"Software": None})
+        imsave(buffer, shown, format="png", metadata={"Software": None})  # type: ignore[dict-item]
         data = base64.b64encode(buffer.getvalue()).decode()
         content = f'<image {place} preserveAspectRatio="none" href="data:image/png;base64,{data}"/>'
         box = Bbox.from_bounds(x, top, width, abs(height))
         self._add("g", 'style="image-rendering:pixelated"', content, box)
 
-    def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None) -> None:
+    def draw_text(
+        self,
+        gc: GraphicsContextBase,
+        x: float,
+        y: float,
+        s: str,
+        prop: FontProperties,
+        angle: float,
+        ismath: Any = False,
+        mtext: Text | None = None,
+    ) -> None:
         size = max(self.points_to_pixels(prop.get_size_in_points()), LEAST_TEXT * self.width / COLUMN)
         width = self.get_text_width_height_descent(s, prop, ismath)[0]
         anchor = mtext.get_horizontalalignment() if mtext is not None else "left"
@@ -218,7 +234,7 @@ class _Renderer(RendererBase):
             look.append(f'stroke-width="{width}"')
         dashes = gc.get_dashes()[1]
         if dashes is not None:
-            lengths = " ".join(_short(self.points_to_pixels(d)) for d in dashes)
+            lengths = " ".join(_short(self.points_to_pixels(d)) for d in np.asarray(dashes))
             look.append(f'stroke-dasharray="{lengths}"')
         cap = {"projecting": "square", "round": "round"}.get(gc.get_capstyle())
         if cap and dashes is None:
@@ -282,7 +298,7 @@ class _Renderer(RendererBase):
         )
 
 
-def _paint(attribute: str, colour: str, rgb: object, gc: GraphicsContextBase) -> str:
+def _paint(attribute: str, colour: str, rgb: Any, gc: GraphicsContextBase) -> str:
     alpha = gc.get_alpha() if gc.get_forced_alpha() else rgb[3] if len(rgb) > 3 else 1.0
     shown = f'{attribute}="{colour}"'
     return shown if alpha == 1.0 else f'{shown} {attribute}-opacity="{_short(alpha)}"'

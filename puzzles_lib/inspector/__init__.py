@@ -72,8 +72,8 @@ def stages(
     expect_puzzle("stages", kernel, puzzle)
     chosen = find_target(target)
     case = _with(kernel, pick_case(puzzle, case, "stages"), numbers)
-    options = {"num_warps": num_warps, "num_stages": num_stages}
-    options = {name: value for name, value in options.items() if value is not None}
+    asked = {"num_warps": num_warps, "num_stages": num_stages}
+    options = {name: value for name, value in asked.items() if value is not None}
     _check_options(options)
     made = None
     with contextlib.suppress(KeyboardInterrupt):
@@ -185,6 +185,11 @@ class Stages:
     def cubin(self) -> bytes:
         """The program as a GPU loads it (AMD: hsaco)."""
         return self.built.binary if self.built else b""
+
+    @property
+    def num_warps(self) -> int:
+        """The number of warps that run a program; 0 if it does not compile."""
+        return self.built.metadata["num_warps"] if self.built else 0
 
     @property
     def registers(self) -> int | None:
@@ -328,7 +333,7 @@ class Stages:
             f"tensor core: {self.tensor_core or 'not used'}",
         ]
         limit = self.target.shared_limit
-        if limit is not None and self.shared_bytes > limit:
+        if limit is not None and (self.shared_bytes or 0) > limit:
             facts.append(
                 f"a launch would fail, because {self.target.name} has {limit} bytes of shared memory"
             )
@@ -348,7 +353,8 @@ class Stages:
 
     def _repr_html_(self) -> str:
         reads = {stage: self.read(stage) for stage in self.names}
-        reached = {line.source for lines in reads.values() for line in lines} & set(self.source)
+        sources = {line.source for lines in reads.values() for line in lines}
+        reached = {number for number in self.source if number in sources}
         name = page.identifier(self.title, self.source, reads, self._facts())
         facts = "".join(f"<div>{html.escape(fact)}</div>" for fact in self._facts())
         parts = [page.bold(self.title), f'<div role="status">{facts}</div>']
@@ -405,7 +411,7 @@ def _difference(one: Stages, two: Stages) -> str:
 def source_lines(kernel: JITFunction) -> dict[int, str]:
     """Return the lines of the kernel, and of its helpers in the same file or cell, by number."""
     file = kernel.fn.__code__.co_filename
-    lines = {}
+    lines: dict[int, str] = {}
     for function in with_helpers(kernel):
         if function.fn.__code__.co_filename == file:
             first = function.starting_line_number
@@ -425,7 +431,7 @@ def _with(kernel: object, case: Case, numbers: Mapping[str, int]) -> Case:
     return case.but(**numbers)
 
 
-def _check_options(options: Mapping[str, object]) -> None:
+def _check_options(options: Mapping[str, int]) -> None:
     for name, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"stages: {name} is {value!r}, allowed are integers")

@@ -32,7 +32,8 @@ class Diff:
     @cached_property
     def rows(self) -> tuple[tuple[str, str], ...]:
         """All lines in order as (sign, text): ``"+"``, ``"-"``, or ``" "`` for a line in both."""
-        before, after = self.before, self.after
+        before: Sequence[str] = self.before
+        after: Sequence[str] = self.after
         if self.stage in ("ttir", "ttgir"):
             before, after = _with_aliases_in_order(before), _with_aliases_in_order(after)
         old, new = keys(before, after, self.stage)
@@ -67,7 +68,7 @@ class Diff:
     @cached_property
     def _hunks(self) -> list[tuple[str, str]]:
         """Return the changes with the lines around them, and ``("…", "")`` for each gap."""
-        near = set()
+        near: set[int] = set()
         for at, (sign, _) in enumerate(self.rows):
             if sign != " ":
                 near.update(range(at - CONTEXT, at + CONTEXT + 1))

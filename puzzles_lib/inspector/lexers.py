@@ -84,7 +84,8 @@ def highlight(lines: list[str], language: str) -> list[str]:
     """Return each line as HTML. language: ``"python"`` or the name of a stage."""
     if not lines:
         return []
-    done, current = [], []
+    done: list[str] = []
+    current: list[str] = []
     for kind, text in _merged(_lexer(language).get_tokens("\n".join(lines))):
         opening, closing = next(((o, c) for t, o, c in _TAGS if kind in t), ("", ""))
         for number, piece in enumerate(text.split("\n")):

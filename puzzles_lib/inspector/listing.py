@@ -3,6 +3,7 @@
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from puzzles_lib.compiler.locations import Line
 from puzzles_lib.inspector import page
@@ -24,7 +25,13 @@ class Listing(Sequence[str]):
     def __len__(self) -> int:
         return len(self.entries)
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
         if isinstance(index, slice):
             return tuple(line.text for line in self.entries[index])
         return self.entries[index].text

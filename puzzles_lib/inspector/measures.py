@@ -112,7 +112,7 @@ def _moves(compiled: Stages) -> Reading:
 
 
 def _programs(compiled: Stages) -> Reading:
-    needs = compiled.registers, compiled.shared_bytes, compiled.built.metadata["num_warps"]
+    needs = compiled.registers or 0, compiled.shared_bytes or 0, compiled.num_warps
     return Reading(resident(*needs), one_more(*needs))
 
 

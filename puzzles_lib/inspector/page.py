@@ -78,7 +78,8 @@ def listing(lines: Sequence[Line], language: str, what: str = "", most: int = MO
 
 def first_of_each(lines: Sequence[Line], most: int) -> list[Line | None]:
     """Return about ``most`` lines, equally many for each line of the kernel, with None for each gap."""
-    ranks, seen = [], Counter()
+    ranks: list[int] = []
+    seen: Counter[int | None] = Counter()
     for line in lines:
         seen[line.source] += 1
         ranks.append(seen[line.source])

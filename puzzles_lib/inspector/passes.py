@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
 from puzzles_lib.compiler.locations import read
 from puzzles_lib.inspector import page
@@ -57,7 +58,13 @@ class Passes(Sequence[Pass]):
     def __iter__(self) -> Iterator[Pass]:
         return iter(self.entries)
 
-    def __getitem__(self, which):
+    @overload
+    def __getitem__(self, which: int | str) -> Pass: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> tuple[Pass, ...]: ...
+
+    def __getitem__(self, which: int | str | slice) -> Pass | tuple[Pass, ...]:
         __tracebackhide__ = True
         if not isinstance(which, str):
             if isinstance(which, int) and not -len(self) <= which < len(self):

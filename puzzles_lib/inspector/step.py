@@ -99,7 +99,7 @@ def step(compiled: Stages) -> Step | None:
     body = matrix_loop(compiled.sass)
     if not body:
         return None
-    warps = compiled.built.metadata["num_warps"]
+    warps = compiled.num_warps
     operations = [operation for operation, _ in body]
     products = sum(2048 * warps for operation in operations if _HMMA.match(operation))
     for match in filter(None, map(_HGMMA.match, operations)):
@@ -117,7 +117,7 @@ def moves(compiled: Stages) -> tuple[Move, ...]:
         if depth and (match := _MOVE.search(text)):
             *shape, through = *map(int, match[2].split("x")), match[1]
             through = "to another layout" if through == "ttg.convert_layout" else "through shared memory"
-            source = compiled.source.get(line.source, "").split("  #")[0].strip()
+            source = compiled.source.get(line.source or 0, "").split("  #")[0].strip()
             found.append(Move(tuple(shape), match[3], through, source, line.source))
         depth -= depth > 0 and text.startswith("}")
     return tuple(found)

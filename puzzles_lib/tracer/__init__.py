@@ -179,7 +179,8 @@ class Trace:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return self.refusal._repr_html_() if self.refusal else self.picture._repr_html_()
+        shown = self.refusal or self.picture
+        return shown._repr_html_() if shown else ""
 
 
 # ---- what was asked for
@@ -202,7 +203,8 @@ def _program(program: int | tuple[int, ...] | None, grid: tuple[int, ...]) -> Pr
 
 
 def _three(values: Sequence[int]) -> tuple[int, int, int]:
-    return (*values, *(0,) * (3 - len(values)))
+    first, second, third = (*values, *(0,) * (3 - len(values)))
+    return first, second, third
 
 
 def _telling_program(accesses: Sequence[Access], grid: tuple[int, ...]) -> Program:

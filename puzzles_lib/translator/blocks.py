@@ -8,6 +8,7 @@ The front end in its child process uses this. Blocks of one shape share what Tri
 import functools
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import triton.language as tl
 
@@ -55,8 +56,14 @@ def compatible(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def checked(
-        self, lhs, rhs, allow_lhs_ptr=False, allow_rhs_ptr=False, arithmetic_check=True, div_or_mod=False
-    ):
+        self: Any,
+        lhs: Any,
+        rhs: Any,
+        allow_lhs_ptr: bool = False,
+        allow_rhs_ptr: bool = False,
+        arithmetic_check: bool = True,
+        div_or_mod: bool = False,
+    ) -> Any:
         if type(lhs) is tl.tensor and type(rhs) is tl.tensor:
             if _fit(lhs.dtype, rhs.dtype, allow_lhs_ptr, div_or_mod):
                 return self.broadcast_impl_value(lhs, rhs)

@@ -269,7 +269,8 @@ class _Reader:
         if is_function := match[2] == "tt.func":  # its values are numbered from 0
             self.count = 0
         operands = tuple(self.value(name) for name in match[3].split(", ")) if match[3] else ()
-        rest, attributes, regions = line[match.end() :], {}, []
+        rest, attributes = line[match.end() :], {}
+        regions: list = []
         if rest.startswith(" <{"):
             end = _closing(rest, 2)
             attributes.update(_attributes(rest[3:end]))

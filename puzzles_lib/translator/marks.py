@@ -81,8 +81,8 @@ class _Recording:
             self._tell(generator, "call", {"f": number}, list(generator.lscope))
         if place in table.begun and place != self.inside:
             loop = table.begun[place]
-            count = self._count(loop)
-            self._tell(generator, "turn", {"s": loop, "of": count}, table.statements[loop].writes)
+            turns = self._count(loop)
+            self._tell(generator, "turn", {"s": loop, "of": turns}, table.statements[loop].writes)
         number = table.numbers.get(place)
         if number is None or place == self.inside:  # Triton visits x += y once more, as x = x + y
             return visit(generator, node)
@@ -112,8 +112,9 @@ class _Recording:
     def _count(self, loop: int) -> int | None:
         """How many iterations a loop over constants has; None if only the run can tell."""
         known = self.turns.get(loop, [])
-        plain = [getattr(each, "value", each) for each in known]
-        if not plain or not all(isinstance(each, int) for each in plain):
+        numbers = [getattr(each, "value", each) for each in known]
+        plain = [each for each in numbers if isinstance(each, int)]
+        if not plain or len(plain) < len(numbers):
             return None
         return len(range(*plain))
 

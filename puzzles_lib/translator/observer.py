@@ -8,6 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
@@ -68,7 +69,7 @@ class Seen:
 
     def start(self) -> None:
         """Forget what was seen of another kernel, or of this one with other arguments."""
-        self.__init__()
+        type(self).__init__(self)
 
 
 def watch(files: list[str], place: Place) -> Seen:
@@ -145,7 +146,7 @@ def _share() -> None:
     tl.core._unwrap_if_constexpr = unwrapped
     parse = JITFunction.parse
 
-    def parsed(self: JITFunction) -> ast.Module:
+    def parsed(self: JITFunction) -> Any:
         # A learner's helper has a tree for each kind of its arguments, because values are found by node.
         return nodes(self)[0] if of_triton(self) else parse(self)
 
@@ -178,7 +179,7 @@ def _valued(method: Callable) -> Callable:
     """Return a method that rejects what tl.store returns, because MLIR would end the process."""
 
     @functools.wraps(method)
-    def checked(self, *args, **kwargs):
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         for argument in (*args, *kwargs.values()):
             if isinstance(argument, tl.tensor) and argument.type == tl.void:
                 raise TypeError(NO_VALUE)
@@ -196,7 +197,7 @@ def _fussy(name: str, method: Callable) -> Callable:
     """Return a method of Triton's semantic class that raises where MLIR would end the process (SIGABRT)."""
 
     @functools.wraps(method)
-    def checked(self, *args, **kwargs):
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         given = (*args, *kwargs.values())
         if name == "advance":
             if not _is_block_pointer(args[0]):
@@ -217,7 +218,7 @@ def _load_hinted(method: Callable) -> Callable:
     signature = inspect.signature(method)
 
     @functools.wraps(method)
-    def checked(*args, **kwargs):
+    def checked(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         cache = given.get("cache_modifier")
         cached = cache if cache in (".ca", ".cg") else ""
@@ -237,7 +238,7 @@ def _store_hinted(method: Callable) -> Callable:
     signature = inspect.signature(method)
 
     @functools.wraps(method)
-    def checked(*args, **kwargs):
+    def checked(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         _refuse_two_hints(
             cache_modifier=given.get("cache_modifier"), eviction_policy=given.get("eviction_policy")
@@ -257,7 +258,7 @@ def _not_empty(method: Callable) -> Callable:
     """Return the method that makes a block of one value, which raises if a later pass would fail."""
 
     @functools.wraps(method)
-    def checked(self, value, shape):
+    def checked(self: Any, value: Any, shape: Any) -> Any:
         if 0 in shape:
             raise TypeError(
                 f"a block of shape {tuple(shape)} has no elements, but a block needs at least one"
@@ -271,7 +272,7 @@ def _counted(method: Callable) -> Callable:
     """Return tl.histogram, which raises if a later pass would fail: it only compiles for 32-bit integers."""
 
     @functools.wraps(method)
-    def checked(self, input, num_bins, mask):
+    def checked(self: Any, input: Any, num_bins: Any, mask: Any) -> Any:
         _refuse_other_widths(input)
         return method(self, input, num_bins, mask)
 
@@ -287,7 +288,7 @@ def _promised(name: str, method: Callable) -> Callable:
     """Return a hint on values, which raises if a later pass would fail because of its promise."""
 
     @functools.wraps(method)
-    def checked(self, x, values):
+    def checked(self: Any, x: Any, values: Any) -> Any:
         _refuse_promise(name, x, values)
         return method(self, x, values)
 
@@ -347,7 +348,7 @@ def _not_of_float8(method: Callable) -> Callable:
     """Return a method of Triton's semantic class that raises where LLVM would fail on a float8."""
 
     @functools.wraps(method)
-    def checked(self, *args, **kwargs):
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         kinds = {value.dtype.name for value in args if isinstance(value, tl.tensor)}
         if len(kinds) == 1 and kinds.pop().startswith("fp8"):  # two different kinds are converted to a third
             raise TypeError(NO_FLOAT8_ARITHMETIC)
@@ -360,7 +361,7 @@ def _float8_made(name: str, method: Callable) -> Callable:
     """Return a method of Triton's semantic class that sets a dtype, and raises for an impossible float8."""
 
     @functools.wraps(method)
-    def checked(self, *args, **kwargs):
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         told = ""
         if name == "cast":
             told = refused_cast(args[0].dtype, args[1], args[2:] == ("rtz",))

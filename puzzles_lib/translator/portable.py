@@ -15,6 +15,7 @@ import pickle
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
 
 import triton.language as tl
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
@@ -39,7 +40,7 @@ def packed(thing: object) -> bytes | None:
     return file.getvalue()
 
 
-def unpacked(data: bytes) -> object:
+def unpacked(data: bytes) -> Any:
     """Return what was `packed`. The learner's functions are the same, but not in any file."""
     return pickle.loads(data)
 
@@ -49,7 +50,7 @@ class _Stays(Exception):
 
 
 class _Pickler(pickle.Pickler):
-    def reducer_override(self, thing: object):
+    def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, ModuleType):
             if not _is_there(thing.__name__) or sys.modules.get(thing.__name__) is not thing:
                 raise _Stays
@@ -72,6 +73,8 @@ def _is_there(module: object) -> bool:
 
 def _by_name(thing: JITCallable | FunctionType | type) -> str | None:
     """Return the object's name in its module; None if it has none there."""
+    if thing is None:
+        return None
     owner = sys.modules.get(thing.__module__) if _is_there(thing.__module__) else None
     found = vars(owner).get(thing.__name__) if owner else None
     return thing.__name__ if found is thing else None
@@ -171,7 +174,7 @@ def _fill_callable(function: JITCallable, state: Mapping) -> None:
     _fill_function(made, state["function"])
     text, source, first = state["text"]
     settings = state["settings"] | ({"repr": state["repr"]} if state["repr"] else {})
-    known, inspect.getsourcelines = inspect.getsourcelines, lambda _: (source, first)
+    known, inspect.getsourcelines = inspect.getsourcelines, lambda object: (source, first)
     try:
         type(function).__init__(function, made, **settings)
     finally:
@@ -217,7 +220,8 @@ def _fill_function(function: FunctionType, state: Mapping) -> None:
 
 def _have_lines(file: str, first: int, lines: list[str]) -> None:
     """Let ``linecache`` know these lines of a file."""
-    known = linecache.cache[file][2] if len(linecache.cache.get(file, ())) == 4 else []
+    entry: tuple = linecache.cache.get(file, ())
+    known = entry[2] if len(entry) == 4 else []
     known = known + ["\n"] * (first - 1 + len(lines) - len(known))
     known[first - 1 : first - 1 + len(lines)] = lines
     linecache.cache[file] = (len(known), None, known, file)

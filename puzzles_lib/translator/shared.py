@@ -9,6 +9,7 @@ scan, a transposition). The estimate adds all of them.
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import triton.language as tl
 from triton.language.semantic import TritonSemantic
@@ -66,7 +67,7 @@ def watch_demand(demand: Callable[[], Demand], where: Where) -> None:
             now.block = (size, *where()[1:])
 
     @functools.wraps(make_range)
-    def made_range(self: tl.range, *args, **kwargs) -> None:
+    def made_range(self: tl.range, *args: Any, **kwargs: Any) -> None:
         make_range(self, *args, **kwargs)
         stages = getattr(self.num_stages, "value", self.num_stages)
         if isinstance(stages, int):
@@ -74,7 +75,7 @@ def watch_demand(demand: Callable[[], Demand], where: Where) -> None:
 
     def given(method: Callable, ahead: bool) -> Callable:
         @functools.wraps(method)
-        def noted(self, *args, **kwargs):
+        def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
             value = method(self, *args, **kwargs)
             looped, file, line = where()
             if looped or not ahead:
@@ -86,7 +87,7 @@ def watch_demand(demand: Callable[[], Demand], where: Where) -> None:
 
     def multiplied(method: Callable) -> Callable:
         @functools.wraps(method)
-        def noted(self, *args, **kwargs):
+        def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
             blocks = (each for each in args if isinstance(each, tl.tensor))
             demand().staged = True
             demand().keep(sum(_size(block) for block, _ in zip(blocks, "ab", strict=False)), where()[1:])
@@ -96,7 +97,7 @@ def watch_demand(demand: Callable[[], Demand], where: Where) -> None:
 
     def stored(method: Callable) -> Callable:
         @functools.wraps(method)
-        def noted(self, desc, value, *args, **kwargs):
+        def noted(self: Any, desc: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
             demand().keep(_size(value), where()[1:])
             return method(self, desc, value, *args, **kwargs)
 
@@ -119,7 +120,7 @@ def watch_demand(demand: Callable[[], Demand], where: Where) -> None:
         setattr(TritonSemantic, name, wrap(getattr(TritonSemantic, name)))
 
 
-def _size(value: object) -> int:
+def _size(value: Any) -> int:
     block = isinstance(value, tl.tensor) and value.type.is_block()
     return value.type.numel * _bytes(value.type.scalar) if block else 0
 

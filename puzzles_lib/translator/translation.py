@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import triton.language as tl
 from triton._C import libtriton
@@ -30,13 +31,13 @@ _PTX = 87  # the version for which shared memory is counted; a test fails if it 
 
 
 @functools.cache
-def backend_of(target: Target):
+def backend_of(target: Target) -> Any:
     """Return Triton's backend for a target."""
     return make_backend(target.gpu)
 
 
 @functools.cache
-def context_of(target: Target):
+def context_of(target: Target) -> Any:
     """Return MLIR's context with the dialects of a target's kernels. Only in a child."""
     context = ir.context()
     ir.load_dialects(context)
@@ -101,7 +102,9 @@ def site(files: Sequence[str], number: int, line: int) -> Site:
     return Site(line, linecache.getline(files[number - 1], line).strip() if number else "")
 
 
-def _one(work: Work, source: ASTSource, context, backend, options, seen: observer.Seen) -> dict[str, object]:
+def _one(
+    work: Work, source: ASTSource, context: Any, backend: Any, options: Any, seen: observer.Seen
+) -> dict[str, object]:
     """Return an opinion as JSON types."""
     said = os.memfd_create("said")
     os.dup2(said, 2)  # MLIR's verifier writes its explanation there
@@ -127,7 +130,13 @@ def _one(work: Work, source: ASTSource, context, backend, options, seen: observe
 
 
 def _module_or_refusal(
-    kernel: JITFunction, source: ASTSource, context, backend, options, seen: observer.Seen, said: int
+    kernel: JITFunction,
+    source: ASTSource,
+    context: Any,
+    backend: Any,
+    options: Any,
+    seen: observer.Seen,
+    said: int,
 ) -> tuple[object, Refusal | None]:
     codegen_fns, module_map = backend.get_codegen_implementation(options), backend.get_module_map()
     try:
@@ -167,7 +176,7 @@ _FAULTS = (AttributeError, ImportError, LookupError, NameError)
 _VALUES = (tl.core.base_value, tl.core.base_type, int, float, str, tuple, list, type(None))  # in a kernel
 
 
-def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | None]:
+def _lowered(module: Any, backend: Any, options: Any, said: int) -> tuple[object, Refusal | None]:
     """Return the module in the GPU's dialect."""
     stages: dict[str, Callable] = {}
     backend.add_stages(stages, options, Language.TRITON)
@@ -180,7 +189,7 @@ def _lowered(module, backend, options, said: int) -> tuple[object, Refusal | Non
     return module, None
 
 
-def _shared_bytes(module, capability: int) -> int:
+def _shared_bytes(module: Any, capability: int) -> int:
     """Return the shared memory that the compiler uses for a module in NVIDIA's dialect."""
     manager = ir.pass_manager(module.context)
     passes.ttgpuir.add_combine_tensor_select_and_if(manager)

@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import triton.language as tl
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
@@ -223,7 +224,7 @@ def _descriptor(t: Trouble, _: re.Match) -> str:
     if found is None:
         several = any(isinstance(t.seen.value(part), tl.tuple) for part in t.parts())
         return _TUPLE if several and not isinstance(t.node, ast.Subscript) else ""
-    text, axes = t.text(found), len(t.seen.value(found).block_shape)
+    text, axes = t.text(found), len(getattr(t.seen.value(found), "block_shape", ()))
     start = ", ".join("0" * axes)
     return (
         f"{text} is a descriptor: {text}.load([{start}]) reads a block, {text}.store([{start}], x) writes one"
@@ -297,7 +298,7 @@ _FOLDS = {"max": "tl.maximum(a, b)", "min": "tl.minimum(a, b)", "sum": "a + b"}
 def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
     """Explain a tensor that was given to one of Triton's Python functions, which need numbers."""
     callee = t.callee()
-    owner, _, name = callee.rpartition(".")
+    owner, name = callee.rpartition(".")[::2]
     if re.search(r"_ptr\s*\[", t.line):
         return _POINTER_INDEXED
     if name == "inline_asm_elementwise":
@@ -419,7 +420,7 @@ def _carried(t: Trouble, found: re.Match) -> str:
     block = re.search(r"<\['(.*)'\], (\w+)>", found[3])
     if block and "<[" not in found[2] and "pointer" not in found[2] + found[3]:
         shape = _start_shape(t, [int(n) for n in block[1].split("', '")])
-        return f"{text}: start with {name} = {_start(t, shape, _DTYPES.get(block[2], block[2]))}"
+        return f"{text}: start with {name} = {_start(t, shape, _DTYPES.get(block[2]) or block[2])}"
     return f"{text}: a loop cannot change a variable's shape or dtype"
 
 
@@ -450,14 +451,12 @@ def _start(t: Trouble, shape: str, dtype: str) -> str:
     return f"tl.zeros({shape}, tl.{dtype})"
 
 
-def _last_assignment(loop: ast.AST | None, name: str) -> ast.AST | None:
-    found = None
+def _last_assignment(loop: ast.AST | None, name: str) -> ast.stmt | None:
+    found: ast.stmt | None = None
     for node in ast.walk(loop) if loop else ():
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-            targets = [node.target]
+        if not isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any(isinstance(n, ast.Name) and n.id == name for t in targets for n in ast.walk(t)):
             if found is None or node.lineno >= found.lineno:
                 found = node
@@ -468,8 +467,8 @@ def _kind(t: Trouble, text: str) -> str:
     """Return Triton's text of a type in plain words."""
     text = text.replace("constexpr", "").replace("'", "")
     if block := re.match(r"pointer<<\[(.*)\], (\w+)>", text):
-        sizes = t.shape([int(n) for n in block[1].split(",")])
-        return f"a block pointer to {sizes} of {_dtype(block[2])}"
+        shape = t.shape([int(n) for n in block[1].split(",")])
+        return f"a block pointer to {shape} of {_dtype(block[2])}"
     if block := re.search(r"<\[(.*)\], ([^>]+)>", text):
         return f"{t.shape([int(n) for n in block[1].split(',')])} of {_dtype(block[2])}"
     if block := re.fullmatch(r"(\w+)\[(.*\d.*)\]", text):
@@ -1086,7 +1085,7 @@ def _site(seen: Seen, node: ast.AST | None, functions: Sequence[JITFunction]) ->
     return _line(seen, node)
 
 
-def _line(seen: Seen, node: ast.AST) -> Site:
+def _line(seen: Seen, node: Any) -> Site:
     """Return the line that the node begins on, with the rest of an expression that spans several."""
     line, more = seen.first_line + node.lineno, 0
     if isinstance(node, ast.expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr):
