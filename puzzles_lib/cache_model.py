@@ -10,6 +10,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, zip_longest
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def lines(accesses: Sequence[Access], widths: dict[str, int]) -> list[list[list[
     return list(programs.values())
 
 
-def by_tensor(counts: Counter[tuple[str, int]]) -> dict[str, tuple[int, int]]:
+def by_tensor(counts: Counter[Any]) -> dict[str, tuple[int, int]]:
     """Return for each tensor the lines fetched, and how many different ones, from the result of `fetched`."""
     found: dict[str, tuple[int, int]] = {}
     for (name, _), times in counts.items():

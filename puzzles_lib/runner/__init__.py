@@ -323,21 +323,21 @@ class _Taken:
         plan: Plan | None,
     ):
         self.machine, self.memory, self.programs, self.given = machine, memory, programs, given
-        if plan is not None:
-            memory.turns = Turns(plan, self._switch)
+        self.turns = None if plan is None else Turns(plan, self._switch)
+        if self.turns is not None:
+            memory.turns = self.turns
 
     def runs_later(self, number: int) -> bool:
         """Whether a program's time comes with the first one's."""
-        turns = self.memory.turns
-        return turns is not None and number == turns.plan.second
+        return self.turns is not None and number == self.turns.plan.second
 
     def enters(self, number: int) -> None:
-        if self.memory.turns is not None:
-            self.memory.turns.enter(number)
+        if self.turns is not None:
+            self.turns.enter(number)
 
     def goes_on(self, number: int) -> None:
         """After the first program, the second one goes on if it was stopped, or begins if it never did."""
-        turns = self.memory.turns
+        turns = self.turns
         if turns is None or number != turns.plan.first:
             return
         if turns.stopped or turns.between is None:
@@ -347,7 +347,8 @@ class _Taken:
             self.machine.launch(self.given)
 
     def _switch(self) -> None:
-        memory, second = self.memory, self.memory.turns.plan.second
+        assert self.turns is not None
+        memory, second = self.memory, self.turns.plan.second
         kept = memory.program, memory.number, memory.waiting, memory.asked, memory.ordering.acquired
         memory.enter(self.programs[second], second)
         try:

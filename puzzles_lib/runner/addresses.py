@@ -69,14 +69,14 @@ class Addresses:
         over = (elements ^ total) & (offsets ^ total) < 0  # both had the other sign: int64 is too small
         total = np.where(over, np.where(offsets < 0, -_FAR, _FAR), total)
         known = (numbers >= 0) & (numbers < self.count)
-        far = known & ((total >= _HALF // size) | (total < -_HALF // size))
-        back = known & ~far & (np.broadcast_to(pointers, moved.shape) >= np.uint64(_ASTRAY))
+        outside: np.ndarray = known & ((total >= _HALF // size) | (total < -_HALF // size))
+        back = known & ~outside & (np.broadcast_to(pointers, moved.shape) >= np.uint64(_ASTRAY))
         bases = (numbers + 1 << REGION_BITS) + _HALF
         moved[back] = (bases + total * size)[back].astype(np.uint64)
-        if far.any():
-            batch = _Batch(numbers[far], total[far], size)
+        if outside.any():
+            batch = _Batch(numbers[outside], total[outside], size)
             first = _ASTRAY | len(self._astray) << _BATCH_BITS
-            moved[far] = np.uint64(first) + np.arange(len(batch.elements), dtype=np.uint64)
+            moved[outside] = np.uint64(first) + np.arange(len(batch.elements), dtype=np.uint64)
             self._astray.append(batch)
         return moved
 

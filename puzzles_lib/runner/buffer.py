@@ -40,7 +40,7 @@ class Buffer:
     narrow: np.ndarray | None = field(init=False, default=None)  # whether that was of scope "cta", likewise
     labels: np.ndarray | None = field(init=False, default=None)  # of undefined elements, once there are any
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         tensor = self.tensor.detach()
         span = 0
         if tensor.numel():
@@ -75,7 +75,9 @@ class Buffer:
 
     def written_elements(self) -> np.ndarray:
         """`written` by the tensor's own flat index."""
-        written = self.written.reshape(len(self.data), -1).all(1) if len(self.data) else self.written
+        written = self.written
+        if len(self.data):
+            written = np.asarray(written.reshape(len(self.data), -1).all(1))
         return written if self.order is None else written[self.order]
 
     def writers(self) -> np.ndarray:

@@ -51,7 +51,7 @@ def _round(x: np.ndarray) -> np.ndarray:
     return np.copysign(np.floor(np.abs(x.astype(np.float64)) + 0.5), x)  # halves away from 0
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "abs": np.abs,
     "acos": np.arccos,
     "acosh": np.arccosh,
@@ -132,7 +132,7 @@ _FUNCTIONS = {
 }
 
 _ROUNDINGS = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
-_ARITHMETIC = {  # rounded to nearest, as NumPy does
+_ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {  # rounded to nearest, as NumPy does
     "add": np.add,
     "div": np.divide,
     "mul": np.multiply,
@@ -158,15 +158,16 @@ def call(symbol: str, arguments: list[np.ndarray]) -> np.ndarray:
 def _function(name: str) -> Callable[..., np.ndarray] | None:
     plain = name.removeprefix("fast_")
     plain = "div" if plain == "fdividef" else plain
-    if found := _FUNCTIONS.get(plain) or _FUNCTIONS.get(plain.removesuffix("f")):
-        return found
+    if function := _FUNCTIONS.get(plain) or _FUNCTIONS.get(plain.removesuffix("f")):
+        return function
     if found := re.fullmatch(r"(?:float|double)2(?:u?int|u?ll)_(r[nzdu])", name):
         return _ROUNDINGS[found[1]]
     if re.fullmatch(r"(?:u?int|u?ll)2(?:float|double)_rn|double2float_rn", name):
         return np.asarray
     if found := re.fullmatch(r"(\w+)_as_(\w+)", name):
         kinds = {"int": "i4", "uint": "u4", "float": "f4", "longlong": "i8", "double": "f8"}
-        return lambda x: np.ascontiguousarray(x).view(kinds[found[2]])
+        kind = kinds[found[2]]
+        return lambda x: np.ascontiguousarray(x).view(kind)
     if found := re.fullmatch(r"[fd](\w+)_rn|(div)", plain):
         return _ARITHMETIC.get(found[1] or found[2])
     return _fma if re.fullmatch(r"fmaf?_rn", name) else None

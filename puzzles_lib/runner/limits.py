@@ -77,7 +77,7 @@ def queued(thread: int) -> float:
 def _alarm(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
     armed = True
 
-    def stop(signum, frame):
+    def stop(signum: int, frame: FrameType | None) -> None:
         if not armed:
             return
         if left := allowance.left():
@@ -109,7 +109,7 @@ def _watchdog(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
     done = threading.Event()
     lock = threading.Lock()
 
-    def watch():
+    def watch() -> None:
         while not done.wait(allowance.left() or 0.5):
             with lock:
                 is_due = not done.is_set() and not allowance.left()
@@ -144,7 +144,7 @@ def interrupts_held(inside: Callable) -> Iterator[Callable[[], bool]]:
         return
     waiting = False
 
-    def interrupt(signum, frame):
+    def interrupt(signum: int, frame: FrameType | None) -> None:
         nonlocal waiting
         if _is_running(inside, frame):
             outer(signum, frame)
@@ -171,7 +171,8 @@ def _is_running(function: Callable | None, frame: FrameType | None) -> bool:
 @contextlib.contextmanager
 def recursion_limit(deeper: int) -> Iterator[None]:
     """Allow that many more nested calls than now, not what somebody else has set: deep ones crash Python."""
-    depth, frame = 0, sys._getframe()
+    depth = 0
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         depth, frame = depth + 1, frame.f_back
     before = sys.getrecursionlimit()

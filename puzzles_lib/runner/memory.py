@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from puzzles_lib.dtypes import DType
 from puzzles_lib.runner.addresses import REGION_BITS, Addresses
@@ -43,7 +42,7 @@ class Part(NamedTuple):
     """Lanes that point into one buffer: ``index`` of its elements, ``on`` the lanes (None: all)."""
 
     buffer: Buffer
-    index: np.ndarray
+    index: np.ndarray  # type: ignore[assignment]  # not tuple.index
     on: np.ndarray | None
 
 
@@ -133,7 +132,7 @@ class Memory:
         self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses
         self.arithmetic = Arithmetic()
 
-    def add(self, name: str, tensor: torch.Tensor, is_output: bool, address: int | None = None) -> int:
+    def add(self, name: str, tensor: Any, is_output: bool, address: int | None = None) -> int:
         """Give a tensor its address range; returns the address of its first element.
 
         address: by which a table of pointers has it; by default the tensor's own on this machine.
@@ -235,14 +234,16 @@ class Memory:
         shape, dtype = pointers.shape, row.storage
         mask = self._tidy(mask, shape)
         self._take("load", pointers, mask, dtype)
-        fill, labels = other, None
+        fill: Any = other
+        labels = None
+        off: Any = other_labels
         if mask is not None and other is None:
             if self.holes_are_zero:
                 fill = np.zeros(shape, row.storage)
             else:
-                fill, other_labels = garbage(shape, row), self._hole(pointers, mask)
+                fill, off = garbage(shape, row), self._hole(pointers, mask)
         if mask is not None:
-            labels = where(~mask, other_labels)
+            labels = where(~mask, off)
             if not mask.any():
                 self._note_off("load", pointers, mask, dtype)
                 return np.array(np.broadcast_to(fill, shape), dtype), labels
@@ -368,7 +369,7 @@ class Memory:
 
     # ---- what integers do
 
-    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
+    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: np.ufunc) -> Lanes:
         """The result of a sum, difference or product of integers; its labels may say what wrapped around."""
         return result
 

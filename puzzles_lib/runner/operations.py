@@ -9,7 +9,7 @@ the operands and the types of the results are all that is taken from the IR.
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -220,7 +220,7 @@ for _name, _function in {
     "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin, "arith.maximumf": np.maximum,
     "arith.minimumf": np.minimum,
 }.items():  # fmt: skip
-    operation(_name)(_of_two(_function))
+    operation(_name)(_of_two(cast(Callable[..., Any], _function)))
 
 for _name, _function in {
     "math.exp": np.exp, "math.exp2": np.exp2, "math.log": np.log, "math.log2": np.log2, "math.sin": np.sin,
@@ -228,7 +228,7 @@ for _name, _function in {
     "math.ceil": np.ceil, "math.absi": np.abs, "arith.negf": np.negative,
     "math.rsqrt": lambda x: 1 / np.sqrt(x), "math.erf": numerics.erf,
 }.items():  # fmt: skip
-    operation(_name)(_of_one(_function))
+    operation(_name)(_of_one(cast(Callable[..., Any], _function)))
 
 for _name, _function in {
     "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
@@ -481,7 +481,7 @@ def of_dot_scaled(machine: Machine, step: Step, *operands: Lanes) -> Labels:
     for part, axis in ((left, -1), (left_scale, -1), (right, -2), (right_scale, -1)):
         if part is None or part[0].labels is None:
             continue
-        of_it = part[0].full_labels(part[1]).max(axis, keepdims=True)
+        of_it: np.ndarray = np.asarray(part[0].full_labels(part[1])).max(axis, keepdims=True)
         if part is right_scale:
             of_it = np.swapaxes(of_it, -1, -2)
         for place in (-1, -2):  # two of fp4 in a byte
@@ -703,7 +703,7 @@ def _moving(move: Callable[[Step, np.ndarray, tuple[int, ...]], np.ndarray]) -> 
         shape = step.op.operands[0].type.shape
         result = Lanes(move(step, x.full(shape), shape), step.row)
         if x.labels is not None:
-            result.labels = move(step, x.full_labels(shape), shape)
+            result.labels = move(step, np.asarray(x.full_labels(shape)), shape)
         if x.product is not None:
             result.product = arithmetic.moved(x.product, lambda lost: move(step, _spread(lost, shape), shape))
         return result
@@ -734,7 +734,7 @@ def reshape(machine: Machine, step: Step, x: Lanes) -> Lanes:
         return _RESHAPED(machine, step, x)
     shape, whole = step.op.operands[0].type.shape, step.shape
     label = machine.memory.label("tl.reshape with can_reorder=True does not keep the order", order=True)
-    found = None if x.labels is None else x.full_labels(shape).ravel()[::-1].reshape(whole)
+    found = None if x.labels is None else np.asarray(x.full_labels(shape)).ravel()[::-1].reshape(whole)
     result = Lanes(x.full(shape).ravel()[::-1].reshape(whole), step.row)
     return marked(result, joined(found, np.full(whole, label, KIND)))
 
@@ -755,7 +755,9 @@ def join(machine: Machine, step: Step, left: Lanes, right: Lanes) -> Lanes:
     result = Lanes(np.stack([left.full(shape), right.full(shape)], -1).reshape(whole), step.row)
     if left.labels is not None or right.labels is not None:
         none = np.zeros(shape, KIND)
-        parts = [none if each.labels is None else each.full_labels(shape) for each in (left, right)]
+        parts = [
+            none if each.labels is None else np.asarray(each.full_labels(shape)) for each in (left, right)
+        ]
         result.labels = np.stack(parts, -1).reshape(whole)
     return result
 
@@ -781,7 +783,7 @@ def cat(machine: Machine, step: Step, left: Lanes, right: Lanes) -> Lanes:
     label = machine.memory.label("tl.cat does not keep the order: use tl.join", order=True)
     result = Lanes(np.concatenate(parts)[::-1], step.row)
     own = [
-        np.zeros(shape, KIND) if lanes.labels is None else lanes.full_labels(shape)
+        np.zeros(shape, KIND) if lanes.labels is None else np.asarray(lanes.full_labels(shape))
         for lanes, shape in zip((left, right), shapes, strict=True)
     ]
     return marked(result, joined(np.concatenate(own)[::-1], np.full(step.shape, label, KIND)))
@@ -1066,7 +1068,9 @@ def _atomic(
     shape, memory, row = shape or (1,), machine.memory, value.row
 
     def in_code(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        return row.code.narrow(function(row.code.widen(old), row.code.widen(new)))
+        code = row.code
+        assert code is not None  # asked for where there is one
+        return code.narrow(function(code.widen(old), code.widen(new)))
 
     on = _lanes_on(machine, pointers, mask, shape)
     memory.use(value.full_labels(shape), on)

@@ -160,7 +160,8 @@ class Ordering:
             notes.endless.era[places] = self.entered
             notes.endless.mark[places] = marks
         if kind == "store":
-            mine, others = notes.stored, (notes.stored, notes.loaded, notes.updated)
+            mine = notes.stored
+            others: tuple[_Marks | None, ...] = (notes.stored, notes.loaded, notes.updated)
         elif kind == "load":
             mine = notes.loaded = notes.loaded or _Marks.of(buffer)
             others = (notes.stored, notes.updated)

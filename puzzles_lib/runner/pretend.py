@@ -9,7 +9,6 @@ import math
 import operator
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +23,11 @@ WRAPPED = "wrapped"  # the kind of a `Source`: an integer that no int32 holds
 WRAPPED_SIGNED = "wrapped signed"  # one that a uint32 would hold, should the kernel take it for one
 
 
-_EXACT = {np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul}
+_EXACT: dict[np.ufunc, Callable[[int, int], int]] = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+}
 
 
 @dataclass(frozen=True)
@@ -136,12 +139,12 @@ class PretendedMemory(Memory):
 
     def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
-        self.buffers[-1] = PretendedBuffer(name, tensor, base, is_output)
+        self.buffers[-1] = PretendedBuffer(name, tensor, base, is_output)  # type: ignore[call-overload]
         return base
 
     def start_at_zero(self, names: Collection[str]) -> None:
         for buffer in self.buffers:
-            if buffer.name in names:
+            if isinstance(buffer, PretendedBuffer) and buffer.name in names:
                 if buffer.tensor.values is None:
                     buffer.data.default = _always(0, buffer.data.dtype)
                 buffer.written.default = _always(True, np.dtype(bool))
@@ -157,7 +160,7 @@ class PretendedMemory(Memory):
     def _note_meeting(self, *_: object) -> None:
         """And which programs may come between each other's atomics."""
 
-    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
+    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: np.ufunc) -> Lanes:
         """Label the lanes of an int32 that have wrapped around."""
         if result.row is not INT32:
             return result

@@ -183,8 +183,11 @@ class Recorder:
             if buffer.is_output or buffer.name in memory.changed:
                 written = buffer.written_elements()
                 known = self._before.get(buffer.name)
-                same = known is not None and np.array_equal(known[1], written)
-                if not (same and np.array_equal(known[0].view(np.uint8), buffer.data.view(np.uint8))):
+                if (
+                    known is None
+                    or not np.array_equal(known[1], written)
+                    or not np.array_equal(known[0].view(np.uint8), buffer.data.view(np.uint8))
+                ):
                     self._before[buffer.name] = buffer.data.copy(), written.copy()
                     self.bytes_left -= buffer.data.nbytes
         self._now = Recording(memory.program, number, dict(self._before))

@@ -127,7 +127,8 @@ def _as_dot(machine: Machine, lanes: Lanes, shape: tuple[int, ...], axis: int) -
     if operands is None:
         return None
     notes.in_tf32[machine.site()] = None
-    dot = numerics.product(*map(numerics.float32_to_tf32, operands), np.float32)
+    left, right = map(numerics.float32_to_tf32, operands)
+    dot = numerics.product(left, right, np.float32)
     fits = dot.shape == tuple(np.delete(shape, axis))  # or it does not compile
     return dot if notes.as_compiled and fits else None
 
@@ -170,7 +171,8 @@ def map_elementwise(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes
     arrays = [part for lanes in inputs for part in _packs(lanes.full(shape), pack)]
     rows = [lanes.row for lanes in inputs for _ in range(pack)]
     combine = _Region(machine, step, rows)
-    storages = [row.storage for row in step.rows for _ in range(pack)]
+    kinds = [row for row in step.rows if row is not None]  # all of them: numbers, not tokens
+    storages = [row.storage for row in kinds for _ in range(pack)]
     inside = arrays[0].shape
     try:
         made = combine.of([Lanes(a, r) for a, r in zip(arrays, rows, strict=True)], inside, storages)
@@ -186,7 +188,7 @@ def map_elementwise(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes
     if combine.labels is not None:
         labels = joined(labels, np.full(shape, combine.labels[0], KIND))
     results = [np.stack(made[i : i + pack], -1).reshape(shape) for i in range(0, len(made), pack)]
-    return tuple(Lanes(each, row, labels) for each, row in zip(results, step.rows, strict=True))
+    return tuple(Lanes(each, row, labels) for each, row in zip(results, kinds, strict=True))
 
 
 def _packs(data: np.ndarray, pack: int) -> list[np.ndarray]:

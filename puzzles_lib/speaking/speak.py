@@ -207,7 +207,7 @@ def _kernel_in(file: Path, puzzle: Puzzle) -> object | None:
         cells = json.loads(file.read_text("utf-8"))["cells"]
     except (OSError, ValueError, KeyError):
         return None
-    found = {}
+    found: dict[str, str] = {}
     for cell in cells:
         source = "".join(cell.get("source", ""))
         checks = _CHECK.search(source)

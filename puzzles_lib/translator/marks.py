@@ -77,8 +77,8 @@ class _Recording:
     def _statement(self, generator: CodeGenerator, table: Table, node: ast.stmt, visit: Callable) -> object:
         place = place_of(node)
         if place == table.first:
-            number = self.seen.function(generator.jit_fn, generator.begin_line)
-            self._tell(generator, "call", {"f": number}, list(generator.lscope))
+            function = self.seen.function(generator.jit_fn, generator.begin_line)
+            self._tell(generator, "call", {"f": function}, list(generator.lscope))
         if place in table.begun and place != self.inside:
             loop = table.begun[place]
             turns = self._count(loop)

@@ -71,13 +71,11 @@ def _is_there(module: object) -> bool:
     return isinstance(module, str) and any(module == name or module.startswith(f"{name}.") for name in THERE)
 
 
-def _by_name(thing: JITCallable | FunctionType | type) -> str | None:
-    """Return the object's name in its module; None if it has none there."""
-    if thing is None:
-        return None
+def _by_name(thing: Any) -> str | None:
+    """Return the name of a function, a kernel or a class in its module; None if it has none there."""
     owner = sys.modules.get(thing.__module__) if _is_there(thing.__module__) else None
-    found = vars(owner).get(thing.__name__) if owner else None
-    return thing.__name__ if found is thing else None
+    name: str = thing.__name__
+    return name if owner and vars(owner).get(name) is thing else None
 
 
 # Each function is made empty and filled later, because it may refer to itself.
