@@ -16,13 +16,14 @@ from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.checker import atomicity, verdicts
-from puzzles_lib.checker.launches import too_many_threads, too_much, unfit
+from puzzles_lib.checker.launches import too_many_threads, too_much
 from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.true_size import edges
 from puzzles_lib.compiler import find_target, shared_memory
 from puzzles_lib.dtypes import of_torch
+from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
 from puzzles_lib.runner import ELSEWHERE, Program, Run, run
 
