@@ -34,6 +34,13 @@ class Session:
         self.stopped = ""  # the first kernel that did not come to its end
 
     def on_launch(self, launch: Launch) -> bool:
+        if meta := [name for name, tensor in launch.tensors.items() if tensor.device.type == "meta"]:
+            self.add(
+                Outcome(
+                    launch, unjudged=f"{launch.name}: {meta[0]} is on torch's meta device, without values"
+                )
+            )
+            return True
         try:
             outcome = alone(lambda: self.runner.run(launch))
         except Busy as reason:
