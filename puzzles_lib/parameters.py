@@ -102,6 +102,9 @@ def plain(name: str, value: object) -> object:
         if value.layout != torch.strided:
             raise Unsupported(f"{name} is a tensor of layout {value.layout}")
         return value.detach()
+    if isinstance(value, tuple):
+        parts = [plain(f"{name}[{place}]", part) for place, part in enumerate(value)]
+        return like(value, parts)
     if value is None or isinstance(value, bool | int | float | str | TensorDescriptor | tl.dtype):
         return value
     if isinstance(value, np.bool_):
@@ -113,8 +116,24 @@ def plain(name: str, value: object) -> object:
     if hasattr(value, "data_ptr"):
         raise Unsupported(f"{name} is a {type(value).__name__}, which has an address, but is no torch tensor")
     raise Unsupported(
-        f"{name} is a {type(value).__name__}; judged are tensors, numbers, None and descriptors"
+        f"{name} is a {type(value).__name__}; judged are tensors, numbers, None, descriptors and tuples"
     )
+
+
+def like(value: tuple[object, ...], parts: Sequence[object]) -> tuple[object, ...]:
+    """Return other parts in a tuple of the same kind, which may be a named one."""
+    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+
+
+def leaves(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Return arguments with the parts of tuples instead of tuples, by names such as ``"pointers[0]"``."""
+    found: dict[str, object] = {}
+    for name, value in arguments.items():
+        if isinstance(value, tuple):
+            found |= leaves({f"{name}[{place}]": part for place, part in enumerate(value)})
+        else:
+            found[name] = value
+    return found
 
 
 def unfit(options: Mapping[str, object]) -> str:

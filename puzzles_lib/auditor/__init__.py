@@ -150,7 +150,7 @@ class _Call:
             before = flat((tuple(args), dict(kwargs)))
             after = flat((given, named))
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
-            if guard.undefined and not report.findings:
+            if guard.undefined and not report.findings and not report.unsupported:
                 self._never_written(results, session, report, on)
             results = [t.detach().clone() for t in results]
         outcomes = [each.outcome for each in report.launches]
@@ -186,7 +186,7 @@ class _Call:
         self.changed, self.largest = ran.changed, _largest(ran.results)
         if self.like is None:
             return
-        if any(launch.status == "unjudged" for launch in report.launches):
+        if report.unsupported or any(launch.status == "unjudged" for launch in report.launches):
             report.unjudged.append("values: not all programs ran")
             return
         want = self._wanted(self.args, self.kwargs, ran.coarsest)
@@ -207,7 +207,7 @@ class _Call:
         if not report.findings and self.guard.sizes:
             _ = torch.empty(0, device="meta") + 1  # torch's first such operator takes a second, once
             self._aside(self.true_sizes)
-        if self.guard.hard and len(report.findings) < MOST_FINDINGS:
+        if self.guard.hard and len(report.findings) < MOST_FINDINGS and not report.unsupported:
             self._aside(lambda: self.with_hard_inputs(vary))
 
     def _aside(self, work: Callable[[], None]) -> None:

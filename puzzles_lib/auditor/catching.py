@@ -16,6 +16,7 @@ import torch
 import triton
 from torch._library.triton import set_wrap_triton_enabled
 from torch.utils._python_dispatch import _disable_current_modes
+from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.jit import JITFunction
 
@@ -239,6 +240,11 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     slack = 2e-3 * size + 2e-3 * (size.max() if size.numel() else 0.0)
     near = (one == other) | (one.isnan() & other.isnan()) | ((one - other).abs() <= slack)
     return bool(near.all())
+
+
+def allocator_is_set() -> bool:
+    """Whether `triton.set_allocator` has been called: without it, a launch that needs memory fails."""
+    return _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR
 
 
 def _told(config: Config) -> str:

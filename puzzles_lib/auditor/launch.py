@@ -11,7 +11,7 @@ import torch
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.parameters import Unsupported, parameters, sizes_of
+from puzzles_lib.parameters import Unsupported, leaves, parameters, sizes_of
 from puzzles_lib.puzzle import Argument
 
 __all__ = ["Copies", "Launch", "Place", "Unsupported", "bind"]
@@ -76,13 +76,13 @@ class Launch:
     @property
     def numbers(self) -> dict[str, int]:
         """The integers among the arguments."""
-        return {n: v for n, v in self.arguments.items() if type(v) is int}
+        return {n: v for n, v in leaves(self.arguments).items() if type(v) is int}
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
         """The tensors among the arguments, and those of descriptors, by the parameter's name."""
         found = {}
-        for name, value in self.arguments.items():
+        for name, value in leaves(self.arguments).items():
             value = value.base if isinstance(value, TensorDescriptor) else value
             if isinstance(value, torch.Tensor):
                 found[name] = value
@@ -115,8 +115,8 @@ class Launch:
         return {**self.tensors, **{name: tensor for name, (_, tensor) in self.reached.items()}}
 
     def with_tensors(self, tensors: Mapping[str, object]) -> dict[str, object]:
-        """Return the arguments with other tensors."""
-        given = dict(self.arguments)
+        """Return the arguments with other tensors. Parts of tuples are arguments of their own."""
+        given = leaves(self.arguments)
         for name, tensor in tensors.items():
             if name in self.reached:
                 continue
@@ -146,6 +146,8 @@ def bind(
     Raises TypeError as a launch does, for arguments that do not fit, and `Unsupported` for those that are not
     judged here.
     """
+    if kernel.is_gluon():
+        raise Unsupported("it is a Gluon kernel, and only kernels in triton.language are run here")
     values, options = parameters(kernel, args, kwargs)
     sizes = sizes_of(grid, values, kernel.__name__)
     full = (*sizes, 1, 1)[:3]

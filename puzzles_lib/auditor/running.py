@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from puzzles_lib import compiler
-from puzzles_lib.auditor.catching import alike
+from puzzles_lib.auditor.catching import alike, allocator_is_set
 from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
@@ -33,6 +33,10 @@ FEWEST = 24  # programs of a sample
 INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ELSEWHERE = "through a pointer that is not an argument"
+_NO_ALLOCATOR = (
+    "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
+)
+_ALLOCATOR = "before the launch: triton.set_allocator(lambda size, alignment, stream: torch.empty(size, ...))"
 MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
 
 
@@ -96,6 +100,8 @@ class Runner:
         code = self._translated(launch, outcome)
         if code is not None:
             _Guarded(self, launch, outcome, code).judge()
+            if outcome.verdict is None and not allocator_is_set() and _makes_descriptors(code):
+                outcome.verdict = Verdict("launch", _NO_ALLOCATOR, diagnosis=_ALLOCATOR)
         return outcome
 
     def _translated(self, launch: Launch, outcome: Outcome) -> compiler.Program | None:
@@ -311,6 +317,18 @@ class _Guarded:
                 self.runner.defined.define(tensor, ran.written[name])
             else:
                 self.runner.defined.define(tensor)
+
+
+def _makes_descriptors(code: compiler.Program) -> bool:
+    """Whether a kernel makes descriptors in a program's own part of memory that the launch must provide."""
+    regions = [function.region for function in code.module.functions.values()]
+    while regions:
+        for block in regions.pop().blocks:
+            for operation in block.operations:
+                if operation.name == "tt.make_tensor_descriptor":
+                    return True
+                regions += operation.regions
+    return False
 
 
 def _spread(count: int, wanted: int) -> Iterable[int]:

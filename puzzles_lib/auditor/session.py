@@ -74,6 +74,8 @@ class Session:
     def on_error(self, kernel: str, error: Exception) -> None:
         text = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"
         self.report.unjudged.append(f"{kernel}: {text}")
+        self.report.unsupported.append(kernel)
+        self.stopped = self.stopped or kernel
 
     def again(self, launch: Launch) -> bool:
         """Run a launch that autotune repeats, and report nothing of it."""
