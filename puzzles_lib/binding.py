@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -13,7 +14,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib import versions
 from puzzles_lib.compiler import Opinion, Program, interpret_was_on, program, program_of
 from puzzles_lib.compiler.vetting import vet
-from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled
+from puzzles_lib.parameters import Unsupported, parameters, unfit
+from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled, is_number
 from puzzles_lib.runner import Pretended
 from puzzles_lib.source import Refusal
 from puzzles_lib.wrapped import Configuration, Wrapped, unwrap
@@ -27,6 +29,9 @@ class Bound:
     arguments: numbers as they are; pointers and descriptors of empty stand-ins with the correct dtype.
     configuration: the values from `triton.autotune` and `triton.heuristics`; None for a plain kernel.
     program: what is run, once the front end has been asked.
+    tensors: the puzzle's tensors by the parameters that get them, if the puzzle has a ``launch``; None if
+        they are found by the parameters' names.
+    launch_options: ``num_warps`` and the like, of such a launch.
     """
 
     kernel: JITFunction
@@ -36,6 +41,15 @@ class Bound:
     wrapped: Wrapped
     configuration: Configuration | None = None
     program: Program | None = None
+    tensors: Mapping[str, str] | None = None
+    launch_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """The names of the puzzle's tensors that the kernel takes."""
+        if self.tensors is not None:
+            return frozenset(self.tensors.values())
+        return frozenset(name.removesuffix("_ptr").removesuffix("_desc") for name in self.arguments)
 
     def translated(self, *, record: bool = False) -> Program | Refusal:
         """What is run of the kernel; record: with what a recording needs."""
@@ -56,6 +70,7 @@ class Bound:
     def options(self) -> dict[str, int]:
         """``num_warps`` and ``num_stages``, if the launch or a configuration sets them."""
         given = {"num_warps": self.wrapped.num_warps} if self.wrapped.num_warps else {}
+        given |= self.launch_options
         given |= self.configuration.options if self.configuration else {}
         return {name: given[name] for name in ("num_warps", "num_stages") if type(given.get(name)) is int}
 
@@ -69,7 +84,14 @@ class Bound:
     def filled(self, tensors: Mapping[str, torch.Tensor] | Mapping[str, Pretended]) -> dict[str, object]:
         """Return the arguments with these tensors, by the puzzle's names, instead of their stand-ins."""
         arguments = dict(self.arguments)
-        for name, tensor in tensors.items():
+        for parameter, name in (self.tensors or {}).items():
+            if name in tensors:
+                value, tensor = arguments[parameter], tensors[name]
+                if isinstance(value, TensorDescriptor):
+                    arguments[parameter] = dataclasses.replace(value, base=tensor)
+                else:
+                    arguments[parameter] = tensor
+        for name, tensor in tensors.items() if self.tensors is None else ():
             if f"{name}_ptr" in arguments:
                 arguments[f"{name}_ptr"] = tensor
             if isinstance(descriptor := arguments.get(f"{name}_desc"), TensorDescriptor):
@@ -105,6 +127,8 @@ def bind(kernel: object, puzzle: Puzzle, case: Case, num_warps: int = 0) -> Boun
 
 def _bound(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Bound | Refusal | None:
     kernel = wrapped.kernel
+    if puzzle.launch is not None:
+        return _launched(wrapped, puzzle, case, number)
     if not wrapped.layers:
         return Bound(kernel, puzzle, case, stand_ins(kernel, puzzle, case), wrapped)
     found = wrapped.configuration(number, _launched_with(wrapped, puzzle, case))
@@ -125,6 +149,54 @@ def _bound(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Bound |
             return refusal
         arguments |= {name: _blocks_of(value, arguments[name]) for name, value in launched.items()}
     return Bound(kernel, puzzle, case, arguments, wrapped, found)
+
+
+def _launched(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Bound | Refusal | None:
+    """Bind a kernel to what the puzzle's ``launch`` gives it."""
+    try:
+        launched = puzzle.launched(case)
+        values, options = parameters(wrapped.kernel, launched.args, launched.kwargs, wrapped.gives)
+        tensors = {
+            name: launched.name_of(value.base if isinstance(value, TensorDescriptor) else value)
+            for name, value in values.items()
+            if isinstance(value, torch.Tensor | TensorDescriptor)
+        }
+    except (TypeError, Unsupported, ValueError) as error:
+        return _signature(str(error))
+    if text := unfit(options):
+        return _signature(text)
+    configuration = None
+    if wrapped.layers:
+        found = wrapped.configuration(number, values)
+        if not isinstance(found, Configuration):
+            return found
+        configuration = found
+        try:
+            case = case.but(**{n: v for n, v in found.values.items() if is_number(v)})
+            puzzle.programs(case)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            return _signature(f"{found}: {error}")
+        values |= found.values
+        if found.pre_hook is not None:
+            launch = dict(values)
+            if refusal := found.prepare(launch):
+                return refusal
+            values |= {
+                name: _blocks_of(value, values[name]) for name, value in launch.items() if name in values
+            }
+    arguments = {p.name: _empty(values.get(p.name, p.default)) for p in wrapped.kernel.params}
+    if missing := [name for name, value in arguments.items() if value is inspect.Parameter.empty]:
+        return _signature(f"the launch does not give {missing[0]}")
+    return Bound(wrapped.kernel, puzzle, case, arguments, wrapped, configuration, None, tensors, options)
+
+
+def _empty(value: object) -> object:
+    """Return a tensor's stand-in, or a descriptor of one; any other value as it is."""
+    if isinstance(value, torch.Tensor):
+        return torch.empty(0, dtype=value.dtype)
+    if isinstance(value, TensorDescriptor):
+        return dataclasses.replace(value, base=torch.empty(0, dtype=value.base.dtype))
+    return value
 
 
 def _launched_with(wrapped: Wrapped, puzzle: Puzzle, case: Case) -> dict[str, object]:
@@ -188,6 +260,9 @@ def _no_kernel(kernel: object) -> Refusal:
 
 def _unfit(wrapped: Wrapped, puzzle: Puzzle) -> Refusal | None:
     """Return the refusal of a parameter that the puzzle cannot fill, or that the wrappers must not."""
+    if puzzle.launch is not None:
+        told = wrapped.unfit(puzzle.sizes)
+        return _signature(told) if told else None
     offers = puzzle.offers(puzzle.cases[0])
     fixed = {name for name in offers if name not in puzzle.cases[0].numbers} | puzzle.sizes
     if told := wrapped.unfit(fixed):

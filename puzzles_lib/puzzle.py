@@ -29,6 +29,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib.contract import DRAWS, Contract, Size, beyond
 from puzzles_lib.dtypes import of_name, of_torch
 from puzzles_lib.goal import Goal, Once, Traffic
+from puzzles_lib.parameters import sizes_of
 
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """The most programs that a GPU launches along each axis of a grid."""
@@ -145,18 +146,85 @@ class Tiled:
         return TensorDescriptor(base, [math.prod(shape[:-1]), columns], [columns, 1], list(self.block))
 
 
+class Launched(typing.NamedTuple):
+    """What a puzzle's ``launch`` gives a kernel: its grid and its arguments, as in ``kernel[grid](...)``.
+
+    tensors: the puzzle's tensors by the address of their storage; they have shapes and no memory.
+    """
+
+    grid: object
+    args: tuple[object, ...]
+    kwargs: dict[str, Any]
+    tensors: dict[int, tuple[str, torch.Tensor]]
+
+    def name_of(self, tensor: torch.Tensor) -> str:
+        """Return which of the puzzle's tensors this is, however it is viewed. Raise ValueError for none."""
+        name, whole = self.tensors.get(tensor.untyped_storage()._cdata, ("", tensor))
+        if not name:
+            raise ValueError(
+                "launch passes a tensor that is neither an input nor a result; name it in outputs"
+            )
+        if tensor.storage_offset() or tensor.dtype != whole.dtype:
+            raise ValueError(
+                f"launch passes a part of {name}, or {name} as another dtype; pass {name} itself"
+            )
+        return name
+
+    def sizes(self, numbers: Mapping[str, object]) -> tuple[int, ...]:
+        """Return the grid. numbers: what a grid that is a function also finds by name."""
+        try:
+            return sizes_of(self.grid, {**numbers, **self.kwargs}, "launch")
+        except KeyError as error:
+            raise ValueError(
+                f"the grid asks for {error}; pass it by its name, or as a number of the case"
+            ) from None
+
+
+class _Noted:
+    """Stands for the kernel in a puzzle's ``launch``. Notes what it would be launched with."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[object, tuple[object, ...], dict[str, Any]]] = []
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+
+    def run(self, *args: object, grid: object, **kwargs: Any) -> None:
+        self.launches.append((grid, args, kwargs))
+
+
+@dataclass(frozen=True)
+class _GridOfLaunch:
+    """The grid of a puzzle that has a ``launch``."""
+
+    launched: Callable[[Case], Launched]
+
+    def __call__(self, case: Case) -> tuple[int, ...]:
+        return self.launched(case).sizes(case.numbers)
+
+
+def _missing(*_: Any) -> Any:
+    """Stands for a part of a puzzle that is not given."""
+
+
 @dataclass(frozen=True)
 class Puzzle:
-    """What to compute (``spec``), how to launch it (``grid``) and what to try it on (``cases``).
+    """What to compute (``spec``), how to launch it (``grid`` or ``launch``), what to try it on (``cases``).
 
-    number: the place in the syllabus, such as ``"9b"``.
+    number: the place in the syllabus, such as ``"9b"``; a kernel of your own needs none.
     spec: a PyTorch function with jaxtyping annotations on its parameters and result. It must also be
         correct in float64, because the checker computes its reference there. A parameter annotated ``int``,
         ``float`` or ``bool`` is a number of the case, such as ``BITS`` or ``eps``, not an input.
-    grid: case -> the number of programs along one to three axes.
+    grid: case -> the number of programs along one to three axes. The kernel's parameters are then found by
+        their names: ``x_ptr``, ``N``, ``stride_x0``.
+    launch: instead of ``grid``, how the kernel is launched. Then its parameters may have any names, and its
+        arguments any values: ``launch=lambda kernel, s, x, z: kernel[(s.M,)](x, z, x.stride(0), 1e-6,
+        BLOCK=s.BLOCK)``. It gets a stand-in for the kernel, the case, and the tensors that it asks for by
+        their names, which have shapes and no values.
     cases: what `check` tries, the easiest first.
     formula: the mathematics in LaTeX, shown in the notebook.
-    outputs: the names of the results, so that the kernel's pointers are ``z_ptr`` and so on.
+    outputs: the names of the results, so that the kernel's pointers are ``z_ptr`` and so on. A result
+        with the name of an input is that input, changed in place.
     most_loads: for an input's name, case -> the most elements of it that all programs together may load. For
         puzzles whose point is to read something only once.
     needed: for an input's name, case -> how many elements of it the results depend on, if not on all. Only
@@ -183,10 +251,10 @@ class Puzzle:
     Raises ValueError if the parts do not fit together.
     """
 
-    number: str
-    spec: Callable
-    grid: Callable[[Case], tuple[int, ...]]
-    cases: tuple[Case, ...]
+    number: str = ""
+    spec: Callable = _missing
+    grid: Callable[[Case], tuple[int, ...]] = _missing
+    cases: tuple[Case, ...] = ()
     formula: str = ""
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
@@ -204,8 +272,12 @@ class Puzzle:
     machine: tuple[Goal | Once, ...] = ()
     traffic: tuple[Traffic, ...] = ()
     broken_by: str = ""
+    launch: Callable[..., object] | None = None
 
     def __post_init__(self) -> None:
+        if self.spec is _missing:
+            raise ValueError("Puzzle: spec is missing: a PyTorch function with jaxtyping annotations")
+        self._check_launch()
         if not self.cases:
             raise ValueError(f"{self.name}: cases is empty, but at least one is needed")
         returned = _annotations(self.spec).get("return")
@@ -214,8 +286,9 @@ class Puzzle:
             raise ValueError(
                 f"{self.name}: outputs names {len(self.outputs)} results, but the spec returns {len(results)}"
             )
-        if twice := {a.name for a in self.inputs} & set(self.outputs):
-            raise ValueError(f"{self.name}: {sorted(twice)} names both an input and an output")
+        if twice := sorted({name for name in self.outputs if self.outputs.count(name) > 1}):
+            raise ValueError(f"{self.name}: outputs names {', '.join(twice)} twice")
+        self._check_in_place()
         if unknown := set(self.descriptors or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: descriptors names {sorted(unknown)}, which are not inputs")
         self._check_tables()
@@ -238,7 +311,7 @@ class Puzzle:
                 raise ValueError(
                     f"{self.name}: the spec takes {sorted(missing)}, but case {case} has no such number"
                 )
-            for argument in self.inputs + self.results:
+            for argument in self.tensors:
                 argument.shape(case.numbers)
             if unknown := set(case.fill) - {a.name for a in self.inputs}:
                 raise ValueError(f"{self.name}: fill names {sorted(unknown)}, which are not inputs")
@@ -253,6 +326,11 @@ class Puzzle:
             except AttributeError as error:
                 advice = "give it any value: that of an autotune configuration replaces it"
                 raise ValueError(f"{self.name}: the grid of case {case}: {error}; {advice}") from None
+            except Exception as error:
+                if self.launch is None:
+                    raise
+                words = f"{type(error).__name__}: {error}"
+                raise ValueError(f"{self.name}: launch fails for case {case}: {words}") from None
             if not 1 <= len(self.grid(case)) <= 3:
                 raise ValueError(f"{self.name}: the grid of case {case} must have 1 to 3 axes")
             for axis, (count, most) in enumerate(zip(self.programs(case), MOST_PROGRAMS, strict=True)):
@@ -302,6 +380,76 @@ class Puzzle:
     def pointed_to(self) -> frozenset[str]:
         """The inputs whose addresses others hold."""
         return frozenset((self.tables or {}).values())
+
+    @property
+    def in_place(self) -> frozenset[str]:
+        """The inputs that the kernel changes: they are results, too."""
+        return frozenset(a.name for a in self.inputs) & frozenset(self.outputs)
+
+    @cached_property
+    def tensors(self) -> tuple[Argument, ...]:
+        """The inputs and the results; what is changed in place is there once."""
+        return self.inputs + tuple(a for a in self.results if a.name not in self.in_place)
+
+    def pointer(self, name: str) -> str:
+        """Return what reports call the kernel's pointer to a tensor."""
+        return name if self.launch else f"{name}_ptr"
+
+    def launched(self, case: Case) -> Launched:
+        """Return what ``launch`` gives a kernel in a case.
+
+        Raises ValueError if it does not launch the kernel once, and what ``launch`` itself raises.
+        """
+        assert self.launch is not None
+        made = {
+            a.name: torch.empty(a.shape(case.numbers), dtype=a.dtype, device="meta") for a in self.tensors
+        }
+        asked = tuple(inspect.signature(self.launch).parameters.values())[2:]
+        every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in asked)
+        wanted = [name for name in made if every or any(name == parameter.name for parameter in asked)]
+        noted = _Noted()
+        self.launch(noted, case, **{name: made[name] for name in wanted})
+        if len(noted.launches) != 1:
+            raise ValueError(f"launch launches the kernel {len(noted.launches)} times, but must do so once")
+        tensors = {tensor.untyped_storage()._cdata: (name, tensor) for name, tensor in made.items()}
+        return Launched(*noted.launches[0], tensors)
+
+    def _check_launch(self) -> None:
+        if self.launch is None:
+            if self.grid is _missing:
+                raise ValueError(f"{self.name}: grid is missing; launch= may be given instead")
+            return
+        if self.grid is not _missing and not isinstance(self.grid, _GridOfLaunch):
+            raise ValueError(f"{self.name}: grid and launch are both given, allowed is one of them")
+        if self.descriptors:
+            raise ValueError(f"{self.name}: descriptors and launch are both given: launch makes descriptors")
+        if not callable(self.launch):
+            raise ValueError(f"{self.name}: launch is a {type(self.launch).__name__}, allowed is a function")
+        taken = list(inspect.signature(self.launch).parameters.values())
+        kinds = [p.kind for p in taken[:2]]
+        if len(taken) < 2 or not all(
+            kind in (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD) for kind in kinds
+        ):
+            raise ValueError(f"{self.name}: launch must take the kernel, the case, and then tensors by name")
+        names = [a.name for a in self.inputs] + list(self.outputs)
+        for parameter in taken[2:]:
+            if parameter.kind is parameter.VAR_KEYWORD or parameter.default is not parameter.empty:
+                continue
+            if parameter.name not in names:
+                allowed = ", ".join(dict.fromkeys(names))
+                raise ValueError(f"{self.name}: launch takes {parameter.name!r}, allowed are {allowed}")
+        object.__setattr__(self, "grid", _GridOfLaunch(self.launched))
+
+    def _check_in_place(self) -> None:
+        inputs = {a.name: a for a in self.inputs}
+        for result in self.results:
+            if result.name in inputs and result != (own := inputs[result.name]):
+                raise ValueError(
+                    f"{self.name}: {result.name} is changed in place, so its result must be "
+                    f"{own.annotation()}, not {result.annotation()}"
+                )
+        if both := sorted(set(self.zeroed) & set(inputs)):
+            raise ValueError(f"{self.name}: zeroed names {both}, which are inputs, changed in place")
 
     def _check_tables(self) -> None:
         inputs = {argument.name: argument for argument in self.inputs}
@@ -354,7 +502,7 @@ class Puzzle:
     @cached_property
     def sizes(self) -> frozenset[str]:
         """Return the numbers of a case that say what to compute; the others, such as BLOCK, say how."""
-        dims = " ".join(dim for argument in self.inputs + self.results for dim in argument.dims)
+        dims = " ".join(dim for argument in self.tensors for dim in argument.dims)
         return frozenset(re.findall(r"[^\W\d]\w*", dims)) | frozenset(self.spec_numbers)
 
     def programs(self, case: Case) -> tuple[int, int, int]:
@@ -370,12 +518,12 @@ class Puzzle:
         axis ``M`` of ``x``), and always by its position (``stride_x0``).
         """
         offers: dict[str, object] = {}
-        for argument in self.inputs + self.results:
+        for argument in self.tensors:
             offers[f"{argument.name}_ptr"] = argument
             if block := (self.descriptors or {}).get(argument.name):
                 offers[f"{argument.name}_desc"] = Tiled(argument, block(case))
         offers.update(case.numbers)
-        for argument in self.inputs + self.results:
+        for argument in self.tensors:
             shape = argument.shape(case.numbers)
             for axis, dim in enumerate(argument.dims):
                 stride = math.prod(shape[axis + 1 :])
@@ -392,13 +540,28 @@ class Puzzle:
         cases = "\n".join(f"    {case}" for case in self.cases)
         goals = "".join(f"\n{goal}" for goal in self.machine + self.traffic)
         terms = "".join(f"\n{term}" for term in self._terms())
-        return f"Puzzle {self.number}: {self.title}\n\n{self.source()}\n\ncases\n{cases}{terms}{goals}"
+        return f"{self._heading()}\n\n{self.source()}\n\ncases\n{cases}{terms}{goals}"
+
+    def _heading(self) -> str:
+        return f"Puzzle {self.number}: {self.title}".replace("Puzzle :", "Puzzle:")
+
+    def _told_launch(self) -> str:
+        """Return the first case's launch as text, with the tensors' names."""
+        launched = self.launched(self.cases[0])
+
+        def told(value: object) -> str:
+            if isinstance(value, TensorDescriptor):
+                return f"TensorDescriptor({launched.name_of(value.base)}, ...)"
+            return launched.name_of(value) if isinstance(value, torch.Tensor) else repr(value)
+
+        given = [*map(told, launched.args), *(f"{n}={told(v)}" for n, v in launched.kwargs.items())]
+        return f"kernel[{self.grid(self.cases[0])}]({', '.join(given)})"
 
     def _terms(self) -> list[str]:
         """Return what the spec cannot say about the results."""
         terms = []
         if self.zeroed:
-            names = " and ".join(", ".join(f"{n}_ptr" for n in self.zeroed).rsplit(", ", 1))
+            names = " and ".join(", ".join(map(self.pointer, self.zeroed)).rsplit(", ", 1))
             terms.append(
                 f"When the kernel starts, {names} {'contains' if len(self.zeroed) == 1 else 'contain'} zeros."
             )
@@ -407,7 +570,7 @@ class Puzzle:
         return terms
 
     def __repr__(self) -> str:
-        return f"<Puzzle {self.number}: {self.name}>"
+        return f"<Puzzle {self.number}: {self.name}>".replace("Puzzle :", "Puzzle:")
 
     def _repr_markdown_(self) -> str:
         formula = f"\n$$ {self.formula} $$\n" if self.formula else ""
@@ -418,11 +581,14 @@ class Puzzle:
             fills = ", ".join(f"{n}: {f.__name__.replace('_', ' ')}" for n, f in case.fill.items())
             held = "pretended" if case.pretend else fills or "random"
             rows.append(f"| {' | '.join([*numbers, held])} |")
-        pointers = ", ".join(f"`{a.name}_ptr`" for a in self.inputs + self.results)
+        pointers = ", ".join(f"`{a.name}_ptr`" for a in self.tensors)
+        told = f"Your kernel may take {pointers}, and any column of this table, by its name:"
+        if self.launch is not None:
+            told = f"In the first case, your kernel is launched as `{self._told_launch()}`:"
         table = "\n".join(rows)
         return (
-            f"**Puzzle {self.number}: {self.title}**\n{formula}\n```python\n{self.source()}\n```\n\n"
-            f"Your kernel may take {pointers}, and any column of this table, by its name:\n\n{table}\n"
+            f"**{self._heading()}**\n{formula}\n```python\n{self.source()}\n```\n\n"
+            f"{told}\n\n{table}\n"
             + "".join(f"\n{term}\n" for term in self._terms())
             + "".join(_goal_markdown(goal) for goal in self.machine)
             + "".join(_traffic_markdown(goal) for goal in self.traffic)
@@ -447,7 +613,7 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
     __tracebackhide__ = True
     if isinstance(case, Case):
         try:
-            for argument in puzzle.inputs + puzzle.results:
+            for argument in puzzle.tensors:
                 argument.shape(case.numbers)
             puzzle.grid(case)
         except (ArithmeticError, AttributeError, ValueError) as error:

@@ -76,6 +76,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     count = {
         status: sum(each.status == status for each in launches) for status in ("ok", "FINDING", "unjudged")
     }
+    count["unjudged"] += sum(len(report.unsupported) for report in reports)
     terminalreporter.section("audit")
     terminalreporter.line(
         f"{len(launches)} launches in {len(reports)} tests: {count['ok']} clean, {count['FINDING']} with a "

@@ -17,7 +17,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 from tests.conftest import REPO
 
 TEXT = (REPO / "CONTRIBUTING.md").read_text()
-PUZZLE, BROWSER = (
+PUZZLE, LAUNCH, BROWSER = (
     textwrap.dedent(block)
     for block in re.findall(r"^ *```python\n(.*?)^ *```$", TEXT, re.DOTALL | re.MULTILINE)
 )
@@ -68,6 +68,25 @@ def test_its_puzzle_takes_a_correct_kernel_and_no_kernel_hard_wired_to_256(puzzl
     assert check(row_scale_kernel, puzzle).ok
     report = check(at_most_256_rows, puzzle)
     assert not report.ok and all(case.ok for case in report.cases if not case.drawn)
+
+
+@triton.jit
+def halved(Data, count, factor, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Data + offs, tl.load(Data + offs, mask=offs < count) * factor, mask=offs < count)
+
+
+@triton.jit
+def halved_past_the_end(Data, count, factor, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Data + offs, tl.load(Data + offs) * factor)
+
+
+def test_its_puzzle_with_a_launch_judges_a_kernel_of_any_names():
+    known = {"Case": Case, "Float32": Float32, "Puzzle": Puzzle}
+    puzzle = _defined(LAUNCH, Tensor=Tensor, triton=triton, **known)["SCALED"]
+    assert check(halved, puzzle).ok
+    assert "of Data in program 1" in str(check(halved_past_the_end, puzzle))
 
 
 # Collected here, and run with --browser.

@@ -64,7 +64,11 @@ def test_a_kernel_is_offered_pointers_numbers_and_strides():
         ({"cases": ()}, "cases is empty"),
         ({"cases": (Case(M=3),)}, "'N' needs N"),
         ({"outputs": ("z", "t")}, "outputs names 2 results, but the spec returns 1"),
-        ({"outputs": ("x",)}, "both an input and an output"),
+        (
+            {"outputs": ("x",)},
+            r"x is changed in place, so its result must be Float32\[N\], not Float32\[M, N\]",
+        ),
+        ({"spec": packed, "outputs": ("s", "s")}, "outputs names s twice"),
         ({"grid": lambda s: (1, 1, 1, 1)}, "1 to 3 axes"),
         ({"cases": (Case(M=3, N=5, fill={"q": torch.zeros}),)}, "not inputs"),
         ({"needed": {"q": lambda s: 0}}, "needed names \\['q'\\], which are not inputs"),

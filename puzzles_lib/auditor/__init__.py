@@ -20,6 +20,7 @@ import torch
 
 from puzzles_lib.auditor import hard as hard_inputs
 from puzzles_lib.auditor import sizes
+from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.guard import Guard
@@ -81,11 +82,8 @@ def audit(
         )
     if report.findings:
         return report
-    call.compare(first, report, "")
-    if not report.findings and guard.sizes:
-        call.true_sizes()
-    if guard.hard and len(report.findings) < MOST_FINDINGS:
-        call.with_hard_inputs(vary)
+    call.compare(first)
+    call.again(vary)
     return report
 
 
@@ -129,6 +127,8 @@ class _Call:
         self.report = AuditReport(getattr(function, "__name__", "audit"))
         self.changed: set[int] = set()
         self.largest = 0.0
+        self.want: Wanted | None = None
+        self.coarsest = 0.0
 
     def run(
         self,
@@ -150,7 +150,7 @@ class _Call:
             before = flat((tuple(args), dict(kwargs)))
             after = flat((given, named))
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
-            if guard.undefined and not report.findings:
+            if guard.undefined and not report.findings and not report.unsupported:
                 self._never_written(results, session, report, on)
             results = [t.detach().clone() for t in results]
         outcomes = [each.outcome for each in report.launches]
@@ -180,30 +180,65 @@ class _Call:
             advice = "they hold what torch.empty found in memory"
             report.findings.append(Finding(Verdict("never written", text, diagnosis=advice), on=on))
 
-    def compare(self, ran: _Ran, report: AuditReport, on: str, only_sure: bool = False) -> None:
+    def compare(self, ran: _Ran) -> None:
         """Compare the results with the reference's."""
+        report = self.report
         self.changed, self.largest = ran.changed, _largest(ran.results)
         if self.like is None:
             return
-        if any(launch.status == "unjudged" for launch in report.launches):
+        if report.unsupported or any(launch.status == "unjudged" for launch in report.launches):
             report.unjudged.append("values: not all programs ran")
             return
         want = self._wanted(self.args, self.kwargs, ran.coarsest)
         try:
-            verdict = compare(ran.results, want, ran.coarsest, self.allowance, only_sure)
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, False)
         except Uncomparable as error:
             raise ValueError(f"audit: {error}") from None
         report.compared = True
-        if verdict is None and any(
-            launch.outcome.notes and "reverse order" in note
-            for launch in report.launches
-            for note in launch.outcome.notes
-        ):
-            verdict = self._in_reverse(want, ran.coarsest)
+        self.want, self.coarsest = want, ran.coarsest
         if verdict:
-            report.findings.append(Finding(verdict, on=on))
+            report.findings.append(Finding(verdict))
+
+    def again(self, vary: Mapping[str, Callable[[], Sequence[Any]]] | None) -> None:
+        """Call the function again, in processes of their own: what it keeps between calls stays as it is."""
+        report, want = self.report, self.want
+        if want is not None and not report.findings and self._depends_on_order():
+            self._aside(lambda: self._in_other_orders(want))
+        if not report.findings and self.guard.sizes:
+            _ = torch.empty(0, device="meta") + 1  # torch's first such operator takes a second, once
+            self._aside(self.true_sizes)
+        if self.guard.hard and len(report.findings) < MOST_FINDINGS and not report.unsupported:
+            self._aside(lambda: self.with_hard_inputs(vary))
+
+    def _aside(self, work: Callable[[], None]) -> None:
+        """Do work that adds to the report, and keep nothing else of it."""
+        report = self.report
+
+        def told() -> tuple[list[Finding], list[str], list[str], list[str]]:
+            work()
+            return report.findings, report.unjudged, report.notes, report.tried
+
+        try:
+            report.findings, report.unjudged, report.notes, report.tried = aside(told)
+        except Ended as error:
+            report.unjudged.append(str(error))
+
+    def _depends_on_order(self) -> bool:
+        """Whether values may depend on the order of the programs, or on the configuration of autotune."""
+        launches = self.report.launches
+        tuned = self.guard.configurations and any(each.launch.configuration for each in launches)
+        return tuned or any("reverse order" in note for each in launches for note in each.outcome.notes)
+
+    def _in_other_orders(self, want: Wanted) -> None:
+        """Compare what other orders of the programs leave, and other configurations of autotune."""
+        notes = [note for launch in self.report.launches for note in launch.outcome.notes]
+        verdict = None
+        if any("reverse order" in note for note in notes):
+            verdict = self._in_reverse(want, self.coarsest)
+        if verdict:
+            self.report.findings.append(Finding(verdict))
         elif self.guard.configurations:
-            self._each_configuration(want, report)
+            self._each_configuration(want, self.report)
 
     def _each_configuration(self, want: Wanted, report: AuditReport) -> None:
         """Compare what each configuration of autotune leaves; the call itself keeps only the last one's."""
@@ -243,7 +278,6 @@ class _Call:
     def true_sizes(self) -> None:
         """Pretend each size so large that offsets pass 2**31."""
         report = self.report
-        _ = torch.empty(0, device="meta") + 1  # torch's first such operator takes a second, once
         end = time.thread_time() + (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
         for way in sizes.ways((self.args, self.kwargs)):

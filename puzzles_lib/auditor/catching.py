@@ -16,9 +16,11 @@ import torch
 import triton
 from torch._library.triton import set_wrap_triton_enabled
 from torch.utils._python_dispatch import _disable_current_modes
+from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib.auditor.compiled import writing_triton
 from puzzles_lib.auditor.launch import Copies, Launch, Place, bind
 
 _OWN = Path(__file__).parent
@@ -46,6 +48,7 @@ def caught(
     all_configurations: bool = True,
     configuration: int | None = None,
     on_twice: "OnTwice | None" = None,
+    compiled: int = 0,
 ) -> Iterator[None]:
     """Hand each launch of the block to ``on_launch``.
 
@@ -53,6 +56,7 @@ def caught(
     all_configurations: run each configuration of `triton.autotune` once; else the first that can be launched.
     configuration: run the one of this number alone, of those that autotune would try.
     on_twice: runs an autotuned kernel that has changed a tensor once more, on what it has left.
+    compiled: catch what `torch.compile` writes, too, with blocks of at most so many elements along an axis.
     """
     catcher = _Catcher(on_launch, on_error, all_configurations, configuration, on_twice)
     with one_thread():
@@ -61,7 +65,10 @@ def caught(
         JITFunction.run, Autotuner.run, JITFunction.warmup = catcher.launches(), catcher.tunes(), _warmed_up
         triton.testing.do_bench = triton.testing.do_bench_cudagraph = benched
         try:
-            with set_wrap_triton_enabled(False):  # of `torch.library.triton_op`: straight to the kernel
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(set_wrap_triton_enabled(False))  # of `torch.library.triton_op`
+                if compiled:
+                    stack.enter_context(writing_triton(catcher.tuned, compiled))
                 yield
         finally:
             JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench = was
@@ -131,6 +138,14 @@ class _Catcher:
                 self.configuration, self.tuning = "", False
 
         return run
+
+    def tuned(self, tuner: Any, args: tuple, kwargs: dict[str, Any], configs: list[Config]) -> None:
+        """Launch a kernel that `torch.compile` has written."""
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        try:
+            self._each(tuner, configs, args, kwargs)
+        finally:
+            self.configuration, self.tuning = "", False
 
     def _each(self, tuner: Autotuner, configs: list[Config], args: tuple, kwargs: dict[str, Any]) -> Any:
         """Launch configurations one after the other, each on the tensors as they were."""
@@ -239,6 +254,11 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     slack = 2e-3 * size + 2e-3 * (size.max() if size.numel() else 0.0)
     near = (one == other) | (one.isnan() & other.isnan()) | ((one - other).abs() <= slack)
     return bool(near.all())
+
+
+def allocator_is_set() -> bool:
+    """Whether `triton.set_allocator` has been called: without it, a launch that needs memory fails."""
+    return _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR
 
 
 def _told(config: Config) -> str:

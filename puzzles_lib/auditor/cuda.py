@@ -56,7 +56,7 @@ def pretended(tensors: str = "cpu") -> Iterator[None]:
         for owner, name, value in _replacements():
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))
-        stack.enter_context(_driven())
+        stack.enter_context(driven())
         stack.enter_context(OnGPU(tensors))
         yield
 
@@ -72,7 +72,8 @@ def _set(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _driven() -> Iterator[None]:
+def driven() -> Iterator[None]:
+    """Let Triton find the driver of a GPU that is not there."""
     was = driver._active
     driver.set_active(_Driver())
     try:

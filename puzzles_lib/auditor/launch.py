@@ -2,32 +2,19 @@
 
 import dataclasses
 import linecache
-import numbers
-import operator
 import weakref
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
-import triton.language as tl
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.dtypes import of_torch
+from puzzles_lib.parameters import Unsupported, leaves, parameters, sizes_of
 from puzzles_lib.puzzle import Argument
 
-OPTIONS = (
-    "num_warps", "num_stages", "num_ctas", "maxnreg", "debug", "enable_fp_fusion", "launch_cooperative_grid",
-    "launch_pdl", "allow_fp8e4nv", "ir_override", "extern_libs", "warmup",
-    "sanitize_overflow", "waves_per_eu", "matrix_instr_nonkdim", "kpack", "instrumentation_mode",
-)  # fmt: skip
-"""What a launch may be given beside the kernel's parameters."""
-
-
-class Unsupported(Exception):
-    """A launch that cannot be judged. The message says why, in a sentence."""
+__all__ = ["Copies", "Launch", "Place", "Unsupported", "bind"]
 
 
 @dataclass(frozen=True)
@@ -89,13 +76,13 @@ class Launch:
     @property
     def numbers(self) -> dict[str, int]:
         """The integers among the arguments."""
-        return {n: v for n, v in self.arguments.items() if type(v) is int}
+        return {n: v for n, v in leaves(self.arguments).items() if type(v) is int}
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
         """The tensors among the arguments, and those of descriptors, by the parameter's name."""
         found = {}
-        for name, value in self.arguments.items():
+        for name, value in leaves(self.arguments).items():
             value = value.base if isinstance(value, TensorDescriptor) else value
             if isinstance(value, torch.Tensor):
                 found[name] = value
@@ -104,6 +91,9 @@ class Launch:
     @property
     def results(self) -> tuple[Argument, ...]:
         return tuple(Argument(n, t.dtype, tuple(map(str, t.shape))) for n, t in self.tensors.items())
+
+    def pointer(self, name: str) -> str:
+        return name
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
@@ -125,8 +115,8 @@ class Launch:
         return {**self.tensors, **{name: tensor for name, (_, tensor) in self.reached.items()}}
 
     def with_tensors(self, tensors: Mapping[str, object]) -> dict[str, object]:
-        """Return the arguments with other tensors."""
-        given = dict(self.arguments)
+        """Return the arguments with other tensors. Parts of tuples are arguments of their own."""
+        given = leaves(self.arguments)
         for name, tensor in tensors.items():
             if name in self.reached:
                 continue
@@ -156,27 +146,10 @@ def bind(
     Raises TypeError as a launch does, for arguments that do not fit, and `Unsupported` for those that are not
     judged here.
     """
-    names = {parameter.name for parameter in kernel.params}
-    options = {name: value for name, value in kwargs.items() if name not in names}
-    if unknown := [name for name in options if name not in OPTIONS]:
-        raise TypeError(f"{kernel.__name__}: {unknown[0]} is neither a parameter of the kernel nor an option")
-    given = {name: value for name, value in kwargs.items() if name in names}
-    try:
-        bound = kernel.signature.bind(*args, **given)
-    except TypeError as error:
-        raise TypeError(f"{kernel.__name__}: {error}") from None
-    bound.apply_defaults()
-    constants = {p.name for p in kernel.params if p.is_constexpr}
-    values = {n: v if n in constants else _plain(n, v) for n, v in bound.arguments.items()}
-    if callable(grid):
-        grid = grid(dict(values))
-    try:
-        sizes = tuple(operator.index(n) for n in grid)  # type: ignore[attr-defined]
-    except TypeError:
-        words = f"the grid is {grid!r}, allowed is a tuple of integers"
-        raise TypeError(f"{kernel.__name__}: {words}") from None
-    if not 1 <= len(sizes) <= 3:
-        raise TypeError(f"{kernel.__name__}: the grid is {sizes}, allowed are 1 to 3 axes")
+    if kernel.is_gluon():
+        raise Unsupported("it is a Gluon kernel, and only kernels in triton.language are run here")
+    values, options = parameters(kernel, args, kwargs)
+    sizes = sizes_of(grid, values, kernel.__name__)
     full = (*sizes, 1, 1)[:3]
     launch = Launch(kernel, values, (full[0], full[1], full[2]), len(sizes), options, place, configuration)
     return dataclasses.replace(launch, reached=_reached(launch.tensors)) if addressed else launch
@@ -200,50 +173,6 @@ def _reached(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, torch.
             if (tensor := addressed.get(address)) is not None:
                 found.setdefault(address, (f"{name}[{number}]", tensor.detach()))
     return {name: (address, tensor) for address, (name, tensor) in found.items()}
-
-
-_TORCHS = {
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "fp32": torch.float32,
-    "fp64": torch.float64,
-    "int1": torch.bool,
-    "fp8e4nv": torch.float8_e4m3fn,
-    "fp8e5": torch.float8_e5m2,
-    "fp8e4b8": torch.float8_e4m3fnuz,
-    "fp8e5b16": torch.float8_e5m2fnuz,
-}
-
-
-def _plain(name: str, value: object) -> object:
-    """Return an argument as the front end takes it."""
-    if hasattr(value, "base") and hasattr(value, "dtype") and not isinstance(value, torch.Tensor):
-        dtype = value.dtype  # of triton.reinterpret
-        if isinstance(value.base, torch.Tensor) and isinstance(dtype, tl.dtype):
-            wanted = _TORCHS.get(dtype.name, getattr(torch, dtype.name, None))
-            if wanted is not None:
-                return value.base.view(wanted)
-    if isinstance(value, torch.Tensor):
-        try:
-            of_torch(value.dtype)
-        except (KeyError, TypeError, ValueError):
-            raise Unsupported(f"{name} has the dtype {value.dtype}, which no kernel takes") from None
-        if value.layout != torch.strided:
-            raise Unsupported(f"{name} is a tensor of layout {value.layout}")
-        return value.detach()
-    if value is None or isinstance(value, bool | int | float | str | TensorDescriptor | tl.dtype):
-        return value
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
-    if hasattr(value, "data_ptr"):
-        raise Unsupported(f"{name} is a {type(value).__name__}, which has an address, but is no torch tensor")
-    raise Unsupported(
-        f"{name} is a {type(value).__name__}; judged are tensors, numbers, None and descriptors"
-    )
 
 
 class Copies:

@@ -134,7 +134,8 @@ class AuditReport:
     """The answer to an audit. ``ok``: nothing is wrong with what was judged.
 
     launches: of the call, in order; those with hard inputs are not listed. findings: what is wrong, the first
-    first. unjudged: what could not be judged, and why: never a silent ok. tried: other inputs.
+    first. unjudged: what could not be judged, and why: never a silent ok. unsupported: the kernels among them
+    that could not be run at all, one for each launch, which are not in ``launches``. tried: other inputs.
     """
 
     title: str = "audit"
@@ -143,6 +144,7 @@ class AuditReport:
     unjudged: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
+    unsupported: list[str] = field(default_factory=list)
     compared: bool = False
 
     @property
@@ -150,7 +152,7 @@ class AuditReport:
         return not self.findings
 
     def headline(self) -> str:
-        count = len(self.launches)
+        count = len(self.launches) + len(self.unsupported)
         launches = f"{count} launch" + "es" * (count != 1)
         if self.findings:
             found = len(self.findings)
@@ -202,6 +204,7 @@ class AuditReport:
             "findings": [asdict(finding) for finding in self.findings],
             "unjudged": list(dict.fromkeys(self.unjudged)),
             "notes": list(dict.fromkeys(self.notes)),
+            "unsupported": list(self.unsupported),
             "tried": list(self.tried),
         }
 

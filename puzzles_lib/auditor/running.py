@@ -11,18 +11,19 @@ import numpy as np
 import torch
 
 from puzzles_lib import compiler
-from puzzles_lib.auditor.catching import alike
+from puzzles_lib.auditor.catching import alike, allocator_is_set
 from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.checker import atomicity, verdicts
-from puzzles_lib.checker.launches import too_many_threads, too_much, unfit
+from puzzles_lib.checker.launches import too_many_threads, too_much
 from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.true_size import edges
 from puzzles_lib.compiler import find_target, shared_memory
 from puzzles_lib.dtypes import of_torch
+from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
 from puzzles_lib.runner import ELSEWHERE, Program, Run, run
 
@@ -32,6 +33,10 @@ FEWEST = 24  # programs of a sample
 INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ELSEWHERE = "through a pointer that is not an argument"
+_NO_ALLOCATOR = (
+    "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
+)
+_ALLOCATOR = "before the launch: triton.set_allocator(lambda size, alignment, stream: torch.empty(size, ...))"
 MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
 
 
@@ -95,6 +100,8 @@ class Runner:
         code = self._translated(launch, outcome)
         if code is not None:
             _Guarded(self, launch, outcome, code).judge()
+            if outcome.verdict is None and not allocator_is_set() and _makes_descriptors(code):
+                outcome.verdict = Verdict("launch", _NO_ALLOCATOR, diagnosis=_ALLOCATOR)
         return outcome
 
     def _translated(self, launch: Launch, outcome: Outcome) -> compiler.Program | None:
@@ -310,6 +317,18 @@ class _Guarded:
                 self.runner.defined.define(tensor, ran.written[name])
             else:
                 self.runner.defined.define(tensor)
+
+
+def _makes_descriptors(code: compiler.Program) -> bool:
+    """Whether a kernel makes descriptors in a program's own part of memory that the launch must provide."""
+    regions = [function.region for function in code.module.functions.values()]
+    while regions:
+        for block in regions.pop().blocks:
+            for operation in block.operations:
+                if operation.name == "tt.make_tensor_descriptor":
+                    return True
+                regions += operation.regions
+    return False
 
 
 def _spread(count: int, wanted: int) -> Iterable[int]:

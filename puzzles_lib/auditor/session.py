@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from puzzles_lib.auditor.catching import caught
+from puzzles_lib.auditor.compiled import LARGEST_BLOCK
 from puzzles_lib.auditor.defined import Defined
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Launch, Place, Unsupported
@@ -26,14 +27,23 @@ class Session:
         poison: int = 0,
         reverse: bool = False,
         configuration: int | None = None,
+        compiled: bool = False,
     ):
         self.guard, self.report = guard, report
+        self.compiled = LARGEST_BLOCK if compiled else 0
         self.configuration = configuration  # of autotune, which alone is launched
         self.defined = Defined(poison)
         self.runner = Runner(guard, self.defined, reverse)
         self.stopped = ""  # the first kernel that did not come to its end
 
     def on_launch(self, launch: Launch) -> bool:
+        if meta := [name for name, tensor in launch.tensors.items() if tensor.device.type == "meta"]:
+            self.add(
+                Outcome(
+                    launch, unjudged=f"{launch.name}: {meta[0]} is on torch's meta device, without values"
+                )
+            )
+            return True
         try:
             outcome = alone(lambda: self.runner.run(launch))
         except Busy as reason:
@@ -67,6 +77,8 @@ class Session:
     def on_error(self, kernel: str, error: Exception) -> None:
         text = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"
         self.report.unjudged.append(f"{kernel}: {text}")
+        self.report.unsupported.append(kernel)
+        self.stopped = self.stopped or kernel
 
     def again(self, launch: Launch) -> bool:
         """Run a launch that autotune repeats, and report nothing of it."""
@@ -91,8 +103,9 @@ class Session:
                 self.guard.configurations,
                 self.configuration,
                 self if self.guard.races else None,
+                self.compiled,
             ),
-            self.defined,
+            contextlib.nullcontext() if self.compiled else self.defined,  # torch.compile skips modes
         ):
             yield
 
@@ -108,7 +121,7 @@ def found(outcome: Outcome, number: int | None, on: str = "") -> Finding:
 
 @contextlib.contextmanager
 def audited(
-    *, device: str = "cpu", guard: Guard | None = None, title: str = "audit"
+    *, device: str = "cpu", guard: Guard | None = None, title: str = "audit", compiled: bool = False
 ) -> Iterator[AuditReport]:
     """Audit all launches of Triton kernels in a block of code. None of them goes to a GPU.
 
@@ -120,17 +133,19 @@ def audited(
     device: with ``"cuda"``, code that asks for a GPU runs here: new tensors, ``.cuda()`` and ``.to("cuda")``
         give CPU tensors that say they are on a GPU, and `torch.cuda` answers for an H100.
     guard: what is looked for; see `Guard`.
+    compiled: audit what `torch.compile` writes, too. In the block it compiles functions of CPU tensors to
+        Triton. Its blocks are capped at 16 elements along an axis, so that races between programs can show.
 
     Findings do not stop the block. Raises ValueError for another device.
     """
     if device not in ("cpu", "cuda"):
         raise ValueError(f"audited: device is {device!r}, allowed are 'cpu' and 'cuda'")
     report = AuditReport(title)
-    session = Session(guard or Guard(), report)
+    session = Session(guard or Guard(), report, compiled=compiled)
     with contextlib.ExitStack() as stack:
-        if device == "cuda":
-            from puzzles_lib.auditor.cuda import pretended
+        if device == "cuda" or compiled:
+            from puzzles_lib.auditor.cuda import driven, pretended
 
-            stack.enter_context(pretended())
+            stack.enter_context(pretended() if device == "cuda" else driven())
         stack.enter_context(session.active())
         yield report

@@ -34,7 +34,7 @@ import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import verdicts
-from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
+from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank, fill_in_place
 from puzzles_lib.checker.expected import (
     FACTOR_CONDITION,
     FLOAT32_ROUNDOFF,
@@ -202,6 +202,7 @@ class _Runs:
         roundings.take(module)
         bound = dataclasses.replace(self.bound, program=dataclasses.replace(self.program, module=module))
         results = {result.name: self._blank(result) for result in bound.puzzle.results}
+        fill_in_place(bound.puzzle, results, self.inputs)
         ran = attempt(bound, self.inputs, results=results, seconds=self.seconds, quiet=True)
         if ran.stop or ran.undefined:
             raise NotExact("it does not come to its end")

@@ -64,14 +64,15 @@ def attempt(
     results: outputs to write to instead, without copying them.
     options: as for `puzzles_lib.runner.run`.
     """
-    tensors = {name: tensor.clone() for name, tensor in inputs.items() if _takes(bound, name)}
-    taken = [result for result in bound.puzzle.results if _takes(bound, result.name)]
+    tensors = {name: tensor.clone() for name, tensor in inputs.items() if name in bound.takes}
+    taken = [result for result in bound.puzzle.results if result.name in bound.takes]
     if results is None:
         results = {result.name: blank(bound.puzzle, result, bound.case) for result in taken}
+        fill_in_place(bound.puzzle, results, inputs)
     tensors |= {result.name: results[result.name] for result in taken}
     outputs = {f"{result.name}_ptr" for result in bound.puzzle.results}
     programs = bound.puzzle.programs(bound.case)
-    zeroed = {f"{name}_ptr" for name in bound.puzzle.zeroed}
+    zeroed = {f"{name}_ptr" for name in (*bound.puzzle.zeroed, *bound.puzzle.in_place)}
     locks = {f"{name}_ptr" for name in bound.puzzle.locks}
     code = bound.translated(record="recorder" in options)
     if isinstance(code, Refusal):
@@ -88,7 +89,17 @@ def attempt(
         before = {result.name: before[result.name] for result in taken}
         zeroed |= {f"{name}_ptr" for name, tensor in before.items() if _is_set(tensor, tensors[name])}
     others = {name: (tensor.data_ptr(), tensor) for name, tensor in untaken.items()}
-    ran = run(code, arguments, programs, outputs, zeroed=zeroed, locks=locks, others=others, **options)
+    ran = run(
+        code,
+        arguments,
+        programs,
+        outputs,
+        zeroed=zeroed,
+        locks=locks,
+        others=others,
+        tensors=bound.tensors,
+        **options,
+    )
     missing = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
     untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in missing}
     return replace(ran, outputs={**ran.outputs, **untouched})
@@ -132,8 +143,12 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1).view(torch.uint8).reshape(-1, tensor.itemsize)
 
 
-def _takes(bound: Bound, name: str) -> bool:
-    return f"{name}_ptr" in bound.arguments or f"{name}_desc" in bound.arguments
+def fill_in_place(
+    puzzle: Puzzle, results: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]
+) -> None:
+    """Let the results that are changed in place hold the inputs that they are at the start."""
+    for name in puzzle.in_place & results.keys():
+        results[name].copy_(inputs[name])
 
 
 def blank(puzzle: Puzzle, result: Argument, case: Case, *, wide: bool = False) -> torch.Tensor:

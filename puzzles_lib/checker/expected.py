@@ -205,7 +205,7 @@ def _exact(result: torch.Tensor, row: DType) -> torch.Tensor:
 
 def roundoff_of(puzzle: Puzzle) -> float:
     """Return the roundoff of what a kernel computes in: float32's, or float64's if all floats are float64."""
-    floats = [row for a in puzzle.inputs + puzzle.results if (row := of_torch(a.dtype)).is_float]
+    floats = [row for a in puzzle.tensors if (row := of_torch(a.dtype)).is_float]
     return min(FLOAT32_ROUNDOFF, max((row.roundoff for row in floats), default=FLOAT32_ROUNDOFF))
 
 

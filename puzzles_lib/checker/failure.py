@@ -94,7 +94,7 @@ def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> 
         return "", ""  # how far the run got depends on the computer
     program = next((a.program for a in ran.accesses if a.bad.any()), None)
     name = name or next((a.argument for a in ran.accesses if a.bad.any()), "")
-    argument = next((a for a in bound.puzzle.inputs + bound.puzzle.results if a.name == name), None)
+    argument = next((a for a in bound.puzzle.tensors if a.name == name), None)
     if argument is None or math.prod(shape := argument.shape(bound.case.numbers)) > MOST_ELEMENTS:
         return "", ""
     grid = tuple(int(n) for n in bound.puzzle.grid(bound.case))

@@ -43,14 +43,6 @@ class Launches:
 MOST_WARPS = 32  # 1024 threads
 
 
-def unfit(options: Mapping[str, object]) -> str:
-    """Return why Triton raises for these options, whatever the kernel; "" if it takes them."""
-    warps = options.get("num_warps", 4)
-    if type(warps) is int and (warps < 1 or warps & (warps - 1)):
-        return f"num_warps is {warps}, but must be a power of 2"
-    return ""
-
-
 def too_many_threads(options: Mapping[str, object]) -> Verdict | None:
     """Return the verdict on more warps than a program can have; None for no more."""
     warps = options.get("num_warps", 4)

@@ -14,7 +14,7 @@ import torch
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import algebra, arithmetic, atomicity, failure, verdicts
 from puzzles_lib.checker.arithmetic import Known
-from puzzles_lib.checker.attempts import Budget, attempt, blank
+from puzzles_lib.checker.attempts import Budget, attempt, blank, fill_in_place
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
@@ -171,6 +171,7 @@ def _under_locks(trial: Trial) -> Verdict | None:
     """A store without the lock, or a program that does not wait for it."""
     puzzle, case = trial.bound.puzzle, trial.bound.case
     all_held = {result.name: blank(puzzle, result, case) for result in puzzle.results}
+    fill_in_place(puzzle, all_held, trial.inputs)
     for name in puzzle.locks:
         all_held[name].fill_(1)
     held = trial.run(results=all_held, **FIRST_ALONE)

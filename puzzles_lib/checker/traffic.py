@@ -36,7 +36,7 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Traffic, seconds: float) -> Go
 
 def fetches(puzzle: Puzzle, ran: Run, goal: Traffic) -> dict[str, tuple[int, int]]:
     """Return for each tensor the lines that a recorded run fetches, and how many different ones."""
-    widths = {argument.name: argument.dtype.itemsize for argument in puzzle.inputs + puzzle.results}
+    widths = {argument.name: argument.dtype.itemsize for argument in puzzle.tensors}
     programs = cache_model.lines(ran.accesses, widths)
     found = cache_model.fetched(programs, goal.in_flight, goal.cache // cache_model.LINE)
     return cache_model.by_tensor(found)

@@ -25,16 +25,26 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
     grid = puzzle.programs(case)
     if verdict := _too_many(grid):
         return CaseResult(str(case), verdict)
-    tensors = {a.name: Pretended(a.shape(case.numbers), a.dtype) for a in puzzle.inputs + puzzle.results}
+    tensors = {a.name: Pretended(a.shape(case.numbers), a.dtype) for a in puzzle.tensors}
     outputs = {f"{result.name}_ptr" for result in puzzle.results}
     sizes = [tensor.numel() for tensor in tensors.values()]
     programs = edges(grid, sizes)
-    zeroed = {f"{name}_ptr" for name in puzzle.zeroed}
+    zeroed = {f"{name}_ptr" for name in (*puzzle.zeroed, *puzzle.in_place)}
     arguments = bound.filled(tensors)
     code = bound.translated()
     if isinstance(code, Refusal):
         return CaseResult(str(case), of_refusal(code))
-    ran = run(code, arguments, grid, outputs, zeroed=zeroed, said=said, seconds=seconds, only=programs)
+    ran = run(
+        code,
+        arguments,
+        grid,
+        outputs,
+        zeroed=zeroed,
+        said=said,
+        seconds=seconds,
+        only=programs,
+        tensors=bound.tensors,
+    )
     verdict = None
     if ran.stop:
         verdict = Verdict(ran.stop.kind, on_the_grid(ran.stop.message, len(puzzle.grid(case))), ran.stop.site)

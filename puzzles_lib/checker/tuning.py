@@ -11,7 +11,7 @@ import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.algebra import Judge
-from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank
+from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank, fill_in_place
 from puzzles_lib.checker.expected import expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.inputs import make_inputs
@@ -130,14 +130,17 @@ def _after_the_others(
     inputs = make_inputs(puzzle, case)
     expected = expect(puzzle, case, inputs)
     results: dict[str, torch.Tensor] = {r.name: blank(puzzle, r, case) for r in puzzle.results}
+    fill_in_place(puzzle, results, inputs)
     for each in variants:
         budget.ask()
-        named = {f"{name}_ptr": tensor for name, tensor in results.items()}
+        pointers = {name: parameter for parameter, name in (each.tensors or {}).items()}
+        pointers = {name: pointers.get(name, f"{name}_ptr") for name in (*inputs, *results)}
+        named = {pointers[name]: tensor for name, tensor in results.items()}
         for name in tuner.reset_to_zero:
             if name in named:
                 named[name].zero_()
         cleared = [
-            name for name in inputs if f"{name}_ptr" in tuner.reset_to_zero and f"{name}_ptr" not in named
+            name for name in inputs if pointers[name] in tuner.reset_to_zero and pointers[name] not in named
         ]
         given = {**inputs, **{name: torch.zeros_like(inputs[name]) for name in cleared}}
         kept = {name: named[name].clone() for name in tuner.restore_value if name in named}
@@ -146,7 +149,8 @@ def _after_the_others(
         if verdict:
             told = "it is correct alone, but wrong on the results that other configurations leave"
             if cleared:
-                told = f"correct alone, but reset_to_zero clears the input {cleared[0]}_ptr before each run"
+                name = pointers[cleared[0]]
+                told = f"correct alone, but reset_to_zero clears the input {name} before each run"
             return CaseResult(str(each.case), _with_diagnosis(verdict, f"{each.configuration}; {told}"))
         for name, tensor in kept.items():
             named[name].copy_(tensor)

@@ -113,7 +113,7 @@ def judge(
     for result in puzzle.results:
         mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs, dots)
         if mismatch and result.name not in ran.written:
-            return _not_taken(result)
+            return _not_taken(puzzle, result)
         if mismatch and ran.not_associative:
             text = "the scan's combine function is not associative: f(f(a, b), c) differs from f(a, f(b, c))"
             return Verdict("values", mismatch.message, ran.not_associative, text)
@@ -127,7 +127,7 @@ def judge(
             return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
     for name in inputs:
         if not ran.loads.get(name) and (moved := _moves_with(name, puzzle, case, inputs, expected)):
-            text = f"{name}_ptr is never loaded, but {moved} depends on its values"
+            text = f"{puzzle.pointer(name)} is never loaded, but {moved} depends on its values"
             return Verdict(
                 "loads",
                 text,
@@ -136,10 +136,10 @@ def judge(
     for name, most in (puzzle.most_loads or {}).items():
         loads, allowed = ran.loads.get(name, 0), most(case)
         if loads and not allowed:
-            text = f"{loads} elements of {name}_ptr are loaded, but no result depends on them"
+            text = f"{loads} elements of {puzzle.pointer(name)} are loaded, but no result depends on them"
             return Verdict("loads", text)
         if loads > allowed:
-            text = f"too many loads of {name}_ptr: {loads} elements, but {allowed} are enough"
+            text = f"too many loads of {puzzle.pointer(name)}: {loads} elements, but {allowed} are enough"
             return Verdict(
                 "loads",
                 text,
@@ -174,7 +174,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     if ran.undefined and ran.undefined.kind != "early":
         return uninitialised(ran.undefined)
     for result in puzzle.results:
-        verdict = _never_written(result, case, ran)
+        verdict = _never_written(puzzle, result, case, ran)
         if verdict:
             return verdict
     if ran.conflict:
@@ -368,16 +368,16 @@ def uninitialised(source: Source) -> Verdict:
     return Verdict("uninitialised", str(source), source.site, diagnosis)
 
 
-def _not_taken(result: Argument) -> Verdict:
-    text = f"{result.name} is never written: the kernel has no parameter {result.name}_ptr"
+def _not_taken(puzzle: Puzzle, result: Argument) -> Verdict:
+    text = f"{result.name} is never written: the kernel has no parameter {puzzle.pointer(result.name)}"
     return Verdict("never written", text)
 
 
-def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:
+def _never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Verdict | None:
     shape = result.shape(case.numbers)
     written = ran.written.get(result.name)
     if written is None:
-        return None if result.name in ran.outputs else _not_taken(result)
+        return None if result.name in ran.outputs else _not_taken(puzzle, result)
     missing = written.size - int(written.sum())
     if not missing:
         return None
@@ -398,7 +398,7 @@ def _never_written(result: Argument, case: Case, ran: Run) -> Verdict | None:
 def never_written(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """Say why elements of a result are not written, from a run whose accesses were kept."""
     for result in puzzle.results:
-        verdict = _never_written(result, case, ran)
+        verdict = _never_written(puzzle, result, case, ran)
         if verdict:
             return _why_not_written(verdict, result, puzzle, case, ran)
     return None
@@ -410,7 +410,8 @@ def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: C
         for access in ran.accesses:
             if access.kind != "load" and access.argument in (a.name for a in puzzle.inputs):
                 what = verdict.message.split(":")[0]
-                text = f"{what}: the kernel stores to {access.argument}_ptr instead, which is an input"
+                other = puzzle.pointer(access.argument)
+                text = f"{what}: the kernel stores to {other} instead, which is an input"
                 return replace(verdict, message=text, site=access.site)
         return verdict
     if not any(a.mask.any() for a in stores):
@@ -580,7 +581,7 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     if conflict.kind == "read":
         waits = re.match(r"while\b.*\bload\(", conflict.site.source)
         if waits and "volatile" not in conflict.site.source:
-            diagnosis = asks_again(f"{conflict.argument}_ptr")
+            diagnosis = asks_again(puzzle.pointer(conflict.argument))
         reader, writer = (_program(one, puzzle, case) for one in (second, first))
         if conflict.why == "late":
             diagnosis = f"{writer} stores it after the atomic that tells {reader} so: store first"

@@ -17,12 +17,13 @@ import torch
 import triton
 import triton.language as tl
 from triton.compiler.compiler import ASTSource
-from triton.runtime.jit import JITFunction, create_function_from_signature
+from triton.runtime.jit import JITFunction, KernelParam, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import versions
 from puzzles_lib.compiler.child import Child, Ended, closed_after
 from puzzles_lib.dtypes import of_integer, of_torch
+from puzzles_lib.parameters import leaves, like
 from puzzles_lib.source import Call, Refusal, Site, calls_of, with_helpers
 from puzzles_lib.translator import wording
 from puzzles_lib.translator.forked import Limits
@@ -105,7 +106,7 @@ _read_module = functools.lru_cache(maxsize=64)(read_module)
 def program_of(kernel: JITFunction, arguments: Mapping[str, object], opinion: "Opinion") -> Program:
     """What is run of a kernel that the front end takes with these arguments."""
     signature, _ = _signature(kernel, arguments, True)
-    takes = tuple(name for name, kind in signature.items() if kind != "constexpr")
+    takes = tuple(name for name, kind in leaves(signature).items() if kind != "constexpr")
     return Program(_read_module(opinion.ir), takes, opinion.said, opinion.functions, calls_of(kernel))
 
 
@@ -191,28 +192,32 @@ class Opinions:
 
 def _signature(
     kernel: JITFunction, arguments: Mapping[str, object], ones: bool
-) -> tuple[dict[str, str], dict[str, object]]:
+) -> tuple[dict[str, Any], dict[Any, object]]:
     """Triton's types of the arguments, and those that are constants. ones: also an argument of 1."""
-    signature: dict[str, str] = {}
-    constants: dict[str, object] = {}
-    for parameter in kernel.params:
-        value: Any = arguments[parameter.name]
+    constants: dict[str | tuple[int, ...], object] = {}
+
+    def kind(parameter: KernelParam, value: Any, place: tuple[int, ...]) -> Any:
         one = ones and type(value) is int and value == 1
         one = one and not (parameter.do_not_specialize or parameter.annotation_type)
         if parameter.is_constexpr or value is None or one:
-            signature[parameter.name] = "constexpr"
-            constants[parameter.name] = value
-        elif isinstance(value, torch.Tensor):
-            signature[parameter.name] = f"*{of_torch(value.dtype).signature}"
-        elif isinstance(value, TensorDescriptor):
-            element = of_torch(value.base.dtype).signature
-            signature[parameter.name] = f"tensordesc<{element}{list(value.block_shape)}>"
-        elif isinstance(value, bool):
-            signature[parameter.name] = "i1"
-        elif isinstance(value, float):
-            signature[parameter.name] = "fp32"
-        else:
-            signature[parameter.name] = of_integer(value, parameter.annotation_type).signature
+            constants[place if len(place) > 1 else parameter.name] = value
+            return "constexpr"
+        if isinstance(value, tuple):
+            return like(value, [kind(parameter, part, (*place, at)) for at, part in enumerate(value)])
+        if isinstance(value, str | tl.dtype):
+            constants[place if len(place) > 1 else parameter.name] = value
+            return "constexpr"
+        if isinstance(value, torch.Tensor):
+            return f"*{of_torch(value.dtype).signature}"
+        if isinstance(value, TensorDescriptor):
+            return f"tensordesc<{of_torch(value.base.dtype).signature}{list(value.block_shape)}>"
+        if isinstance(value, bool):
+            return "i1"
+        if isinstance(value, float):
+            return "fp32"
+        return of_integer(value, parameter.annotation_type).signature
+
+    signature = {p.name: kind(p, arguments[p.name], (place,)) for place, p in enumerate(kernel.params)}
     return signature, constants
 
 

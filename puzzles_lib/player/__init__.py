@@ -60,7 +60,7 @@ def watch(
     case = pick_case(puzzle, case, "watch")
     if case.pretend:
         raise ValueError(f"watch: case is {case}: its tensors have no values to show")
-    elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results)
+    elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
     if elements > MOST_ELEMENTS:
         told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
         raise ValueError(f"watch: case is {case}, of {told}")
@@ -130,10 +130,9 @@ def _tensors(
     bound: Bound, goal: tuple[dict[str, torch.Tensor], dict[str, Expected]], ran: Run
 ) -> list[Sheet]:
     """Return the tensors that the kernel takes."""
-    every = bound.puzzle.inputs + bound.puzzle.results
-    taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
+    every = bound.puzzle.tensors
     shapes = {a.name: a.shape(bound.case.numbers) for a in every}
-    return sheets([a for a in every if a.name in taken], shapes, *goal, ran)
+    return sheets([a for a in every if a.name in bound.takes], shapes, *goal, ran)
 
 
 def _first_to_store_wrong(

@@ -155,6 +155,7 @@ def run(
     waits: bool = False,
     others: Mapping[str, tuple[int, torch.Tensor]] | None = None,
     nans: NaNs | None = None,
+    tensors: Mapping[str, str] | None = None,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
@@ -185,6 +186,8 @@ def run(
         `data_ptr` gave it. A kernel may make a pointer of such an address, or of an argument's, and use it.
         Those named in ``outputs``, with the suffix, are results.
     nans: notes where NaNs are made.
+    tensors: the names of tensors by the parameters that get them, if a parameter isn't called after its
+        tensor. ``outputs``, ``zeroed`` and ``locks`` then name tensors, with the suffix.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
@@ -205,7 +208,7 @@ def run(
     stop = None
 
     def launch() -> None:
-        given = _given(machine, code, arguments, outputs)
+        given = _given(machine, code, arguments, outputs, tensors or {})
         for name, (address, tensor) in (others or {}).items():
             memory.add(name, tensor, f"{name}{suffix}" in outputs, address)
         memory.locks = {name.removesuffix(suffix) for name in locks}
@@ -362,7 +365,11 @@ def _tensor(value: object) -> object:
 
 
 def _given(
-    machine: Machine, code: Code, arguments: Mapping[str, object], outputs: Collection[str]
+    machine: Machine,
+    code: Code,
+    arguments: Mapping[str, object],
+    outputs: Collection[str],
+    tensors: Mapping[str, str],
 ) -> list[Lanes | Descriptor]:
     """What the IR's kernel is given for its parameters: tensors become invented addresses."""
     wanted = iter(code.module.kernel.arguments)
@@ -370,16 +377,24 @@ def _given(
     known: dict[tuple, int] = {}
     suffix = machine.memory.suffix
     described = "_desc" if suffix else ""
+
+    def add(parameter: str, tensor: Any, ending: str) -> int:
+        told = tensors.get(parameter, parameter.removesuffix(ending))
+        if parameter in tensors:
+            machine.memory.parameters.setdefault(told, parameter)
+        is_output = parameter in outputs or (parameter in tensors and f"{told}{suffix}" in outputs)
+        return machine.memory.add(told, tensor, is_output)
+
     for name in code.takes:
         value, kind = arguments[name], next(wanted).type
         if isinstance(value, torch.Tensor | Pretended):
             same = _place_of(value)
             if same not in known:
-                known[same] = machine.memory.add(name.removesuffix(suffix), value, name in outputs)
+                known[same] = add(name, value, suffix)
             address = known[same]
             given.append(Lanes(np.array([address], np.uint64), ADDRESS))
         elif isinstance(value, TensorDescriptor):
-            address = machine.memory.add(name.removesuffix(described), value.base, name in outputs)
+            address = add(name, value.base, described)
             numbers = []
             for number in (*value.shape, *value.strides):  # the IR's kernel has parameters for these, too
                 row = row_of(next(wanted).type.element)

@@ -83,6 +83,7 @@ class Memory:
         self.backwards = backwards  # lanes that meet at an element take turns in reverse order
         self.record = record
         self.suffix = suffix  # of a pointer's name, after its tensor's
+        self.parameters: dict[str, str] = {}  # by the tensor's name, those that have another name
         self.site: Callable[[], Site] = lambda: Site(0, "")  # where the kernel is now
         self.programs = programs
         self.is_used: Callable[[], bool] = lambda: (
@@ -142,6 +143,10 @@ class Memory:
         if size := self.buffers[-1].data.nbytes:
             self.there.append((tensor.data_ptr() if address is None else address, size, base))
         return base
+
+    def pointer(self, name: str) -> str:
+        """Return the name of the parameter that gets a tensor."""
+        return self.parameters.get(name, name + self.suffix)
 
     def start_with(self, defined: Mapping[str, np.ndarray]) -> None:
         """These elements of outputs hold something before the first program begins, by place in storage."""
@@ -453,7 +458,7 @@ class Memory:
         """The label of lanes that a mask switched off and nothing fills."""
         buffer = self.buffer_at(pointers.ravel()[int(mask.argmax()) :])
         name = buffer.name if buffer else "?"
-        source = Source("lanes", name + self.suffix, self.site())
+        source = Source("lanes", self.pointer(name), self.site())
         self.holes.setdefault(source.site, name)
         return self._label(source)
 
@@ -466,7 +471,7 @@ class Memory:
         if buffer.is_output:
             unwritten = ~buffer.written[places]
             if unwritten.any():
-                source = Source("early", buffer.name + self.suffix, self.site())
+                source = Source("early", self.pointer(buffer.name), self.site())
                 if reads:
                     self.early_reads.setdefault(buffer.name, source.site)
                 found = joined(found, where(unwritten, self._label(source)))
@@ -545,7 +550,7 @@ class Memory:
                 self._refuse(kind, buffer, elements[bad], dtype)
             elif crooked.any():
                 offset = int(pointers[crooked][0]) - buffer.base
-                self._refuse_access(f"misaligned {kind} of {buffer.name}{self.suffix}", f"at byte {offset}")
+                self._refuse_access(f"misaligned {kind} of {self.pointer(buffer.name)}", f"at byte {offset}")
             elif buffer.inside is not None and dtype.itemsize == buffer.data.itemsize:
                 bad = mine & ~buffer.inside[np.where(mine, elements, 0)]
                 if bad.any():
@@ -571,7 +576,7 @@ class Memory:
         else:  # the first beyond looks like the last one
             has = f"; {buffer.name} has {size}" + f", numbered 0 to {size - 1}" * (size > 1)
         self._refuse_access(
-            f"out-of-bounds {kind} of {buffer.name}{self.suffix}", f"{which}{has}", colon=True
+            f"out-of-bounds {kind} of {self.pointer(buffer.name)}", f"{which}{has}", colon=True
         )
 
     def _refuse_access(self, what: str, why: str, colon: bool = False) -> None:
@@ -774,9 +779,9 @@ class Memory:
             "later ones may not have started"
         )
         if now.last != NOBODY:
-            advice = f"release the lock: tl.atomic_xchg({buffer.name}{self.suffix}, 0)"
+            advice = f"release the lock: tl.atomic_xchg({self.pointer(buffer.name)}, 0)"
         if asked.plain:
-            advice = asks_again(buffer.name + self.suffix)
+            advice = asks_again(self.pointer(buffer.name))
         return Stop("deadlock", text, asked.site, advice)
 
     def _note_change(self, buffer: Buffer, before: np.ndarray, after: np.ndarray) -> None:

@@ -955,7 +955,7 @@ def check_descriptor(machine: Machine, made: Descriptor) -> None:
     """Raise ValueError where a GPU would move other elements than a descriptor says."""
     address = int(made.base.data.item())
     buffer = machine.memory.buffer_at(made.base.data)
-    of = f"of {buffer.name}{machine.memory.suffix}'s descriptor" if buffer else "of this descriptor"
+    of = f"of {machine.memory.pointer(buffer.name)}'s descriptor" if buffer else "of this descriptor"
     rule = f"multiples of {DESCRIPTOR_BYTES}: a GPU does not check, and moves other elements"
     if beyond := address % DESCRIPTOR_BYTES:
         raise ValueError(f"the first row {of} begins {beyond} bytes too far on, allowed are {rule}")

@@ -53,7 +53,7 @@ def trace(
     expect_puzzle("trace", kernel, puzzle)
     case = pick_case(puzzle, case, "trace")
     chosen = _chosen(puzzle, only)
-    elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results)
+    elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
     if elements > MOST_ELEMENTS:
         told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
         raise ValueError(f"trace: case is {case}, of {told}: a picture needs fewer")
@@ -62,7 +62,7 @@ def trace(
         raise ValueError(f"trace: case is {case}, which starts no program")
     outlined = None if is_wrapped(kernel) else _program(program, grid)  # a configuration may change the grid
     title = f"{puzzle.name}, {case}"
-    tensors = {a.name: (a.dims, a.shape(case.numbers)) for a in puzzle.inputs + puzzle.results}
+    tensors = {a.name: (a.dims, a.shape(case.numbers)) for a in puzzle.tensors}
     done = guarded(kernel, puzzle, case)
     if isinstance(done, Report):
         return Trace(title, grid, refusal=done)
@@ -73,8 +73,7 @@ def trace(
         outlined = _program(program, grid)
         title = f"{puzzle.name}, {bound.case}"
         notes.append(f"In {bound.configuration}" if bound.configuration.count > 1 else "")
-    taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
-    tensors = {name: tensor for name, tensor in tensors.items() if name in taken & chosen}
+    tensors = {name: tensor for name, tensor in tensors.items() if name in bound.takes & chosen}
     if ran.stop is None:
         recording = alone(lambda: recorded(title, bound, ran))
     if outlined is None:
@@ -188,7 +187,7 @@ class Trace:
 
 def _chosen(puzzle: Puzzle, only: Sequence[str]) -> set[str]:
     """Return the names of the chosen tensors, or of all if none is chosen."""
-    names = [argument.name for argument in puzzle.inputs + puzzle.results]
+    names = [argument.name for argument in puzzle.tensors]
     wanted = [only] if isinstance(only, str) else list(only)
     for name in wanted:
         if name not in names:

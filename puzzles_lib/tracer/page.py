@@ -138,11 +138,10 @@ class Recording:
 def recorded(title: str, bound: Bound, ran: Run) -> Recording:
     """Return what a clean guarded run did and what it left in its tensors."""
     tensors = make_inputs(bound.puzzle, bound.case) | ran.outputs
-    taken = {name.removesuffix("_ptr").removesuffix("_desc") for name in bound.arguments}
     values = {
         name: (t.float() if t.dtype.itemsize < 4 and t.is_floating_point() else t).numpy().copy()
         for name, t in tensors.items()
-        if name in taken
+        if name in bound.takes
     }
     sources = []
     for function in with_helpers(bound.kernel):

@@ -1,0 +1,84 @@
+"""Audit the kernels that `torch.compile` writes, on a machine without a GPU.
+
+TorchInductor can write Triton for tensors on the CPU, but has no backend to run it with. Here its launches
+go to the audit. Its blocks are made smaller, because a small tensor is otherwise one program, in which no
+race between programs can show.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from triton.runtime.autotuner import Config
+
+LARGEST_BLOCK = 16  # along an axis
+_BLOCK = re.compile(r"[XYZ]BLOCK|R\d*_?BLOCK")
+
+
+@contextlib.contextmanager
+def writing_triton(launch: Callable[..., Any], largest_block: int = LARGEST_BLOCK) -> Iterator[None]:
+    """Have `torch.compile` write Triton for CPU tensors, and hand each launch to ``launch``.
+
+    launch: gets what stands for an autotuned kernel, the launch's arguments, and its configurations.
+    What has been compiled before is compiled again in the block, and what is compiled there, after it.
+    """
+    import torch._dynamo  # seconds, so only here
+    import torch._inductor.config
+    from torch._inductor.runtime import triton_heuristics as heuristics
+
+    def run(tuner: Any, *args: Any, stream: object = None, benchmark_run: bool = False, **kwargs: Any) -> Any:
+        constants = tuner.triton_meta.get("constants", {})
+        for parameter in tuner.fn.params:  # Inductor says itself which arguments of 1 are constants
+            parameter.do_not_specialize = parameter.name not in constants and not parameter.is_constexpr
+        capped = {str(each): each for each in (_capped(config, largest_block) for config in tuner.configs)}
+        configs = list(capped.values())
+
+        def grid(meta: dict[str, Any]) -> tuple[int, ...]:
+            expression = heuristics.GridExpr.from_meta(tuner.inductor_meta, dict(meta))
+            return tuple(expression.eval_slow(dict(meta)))
+
+        return launch(_Tuned(tuner.fn, configs), args, {**kwargs, "grid": grid}, configs)
+
+    settings = {
+        "cpu_backend": "triton",
+        "force_disable_caches": True,
+        "compile_threads": 1,
+    }
+    torch._dynamo.reset()
+    try:
+        with (
+            torch._inductor.config.patch(settings),
+            mock.patch.object(heuristics.CachingAutotuner, "precompile", lambda *_, **__: None),
+            mock.patch.object(heuristics.CachingAutotuner, "run", run),
+        ):
+            yield
+    finally:
+        torch._dynamo.reset()
+
+
+class _Tuned:
+    """What `triton.autotune` would have made of one of Inductor's kernels."""
+
+    perf_model = early_config_prune = None
+    restore_value = reset_to_zero = ()
+    user_defined_pre_hook = True  # Inductor restores what it changes by itself
+
+    def __init__(self, kernel: Any, configs: list[Config]):
+        self.fn = self.base_fn = kernel
+        self.configs, self.arg_names = configs, kernel.arg_names
+        self.nargs: dict[str, Any] = {}
+        self.best_config: Config | None = None
+
+    def pre_hook(self, *_: object, **__: object) -> None:
+        """There is nothing to do before a launch."""
+
+
+def _capped(config: Config, largest: int) -> Config:
+    """Return a configuration whose blocks have at most so many elements along an axis."""
+    values = {
+        name: min(value, largest) if _BLOCK.fullmatch(name) else value
+        for name, value in config.kwargs.items()
+    }
+    return Config(values, num_warps=config.num_warps, num_stages=config.num_stages)

@@ -1,0 +1,71 @@
+"""`audited(compiled=True)`: the kernels that `torch.compile` writes."""
+
+import re
+import warnings
+
+import pytest
+import torch
+from torch.nn import functional
+
+from puzzles_lib import Guard, audited
+from puzzles_lib.auditor.compiled import LARGEST_BLOCK
+from tests.conftest import REPO
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():  # of Inductor, about the backend that is not there
+        warnings.simplefilter("ignore")
+        yield
+
+
+def fused(x, w):
+    return functional.softmax(x * w + 1, -1), functional.layer_norm(x, x.shape[-1:]), (x * x).sum(0)
+
+
+def normed(x):
+    return functional.gelu(functional.layer_norm(x, x.shape[-1:])).square().mean()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_kernels_of_a_compiled_function_are_audited(device):
+    x, w = torch.randn(40, 50), torch.randn(50)
+    with audited(device=device, compiled=True) as report:
+        got = torch.compile(fused)(x, w)
+    torch.testing.assert_close(got, fused(x, w))
+    assert report.ok and not report.unjudged and len(report.launches) >= 2
+    grids = [launch.launch.full_grid for launch in report.launches]
+    assert max(grid[0] for grid in grids) > 1
+    blocks = [launch.launch.numbers.get("XBLOCK", 1) for launch in report.launches]
+    assert max(blocks) <= LARGEST_BLOCK
+    assert "softmax" in report.launches[0].launch.name
+
+
+def test_the_backward_of_a_compiled_function_is_audited():
+    x = torch.randn(20, 30, requires_grad=True)
+    with audited(compiled=True, guard=Guard(configurations=False)) as report:
+        torch.compile(normed)(x).backward()
+    got, x.grad = x.grad, None
+    normed(x).backward()
+    torch.testing.assert_close(got, x.grad)
+    assert report.ok and any("backward" in launch.launch.name for launch in report.launches)
+
+
+def test_the_page_for_practitioners_shows_a_race_that_is_found(capsys):
+    page = (REPO / "AUDIT.md").read_text().partition("## Kernels that `torch.compile` writes")[2]
+    code, printed = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)[:2]
+    exec(compile(code, "shift.py", "exec"), {"__name__": "shift"})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == printed.splitlines()
+
+
+def test_nothing_of_it_is_left_afterwards():
+    from torch._inductor import config
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    before = config.cpu_backend, CachingAutotuner.run, CachingAutotuner.precompile
+    with pytest.raises(RuntimeError, match="stop"), audited(compiled=True):
+        raise RuntimeError("stop")
+    assert (config.cpu_backend, CachingAutotuner.run, CachingAutotuner.precompile) == before

@@ -1,0 +1,164 @@
+"""What a launch may be given: tuples, options, descriptors that need memory. What is not run is counted."""
+
+import typing
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from puzzles_lib import Guard, audit, audited
+
+QUICK = Guard(sizes=False)
+
+
+@triton.jit
+def sum_kernel(pointers, z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(pointers[0] + i, mask=i < n, other=0.0)
+    for k in tl.static_range(1, len(pointers)):
+        x += tl.load(pointers[k] + i, mask=i < n, other=0.0)
+    tl.store(z + i, x, mask=i < n)
+
+
+def summed(*tensors, past_the_end=0):
+    z = torch.empty_like(tensors[0])
+    sum_kernel[(1,)](tensors, z, z.numel() + past_the_end, BLOCK=128)
+    return z
+
+
+class Scaled(typing.NamedTuple):
+    part: tuple
+    offset: int
+    bias: object = None
+
+
+@triton.jit
+def scaled_kernel(given, z, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(given.part[0] + i, mask=i < n, other=0.0) * given.part[1]
+    if given.bias is not None:
+        x += tl.load(given.bias)
+    tl.store(z + i, x + given.offset, mask=i < n)
+
+
+def test_tuples_are_bound():
+    x, y = torch.randn(100), torch.randn(100)
+    report = audit(summed, x, y, like=lambda x, y: x + y, guard=QUICK)
+    assert report.ok and not report.unjudged and report.compared
+    launch = report.launches[0]
+    assert "pointers[1]" in str(launch.watch()) and "pointers[1]" in str(launch.trace())
+    assert "registers per thread" in str(launch.stages())
+    wrong = str(audit(summed, x, y, past_the_end=1, guard=QUICK))
+    assert "out-of-bounds load of pointers[0] in program 0: element 100" in wrong
+
+
+@pytest.mark.parametrize("offset, bias", [(1, None), (3, torch.ones(1))])
+def test_named_tuples_in_tuples_are_bound(offset, bias):
+    def function(x):
+        z = torch.empty_like(x)
+        scaled_kernel[(1,)](Scaled((x, 2.0), offset, bias), z, x.numel(), BLOCK=128)
+        return z
+
+    want = offset + (0 if bias is None else 1)
+    report = audit(function, torch.randn(100), like=lambda x: 2 * x + want)
+    assert "offset" in str(report) or (report.ok and not report.unjudged), report
+
+
+@gluon.jit
+def gluon_kernel(x, z, n, BLOCK: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    i = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
+    gl.store(z + i, gl.load(x + i, mask=i < n), mask=i < n)
+
+
+def copied_then_summed(x):
+    z = torch.empty_like(x)
+    gluon_kernel[(1,)](x, z, x.numel(), BLOCK=128)
+    return summed(z, x)
+
+
+def test_what_is_not_run_is_counted():
+    report = audit(copied_then_summed, torch.randn(100), like=lambda x: 2 * x, hard=True)
+    assert report.ok and not report.compared and report.unsupported == ["gluon_kernel"]
+    assert "0 of 2 launches clean, the rest unjudged" in str(report)
+    assert "gluon_kernel: it is a Gluon kernel" in str(report)
+    assert "sum_kernel: it may work on what gluon_kernel has not stored" in str(report)
+    assert report.as_dict()["unsupported"] == ["gluon_kernel"]
+
+
+# ---- options
+
+
+def launched(**options):
+    with audited(guard=QUICK) as report:
+        x = torch.randn(100)
+        sum_kernel[(1,)]((x, x), torch.empty_like(x), 100, BLOCK=128, **options)
+    return report
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"num_warps": 3}, "num_warps is 3, but must be a power of 2"),
+        ({"num_warps": 0}, "num_warps is 0, but must be a power of 2"),
+        ({"num_warps": 4.0}, "num_warps is 4.0, but must be an integer"),
+        ({"num_warps": 64}, "64 warps are 2,048 threads"),
+        ({"num_ctas": 3}, "num_ctas is 3, but must be a power of 2"),
+        ({"num_ctas": -1}, "num_ctas is -1, but must be a power of 2"),
+        ({"num_ctas": 32}, "num_ctas is 32, but a cluster has at most 16 blocks"),
+        ({"num_stages": "2"}, "num_stages is '2', but must be an integer"),
+        ({"maxnreg": 0}, "maxnreg is 0, but a thread needs registers"),
+    ],
+)
+def test_options_that_no_launch_takes_are_findings(options, words):
+    report = launched(**options)
+    assert words in str(report) and len(report.findings) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"num_stages": -1}, {"num_stages": 0}, {"num_ctas": 2}, {"maxnreg": 64}, {"num_warps": 8}]
+)
+def test_options_that_triton_takes_are_none(options):
+    assert launched(**options).ok
+
+
+def test_an_option_that_triton_does_not_know_raises_as_in_triton():
+    with pytest.raises(TypeError, match="number_of_warps is neither a parameter of the kernel nor an option"):
+        launched(number_of_warps=4)
+
+
+# ---- descriptors made in a kernel
+
+
+@triton.jit
+def described_kernel(x, z, n, BLOCK: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, [n], [1], [BLOCK])
+    target = tl.make_tensor_descriptor(z, [n], [1], [BLOCK])
+    target.store([tl.program_id(0) * BLOCK], source.load([tl.program_id(0) * BLOCK]))
+
+
+def described(x):
+    z = torch.empty_like(x)
+    described_kernel[(triton.cdiv(x.numel(), 64),)](x, z, x.numel(), BLOCK=64)
+    return z
+
+
+def allocated(x):
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+    return described(x)
+
+
+def test_descriptors_need_an_allocator():
+    from triton.runtime import _allocation
+
+    token = _allocation._allocator.set(_allocation._NULL_ALLOCATOR)
+    try:
+        report = audit(described, torch.randn(128), like=lambda x: x.clone(), guard=QUICK)
+        assert report.findings[0].verdict.kind == "launch"
+        assert "has no allocator" in str(report) and "triton.set_allocator(" in str(report)
+        assert audit(allocated, torch.randn(128), like=lambda x: x.clone(), guard=QUICK).ok
+    finally:
+        _allocation._allocator.reset(token)

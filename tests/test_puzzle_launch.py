@@ -1,0 +1,242 @@
+"""Puzzles whose kernels have parameters of any names: `Puzzle(launch=...)`, and results in place."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float32
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from puzzles_lib import run, stages, trace, watch
+from puzzles_lib.checker import examine
+from puzzles_lib.puzzle import Case, Puzzle
+
+
+def scaled(x: Float32[Tensor, "M N"], w: Float32[Tensor, " N"]) -> Float32[Tensor, "M N"]:
+    return -100 * x * w
+
+
+SCALED = Puzzle(
+    spec=scaled,
+    launch=lambda kernel, s, x, w, z: kernel[(s.M,)](
+        x, w, z, x.stride(0), s.N, -100, 1.5, None, True, "plain", BLOCK=s.BLOCK, num_warps=8
+    ),
+    cases=(Case(M=3, N=64, BLOCK=64), Case(M=5, N=50, BLOCK=64)),
+)
+
+
+@triton.jit
+def scaled_kernel(X, Weight, Out, stride, n, index, eps, bias, flag, MODE: tl.constexpr, BLOCK: tl.constexpr):
+    row, cols = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(X + row * stride + cols, mask=cols < n, other=0.0)
+    w = tl.load(Weight + cols, mask=cols < n, other=0.0)
+    if bias is not None:
+        x += tl.load(bias)
+    if MODE == "plain":
+        x = x * index
+    if flag:
+        x = x * w
+    tl.store(Out + row * stride + cols, x + 0.0 * eps, mask=cols < n)
+
+
+@triton.jit
+def unmasked_kernel(
+    X, Weight, Out, stride, n, index, eps, bias, flag, MODE: tl.constexpr, BLOCK: tl.constexpr
+):
+    row, cols = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(X + row * stride + cols)
+    w = tl.load(Weight + cols, mask=cols < n)
+    tl.store(Out + row * stride + cols, x * w * index, mask=cols < n)
+
+
+@triton.jit
+def storing_to_the_input_kernel(
+    X, Weight, Out, stride, n, index, eps, bias, flag, MODE: tl.constexpr, BLOCK: tl.constexpr
+):
+    row, cols = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(X + row * stride + cols, mask=cols < n)
+    w = tl.load(Weight + cols, mask=cols < n)
+    tl.store(X + row * stride + cols, x * w * index, mask=cols < n)
+
+
+def test_parameters_and_arguments_may_be_any():
+    assert examine(scaled_kernel, SCALED).ok
+    report = str(examine(unmasked_kernel, SCALED))
+    assert "out-of-bounds load of X in program 4: elements 250..263; x has 250" in report
+    assert "watch(unmasked_kernel, SCALED, case=1, program=4)" in report
+    assert "the kernel stores to x instead, which is an input" in str(
+        examine(storing_to_the_input_kernel, SCALED)
+    )
+
+
+def test_the_other_calls_take_such_a_puzzle():
+    assert "x" in trace(scaled_kernel, SCALED).tensors
+    assert "Weight" in str(watch(scaled_kernel, SCALED, case=1))
+    assert "sm_90" in str(stages(scaled_kernel, SCALED, target="sm_90"))
+    x, w = torch.randn(2, 5), torch.randn(5)
+    torch.testing.assert_close(run(scaled_kernel, SCALED, x=x, w=w, BLOCK=8), -100 * x * w)
+    assert (
+        "kernel[(3,)](x, w, z, 64, 64, -100, 1.5, None, True, 'plain', BLOCK=64" in SCALED._repr_markdown_()
+    )
+    assert str(SCALED).startswith("Puzzle: scaled\n") and repr(SCALED) == "<Puzzle: scaled>"
+
+
+def doubled(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return 2 * x
+
+
+DOUBLED = Puzzle(
+    spec=doubled,
+    outputs=("x",),
+    launch=lambda kernel, s, x: kernel[lambda meta: (triton.cdiv(s.N, meta["BLOCK"]),)](
+        x, s.N, BLOCK=s.BLOCK
+    ),
+    cases=(Case(N=32, BLOCK=32), Case(N=100, BLOCK=32), Case(N=2**31 + 100, BLOCK=1024, pretend=True)),
+)
+
+
+@triton.jit
+def doubled_kernel(a, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(a + i, 2 * tl.load(a + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def wrapping_kernel(a, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(a + i, 2 * tl.load(a + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def tripled_kernel(a, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(a + i, 3 * tl.load(a + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def neighbors_kernel(a, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(a + (i + BLOCK) % n, mask=i < n)
+    tl.store(a + i, x, mask=i < n)
+
+
+@triton.jit
+def idle_kernel(a, n, BLOCK: tl.constexpr):
+    pass
+
+
+@pytest.mark.parametrize(
+    "kernel, words",
+    [
+        (tripled_kernel, "every element is 1.5 times what it should be"),
+        (wrapping_kernel, "does not fit int32"),
+        (neighbors_kernel, "(case=1)   race"),
+        (idle_kernel, "wrong values in x"),
+    ],
+)
+def test_a_wrong_kernel_in_place_is_refused(kernel, words):
+    assert words in str(examine(kernel, DOUBLED))
+
+
+def test_a_right_kernel_in_place_passes():
+    assert examine(doubled_kernel, DOUBLED).ok
+    x = torch.arange(5.0)
+    assert torch.equal(run(doubled_kernel, DOUBLED, x=x, BLOCK=8), 2 * x) and x[1] == 1
+    assert "tl.store(a + i, 3 *" in str(watch(tripled_kernel, DOUBLED, case=1))
+
+
+def test_a_puzzle_by_name_may_work_in_place():
+    @triton.jit
+    def by_name_kernel(x_ptr, N, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x_ptr + i, 2 * tl.load(x_ptr + i, mask=i < N), mask=i < N)
+
+    cases = (Case(N=100, BLOCK=32),)
+    puzzle = Puzzle(spec=doubled, outputs=("x",), grid=lambda s: (triton.cdiv(s.N, s.BLOCK),), cases=cases)
+    assert examine(by_name_kernel, puzzle).ok
+
+
+def test_autotune_gives_what_the_launch_leaves_out_or_replaces():
+    configs = [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64}, num_warps=2)]
+    kept = triton.autotune(configs, key=["n"], restore_value=["a"])(doubled_kernel)
+    report = examine(kept, DOUBLED)
+    assert report.ok and "2 configurations" in str(report)
+    twice = str(examine(triton.autotune(configs, key=["n"])(doubled_kernel), DOUBLED))
+    assert "wrong on the results that other configurations leave" in twice
+
+
+def test_heuristics_find_the_launch_s_arguments():
+    block = {"BLOCK": lambda args: min(triton.next_power_of_2(args["n"] // 4), 1024)}
+    assert examine(triton.heuristics(block)(doubled_kernel), DOUBLED).ok
+
+
+def test_a_launch_may_make_descriptors():
+    @triton.jit
+    def described_kernel(source, target, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK
+        target.store([i], 2 * source.load([i]))
+
+    def launch(kernel, s, x, z):
+        kernel[(triton.cdiv(s.N, s.BLOCK),)](
+            TensorDescriptor(x, [s.N], [1], [s.BLOCK]), TensorDescriptor(z, [s.N], [1], [s.BLOCK]), s.BLOCK
+        )
+
+    assert examine(described_kernel, Puzzle(spec=doubled, launch=launch, cases=(Case(N=100, BLOCK=32),))).ok
+
+
+def test_a_launch_that_does_not_fit_the_kernel_is_a_verdict():
+    @triton.jit
+    def other_kernel(a, n, m, BLOCK: tl.constexpr):
+        pass
+
+    assert "missing a required argument: 'm'" in str(examine(other_kernel, DOUBLED))
+    few = Puzzle(
+        spec=doubled,
+        launch=lambda kernel, s, x, z: kernel[(1,)](z, 3, BLOCK=s.N, num_warps=3),
+        cases=(Case(N=32),),
+    )
+    assert "num_warps is 3, but must be a power of 2" in str(examine(doubled_kernel, few))
+
+
+@pytest.mark.parametrize(
+    "parts, words",
+    [
+        ({}, "grid is missing"),
+        ({"launch": lambda kernel, s: kernel[(1,)](), "grid": lambda s: (1,)}, "grid and launch are both"),
+        ({"launch": "kernel"}, "launch is a str, allowed is a function"),
+        ({"launch": lambda kernel: None}, "launch must take the kernel, the case"),
+        ({"launch": lambda kernel, s, y: kernel[(1,)](y)}, "launch takes 'y', allowed are x, z"),
+        ({"launch": lambda kernel, s, x: None}, "launches the kernel 0 times"),
+        ({"launch": lambda kernel, s, x: kernel[(s.Q,)](x)}, "the grid of case N=4: this case has no 'Q'"),
+        ({"launch": lambda kernel, s, x: kernel[lambda m: (m["B"],)](x)}, "the grid asks for 'B'"),
+        ({"launch": lambda kernel, s, x: kernel[3.5](x)}, "the grid is 3.5, allowed is a tuple of integers"),
+        ({"launch": lambda kernel, s, x: 1 / 0}, "launch fails for case N=4: ZeroDivisionError"),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit_are_refused(parts, words):
+    with pytest.raises(ValueError, match=words):
+        Puzzle(spec=doubled, cases=(Case(N=4),), **parts)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (lambda x, z: x[1:], "launch passes a part of x"),
+        (lambda x, z: x.view(torch.int32), "launch passes a part of x, or x as another dtype"),
+        (lambda x, z: torch.empty_like(x), "neither an input nor a result"),
+        (lambda x, z: object(), "a is a object"),
+    ],
+)
+def test_arguments_that_are_not_judged_are_named(given, words):
+    puzzle = Puzzle(
+        spec=doubled,
+        launch=lambda kernel, s, x, z: kernel[(1,)](given(x, z), s.N, BLOCK=4),
+        cases=(Case(N=4),),
+    )
+    assert words in str(examine(doubled_kernel, puzzle))
+
+
+def test_a_spec_is_needed():
+    with pytest.raises(ValueError, match="spec is missing"):
+        Puzzle(launch=lambda kernel, s: None)
