@@ -372,6 +372,10 @@ class Memory:
         """The result of a sum, difference or product of integers; its labels may say what wrapped around."""
         return result
 
+    def cast(self, result: Lanes, wide: Lanes) -> Lanes:
+        """The result of a cast to a narrower integer; its labels may say what wrapped around."""
+        return result
+
     def taken_as_unsigned(self, labels: Labels) -> Labels:
         """The labels of integers that the kernel takes for unsigned ones."""
         return labels
