@@ -122,7 +122,8 @@ def plain(name: str, value: object) -> object:
 
 def like(value: tuple[object, ...], parts: Sequence[object]) -> tuple[object, ...]:
     """Return other parts in a tuple of the same kind, which may be a named one."""
-    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    made: Any = type(value)
+    return made(*parts) if hasattr(value, "_fields") else tuple(parts)
 
 
 def leaves(arguments: Mapping[str, object]) -> dict[str, object]:

@@ -265,6 +265,100 @@ def test_the_solutions_compute_their_spec_in_float64(puzzle):
     assert "the kernel is correct" in judge._ask()
 
 
+# ---- what a rounding to 16 bits hides
+
+
+def half_tanh(x: BFloat16[Tensor, " N"]) -> BFloat16[Tensor, " N"]:
+    return torch.tanh(x)
+
+
+def rounded_twice(x: BFloat16[Tensor, " N"]) -> BFloat16[Tensor, " N"]:
+    return 3 * (1.1 * x).bfloat16().double()
+
+
+def in_eighths(x: BFloat16[Tensor, " N"]) -> BFloat16[Tensor, " N"]:
+    return (8 * x).round() / 8 * 0.7
+
+
+def weighted(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return 1.1 * x
+
+
+HALF_TANH = Puzzle(number="0", spec=half_tanh, grid=blocks, cases=(Case(N=20, BLOCK=32),))
+TWICE = Puzzle(number="0", spec=rounded_twice, grid=blocks, cases=(Case(N=20, BLOCK=32),))
+EIGHTHS = Puzzle(number="0", spec=in_eighths, grid=blocks, cases=(Case(N=20, BLOCK=32),))
+MAY_ROUND = Puzzle(
+    number="0",
+    spec=weighted,
+    grid=blocks,
+    cases=(Case(N=20, BLOCK=32),),
+    allowance=lambda x: 2.0**-8 * x.abs(),
+)
+
+SHOWN = {
+    "a cap off by 1e-5": (HALF_TANH, "1.00001 * (2 * tl.sigmoid(2 * x) - 1)"),
+    "a small term": (HALF_TANH, "2 * tl.sigmoid(2 * x) - 1 + 1e-5 * x"),
+    "a factor off by 3e-6": (MAY_ROUND, "1.1000033 * x"),
+    "a factor off by 1e-3": (MAY_ROUND, "1.1011 * x"),
+}
+NOT_SHOWN = {
+    "tanh": (HALF_TANH, "2 * tl.sigmoid(2 * x) - 1"),
+    "a rounding that the puzzle allows": (MAY_ROUND, "1.1 * x.to(tl.bfloat16).to(tl.float32)"),
+    "a rounding of the spec": (TWICE, "3 * (1.1 * x).to(tl.bfloat16).to(tl.float32)"),
+    "a rounding by a large number": (EIGHTHS, "((8 * x + 12582912.0) - 12582912.0) / 8 * 0.7"),
+    "a rounding by libdevice": (EIGHTHS, "tl.extra.cuda.libdevice.rint(8 * x) / 8 * 0.7"),
+    "bits": (
+        HALF_TANH,
+        "2 * tl.sigmoid((2 * x).to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)) - 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_rounding_hides_no_wrong_formula(name, monkeypatch):
+    puzzle, expression = SHOWN[name]
+    report = examined(puzzle, BY_ELEMENT, expression)
+    (verdict,) = report.verdicts
+    assert verdict.kind == "values" and "only rounding hides that z[" in verdict.message
+    assert len(str(report).splitlines()) <= 6
+    monkeypatch.setattr(algebra.Judge, "may_hide", lambda self: False)
+    assert examined(puzzle, BY_ELEMENT, expression).ok, "it fails without this, too: what does the test show?"
+
+
+@pytest.mark.parametrize("name", NOT_SHOWN)
+def test_a_rounding_that_is_meant_is_no_wrong_formula(name):
+    puzzle, expression = NOT_SHOWN[name]
+    report = examined(puzzle, BY_ELEMENT, expression)
+    assert report.ok, str(report)
+
+
+def test_a_result_that_is_read_again_was_rounded_in_memory():
+    source = """
+@triton.jit
+def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < N, other=0.0).to(tl.float32)
+    tl.store(z_ptr + i, 1.1 * x, mask=i < N)
+    tl.debug_barrier()
+    z = tl.load(z_ptr + i, mask=i < N, other=0.0).to(tl.float32)
+    tl.store(z_ptr + i, 3 * z, mask=i < N)
+"""
+    report = examine(define(source, "<again>"), TWICE)
+    assert report.ok, str(report)
+
+
+HALVES = [puzzle for puzzle in puzzles() if puzzle.allowance or puzzle.name in ("batched_matmul", "rope")]
+
+
+@pytest.mark.parametrize("puzzle", HALVES, ids=lambda puzzle: puzzle.name)
+def test_the_solutions_are_looked_at_in_float64(puzzle, monkeypatch):
+    ran = []
+    exact_run = algebra._Runs.exact
+    monkeypatch.setattr(algebra._Runs, "exact", lambda self: ran.append(self) or exact_run(self))
+    small = dataclasses.replace(puzzle, contract=None, cases=puzzle.cases[:1], machine=(), traffic=())
+    assert examine(solutions()[puzzle.name], small).ok and ran
+
+
 # ---- what is said
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS, stages, trace
-from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.authoring.solutions import define, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.true_size import edges
@@ -91,6 +91,7 @@ WIDE = {  # their puzzles have cases of true size
     "attention_dkv",
     "merge_parts",
 }
+JUST_BELOW = {"outer_add_blocks"}  # the first puzzle with tiles: its largest case has almost 2^31 elements
 INDEXED = {"rope", "paged_attention", "grouped_matmul", "swiglu_down", "sample_token"}  # by a tensor's values
 SMALLER = {  # the number that makes the largest tensor a little smaller than 2^31
     "double": {"N": LIMIT - 1029},
@@ -155,7 +156,7 @@ def test_what_is_promised_beyond_holds(name):
     sizes = [max(math.prod(a.shape(c.numbers)) for a in puzzle.inputs + puzzle.results) for c in pretended]
     assert sizes and min(sizes) > LIMIT
     promised = {name for name, other in PUZZLES.items() if any(c.pretend for c in other.cases)}
-    assert promised - CLINIC == WIDE
+    assert promised - CLINIC == WIDE | JUST_BELOW
 
 
 # ---- kernels that hold, and others
@@ -280,6 +281,70 @@ def by_block_pointer(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: 
 def test_only_the_product_need_be_wide(kernel):
     report = at_true_size(kernel, OUTER_ADD_BLOCKS, M=90_000, N=50_001, BLOCK_M=32, BLOCK_N=16)
     assert report.ok, report
+
+
+WIDE_THEN_CAST = """
+@triton.jit
+def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x = tl.load(x_ptr + offs_n, mask=offs_n < N)
+    y = tl.load(y_ptr + offs_m, mask=offs_m < M)
+    at = (offs_m[:, None].to(tl.int64) * N + offs_n[None, :]){cast}
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    tl.store(z_ptr + at, x[None, :] + y[:, None], mask=mask)
+"""
+
+
+@triton.jit
+def rows_of(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HOW: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x = tl.load(x_ptr + offs_n, mask=offs_n < N)
+    y = tl.load(y_ptr + offs_m, mask=offs_m < M)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    rows = offs_m[:, None]
+    if HOW == "int16":
+        at = rows.to(tl.int16) * N
+    elif HOW == "uint16":
+        at = rows.to(tl.uint16) * N
+    elif HOW == "programs in int8":
+        first = tl.program_id(0).to(tl.int8) * BLOCK_M
+        at = (first + tl.arange(0, BLOCK_M))[:, None] * N
+    elif HOW == "shifted":
+        at = rows << 15
+        at = (at >> 15) * N
+    elif HOW == "lanes in uint8":
+        at = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.uint8))[:, None] * N
+    else:
+        at = (rows.to(tl.int64) * N).to(tl.int32)
+    tl.store(z_ptr + at + offs_n[None, :], x[None, :] + y[:, None], mask=mask)
+
+
+@pytest.mark.parametrize(
+    "how, says",
+    [
+        ("int16", "offset 69,984 does not fit 16 bits and wraps around: keep offsets in int32"),
+        ("uint16", "offset 69,984 does not fit 16 bits and wraps around: keep offsets in int32"),
+        ("programs in int8", "offset 2,187 does not fit 8 bits and wraps around: keep offsets in int32"),
+        ("shifted", "does not fit int32 and wraps around"),
+        ("lanes in uint8", ""),
+        ("int32", ""),
+    ],
+)
+def test_offsets_in_few_bits(how, says):
+    """The puzzle's own cases show it: the largest is just below 2^31 elements."""
+    report = examine(triton.heuristics({"HOW": lambda args: how})(rows_of), OUTER_ADD_BLOCKS)
+    assert report.ok == (not says), report
+    assert says in str(report) and len(report.verdicts) <= 1
+
+
+@pytest.mark.parametrize("how, ok", [("int32", False), ("int64", True)])
+def test_a_cast_back_to_int32_is_a_cast_too_many(how, ok):
+    kernel = define(WIDE_THEN_CAST.format(cast=".to(tl.int32)" if how == "int32" else ""), "<cast back>")
+    report = at_true_size(kernel, OUTER_ADD_BLOCKS, M=90_000, N=50_001, BLOCK_M=32, BLOCK_N=16)
+    assert report.ok == ok, report
+    assert ok or "does not fit int32 and wraps around" in str(report)
 
 
 def test_an_autotuned_kernel_of_true_size():

@@ -24,6 +24,11 @@ out of tolerance. If (and only if) that happens, the kernel's IR runs again with
 
 If the kernel works on the bits of floats (bitcasts, float8, scaled dots), it means something else in float64.
 Then, and if any integer result differs in float64, the tolerance stays as it is.
+
+A result in float16 or bfloat16 hides most errors of up to 2^-11 or 2^-8, and so does an `allowance`. So a
+kernel that passes with such results runs once more in float64 (`Judge.hidden`). There it must be as close to
+the spec as a result in float32. Nothing is said if a float64 run would not do the same: if the kernel rounds
+on the way, or if its results in float64 are further off than they can be by rounding.
 """
 
 import dataclasses
@@ -42,14 +47,23 @@ from puzzles_lib.checker.expected import (
     roundoff_of,
 )
 from puzzles_lib.checker.report import Verdict
+from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Argument
 from puzzles_lib.runner import Run
-from puzzles_lib.runner.exact import Decisions, NotExact, Roundings, rounded_constants, widened
+from puzzles_lib.runner.exact import (
+    Decisions,
+    NotExact,
+    Roundings,
+    rounded_constants,
+    rounds_on_the_way,
+    widened,
+)
 from puzzles_lib.source import Refusal
 
 SAME = 2.0**-11  # of a tolerance in float32: about 1e-9 of the condition
 IN_FLOAT64 = 2.0**-53 / FLOAT32_ROUNDOFF  # what float64's roundings cost, relative to float32's
 MOST_CONSTANTS = 8
+HALVES = (torch.float16, torch.bfloat16)
 DRAWS = 8
 
 Results = dict[str, torch.Tensor]
@@ -87,6 +101,36 @@ class Judge:
             verdict, diagnosis="; ".join(filter(None, (verdict.diagnosis, self._told)))
         )
 
+    def may_hide(self) -> bool:
+        """Return whether a wrong formula could pass, because results are rounded to 16 bits or may be."""
+        return roundoff_of(self.bound.puzzle) == FLOAT32_ROUNDOFF and any(map(_hides, self.expected.values()))
+
+    def hidden(self, ran: Run) -> Verdict | None:
+        """Return the fault of a kernel that passes only because rounding hides that its formula is wrong.
+
+        ran: a run that passes.
+        """
+        program = self.bound.translated()
+        rounded = [result.name for result in self.bound.puzzle.results if result.dtype in HALVES]
+        if isinstance(program, Refusal) or any(ran.loads.get(name) for name in rounded):
+            return None
+        if rounds_on_the_way(program.module, for_dots=bool(self.bound.puzzle.allowance)):
+            return None
+        try:
+            exact = _Runs(self.bound, self.inputs, self.seconds, self.budget).exact()
+        except (NotExact, OutOfTime):
+            return None
+        for name, want in self.expected.items():
+            own = want.own
+            if not _hides(want) or own is None or want.tolerance is None:
+                continue
+            off = (exact[name] - want.value).abs().nan_to_num(0.0, 0.0, 0.0)
+            if (off > want.tolerance + of_torch(want.argument.dtype).roundoff * 2 * want.value.abs()).any():
+                return None
+            if (off > own).any():
+                return verdicts.hidden_by_rounding(want, exact[name], off, own)
+        return None
+
     def _is_near(self, ran: Run) -> bool:
         """Return whether all differences are small enough to be rounding."""
         if roundoff_of(self.bound.puzzle) < FLOAT32_ROUNDOFF:
@@ -122,12 +166,11 @@ class Judge:
     def _strictly(self, name: str, exact: Results, moved: Sequence[Results]) -> Expected:
         """Return an expected result with the tolerance of a run in float64."""
         want = self.expected[name]
-        if want.tolerance is None:
+        if want.tolerance is None or want.own is None:
             return want
-        own = want.tolerance if want.allowed is None else want.tolerance - want.allowed
         cost = _cost(exact[name], [each[name] for each in moved])
         wide = dataclasses.replace(want.argument, dtype=torch.float64)
-        return Expected(wide, want.value.double(), SAME * own + IN_FLOAT64 * cost)
+        return Expected(wide, want.value.double(), SAME * want.own + IN_FLOAT64 * cost)
 
     def _fitted(
         self, runs: "_Runs", exact: Results, strict: Mapping[str, Expected]
@@ -170,6 +213,11 @@ class Judge:
             f"this is not only rounding: with every float in float64, {name}[{place}] is still off by "
             f"{float(off[at]):.2g}"
         )
+
+
+def _hides(want: Expected) -> bool:
+    """Return whether an element may be off by more than float32's error, because it is or may be rounded."""
+    return want.tolerance is not None and (want.rounds or want.allowed is not None)
 
 
 class _Runs:

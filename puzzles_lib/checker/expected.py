@@ -28,6 +28,7 @@ Accepted on purpose:
 - A tie of float16 or bfloat16 that is rounded the other way, if float32's error may have moved it.
 - Zero for a value below the dtype's smallest normal number, unless the result is exact.
 - What a correct kernel's intermediates lose to rounding, even if the inputs do not show it: see `algebra`.
+- A rounding to float16 or bfloat16, but not a wrong formula that it hides: see `algebra`.
 - Storing the value that an input already has, or adding 0 to it: no later reader can see that.
 
 Method: stochastic perturbation of the inputs, as in Higham, *Accuracy and Stability of Numerical
@@ -88,6 +89,13 @@ class Expected:
     def is_near(self, got: torch.Tensor) -> bool:
         """Return whether no element of ``got`` is further off than rounding may explain."""
         return bool(self.widened(torch.tensor(torch.inf)).accepts(got).all())
+
+    @property
+    def own(self) -> torch.Tensor | None:
+        """The tolerance without the puzzle's allowance, which leaves float32's own error."""
+        if self.tolerance is None or self.allowed is None:
+            return self.tolerance
+        return self.tolerance - self.allowed
 
     @property
     def rounds(self) -> bool:

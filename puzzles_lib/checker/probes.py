@@ -215,6 +215,15 @@ def _as_compiled(trial: Trial) -> Verdict | None:
     return trial.verdict
 
 
+def _rounding_hides(trial: Trial) -> bool:
+    return _sound(trial) and trial.backwards and trial.judged.may_hide()
+
+
+def _in_float64(trial: Trial) -> Verdict | None:
+    """A wrong formula that passes because its results are rounded to 16 bits."""
+    return trial.judged.hidden(trial.first)
+
+
 def _is_infinite_or_nan(trial: Trial) -> bool:
     return trial.verdict is not None and trial.verdict.kind == "values" and not trial.verdict.site
 
@@ -246,5 +255,6 @@ PROBES: Sequence[Probe] = (
     Probe("between two atomics", lambda trial: _sound(trial) and trial.backwards, _between_atomics),
     Probe("with the tensors elsewhere", _looks_at_addresses, _elsewhere),
     Probe("in the compiler's arithmetic", _compiler_computes_otherwise, _as_compiled),
+    Probe("in float64", _rounding_hides, _in_float64),
 )
 """What is looked for in each case, in this order."""

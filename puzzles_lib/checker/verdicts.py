@@ -140,11 +140,8 @@ def judge(
             return Verdict("loads", text)
         if loads > allowed:
             text = f"too many loads of {puzzle.pointer(name)}: {loads} elements, but {allowed} are enough"
-            return Verdict(
-                "loads",
-                text,
-                diagnosis=f"load each element of {name} once: keep it, or broadcast a loaded row or column",
-            )
+            how = "once, and only where a result needs it: keep it, or broadcast a loaded row or column"
+            return Verdict("loads", text, diagnosis=f"load each element of {name} {how}")
     return None
 
 
@@ -204,6 +201,23 @@ def not_finite(verdict: Verdict, got: torch.Tensor, wrong: torch.Tensor, nans: N
     if nans.overflow and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
         return replace(verdict, diagnosis="an exp overflowed, and its result is inf", site=nans.overflow)
     return verdict
+
+
+def hidden_by_rounding(
+    want: Expected, got: torch.Tensor, off: torch.Tensor, allowed: torch.Tensor
+) -> Verdict:
+    """Return the verdict on a formula that is wrong by less than a result's rounding.
+
+    got: the results in float64. off: by how much they differ from the spec. allowed: by how much they may.
+    """
+    at = torch.unravel_index((off / allowed).argmax(), off.shape)
+    place = f"[{', '.join(str(int(i)) for i in at)}]" if off.dim() else ""
+    what = f"{want.argument.name}{place}"
+    text = (
+        f"only rounding hides that {what} is wrong: with every float in float64, got {float(got[at]):.9g}, "
+        f"want {float(want.value[at]):.9g}, off by {float(off[at]):.2g}, allowed {float(allowed[at]):.2g}"
+    )
+    return Verdict("values", text, diagnosis="is a number in the formula slightly off, or a term missing?")
 
 
 def depends_on_order(verdict: Verdict) -> Verdict:

@@ -29,6 +29,12 @@ ROUNDED = "rounded"  # an attribute of operations whose result was narrower than
 _NARROW = re.compile(r"(?:(?<=x)|(?<!\w))(?:bf16|f16|f32)(?!\w)")
 _REFUSED = ("tt.dot_scaled", "tt.elementwise_inline_asm")
 _OF_BITS = ("arith.bitcast", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int")
+_STORES = ("tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.descriptor_reduce")
+_MOVES = (
+    "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat",
+    "tt.unsplat",
+)  # fmt: skip
+MAGIC = 2.0**22
 _EXACT_BITS = 12  # a constant that needs no more was hardly rounded
 
 
@@ -65,6 +71,59 @@ def rounded_constants(module: Module) -> list[float]:
                 if np.isfinite(value) and fraction != np.round(fraction):
                     found[value] = None
     return list(found)
+
+
+def rounds_on_the_way(module: Module, for_dots: bool) -> bool:
+    """Return whether a kernel rounds before it stores a result, so that float64 would compute something else.
+
+    It does if it rounds to integers, by a cast or by adding a large number, or to float16 or bfloat16.
+    for_dots: whether the factors of `tl.dot` may be rounded, because the spec does without it.
+    """
+    return any(
+        _rounds(op, for_dots) for function in module.functions.values() for op in _operations(function.region)
+    )
+
+
+def _rounds(op: Operation, for_dots: bool) -> bool:
+    if op.name in ("arith.fptosi", "arith.fptoui", *_WHOLE):
+        return True
+    if op.name == "tt.extern_elementwise":
+        return bool(_WHOLE_EXTERN.match(op.text("symbol")))
+    if op.name in ("arith.addf", "arith.subf"):
+        return any(map(_is_magic, op.operands))
+    narrow = any(value.type.element in ("bf16", "f16") for value in op.results)
+    if op.name in ("tt.load", "tt.descriptor_load", "arith.constant") or not narrow:
+        return False
+    if op.name == "arith.truncf" and _constant(op.operands[0]) is not None:
+        return False
+    return any(_is_used(value, for_dots) for value in op.results)
+
+
+def _is_used(value: Value, for_dots: bool) -> bool:
+    """Return whether anything is computed from a value, other than by moving it to the place of a store."""
+    for user in value.users:
+        if user.name in _STORES or (user.name == "tt.dot" and for_dots):
+            continue
+        if user.name not in _MOVES or any(_is_used(result, for_dots) for result in user.results):
+            return True
+    return False
+
+
+def _is_magic(value: Value) -> bool:
+    """Return whether a number is so large that a float32 added to it is rounded to an integer."""
+    constant = _constant(value)
+    return constant is not None and MAGIC <= abs(constant) < float("inf")
+
+
+def _constant(value: Value) -> float | None:
+    """Return the float that all elements of a value are, if it is a constant; None if it isn't."""
+    op = value.maker
+    while op is not None and op.name in _MOVES:
+        op = op.operands[0].maker
+    if op is None or op.name != "arith.constant" or "dense<[" in op.attributes["value"]:
+        return None
+    row = row_of(op.results[0].type.element)
+    return float(row.widen(constant_of(op.attributes["value"], row)).item()) if row.is_float else None
 
 
 class _Copy:

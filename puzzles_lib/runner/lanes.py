@@ -101,6 +101,7 @@ class BlockPointer(NamedTuple):
 _BY_NAME = {row.name: row for row in DTYPES}
 ADDRESS = _BY_NAME["uint64"]
 INT32, INT64, BOOL = (_BY_NAME[name] for name in ("int32", "int64", "bool"))
+NARROW_INTEGERS = (_BY_NAME["int8"], _BY_NAME["int16"], INT32)  # IR has integers without a sign only
 FLOAT32, BFLOAT16, E5M2 = (_BY_NAME[name] for name in ("float32", "bfloat16", "float8_e5m2"))
 _ROWS = {row.ir: row for row in DTYPES if row.ir} | {"index": INT64}
 

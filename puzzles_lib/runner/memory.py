@@ -374,8 +374,12 @@ class Memory:
 
     # ---- what integers do
 
-    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: np.ufunc) -> Lanes:
+    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
         """The result of a sum, difference or product of integers; its labels may say what wrapped around."""
+        return result
+
+    def cast(self, result: Lanes, wide: Lanes) -> Lanes:
+        """The result of a cast to a narrower integer; its labels may say what wrapped around."""
         return result
 
     def taken_as_unsigned(self, labels: Labels) -> Labels:

@@ -77,6 +77,11 @@ def divided(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (x - np.fmod(x, y)) // y
 
 
+def shifted(x: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Return x * 2**by as a float64, by from 0 to 63."""
+    return np.ldexp(x, np.clip(by, 0, 63).astype(np.int64))
+
+
 def high_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The upper half of the product of two unsigned integers."""
     size = 8 * x.itemsize

@@ -239,7 +239,6 @@ operation("arith.xori", labels=of_a_number)(_plainly(np.bitwise_xor))
 
 operation("arith.andi", labels=absorbing(_is_zero))(_plainly(np.bitwise_and))
 operation("arith.ori", labels=absorbing(_is_all_ones))(_plainly(np.bitwise_or))
-operation("arith.shli", labels=of_shift, makes=True)(_plainly(np.left_shift))
 operation("arith.shrsi", labels=of_shift, makes=True)(_plainly(np.right_shift))
 operation("arith.shrui", labels=of_shift, makes=True)(_unsigned(np.right_shift))
 operation("arith.divsi", labels=of_division, makes=True)(_plainly(numerics.divided))
@@ -268,6 +267,14 @@ def subi(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
 @operation("arith.muli", labels=absorbing(_is_zero))
 def muli(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     return machine.memory.checked(_MULI(machine, step, x, y), x, y, np.multiply)
+
+
+_SHLI = _plainly(np.left_shift)
+
+
+@operation("arith.shli", labels=of_shift, makes=True)
+def shli(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
+    return machine.memory.checked(_SHLI(machine, step, x, y), x, y, numerics.shifted)
 
 
 _COMPARED = (
@@ -552,7 +559,9 @@ def extui(machine: Machine, step: Step, x: Lanes) -> Lanes:
 
 @operation("arith.trunci")
 def trunci(machine: Machine, step: Step, x: Lanes) -> Lanes:
-    return Lanes((x.data & 1).astype(bool) if step.row is BOOL else x.data.astype(step.row.storage), step.row)
+    if step.row is BOOL:
+        return Lanes((x.data & 1).astype(bool), step.row)
+    return machine.memory.cast(Lanes(x.data.astype(step.row.storage), step.row), x)
 
 
 @operation("arith.index_cast")

@@ -1,32 +1,36 @@
 """Tensors of billions of elements that nobody holds, for runs of a few programs at their true size.
 
 An input's element is a function of its index; an output remembers what was stored to it. What the
-kernel computes on the way to an address is computed as on a GPU, and where an int32 has wrapped around,
-the lanes are labelled (`lanes`): no such lane may decide where or whether memory is touched.
+kernel computes on the way to an address is computed as on a GPU, and where an int32 (or a narrower
+integer) has wrapped around, the lanes are labelled (`lanes`): no such lane may decide where or whether
+memory is touched.
 """
 
 import math
 import operator
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from puzzles_lib.dtypes import DType, of_torch
 from puzzles_lib.runner.buffer import NOBODY
-from puzzles_lib.runner.lanes import INT32, Labels, Lanes, joined, where
+from puzzles_lib.runner.lanes import INT32, NARROW_INTEGERS, Labels, Lanes, joined, where
 from puzzles_lib.runner.memory import Halt, Memory, Part
+from puzzles_lib.runner.numerics import shifted
 from puzzles_lib.runner.records import Source, Stop
 
-WRAPPED = "wrapped"  # the kind of a `Source`: an integer that no int32 holds
-WRAPPED_SIGNED = "wrapped signed"  # one that a uint32 would hold, should the kernel take it for one
+WRAPPED = "wrapped"  # the kind of a `Source`: an integer that its dtype does not hold
+WRAPPED_SIGNED = "wrapped signed"  # one that the dtype without a sign would hold
 
 
-_EXACT: dict[np.ufunc, Callable[[int, int], int]] = {
+_EXACT: dict[Callable[..., Any], Callable[[int, int], int]] = {
     np.add: operator.add,
     np.subtract: operator.sub,
     np.multiply: operator.mul,
+    shifted: lambda x, by: x << min(max(by, 0), 63),
 }
 
 
@@ -160,28 +164,41 @@ class PretendedMemory(Memory):
     def _note_meeting(self, *_: object) -> None:
         """And which programs may come between each other's atomics."""
 
-    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: np.ufunc) -> Lanes:
-        """Label the lanes of an int32 that have wrapped around."""
-        if result.row is not INT32:
+    def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
+        """Label the lanes of an int32, or of a narrower integer, that have wrapped around."""
+        if result.row not in NARROW_INTEGERS:
             return result
         exact = exactly(
             left.data.astype(np.float64), right.data.astype(np.float64)
         )  # of 62 bits, 53 are enough
-        beyond = (exact < -(2**31)) | (exact > 2**31 - 1)
+
+        def value(place: int) -> int:
+            both = (int(np.broadcast_to(each.data, exact.shape).flat[place]) for each in (left, right))
+            return _EXACT[exactly](*both)
+
+        return self._note_wrapped(result, exact, value)
+
+    def cast(self, result: Lanes, wide: Lanes) -> Lanes:
+        """Label the lanes that a narrower integer cannot hold."""
+        if result.row not in NARROW_INTEGERS:
+            return result
+        return self._note_wrapped(result, wide.data, lambda place: int(wide.data.flat[place]))
+
+    def _note_wrapped(self, result: Lanes, exact: np.ndarray, value: Callable[[int], int]) -> Lanes:
+        """Label the lanes of a result that lack the exact number; value: that number, by its place."""
+        bits = 8 * result.row.storage.itemsize
+        beyond = (exact < -(2 ** (bits - 1))) | (exact > 2 ** (bits - 1) - 1)
         if beyond.any():
-            unsigned = (exact >= 0) & (exact < 2**32)
+            unsigned = (exact >= 0) & (exact < 2**bits)
             for kind, lanes in ((WRAPPED, beyond & ~unsigned), (WRAPPED_SIGNED, beyond & unsigned)):
                 if lanes.any():
-                    place = int(lanes.argmax())
-                    both = (
-                        int(np.broadcast_to(each.data, exact.shape).flat[place]) for each in (left, right)
-                    )
-                    found = where(lanes, self._wrap(kind, _EXACT[exactly](*both), result.data.size == 1))
-                    result.labels = joined(result.labels, found)
+                    number = value(int(lanes.argmax()))
+                    label = self._wrap(kind, number, result.row, single=result.data.size == 1)
+                    result.labels = joined(result.labels, where(lanes, label))
         return result
 
     def taken_as_unsigned(self, labels: Labels) -> Labels:
-        """A uint32 holds twice as much."""
+        """Without a sign, a dtype holds twice as much."""
         if labels is None:
             return None
         for source, own in self._wraps(labels):
@@ -197,15 +214,21 @@ class PretendedMemory(Memory):
             labels = np.where(own, 0, labels)
         return labels
 
-    def _wrap(self, kind: str, value: int, single: bool) -> int:
+    def _wrap(self, kind: str, value: int, row: DType, single: bool) -> int:
         """The label of lanes that have wrapped around at the running line; value: what one should be.
 
-        single: of single numbers. A size of 1 is a constant, which has no ``.to``.
+        row: the dtype that is too narrow. single: of single numbers. A size of 1 is a constant, which has
+        no ``.to``.
         """
         site = self.site()
         known = (s for s in self.sources if s.kind == kind and s.site == site)
-        how = ".to(tl.int64)" + ", or tl.cast(..., tl.int64) for a size" * single
-        text = f"offset {value:,} does not fit int32 and wraps around: make a factor int64, {how}"
+        if row is INT32:
+            what, how = "int32", "make a factor int64, .to(tl.int64)"
+            how += ", or tl.cast(..., tl.int64) for a size" * single
+        else:
+            what = f"{8 * row.storage.itemsize} bits"
+            how = f"keep offsets in {'int32' if -(2**31) <= value < 2**31 else 'int64'}"
+        text = f"offset {value:,} does not fit {what} and wraps around: {how}"
         return self._label(next(known, Source(kind, text, site)))
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:

@@ -19,7 +19,7 @@ def two_passes(
     q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, T, W,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """lse first, over all keys; then weights that are ready, in base 2."""
+    """lse first, over all keys; then weights that are ready, in base 2, over those that count."""
     head = tl.program_id(1).to(tl.int64) * T
     i = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)[:, None]
     d = tl.arange(0, D)
@@ -35,7 +35,8 @@ def two_passes(
         row_max = new_max
     lse = row_max + tl.log2(total)
     o = tl.zeros((BLOCK_Q, D), tl.float32)
-    for first in range(0, T, BLOCK_K):
+    start = tl.program_id(0) * BLOCK_Q
+    for first in range(tl.maximum(start - W + 1, 0), min(start + BLOCK_Q, T), BLOCK_K):
         j = first + tl.arange(0, BLOCK_K)
         k = tl.load(k_ptr + (head + j[None, :]) * D + d[:, None], mask=j[None, :] < T, other=0.0)
         v = tl.load(v_ptr + (head + j[:, None]) * D + d[None, :], mask=j[:, None] < T, other=0.0)

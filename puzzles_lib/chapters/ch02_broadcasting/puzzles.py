@@ -62,6 +62,8 @@ OUTER_ADD_BLOCKS = Puzzle(
         Case(M=90, N=100, BLOCK_M=32, BLOCK_N=16),  # ragged on both axes
         Case(M=100, N=90, BLOCK_M=16, BLOCK_N=64),  # the same, the other way round
         Case(M=33, N=65, BLOCK_M=32, BLOCK_N=64, fill={"x": inputs.large, "y": inputs.very_negative}),
+        # z has 2.1 thousand million elements, a little less than 2^31, and more rows than 16 bits count
+        Case(pretend=True, M=70_000, N=30_000, BLOCK_M=32, BLOCK_N=16),
     ),
     contract=Contract({"M": Size(300), "N": Size(300), "BLOCK_M": (16, 64, 128), "BLOCK_N": (32, 128)}),
 )

@@ -14,6 +14,22 @@ _WEIGHTED = "acc = tl.dot(p.to(tl.bfloat16), v, acc * factor[:, None])"
 MISTAKES = (
     Mistake(
         WINDOW_ATTENTION,
+        "from_the_first_key",
+        "The loop begins at key 0, also when the window begins later.",
+        {"begin = tl.maximum(start - W + 1, 0) // BLOCK_K * BLOCK_K": "begin = 0"},
+        kind="loads",
+        says="too many loads of v_ptr",
+    ),
+    Mistake(
+        WINDOW_ATTENTION,
+        "to_the_last_key",
+        "The loop walks all keys, also those after the program's last query.",
+        {"tl.minimum(start + BLOCK_Q, T)": "T"},
+        kind="loads",
+        says="too many loads of v_ptr",
+    ),
+    Mistake(
+        WINDOW_ATTENTION,
         "int32_offsets",
         "The offsets are int32, so they overflow from element 2^31 on.",
         {"tl.program_id(1).to(tl.int64)": "tl.program_id(1)"},

@@ -88,7 +88,8 @@ def window_attention(
     with s[h, i, j] = q[h, i] · k[h, j] / √D and p = exp(s - lse). Query i sees the W
     keys up to its own: i - W < j ≤ i. W is at least 1, and D is a power of two, at
     least 16. Scores, sums and lse are float32. Round p to bfloat16 for the second
-    tl.dot, and only there. The tensors can have 2^31 elements or more.
+    tl.dot, and only there. The tensors can have 2^31 elements or more. Skip blocks of
+    keys that no query of a program sees.
     """
     s = _scores(q, k, W)
     return s.softmax(2) @ v, s.logsumexp(2)
@@ -127,6 +128,15 @@ def _to_base_two(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tenso
     return o, lse / math.log(2)
 
 
+def _seen_blocks(s: Case) -> int:
+    """Return the elements of v in the blocks of keys that each program's queries see."""
+    found = 0
+    for start in range(0, s.T, s.BLOCK_Q):
+        begin = max(start - s.W + 1, 0) // s.BLOCK_K * s.BLOCK_K
+        found += triton.cdiv(start + s.BLOCK_Q - begin, s.BLOCK_K) * s.BLOCK_K
+    return found * s.H * s.D
+
+
 WINDOW_ATTENTION = Puzzle(
     number="35",
     spec=window_attention,
@@ -152,6 +162,7 @@ WINDOW_ATTENTION = Puzzle(
         Case(pretend=True, H=65_000, T=270, D=128, W=100, BLOCK_Q=64, BLOCK_K=64),
     ),
     outputs=("o", "lse"),
+    most_loads={"v": _seen_blocks},  # k may be loaded twice: first for lse, then for the weights
     allowance=_rounded_weights,
     slips={
         "the scores aren't divided by √D": lambda q, k, v, W: window_attention(_grown(q), k, v, W),
