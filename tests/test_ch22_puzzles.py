@@ -2,15 +2,19 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention, silu
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
     PAGED_ATTENTION,
     grouped_matmul,
+    linear_cross_entropy,
     merge_parts,
+    mxfp4_matmul,
+    nucleus_token,
     paged_attention,
     rope,
+    route,
     sample_token,
     spread,
     swiglu_down,
@@ -73,6 +77,46 @@ def test_draws_are_as_frequent_as_the_softmax_says():
         assert (found - (logits[0] / heat).softmax(0)).abs().max() < 0.025
     cold = sample_token(logits, torch.zeros(4000).double(), 5)
     assert (cold == logits[0].argmax()).all()
+
+
+def test_the_loss_is_torchs_cross_entropy():
+    h, w, label = normal(9, 8), normal(13, 8), torch.tensor([0, 12, -100, 5, 5, -100, 7, 1, 2])
+    loss, lse = linear_cross_entropy(h, w, label)
+    assert torch.allclose(loss, cross_entropy(h @ w.T, label, reduction="none"))
+    assert torch.allclose(lse, (h @ w.T).logsumexp(1))
+
+
+def test_codes_and_scales_are_those_of_the_mx_formats():
+    """All codes against the table of the OCP's Microscaling Formats (MX) specification 1.0."""
+    table = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6]
+    w = torch.arange(16, dtype=torch.uint8).view(1, 16) * 16 + torch.arange(15, -1, -1, dtype=torch.uint8)
+    numbers = torch.tensor([table[code] for j in range(16) for code in (15 - j, j)]).double()
+    x, one = torch.eye(32).double(), torch.full((32, 1), 127, dtype=torch.uint8)
+    for scale in (1, 127, 254):
+        z = mxfp4_matmul(x, one, w, torch.tensor([[scale]], dtype=torch.uint8))
+        assert (z[:, 0] == numbers * 2.0 ** (scale - 127)).all()
+
+
+def test_the_router_chooses_as_torch_does():
+    logits = normal(50, 6)
+    order, weight, start = route(logits)
+    top, expert = logits.topk(2, dim=1)
+    assert (order == expert.flatten().argsort(stable=True)).all()
+    assert (start.diff() == expert.flatten().bincount(minlength=6)).all() and start[0] == 0
+    of_all = logits.softmax(1).gather(1, expert)
+    assert torch.allclose(weight, (of_all / of_all.sum(1, keepdim=True)).flatten()[order.long()])
+    assert torch.allclose(weight, top.softmax(1).flatten()[order.long()])
+
+
+def test_the_nucleus_is_as_small_as_can_be():
+    logits = normal(7).expand(4000, 7)
+    p, place = logits[0].softmax(0).sort(descending=True)
+    for limit in (0.3, 0.75, 1.0):
+        count = int((p.cumsum(0) < limit).sum()) + 1  # the fewest that reach it
+        found = nucleus_token(logits, limit, 3).bincount(minlength=7)[place] / 4000
+        told = torch.where(torch.arange(7) < count, p, 0)[:7]
+        assert (found[count:] == 0).all()
+        assert (found - told / told.sum()).abs().max() < 0.025
 
 
 def test_a_case_without_fills_counts_all_it_might_need():

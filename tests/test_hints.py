@@ -39,7 +39,16 @@ from puzzles_lib import (
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
-from puzzles_lib.chapters.ch22_language_model.puzzles import PAGED_ATTENTION, ROPE, SAMPLE_TOKEN
+from puzzles_lib.chapters.ch22_language_model.puzzles import (
+    LINEAR_CROSS_ENTROPY,
+    MERGE_PARTS,
+    NUCLEUS_TOKEN,
+    PAGED_ATTENTION,
+    ROPE,
+    ROUTE,
+    SAMPLE_TOKEN,
+    SWIGLU_DOWN,
+)
 from puzzles_lib.checker.report import KINDS, CaseResult, GoalResult, Report, Verdict
 from puzzles_lib.checking import check
 from puzzles_lib.coach import hinting
@@ -380,6 +389,15 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
             PAGED_ATTENTION, "denominator * factor", "denominator", "its own factor",
             "Correct as long as there is one page",
         ),
+        (MERGE_PARTS, "top + tl.log(d", "tl.log(d", "the maximum", "The logarithm of the sum"),
+        (SWIGLU_DOWN, "x = gate / (1", "x = 1 / (1", "a sigmoid alone", "The formula"),
+        (
+            LINEAR_CROSS_ENTROPY, "tl.where(label == -100, 0.0, lse - chosen)", "lse - chosen", "label -100",
+            "Rows without a label",
+        ),
+        (LINEAR_CROSS_ENTROPY, 'logit, float("-inf"))', "logit, 0.0)", "counts", "Classes that don't exist"),
+        (ROUTE, "tl.cumsum(count) - count", "tl.cumsum(count)", "out-of-bounds", "Where a choice goes"),
+        (NUCLEUS_TOKEN, "b * V + n))", "n))", "the same noise", "The noise"),
     ],
 )  # fmt: skip
 def test_a_diagnosis_weighs_more_than_the_place_of_a_wrong_value(puzzle, right, wrong, diagnosis, title):

@@ -16,10 +16,11 @@ from puzzles_lib.kernels import bitpack, common, packed_dropout, packed_relu, qu
 from puzzles_lib.kernels.rounding import fraction_bits, leading_one
 
 module = import_module("puzzles_lib.kernels.q8_linear")
+losses = import_module("puzzles_lib.kernels.linear_cross_entropy")
 
 POINTERS = {
     "codes_ptr": "*u8", "words_ptr": "*i16", "mask_ptr": "*u8", "scale_ptr": "*fp32", "sums_ptr": "*fp32",
-    "seed_ptr": "*i64",
+    "seed_ptr": "*i64", "label_ptr": "*i64", "loss_ptr": "*fp32",
 }  # fmt: skip
 PACKING = {
     "BITS": 2, "GROUP": 256, "WIDTH": 256, "GROUPS": 1, "ROWS": 2, "STEP": 2, "EVEN": True,
@@ -41,6 +42,7 @@ KERNELS = [
     (packed_dropout._dropout_backward_kernel, {"BLOCK": 2048}, {}),
     (packed_relu._relu_pack_kernel, {"BLOCK": 2048}, {}),
     (packed_relu._relu_unpack_backward_kernel, {"BLOCK": 1024}, {}),
+    (losses._losses_kernel, {"GRADIENTS": True, "BLOCK": 4096}, {"num_warps": 8}),
     (common._add_splits_kernel, {"SPLITS": 4, "BLOCK": 512, "PDL": True}, {}),
     (
         module._quantize_rows_kernel,

@@ -149,6 +149,12 @@ RIGHT = {
     "ch22-q10": (12, 5),
     "ch22-q11": 448.0,
     "ch22-q12": 7.39,
+    "ch22-q13": 4.0,
+    "ch22-q14": 128,
+    "ch22-q15": 4.25,
+    "ch22-q16": (12.0, -4.0),
+    "ch22-q17": (1, 2, 0, 4, 3, 5),
+    "ch22-q18": (2, 3),
 }
 
 # What learners may think, with a word of what they must read.
@@ -546,6 +552,22 @@ MISTAKES = [
     ("ch22-q11", 224.0, "one way"),
     ("ch22-q11", 896.0, "two bytes"),
     ("ch22-q12", 1.65, "divides the logits"),
+    ("ch22-q13", 1.0, "one byte per logit"),
+    ("ch22-q13", 2.0, "four bytes"),
+    ("ch22-q13", 4.29, "2^30"),
+    ("ch22-q14", 1, "How many programs"),
+    ("ch22-q14", 8192, "serves all of them"),
+    ("ch22-q15", 4.0, "share of the scale"),
+    ("ch22-q15", 12.0, "shared by 32"),
+    ("ch22-q15", 5.0, "whole byte"),
+    ("ch22-q16", (-4.0, 12.0), "comes first"),
+    ("ch22-q16", (3.0, -1.0), "Now the scale"),
+    ("ch22-q16", (12.0, 4.0), "a minus"),
+    ("ch22-q17", (0, 1, 0, 2, 1, 2), "These are tokens"),
+    ("ch22-q17", (0, 0, 2, 2, 3, 3), "These are the experts"),
+    ("ch22-q17", (2, 1, 0, 4, 3, 5), "earlier token"),
+    ("ch22-q18", (1, 2), "crosses the line"),
+    ("ch22-q18", (2, 2), "first number is correct"),
 ]
 
 MINE = {

@@ -29,6 +29,10 @@ MEASURED = {
     "ranks": ("puzzles_lib.bench.ranks", "the example of training on two GPUs, packed and not (needs two)"),
     "norms": ("puzzles_lib.authoring.norms", "chapter 17's kernels beside torch's (needs a GPU)"),
     "attention": ("puzzles_lib.authoring.attention", "chapter 18's attention beside torch's (needs a GPU)"),
+    "linear-cross-entropy": (
+        "puzzles_lib.bench.linear_cross_entropy",
+        "a linear layer fused with its loss beside torch's: time, memory (needs a GPU)",
+    ),
     "packed-weight": ("puzzles_lib.bench.packed_weight", "a packed weight times few rows (needs a GPU)"),
 }
 """Benches by name: a module with a ``measure()`` that gives rows, and what it measures."""

@@ -37,6 +37,7 @@ _HOME = {
     "unpack_bits": "bitpack",
     "dequant_gemm": "dequant_gemm",
     "dequant_gemm_dw": "dequant_gemm",
+    "linear_cross_entropy": "linear_cross_entropy",
     "Q8Linear": "q8_linear",
     "q8_linear": "q8_linear",
     "quantize_rows": "q8_linear",
@@ -66,6 +67,7 @@ def _shared_with_a_module(name: str) -> property:
 class _Package(ModuleType):
     attention = _shared_with_a_module("attention")
     dequant_gemm = _shared_with_a_module("dequant_gemm")
+    linear_cross_entropy = _shared_with_a_module("linear_cross_entropy")
     q8_linear = _shared_with_a_module("q8_linear")
 
 

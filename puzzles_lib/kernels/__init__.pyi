@@ -14,6 +14,9 @@ from puzzles_lib.kernels.dequant_gemm import (
     dequant_gemm as dequant_gemm,
     dequant_gemm_dw as dequant_gemm_dw,
 )
+from puzzles_lib.kernels.linear_cross_entropy import (
+    linear_cross_entropy as linear_cross_entropy,
+)
 from puzzles_lib.kernels.modules import (
     PackedDropout as PackedDropout,
     PackedGELU as PackedGELU,

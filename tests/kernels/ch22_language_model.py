@@ -5,9 +5,13 @@ import triton.language as tl
 
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
+    LINEAR_CROSS_ENTROPY,
     MERGE_PARTS,
+    MXFP4_MATMUL,
+    NUCLEUS_TOKEN,
     PAGED_ATTENTION,
     ROPE,
+    ROUTE,
     SAMPLE_TOKEN,
     SWIGLU_DOWN,
 )
@@ -193,6 +197,179 @@ largest_then_first = edited(
     },
 )
 
+# ---- puzzle 72
+
+transposed_tiles = edited(
+    LINEAR_CROSS_ENTROPY,
+    "transposed_tiles",
+    "Loads w transposed; strides instead of products.",
+    {
+        "T, V, K,": "T, V, K, stride_ht, stride_wv,",
+        "t.to(tl.int64)[:, None] * K": "t.to(tl.int64)[:, None] * stride_ht",
+        "w_ptr + v[:, None] * K + k[None, :], mask=w_mask": (
+            "w_ptr + v[None, :] * stride_wv + k[:, None], mask=(v[None, :] < V) & (k[:, None] < K)"
+        ),
+        "tl.dot(h, w.T, logit)": "tl.dot(h, w, logit)",
+    },
+)
+
+
+@triton.jit
+def one_loop_in_base_two(
+    h_ptr, w_ptr, label_ptr, loss_ptr, lse_ptr, T, V, K,
+    BLOCK_T: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """A single loop over all tiles of w, whose last tile of a class block closes it; exp2."""
+    t = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
+    label = tl.load(label_ptr + t, mask=t < T, other=-100)
+    top, total, chosen = (
+        tl.full((BLOCK_T,), float("-inf"), tl.float32),
+        tl.zeros((BLOCK_T,), tl.float32),
+        tl.zeros((BLOCK_T,), tl.float32),
+    )
+    acc = tl.zeros((BLOCK_T, BLOCK_V), tl.float32)
+    steps = tl.cdiv(K, BLOCK_K)
+    for tile in range(tl.cdiv(V, BLOCK_V) * steps):
+        v = (tile // steps * BLOCK_V + tl.arange(0, BLOCK_V))[None, :]
+        k = tile % steps * BLOCK_K + tl.arange(0, BLOCK_K)
+        h = tl.load(h_ptr + t[:, None] * K + k, mask=(t[:, None] < T) & (k < K), other=0.0)
+        w = tl.load(w_ptr + v * K + k[:, None], mask=(v < V) & (k[:, None] < K), other=0.0)
+        acc = tl.dot(h, w, acc)
+        if tile % steps == steps - 1:
+            is_label = v == label[:, None]
+            chosen += tl.sum(tl.where(is_label, acc, 0), 1)
+            s = tl.where(v < V, acc * 1.4426950408889634, float("-inf"))
+            new = tl.maximum(top, tl.max(s, 1))
+            total = total * tl.exp2(top - new) + tl.sum(tl.exp2(s - new[:, None]), 1)
+            top = new
+            acc = tl.zeros((BLOCK_T, BLOCK_V), tl.float32)
+    lse = (top + tl.log2(total)) * 0.6931471805599453
+    tl.store(lse_ptr + t, lse, mask=t < T)
+    tl.store(loss_ptr + t, tl.where(label >= 0, lse - chosen, 0.0), mask=t < T)
+
+
+# ---- puzzle 73
+
+
+@triton.jit
+def unpacked_by_hand(
+    x_ptr, x_scale_ptr, w_ptr, w_scale_ptr, z_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Makes numbers of the codes by arithmetic, and multiplies in bfloat16, which has all of them."""
+    m = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M))[:, None]
+    n = (tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)[None, :]
+        x = tl.load(x_ptr + m * K + k, mask=(m < M) & (k < K), other=0.0).to(tl.float32)
+        of_x = tl.load(x_scale_ptr + m * (K // 32) + k // 32, mask=(m < M) & (k < K), other=127)
+        byte = tl.load(w_ptr + n * (K // 2) + k // 2, mask=(n < N) & (k < K), other=0).to(tl.int32)
+        of_w = tl.load(w_scale_ptr + n * (K // 32) + k // 32, mask=(n < N) & (k < K), other=127)
+        code = (byte >> (k % 2 * 4)) & 15
+        exponent, fraction = (code >> 1) & 3, code & 1
+        size = tl.where(exponent > 0, (2 + fraction) * tl.exp2(exponent.to(tl.float32) - 2), 0.5 * fraction)
+        w = tl.where(code > 7, -size, size) * tl.exp2(of_w.to(tl.float32) - 127)
+        x *= tl.exp2(of_x.to(tl.float32) - 127)
+        acc = tl.dot(x.to(tl.bfloat16), w.to(tl.bfloat16).T, acc)
+    n = n.T
+    tl.store(z_ptr + m * N + n, acc, mask=(m < M) & (n < N))
+
+
+transposed_bytes = edited(
+    MXFP4_MATMUL,
+    "transposed_bytes",
+    "Loads the bytes as the dot takes them; scales of nothing are 1.",
+    {
+        "w_ptr + n[:, None] * (K // 2) + j, mask=is_n & (j < K // 2)": (
+            "w_ptr + n[None, :] * (K // 2) + j.T, mask=(n[None, :] < N) & (j.T < K // 2)"
+        ),
+        "w.T, w_scale": "w, w_scale",
+    },
+)
+
+# ---- puzzle 74
+
+by_histogram = edited(
+    ROUTE,
+    "by_histogram",
+    "Counts by tl.histogram.",
+    {
+        "        below = (first < e).to(tl.int32) + (second < e).to(tl.int32)\n"
+        "        begin += tl.sum(tl.where(t < T, below, 0))": (
+            "        counts = tl.histogram(first, BLOCK_E, mask=t < T)\n"
+            "        counts += tl.histogram(second, BLOCK_E, mask=t < T)\n"
+            "        begin += tl.sum(tl.where(tl.arange(0, BLOCK_E) < e, counts, 0))"
+        ),
+    },
+)
+
+
+@triton.jit
+def who_beats_it(
+    logits_ptr, order_ptr, weight_ptr, start_ptr, T, E, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr
+):
+    """An expert is chosen if at most one beats it; tokens one after the other."""
+    mine, n = tl.program_id(0), tl.arange(0, BLOCK_E)
+    begin, place = 0, 0
+    for pass_number in range(2):
+        for t in range(T):
+            x = tl.load(logits_ptr + t * E + n, mask=n < E, other=float("-inf"))
+            beaten_by = tl.sum(
+                ((x[None, :] > x[:, None]) | ((x[None, :] == x[:, None]) & (n[None, :] < n[:, None]))).to(
+                    tl.int32
+                ),
+                1,
+            )
+            chosen = (beaten_by < 2) & (n < E)
+            if pass_number == 0:
+                begin += tl.sum((chosen & (n < mine)).to(tl.int32))
+            if pass_number == 1:
+                here = tl.sum(tl.where(n == mine, beaten_by, 0))
+                if here < 2:
+                    top = tl.max(x)
+                    total = tl.sum(tl.where(chosen, tl.exp(x - top), 0.0))
+                    tl.store(order_ptr + begin + place, 2 * t + here)
+                    at = tl.sum(tl.where(n == mine, tl.exp(x - top), 0.0))
+                    tl.store(weight_ptr + begin + place, at / total)
+                    place += 1
+    tl.store(start_ptr + mine, begin)
+    if mine == E - 1:
+        tl.store(start_ptr + E, begin + place)
+
+
+# ---- puzzle 75
+
+sorts_the_logits = edited(
+    NUCLEUS_TOKEN,
+    "sorts_the_logits",
+    "Sorts the logits instead of the probabilities.",
+    {
+        "falling = tl.sort(p, descending=True)": (
+            "order = tl.sort(logits, descending=True)\n"
+            "    falling = tl.exp(order - tl.max(logits, axis=0))\n"
+            "    falling /= tl.sum(falling, axis=0)"
+        ),
+        "tl.min(tl.where(before < P, falling, 1.0), axis=0)": (
+            'tl.min(tl.where(before < P, order, float("inf")), axis=0)'
+        ),
+        "p >= least": "logits >= least",
+    },
+)
+
+
+@triton.jit
+def every_pair(logits_ptr, token_ptr, V, P, SEED, BLOCK_V: tl.constexpr):
+    """Compares all pairs of probabilities, without sorting."""
+    b, n = tl.program_id(0), tl.arange(0, BLOCK_V)
+    logits = tl.load(logits_ptr + b * V + n, mask=n < V, other=float("-inf"))
+    p = tl.exp(logits - tl.max(logits, 0))
+    p = p / tl.sum(p, 0)
+    before = tl.sum(tl.where(p[None, :] > p[:, None], p[None, :], 0.0), 1)
+    score = tl.where(before < P, logits - tl.log(-tl.log(tl.rand(SEED, b * V + n))), float("-inf"))
+    tl.store(token_ptr + b, tl.argmax(score, 0))
+
+
 RIGHT = [
     (ROPE, both_halves_at_once),
     (ROPE, one_head_after_the_other),
@@ -206,4 +383,12 @@ RIGHT = [
     (SWIGLU_DOWN, in_tf32),
     (SAMPLE_TOKEN, branches_on_heat),
     (SAMPLE_TOKEN, largest_then_first),
+    (LINEAR_CROSS_ENTROPY, transposed_tiles),
+    (LINEAR_CROSS_ENTROPY, one_loop_in_base_two),
+    (MXFP4_MATMUL, unpacked_by_hand),
+    (MXFP4_MATMUL, transposed_bytes),
+    (ROUTE, by_histogram),
+    (ROUTE, who_beats_it),
+    (NUCLEUS_TOKEN, sorts_the_logits),
+    (NUCLEUS_TOKEN, every_pair),
 ]

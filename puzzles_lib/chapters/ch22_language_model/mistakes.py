@@ -2,9 +2,13 @@
 
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
+    LINEAR_CROSS_ENTROPY,
     MERGE_PARTS,
+    MXFP4_MATMUL,
+    NUCLEUS_TOKEN,
     PAGED_ATTENTION,
     ROPE,
+    ROUTE,
     SAMPLE_TOKEN,
     SWIGLU_DOWN,
 )
@@ -417,6 +421,390 @@ MISTAKES = (
                 "score = tl.where(heat > 0, noisy, logits)\n"
                 "    token = tl.max(tl.where(score == tl.max(score, axis=0), n, -1), axis=0)"
             )
+        },
+        kind="values",
+        says="token[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "padding_counts",
+        "Lanes after the last class have logit 0.",
+        {
+            'logit = tl.where(v[None, :] < V, logit, float("-inf"))': (
+                "logit = tl.where(v[None, :] < V, logit, 0.0)"
+            ),
+        },
+        kind="values",
+        says="a lane after the last class counts",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "place_in_the_block",
+        "The label is looked for among the lanes of a block, not among the classes.",
+        {
+            "v[None, :] == label[:, None]": "(v - first)[None, :] == label[:, None]",
+        },
+        kind="values",
+        says="loss[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "label_forgotten",
+        "The label's logit is set anew in every block.",
+        {
+            "chosen += tl.sum": "chosen = tl.sum",
+        },
+        kind="values",
+        says="loss[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "no_maximum",
+        "No maximum is subtracted, so exp() overflows.",
+        {
+            "tl.maximum(row_max, tl.max(logit, axis=1))": "row_max * 0.0",
+        },
+        kind="values",
+        says="[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "not_rescaled",
+        "The sum isn't rescaled when the maximum grows.",
+        {
+            "denominator * tl.exp(row_max - new_max)": "denominator",
+        },
+        kind="values",
+        says="loss[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "ignored_rows_count",
+        "Rows with label -100 have a loss.",
+        {
+            "tl.where(label == -100, 0.0, lse - chosen)": "lse - chosen",
+        },
+        kind="values",
+        says="loss[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "without_the_maximum",
+        "lse is only the log of the sum.",
+        {
+            "lse = row_max + tl.log(denominator)": "lse = tl.log(denominator)",
+        },
+        kind="values",
+        says="lse lacks the maximum",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "rounded_logits",
+        "Each iteration rounds the logits to bfloat16.",
+        {
+            "logit = tl.dot(h, w.T, logit)": "logit = tl.dot(h, w.T, logit).to(tl.bfloat16).to(tl.float32)",
+        },
+        kind="values",
+        says="[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "k_not_masked",
+        "The columns of w past K belong to the next class.",
+        {
+            "w_mask = (v[:, None] < V) & (k[None, :] < K)": "w_mask = (v[:, None] < V) & (k[None, :] >= 0)",
+        },
+        kind="out of bounds",
+        says="w",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "all_rows_stored",
+        "The losses of rows that don't exist are stored.",
+        {
+            "tl.store(loss_ptr + t, loss, mask=t < T)": "tl.store(loss_ptr + t, loss)",
+        },
+        kind="out of bounds",
+        says="loss",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "int32_offsets",
+        "The offsets are int32, so they overflow from element 2^31 on.",
+        {
+            "t.to(tl.int64)[:, None] * K": "t[:, None] * K",
+        },
+        kind="true size",
+        says="offset",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
+        "halves_swapped",
+        "The high half of a byte comes first.",
+        {
+            "w.T, w_scale": "(w << 4 | w >> 4).T, w_scale",
+        },
+        kind="values",
+        says="codes of a byte are swapped",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
+        "without_scales",
+        "The codes of w have no scale.",
+        {
+            "w.T, w_scale": "w.T, tl.full((BLOCK_N, BLOCK_K // 32), 127, tl.uint8)",
+        },
+        kind="values",
+        says="without the scales of w",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
+        "first_scale_for_all",
+        "The first scale of a row is used for the whole row.",
+        {
+            "w_scale_ptr + n[:, None] * (K // 32) + g": "w_scale_ptr + n[:, None] * (K // 32) + 0 * g",
+        },
+        kind="values",
+        says="z[",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
+        "scale_for_16",
+        "A scale is used for 16 numbers, as in NVFP4.",
+        {
+            "g = start // 32": "g = start // 16",
+        },
+        kind="values",
+        says="z[",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
+        "a_byte_per_number",
+        "Bytes are counted like numbers, although each has two.",
+        {
+            "j = start // 2": "j = start",
+        },
+        kind="values",
+        says="z[",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
+        "missing_scales_nan",
+        "Scales that don't exist are 255, which means NaN, and 0 times NaN is NaN.",
+        {
+            "w_scale_ptr + n[:, None] * (K // 32) + g, mask=is_n & is_g, other=127": (
+                "w_scale_ptr + n[:, None] * (K // 32) + g, mask=is_n & is_g, other=255"
+            ),
+        },
+        kind="values",
+        says="NaN",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
+        "bytes_not_masked",
+        "The bytes past a row's end belong to the next row.",
+        {
+            "mask=is_n & (j < K // 2)": "mask=is_n & (j >= 0)",
+        },
+        kind="out of bounds",
+        says="w",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
+        "sum_starts_anew",
+        "Each iteration begins with 0.",
+        {
+            ', "e2m1", acc)': ', "e2m1")',
+        },
+        kind="values",
+        says="z[",
+    ),
+    Mistake(
+        ROUTE,
+        "same_expert_twice",
+        "The second choice is the first once more.",
+        {
+            'tl.where(e == first[:, None], float("-inf"), logits)': "logits",
+        },
+        kind="never written",
+        says="order",
+    ),
+    Mistake(
+        ROUTE,
+        "from_zero",
+        "Every expert's rows begin at 0.",
+        {
+            "end = begin": "end = 0",
+        },
+        kind="never written",
+        says="overwrite each other",
+    ),
+    Mistake(
+        ROUTE,
+        "counts_itself",
+        "A token's place counts the token itself.",
+        {
+            "tl.cumsum(count) - count": "tl.cumsum(count)",
+        },
+        kind="out of bounds",
+        says="order",
+    ),
+    Mistake(
+        ROUTE,
+        "next_block_begins_anew",
+        "The rows of the next block begin where those of this one began.",
+        {
+            "end += tl.sum(count)": "end = begin + tl.sum(count)",
+        },
+        kind="values",
+        says="start",
+    ),
+    Mistake(
+        ROUTE,
+        "padding_is_routed",
+        "Tokens that don't exist choose experts, too.",
+        {
+            "mine = (t < T) & ((first == e) | (second == e))": "mine = (first == e) | (second == e)",
+        },
+        kind="race",
+        says="order",
+    ),
+    Mistake(
+        ROUTE,
+        "padding_is_counted",
+        "Tokens that don't exist are counted.",
+        {
+            "tl.where(t < T, below, 0)": "below",
+        },
+        kind="out of bounds",
+        says="order",
+    ),
+    Mistake(
+        ROUTE,
+        "weights_swapped",
+        "The second choice gets the weight of the first.",
+        {
+            "tl.where(first == e, weight, 1 - weight)": "tl.where(first == e, 1 - weight, weight)",
+        },
+        kind="values",
+        says="weight[",
+    ),
+    Mistake(
+        ROUTE,
+        "tokens_not_choices",
+        "order has first choices only.",
+        {
+            "2 * t + (second == e)": "2 * t",
+        },
+        kind="values",
+        says="order[",
+    ),
+    Mistake(
+        ROUTE,
+        "no_end",
+        "The end of the last expert isn't stored.",
+        {
+            "if e == E - 1:": "if e == E:",
+        },
+        kind="never written",
+        says="start",
+    ),
+    Mistake(
+        ROUTE,
+        "padding_of_zero",
+        "An expert that doesn't exist has logit 0, and wins.",
+        {
+            'other=float("-inf")': "other=0.0",
+        },
+        kind="never written",
+        says="order",
+    ),
+    Mistake(
+        ROUTE,
+        "exp_overflows",
+        "exp() of a large logit is infinite, and infinity over infinity is NaN.",
+        {
+            "1 / (1 + tl.exp(next_best - best))": "tl.exp(best) / (tl.exp(best) + tl.exp(next_best))",
+        },
+        kind="values",
+        says="NaN",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "draws_from_all",
+        "All tokens are kept.",
+        {
+            'tl.where(p >= least, noisy, float("-inf"))': "noisy",
+        },
+        kind="values",
+        says="draws from all tokens",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "sum_with_itself",
+        "A token counts its own probability, so the one that reaches P is dropped.",
+        {
+            "tl.cumsum(falling) - falling": "tl.cumsum(falling)",
+        },
+        kind="values",
+        says="token[",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "unlikely_first",
+        "The probabilities are sorted the other way, so the unlikely tokens are kept.",
+        {
+            "tl.sort(p, descending=True)": "tl.sort(p)",
+        },
+        kind="values",
+        says="token[",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "least_is_dropped",
+        "The least likely token of the nucleus is dropped.",
+        {
+            "p >= least": "p > least",
+        },
+        kind="values",
+        says="token[",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "same_noise_for_all",
+        "All rows have the same noise.",
+        {
+            "tl.rand(SEED, b * V + n)": "tl.rand(SEED, n)",
+        },
+        kind="values",
+        says="the same noise",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "not_divided",
+        "The probabilities don't add up to 1.",
+        {
+            "    p /= tl.sum(p, axis=0)\n": "",
+        },
+        kind="values",
+        says="token[",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "always_the_likeliest",
+        "There's no noise at all.",
+        {
+            " - tl.log(-tl.log(tl.rand(SEED, b * V + n)))": "",
+        },
+        kind="values",
+        says="the likeliest tokens",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "zero_past_the_end",
+        "Lanes past the end have logit 0.",
+        {
+            'mask=n < V, other=float("-inf")': "mask=n < V, other=0.0",
         },
         kind="values",
         says="token[",

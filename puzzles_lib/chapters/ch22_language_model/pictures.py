@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
+from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP
 from puzzles_lib.drawing.colours import (
     FAINT,
     GREEN,
@@ -249,3 +250,160 @@ def noisy(logits: Sequence[float] = (2.0, 1.0, 0.0, -1.0), seeds: Sequence[int] 
         told.append(f"{name}: {', '.join(f'{value:.1f}' for value in values)}, largest is {winner}")
     legend(ax, 1.5, (7.1, VERMILLION, "the largest: this one is drawn"))
     return Picture(figure, f"Four logits, and three draws by adding noise. {'; '.join(told)}.")
+
+
+def streamed(tiles: int = 4, now: int = 2) -> Picture:
+    """Draw a block of rows that walks over all classes, and the three numbers per row that stay."""
+    figure, ax = new_sheet(28.6, 9.4)
+    label(ax, 0.4, 3.2, "h", align="left", fontsize=11)
+    box(ax, 0.4, 3.6, 4.4, 2.4, "BLOCK_T rows", color=PALE_SKY)
+    label(ax, 6.4, 0.5, "w, a block of classes per iteration", align="left", fontsize=11)
+    for n in range(tiles):
+        x = 6.4 + 3.3 * n
+        box(ax, x, 0.9, 3.0, 1.5, f"block {n}", color=PALE_ORANGE if n != now else ORANGE)
+        words = "forgotten" if n < now else "now" if n == now else "not yet"
+        box(ax, x, 3.6, 3.0, 2.4, words, color=GREEN if n == now else None, dashed=n != now)
+    label(ax, 6.4, 6.6, "tiles of logits: only one exists, in registers", align="left", color=FAINT)
+    x = 6.4 + 3.3 * now + 1.5
+    arrow(ax, (x, 2.45), (x, 3.5))
+    arrow(ax, (20.0, 4.8), (21.2, 4.8))
+    names = ("row_max", "denominator", "chosen")
+    for n, name in enumerate(names):
+        box(ax, 21.4, 3.2 + 1.15 * n, 4.6, 1.0, name, color=PALE_GREEN)
+    label(ax, 23.7, 2.7, "per row", fontsize=9, color=FAINT)
+    label(ax, 21.4, 7.3, "at the end:", align="left", fontsize=10)
+    label(ax, 21.4, 8.0, "lse = row_max + log(denominator)", align="left", fontsize=9)
+    label(ax, 21.4, 8.6, f"loss = lse {MINUS} chosen", align="left", fontsize=9)
+    return Picture(
+        figure,
+        f"A program has a block of rows of h and walks over {tiles} blocks of classes of w. In iteration "
+        f"{now} only that tile of logits exists, in registers: earlier ones are forgotten. Each tile is "
+        "folded into row_max, denominator and chosen, one number per row each. At the end, lse is "
+        "row_max plus the log of denominator, and the loss is lse minus chosen.",
+    )
+
+
+def microscaled(byte: int = 0x2E, group: int = MX_GROUP) -> Picture:
+    """Draw 32 codes in 16 bytes with one scale, the bits of a code, and the numbers on a line."""
+    figure, ax = new_sheet(27, 9.6)
+    label(
+        ax,
+        0.4,
+        0.6,
+        f"{group} numbers of a row of w: {group // 2} bytes, two codes each",
+        align="left",
+        fontsize=11,
+    )
+    codes = [hex(n * 7 % 16)[2:].upper() for n in range(group)]
+    colors = [PALE_SKY if n // 2 % 2 else SKY for n in range(group)]
+    cells(ax, codes, x=0.4, y=1.1, width=0.72, colors=colors, fontsize=9)
+    box(ax, 24.4, 1.1, 2.0, 1.0, "scale", color=ORANGE, fontsize=9)
+    label(ax, 25.4, 2.5, "one byte", fontsize=9, color=FAINT)
+    low, high = byte & 15, byte >> 4
+    label(ax, 0.4, 3.5, f"a byte: 0x{byte:02X}", align="left", fontsize=11)
+    bits = f"{byte:08b}"
+    roles = [VERMILLION, PALE_ORANGE, PALE_ORANGE, PALE_GREEN] * 2
+    cells(ax, list(bits), x=0.4, y=4.0, width=1.1, colors=roles)
+    for at, code, name in ((0.4, high, "high half: k = 2j + 1"), (4.8, low, "low half: k = 2j")):
+        label(ax, at + 2.2, 5.5, name, fontsize=9, color=FAINT)
+        number = E2M1[code & 7] * (-1) ** (code >> 3)
+        label(ax, at + 2.2, 6.1, f"{number:g}".replace("-", MINUS), fontsize=10)
+    legend(
+        ax, 4.2, (11.0, VERMILLION, "sign"), (14.0, PALE_ORANGE, "exponent"), (18.6, PALE_GREEN, "fraction")
+    )
+    label(ax, 0.4, 7.2, "all numbers, before the scale", align="left", fontsize=11)
+    zero, unit = 13.4, 2.0
+    ax.plot([zero - 6.2 * unit, zero + 6.2 * unit], [8.3, 8.3], color=INK, linewidth=1)
+    for number in sorted({sign * n for n in E2M1 for sign in (1, -1)}):
+        x = zero + unit * number
+        ax.plot([x, x], [8.05, 8.55], color=INK, linewidth=1.5)
+        if abs(number) != 0.5 and abs(number) != 1.5:
+            label(ax, x, 9.1, f"{number:g}".replace("-", MINUS), fontsize=9)
+    told = ", ".join(f"{n:g}" for n in E2M1)
+    return Picture(
+        figure,
+        f"mxfp4: {group} numbers take {group // 2} bytes, with two codes each, and share a scale of one "
+        f"byte. A code has a sign, two bits of exponent and one of fraction; in byte 0x{byte:02X} the low "
+        f"half is that of k = 2j and comes first. The numbers are {told} and the same with a minus.",
+    )
+
+
+def sorted_choices(
+    chosen: Sequence[Sequence[int]] = ((2, 1), (1, 3), (2, 3), (3, 1)), experts: int = 4
+) -> Picture:
+    """Draw the choices of some tokens, and the same choices sorted by expert."""
+    figure, ax = new_sheet(26, 8.2)
+    label(ax, 0.4, 0.6, "each token chooses two experts", align="left", fontsize=11)
+    flat = [expert for pair in chosen for expert in pair]
+    order = sorted(range(len(flat)), key=lambda choice: flat[choice])
+    start = [sum(expert < e for expert in flat) for e in range(experts + 1)]
+    width, left = 2.2, 4.4
+    label(ax, left - 0.4, 1.75, "choice", align="right", fontsize=9, color=FAINT)
+    label(ax, left - 0.4, 2.7, "expert", align="right", fontsize=9, color=FAINT)
+    cells(ax, list(range(len(flat))), x=left, y=1.2, width=width, colors=None, fontsize=9)
+    above = cells(ax, flat, x=left, y=2.2, width=width, colors=[PROGRAM_TINTS[e] for e in flat])
+    for t in range(len(chosen)):
+        label(ax, left + width * (2 * t + 1), 3.55, f"token {t}", fontsize=9, color=FAINT)
+    below = cells(ax, order, x=left, y=5.4, width=width, colors=[PROGRAM_TINTS[flat[c]] for c in order])
+    label(ax, left - 0.4, 5.9, "order", align="right", fontsize=10)
+    for place, choice in enumerate(order):
+        x, y = above.foot(choice)
+        arrow(ax, (x, y + 0.9), below.top(place), color=FAINT)
+    told = []
+    for e in range(experts):
+        count = start[e + 1] - start[e]
+        middle = left + width * (start[e] + count / 2)
+        words = f"expert {e}" if count else f"expert {e}: none"
+        told.append(f"expert {e} has {plural(count, 'choice')}")
+        if count:
+            label(ax, middle, 6.85, f"start[{e}] = {start[e]}", fontsize=9, color=FAINT)
+        else:
+            label(ax, left - 0.4, 6.85, words, align="right", fontsize=9, color=FAINT)
+    text = f"start = {start}: expert 0 begins and ends at 0, because nobody chose it"
+    label(ax, left, 7.7, text, align="left", fontsize=10)
+    return Picture(
+        figure,
+        f"Tokens choose the experts {', '.join(str(tuple(pair)) for pair in chosen)}. Sorted by expert, the "
+        f"order of the choices is {order}, and start is {start}; {', '.join(told)}.",
+    )
+
+
+def nucleus(
+    probabilities: Sequence[float] = (0.1, 0.34, 0.04, 0.22, 0.16, 0.02, 0.12), limit: float = 0.7
+) -> Picture:
+    """Draw probabilities as they come, and sorted, with the sums before each."""
+    figure, ax = new_sheet(26, 9.0)
+    falling = sorted(probabilities, reverse=True)
+    before = [sum(falling[:n]) for n in range(len(falling))]
+    kept = [each < limit for each in before]
+    least = min(p for p, keeps in zip(falling, kept, strict=True) if keeps)
+    foot, unit, width = 6.4, 13.0, 1.5
+    label(ax, 0.5, 0.6, "probabilities of the tokens", align="left", fontsize=11)
+    label(ax, 13.6, 0.6, "sorted", align="left", fontsize=11)
+    for n, p in enumerate(probabilities):
+        color = VERMILLION if p >= least else PALE
+        box(ax, 0.5 + width * n, foot - unit * p, 1.3, unit * p, color=color)
+        label(ax, 0.5 + width * n + 0.65, foot + 0.5, str(n), fontsize=9, color=FAINT)
+    y = foot - unit * least
+    ax.plot([0.3, 11.2], [y, y], color=INK, linewidth=1, linestyle="--")
+    label(ax, 11.2, y - 0.4, "least", align="right", fontsize=9)
+    for n, p in enumerate(falling):
+        x = 13.6 + width * n
+        box(ax, x, foot - unit * p, 1.3, unit * p, color=VERMILLION if kept[n] else PALE)
+        label(ax, x + 0.65, foot + 0.5, f"{before[n]:.2f}", fontsize=9)
+    label(
+        ax,
+        13.6,
+        foot + 1.3,
+        f"sum before it: below P = {limit:g} in {sum(kept)} of them",
+        align="left",
+        fontsize=9,
+        color=FAINT,
+    )
+    legend(ax, 8.1, (0.5, VERMILLION, "kept: in the nucleus"), (8.2, PALE, "never drawn"))
+    return Picture(
+        figure,
+        f"Tokens with the probabilities {', '.join(f'{p:g}' for p in probabilities)}. Sorted, the sums "
+        f"before each are {', '.join(f'{b:.2f}' for b in before)}. With P = {limit:g}, {sum(kept)} are kept: "
+        f"all that have at least {least:g}.",
+    )

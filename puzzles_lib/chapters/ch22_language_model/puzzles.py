@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import torch
 import triton
-from jaxtyping import BFloat16, Float32, Int32
+from jaxtyping import BFloat16, Float8e4m3fn, Float32, Int32, UInt8
 from torch import Tensor
 from torch.nn.functional import silu
 
@@ -18,6 +18,7 @@ from puzzles_lib.chapters.ch18_attention.puzzles import (
     lengths,
 )
 from puzzles_lib.contract import Contract, Fill, Size
+from puzzles_lib.inputs import very_negative
 from puzzles_lib.puzzle import Case, Puzzle
 
 # ---- puzzle 66
@@ -419,6 +420,30 @@ _EXPERTS = {
 }
 
 
+_LISTED = (
+    # one program
+    Case(P=16, E=1, M=16, K=16, N=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, fill={"start": lengths(16)}),
+    # several on every axis, all full
+    Case(
+        P=64, E=2, M=32, K=64, N=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32, fill={"start": lengths(32, 32)}
+    ),
+    # ragged on every axis; experts with no row and with one
+    Case(
+        P=31, E=4, M=19, K=40, N=50, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16,
+        fill={"start": lengths(11, 0, 19, 1)},
+    ),
+    # the first and the last expert have none
+    Case(
+        P=24, E=5, M=23, K=20, N=18, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32,
+        fill={"start": lengths(0, 1, 0, 23, 0)},
+    ),
+    # one token that chose two experts, as when a model writes
+    Case(
+        P=2, E=4, M=1, K=128, N=40, BLOCK_M=16, BLOCK_N=64, BLOCK_K=64, fill={"start": lengths(0, 1, 0, 1)}
+    ),
+)  # fmt: skip
+"""The cases of puzzles 69 and 70."""
+
 GROUPED_MATMUL = Puzzle(
     number="69",
     spec=grouped_matmul,
@@ -428,30 +453,7 @@ GROUPED_MATMUL = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N), s.E),
     cases=(
-        # one program
-        Case(
-            P=16, E=1, M=16, K=16, N=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, fill={"start": lengths(16)}
-        ),
-        # several on every axis, all full
-        Case(
-            P=64, E=2, M=32, K=64, N=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32,
-            fill={"start": lengths(32, 32)},
-        ),
-        # ragged on every axis; experts with no row and with one
-        Case(
-            P=31, E=4, M=19, K=40, N=50, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16,
-            fill={"start": lengths(11, 0, 19, 1)},
-        ),
-        # the first and the last expert have none
-        Case(
-            P=24, E=5, M=23, K=20, N=18, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32,
-            fill={"start": lengths(0, 1, 0, 23, 0)},
-        ),
-        # one token that chose two experts, as when a model writes
-        Case(
-            P=2, E=4, M=1, K=128, N=40, BLOCK_M=16, BLOCK_N=64, BLOCK_K=64,
-            fill={"start": lengths(0, 1, 0, 1)},
-        ),
+        *_LISTED,
         # nothing cancels, so a sum in bfloat16 would stop growing
         Case(
             P=5, E=2, M=3, K=300, N=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32,
@@ -537,25 +539,7 @@ SWIGLU_DOWN = Puzzle(
     ),
     grid=GROUPED_MATMUL.grid,
     cases=(
-        # one program
-        Case(
-            P=16, E=1, M=16, K=16, N=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, fill={"start": lengths(16)}
-        ),
-        # several on every axis, all full
-        Case(
-            P=64, E=2, M=32, K=64, N=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32,
-            fill={"start": lengths(32, 32)},
-        ),
-        # ragged on every axis; experts with no row and with one
-        Case(
-            P=31, E=4, M=19, K=40, N=50, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16,
-            fill={"start": lengths(11, 0, 19, 1)},
-        ),
-        # one token that chose two experts
-        Case(
-            P=2, E=4, M=1, K=128, N=40, BLOCK_M=16, BLOCK_N=64, BLOCK_K=64,
-            fill={"start": lengths(0, 1, 0, 1)},
-        ),
+        *_LISTED,
         # exp() overflows; the gate is then 0
         Case(
             P=9, E=2, M=7, K=33, N=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
@@ -670,4 +654,347 @@ SAMPLE_TOKEN = Puzzle(
     ),
 )
 
-PUZZLES = (ROPE, PAGED_ATTENTION, MERGE_PARTS, GROUPED_MATMUL, SWIGLU_DOWN, SAMPLE_TOKEN)
+# ---- puzzle 72
+
+IGNORED = -100
+"""The label of a row without one, as in torch."""
+
+
+def linear_cross_entropy(
+    h: BFloat16[Tensor, "T K"], w: BFloat16[Tensor, "V K"], label: Int32[Tensor, " T"]
+) -> tuple[Float32[Tensor, " T"], Float32[Tensor, " T"]]:
+    """loss[t] = lse[t] - logit[t, label[t]], with lse[t] = log Σ_v exp(logit[t, v])
+
+    and logit[t, v] = Σ_k h[t, k] · w[v, k], which is never stored. A row whose label
+    is -100 has loss 0; all other labels are from 0 to V - 1. h can have 2^31 elements
+    or more, w has fewer.
+    """
+    logit = h @ w.T  # [T, V]
+    lse = logit.logsumexp(1)
+    chosen = logit.gather(1, label.clamp(min=0).long()[:, None])[:, 0]
+    return torch.where(label == IGNORED, 0.0, lse - chosen), lse
+
+
+def _some_labels(h: Tensor, w: Tensor) -> Tensor:
+    """Return labels from everywhere, the last one among them; each fifth row has none."""
+    t = torch.arange(len(h))
+    return torch.where(t % 5 == 3, IGNORED, (len(w) - 1 + 7 * t) % len(w))
+
+
+def far_labels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return 0 for every label."""
+    return torch.zeros(shape, dtype=dtype)
+
+
+def _without_maximum(h: Tensor, w: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    loss, lse = linear_cross_entropy(h, w, label)
+    top = (h @ w.T).amax(1)
+    return torch.where(label == IGNORED, loss, loss - top), lse - top
+
+
+def _zeros_count(h: Tensor, w: Tensor, label: Tensor, V: int, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+    padded = torch.cat((w, w.new_zeros(-V % BLOCK_V, w.shape[1])))
+    return linear_cross_entropy(h, padded, label)
+
+
+LINEAR_CROSS_ENTROPY = Puzzle(
+    number="72",
+    spec=linear_cross_entropy,
+    formula=(
+        r"\mathrm{loss}_t = \mathrm{lse}_t - \mathrm{logit}_{t, \mathrm{label}_t} \qquad "
+        r"\mathrm{lse}_t = \log \sum_v e^{\mathrm{logit}_{tv}} \qquad "
+        r"\mathrm{logit}_{tv} = \sum_k h_{tk} w_{vk}"
+    ),
+    grid=lambda s: (triton.cdiv(s.T, s.BLOCK_T),),
+    cases=(
+        Case(T=16, V=32, K=16, BLOCK_T=16, BLOCK_V=32, BLOCK_K=16),  # one program, one tile
+        Case(T=64, V=96, K=64, BLOCK_T=32, BLOCK_V=32, BLOCK_K=32),  # several of everything, all full
+        Case(T=21, V=50, K=40, BLOCK_T=16, BLOCK_V=32, BLOCK_K=16),  # ragged on every axis
+        Case(T=3, V=2, K=20, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32),  # two classes, in a block of 16
+        # logits in the hundreds: exp() overflows without the maximum
+        Case(
+            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16, fill={"h": around_six, "w": around_six}
+        ),
+        # logits far below 0: what isn't a class would win with 0
+        Case(
+            T=5, V=33, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16,
+            fill={"h": around_six, "w": around_minus_six, "label": far_labels},
+        ),
+        # 2.2 thousand million elements of h
+        Case(pretend=True, T=2**21 + 3, V=20, K=1032, BLOCK_T=64, BLOCK_V=32, BLOCK_K=128),
+    ),
+    outputs=("loss", "lse"),
+    derived={"label": _some_labels},
+    most_loads={
+        "h": lambda s: s.T * s.K * triton.cdiv(s.V, s.BLOCK_V),
+        "w": lambda s: s.V * s.K * triton.cdiv(s.T, s.BLOCK_T),
+    },
+    slips={
+        "a row with label -100 has loss 0": lambda h, w, label: (
+            torch.where(label == IGNORED, (h @ w.T).logsumexp(1), linear_cross_entropy(h, w, label)[0]),
+            linear_cross_entropy(h, w, label)[1],
+        ),
+        "lse lacks the maximum: it's the maximum plus the log of the sum": _without_maximum,
+        "a lane after the last class counts: its logit is 0, not minus infinity": _zeros_count,
+    },
+    contract=Contract(
+        {
+            "T": Size(150),
+            "V": Size(300),
+            "K": Size(300),
+            "BLOCK_T": (16, 64),
+            "BLOCK_V": (32, 64),
+            "BLOCK_K": (32, 64),
+        }
+    ),
+)  # fmt: skip
+
+# ---- puzzle 73
+
+MX_GROUP = 32
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""The numbers of the codes 0 to 7 of e2m1; 8 to 15 are the same with a minus."""
+
+
+def mxfp4_matmul(
+    x: Float8e4m3fn[Tensor, "M K"],
+    x_scale: UInt8[Tensor, "M K//32"],
+    w: UInt8[Tensor, "N K//2"],
+    w_scale: UInt8[Tensor, "N K//32"],
+) -> BFloat16[Tensor, "M N"]:
+    """z[m, n] = Σ_k a[m, k] · b[n, k], with a scale for each 32 numbers along k
+
+    a[m, k] is x[m, k] · 2^(x_scale[m, k//32] - 127). b[n, k] is the number of its
+    code, times 2^(w_scale[n, k//32] - 127). Byte w[n, j] has two codes: the low half
+    is that of k = 2j, the high half that of k = 2j + 1. Codes are e2m1. The codes 0
+    to 7 are 0, 0.5, 1, 1.5, 2, 3, 4 and 6, and 8 to 15 are the same with a minus.
+    Scales are from 1 to 254. K is a multiple of 32, and BLOCK_K is, too.
+    """
+    codes = torch.stack((w & 15, w >> 4), dim=2).flatten(1).long()  # [N, K]
+    numbers = torch.tensor([*E2M1, *(-n for n in E2M1)], dtype=x.dtype)
+    return _scaled(x, x_scale) @ _scaled(numbers[codes], w_scale).T
+
+
+def _scaled(numbers: Tensor, scale: Tensor) -> Tensor:
+    factor = torch.exp2(scale.to(numbers.dtype) - 127)
+    return numbers * factor.repeat_interleave(MX_GROUP, 1)
+
+
+def _scales_of(count: Tensor, step: int) -> Tensor:
+    """Return scales from 2^-8 to 2^8 for rows of ``count`` numbers, no two neighbors alike."""
+    rows, groups = torch.arange(count.shape[0]), torch.arange(count.shape[1] // MX_GROUP)
+    return (119 + (step * rows[:, None] + 5 * groups) % 17).to(torch.uint8)
+
+
+def scales(code: int) -> Fill:
+    """Return a fill with scales around 2^(code - 127)."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        return torch.randint(code - 2, code + 3, shape, generator=generator).to(dtype)
+
+    fill.__name__ = f"scales_near_{code}"
+    return fill
+
+
+def _halves_swapped(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> Tensor:
+    return mxfp4_matmul(x, x_scale, w << 4 | w >> 4, w_scale)
+
+
+MXFP4_MATMUL = Puzzle(
+    number="73",
+    spec=mxfp4_matmul,
+    formula=(
+        r"z_{mn} = \sum_k x_{mk} \, 2^{\mathrm{xscale}_{m, \lfloor k/32 \rfloor} - 127} \; "
+        r"\mathrm{e2m1}(c_{nk}) \, 2^{\mathrm{wscale}_{n, \lfloor k/32 \rfloor} - 127}"
+    ),
+    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
+    cases=(
+        Case(M=16, N=16, K=32, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32),  # one program, one scale per row
+        Case(M=32, N=64, K=128, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),  # several of everything, all full
+        Case(M=21, N=50, K=160, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),  # ragged on every axis
+        Case(M=1, N=33, K=96, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128),  # one row; a block larger than K
+        # the scales of x are near 2^100, those of w near 2^-100
+        Case(
+            M=17, N=20, K=96, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+            fill={"x_scale": scales(227), "w_scale": scales(27)},
+        ),
+        # a block of the size that the tensor cores of a B200 take
+        Case(M=100, N=120, K=288, BLOCK_M=128, BLOCK_N=128, BLOCK_K=128),
+    ),
+    derived={
+        "x_scale": lambda x: _scales_of(x, 3),
+        "w_scale": lambda w: _scales_of(w.repeat_interleave(2, 1), 7),
+    },
+    most_loads={
+        "w": lambda s: s.N * s.K * triton.cdiv(s.M, s.BLOCK_M),  # a byte for each of its codes
+        "x": lambda s: s.M * s.K * triton.cdiv(s.N, s.BLOCK_N),
+    },
+    slips={
+        "the two codes of a byte are swapped: the low half comes first": _halves_swapped,
+        "you'd get these values without the scales of w": lambda x, x_scale, w, w_scale: mxfp4_matmul(
+            x, x_scale, w, torch.full_like(w_scale, 127)
+        ),
+        "you'd get these values without the scales of x": lambda x, x_scale, w, w_scale: mxfp4_matmul(
+            x, torch.full_like(x_scale, 127), w, w_scale
+        ),
+    },
+    contract=Contract(
+        {
+            "M": Size(300),
+            "N": Size(300),
+            "K": Size(1200, step=32, least=32),
+            "BLOCK_M": (64, 128),
+            "BLOCK_N": (64, 128),
+            "BLOCK_K": (64, 128),
+        }
+    ),
+)  # fmt: skip
+
+# ---- puzzle 74
+
+
+def route(
+    logits: Float32[Tensor, "T E"],
+) -> tuple[Int32[Tensor, " 2*T"], Float32[Tensor, " 2*T"], Int32[Tensor, " E+1"]]:
+    """order, weight and start: each token chooses two experts, and rows are sorted by expert
+
+    Choice 2t is the expert with token t's largest logit, the first of equals, and
+    choice 2t + 1 the one with its largest logit of the others. order has all choices,
+    sorted by expert; those of one expert are in the order of their tokens. The choices
+    of expert e are at start[e] to start[e + 1] - 1. weight[p] is the weight of choice
+    order[p]: the softmax of the token's two chosen logits. E is at least 2, BLOCK_E is
+    the next power of two of E, and there are E programs.
+    """
+    top, expert = _best_two(logits)  # [T, 2] each
+    order = expert.flatten().argsort(stable=True)
+    count = expert.flatten().bincount(minlength=logits.shape[1])
+    start = torch.cat((count.new_zeros(1), count.cumsum(0)))
+    return order.int(), top.softmax(1).flatten()[order], start.int()
+
+
+def _best_two(logits: Tensor) -> tuple[Tensor, Tensor]:
+    best = logits.argmax(1, keepdim=True)
+    second = logits.scatter(1, best, -torch.inf).argmax(1, keepdim=True)
+    expert = torch.cat((best, second), 1)
+    return logits.gather(1, expert), expert
+
+
+def preferring(*experts: int, over: float = 20.0) -> Fill:
+    """Return a fill for logits in which these experts are far above all others."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+        values = torch.randn(shape, generator=generator)
+        values[:, list(experts)] += over
+        return values.to(dtype)
+
+    fill.__name__ = "preferring_" + "_".join(map(str, experts)) + (f"_by_{over:g}" if over != 20 else "")
+    return fill
+
+
+ROUTE = Puzzle(
+    number="74",
+    spec=route,
+    formula=(
+        r"\mathrm{start}_e = \#\{\text{choices of experts below } e\} \qquad "
+        r"\mathrm{place} = \mathrm{start}_e + \#\{\text{earlier tokens that chose } e\}"
+    ),
+    grid=lambda s: (s.E,),
+    cases=(
+        Case(T=8, E=2, BLOCK_T=8, BLOCK_E=2),  # both experts take every token
+        Case(T=32, E=4, BLOCK_T=16, BLOCK_E=4),  # two full blocks
+        Case(T=21, E=5, BLOCK_T=8, BLOCK_E=8),  # ragged on both axes
+        Case(T=1, E=4, BLOCK_T=4, BLOCK_E=4),  # one token, so two experts have none
+        # experts 0, 2 and 5 have none
+        Case(T=19, E=6, BLOCK_T=16, BLOCK_E=8, fill={"logits": preferring(1, 3, 4)}),
+        # all tokens choose the last two; the differences overflow exp()
+        Case(T=11, E=7, BLOCK_T=4, BLOCK_E=8, fill={"logits": preferring(5, over=300.0)}),
+        Case(T=13, E=4, BLOCK_T=8, BLOCK_E=4, fill={"logits": few_values}),  # many ties
+        Case(T=10, E=3, BLOCK_T=16, BLOCK_E=4, fill={"logits": very_negative}),  # all below a padding of 0
+    ),
+    outputs=("order", "weight", "start"),
+    exact=("order", "start"),
+    most_loads={"logits": lambda s: 2 * s.T * s.E * s.E},
+    contract=Contract(
+        {
+            "T": Size(150),
+            "E": Size(20, least=2),
+            "BLOCK_T": (16, 64),
+            "BLOCK_E": lambda s: (triton.next_power_of_2(s.E),),
+        },
+        most_programs=20,
+    ),
+)
+
+# ---- puzzle 75
+
+
+def nucleus_token(logits: Float32[Tensor, "B V"], P: float, SEED: int) -> Int32[Tensor, " B"]:
+    """token[b] = n, drawn from the likeliest tokens whose probabilities reach P
+
+    A token is kept if the probabilities of all likelier tokens have a sum below P.
+    The probabilities are softmax(logits[b]). Among the kept tokens, token[b] is the n
+    with the largest logits[b, n] - log(-log(u[b, n])). u[b, n] is tl.rand(SEED, b · V
+    + n). P is above 0, at most 1. BLOCK_V is a power of two, at least V.
+    """
+    probability = logits.softmax(1)  # [B, V]
+    likelier = probability[:, None, :] > probability[:, :, None]  # [B, V, V]
+    before = torch.where(likelier, probability[:, None, :], 0.0).sum(2)
+    place = torch.arange(logits.numel()).view(logits.shape)
+    noisy = logits - torch.log(-torch.log(uniform(SEED, place).to(logits.dtype)))
+    return torch.where(before < P, noisy, -torch.inf).argmax(1).int()
+
+
+NUCLEUS_TOKEN = Puzzle(
+    number="75",
+    spec=nucleus_token,
+    formula=(
+        r"\mathrm{token}_b = \operatorname{argmax}_{n\ \mathrm{kept}} "
+        r"\left( \mathrm{logits}_{bn} - \log(-\log u_{bn}) \right) \qquad "
+        r"n\ \mathrm{kept}: \; \sum_{m:\, p_m > p_n} p_m < P"
+    ),
+    grid=lambda s: (s.B,),
+    cases=(
+        Case(B=1, V=16, P=0.7, SEED=7, BLOCK_V=16),  # one program
+        Case(B=8, V=64, P=0.5, SEED=123, BLOCK_V=64),  # several, all full
+        Case(B=9, V=100, P=0.9, SEED=2**40 + 3, BLOCK_V=128),  # ragged
+        Case(B=8, V=50, P=1.0, SEED=3, BLOCK_V=64),  # all are kept
+        Case(B=8, V=40, P=0.05, SEED=11, BLOCK_V=64),  # hardly any token is kept besides the largest
+        Case(B=9, V=33, P=0.6, SEED=5, BLOCK_V=256, fill={"logits": mostly_banned}),  # nearly all are banned
+        Case(B=8, V=30, P=0.3, SEED=1, BLOCK_V=32, fill={"logits": few_values}),  # ties are kept together
+    ),
+    outputs=("token",),
+    slips={
+        "these are draws from all tokens: keep the likeliest, up to P": lambda logits, P, SEED: nucleus_token(
+            logits, 1.0, SEED
+        ),
+        "these are the likeliest tokens: add noise to the ones you keep": lambda logits, P, SEED: (
+            logits.argmax(1).int()
+        ),
+        "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, P, SEED: torch.cat(
+            [nucleus_token(logits[b : b + 1], P, SEED) for b in range(len(logits))]
+        ),
+    },
+    contract=Contract(
+        {
+            "V": Size(300),
+            "B": Size(24),
+            "P": (0.2, 0.8, 0.95),
+            "SEED": (1, 2**31 - 1, 2**50 + 1),
+            "BLOCK_V": lambda s: (triton.next_power_of_2(s.V),),
+        },
+        most_programs=24,
+    ),
+)
+
+PUZZLES = (
+    ROPE,
+    PAGED_ATTENTION,
+    MERGE_PARTS,
+    GROUPED_MATMUL,
+    SWIGLU_DOWN,
+    SAMPLE_TOKEN,
+    LINEAR_CROSS_ENTROPY,
+    MXFP4_MATMUL,
+    ROUTE,
+    NUCLEUS_TOKEN,
+)

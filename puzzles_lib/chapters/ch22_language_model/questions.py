@@ -5,11 +5,14 @@ import math
 
 import triton
 
+from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP
 from puzzles_lib.question import Nudge, Question
 from puzzles_lib.speaking.model import Model
 
 PAIRS = {"a": (17, 13), "b": (3, 7), "c": (104, 100), "d": (14, 6)}
 COUNTS = (3, 0, 9, 4)
+CHOICES = ((2, 0), (0, 3), (2, 3))
+PROBABILITIES = (0.5, 0.25, 0.15, 0.1)
 
 
 def _used_weights() -> int:
@@ -61,6 +64,33 @@ def _megabytes(rows: int = 8192, K: int = 14336) -> float:
 
 def _times_as_likely(difference: float = 1.0, heat: float = 0.5) -> float:
     return math.exp(difference / heat)
+
+
+def _gigabytes(rows: int = 8192, classes: int = 131_072) -> float:
+    return rows * classes * 4 / 2**30
+
+
+def _loads_of_w(rows: int = 8192, block: int = 64) -> int:
+    return triton.cdiv(rows, block)
+
+
+def _bits() -> float:
+    return 4 + 8 / MX_GROUP
+
+
+def _decoded(byte: int = 0xA5, scale: int = 129) -> tuple[float, float]:
+    low, high = ((-1) ** (code >> 3) * E2M1[code & 7] for code in (byte & 15, byte >> 4))
+    return low * 2.0 ** (scale - 127), high * 2.0 ** (scale - 127)
+
+
+def _order() -> tuple[int, ...]:
+    choices = [expert for pair in CHOICES for expert in pair]
+    return tuple(sorted(range(len(choices)), key=lambda choice: choices[choice]))
+
+
+def _kept(limits: tuple[float, ...] = (0.7, 0.8)) -> tuple[int, ...]:
+    before = [0, *itertools.accumulate(PROBABILITIES)][:-1]
+    return tuple(sum(each < limit for each in before) for limit in limits)
 
 
 QUESTIONS = (
@@ -219,5 +249,95 @@ QUESTIONS = (
             Nudge(lambda value, right: abs(value - 1.6487) < 0.01, "That's heat 2. Heat divides the logits."),
         ),
         nudge="Divide both logits by the heat. The ratio is exp of their difference.",
+    ),
+    Question(
+        "ch22-q13",
+        "How many GB do the logits take?",
+        _gigabytes,
+        float,
+        nudges=(
+            Nudge(lambda value, right: value == right / 4, "That's one byte per logit. float32 has four."),
+            Nudge(lambda value, right: value == right / 2, "float32 has four bytes."),
+            Nudge(lambda value, right: abs(value - 4.29) < 0.01, "Here a GB is 2^30 bytes. Divide by that."),
+        ),
+        nudge="Multiply rows, classes and four bytes, and divide by 2^30.",
+    ),
+    Question(
+        "ch22-q14",
+        "How many times is w loaded?",
+        _loads_of_w,
+        int,
+        nudges=(
+            Nudge(lambda value, right: value == 1, "One program loads it once. How many programs are there?"),
+            Nudge(lambda value, right: value == 8192, "A program takes 64 rows, and w serves all of them."),
+        ),
+        nudge="Each program loads all of w once. Count the programs.",
+    ),
+    Question(
+        "ch22-q15",
+        "How many bits does a weight take, with its share of the scale?",
+        _bits,
+        float,
+        nudges=(
+            Nudge(lambda value, right: value == 4, "Those are the code's bits. Add its share of the scale."),
+            Nudge(lambda value, right: value == 12, "A scale is shared by 32 weights."),
+            Nudge(lambda value, right: value == 5, "The scale is a whole byte. Divide 8 bits by 32."),
+        ),
+        nudge="Add four bits, and a 32nd of the eight bits of a scale.",
+    ),
+    Question(
+        "ch22-q16",
+        "Which two numbers are in the byte?",
+        _decoded,
+        tuple,
+        nudges=(
+            Nudge(lambda value, right: tuple(value) == right[::-1], "The low half, 5, comes first."),
+            Nudge(
+                lambda value, right: tuple(value) == (3, -1), "These are the codes' numbers. Now the scale."
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "The first is correct. Code 0xA is 8 + 2: a minus, and the number of code 2.",
+            ),
+        ),
+        nudge="Codes 5 and 0xA are 3 and -1. The scale is 2 to the power of 129 - 127.",
+    ),
+    Question(
+        "ch22-q17",
+        "What is order?",
+        _order,
+        tuple,
+        nudges=(
+            Nudge(
+                lambda value, right: tuple(value) == (0, 1, 0, 2, 1, 2),
+                "These are tokens. Token t makes the choices 2t and 2t + 1.",
+            ),
+            Nudge(
+                lambda value, right: tuple(value) == (0, 0, 2, 2, 3, 3),
+                "These are the experts. Which choice has each?",
+            ),
+            Nudge(
+                lambda value, right: sorted(value) == sorted(right),
+                "These are all choices. Expert 0 comes first, and its earlier token before the later one.",
+            ),
+        ),
+        nudge="Choices 0 to 5 are of the experts 2, 0, 0, 3, 2, 3. Begin with those of expert 0.",
+    ),
+    Question(
+        "ch22-q18",
+        "How many tokens are kept with P = 0.7 and with P = 0.8?",
+        _kept,
+        tuple,
+        nudges=(
+            Nudge(
+                lambda value, right: tuple(value) == (1, 2),
+                "The token that crosses the line is in, too.",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "The first number is correct. With 0.8: which sums before a token are below it?",
+            ),
+        ),
+        nudge="The sums before each token are 0, 0.5, 0.75 and 0.9. Which are below P?",
     ),
 )
