@@ -60,6 +60,7 @@ class TensorMap:
         groups, tuples of programs. Without them only the number of programs is shown.
     turn: int, in the tensor's shape: the iteration in which the outlined program first accessed the element,
         from 1; 0 if it didn't. Without it no iterations are shown.
+    again: whether the outlined program accessed some of its elements again in a later iteration.
     outlined: bool, in the tensor's shape: whether the outlined program accessed the element.
     masked: int [lanes, axes]: where the masked-off lanes of the outlined program point. Coordinates outside
         the shape are lanes past an edge of the tensor.
@@ -82,6 +83,7 @@ class TensorMap:
     group: np.ndarray | None = None
     groups: tuple[tuple[int, ...], ...] = ()
     turn: np.ndarray | None = None
+    again: bool = False
 
 
 def access_map(
@@ -237,6 +239,7 @@ class _MapPanel:
         """
         rows, columns = self.codes.shape
         enough = (1.5 if self.is_strip else 0.8) / max(rows, columns)
+        self.common = common
         width = min(self.own_cell(shrink), max(common, enough))
         if self.is_strip:
             self.cell = np.array([width, min(0.3, shrink * 2.4 / rows)])
@@ -278,6 +281,10 @@ class _MapPanel:
         if max(steps) > 1:
             each = f"{steps[1]}" if self.is_strip else " × ".join(str(s) for s in steps)
             facts.append(f"reduced: each square stands for {each} elements")
+        elif not self.is_strip and max(self.cell) > 1.3 * self.common:
+            wide, high = (f"{side / self.common:.2g}" for side in self.cell)
+            size = f"{wide} times" if wide == high else f"{wide} times as wide, {high} times as high"
+            facts.append(f"drawn larger than the others: {size}")
         if self.canvas.hidden:
             facts.append(f"not shown: {plural(self.canvas.hidden, 'more slice')}")
         facts += [f"some {kind} are too far away to be drawn" for kind in self.too_far]
@@ -386,7 +393,8 @@ class _MapPanel:
         if self.turn is not None:
             for turn in range(1, int(self.turn.max()) + 1):
                 where = (self.turn == turn) & ~self.bad
-                for text in (f"iteration {turn}", f"it. {turn}", f"{turn}"):
+                new = "new in " * (self.tensor.again and turn > 1)
+                for text in (f"{new}iteration {turn}", f"{new}it. {turn}", f"{turn}"):
                     if self._write(ax, text, where, PAPER, INK, 1):
                         break
             free &= self.turn == 0
@@ -440,6 +448,19 @@ def _near(coordinates: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return coordinates[near]
 
 
+def _shared_names(panels: Sequence[_MapPanel], grid: Sequence[int]) -> list[str]:
+    """Return what ``×2`` and ``0..2`` on stripes mean, by an example of each."""
+    groups = [g for panel in panels for g in panel.tensor.groups if 1 < len(g) <= MOST_STRIPES]
+    named = [(_programs_name(group, grid), group) for group in sorted(groups)]
+    words = [f"×{len(group)}: accessed by {len(group)} programs" for _, group in named[:1]]
+    for name, group in named:
+        if ".." in name:
+            ends = [program_name(_program_at(number, grid), len(grid)) for number in (group[0], group[-1])]
+            between = " and " if len(group) == 2 else " to "
+            return [*words, f"{name}: programs {between.join(ends)}"]
+    return words
+
+
 class _Legend:
     """The legend of an access map, in rows below its panels."""
 
@@ -477,12 +498,16 @@ class _Legend:
         turns = [p for p in panels if p.turn is not None]
         if program is not None and turns:
             name = program_name(program, len(grid))
-            self.words.append(f"numbers between dotted lines are iterations of program {name}, from 1")
+            text = f"numbers between dotted lines are iterations of program {name}, from 1"
+            if any(p.tensor.again for p in turns):
+                text += ", the first in which it accesses these elements: later iterations come back to some"
+            self.words.append(text)
         if self.repeats or (program is not None and turns):
             others = "other numbers" if self.words else "numbers"
             self.words.append(f"{others} are program ids" + "; colors repeat" * self.repeats)
         if any(p.group is not None and p.fewest <= MOST_STRIPES for p in shared):
             self.words.append("stripes: accessed by several programs, one stripe per program")
+            self.words += _shared_names(shared, grid)
         self.rows = math.ceil(len(self.entries) / self.columns)
         self.lines = wrap_text("; ".join(self.words), WIDEST) if self.words else []
         self.height = self.ROW * (self.rows + len(self.lines)) + 0.12
