@@ -262,11 +262,14 @@ def test_programs_that_share_elements_get_a_stripe_each_and_are_named():
     picture = access_map([shared], (3,), None, "t")
     found = texts(picture.figure)
     assert {"0..2", "program 0", "program 1", "program 2"} <= set(found)
-    legend = "stripes: accessed by several programs, one stripe per program; ×3: accessed by 3 programs; 0..2: "
-    assert legend + "programs 0 to 2" in " ".join(found)
+    legend = "stripes: accessed by several programs, one stripe per program; “0..2”: programs 0 to 2"
+    assert legend in " ".join(found)
     assert all(share(picture, color) > 0.01 for color in PROGRAM_COLORS[:3])
     block = a_map(owner, sharers=[2] * 12, group=group, groups=((), (0, 3)))
-    assert "×2" in texts(access_map([block], (2, 2), None, "t").figure), "the corners of a grid have no name"
+    found = texts(access_map([block], (2, 2), None, "t").figure)
+    assert "×2" in found and "“×2”: accessed by 2 programs" in " ".join(found), (
+        "the corners of a grid have no name"
+    )
 
 
 def test_turns_of_the_outlined_program_are_numbered():
@@ -296,7 +299,7 @@ def test_a_slice_of_what_is_counted_has_a_name_and_not_the_count(dims, names):
 def test_a_small_tensor_that_is_drawn_larger_than_the_others_says_so():
     def told(columns: int) -> list[str]:
         panels = [a_map(np.zeros((40, 100), int)), a_map(np.zeros((40, columns), int))]
-        return [text for text in texts(access_map(panels, (1,), None, "t").figure) if "drawn larger" in text]
+        return [text for text in texts(access_map(panels, (1,), None, "t").figure) if "enlarged" in text]
 
     assert told(2) and not told(100)
 

@@ -1,7 +1,7 @@
 """Draw access maps: which program of a launch accessed which element of its tensors."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,10 +132,13 @@ def _measure(panels: Sequence["_MapPanel"], shrink: float) -> list[tuple[float, 
     grids = [panel.own_cell(shrink) for panel in panels if not panel.is_strip]
     if len(grids) > 2:  # so that three fit side by side
         grids += [2.1 / p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
-    for panel in panels:
-        common = min(strips if panel.is_strip else grids)
-        beside = len(panels) > 1 if shrink <= TIGHT else not panel.is_strip and len(grids) > 1
-        panel.measure(common, beside=beside, shrink=shrink)
+    finest: np.ndarray | None = None
+    for _ in range(2):  # first for their sizes, then with what is said of them
+        for panel in panels:
+            common = min(strips if panel.is_strip else grids)
+            beside = len(panels) > 1 if shrink <= TIGHT else not panel.is_strip and len(grids) > 1
+            panel.measure(common, beside=beside, shrink=shrink, finest=finest)
+        finest = np.min([panel.cell for panel in panels if not panel.is_strip] or [[1.0, 1.0]], axis=0)
     return [(panel.total_width, panel.total_height) for panel in panels]
 
 
@@ -231,15 +234,16 @@ class _MapPanel:
         alone = len(self.canvas.slices) > 1 or columns > 3 * rows
         return min(0.2, (WIDEST if alone else 3.4) / columns, shrink * TALLEST / rows)
 
-    def measure(self, common: float, beside: bool, shrink: float) -> None:
+    def measure(self, common: float, beside: bool, shrink: float, finest: np.ndarray | None = None) -> None:
         """Return the size in inches.
 
         Panels of a kind share the ``common`` width of a cell, so that their sizes can be compared, except
-        panels that would be tiny. beside: leave room for a panel to the right.
+        panels that would be tiny. beside: leave room for a panel to the right. finest: the smallest cell of a
+        panel, to say which panels are drawn larger.
         """
         rows, columns = self.codes.shape
         enough = (1.5 if self.is_strip else 0.8) / max(rows, columns)
-        self.common = common
+        self.finest = finest
         width = min(self.own_cell(shrink), max(common, enough))
         if self.is_strip:
             self.cell = np.array([width, min(0.3, shrink * 2.4 / rows)])
@@ -256,13 +260,15 @@ class _MapPanel:
             rows, columns = self.codes.shape
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
         self.tight = beside and shrink <= TIGHT
-        self.lines = self._lines(max(self.width, 1.8 if self.tight else 3.3 if beside else 5.0))
+        heading = text_width(self.heading, 9 if self.tight else 11, bold=True)
+        self.lines = self._lines(max(self.width, heading, 1.8 if self.tight else 3.3 if beside else 5.0))
         texts = [text_width(text, bold=alarm) for text, alarm in self.lines]
-        self.text_width = max([*texts, text_width(self.heading, 11, bold=True)])
+        self.text_width = max([*texts, heading])
         has_slices = not self.is_strip and len(self.tensor.shape) > 2
         has_ticks = not self.is_strip or rows == 1
         self.above = 0.3 + 0.17 * len(self.lines) + 0.2 * has_ticks + 0.2 * has_slices
-        self.total_width = self.MARGIN_LEFT + max(self.width, self.text_width) + self.MARGIN_RIGHT
+        margin = self.MARGIN_LEFT + (0.2 if self.tight else self.MARGIN_RIGHT)
+        self.total_width = margin + max(self.width, self.text_width)
         self.total_height = self.above + self.height + self.MARGIN_BOTTOM
 
     @property
@@ -281,10 +287,11 @@ class _MapPanel:
         if max(steps) > 1:
             each = f"{steps[1]}" if self.is_strip else " × ".join(str(s) for s in steps)
             facts.append(f"reduced: each square stands for {each} elements")
-        elif not self.is_strip and max(self.cell) > 1.3 * self.common:
-            wide, high = (f"{side / self.common:.2g}" for side in self.cell)
-            size = f"{wide} times" if wide == high else f"{wide} times as wide, {high} times as high"
-            facts.append(f"drawn larger than the others: {size}")
+        elif not self.is_strip and self.finest is not None and (self.cell > 1.25 * self.finest).any():
+            parts = zip(self.cell / self.finest, ("across", "down"), strict=True)
+            facts.append(
+                "enlarged " + ", ".join(f"{part:.2g} times {axis}" for part, axis in parts if part > 1.05)
+            )
         if self.canvas.hidden:
             facts.append(f"not shown: {plural(self.canvas.hidden, 'more slice')}")
         facts += [f"some {kind} are too far away to be drawn" for kind in self.too_far]
@@ -296,7 +303,7 @@ class _MapPanel:
     def draw(self, ax: Axes, left: float, top: float) -> None:
         """Draw the panel onto axes ruled in inches, with its upper left corner there."""
         left += self.MARGIN_LEFT
-        write_line(ax, left, top + 0.2, self.heading, fontsize=11, weight="bold")
+        write_line(ax, left, top + 0.2, self.heading, fontsize=9 if self.tight else 11, weight="bold")
         for number, (text, alarm) in enumerate(self.lines):
             color, weight = (BAD, "bold") if alarm else (FAINT, "normal")
             write_line(ax, left, top + 0.2 + 0.17 * (number + 1), text, color=color, weight=weight)
@@ -418,11 +425,25 @@ class _MapPanel:
                     if not self._write(ax, named, here, fill, ink, most):
                         self._write(ax, count, here, fill, ink, most)
 
+    def shared_names(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield what `_label` writes onto stripes, and the programs that it stands for."""
+        for group in np.unique(self.group[self.codes >= SHARED]) if self.group is not None else ():
+            programs = self.tensor.groups[group]
+            area = (self.group == group) & (self.turn == 0 if self.turn is not None else True)
+            for text in (_programs_name(programs, self.grid), f"×{len(programs)}"):
+                if 1 < len(programs) <= MOST_STRIPES and any(True for _ in self._spots(text, area, 1)):
+                    yield text, programs
+                    break
+
+    def _spots(self, text: str, area: np.ndarray, most: int) -> Iterator[np.ndarray]:
+        """Yield where on an area there is room for a text, in cells."""
+        room = ((text_width(text) + 0.05) / self.cell[0], 0.14 / self.cell[1])
+        yield from spots_for_text(area, *room, most=most)
+
     def _write(self, ax: Axes, text: str, area: np.ndarray, fill: object, ink: str | None, most: int) -> bool:
         """Write onto an area a limited number of times, on a card that hides the lines between cells."""
-        room = ((text_width(text) + 0.05) / self.cell[0], 0.14 / self.cell[1])
         done = False
-        for spot in spots_for_text(area, *room, most=most):
+        for spot in self._spots(text, area, most):
             place = self.corner + spot * self.cell
             hiding = {"behind": fill, "pad": 0.6, "zorder": 4.2}
             label(ax, *place, text, fontsize=9, color=ink or text_color(fill), **hiding)
@@ -450,14 +471,14 @@ def _near(coordinates: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def _shared_names(panels: Sequence[_MapPanel], grid: Sequence[int]) -> list[str]:
     """Return what ``×2`` and ``0..2`` on stripes mean, by an example of each."""
-    groups = [g for panel in panels for g in panel.tensor.groups if 1 < len(g) <= MOST_STRIPES]
-    named = [(_programs_name(group, grid), group) for group in sorted(groups)]
-    words = [f"×{len(group)}: accessed by {len(group)} programs" for _, group in named[:1]]
+    named = [each for panel in panels for each in panel.shared_names()]
+    words = [f"“{name}”: accessed by {len(group)} programs" for name, group in named if name[0] == "×"][:1]
     for name, group in named:
         if ".." in name:
             ends = [program_name(_program_at(number, grid), len(grid)) for number in (group[0], group[-1])]
             between = " and " if len(group) == 2 else " to "
-            return [*words, f"{name}: programs {between.join(ends)}"]
+            name = name.replace(" ", "\u00a0")  # stays on one line
+            return [*words, f"“{name}”: programs {between.join(ends)}"]
     return words
 
 
