@@ -597,7 +597,7 @@ class Puzzle:
 
 def _goal_markdown(goal: Goal | Once) -> str:
     wants = "".join(f"- {want}\n" for want in goal.wants)
-    return f"\nOnce all cases pass (they count from 0), the {goal.title} must meet a goal:\n\n{wants}"
+    return f"\nOnce all cases pass (they count from 0), there is a goal for the {goal.title}:\n\n{wants}"
 
 
 def _traffic_markdown(goal: Traffic) -> str:

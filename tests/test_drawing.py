@@ -262,10 +262,14 @@ def test_programs_that_share_elements_get_a_stripe_each_and_are_named():
     picture = access_map([shared], (3,), None, "t")
     found = texts(picture.figure)
     assert {"0..2", "program 0", "program 1", "program 2"} <= set(found)
-    assert "stripes: accessed by several programs, one stripe per program" in found
+    legend = "stripes: accessed by several programs, one stripe per program; “0..2”: programs 0 to 2"
+    assert legend in " ".join(found)
     assert all(share(picture, color) > 0.01 for color in PROGRAM_COLORS[:3])
     block = a_map(owner, sharers=[2] * 12, group=group, groups=((), (0, 3)))
-    assert "×2" in texts(access_map([block], (2, 2), None, "t").figure), "the corners of a grid have no name"
+    found = texts(access_map([block], (2, 2), None, "t").figure)
+    assert "×2" in found and "“×2”: accessed by 2 programs" in " ".join(found), (
+        "the corners of a grid have no name"
+    )
 
 
 def test_turns_of_the_outlined_program_are_numbered():
@@ -275,6 +279,10 @@ def test_turns_of_the_outlined_program_are_numbered():
     assert {"iteration 1", "iteration 2", "iteration 3", "1"} <= set(found) and "0" in found
     legend = "numbers between dotted lines are iterations of program 0, from 1; other numbers are program ids"
     assert legend in " ".join(found)
+    again = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=turn, again=True)
+    found = texts(access_map([again], (2,), (0,), "t").figure)
+    assert "iteration 1" in found and {"new in iteration 2", "new in it. 2"} & set(found)
+    assert "later iterations come back to some" in " ".join(found)
     once = a_map([0] * 24 + [1] * 8, outlined=turn > 0, turn=(turn > 0).astype(int))
     found = texts(access_map([once], (2,), (0,), "t").figure)
     assert "iteration 1" not in found and "dotted" not in " ".join(found)
@@ -286,6 +294,14 @@ def test_turns_of_the_outlined_program_are_numbered():
 def test_a_slice_of_what_is_counted_has_a_name_and_not_the_count(dims, names):
     found = texts(access_map([a_map(np.zeros((2, 3, 4), int), dims=dims)], (1,), None, "t").figure)
     assert [text for text in found if text in names] == names and "SPLITS=0" not in found
+
+
+def test_a_small_tensor_that_is_drawn_larger_than_the_others_says_so():
+    def told(columns: int) -> list[str]:
+        panels = [a_map(np.zeros((40, 100), int)), a_map(np.zeros((40, columns), int))]
+        return [text for text in texts(access_map(panels, (1,), None, "t").figure) if "enlarged" in text]
+
+    assert told(2) and not told(100)
 
 
 def test_elements_of_a_result_that_nobody_wrote_are_a_region():

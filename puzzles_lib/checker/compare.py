@@ -10,6 +10,7 @@ from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
 
 PER_ROW = "each row is off by its own factor"
+ZERO = "the result is zero everywhere"
 LOOK_FOR = (
     ": look for inf / inf (an exp that overflows), -inf - (-inf), 0 / 0, 0 * inf, "
     "or the root or log of a negative number"
@@ -182,7 +183,7 @@ def _slip(w: _Wrong) -> str:
 
 
 def _zero(w: _Wrong) -> str:
-    return "" if w.got.any() else "the result is zero everywhere"
+    return "" if w.got.any() else ZERO
 
 
 def _cut_off(w: _Wrong) -> str:
@@ -264,7 +265,10 @@ def _precision(w: _Wrong) -> str:
     if sum(x.dtype == torch.int8 for x in w.inputs.values()) > 1:  # their products are exact integers
         return told + " Or does a float32 sum pass 2^24, where float32 skips integers?"
     tf32 = ' Or is it a tl.dot of float32 blocks, which uses TF32 without input_precision="ieee"?'
-    return told + tf32 * w.dots
+    short = all(
+        x.dtype in (torch.float16, torch.bfloat16) for x in w.inputs.values()
+    )  # TF32 keeps their bits
+    return told + tf32 * (w.dots and not short)
 
 
 SLIP_SLACK = 2.0**-16  # a slip may lead to sums of large numbers that cancel

@@ -32,7 +32,8 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Goal, case: int) -> GoalResult
     compiled = stages(_bare(kernel), puzzle, goal.target, case=case, num_warps=goal.num_warps)
     name = wrapped.kernel.__name__ if wrapped else "kernel"
     warps = f", num_warps={goal.num_warps}" if goal.num_warps != 4 else ""
-    look = f"stages({name}, {puzzle.name.upper()}, case={case}{warps})"
+    # Few chapters import stages, so what is offered to be copied brings its import.
+    look = f"from puzzles_lib import stages\nstages({name}, {puzzle.name.upper()}, case={case}{warps})"
     if unread := _unread(compiled):
         return GoalResult(goal.launch(case), verdict=Verdict("machine", unread), look=look)
     if refused := launches.too_much(compiled.shared_bytes or 0, compiled.target):

@@ -37,7 +37,7 @@ def tensor_map(
     groups: dict[tuple[int, ...], int] = {(): 0}
     turns: Counter[Site] = Counter()  # how often the outlined program has reached each line
     lanes = masked_off = 0
-    numbers = set()
+    numbers, again = set(), False
     for access in drawn:
         number = int(np.ravel_multi_index(access.program[: len(grid)], grid))
         on = access.mask & ~access.bad & (access.elements >= 0) & (access.elements < size)
@@ -54,6 +54,7 @@ def tensor_map(
         if access.program == program:
             outlined[elements] = True
             turns[access.site] += 1
+            again |= bool(((turn[elements] > 0) & (turn[elements] != turns[access.site])).any())
             turn[elements] = np.where(turn[elements] == 0, turns[access.site], turn[elements])
     masked = [_lane_places(a, shape)[~a.mask] for a in drawn if a.program == program and not a.mask.all()]
     bad_lanes = [(a, a.elements[a.bad]) for a in accesses if a.bad.any()]
@@ -74,6 +75,7 @@ def tensor_map(
         group=group.reshape(shape),
         groups=tuple(groups),
         turn=turn.reshape(shape),
+        again=again,
     )
 
 

@@ -140,7 +140,7 @@ class Row:
 
     def lines(self) -> list[str]:
         """Return the lines about the verdict."""
-        return [*self.verdict.lines(), *filter(None, [self.watch])] if self.verdict else []
+        return [*self.verdict.lines(), *self.watch.splitlines()] if self.verdict else []
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, compare
+from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, ZERO, Mismatch, compare
 from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
@@ -124,7 +124,9 @@ def judge(
             )
             return Verdict("values", mismatch.message, ran.not_commutative, text)
         if mismatch:
-            return Verdict("values", mismatch.message, diagnosis=mismatch.diagnosis)
+            return Verdict(
+                "values", mismatch.message, diagnosis=mismatch.diagnosis + _unread(mismatch, ran, inputs)
+            )
     for name in inputs:
         if not ran.loads.get(name) and (moved := _moves_with(name, puzzle, case, inputs, expected)):
             text = f"{puzzle.pointer(name)} is never loaded, but {moved} depends on its values"
@@ -143,6 +145,12 @@ def judge(
             how = "once, and only where a result needs it: keep it, or broadcast a loaded row or column"
             return Verdict("loads", text, diagnosis=f"load each element of {name} {how}")
     return None
+
+
+def _unread(mismatch: Mismatch, ran: Run, inputs: Mapping[str, torch.Tensor]) -> str:
+    """Return which inputs a kernel whose result is zero doesn't use, as one that is half written."""
+    unused = [name for name in inputs if not ran.loads.get(name)]
+    return f", and no value of {' or '.join(unused)} is used" if unused and mismatch.diagnosis == ZERO else ""
 
 
 def _moves_with(

@@ -1,7 +1,7 @@
 """Draw access maps: which program of a launch accessed which element of its tensors."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import PathPatch, Rectangle
-from matplotlib.typing import ColorType
 
 from puzzles_lib.drawing.canvas import TALLEST, WIDEST, Canvas, draw_ticks
 from puzzles_lib.drawing.colours import (
@@ -62,6 +61,7 @@ class TensorMap:
         groups, tuples of programs. Without them only the number of programs is shown.
     turn: int, in the tensor's shape: the iteration in which the outlined program first accessed the element,
         from 1; 0 if it didn't. Without it no iterations are shown.
+    again: whether the outlined program accessed some of its elements again in a later iteration.
     outlined: bool, in the tensor's shape: whether the outlined program accessed the element.
     masked: int [lanes, axes]: where the masked-off lanes of the outlined program point. Coordinates outside
         the shape are lanes past an edge of the tensor.
@@ -84,6 +84,7 @@ class TensorMap:
     group: np.ndarray | None = None
     groups: tuple[tuple[int, ...], ...] = ()
     turn: np.ndarray | None = None
+    again: bool = False
 
 
 def access_map(
@@ -132,10 +133,13 @@ def _measure(panels: Sequence["_MapPanel"], shrink: float) -> list[tuple[float, 
     grids = [panel.own_cell(shrink) for panel in panels if not panel.is_strip]
     if len(grids) > 2:  # so that three fit side by side
         grids += [2.1 / p.codes.shape[1] for p in panels if not p.is_strip and len(p.canvas.slices) == 1]
-    for panel in panels:
-        common = min(strips if panel.is_strip else grids)
-        beside = len(panels) > 1 if shrink <= TIGHT else not panel.is_strip and len(grids) > 1
-        panel.measure(common, beside=beside, shrink=shrink)
+    finest: np.ndarray | None = None
+    for _ in range(2):  # first for their sizes, then with what is said of them
+        for panel in panels:
+            common = min(strips if panel.is_strip else grids)
+            beside = len(panels) > 1 if shrink <= TIGHT else not panel.is_strip and len(grids) > 1
+            panel.measure(common, beside=beside, shrink=shrink, finest=finest)
+        finest = np.min([panel.cell for panel in panels if not panel.is_strip] or [np.ones(2)], axis=0)
     return [(panel.total_width, panel.total_height) for panel in panels]
 
 
@@ -231,14 +235,16 @@ class _MapPanel:
         alone = len(self.canvas.slices) > 1 or columns > 3 * rows
         return min(0.2, (WIDEST if alone else 3.4) / columns, shrink * TALLEST / rows)
 
-    def measure(self, common: float, beside: bool, shrink: float) -> None:
+    def measure(self, common: float, beside: bool, shrink: float, finest: np.ndarray | None = None) -> None:
         """Return the size in inches.
 
         Panels of a kind share the ``common`` width of a cell, so that their sizes can be compared, except
-        panels that would be tiny. beside: leave room for a panel to the right.
+        panels that would be tiny. beside: leave room for a panel to the right. finest: the smallest cell of a
+        panel, to say which panels are drawn larger.
         """
         rows, columns = self.codes.shape
         enough = (1.5 if self.is_strip else 0.8) / max(rows, columns)
+        self.finest = finest
         width = min(self.own_cell(shrink), max(common, enough))
         if self.is_strip:
             self.cell = np.array([width, min(0.3, shrink * 2.4 / rows)])
@@ -255,13 +261,15 @@ class _MapPanel:
             rows, columns = self.codes.shape
         self.width, self.height = columns * self.cell[0], rows * self.cell[1]
         self.tight = beside and shrink <= TIGHT
-        self.lines = self._lines(max(self.width, 1.8 if self.tight else 3.3 if beside else 5.0))
+        heading = text_width(self.heading, 9 if self.tight else 11, bold=True)
+        self.lines = self._lines(max(self.width, heading, 1.8 if self.tight else 3.3 if beside else 5.0))
         texts = [text_width(text, bold=alarm) for text, alarm in self.lines]
-        self.text_width = max([*texts, text_width(self.heading, 11, bold=True)])
+        self.text_width = max([*texts, heading])
         has_slices = not self.is_strip and len(self.tensor.shape) > 2
         has_ticks = not self.is_strip or rows == 1
         self.above = 0.3 + 0.17 * len(self.lines) + 0.2 * has_ticks + 0.2 * has_slices
-        self.total_width = self.MARGIN_LEFT + max(self.width, self.text_width) + self.MARGIN_RIGHT
+        margin = self.MARGIN_LEFT + (0.2 if self.tight else self.MARGIN_RIGHT)
+        self.total_width = margin + max(self.width, self.text_width)
         self.total_height = self.above + self.height + self.MARGIN_BOTTOM
 
     @property
@@ -280,6 +288,11 @@ class _MapPanel:
         if max(steps) > 1:
             each = f"{steps[1]}" if self.is_strip else " × ".join(str(s) for s in steps)
             facts.append(f"reduced: each square stands for {each} elements")
+        elif not self.is_strip and self.finest is not None and (self.cell > 1.25 * self.finest).any():
+            parts = zip(self.cell / self.finest, ("across", "down"), strict=True)
+            facts.append(
+                "enlarged " + ", ".join(f"{part:.2g} times {axis}" for part, axis in parts if part > 1.05)
+            )
         if self.canvas.hidden:
             facts.append(f"not shown: {plural(self.canvas.hidden, 'more slice')}")
         facts += [f"some {kind} are too far away to be drawn" for kind in self.too_far]
@@ -291,7 +304,7 @@ class _MapPanel:
     def draw(self, ax: Axes, left: float, top: float) -> None:
         """Draw the panel onto axes ruled in inches, with its upper left corner there."""
         left += self.MARGIN_LEFT
-        write_line(ax, left, top + 0.2, self.heading, fontsize=11, weight="bold")
+        write_line(ax, left, top + 0.2, self.heading, fontsize=9 if self.tight else 11, weight="bold")
         for number, (text, alarm) in enumerate(self.lines):
             color, weight = (BAD, "bold") if alarm else (FAINT, "normal")
             write_line(ax, left, top + 0.2 + 0.17 * (number + 1), text, color=color, weight=weight)
@@ -389,7 +402,8 @@ class _MapPanel:
         if self.turn is not None:
             for turn in range(1, int(self.turn.max()) + 1):
                 where = (self.turn == turn) & ~self.bad
-                for text in (f"iteration {turn}", f"it. {turn}", f"{turn}"):
+                new = "new in " * (self.tensor.again and turn > 1)
+                for text in (f"{new}iteration {turn}", f"{new}it. {turn}", f"{turn}"):
                     if self._write(ax, text, where, PAPER, INK, 1):
                         break
             free &= self.turn == 0
@@ -413,13 +427,25 @@ class _MapPanel:
                     if not self._write(ax, named, here, fill, ink, most):
                         self._write(ax, count, here, fill, ink, most)
 
-    def _write(
-        self, ax: Axes, text: str, area: np.ndarray, fill: ColorType, ink: str | None, most: int
-    ) -> bool:
-        """Write onto an area a limited number of times, on a card that hides the lines between cells."""
+    def shared_names(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield what `_label` writes onto stripes, and the programs that it stands for."""
+        for group in np.unique(self.group[self.codes >= SHARED]) if self.group is not None else ():
+            programs = self.tensor.groups[group]
+            area = (self.group == group) & (self.turn == 0 if self.turn is not None else True)
+            for text in (_programs_name(programs, self.grid), f"×{len(programs)}"):
+                if 1 < len(programs) <= MOST_STRIPES and any(True for _ in self._spots(text, area, 1)):
+                    yield text, programs
+                    break
+
+    def _spots(self, text: str, area: np.ndarray, most: int) -> Iterator[np.ndarray]:
+        """Yield where on an area there is room for a text, in cells."""
         room = ((text_width(text) + 0.05) / self.cell[0], 0.14 / self.cell[1])
+        yield from spots_for_text(area, *room, most=most)
+
+    def _write(self, ax: Axes, text: str, area: np.ndarray, fill: Any, ink: str | None, most: int) -> bool:
+        """Write onto an area a limited number of times, on a card that hides the lines between cells."""
         done = False
-        for spot in spots_for_text(area, *room, most=most):
+        for spot in self._spots(text, area, most):
             right, down = self.corner + spot * self.cell
             color = ink or text_color(fill)
             label(ax, right, down, text, fontsize=9, color=color, behind=fill, pad=0.6, zorder=4.2)
@@ -443,6 +469,19 @@ def _near(coordinates: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         )
         near &= (coordinates[:, axis] >= -room) & (coordinates[:, axis] < size + room)
     return coordinates[near]
+
+
+def _shared_names(panels: Sequence[_MapPanel], grid: Sequence[int]) -> list[str]:
+    """Return what ``×2`` and ``0..2`` on stripes mean, by an example of each."""
+    named = [each for panel in panels for each in panel.shared_names()]
+    words = [f"“{name}”: accessed by {len(group)} programs" for name, group in named if name[0] == "×"][:1]
+    for name, group in named:
+        if ".." in name:
+            ends = [program_name(_program_at(number, grid), len(grid)) for number in (group[0], group[-1])]
+            between = " and " if len(group) == 2 else " to "
+            name = name.replace(" ", "\u00a0")  # stays on one line
+            return [*words, f"“{name}”: programs {between.join(ends)}"]
+    return words
 
 
 class _Legend:
@@ -488,12 +527,16 @@ class _Legend:
         turns = [p for p in panels if p.turn is not None]
         if program is not None and turns:
             name = program_name(program, len(grid))
-            self.words.append(f"numbers between dotted lines are iterations of program {name}, from 1")
+            text = f"numbers between dotted lines are iterations of program {name}, from 1"
+            if any(p.tensor.again for p in turns):
+                text += ", the first in which it accesses these elements: later iterations come back to some"
+            self.words.append(text)
         if self.repeats or (program is not None and turns):
             others = "other numbers" if self.words else "numbers"
             self.words.append(f"{others} are program ids" + "; colors repeat" * self.repeats)
         if any(p.group is not None and p.fewest <= MOST_STRIPES for p in shared):
             self.words.append("stripes: accessed by several programs, one stripe per program")
+            self.words += _shared_names(shared, grid)
         self.rows = math.ceil(len(self.entries) / self.columns)
         self.lines = wrap_text("; ".join(self.words), WIDEST) if self.words else []
         self.height = self.ROW * (self.rows + len(self.lines)) + 0.12

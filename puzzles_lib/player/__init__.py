@@ -36,6 +36,7 @@ def watch(
     puzzle: Puzzle,
     case: int | Case = 0,
     program: int | tuple[int, ...] | None = None,
+    step: int | None = None,
 ) -> "Player":
     """Run a ``@triton.jit`` kernel on one case of a puzzle and play the run, line by line.
 
@@ -46,16 +47,19 @@ def watch(
     program: the program to begin with, as its number in launch order or its ids along the grid's axes. By
         default it is the first that stores a wrong value, or else one that stops early, goes out of bounds or
         has masked-off lanes, or else 0.
+    step: the step to open at, from 1 as the page counts them; after the last one, that one.
 
-    The page opens at the line that first stores a wrong value. If there is none, it opens at the line that
-    stops the run or goes out of bounds, or else at the start. This function returns whatever the kernel does:
-    a run that stops early ends at the line that stopped it, and a kernel that cannot run gets the checker's
-    report.
+    Without ``step``, the page opens at the line that first stores a wrong value. If there is none, it opens
+    at the line that stops the run or goes out of bounds, or else at the start. This function returns whatever
+    the kernel does: a run that stops early ends at the line that stopped it, and a kernel that cannot run
+    gets the checker's report.
 
-    Raises TypeError if ``puzzle`` is not a `Puzzle`, ValueError if a case or program does not exist or a case
-    is too large to show, and KeyboardInterrupt when interrupted.
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, ValueError if a case or program does not exist, ``step``
+    is not an integer from 1, or a case is too large to show, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
+    if step is not None and (type(step) is not int or step < 1):
+        raise ValueError(f"watch: step is {step!r}, allowed are integers from 1")
     expect_puzzle("watch", kernel, puzzle)
     case = pick_case(puzzle, case, "watch")
     if case.pretend:
@@ -69,7 +73,7 @@ def watch(
     if not is_wrapped(kernel):  # else a configuration may change the grid
         pick_program(program, puzzle.grid(case), "watch")
     try:
-        return _watched(kernel, puzzle, case, program)
+        return _watched(kernel, puzzle, case, program, step)
     except NoSuchProgram:  # in the grid that a configuration gives
         raise
     except Exception as error:  # a learner must not see a page of traceback for a bug of the course
@@ -78,7 +82,9 @@ def watch(
         return Player(f"{puzzle.name}, {case}", refusal=refusal)
 
 
-def _watched(kernel: object, puzzle: Puzzle, case: Case, program: int | tuple[int, ...] | None) -> "Player":
+def _watched(
+    kernel: object, puzzle: Puzzle, case: Case, program: int | tuple[int, ...] | None, step: int | None
+) -> "Player":
     goal = wanted(puzzle, case)
     if isinstance(goal, Report):
         return Player(f"{puzzle.name}, {case}", refusal=goal)
@@ -98,7 +104,7 @@ def _watched(kernel: object, puzzle: Puzzle, case: Case, program: int | tuple[in
     title = f"{puzzle.name}, {bound.case}"
     if bound.configuration and bound.configuration.count > 1:
         title += f", in {bound.configuration}"
-    return played(title, grid, recorder, tensors, number, ran)
+    return played(title, grid, recorder, tensors, number, ran, step)
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,8 +164,12 @@ def played(
     tensors: Sequence[Sheet],
     number: int | None,
     ran: Run,
+    step: int | None = None,
 ) -> Player:
-    """Return a page with as many programs and steps as fit, perhaps without the values of large tensors."""
+    """Return a page with as many programs and steps as fit, perhaps without the values of large tensors.
+
+    step: the step to open at, from 1; after the last one, that one. None: where something is wrong.
+    """
     count = math.prod(grid)
     every, longest = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())
     large = [sheet.name for sheet in tensors if math.prod(sheet.shape) > LARGE]
@@ -170,7 +180,7 @@ def played(
         told = {n: teller.told(recorder.recordings[n], most_steps) for n in kept}
         if number is None:
             number = _telling(told)
-        place = told[number].opening
+        place = told[number].opening if step is None else min(step, len(told[number].steps)) - 1
         functions = teller.functions()
         tree = {
             "title": title,

@@ -373,6 +373,7 @@ const NUMBERS = 256; // the most cells shown as numbers; more become a heat map
 const SHEET_NUMBERS = 96; // the same for a whole tensor
 const STRIP = 32; // cells in a row of a heat map with one axis
 const MOST_PIXELS = 32000; // along a canvas: browsers leave larger ones blank
+const MOST_KEPT = 480; // pixels that the blocks of a step keep for larger ones
 const FRAME_MS = 650; // the time of a step while it plays
 const STATES = ["", "right", "wrong", "later", "undefined", "race"];
 const COUNTED = { right: "correct", later: "partial", race: "stored by two lanes at once" };
@@ -409,6 +410,7 @@ class Stage {
     this.place = run.program;
     this.at = run.step;
     this.name = null;
+    this.tallest = 0;
     this.timer = null;
     this.wrong = firstWrong(run);
     this.problem = firstProblem(run);
@@ -435,6 +437,7 @@ class Stage {
   resized() {
     if (!this.root.host.isConnected || this.root.host.clientWidth === this.width) return;
     this.width = this.root.host.clientWidth;
+    this.tallest = 0;
     this.show();
   }
 
@@ -591,6 +594,7 @@ class Stage {
     this.showMoves();
     this.showCode();
     this.showBlocks();
+    this.holdStill();
     this.showTensors();
     this.showTable();
     this.inspect.textContent = this.noteText() || "Point at a cell to see its value. With the keyboard: Tab goes to a block, arrows move within it.";
@@ -611,10 +615,11 @@ class Stage {
     const turns = [...turnsAt(run, program, at).values()].map((turn) => turnText(turn));
     const changed = namesAt(run, program, at).filter((each) => each.role === "changed").map((each) => {
       const lanes = lanesChanged(run, each);
-      return lanes ? `${each.name} in ${lanes[0]} of ${lanes[1]} lanes` : each.name;
+      return !lanes ? `changes ${each.name}` : lanes[0] ? `changes ${each.name} in ${lanes[0]} of ${lanes[1]} lanes`
+        : `${each.name} stays as it was`;
     });
     return [`step ${at + 1}, line ${source.first + line - 1}: ${source.lines[line - 1].trim()}`, ...turns,
-      changed.length ? `changes ${changed.join(", ")}` : "", this.noteText()].filter(Boolean).join(". ");
+      changed.join(", "), this.noteText()].filter(Boolean).join(". ");
   }
 
   showNames() {
@@ -690,7 +695,8 @@ class Stage {
         : step.k === undefined ? "given" : step.n === "returns" ? "returned" : "changed";
       const read = access ? `stored to ${run.tensors[access.T]?.name ?? "?"}` : "read";
       const lanes = role === "changed" ? lanesChanged(run, { value, was }) : null;
-      blocks.push(this.valueBlock(title, role === "changed" ? changed : read, value, role, access, lanes));
+      const written = lanes && !lanes[0] && changed === "changed" ? "unchanged" : changed;
+      blocks.push(this.valueBlock(title, role === "changed" ? written : read, value, role, access, lanes));
     }
     for (const [left, right, start, result] of step.d ?? []) {
       const shape = (value) => arrayOf(run, run.values[value].a).shape.join(" × ");
@@ -714,6 +720,13 @@ class Stage {
     }
     this.blocks.replaceChildren(...blocks);
     if (!blocks.length) this.blocks.append(make("p", { class: "quiet" }, "This line doesn't read or change any names."));
+  }
+
+  /** Keep the room that the blocks of earlier steps took, so that what is below doesn't jump up and down. */
+  holdStill() {
+    const tall = this.blocks.scrollHeight;
+    if (tall > this.tallest) this.tallest = tall;
+    this.blocks.style.minHeight = `${Math.min(this.tallest, MOST_KEPT)}px`;
   }
 
   valueBlock(name, tag, number, role, access, lanes = null) {

@@ -44,7 +44,7 @@ MISTAKES = (
         "A live cell counts itself.",
         {"    count -= alive\n": ""},
         kind="values",
-        says="z[",
+        says="a live cell counted itself",
     ),
     Mistake(
         LIFE,
@@ -52,7 +52,7 @@ MISTAKES = (
         "A dead cell with two neighbors comes to life.",
         {"((count == 2) & (alive == 1))": "(count == 2)"},
         kind="values",
-        says="z[",
+        says="dead cells with two neighbors",
     ),
     Mistake(
         LIFE,
@@ -60,7 +60,7 @@ MISTAKES = (
         "The halo is below and to the right only, as in conv2d.",
         {"for a in range(-1, 2)": "for a in range(0, 3)", "for b in range(-1, 2)": "for b in range(0, 3)"},
         kind="values",
-        says="z[",
+        says="range(0, 3)",
     ),
     Mistake(
         LIFE,

@@ -1,5 +1,7 @@
 """Chapter 06: a sliding window over images, and Conway's Game of Life."""
 
+from collections.abc import Callable
+
 import torch
 import triton
 from jaxtyping import Float32, Int32
@@ -25,6 +27,53 @@ def conv2d(
     return (windows * w).sum(dim=(3, 4))
 
 
+def _conv2d_slip(
+    *,
+    swapped: bool = False,
+    unshifted: bool = False,
+    flipped: bool = False,
+    last: bool = False,
+    tall: bool = False,
+) -> Callable:
+    """Return `conv2d` with a slip.
+
+    swapped: rows shift by b and columns by a. unshifted: the mask tests the shifted pixel, but the load takes
+    the pixel itself. flipped: the filter is flipped. last: only the last product counts. tall: rows of the
+    image are taken to be H pixels long.
+    """
+
+    def slip(x: Tensor, w: Tensor) -> Tensor:
+        H, W, KH, KW = *x.shape[1:], *w.shape
+        w = w.flip(0, 1) if flipped else w
+        n, i, j = torch.meshgrid(*(torch.arange(size) for size in x.shape), indexing="ij")
+        z = torch.zeros_like(x)
+        for a in range(KH):
+            for b in range(KW):
+                row, column = (i + b, j + a) if swapped else (i + a, j + b)
+                inside = (row < H) & (column < W)
+                taken = (n * H + i) * W + j if unshifted else (n * H + row) * (H if tall else W) + column
+                product = w[a, b] * torch.where(inside, x.flatten()[taken % x.numel()], 0)
+                z = product if last else z + product
+        return z
+
+    return slip
+
+
+CONV2D_SLIPS = {
+    "you'd get these values from row = i + b, column = j + a: rows shift by a, columns by b": _conv2d_slip(
+        swapped=True
+    ),
+    "you'd get these values from a load at row i, column j: load the shifted pixel": _conv2d_slip(
+        unshifted=True
+    ),
+    "you'd get these values from a flipped filter: here w[a, b] meets row i + a, column j + b": _conv2d_slip(
+        flipped=True
+    ),
+    "you'd get these values from the last product alone: add each one to acc": _conv2d_slip(last=True),
+    "you'd get these values from rows of H pixels: an image has H rows of W pixels": _conv2d_slip(tall=True),
+}
+"""Wrong results of `conv2d` that are often seen, by what the report says about them."""
+
 CONV2D = Puzzle(
     number="10",
     spec=conv2d,
@@ -42,6 +91,7 @@ CONV2D = Puzzle(
         # filter wider than the image
         Case(N=2, H=9, W=3, KH=1, KW=5, BLOCK_N=4, BLOCK_H=16, BLOCK_W=4, fill={"x": inputs.large}),
     ),
+    slips=CONV2D_SLIPS,
     contract=Contract(
         {
             "KH": Size(9),  # taller than H, no filter's last rows count; so with KW and W
@@ -68,6 +118,11 @@ def crowded(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generat
     return torch.ones(shape, dtype=dtype)
 
 
+def gaps(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Boards on which every fourth cell of a row is dead, from the third on."""
+    return (torch.arange(shape[1]) % 4 != 2).to(dtype).expand(shape).clone()
+
+
 def life(x: Int32[Tensor, "H W"]) -> Int32[Tensor, "H W"]:
     """z[i, j] = 1 if n[i, j] is 3, or if n[i, j] is 2 and x[i, j] is 1; otherwise 0
 
@@ -80,17 +135,55 @@ def life(x: Int32[Tensor, "H W"]) -> Int32[Tensor, "H W"]:
     return ((neighbors == 3) | ((neighbors == 2) & (x == 1))).to(x.dtype)
 
 
+def _life_slip(
+    *, neighbors: range = range(-1, 2), itself: bool = False, born: bool = False, tall: bool = False
+) -> Callable:
+    """Return `life` with a slip.
+
+    neighbors: of the rows and columns that are counted. itself: a live cell counts itself. born: a dead cell
+    with two neighbors comes alive. tall: rows of the board are taken to be H cells long.
+    """
+
+    def slip(x: Tensor) -> Tensor:
+        H, W = x.shape
+        i, j = torch.meshgrid(torch.arange(H), torch.arange(W), indexing="ij")
+        count = torch.zeros_like(x) if itself else -x
+        for a in neighbors:
+            for b in neighbors:
+                row, column = i + a, j + b
+                inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
+                taken = row * (H if tall else W) + column
+                count = count + torch.where(inside, x.flatten()[taken % x.numel()], 0)
+        return ((count == 3) | ((count == 2) & ((x == 1) | born))).to(x.dtype)
+
+    return slip
+
+
+LIFE_SLIPS = {
+    "you'd get these values if a live cell counted itself": _life_slip(itself=True),
+    "you'd get these values if dead cells with two neighbors came alive": _life_slip(born=True),
+    "you'd get these values from neighbors in range(-1, 1), which ends at 0": _life_slip(
+        neighbors=range(-1, 1)
+    ),
+    "you'd get these values from neighbors in range(0, 3): they are above and to the left, too": _life_slip(
+        neighbors=range(3)
+    ),
+    "you'd get these values from rows of H cells: the board has H rows of W cells": _life_slip(tall=True),
+}
+"""Wrong results of `life` that are often seen, by what the report says about them."""
+
 LIFE = Puzzle(
     number="10b",
     spec=life,
     formula=r"n_{ij} = \sum_{a=-1}^{1} \sum_{b=-1}^{1} x_{i+a,\,j+b} - x_{ij}",
     grid=lambda s: (triton.cdiv(s.H, s.BLOCK_H), triton.cdiv(s.W, s.BLOCK_W)),
     exact=("z",),
+    slips=LIFE_SLIPS,
     cases=(
         Case(H=8, W=8, BLOCK_H=8, BLOCK_W=8, fill={"x": alive}),  # one program
         Case(H=16, W=32, BLOCK_H=8, BLOCK_W=16, fill={"x": alive}),  # 4 programs
         Case(H=13, W=21, BLOCK_H=4, BLOCK_W=16, fill={"x": alive}),  # ragged on both axes
-        Case(H=1, W=7, BLOCK_H=2, BLOCK_W=4, fill={"x": alive}),  # a board of one row
+        Case(H=1, W=7, BLOCK_H=2, BLOCK_W=4, fill={"x": gaps}),  # a board of one row
         Case(H=9, W=5, BLOCK_H=8, BLOCK_W=8, fill={"x": crowded}),
     ),
     contract=Contract(

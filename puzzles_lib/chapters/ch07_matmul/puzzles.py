@@ -12,9 +12,9 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def big_then_small(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows that start with 2048, followed by values in [0, 1/64), which a float16 sum forgets."""
-    values = torch.rand(shape, generator=generator) / 64
-    values[..., 0] = 2048.0
+    """Rows that start with 2048 or 6144; then come small values that grow, which a float16 sum forgets."""
+    values = torch.rand(shape, generator=generator) / 40 * torch.linspace(0, 1, shape[-1])
+    values[..., 0::2, 0], values[..., 1::2, 0] = 2048.0, 6144.0
     return values.to(dtype)
 
 
@@ -33,6 +33,34 @@ def batched_matmul(
     """
     return x @ y
 
+
+def _one_further(x: Tensor, y: Tensor, BLOCK_K: int) -> Tensor:
+    """Return a product whose blocks of K begin at 0, 1, 2 ..., not at multiples of BLOCK_K.
+
+    It is NaN if the first block alone gives nearly the same, because then the slip could be another one.
+    """
+    first, *others = (
+        x[:, :, start : start + BLOCK_K] @ y[:, start : start + BLOCK_K]
+        for start in range(max(1, x.shape[2] // BLOCK_K))
+    )
+    z = sum(others, first)
+    return z if (z - first).abs().max() > 0.01 * z.abs().max() else z * torch.nan
+
+
+def _wrong_rows(x: Tensor, y: Tensor) -> Tensor:
+    """Return a product that takes the rows of x to be M apart."""
+    B, M, K = x.shape
+    b, m, k = torch.meshgrid(*(torch.arange(size) for size in x.shape), indexing="ij")
+    return x.flatten()[((b * K + m) * M + k) % x.numel()] @ y
+
+
+SLIPS = {
+    "you'd get these values if the blocks of K began at 0, 1, 2 ...: they begin at multiples of BLOCK_K": (
+        _one_further
+    ),
+    "you'd get these values from rows of x that are M apart: they are K apart": _wrong_rows,
+}
+"""Wrong results that are often seen, by what the report says about them."""
 
 BATCHED_MATMUL = Puzzle(
     number="11",
@@ -53,6 +81,7 @@ BATCHED_MATMUL = Puzzle(
             B=1, M=16, N=16, K=1024, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64, fill={"x": big_then_small, "y": ones}
         ),
     ),
+    slips=SLIPS,
     contract=Contract(
         {
             "B": Size(5),

@@ -111,7 +111,7 @@ MISTAKES = (
         "Assumes one offset word per row, which is correct only up to 8 groups.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
-        says="1–15 along M",
+        says="offset rows of one word",
     ),
     Mistake(
         GROUPED_WEIGHTS,
@@ -119,7 +119,7 @@ MISTAKES = (
         "Rounds the offset words of a row down and forgets the last, partly filled one.",
         {"((groups + 7) // 8)": "(groups // 8)"},
         kind="values",
-        says="1–3 along M",
+        says="groups // 8 words: round up",
     ),
     Mistake(
         GROUPED_WEIGHTS,
@@ -143,7 +143,7 @@ MISTAKES = (
         "Never subtracts the offset.",
         {"s * (w - o)": "s * w"},
         kind="values",
-        says="z[0, 0]",
+        says="without the offset",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -164,10 +164,10 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "fields_with_a_sign",
-        "Shifts up and down again. In a word with a sign, the second shift copies the sign.",
+        "Shifts the field up to the top of the word, and down again.",
         {">> 4 * (k % 8)) & 15": "<< 28 - 4 * (k % 8)) >> 28"},
         kind="values",
-        says="z[0, 0]",
+        says="highest bit is a sign",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -219,7 +219,7 @@ MISTAKES = (
         "Never subtracts the offset.",
         {"s * (w - o)": "s * w"},
         kind="values",
-        says="z[0, 0]",
+        says="without the offset",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -235,7 +235,7 @@ MISTAKES = (
         "Assumes one offset word per row, which is correct only up to 8 groups.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
-        says="1–63 along M",
+        says="offset rows of one word",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -243,7 +243,7 @@ MISTAKES = (
         "Rounds the offset words of a row down and forgets the last, partly filled one.",
         {"((groups + 7) // 8)": "(groups // 8)"},
         kind="values",
-        says="1–15 along M",
+        says="groups // 8 words: round up",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -433,7 +433,7 @@ MISTAKES = (
             "tl.float32), a, input": "tl.float32), a, acc, input",
         },
         kind="values",
-        says="wrong values in z",
+        says="scales again what acc",
     ),
     Mistake(
         ONCE_PER_GROUP,

@@ -1,5 +1,6 @@
 """Chapter 08: 4-bit weights, unpacked and scaled inside a matmul."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -55,6 +56,19 @@ def quantized_matmul(
     return grouped_weights(weight, scale, offset) @ activation
 
 
+def each_word_once(
+    weight: Int32[Tensor, "M K//8"],
+    scale: Float32[Tensor, "M K//GROUP"],
+    offset: Int32[Tensor, " M (K//GROUP+7)//8"],
+    activation: Float32[Tensor, "K N"],
+) -> Float32[Tensor, "M N"]:
+    """z[m, n] = sum over k of scale[m, g] · (w[m, k] - o[m, g]) · activation[k, n]
+
+    Like puzzle 12c, but a program loads each of its weight words only once.
+    """
+    return quantized_matmul(weight, scale, offset, activation)
+
+
 def once_per_group(
     weight: Int32[Tensor, "M K//8"],
     scale: Float32[Tensor, "M K//GROUP"],
@@ -78,19 +92,29 @@ def _slip(
     o_first: int = 0,
     by_k: bool = False,
     out: bool = False,
+    o_sign: int = -1,
+    o_words: Callable[[int], int] | None = None,
+    signed: bool = False,
 ) -> Callable:
     """Return `grouped_weights` with a slip, times an activation if there is one.
 
     w_mask, o_mask: mask of a field, -1 for none. w_first, o_first: shift of field 0, 28 if the fields are
-    read from the top. by_k: o's field is k % 8. out: scale · w - o.
+    read from the top. by_k: o's field is k % 8. out: scale · w - o. o_sign: -1 for w - o, 0 for w alone, 1
+    for w + o. o_words: how long a row of offset words is taken to be, for a number of groups. signed: the
+    highest bit of w is a sign.
     """
 
     def slip(weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor | None = None) -> Tensor:
+        if o_words:
+            rows, count = offset.shape
+            places = torch.arange(rows)[:, None] * o_words(scale.shape[1]) + torch.arange(count)
+            offset = offset.flatten()[places]
         w, fields = _fields(weight, w_mask, w_first), _fields(offset, o_mask, o_first)
+        w = (w + 8) % 16 - 8 if signed else w
         k = torch.arange(w.shape[1])
         g = k // (w.shape[1] // scale.shape[1])
         o = fields[:, g // 8 * 8 + k % 8] if by_k else fields[:, g]
-        weights = scale[:, g] * w - o if out else scale[:, g] * (w - o)
+        weights = scale[:, g] * w - o if out else scale[:, g] * (w + o_sign * o)
         return weights if activation is None else weights @ activation
 
     return slip
@@ -102,11 +126,38 @@ def _fields(words: Tensor, mask: int, first: int) -> Tensor:
     return (words[:, :, None] >> shifts & mask).flatten(1)
 
 
+def _in_place_of_bits(weight: Tensor, *, divides: bool) -> Tensor:
+    """Return `weight_codes` with a division instead of the shift, or a remainder instead of the mask."""
+    words, shifts = weight[:, :, None], 4 * torch.arange(8)
+    if divides:
+        return (words.div(2**shifts, rounding_mode="trunc").to(words.dtype) & 15).flatten(1)
+    return (words >> shifts).fmod(16).flatten(1)
+
+
+def _scaled_again(weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor, BLOCK_K: int) -> Tensor:
+    """Return `once_per_group` with an accumulator that is passed to the dot, so each iteration scales it."""
+    w, o = weight_codes(weight), weight_codes(offset)
+    group = w.shape[1] // scale.shape[1]
+    acc = torch.zeros(w.shape[0], activation.shape[1], dtype=activation.dtype)
+    for start in range(0, w.shape[1], BLOCK_K):
+        g, k = start // group, slice(start, start + BLOCK_K)
+        part = (w[:, k] - o[:, g, None]).to(activation.dtype) @ activation[k]
+        acc = scale[:, g, None] * (acc + part)
+    return acc
+
+
 CODE_SLIPS = {
     "you'd get these codes from a shift without & 15": lambda weight: _fields(weight, -1, 0),
     "you'd get these codes by reading the fields from the top: field 0 is the lowest 4 bits": (
         lambda weight: _fields(weight, 15, 28)
     ),
+    "you'd get these codes from % 16: the remainder of a negative word is negative. Use & 15": (
+        lambda weight: _in_place_of_bits(weight, divides=False)
+    ),
+    "you'd get these codes from //: it rounds negative words toward 0. Use >>": (
+        lambda weight: _in_place_of_bits(weight, divides=True)
+    ),
+    "you'd get these codes from & 7: a field has four bits": lambda weight: _fields(weight, 7, 0),
 }
 SLIPS = {
     "you'd get these values from a w without & 15": _slip(w_mask=-1),
@@ -123,17 +174,25 @@ SLIPS = {
     ),
     "you'd get these values from k instead of g: the field of o is g % 8": _slip(by_k=True),
     "you'd get these values from s * w - o: subtract o before multiplying, s * (w - o)": _slip(out=True),
+    "you'd get these values from s * w, without the offset": _slip(o_sign=0),
+    "you'd get these values from w + o: the offset is subtracted": _slip(o_sign=1),
+    "you'd get these values from w with & 7: a field has four bits": _slip(w_mask=7),
+    "you'd get these values from a w whose highest bit is a sign: it needs & 15": _slip(signed=True),
+    "you'd get these values from offset rows of groups // 8 words: round up, (groups + 7) // 8": _slip(
+        o_words=lambda groups: groups // 8
+    ),
+    "you'd get these values from offset rows of one word each: a row has (groups + 7) // 8 words": _slip(
+        o_words=lambda groups: 1
+    ),
 }
 """Wrong results that are often seen, by what the report says about them."""
+SCALED_AGAIN = "you'd get these values from s * tl.dot(..., acc): that scales again what acc already contains"
 
 
 WEIGHT_CODES = Puzzle(
     number="12a",
     spec=weight_codes,
-    formula=(
-        r"z_{m, k} = \Big\lfloor \frac{\mathrm{weight}_{m, \lfloor k / 8 \rfloor}}"
-        r"{2^{4 (k \bmod 8)}} \Big\rfloor \bmod 16"
-    ),
+    formula=r"z_{m, k} = \mathrm{field}_{\,k \bmod 8} \big( \mathrm{weight}_{m, \lfloor k / 8 \rfloor} \big)",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.K, s.BLOCK_K)),
     cases=(
         # one program, one word per row
@@ -227,6 +286,13 @@ QUANTIZED_MATMUL = Puzzle(
     ),
 )  # fmt: skip
 
+EACH_WORD_ONCE = dataclasses.replace(
+    QUANTIZED_MATMUL,
+    spec=each_word_once,
+    most_loads={"weight": lambda s: s.M * s.K // 8 * triton.cdiv(s.N, s.BLOCK_N)},
+)
+"""Puzzle 12c for a kernel in which a program loads each word of its weights once."""
+
 ONCE_PER_GROUP = Puzzle(
     number="12d",
     spec=once_per_group,
@@ -254,7 +320,7 @@ ONCE_PER_GROUP = Puzzle(
     most_loads={name: lambda s: _steps(s) * s.M for name in ("scale", "offset")},
     # the scale outside the sum: once per result of a tile, not once per weight
     machine=(Goal(cases=(6,), wants=(Want("products", most=16 * 16),)),),
-    slips=SLIPS,
+    slips=SLIPS | {SCALED_AGAIN: _scaled_again},
     contract=Contract(
         {
             "M": Size(150),
