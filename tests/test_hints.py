@@ -473,7 +473,7 @@ def test_the_next_check_is_heard(monkeypatch):
     assert hint(OUTER_ADD_BLOCKS).number == 3
 
 
-@pytest.mark.parametrize("kind, message", [("values", "wrong values in z"), ("compiler", "z is a global")])
+@pytest.mark.parametrize("kind, message", [("values", "wrong values in z"), ("compiler", "no line sets it")])
 def test_a_kind_with_many_causes_is_no_reason_for_a_hint(kind, message):
     failed(MUL_RELU, kind, message)
     told = hint(MUL_RELU)
@@ -547,7 +547,7 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
         (
             "tl.exp(row_max - new_max)",
             "tl.exp2((row_max - new_max) * LOG2E)",
-            "is a global",
+            "a kernel can't see the global LOG2E): pass it as a parameter",
             "outside the kernel",
         ),
     ],
