@@ -24,6 +24,10 @@ def softmax(x: Float32[Tensor, "M T"]) -> Float32[Tensor, "M T"]:
     return torch.softmax(x, 1)
 
 
+def packed_rows(x: Int32[Tensor, " M N//2"]) -> Int32[Tensor, " M N//2"]:
+    return x
+
+
 def doubled(x: Int32[Tensor, " N"]) -> Int32[Tensor, " N"]:
     return 2 * x
 
@@ -265,6 +269,25 @@ def test_a_slip_that_the_puzzle_knows_is_named():
     assert "lacks" not in compare(expected, 2 * SQUARE, puzzle, puzzle.cases[0], inputs).diagnosis
     of_a_size = dataclasses.replace(puzzle, slips={"it is T times x": lambda x, T: T * x})
     assert compare(expected, 4 * SQUARE, of_a_size, puzzle.cases[0], inputs).diagnosis == "it is T times x"
+
+
+def test_a_slip_may_turn_nan_into_a_number():
+    """How far a number is from NaN is NaN, and infinities are no reason to take all others for equal."""
+    x = torch.tensor([[-2.0, torch.nan, torch.inf, 3.0]])
+    dropped = {"it drops NaN": lambda x: torch.where(x > 0, x, 0)}
+    puzzle = dataclasses.replace(puzzle_of(relu, M=1, T=4), slips=dropped)
+    expected = expect(puzzle, puzzle.cases[0], {"x": x})["z"]
+    for got, named in (([0.0, 0.0, torch.inf, 3.0], True), ([0.0, 0.0, torch.inf, 4.0], False),
+                       ([0.0, 0.0, 5.0, 3.0], False)):  # fmt: skip
+        told = compare(expected, torch.tensor([got]), puzzle, puzzle.cases[0], {"x": x}).diagnosis
+        assert (told == "it drops NaN") == named
+
+
+def test_an_axis_that_is_a_formula_goes_by_its_number():
+    x = torch.arange(12, dtype=torch.int32).view(2, 6)
+    wrong = torch.where(x == 5, 99, x)
+    told = judge(packed_rows, lambda x: wrong, x, M=2, N=12).diagnosis
+    assert told == "all wrong elements are at 0 along M and 5 along axis 1"
 
 
 def test_of_integers_a_slip_must_give_each():

@@ -189,7 +189,7 @@ REFUSED = [
     (reaches_into_the_interpreter, "x.handle", "x.handle"),
     (climbs_the_class_tree, "internals", "__subclasses__"),
     (run_time_block, "known at compile time", "tl.arange(0, BLOCK)"),
-    (reads_a_global, "ten is a global", "+ ten"),
+    (reads_a_global, "a kernel can't see the global ten): pass it as a parameter", "+ ten"),
     (forgets_parentheses, "put parentheses around each comparison", "offs < 10 & offs < 20"),
     (branches_on_a_block, "", "if offs > 3"),
     (changes_a_type, "one int32 before the loop", "acc += tl.load"),

@@ -24,6 +24,7 @@ from puzzles_lib import (
     OUTER_ADD_BLOCKS,
     PACK_BITS,
     PACKED_ALONG_K,
+    QUANTIZE_CODES,
     QUANTIZE_PACK,
     QUANTIZE_ROWS,
     QUANTIZED_MATMUL,
@@ -278,7 +279,7 @@ def test_a_report_that_a_hint_quotes_says_so():
         ),
         (RELU_PACK, "<< i", ">> i", "mask: 4 of 4", "The words"),
         (RELU_UNPACK_BACKWARD, "== 1", "== 0", "M=1", "From word to boolean"),
-        (RELU_UNPACK_BACKWARD, "row * W", "row * (N // 32)", "along M", "Whose mask, whose row?"),
+        (RELU_UNPACK_BACKWARD, "row * W", "row * (N // 32)", "along M", "Two row lengths"),
         (
             BATCHED_MATMUL, "offs_k[:, None] * N", "offs_k[:, None] * K", "y_ptr", "Strides",
         ),
@@ -295,15 +296,27 @@ def test_a_report_that_a_hint_quotes_says_so():
         (QUANTIZE_ROWS, "tl.abs(x), axis=1", "tl.abs(x)", "along M", "The peak"),
         (QUANTIZE_PACK, "(high - low) / TOP", "(high - low) / (TOP + 1)", "M=1", "The first case fails"),
         (
+            QUANTIZE_CODES, 'tl.where(n < N, x, float("inf"))', "tl.where(n < N, x, 0.0)", "0 in the minimum",
+            "The last group of a row",
+        ),
+        (
+            QUANTIZE_CODES, "scale.to(tl.float32)", "tl.where(high > low, (high - low) / TOP, 1.0)",
+            "from the exact scale", "Codes from the stored scale",
+        ),
+        (
+            QUANTIZE_CODES, "tl.where(high > low, (high - low) / TOP, 1.0)", "((high - low) / TOP)",
+            "had the scale 0", "Ties, and constant groups",
+        ),
+        (
             QUANTIZE_PACK, "    words = tl.sum", "    fields = tl.sum", "words is not defined",
             "In which order",
         ),
         (
-            QUANTIZE_PACK, 'tl.where(n < N, x, float("inf"))', "tl.where(n < N, x, 0.0)", "20–22 along",
+            QUANTIZE_PACK, 'tl.where(n < N, x, float("inf"))', "tl.where(n < N, x, 0.0)", "0 in the minimum",
             "The last group of a row",
         ),
         (
-            UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w * (F // GROUP)", "16–90 along N",
+            UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w * (F // GROUP)", "from F // GROUP first",
             "The first case passes, others do not",
         ),
         (
@@ -350,7 +363,9 @@ def test_a_report_that_a_hint_quotes_says_so():
         "shifted down", "gate inverted", "words of a row", "rows K apart",
         "last block of K", "batches of z", "words CIN apart", "float32 by bfloat16",
         "always group 0 along K", "sum of words", "shifted as bytes",
-        "one peak for all rows", "levels for steps", "an empty hole", "zeros in the minimum",
+        "one peak for all rows", "levels for steps",
+        "zeros in the first minimum", "the exact scale", "a scale of 0",
+        "an empty hole", "zeros in the minimum",
         "always group 0", "minimum as a code", "product rounded", "lse of head 0", "keys of dk",
         "exp by exp", "lse along the keys", "delta of a tile", "queries of dq",
         "lse of the group", "scores of dq", "all heads",
@@ -491,7 +506,7 @@ def test_the_next_check_is_heard(monkeypatch):
     assert hint(OUTER_ADD_BLOCKS).number == 3
 
 
-@pytest.mark.parametrize("kind, message", [("values", "wrong values in z"), ("compiler", "z is a global")])
+@pytest.mark.parametrize("kind, message", [("values", "wrong values in z"), ("compiler", "no line sets it")])
 def test_a_kind_with_many_causes_is_no_reason_for_a_hint(kind, message):
     failed(MUL_RELU, kind, message)
     told = hint(MUL_RELU)
@@ -525,6 +540,18 @@ def test_a_puzzle_that_is_solved_twice_has_hints_for_the_kernel_checked_last(mon
     assert hint(LONG_SOFTMAX).hint == known["long_softmax", ""][0]
     failed(LONG_SOFTMAX, "open", kernel="another_kernel")
     assert hint(LONG_SOFTMAX).hint == known["long_softmax", "another_kernel"][0]
+
+
+def test_one_that_was_asked_for_by_its_number_has_been_seen():
+    failed(OUTER_ADD_BLOCKS, "never written")
+    assert hint(OUTER_ADD_BLOCKS, 3).number == 3  # it fits
+    assert hint(OUTER_ADD_BLOCKS).number == 1
+
+
+def test_an_earlier_hint_that_comes_next_is_said_to_fit():
+    failed(OUTER_ADD_BLOCKS, "never written")
+    assert "shows hint 3, which fits your last check." in str(hint(OUTER_ADD_BLOCKS, 4))
+    assert "shows hint 3." in str(hint(OUTER_ADD_BLOCKS, 1))
 
 
 def test_who_has_passed_needs_none(state_dir):
@@ -565,7 +592,7 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
         (
             "tl.exp(row_max - new_max)",
             "tl.exp2((row_max - new_max) * LOG2E)",
-            "is a global",
+            "a kernel can't see the global LOG2E): pass it as a parameter",
             "outside the kernel",
         ),
     ],

@@ -115,7 +115,10 @@ ROWS = {
         "r = tl.sum(tl.debug_barrier(), 0)",
         "tl.store, print and barriers return no value, but this line uses one",
     ),
-    r"^Cannot access global variable (\S+)": ("x += ten", "ten is a global: pass it as a parameter"),
+    r"^Cannot access global variable (\S+)": (
+        "x += ten",
+        "(a kernel can't see the global ten): pass it as a parameter, or write ten = tl.constexpr(...)",
+    ),
     r"^__setitem__": (
         "x[mask] = 0",
         "elements cannot be set: tl.where makes a new block, tl.store",
@@ -583,4 +586,41 @@ def test_a_global_beside_a_pointer_of_its_name_is_told_the_pointer():
     kernel = written("r = tl.load(z + offs)")
     kernel.__globals__["z"] = X
     refusal = front_end(kernel, ARGUMENTS)
-    assert "z is a global, which a kernel cannot use: the pointer here is z_ptr" in refusal.message
+    assert "z is not defined here: the pointer is z_ptr (a kernel can't see the global z)" in refusal.message
+
+
+UNSET = "z is not defined: no line sets it, and it is not among the kernel's parameters"
+
+
+@pytest.mark.parametrize("known", [None, X, [1, 2], 3])
+def test_a_line_that_is_still_missing_is_not_taken_for_a_global(known):
+    """A half-finished kernel stores z before any line computes it; a cell above has made a z of its own."""
+    kernel = written("tl.store(z_ptr + offs, z)")
+    if known is not None:
+        kernel.__globals__["z"] = known
+    message = (vet(kernel) or front_end(kernel, ARGUMENTS)).message
+    assert message.startswith(UNSET) and ("can't see the global z" in message) == (known is not None)
+    assert ("tl.constexpr" in message) == (known == 3 if isinstance(known, int) else False)
+    assert "z_ptr" not in message
+
+
+@pytest.mark.parametrize("known", [None, X])
+def test_a_value_is_not_taken_for_its_pointer_misspelled(known):
+    kernel = define(
+        "@triton.jit\ndef kernel(scale_ptr, BLOCK: tl.constexpr):\n"
+        "    tl.store(scale_ptr + tl.arange(0, BLOCK), scale)\n",
+        "<scale is still missing>",
+    )
+    if known is not None:
+        kernel.__globals__["scale"] = known
+    message = front_end(kernel, {"scale_ptr": X, "BLOCK": 32}).message
+    assert message.startswith("scale is not defined: no line sets it") and "did you mean" not in message
+
+
+def test_a_global_is_mentioned_beside_a_value_that_comes_later():
+    kernel = written("r = z + 1\nz = x")
+    kernel.__globals__["z"] = X
+    message = front_end(kernel, ARGUMENTS).message
+    assert (
+        "z is not defined here: its first value comes only in this line or a later one (a kernel" in message
+    )

@@ -74,13 +74,17 @@ class _Wrong:
         """
         if not of_torch(self.expected.argument.dtype).is_float:
             return torch.equal(self.got, value.double())
-        tolerance = (
-            slack * value.double().abs().max()
-            + 2 * of_torch(self.expected.argument.dtype).roundoff * value.double().abs()
-        )
+        if value.shape != self.got.shape:
+            return False
+        value = value.double()
+        same = (self.got == value) | (self.got.isnan() & value.isnan())  # infinities and NaN are never near
+        finite = value.abs().where(value.isfinite(), 0.0)
+        largest = finite.max() if finite.numel() else 0.0
+        tolerance = slack * largest + 2 * of_torch(self.expected.argument.dtype).roundoff * finite
         if self.expected.tolerance is not None:
             tolerance = tolerance.maximum(self.expected.tolerance)
-        return value.shape == self.got.shape and bool(((self.got - value.double()).abs() <= tolerance).all())
+        near = value.isfinite() & ((self.got - value).abs() <= tolerance)
+        return bool((same | near).all())
 
 
 def compare(
@@ -177,7 +181,7 @@ def _slip(w: _Wrong) -> str:
     slack = SLIP_SLACK if w.own is w.expected.tolerance else SLIP_SLACK + COARSE_SLACK
     for text, spec in (w.puzzle.slips or {}).items():
         slip = evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]
-        if w.would_be(slip, slack) and (w.off(slip).sum() <= w.off(w.value).sum() / 2):
+        if w.would_be(slip, slack) and not w.off(slip).sum() > w.off(w.value).sum() / 2:  # or is NaN
             return text
     return ""
 
@@ -342,7 +346,8 @@ def _all_of_a_block(w: _Wrong) -> str:
 def _where(w: _Wrong) -> str:
     """Say which part of an axis the wrong elements are in, or how they repeat along it."""
     parts = []
-    for dim, name in enumerate(w.expected.argument.dims):
+    for dim, written in enumerate(w.expected.argument.dims):
+        name = written if written.isidentifier() else f"axis {dim}"
         others = tuple(d for d in range(w.wrong.dim()) if d != dim)
         hit = w.wrong.any(dim=others) if others else w.wrong
         index = hit.nonzero().flatten().tolist()

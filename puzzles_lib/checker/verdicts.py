@@ -385,7 +385,7 @@ def uninitialised(source: Source) -> Verdict:
         cure = "padding_option=" if "boundary_check" in source.site.source else "other="
         diagnosis = (
             "masked-off lanes are undefined: should the mask include them, or should nothing use them? "
-            f"{cure} gives them a value"
+            f"{cure} gives them a value; so does tl.where after the load"
         )
     return Verdict("uninitialised", str(source), source.site, diagnosis)
 

@@ -97,7 +97,8 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     shown = _shown.setdefault(key, {})
     failure = _failure(said)
     chosen, fits = (number, False) if number else _choice(known, said, shown)
-    shown[chosen] = failure if fits else shown.get(chosen, "")
+    fits_too = fits or bool(number and _fit(known[chosen - 1], said) > NO_FIT)
+    shown[chosen] = failure if fits_too else shown.get(chosen, "")
     notes = []
     if fits and said:
         message = _telling(said).message
@@ -105,7 +106,9 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         notes.append(f"Chosen because your last {source} said: “{short}”")
     if len(shown) < len(known):
         call = f"hint({name})" if name else "hint of this version, without a number,"
-        notes.append(f"Still stuck? {call} shows hint {_choice(known, said, shown)[0]}.")
+        following, fitting = _choice(known, said, shown)
+        why = ", which fits your last check" * (fitting and following < chosen and source == "check")
+        notes.append(f"Still stuck? {call} shows hint {following}{why}.")
     else:
         seen = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
         notes.append(f"{seen}. {again} again.")

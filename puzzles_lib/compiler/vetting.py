@@ -219,7 +219,9 @@ def _complain_about_name(name: str, scope: Scope, inner: bool, python: bool) -> 
         )
     if _is_plain(value) or isinstance(value, ConstexprFunction) or _is_tritons(value):
         return None
-    if type(value) in (list, dict, set, tuple) or callable(value):
+    if type(value) in (list, dict, set, tuple):
+        return wording.unseen(name)
+    if callable(value):
         return f"{name} is {wording.a(type(value).__name__)} of Python's, a kernel cannot use it"
     return None  # the front end explains
 

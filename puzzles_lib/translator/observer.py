@@ -39,9 +39,9 @@ class Seen:
     """What is known at the place where the front end stopped.
 
     node: the innermost one of the learner's source. source: of the function that it is in. scope: the names
-    there. values: the values of expressions, by the node's id. returned: the kernel's ``return`` of a value.
-    demand: for shared memory.
-    said: texts of `tl.static_print`. functions: the functions of a kernel that is recorded.
+    there. outside: the globals. values: the values of expressions, by the node's id. returned: the kernel's
+    ``return`` of a value. demand: for shared memory. said: texts of `tl.static_print`. functions: the
+    functions of a kernel that is recorded.
     """
 
     node: ast.AST | None = None
@@ -49,6 +49,7 @@ class Seen:
     first_line: int = 0
     source: str = ""
     scope: Mapping[str, object] = field(default_factory=dict)
+    outside: Mapping[str, object] = field(default_factory=dict)
     values: dict[int, tuple[ast.AST, object]] = field(default_factory=dict)
     returned: ast.Return | None = None
     demand: Demand = field(default_factory=Demand)
@@ -101,7 +102,7 @@ def watch(files: list[str], place: Place) -> Seen:
                 own = error.src == self.jit_fn.src and isinstance(error.node, ast.AST)
                 seen.node = error.node if own else self.cur_node
                 seen.file, seen.first_line, seen.scope = self.file_name, self.begin_line, dict(self.lscope)
-                seen.source = self.jit_fn.src
+                seen.source, seen.outside = self.jit_fn.src, self.gscope
             raise
         loops = around
         if here != before:

@@ -559,6 +559,8 @@ def _no_such_name(t: Trouble, found: re.Match) -> str:
 def _undefined(t: Trouble, found: re.Match) -> str:
     name = found[1]
     names = [n for n in t.seen.scope if isinstance(n, str)]
+    if f"{name}_ptr" in names and not _in_an_address(t, name):
+        names.remove(f"{name}_ptr")  # not a slip: the value is missing
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     if close:
         return f"{name} is not defined: did you mean {close[0]}?"
@@ -570,14 +572,32 @@ def _undefined(t: Trouble, found: re.Match) -> str:
         return f"{name} is not defined: it is not among the kernel's parameters"
     if re.search(rf"(?<![\w.]){re.escape(name)}\s*\(", t.line):
         return f"{name} is not defined: a kernel can call functions of tl, and your own with @triton.jit"
+    return f"{name} is not defined{_why_undefined(t, name)}"
+
+
+def _why_undefined(t: Trouble, name: str) -> str:
     places = _assigned(t, name)
     if any(line < getattr(t.node, "lineno", 0) for line in places):
-        return f"{name} is not defined here: a name set only in an if or a loop needs a value before it"
-    if f"{name}_ptr" in names:
-        return f"{name} is not defined here: the pointer is {name}_ptr"
+        return " here: a name set only in an if or a loop needs a value before it"
+    if f"{name}_ptr" in t.seen.scope and _in_an_address(t, name):
+        return f" here: the pointer is {name}_ptr"
     if places:
-        return f"{name} is not defined here: its first value comes only in this line or a later one"
-    return f"{name} is not defined: no line sets it, and it is not among the kernel's parameters"
+        return " here: its first value comes only in this line or a later one"
+    return ": no line sets it, and it is not among the kernel's parameters"
+
+
+def _in_an_address(t: Trouble, name: str) -> bool:
+    """Return whether the line uses the name in the addresses of a load, a store or an atomic."""
+    line = getattr(t.node, "lineno", 0)
+    nodes = ast.walk(ast.parse(t.seen.source)) if t.seen.source else ()
+    calls = (node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
+    return any(
+        isinstance(part, ast.Name) and part.id == name and part.lineno == line
+        for call in calls
+        if re.fullmatch(r"load|store|atomic_\w+", call.func.attr)  # type: ignore[attr-defined]
+        for address in call.args[:1]
+        for part in ast.walk(address)
+    )
 
 
 def _assigned(t: Trouble, name: str) -> list[int]:
@@ -733,9 +753,16 @@ def _no_value(t: Trouble, found: re.Match) -> str:
 
 def _global(t: Trouble, found: re.Match) -> str:
     name = found[1]
-    if f"{name}_ptr" in t.seen.scope:
-        return f"{name} is a global, which a kernel cannot use: the pointer here is {name}_ptr"
-    return f"{name} is a global: pass it as a parameter, or define it as {name} = tl.constexpr(...)"
+    value = t.seen.outside.get(name)
+    text = unseen(name, _why_undefined(t, name))
+    if isinstance(value, bool | int | float):
+        return f"{text}: pass it as a parameter, or write {name} = tl.constexpr(...)"
+    return text
+
+
+def unseen(name: str, why: str = ": no line sets it, and it is not among the kernel's parameters") -> str:
+    """Return the message about a name that the kernel has no value for, although there is such a global."""
+    return f"{name} is not defined{why} (a kernel can't see the global {name})"
 
 
 POWERS_OF_2 = "each size of a block must be a power of 2: mask the rest"

@@ -62,6 +62,11 @@ def _by_word(codes: Tensor, BITS: int) -> Tensor:
     return padded.unflatten(1, (-1, fields))
 
 
+def _up(codes: Tensor, BITS: int) -> Tensor:
+    shifts = BITS * torch.arange(32 // BITS, dtype=torch.int32)
+    return (_by_word(codes, BITS) << shifts).sum(2, dtype=torch.int32)
+
+
 def _down(codes: Tensor, BITS: int) -> Tensor:
     shifts = BITS * torch.arange(32 // BITS, dtype=torch.int32)
     return (_by_word(codes, BITS) >> shifts).sum(2, dtype=torch.int32)
@@ -77,10 +82,26 @@ def _by_number(codes: Tensor, BITS: int) -> Tensor:
     return (_by_word(codes, BITS) << shifts).sum(2, dtype=torch.int32)
 
 
+def _loaded_below_the_words(codes: Tensor, BITS: int) -> Tensor:
+    """Return the words of codes that are loaded with the mask of the words, n < W."""
+    words = -(-codes.shape[1] * BITS // 32)
+    return _up(torch.where(torch.arange(codes.shape[1]) < words, codes, 0), BITS)
+
+
+def _rows_of_words(codes: Tensor, BITS: int) -> Tensor:
+    """Return the words of codes whose rows are taken to be as long as rows of words."""
+    M, N = codes.shape
+    words = -(-N * BITS // 32)
+    places = torch.arange(M)[:, None] * words + torch.arange(N)[None, :]
+    return _up(codes.flatten()[places], BITS)
+
+
 PACK_SLIPS: dict[str, Callable] = {
     "you'd get these words from >> instead of <<": _down,
     "you'd get these words with field 0 at the top: it's the lowest BITS bits": _from_the_top,
     "you'd get these words from a shift by i: field i begins at bit BITS * i": _by_number,
+    "you'd get these words if only codes with n < W were loaded: a row has N codes": _loaded_below_the_words,
+    "you'd get these words if a row of codes began at row * W: it has N codes": _rows_of_words,
 }
 """Wrong words that are often seen, by what the report says about them."""
 
@@ -139,6 +160,21 @@ def _fields(words: Tensor, N: int, BITS: int, mask: int, top_first: bool = False
     return ((words[:, :, None] >> shifts) & mask).flatten(1)[:, :N].to(torch.uint8)
 
 
+def _remainders(words: Tensor, N: int, BITS: int, divided: bool = False, masked: bool = False) -> Tensor:
+    """Return the codes of `unpack_bits` by the remainder of C, after a shift or a division of C.
+
+    masked: whether & takes out the field after all.
+    """
+    shifts = BITS * torch.arange(32 // BITS, dtype=torch.int32)
+    wide = words[:, :, None]
+    if divided:
+        fields = torch.div(wide, torch.ones_like(shifts) << shifts, rounding_mode="trunc")
+    else:
+        fields = wide >> shifts
+    codes = fields & (2**BITS - 1) if masked else torch.fmod(fields, 2**BITS)
+    return codes.flatten(1)[:, :N].to(torch.uint8)
+
+
 UNPACK_SLIPS: dict[str, Callable] = {
     "you'd get these codes from a shift without &": lambda words, N, BITS: _fields(words, N, BITS, -1),
     "you'd get these codes from & 1 << BITS - 1: `-` binds tighter than `<<`, so write (1 << BITS) - 1": (
@@ -149,6 +185,15 @@ UNPACK_SLIPS: dict[str, Callable] = {
     ),
     "you'd get these codes by reading the fields from the top: field 0 is the lowest BITS bits": (
         lambda words, N, BITS: _fields(words, N, BITS, 2**BITS - 1, top_first=True)
+    ),
+    "you'd get these codes from %: if the shifted word is negative, so is the remainder": (
+        lambda words, N, BITS: _remainders(words, N, BITS)
+    ),
+    "you'd get these codes from // and %: // rounds negative words up, >> rounds them down": (
+        lambda words, N, BITS: _remainders(words, N, BITS, divided=True)
+    ),
+    "you'd get these codes from // instead of >>: // rounds negative words up, >> rounds them down": (
+        lambda words, N, BITS: _remainders(words, N, BITS, divided=True, masked=True)
     ),
 }
 """Wrong codes that are often seen, by what the report says about them."""

@@ -18,7 +18,7 @@ MISTAKES = (
         "A constant group gets scale 0, and 0 / 0 for its codes.",
         {"tl.where(high > low, (high - low) / TOP, 1.0)": "((high - low) / TOP)"},
         kind="values",
-        says="should be zero",
+        says="had the scale 0",
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -75,7 +75,7 @@ MISTAKES = (
         "Lanes past the row are 0 and take part in the minimum.",
         {"mask=n < N).to(tl": "mask=n < N, other=0.0).to(tl", 'tl.where(n < N, x, float("inf"))': "x"},
         kind="values",
-        says="81–90 along N",
+        says="counted as 0 in the minimum",
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -83,7 +83,7 @@ MISTAKES = (
         "Lanes past the row are 0 and take part in the maximum.",
         {"mask=n < N).to(tl": "mask=n < N, other=0.0).to(tl", 'tl.where(n < N, x, float("-inf"))': "x"},
         kind="values",
-        says="80–90 along N",
+        says="counted as 0 in the maximum",
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -151,7 +151,7 @@ MISTAKES = (
         "A constant group gets scale 0, and 0 / 0 for its codes.",
         {"tl.where(high > low, (high - low) / TOP, 1.0)": "((high - low) / TOP)"},
         kind="values",
-        says="should be zero",
+        says="had the scale 0",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -192,7 +192,7 @@ MISTAKES = (
         "next field.",
         {"tl.minimum((steps + 12582912.0) - 12582912.0, TOP)": "(steps + 12582912.0) - 12582912.0"},
         kind="values",
-        says="1 along M and 8 along (N*BITS+31)//32",
+        says="1 along M and 8 along axis 1",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -208,7 +208,7 @@ MISTAKES = (
         "Lanes past the row are 0 and take part in the minimum.",
         {"mask=n < N)": "mask=n < N, other=0.0)", 'tl.where(n < N, x, float("inf"))': "x"},
         kind="values",
-        says="0–1 along M and 20–22 along (N*BITS+31)//32",
+        says="counted as 0 in the minimum",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -216,7 +216,7 @@ MISTAKES = (
         "Lanes past the row are 0 and take part in the maximum.",
         {"mask=n < N)": "mask=n < N, other=0.0)", 'tl.where(n < N, x, float("-inf"))': "x"},
         kind="values",
-        says="0 along M and 4 along (N*BITS+31)//32",
+        says="counted as 0 in the maximum",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -240,7 +240,7 @@ MISTAKES = (
         "Fields past the end of the row contain the code of 0.",
         {"mask=n < N)": "mask=n < N, other=0.0)", "tl.where(n < N, codes, 0.0)": "codes"},
         kind="values",
-        says="22 along (N*BITS+31)//32",
+        says="with the code of 0",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -291,7 +291,7 @@ MISTAKES = (
             "[None, None, :], axis=2": "[None, :, None], axis=1",
         },
         kind="values",
-        says="words[0, 0]",
+        says="from a reshape to",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -321,7 +321,7 @@ MISTAKES = (
             ),
         },
         kind="values",
-        says="1 along (N*BITS+31)//32",
+        says="1 along axis 1",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -376,7 +376,7 @@ MISTAKES = (
         "Computes the group as w // GROUP, as if a word had a single value.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
-        says="16–127 along N",
+        says="from g = w // GROUP",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -392,7 +392,7 @@ MISTAKES = (
         "Computes F // GROUP first, which is 0: always the first group.",
         {"F // GROUP": "(F // GROUP)"},
         kind="values",
-        says="16–90 along N",
+        says="from F // GROUP first",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -460,6 +460,19 @@ MISTAKES = (
         },
         kind="loads",
         says="words_ptr",
+    ),
+    Mistake(
+        UNPACK_DEQUANTIZE,
+        "a_scale_a_lane",
+        "Loads a scale and a minimum in every lane, so each of them F times for every word.",
+        {
+            "offs_w * F // GROUP  # [BLOCK_W]": "n // GROUP  # [BLOCK_W, F]",
+            "scale_ptr + row * G + g, mask=offs_w < W": "scale_ptr + row * G + g, mask=n < N",
+            "minimum_ptr + row * G + g, mask=offs_w < W": "minimum_ptr + row * G + g, mask=n < N",
+            "minimum[:, None] + scale[:, None] * codes": "minimum + scale * codes",
+        },
+        kind="loads",
+        says="too many loads of scale_ptr",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,

@@ -1,6 +1,6 @@
 """Chapter 10: groups of values to scale, minimum and packed codes, and back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import triton
@@ -50,21 +50,29 @@ def _with_a_slip(
     stored: bool = True,
     rounding: Callable[[Tensor], Tensor] = torch.round,
     from_minimum: bool = True,
+    zero_scale: bool = False,
+    zeros: Sequence[str] = (),
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `quantize_codes` gives with a slip.
 
     steps: added to the steps between minimum and maximum. stored: whether codes come from the stored scale.
-    rounding: of steps to codes. from_minimum: whether steps are counted from the minimum.
+    rounding: of steps to codes. from_minimum: whether steps are counted from the minimum. zero_scale: whether
+    constant groups have the scale 0. zeros: "minimum" or "maximum", for which lanes past the end count as 0.
     """
     x = x.bfloat16().float()  # rounds as a kernel does
     last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # changes no minimum, no maximum
     groups = torch.cat([x, last], 1).unflatten(1, (-1, GROUP))  # [M, G, GROUP]
     minimum, maximum = groups.aminmax(dim=2)  # [M, G]
-    exact = torch.where(maximum == minimum, 1.0, (maximum - minimum) / (2**BITS - 1 + steps))
+    padded = torch.cat([x, torch.zeros_like(last)], 1).unflatten(1, (-1, GROUP))
+    minimum = padded.amin(2) if "minimum" in zeros else minimum
+    maximum = padded.amax(2) if "maximum" in zeros else maximum
+    exact = (maximum - minimum) / (2**BITS - 1 + steps)
+    exact = exact if zero_scale else torch.where(maximum == minimum, 1.0, exact)
     scale = exact.bfloat16()
     divisor = scale.float() if stored else exact
     above = groups - minimum[:, :, None] if from_minimum else groups
-    codes = rounding(above / divisor[:, :, None]).clamp(max=2**BITS - 1).to(torch.int32).to(torch.uint8)
+    codes = rounding(above / divisor[:, :, None]).nan_to_num(2**BITS - 1)  # tl.minimum drops NaN
+    codes = codes.clamp(max=2**BITS - 1).to(torch.int32).to(torch.uint8)
     return codes.flatten(1)[:, : x.shape[1]], scale, minimum
 
 
@@ -86,6 +94,18 @@ CODE_SLIPS: dict[str, Callable] = {
     ),
     "you'd get these codes from x / scale: count the steps from the minimum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, from_minimum=False)
+    ),
+    "you'd get these codes if a constant group had the scale 0: 0 / 0 is NaN, so give it the scale 1": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zero_scale=True)
+    ),
+    "you'd get these codes if lanes past the end of a row counted as 0 in the minimum": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("minimum",))
+    ),
+    "you'd get these codes if lanes past the end of a row counted as 0 in the maximum": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("maximum",))
+    ),
+    "you'd get these codes if lanes past the end of a row counted as 0 in the minimum and the maximum": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("minimum", "maximum"))
     ),
 }
 """Wrong codes that are often seen, by what the report says about them."""
@@ -111,10 +131,40 @@ def _repacked(slip: Callable) -> Callable:
     return pack
 
 
-WORD_SLIPS = {
-    text.replace("these codes", "the codes in these words"): _packed(slip)
-    for text, slip in CODE_SLIPS.items()
-} | {text: _repacked(slip) for text, slip in PACK_SLIPS.items()}
+def _across(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the words of `quantize_pack` whose codes are GROUP // F places apart."""
+    codes, scale, minimum = quantize_codes(x, BITS, GROUP)
+    fields, words = 32 // BITS, -(-codes.shape[1] * BITS // 32)
+    padded = torch.nn.functional.pad(codes, (0, -codes.shape[1] % GROUP)).int()
+    groups = padded.unflatten(1, (-1, fields, GROUP // fields))  # [M, G, F, GROUP // F]
+    shifts = BITS * torch.arange(fields, dtype=torch.int32)
+    packed = (groups << shifts[:, None]).sum(2, dtype=torch.int32)
+    return packed.flatten(1)[:, :words], scale, minimum
+
+
+def _zeros_encoded(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the words of `quantize_pack` with the code of 0 in the fields past the end of a row."""
+    codes, scale, minimum = quantize_codes(x, BITS, GROUP)
+    of_zero = ((0.0 - minimum[:, -1:]) / scale[:, -1:]).round().clamp(max=2**BITS - 1)
+    spare = -codes.shape[1] % (32 // BITS)
+    of_zero = of_zero.to(torch.int32).expand(-1, spare)
+    return pack_bits(torch.cat([codes.int(), of_zero], 1), BITS), scale, minimum
+
+
+WORD_SLIPS = (
+    {
+        text.replace("these codes", "the codes in these words"): _packed(slip)
+        for text, slip in CODE_SLIPS.items()
+    }
+    | {text: _repacked(slip) for text, slip in PACK_SLIPS.items()}
+    | {
+        "you'd get these words from a reshape to (BLOCK_G, F, GROUP // F): a word's codes are neighbors, "
+        "so F comes last": _across,
+        "you'd get these words with the code of 0 in the fields past the end of a row: they must be 0": (
+            _zeros_encoded
+        ),
+    }
+)
 
 
 def quantize_pack(
@@ -306,11 +356,40 @@ def unpack_dequantize(
     """x[m, n] = minimum[m, g] + scale[m, g] · code[m, n], where g = n // GROUP
 
     code[m, n] is field n % F of words[m, n // F], F = 32 // BITS, as in puzzle 14.
-    Round the result only once. GROUP is a multiple of F. Load each word only once.
+    Round the result only once, to bfloat16. GROUP is a multiple of F. For each word,
+    load one word, one scale and one minimum.
     """
     codes = unpack_bits(words, N, BITS)  # [M, N]
     g = torch.arange(N) // GROUP  # [N]
+    minimum, scale = minimum.double(), scale.double()  # nothing is rounded here
     return minimum[:, g] + scale[:, g] * codes
+
+
+def _words_of(case: Case) -> int:
+    """Return the number of words in a case of puzzle 16."""
+    return case.M * triton.cdiv(case.N * case.BITS, 32)
+
+
+def _with_groups(words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS: int, group: Callable) -> Tensor:
+    """Return what `unpack_dequantize` gives if word w has the scale and the minimum of group(w)."""
+    codes = unpack_bits(words, N, BITS)  # [M, N]
+    g = group(torch.arange(N) // (32 // BITS)).clamp(max=scale.shape[1] - 1)  # [N]
+    return minimum.double()[:, g] + scale.double()[:, g] * codes
+
+
+VALUE_SLIPS: dict[str, Callable] = {
+    "you'd get these values from g = w // GROUP: GROUP counts values, and a word has F of them": (
+        lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
+            words, scale, minimum, N, BITS, lambda w: w // GROUP
+        )
+    ),
+    "you'd get these values from F // GROUP first, which is 0: multiply w by F before you divide": (
+        lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
+            words, scale, minimum, N, BITS, lambda w: w * (32 // BITS // GROUP)
+        )
+    ),
+}
+"""Wrong values that are often seen, by what the report says about them."""
 
 
 UNPACK_DEQUANTIZE = Puzzle(
@@ -339,7 +418,8 @@ UNPACK_DEQUANTIZE = Puzzle(
         Case(M=4, N=5, BITS=4, GROUP=16, BLOCK_W=2),
     ),
     outputs=("x",),
-    most_loads={"words": lambda s: s.M * triton.cdiv(s.N * s.BITS, 32)},
+    most_loads={"words": _words_of, "scale": _words_of, "minimum": _words_of},
+    slips=VALUE_SLIPS,
     contract=Contract(
         {
             "M": Size(9),

@@ -72,7 +72,7 @@ MISTAKES = (
         "Uses tl.maximum(x, 0), which drops NaN.",
         {"tl.where(shut, 0.0, x)": "tl.maximum(x, 0.0)"},
         kind="values",
-        says="wrong elements are zero",
+        says="turn NaN into 0",
     ),
     Mistake(
         RELU_PACK,
@@ -80,7 +80,7 @@ MISTAKES = (
         "Uses where(x > 0, x, 0), which drops NaN.",
         {"tl.where(shut, 0.0, x)": "tl.where(x > 0, x, 0.0)"},
         kind="values",
-        says="wrong elements are zero",
+        says="turn NaN into 0",
     ),
     Mistake(
         RELU_PACK,
@@ -96,7 +96,7 @@ MISTAKES = (
         "Fills the lanes past the end of a row with 1, so their bits are set.",
         {"other=0.0": "other=1.0"},
         kind="values",
-        says="2 along (N+31)//32",
+        says="2 along axis 1",
     ),
     Mistake(
         RELU_PACK,
@@ -131,7 +131,7 @@ MISTAKES = (
         "Tests 1 - x. If x is small, bfloat16 rounds it away.",
         {"tl.where(shut, 0, 1)": "tl.where(1.0 - x >= 1.0, 0, 1)"},
         kind="values",
-        says="1–2 along M and 1 along (N+31)//32",
+        says="1–2 along M and 1 along axis 1",
     ),
     Mistake(
         RELU_PACK,
@@ -187,7 +187,7 @@ MISTAKES = (
         "Tests the whole shifted word, not its lowest bit.",
         {"((words[:, None] >> i) & 1) == 1": "(words[:, None] >> i) != 0"},
         kind="values",
-        says="should be zero",
+        says="from a shift without & 1",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -195,7 +195,15 @@ MISTAKES = (
         "Leaves out & 1: the top bit comes down as -1, and the others together with the bits above.",
         {"((words[:, None] >> i) & 1) == 1": "(words[:, None] >> i) == 1"},
         kind="values",
-        says="wrong elements are zero",
+        says="left out & 1",
+    ),
+    Mistake(
+        RELU_UNPACK_BACKWARD,
+        "remainder_of_two",
+        "Compares the remainder of 2 with 1, but it's -1 for a negative word.",
+        {"& 1) == 1": "% 2) == 1"},
+        kind="values",
+        says="from % 2 == 1",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -227,7 +235,7 @@ MISTAKES = (
         "Lets the gradient pass if the bit is 0.",
         {"== 1": "== 0"},
         kind="values",
-        says="dx[0, 1]",
+        says="with dy and 0 swapped",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,
@@ -235,7 +243,7 @@ MISTAKES = (
         "Takes bit 31 for element 0.",
         {">> i": ">> 31 - i"},
         kind="values",
-        says="dx[0, 8]",
+        says="element 0 in the highest bit",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,

@@ -50,6 +50,10 @@ def _mask(passes: Tensor, top_first: bool = False) -> Tensor:
 
 
 SLIPS: dict[str, Callable] = {
+    "you'd get this y from x > 0, or from tl.maximum by default: both turn NaN into 0": lambda x: (
+        torch.where(x > 0, x, 0),
+        _mask(~(x <= 0)),
+    ),
     "you'd get these words from x > 0, which is false for NaN": lambda x: (torch.relu(x), _mask(x > 0)),
     "you'd get these words from x >= 0, which lets 0 pass": lambda x: (
         torch.relu(x),
@@ -60,7 +64,7 @@ SLIPS: dict[str, Callable] = {
         _mask(~(x <= 0), top_first=True),
     ),
 }
-"""Wrong masks that are often seen, by what the report says about them."""
+"""Wrong results that are often seen, by what the report says about them."""
 
 
 RELU_PACK = Puzzle(
@@ -107,6 +111,37 @@ def relu_unpack_backward(
     return torch.where(bits.flatten(1)[:, : dy.shape[1]] == 1, dy, 0)
 
 
+def _where(dy: Tensor, mask: Tensor, passes: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return dy where passes is True of the shifted word, and 0 elsewhere."""
+    shifted = (mask[:, :, None] >> torch.arange(32, dtype=torch.int32)).flatten(1)  # [M, W * 32]
+    return torch.where(passes(shifted)[:, : dy.shape[1]], dy, 0)
+
+
+BACKWARD_SLIPS: dict[str, Callable] = {
+    "you'd get this dx with dy and 0 swapped: dy passes if the bit is 1": (
+        lambda dy, mask: _where(dy, mask, lambda shifted: shifted & 1 == 0)
+    ),
+    "you'd get this dx from a shift without & 1: the bits above are still there": (
+        lambda dy, mask: _where(dy, mask, lambda shifted: shifted != 0)
+    ),
+    "you'd get this dx if you compared with 1 but left out & 1: the bits above are still there": (
+        lambda dy, mask: _where(dy, mask, lambda shifted: shifted == 1)
+    ),
+    "you'd get this dx from % 2 == 1: for a negative word, the remainder of 1 is -1": (
+        lambda dy, mask: _where(dy, mask, lambda shifted: torch.fmod(shifted, 2) == 1)
+    ),
+    "you'd get this dx with element 0 in the highest bit: it's the lowest": (
+        lambda dy, mask: _from_the_top(dy, mask)
+    ),
+}
+"""Wrong gradients that are often seen, by what the report says about them."""
+
+
+def _from_the_top(dy: Tensor, mask: Tensor) -> Tensor:
+    bits = (mask[:, :, None] >> torch.arange(32, dtype=torch.int32).flip(0)) & 1
+    return torch.where(bits.flatten(1)[:, : dy.shape[1]] == 1, dy, 0)
+
+
 RELU_UNPACK_BACKWARD = Puzzle(
     number="18",
     spec=relu_unpack_backward,
@@ -132,6 +167,7 @@ RELU_UNPACK_BACKWARD = Puzzle(
     outputs=("dx",),
     exact=("dx",),
     most_loads={"mask": lambda s: s.M * triton.cdiv(s.N, 32)},
+    slips=BACKWARD_SLIPS,
     contract=Contract(
         {"M": Size(17), "N": Size(1100), "BLOCK_W": (4, 16)},
         fills=lambda s: ({"dy": far_apart}, {"dy": odd_values}),
