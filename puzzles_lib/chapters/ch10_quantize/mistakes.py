@@ -192,7 +192,7 @@ MISTAKES = (
         "next field.",
         {"tl.minimum((steps + 12582912.0) - 12582912.0, TOP)": "(steps + 12582912.0) - 12582912.0"},
         kind="values",
-        says="1 along M and 8 along (N*BITS+31)//32",
+        says="words[1, 8]",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -216,7 +216,7 @@ MISTAKES = (
         "Lanes past the row are 0 and take part in the maximum.",
         {"mask=n < N)": "mask=n < N, other=0.0)", 'tl.where(n < N, x, float("-inf"))': "x"},
         kind="values",
-        says="0 along M and 4 along (N*BITS+31)//32",
+        says="words[0, 4]",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -321,7 +321,7 @@ MISTAKES = (
             ),
         },
         kind="values",
-        says="1 along (N*BITS+31)//32",
+        says="words[0, 1]",
     ),
     Mistake(
         QUANTIZE_PACK,
