@@ -234,6 +234,7 @@ class Puzzle:
     tables: for an int64 input's name, the name of another input: when the kernel starts, the first one holds
         the address of each row of the second (its first axis), as a grouped matmul takes them.
     exact: results that are copied or chosen, not computed. They are compared bit for bit.
+    stored_once: results of which no two programs may store the same element, not even the same value.
     zeroed: results that are zero when the kernel starts, such as a lock. All others contain nonsense.
     locks: the results of them that are locks: 0 is free, and 1 is held by the only program that may store.
     same_bits: whether the results must be the same, bit for bit, in any order of the programs.
@@ -262,6 +263,7 @@ class Puzzle:
     descriptors: Mapping[str, Callable[[Case], tuple[int, ...]]] | None = None
     tables: Mapping[str, str] | None = None
     exact: tuple[str, ...] = ()
+    stored_once: tuple[str, ...] = ()
     zeroed: tuple[str, ...] = ()
     locks: tuple[str, ...] = ()
     same_bits: bool = False
@@ -296,7 +298,8 @@ class Puzzle:
             raise ValueError(f"{self.name}: needed names {sorted(unknown)}, which are not inputs")
         if unknown := set(self.derived or {}) - {a.name for a in self.inputs}:
             raise ValueError(f"{self.name}: derived names {sorted(unknown)}, which are not inputs")
-        for field, names in (("exact", self.exact), ("zeroed", self.zeroed), ("locks", self.locks)):
+        for field in ("exact", "stored_once", "zeroed", "locks"):
+            names = getattr(self, field)
             if unknown := set(names) - set(self.outputs):
                 raise ValueError(f"{self.name}: {field} names {sorted(unknown)}, which are not outputs")
         self._check_contract()

@@ -90,6 +90,14 @@ def no_result(x_ptr, s_ptr):
 
 
 @triton.jit
+def all_rows_by_each(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_n = tl.arange(0, BLOCK_N)
+    for m in range(M):
+        x = tl.load(x_ptr + m * N + offs_n, mask=offs_n < N)
+        tl.store(z_ptr + m * N + offs_n, x * tl.load(s_ptr + m), mask=offs_n < N)
+
+
+@triton.jit
 def first_rows_only(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     offs_m = tl.arange(0, BLOCK_M)
     offs_n = tl.arange(0, BLOCK_N)
@@ -202,6 +210,19 @@ def test_what_no_result_needs_is_no_part_of_the_least_and_may_not_be_loaded():
     (verdict,) = examine(right_but_for_scales, ones, until_failure=True).verdicts
     told = "4 elements of s_ptr are loaded, but no result depends on them"
     assert (verdict.kind, verdict.message, verdict.diagnosis) == ("loads", told, "")
+
+
+def test_a_result_that_one_program_should_store_may_not_be_stored_twice():
+    """Even if the values are the same, as here, where each program stores all rows."""
+    alone = dataclasses.replace(SCALE_ROWS, most_loads=None)
+    assert examine(all_rows_by_each, alone).ok
+    once = dataclasses.replace(alone, stored_once=("z",))
+    assert examine(right, once).ok
+    (verdict,) = examine(all_rows_by_each, once, until_failure=True).verdicts
+    told = "programs 0 and 1 both store z[0, 0]: the value is the same, but one program should store it"
+    assert (verdict.kind, verdict.message) == ("race", told)
+    with pytest.raises(ValueError, match="stored_once names"):
+        dataclasses.replace(alone, stored_once=("x",))
 
 
 def test_a_case_without_programs_passes_and_says_so():

@@ -151,12 +151,23 @@ ROWS = torch.arange(40)[:, None]
         ((ROWS > 0) & (ROWS % 5 != 2), ""),  # most of them, here and there
         (ROWS == 9, "9 along M"),
         ((ROWS >= 16) & (torch.arange(6) == 4), "16–39 along M and 4 along T"),
+        ((ROWS == 9) & (torch.arange(6) == 4), ""),  # the message names it
     ],
 )
 def test_places_are_named_where_the_wrong_ones_fill_them(wrong, words):
     noise = torch.rand(40, 6, generator=torch.Generator().manual_seed(3)) + 1
     mismatch = judge(matrix, lambda x: torch.where(wrong, noise, 3 * x), TALL, M=40, T=6, BLOCK_M=8)
     assert mismatch.diagnosis == (f"all wrong elements are at {words}" if words else "")
+
+
+def test_a_row_that_should_be_zero_is_no_evidence_of_a_place():
+    """A fault that leaves zeros correct leaves a whole row of them correct."""
+    for zeros, words in ((0, "all wrong elements are at 0–6 along M"), (8, "")):
+        x = torch.randn(8, 8, generator=torch.Generator().manual_seed(4))
+        x[7, :zeros] = 0
+        wrong = (torch.arange(8)[:, None] < 7) & (x > 0)
+        mismatch = judge(matrix, lambda x, wrong=wrong: torch.where(wrong, 4 * x, 3 * x), x, M=8, T=8)
+        assert mismatch.diagnosis == words
 
 
 def test_lanes_that_count_beyond_a_row_are_asked_for_where_there_are_some():

@@ -255,7 +255,7 @@ def _one_step(w: _Wrong) -> str:
 
 def _precision(w: _Wrong) -> str:
     """Check whether the errors are as small as a coarser dtype's rounding, and to both sides."""
-    if w.own is None or w.wrong.sum() * 4 < w.wrong.numel() or w.wrong.sum() < ENOUGH_ERRORS:
+    if w.own is None or w.wrong.sum() * 4 < w.wrong.numel() or w.wrong.sum() < ENOUGH_TO_MEASURE:
         return ""
     error = (
         (w.got - w.value) / w.own * FACTOR_CONDITION * FLOAT32_ROUNDOFF
@@ -277,7 +277,9 @@ def _precision(w: _Wrong) -> str:
 
 SLIP_SLACK = 2.0**-16  # a slip may lead to sums of large numbers that cancel
 COARSE_SLACK = 2.0**-7  # more, if these numbers were rounded to half precision
-ENOUGH_ERRORS = 16  # the number of errors from which their size is clear
+ENOUGH_ERRORS = 16  # the number of errors from which it is clear that they are all to one side
+ENOUGH_TO_MEASURE = 12  # the number of errors from which their size is clear
+CHANCE = 0.01  # the probability below which something is no accident
 MOSTLY = 0.8  # the share of a range that must be wrong: some elements, such as zeros, happen to be correct
 
 
@@ -344,16 +346,37 @@ def _all_of_a_block(w: _Wrong) -> str:
 
 
 def _where(w: _Wrong) -> str:
-    """Say which part of an axis the wrong elements are in, or how they repeat along it."""
-    parts = []
+    """Say which part of an axis the wrong elements are in, or how they repeat along it.
+
+    A part counts only if the rest is unlikely to be correct by chance.
+    """
+    if w.wrong.sum() == 1:  # the message names it
+        return ""
+    hits, told = [], []
     for dim, written in enumerate(w.expected.argument.dims):
         name = written if written.isidentifier() else f"axis {dim}"
         others = tuple(d for d in range(w.wrong.dim()) if d != dim)
-        hit = w.wrong.any(dim=others) if others else w.wrong
-        index = hit.nonzero().flatten().tolist()
-        if part := _part(index, len(hit), name, w.case.numbers.get(f"BLOCK_{name}")):
-            parts.append(part)
+        hit = w.wrong.any(dim=others, keepdim=True) if others else w.wrong
+        index = hit.flatten().nonzero().flatten().tolist()
+        hits.append(hit)
+        told.append(_part(index, hit.numel(), name, w.case.numbers.get(f"BLOCK_{name}")))
+    parts = [part for dim, part in enumerate(told) if part and _is_evident(w, hits, dim)]
     return f"all wrong elements are at {' and '.join(parts)}" if parts else ""
+
+
+def _is_evident(w: _Wrong, hits: list[torch.Tensor], dim: int) -> bool:
+    """Return whether the slices of an axis without a wrong element would hardly be correct by chance.
+
+    hits: for each axis, which slices have a wrong element; bool, broadcasts to the result. Only elements that
+    are in a hit slice of every other axis count. A zero counts only if it's wrong, because most faults leave
+    a zero correct.
+    """
+    telling = w.wrong | (w.value != 0)
+    for other, hit in enumerate(hits):
+        telling = telling & (hit | (other == dim))
+    inside, outside = int((telling & hits[dim]).sum()), int((telling & ~hits[dim]).sum())
+    share = (int(w.wrong.sum()) + 1) / (inside + 2)  # Laplace's rule: one element would show little
+    return (1 - share) ** outside < CHANCE
 
 
 def _part(index: list[int], size: int, name: str, block: int | None) -> str:

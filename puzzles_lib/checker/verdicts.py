@@ -144,6 +144,9 @@ def judge(
             text = f"too many loads of {puzzle.pointer(name)}: {loads} elements, but {allowed} are enough"
             how = "once, and only where a result needs it: keep it, or broadcast a loaded row or column"
             return Verdict("loads", text, diagnosis=f"load each element of {name} {how}")
+    for name in puzzle.stored_once:
+        if name in ran.repeated:
+            return stored_again(puzzle, case, ran.repeated[name])
     return None
 
 
@@ -624,6 +627,15 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     else:
         text = f"race: {_programs(first, second, puzzle, case)} write different values to {element}"
     return Verdict("race", text, conflict.site, diagnosis)
+
+
+def stored_again(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
+    """Return the verdict on two programs that store the same element of a result that one should store."""
+    shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
+    element = f"{conflict.argument}[{_index(conflict.element, shape)}]"
+    who = _programs(*conflict.programs, puzzle, case)
+    text = f"{who} both store {element}: the value is the same, but one program should store it"
+    return Verdict("race", text, conflict.site)
 
 
 def race_within(

@@ -256,6 +256,7 @@ def run(
         written={b.name: b.written_elements() for b in memory.buffers if b.is_output},
         changed=memory.changed,
         conflict=memory.conflict,
+        repeated=memory.repeated,
         holes=memory.holes,
         early_reads=memory.early_reads,
         undefined=memory.undefined,

@@ -100,6 +100,7 @@ class Memory:
         self.dots: list[Product] = []  # of a run that is recorded
         self.changed: dict[str, Site] = {}
         self.conflict: Conflict | None = None
+        self.repeated: dict[str, Conflict] = {}
         self.holes: dict[Site, str] = {}
         self.early_reads: dict[str, Site] = {}
         self.holes_are_zero = False
@@ -655,6 +656,8 @@ class Memory:
             others = self._others(buffer, index, dtype)
             self.shared = self.shared or bool((others != NOBODY).any())
             self._note_conflict("write", buffer, index, np.where(differs, others, NOBODY), dtype)
+            if buffer.name not in self.repeated and (others != NOBODY).any():
+                self.repeated[buffer.name] = self._conflict("again", buffer, index, others, dtype)
         places = _own_places(buffer, index, dtype)
         buffer.written[places] = True
         buffer.storer[places] = self.number
@@ -738,14 +741,19 @@ class Memory:
         self, kind: str, buffer: Buffer, index: np.ndarray, others: np.ndarray, dtype: np.dtype
     ) -> None:
         """Keep the first race: this program and another, or two lanes of one store."""
-        clash = others != NOBODY
-        if self.conflict is None and clash.any():
-            lane = int(clash.argmax())
-            programs = (self.programs[int(others[lane])], self.program)
-            places = _own_places(buffer, index[lane : lane + 1], dtype)
-            why = self.ordering.why_not(buffer, places, int(others[lane])) if kind == "read" else ""
-            element = buffer.element(int(index[lane]) * dtype.itemsize // buffer.data.itemsize)
-            self.conflict = Conflict(buffer.name, element, programs, self.site(), kind, why)
+        if self.conflict is None and (others != NOBODY).any():
+            self.conflict = self._conflict(kind, buffer, index, others, dtype)
+
+    def _conflict(
+        self, kind: str, buffer: Buffer, index: np.ndarray, others: np.ndarray, dtype: np.dtype
+    ) -> Conflict:
+        """This program and the first of the others; at least one of them is not NOBODY."""
+        lane = int((others != NOBODY).argmax())
+        programs = (self.programs[int(others[lane])], self.program)
+        places = _own_places(buffer, index[lane : lane + 1], dtype)
+        why = self.ordering.why_not(buffer, places, int(others[lane])) if kind == "read" else ""
+        element = buffer.element(int(index[lane]) * dtype.itemsize // buffer.data.itemsize)
+        return Conflict(buffer.name, element, programs, self.site(), kind, why)
 
     def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
         """A volatile load of one element is there to wait for it."""

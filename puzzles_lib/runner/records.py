@@ -1,6 +1,6 @@
 """What a guarded run reports: accesses, conflicts, the reason why it stopped."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -101,7 +101,8 @@ class Conflict:
 
     kind: ``"write"``: both stored there, different values (one program twice: two lanes of one store);
     ``"read"``: the second loaded what the first had stored, with nothing to order them; ``"scope"``: both
-    updated it, one of them by an atomic that is one within its program only.
+    updated it, one of them by an atomic that is one within its program only; ``"again"``: both stored there,
+    no matter which values.
     why: of a read: what is missing, though the second acquired something of the first: see
         `ordering.Ordering.why_not`.
     """
@@ -187,6 +188,7 @@ class Run:
         of the atomics between which the second one began.
     meetings: two programs in launch order that update one element by atomics, and the number, from 2, of the
         first one's atomic there.
+    repeated: for outputs in which two programs stored the same element, by name, the first time.
     """
 
     programs: int
@@ -220,6 +222,7 @@ class Run:
     atomics: int = 0
     between: tuple[Site, Site] | None = None
     meetings: Sequence[tuple[int, int, int]] = ()
+    repeated: Mapping[str, Conflict] = field(default_factory=dict)
 
     def steps(self) -> list[Access | Product]:
         """Accesses and dots in the order in which they happened."""

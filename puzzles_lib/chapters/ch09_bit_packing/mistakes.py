@@ -45,7 +45,7 @@ MISTAKES = (
         "Clears the top bit, so that words look positive.",
         {"axis=1)": "axis=1) & 0x7FFFFFFF"},
         kind="values",
-        says="2–3 along axis 1",
+        says="field 15: got 1, want 3",
     ),
     Mistake(
         PACK_BITS,
@@ -53,7 +53,7 @@ MISTAKES = (
         "Sums in float32, which keeps 24 bits.",
         {"codes << BITS * i, axis=1)": "(codes << BITS * i).to(tl.float32), axis=1).to(tl.int32)"},
         kind="values",
-        says="1–3 along axis 1",
+        says="words[0, 1]",
     ),
     Mistake(
         PACK_BITS,

@@ -192,7 +192,7 @@ MISTAKES = (
         "next field.",
         {"tl.minimum((steps + 12582912.0) - 12582912.0, TOP)": "(steps + 12582912.0) - 12582912.0"},
         kind="values",
-        says="1 along M and 8 along axis 1",
+        says="words[1, 8]",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -321,7 +321,7 @@ MISTAKES = (
             ),
         },
         kind="values",
-        says="1 along axis 1",
+        says="words[0, 1]",
     ),
     Mistake(
         QUANTIZE_PACK,

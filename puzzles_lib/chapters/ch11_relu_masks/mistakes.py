@@ -131,7 +131,7 @@ MISTAKES = (
         "Tests 1 - x. If x is small, bfloat16 rounds it away.",
         {"tl.where(shut, 0, 1)": "tl.where(1.0 - x >= 1.0, 0, 1)"},
         kind="values",
-        says="1–2 along M and 1 along axis 1",
+        says="1 along axis 1",
     ),
     Mistake(
         RELU_PACK,

@@ -196,7 +196,7 @@ MISTAKES = (
             "mask=mask, other=0.0)": "mask=mask, other=0.0).to(tl.float16).to(tl.float32)",
         },
         kind="values",
-        says="7 along M and 48 along K",
+        says="codes[7, 48]",
     ),
     Mistake(
         QUANTIZE_ROWS,

@@ -49,7 +49,7 @@ SLIP = Mistake(
     "Assumes that a row starts where the one before it ends: N isn't the stride.",
     {"row * S": "row * N", "N, S, BLOCK_N": "N, BLOCK_N"},
     kind="values",
-    says="all wrong elements are at 1–3 along M",
+    says="3 of 4, the first is z[1]",
 )
 
 PATIENT = Patient(
