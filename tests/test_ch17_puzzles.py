@@ -196,7 +196,7 @@ def test_who_does_not_wait_for_a_lock_is_found_out():
     puzzle = dataclasses.replace(TOTAL, locks=("flag",))
     assert examine(locked, puzzle).ok and examine(added, puzzle).ok
     text = str(examine(tried_twice, puzzle))
-    assert "race: program 0 stores to z[0] while another one holds the flag" in text
+    assert "race: if another program holds the flag, program 0 stores to z[0] anyway" in text
     assert "a program must wait until it can change it from 0 to 1" in text
 
 
@@ -204,5 +204,5 @@ def test_who_gives_up_where_a_lock_is_held_is_found_out():
     puzzle = dataclasses.replace(TOTAL, locks=("flag",))
     assert examine(added_where_locked_out, puzzle).ok
     text = str(examine(given_up, puzzle))
-    assert "race: program 0 gives up while another one holds the flag: its part of z[0] is missing" in text
+    assert "race: if another program holds the flag, program 0 gives up: its part of z[0] is missing" in text
     assert "a program must wait until it can change it from 0 to 1" in text and "if tl.atomic_cas" in text

@@ -305,7 +305,7 @@ def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
             place = f"{access.argument}[{_index(int(access.elements[access.mask][0]), shape)}]"
             held = " and ".join(puzzle.locks)
             who = _program(access.program, puzzle, case)
-            text = f"race: {who} stores to {place} while another one holds the {held}"
+            text = f"race: if another program holds the {held}, {who} stores to {place} anyway"
             return Verdict("race", text, access.site, _must_wait(held))
     return None
 
@@ -324,10 +324,10 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
         if result.name not in puzzle.locks and lacks.any():
             place = f"{result.name}[{_index(int(lacks.int().argmax()), result.shape(case.numbers))}]"
             who = _program(held.program or (0, 0, 0), puzzle, case)
-            text = f"race: {who} gives up while another one holds the {locks}: "
+            text = f"race: if another program holds the {locks}, {who} gives up"
             asked = [access.site for access in held.accesses if access.argument in puzzle.locks]
             site = asked[-1] if asked else None
-            return Verdict("race", f"{text}its part of {place} is missing", site, _must_wait(locks))
+            return Verdict("race", f"{text}: its part of {place} is missing", site, _must_wait(locks))
     return None
 
 
@@ -602,17 +602,25 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     element = f"{conflict.argument}[{_index(conflict.element, shape)}]" if shape else conflict.argument
     first, second = conflict.programs
-    diagnosis = ""
+    diagnosis, site = "", conflict.site
     if conflict.kind == "read":
         waits = re.match(r"while\b.*\bload\(", conflict.site.source)
         if waits and "volatile" not in conflict.site.source:
             diagnosis = asks_again(puzzle.pointer(conflict.argument))
         reader, writer = (_program(one, puzzle, case) for one in (second, first))
-        if conflict.why == "late":
+        why = conflict.why
+        if why.what in ("release", "acquire") and why.site:
+            site = why.site
+            lacks = {"release": f"release what {writer} stored", "acquire": "acquire what others released"}
+            diagnosis = (
+                f'the atomic at line {site.line} has sem="{why.sem}", so it doesn\'t {lacks[why.what]}: '
+                "leave sem out, because the default does both"
+            )
+        elif why.what == "late":
             diagnosis = f"{writer} stores it after the atomic that tells {reader} so: store first"
-        elif conflict.why == "descriptor":
+        elif why.what == "descriptor":
             diagnosis = "a descriptor's store ends with the kernel, and no atomic waits for it: use tl.store"
-        elif conflict.why == "barrier":
+        elif why.what == "barrier":
             diagnosis = (
                 "put tl.debug_barrier() between the store and the atomic, which waits for one thread only"
             )
@@ -621,12 +629,36 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         both = _programs(first, second, puzzle, case)
         text = f'race: {both} update {element}, but scope="cta" keeps only one program\'s threads apart'
         diagnosis = 'leave scope out: "gpu", which keeps all programs apart, is the default'
+    elif conflict.kind == "update" and conflict.why.site:
+        site = conflict.why.site
+        writer, updater = (_program(one, puzzle, case) for one in (first, second))
+        text = (
+            f"race: {writer} stores to {element} at line {site.line}, and {updater} changes it by an atomic "
+            f"at line {conflict.site.line}; nothing orders the two"
+        )
+        diagnosis = _plain_store(puzzle, case, conflict)
     elif first == second:
         where = _program(first, puzzle, case)
         text = f"race: two lanes of one store in {where} write different values to {element}"
     else:
         text = f"race: {_programs(first, second, puzzle, case)} write different values to {element}"
-    return Verdict("race", text, conflict.site, diagnosis)
+    return Verdict("race", text, site, diagnosis)
+
+
+def _plain_store(puzzle: Puzzle, case: Case, conflict: Conflict) -> str:
+    """Say what is missing between a plain store of one program and an atomic of another one."""
+    if conflict.argument in puzzle.locks:
+        return "a plain store doesn't release what was stored before it: unlock with tl.atomic_xchg"
+    shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
+    first, second = conflict.programs
+    apart = [axis for axis in range(3) if first[axis] != second[axis]]
+    if len(apart) == 1 and len(shape) == 1 and shape[0] > 1:
+        along = puzzle.grid(case)[apart[0]]
+        if along == shape[0]:  # as many elements as programs along the axis
+            element = f"{conflict.argument}[{conflict.element}]"
+            both = _programs(first, second, puzzle, case)
+            return f"{conflict.argument} has {shape[0]} elements: should {both} share {element}?"
+    return "a plain store is safe only after all other programs are done with the element"
 
 
 def stored_again(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:

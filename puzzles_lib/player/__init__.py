@@ -238,7 +238,8 @@ def _race(conflict: Conflict, axes: int, tensors: Sequence[Sheet]) -> str:
     index = np.unravel_index(conflict.element, shape) if shape else ()
     element = f"{conflict.argument}[{', '.join(map(str, index))}]" if shape else conflict.argument
     order = "one lane stored after the other" if first == second else "the programs ran one after the other"
-    what = "store different values to" if conflict.kind == "write" else "store to and load"
+    done = {"write": "store different values to", "read": "store to and load"}
+    what = done.get(conflict.kind, "change")
     line = f" ({conflict.site})" if conflict.site.source else ""
     return (
         f"This is a race: {who} {what} {element}{line}. Here {order}; on a GPU the order is open, so the "

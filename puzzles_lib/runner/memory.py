@@ -347,7 +347,8 @@ class Memory:
             if pointers.size == 1:
                 flag = buffer.name, int(index.flat[0]) * dtype.itemsize
                 used = self.is_used()
-                self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used)
+                at = self.site()
+                self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used, at)
         self.ordering.after_atomic(sem)
         return old, labels
 
@@ -702,7 +703,7 @@ class Memory:
             self._note_change(buffer, before, data[index])
             return found
         others = self._others(buffer, index, dtype, atomics=False)
-        self._note_conflict("write", buffer, index, others, dtype)
+        self._note_conflict("update", buffer, index, others, dtype)
         places = _own_places(buffer, index, dtype)
         buffer.written[places] = True
         if buffer.updater is None:
@@ -751,7 +752,7 @@ class Memory:
         lane = int((others != NOBODY).argmax())
         programs = (self.programs[int(others[lane])], self.program)
         places = _own_places(buffer, index[lane : lane + 1], dtype)
-        why = self.ordering.why_not(buffer, places, int(others[lane])) if kind == "read" else ""
+        why = self.ordering.why_not(kind, buffer, places, int(others[lane]), self.number)
         element = buffer.element(int(index[lane]) * dtype.itemsize // buffer.data.itemsize)
         return Conflict(buffer.name, element, programs, self.site(), kind, why)
 

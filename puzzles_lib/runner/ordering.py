@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from puzzles_lib.runner.buffer import Buffer
-from puzzles_lib.runner.records import Program, Touch, WithinProgram
+from puzzles_lib.runner.records import Cause, Program, Touch, WithinProgram
 from puzzles_lib.source import Site
 
 # A mark is an access's number, a lane of its block, and the thread that holds it.
@@ -60,7 +60,7 @@ HeldBy = Callable[[str, Site, tuple[int, ...]], Holders | None]
 class _Marks:
     """For each element of a buffer: when it was touched last, and by which thread of which access.
 
-    era: as counted by barriers. clock: as counted by releases.
+    era: as counted by barriers. clock: as counted by atomics of one element.
     """
 
     era: np.ndarray
@@ -92,6 +92,15 @@ class _Notes:
             self.endless = self.endless and self.endless.refined(times)
 
 
+@dataclass(frozen=True)
+class _Met:
+    """A program's last atomic on a flag: what it asked for, and the clock after it."""
+
+    sem: str
+    clock: int
+    site: Site
+
+
 @dataclass
 class Ordering:
     """Follows one run. Without ``held_by``, each line and each lane of a block is a thread of its own.
@@ -110,7 +119,8 @@ class Ordering:
     _numbers: dict[tuple, int] = field(default_factory=dict)
     _released: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     acquired: np.ndarray | None = None  # era and clock up to which each program's stores are there
-    clock: int = 0  # releases so far
+    clock: int = 0  # atomics of one element so far
+    _met: dict[tuple[str, int], dict[int, _Met]] = field(default_factory=dict)  # by flag and program
     entered: int = 2  # the era in which this program began
 
     def enter(self) -> None:
@@ -263,10 +273,19 @@ class Ordering:
     # ---- between programs
 
     def synchronise(
-        self, flag: tuple[str, int], number: int, programs: int, sem: str, scope: str, is_used: bool
+        self,
+        flag: tuple[str, int],
+        number: int,
+        programs: int,
+        sem: str,
+        scope: str,
+        is_used: bool,
+        site: Site,
     ) -> None:
         """An atomic of one thread on one element, its ``sem`` and ``scope`` as Triton names them."""
+        self.clock += 1
         if scope in ("gpu", "sys"):
+            self._met.setdefault(flag, {})[number] = _Met(sem, self.clock, site)
             known = self._released.get(flag)
             if sem in _ACQUIRES and (is_used or self.at_atomics) and known is not None:
                 self.acquired = known if self.acquired is None else np.maximum(self.acquired, known)
@@ -274,7 +293,6 @@ class Ordering:
                 known = np.zeros((2, programs), np.int64) if known is None else known.copy()
                 if self.acquired is not None:
                     known = np.maximum(known, self.acquired)
-                self.clock += 1
                 known[:, number] = self.era + 1, self.clock
                 self._released[flag] = known
         if is_used:
@@ -299,16 +317,38 @@ class Ordering:
             clock = np.where(later, notes.updated.clock[places], clock)
         return era, clock
 
-    def why_not(self, buffer: Buffer, places: np.ndarray, by: int) -> str:
-        """Why an element is not there though this program has acquired something of the one that stored it.
+    def why_not(self, kind: str, buffer: Buffer, places: np.ndarray, by: int, number: int) -> Cause:
+        """Why nothing orders what program ``by`` has done to an element and what ``number`` does now.
 
-        ``"late"``: it was stored after the release. ``"barrier"``: there was none before the release.
-        ``"descriptor"``: one has stored it, which no release waits for. ``""``: nothing was acquired.
+        kind: as in `records.Conflict`. Of an update, ``"store"``: the first one was a plain store, at this
+        line. Of a read, where both programs have met at a flag, ``"release"`` and ``"acquire"``: the atomic
+        at this line has a ``sem`` that lacks this half. Where the reader has acquired something of the
+        writer, ``"late"``: the element was stored after the release; ``"barrier"``: there was none before
+        the release; ``"descriptor"``: one has stored it, which no release waits for.
         """
         notes = self._notes.get(buffer.name)
-        if self.acquired is None or notes is None or not self.acquired[1][by]:
-            return ""
+        if notes is None or kind not in ("read", "update"):
+            return Cause()
+        if kind == "update":
+            return Cause("store", self._touch(int(notes.stored.mark[places[0]])).site)
         if notes.endless is not None and notes.endless.era[places].any():
-            return "descriptor"
+            reached = self.acquired is not None and self.acquired[1][by]
+            return Cause("descriptor") if reached else Cause()
         _, clock = self._last(buffer, notes, places)
-        return "late" if (clock >= self.acquired[1][by]).any() else "barrier"
+        if half := self._missing_half(by, number, int(clock.max())):
+            return half
+        if self.acquired is None or not self.acquired[1][by]:
+            return Cause()
+        return Cause("late" if (clock >= self.acquired[1][by]).any() else "barrier")
+
+    def _missing_half(self, by: int, number: int, stored: int) -> Cause | None:
+        """The atomic that would have ordered two programs at a flag with another ``sem``."""
+        for met in self._met.values():
+            theirs, mine = met.get(by), met.get(number)
+            if theirs is None or mine is None or not stored < theirs.clock < mine.clock:
+                continue
+            if theirs.sem not in _RELEASES:
+                return Cause("release", theirs.site, theirs.sem)
+            if mine.sem not in _ACQUIRES:
+                return Cause("acquire", mine.site, mine.sem)
+        return None

@@ -96,15 +96,27 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Cause:
+    """Why nothing orders two programs at an element; see `ordering.Ordering.why_not`.
+
+    what: the reason in a word, ``""`` if there is none to name. site: the line at fault, if there is one.
+    sem: of the atomic at that line.
+    """
+
+    what: str = ""
+    site: Site | None = None
+    sem: str = ""
+
+
+@dataclass(frozen=True)
 class Conflict:
     """A race: two programs disagree about an element of an output.
 
     kind: ``"write"``: both stored there, different values (one program twice: two lanes of one store);
-    ``"read"``: the second loaded what the first had stored, with nothing to order them; ``"scope"``: both
-    updated it, one of them by an atomic that is one within its program only; ``"again"``: both stored there,
-    no matter which values.
-    why: of a read: what is missing, though the second acquired something of the first: see
-        `ordering.Ordering.why_not`.
+    ``"update"``: the second changed by an atomic what the first had stored; ``"read"``: the second loaded
+    what the first had stored, with nothing to order them; ``"scope"``: both updated it, one of them by an
+    atomic that is one within its program only; ``"again"``: both stored there, no matter which values.
+    why: of a read or an update: the reason.
     """
 
     argument: str
@@ -112,7 +124,7 @@ class Conflict:
     programs: tuple[Program, Program]
     site: Site
     kind: str
-    why: str = ""
+    why: Cause = Cause()
 
 
 @dataclass(frozen=True)

@@ -460,7 +460,7 @@ MISTAKES = (
         "A relaxed atomic counts correctly, but it orders nothing.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="relaxed")'},
         kind="race",
-        says="program (2, 0) reads dw_part[0, 0]",
+        says='has sem="relaxed", so it doesn\'t release what program (0, 0) stored',
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -468,7 +468,7 @@ MISTAKES = (
         "The atomic releases the program's own part, but it doesn't acquire the parts of the others.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="release")'},
         kind="race",
-        says="program (2, 0) reads dw_part[0, 0]",
+        says='has sem="release", so it doesn\'t acquire what others released',
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -476,7 +476,7 @@ MISTAKES = (
         "The atomic acquires, but it doesn't release.",
         {"tl.atomic_add(count_ptr + j, 1)": 'tl.atomic_add(count_ptr + j, 1, sem="acquire")'},
         kind="race",
-        says="program (2, 0) reads dw_part[0, 0]",
+        says='has sem="acquire", so it doesn\'t release what program (0, 0) stored',
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -500,7 +500,7 @@ MISTAKES = (
         "The first program adds up, before the others are done.",
         {"before == tl.num_programs(0) - 1": "before == 0"},
         kind="race",
-        says="write different values to count[0]",
+        says="a plain store is safe only after all other programs are done",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -508,7 +508,7 @@ MISTAKES = (
         "Program 0 adds up, whether or not the others are done.",
         {"before == tl.num_programs(0) - 1": "p == 0"},
         kind="race",
-        says="write different values to count[0]",
+        says="a plain store is safe only after all other programs are done",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -516,7 +516,7 @@ MISTAKES = (
         "All blocks of columns share one counter.",
         {"tl.atomic_add(count_ptr + j, 1)": "tl.atomic_add(count_ptr, 1)"},
         kind="race",
-        says="write different values to count[0]",
+        says="count has 2 elements: should programs (1, 0) and (1, 1) share count[0]?",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -624,7 +624,7 @@ MISTAKES = (
         "A relaxed exchange unlocks, but it doesn't release the sums.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": 'tl.atomic_xchg(lock_ptr + j, 0, sem="relaxed")'},
         kind="race",
-        says="program (1, 0) reads dw[0]",
+        says='has sem="relaxed", so it doesn\'t release what program (0, 0) stored',
     ),
     Mistake(
         DW_BY_LOCK,
@@ -632,7 +632,7 @@ MISTAKES = (
         "The program takes the lock, but it acquires nothing.",
         {"tl.atomic_cas(lock_ptr + j, 0, 1)": 'tl.atomic_cas(lock_ptr + j, 0, 1, sem="relaxed")'},
         kind="race",
-        says="program (1, 0) reads dw[0]",
+        says='has sem="relaxed", so it doesn\'t acquire what others released',
     ),
     Mistake(
         DW_BY_LOCK,
@@ -648,7 +648,7 @@ MISTAKES = (
         "A plain store isn't a release.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "tl.store(lock_ptr + j, 0)"},
         kind="race",
-        says="write different values to lock[0]",
+        says="a plain store doesn't release what was stored before it: unlock with tl.atomic_xchg",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -686,7 +686,7 @@ MISTAKES = (
         "The program goes on when the lock is taken, and waits while it's free.",
         {"== 1:": "== 0:"},
         kind="race",
-        says="while another one holds the lock",
+        says="if another program holds the lock, program (0, 0) stores to dw[0] anyway",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -710,7 +710,7 @@ MISTAKES = (
         "The program tries the lock once and goes on without it.",
         {_TAKEN: "taken = tl.atomic_cas(lock_ptr + j, 0, 1) == 0"},
         kind="race",
-        says="while another one holds the lock",
+        says="if another program holds the lock, program (0, 0) stores to dw[0] anyway",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -718,7 +718,7 @@ MISTAKES = (
         "The program tries the lock once and stops if it's taken, so its part is lost.",
         {_TAKEN: "if tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        return"},
         kind="race",
-        says="gives up while another one holds the lock",
+        says="if another program holds the lock, program (0, 0) gives up",
     ),
     Mistake(
         DW_BY_LOCK,

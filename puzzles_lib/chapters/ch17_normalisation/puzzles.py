@@ -183,6 +183,32 @@ def layer_norm_dx(
     return rstd[:, None] * (g - g.mean(1, keepdim=True) - xhat * along)
 
 
+def _dx_of(g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, off: Tensor, along: Tensor) -> Tensor:
+    """Return dx with another mean of g, and with another mean of g · x̂."""
+    xhat = (x - mean[:, None]) * rstd[:, None]
+    return rstd[:, None] * (g - off - xhat * along)
+
+
+def _mean(x: Tensor) -> Tensor:
+    return x.mean(1, keepdim=True)
+
+
+def _sum_with_x(dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
+    g = dy * w
+    return _dx_of(g, x, mean, rstd, _mean(g), _mean(g * x))
+
+
+def _sum_times_x(dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
+    g, xhat = dy * w, (x - mean[:, None]) * rstd[:, None]
+    return rstd[:, None] * (g - _mean(g) - x * _mean(g * xhat))
+
+
+def _over_block(dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor, N: int, BLOCK_N: int) -> Tensor:
+    g, xhat = dy * w, (x - mean[:, None]) * rstd[:, None]
+    share = N / BLOCK_N
+    return _dx_of(g, x, mean, rstd, _mean(g) * share, _mean(g * xhat) * share)
+
+
 LAYER_NORM_DX = Puzzle(
     number="30",
     spec=layer_norm_dx,
@@ -204,6 +230,14 @@ LAYER_NORM_DX = Puzzle(
     ),
     outputs=("dx",),
     most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
+    slips={
+        "w is missing: g is dy times w": lambda dy, x, w, mean, rstd: layer_norm_dx(
+            dy, x, torch.ones_like(w), mean, rstd
+        ),
+        "the second sum is over g times x: it needs x̂": _sum_with_x,
+        "the last term has x in front of its mean: it needs x̂": _sum_times_x,
+        "the means are divided by BLOCK_N: divide by N": _over_block,
+    },
     contract=Contract(
         {
             "N": Size(1500),
@@ -360,6 +394,14 @@ def long_layer_norm(
     return mean, torch.rsqrt((x - mean[:, None]).square().mean(1) + 1e-5)
 
 
+def _padded_blocks(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
+    """Return the results if each lane past the end adds (0 - mean of the last block)² to the squares."""
+    mean = x.mean(1)
+    last = x[:, (N - 1) // BLOCK_N * BLOCK_N :]
+    extra = (BLOCK_N - last.shape[1]) * last.mean(1).square() / N
+    return mean, torch.rsqrt((x - mean[:, None]).square().mean(1) + extra + 1e-5)
+
+
 LONG_LAYER_NORM = Puzzle(
     number="33",
     spec=long_layer_norm,
@@ -381,6 +423,9 @@ LONG_LAYER_NORM = Puzzle(
     ),
     outputs=("mean", "rstd"),
     most_loads={"x": lambda s: s.M * s.N},
+    slips={
+        "lanes past the end are counted in the last block's M2: 0 - mean isn't 0 there": _padded_blocks,
+    },
     contract=Contract(
         {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},
         fills=lambda s: ({"x": far_from_zero}, {}),
@@ -407,6 +452,19 @@ def linear_recurrence(
     return torch.stack(rows, 1)
 
 
+def _later_step_first(a: Tensor, x: Tensor, start: Tensor, BLOCK_T: int) -> Tensor:
+    """Return h if the combine function applies the next step before the earlier one."""
+    h, rows = start, []
+    for first in range(0, x.shape[1], BLOCK_T):
+        steps, sums = torch.ones_like(start), torch.zeros_like(start)
+        before = h
+        for t in range(first, min(first + BLOCK_T, x.shape[1])):
+            steps, sums = steps * a[:, t], steps * x[:, t] + sums
+            h = steps * before + sums
+            rows.append(h)
+    return torch.stack(rows, 1)
+
+
 LINEAR_RECURRENCE = Puzzle(
     number="34",
     spec=linear_recurrence,
@@ -423,6 +481,9 @@ LINEAR_RECURRENCE = Puzzle(
     ),
     outputs=("h",),
     most_loads={"a": lambda s: s.M * s.T, "x": lambda s: s.M * s.T},
+    slips={
+        "the steps are combined in the wrong order: the earlier step, (a, x), comes first": _later_step_first,
+    },
     contract=Contract(
         {"T": Size(300), "M": Size(9), "BLOCK_T": (32, 64)},
         fills=lambda s: ({"a": decays}, {}),
