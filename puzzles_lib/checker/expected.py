@@ -93,7 +93,9 @@ class Expected:
     @property
     def own(self) -> torch.Tensor | None:
         """The tolerance without the puzzle's allowance, which leaves float32's own error."""
-        return self.tolerance if self.allowed is None else self.tolerance - self.allowed
+        if self.tolerance is None or self.allowed is None:
+            return self.tolerance
+        return self.tolerance - self.allowed
 
     @property
     def rounds(self) -> bool:
