@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from jaxtyping import Float32, Int32
 from torch import Tensor
+from triton.language.extra import libdevice
 
 from puzzles_lib.checker import examine
 from puzzles_lib.compiler import build, find_target, translate
@@ -94,6 +95,151 @@ def test_what_nobody_uses_is_no_barrier(used):
     kernel = triton.heuristics({"USED": lambda args: used})(dead_atomic)
     found, text = verdict_of(kernel, shifted, outputs=("z", "y"))
     assert found == ("" if used else "race"), text
+
+
+# ---- the order of programs, and of elements
+
+
+def counted(x: Float32[Tensor, "P B"]) -> tuple[Int32[Tensor, ""], Float32[Tensor, " B"]]:
+    return torch.tensor(len(x), dtype=torch.int32), x[len(x) // 2].clone()
+
+
+def added(x: Float32[Tensor, "P B"]) -> tuple[Int32[Tensor, ""], Float32[Tensor, " B"]]:
+    return torch.tensor(len(x), dtype=torch.int32), x.sum(0)
+
+
+@triton.jit
+def by_arrival(x_ptr, count_ptr, z_ptr, P: tl.constexpr, B: tl.constexpr, HOW: tl.constexpr):
+    """The middle one of an odd number of programs is in the middle in reverse order, too."""
+    p, b = tl.program_id(0), tl.arange(0, B)
+    x = tl.load(x_ptr + p * B + b)
+    before = tl.atomic_add(count_ptr, 1)
+    if HOW == "the middle one":
+        if before == P // 2:
+            tl.store(z_ptr + b, x)
+    elif HOW == "as far from both ends":
+        tl.store(z_ptr + b, x, mask=(b >= 0) & (tl.minimum(before, P - 1 - before) == P // 2))
+    else:
+        tl.atomic_add(z_ptr + b, x)
+
+
+@pytest.mark.parametrize("how", ["the middle one", "as far from both ends", "all"])
+def test_who_comes_when_is_not_known(how):
+    kernel = triton.heuristics({"HOW": lambda args: how})(by_arrival)
+    found, text = verdict_of(
+        kernel, added if how == "all" else counted, Case(P=5, B=32), Case(P=3, B=32),
+        grid=lambda s: (s.P,), outputs=("count", "z"), zeroed=("count", *(("z",) if how == "all" else ())),
+    )  # fmt: skip
+    assert found == ("" if how == "all" else "race"), text
+    assert how == "all" or "in another order, program 2 first, the result differs" in text
+
+
+def first(x: Float32[Tensor, " N"]) -> Float32[Tensor, ""]:
+    return x[0].clone()
+
+
+def last(x: Float32[Tensor, " N"]) -> Float32[Tensor, ""]:
+    return x[-1].clone()
+
+
+def largest(x: Float32[Tensor, " N"]) -> Float32[Tensor, ""]:
+    return x.max()
+
+
+@triton.jit
+def takes_left(a, b):
+    return a
+
+
+@triton.jit
+def takes_right(a, b):
+    return b
+
+
+@triton.jit
+def any_of_the_largest(x, i, y, j):
+    return tl.where(x >= y, x, y), tl.where(x >= y, i, j)
+
+
+@triton.jit
+def reduced(x_ptr, z_ptr, N: tl.constexpr, HOW: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    if HOW == "left":
+        z = tl.reduce(x, 0, takes_left)
+    elif HOW == "right":
+        z = tl.reduce(x, 0, takes_right)
+    else:
+        z, place = tl.reduce((x, i), 0, any_of_the_largest)
+        if HOW == "place":
+            z = tl.where(place >= 0, z, place)
+    tl.store(z_ptr, z)
+
+
+def levels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return 0, 1 or 2, so that many are equal."""
+    return torch.randint(3, shape, generator=generator).to(dtype)
+
+
+@pytest.mark.parametrize(
+    "how, spec, kind",
+    [("left", first, "race"), ("right", last, "race"), ("place", largest, "race"), ("value", largest, "")],
+)
+def test_the_order_of_a_reduction_is_not_that_of_the_elements(how, spec, kind):
+    """What nobody uses, as the place of the largest value, may be any."""
+    kernel = triton.heuristics({"HOW": lambda args: how})(reduced)
+    found, text = verdict_of(kernel, spec, Case(N=256, fill={"x": levels}))
+    assert found == kind, text
+    assert not kind or "only if elements are combined from the first to the last" in text
+
+
+def sine(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return torch.sin(x)
+
+
+def tangent(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return torch.tanh(x)
+
+
+@triton.jit
+def by_library(x_ptr, z_ptr, N: tl.constexpr, HOW: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    if HOW == "fast sine":
+        z = libdevice.fast_sinf(x)
+    elif HOW == "sine":
+        z = libdevice.sin(x)
+    elif HOW == "tanh by fast exp":
+        z = 1 - 2 / (libdevice.fast_expf(2 * x) + 1)
+    else:
+        z = libdevice.tanh(x)
+    tl.store(z_ptr + i, z)
+
+
+@pytest.mark.parametrize(
+    "how, spec, kind",
+    [
+        ("fast sine", sine, "values"),
+        ("sine", sine, ""),
+        ("tanh by fast exp", tangent, ""),
+        ("tanh", tangent, ""),
+    ],
+)
+def test_fast_functions_are_as_coarse_as_on_a_gpu(how, spec, kind):
+    kernel = triton.heuristics({"HOW": lambda args: how})(by_library)
+    found, text = verdict_of(kernel, spec)
+    assert found == kind, text
+
+
+def test_a_scalar_that_is_wrong_is_no_bug_of_the_course():
+    """Not one axis to name."""
+    found, text = verdict_of(by_one, largest)
+    assert found == "values" and "wrong values in z: 1 of 1" in text
+
+
+@triton.jit
+def by_one(x_ptr, z_ptr, N: tl.constexpr):
+    tl.store(z_ptr, tl.max(tl.load(x_ptr + tl.arange(0, N))) + 1)
 
 
 # ---- what a descriptor stores

@@ -122,10 +122,11 @@ class Judge:
             return None
         for name, want in self.expected.items():
             own = want.own
-            if not _hides(want) or own is None or want.tolerance is None:
+            if own is None or want.tolerance is None or not _hides(want):
                 continue
             off = (exact[name] - want.value).abs().nan_to_num(0.0, 0.0, 0.0)
-            if (off > want.tolerance + of_torch(want.argument.dtype).roundoff * 2 * want.value.abs()).any():
+            rounding = 2 * of_torch(want.argument.dtype).roundoff * want.value.abs()
+            if (off > want.tolerance + rounding).any():
                 return None
             if (off > own).any():
                 return verdicts.hidden_by_rounding(want, exact[name], off, own)
@@ -166,11 +167,12 @@ class Judge:
     def _strictly(self, name: str, exact: Results, moved: Sequence[Results]) -> Expected:
         """Return an expected result with the tolerance of a run in float64."""
         want = self.expected[name]
-        if want.tolerance is None or want.own is None:
+        own = want.own
+        if own is None:
             return want
         cost = _cost(exact[name], [each[name] for each in moved])
         wide = dataclasses.replace(want.argument, dtype=torch.float64)
-        return Expected(wide, want.value.double(), SAME * want.own + IN_FLOAT64 * cost)
+        return Expected(wide, want.value.double(), SAME * own + IN_FLOAT64 * cost)
 
     def _fitted(
         self, runs: "_Runs", exact: Results, strict: Mapping[str, Expected]

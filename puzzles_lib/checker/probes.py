@@ -151,15 +151,40 @@ def _order_matters(trial: Trial) -> bool:
 
 def _in_reverse(trial: Trial) -> Verdict | None:
     """A fault that shows only if the programs run from the last to the first."""
-    waits = trial.first.atomics > 0
-    reverse = trial.run(reverse=True, quiet=True, as_compiled=trial.as_compiled, waits=waits)
-    verdict = trial.judged(reverse)
-    early = reverse.undefined is not None and reverse.undefined.kind == "early"
+    return _in_another_order(trial, "in reverse order", reverse=True, waits=trial.first.atomics > 0)
+
+
+def _may_count_arrivals(trial: Trial) -> bool:
+    """Whether a program may learn how many were before it; the middle one of three has one in any case."""
+    return _order_matters(trial) and trial.first.atomics > 0 and trial.first.programs > 2
+
+
+def _from_the_middle(trial: Trial) -> Verdict | None:
+    """A fault that shows in neither order, because what a program finds is the same from both ends."""
+    count = trial.first.programs
+    order = sorted(range(count), key=lambda number: (abs(2 * number - count), number))
+    programs = [trial.first.launched[number] for number in order]
+    axes = len(trial.bound.puzzle.grid(trial.bound.case))
+    named = verdicts.on_the_grid(f"program {programs[0]}", axes)
+    return _in_another_order(trial, f"in another order, {named} first", only=programs)
+
+
+def _in_another_order(trial: Trial, order: str, **options: Any) -> Verdict | None:
+    """A fault that shows only if the programs run in another order than that of the launch.
+
+    order: in words. options: as for `puzzles_lib.runner.run`. Without ``waits``, a program that waits for
+    another one may end the run, which is no fault.
+    """
+    ran = trial.run(quiet=True, as_compiled=trial.as_compiled, **options)
+    if ran.stop and ran.stop.kind in atomicity.UNENDING and not options.get("waits"):
+        return None
+    verdict = trial.judged(ran)
+    early = ran.undefined is not None and ran.undefined.kind == "early"
     own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
     if verdict and verdict.kind not in own:
-        return verdicts.depends_on_order(verdict)
+        return verdicts.depends_on_order(verdict, order)
     if verdict is None and trial.bound.puzzle.same_bits:
-        return verdicts.other_bits(trial.bound.puzzle, trial.bound.case, trial.first, reverse)
+        return verdicts.other_bits(trial.bound.puzzle, trial.bound.case, trial.first, ran, order)
     return verdict
 
 
@@ -251,6 +276,7 @@ PROBES: Sequence[Probe] = (
     Probe("races within a program", _threads_may_race, _within_a_program),
     Probe("false hints", _sound, _false_hints),
     Probe("in reverse order", _order_matters, _in_reverse),
+    Probe("from the middle on", _may_count_arrivals, _from_the_middle),
     Probe("locks", _has_locks, _under_locks),
     Probe("between two atomics", lambda trial: _sound(trial) and trial.backwards, _between_atomics),
     Probe("with the tensors elsewhere", _looks_at_addresses, _elsewhere),

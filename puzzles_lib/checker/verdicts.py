@@ -98,6 +98,12 @@ def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
     return told
 
 
+_NO_ORDER = (
+    "tl.reduce keeps no order: threads combine elements that are far apart, "
+    "and f(b, a) differs from f(a, b) here"
+)
+
+
 def judge(
     puzzle: Puzzle,
     case: Case,
@@ -118,15 +124,14 @@ def judge(
             text = "the scan's combine function is not associative: f(f(a, b), c) differs from f(a, f(b, c))"
             return Verdict("values", mismatch.message, ran.not_associative, text)
         if mismatch and ran.not_commutative:
-            text = (
-                "tl.reduce keeps no order: threads combine elements that are far apart, "
-                "and f(b, a) differs from f(a, b) here"
-            )
-            return Verdict("values", mismatch.message, ran.not_commutative, text)
+            return Verdict("values", mismatch.message, ran.not_commutative, _NO_ORDER)
         if mismatch:
             return Verdict(
                 "values", mismatch.message, diagnosis=mismatch.diagnosis + _unread(mismatch, ran, inputs)
             )
+    if ran.other_order:
+        text = "race: the result is correct only if elements are combined from the first to the last"
+        return Verdict("race", text, ran.other_order, _NO_ORDER)
     for name in inputs:
         if not ran.loads.get(name) and (moved := _moves_with(name, puzzle, case, inputs, expected)):
             text = f"{puzzle.pointer(name)} is never loaded, but {moved} depends on its values"
@@ -231,12 +236,15 @@ def hidden_by_rounding(
     return Verdict("values", text, diagnosis="is a number in the formula slightly off, or a term missing?")
 
 
-def depends_on_order(verdict: Verdict) -> Verdict:
-    """Return the verdict on a fault that shows only when the programs run in reverse order."""
-    text = f"race: when the programs run in reverse order, the result differs ({verdict.message})"
+def depends_on_order(verdict: Verdict, order: str = "in reverse order") -> Verdict:
+    """Return the verdict on a fault that shows only when the programs run in another order.
+
+    order: such as ``"in reverse order"``.
+    """
+    text = f"race: when the programs run {order}, the result differs ({verdict.message})"
     if verdict.kind == "deadlock":
         waits = verdict.message.removeprefix("deadlock: ")
-        text = f"race: when the programs run in reverse order, {waits}: any program may start first"
+        text = f"race: when the programs run {order}, {waits}: any program may start first"
     return Verdict("race", text, verdict.site, verdict.diagnosis if verdict.kind == "deadlock" else "")
 
 
@@ -269,16 +277,19 @@ def depends_on_addresses(verdict: Verdict) -> Verdict:
     return Verdict(verdict.kind, text, verdict.site, advice)
 
 
-def other_bits(puzzle: Puzzle, case: Case, forwards: Run, reverse: Run) -> Verdict | None:
-    """Return the verdict on results that are correct in both orders of the programs, but differ."""
+def other_bits(puzzle: Puzzle, case: Case, forwards: Run, again: Run, order: str) -> Verdict | None:
+    """Return the verdict on results that are correct in both orders of the programs, but differ.
+
+    again: the second run. order: its order, such as ``"in reverse order"``.
+    """
     for result in puzzle.results:
-        one, other = (ran.outputs[result.name] for ran in (forwards, reverse))
+        one, other = (ran.outputs[result.name] for ran in (forwards, again))
         differs = (one != other) & ~(one.isnan() & other.isnan())
         if differs.any():
             at = int(differs.flatten().int().argmax())
             place = f"{result.name}[{_index(at, result.shape(case.numbers))}]"
             values = f"{one.flatten()[at].item():.9g} and {other.flatten()[at].item():.9g}"
-            text = f"race: when the programs run in reverse order, {place} has other bits: {values}"
+            text = f"race: when the programs run {order}, {place} has other bits: {values}"
             cure = "a float sum depends on the order of its additions: let one program make the whole sum"
             return Verdict("race", text, diagnosis=cure)
     return None

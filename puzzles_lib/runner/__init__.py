@@ -280,6 +280,7 @@ def run(
         unlocked=memory.unlocked,
         not_associative=memory.not_associative,
         not_commutative=memory.not_commutative,
+        other_order=memory.other_order,
         writers={b.name: b.writers() for b in memory.buffers if b.is_output and not pretends},
         launched=programs,
         tells_addresses=memory.tells_addresses,

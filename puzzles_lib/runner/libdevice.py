@@ -131,6 +131,38 @@ _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "umulhi": _multiply_high,
 }
 
+_PI, _ULP = np.pi, 2.0**-23
+
+
+def _near_one(error: float, units: float) -> Callable[..., np.ndarray]:
+    """The error of a logarithm: absolute from 0.5 to 2, and in units of the last place elsewhere."""
+
+    def bound(made: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.where((x >= 0.5) & (x <= 2), error * (x != 1), units * _ULP * np.abs(made))
+
+    return bound
+
+
+def _of_an_angle(error: float) -> Callable[..., np.ndarray]:
+    """The error of a sine or cosine: absolute from -pi to pi, and as coarse as the angle elsewhere."""
+    return lambda made, x: np.where(np.abs(x) <= _PI, error * (x != 0), np.abs(x) * _ULP)
+
+
+# What CUDA's fast functions may be off by, given what they make and their arguments: see "Intrinsic
+# functions" in the CUDA C++ Programming Guide.
+_FAST: dict[str, Callable[..., np.ndarray]] = {
+    "cos": _of_an_angle(2**-21.19),
+    "exp": lambda made, x: (2 + np.floor(np.abs(1.173 * x))) * _ULP * made,
+    "exp10": lambda made, x: (2 + np.floor(np.abs(2.97 * x))) * _ULP * made,
+    "log": _near_one(2**-21.41, 3),
+    "log10": _near_one(2**-24, 3),
+    "log2": _near_one(2**-22, 2),
+    "pow": lambda made, x, y: np.abs(made * y) * np.log(2) * _near_one(2**-22, 2)(np.log2(x), x),
+    "sin": _of_an_angle(2**-21.41),
+    "tan": lambda made, x: _of_an_angle(2**-21.41)(made, x) * (1 + np.abs(made)) ** 2,
+    "tanh": lambda made, x: 2**-10.987 * np.abs(made),
+}
+
 _ROUNDINGS = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
 _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {  # rounded to nearest, as NumPy does
     "add": np.add,
@@ -152,7 +184,18 @@ def call(symbol: str, arguments: list[np.ndarray]) -> np.ndarray:
     function = _function(name)
     if function is None:
         raise NotImplementedError(f"libdevice's {name} runs on a GPU only, the course has no CPU form of it")
-    return function(*arguments)
+    made = function(*arguments)
+    fast = _FAST.get(name.removeprefix("fast_").removesuffix("f")) if name.startswith("fast_") else None
+    if fast is None or arguments[0].dtype != np.float32:
+        return made
+    off = fast(*(each.astype(np.float64) for each in (made, *arguments)))
+    return (made + np.where(np.isfinite(off), off, 0.0) * _signs(arguments[0])).astype(np.float32)
+
+
+def _signs(x: np.ndarray) -> np.ndarray:
+    """Return 1 or -1 for each number, by its bits: an error may be to either side."""
+    mixed = np.ascontiguousarray(x).view(np.uint32) * np.uint32(0x9E3779B1)
+    return 1.0 - 2.0 * (mixed >> np.uint32(31))
 
 
 def _function(name: str) -> Callable[..., np.ndarray] | None:

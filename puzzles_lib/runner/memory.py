@@ -116,6 +116,7 @@ class Memory:
         self.asked: list[Asked] | None = None  # kept where a loop wants to know
         self.not_associative: Site | None = None
         self.not_commutative: Site | None = None
+        self.other_order: Site | None = None
         self.locks: Collection[str] = ()
         self.unlocked: Unlocked | None = None
         self.contended = False  # lanes of one atomic have met at an element
@@ -373,6 +374,10 @@ class Memory:
     def order_matters_within(self) -> None:
         """Values were reduced with a combine function that is not commutative on them."""
         self.not_commutative = self.not_commutative or self.site()
+
+    def depends_on_order_within(self) -> None:
+        """Another order of combining a reduction's values gives another result, which is used."""
+        self.other_order = self.other_order or self.site()
 
     # ---- what integers do
 

@@ -193,6 +193,7 @@ class Run:
     unlocked: where the run was told of locks, the first store, not to them, while none of them was 1.
     not_associative: the first scan whose combine function was not associative on the values scanned.
     not_commutative: the first reduction whose combine function was not commutative on the values.
+    other_order: the first reduction with a used result that another order of combining changes.
     writers: for each output, by element, the place in launch order of the program that wrote it, or -1.
     launched: the programs in the order in which they ran.
     tells_addresses: whether the kernel has taken an address as a number.
@@ -228,6 +229,7 @@ class Run:
     unlocked: Unlocked | None = None
     not_associative: Site | None = None
     not_commutative: Site | None = None
+    other_order: Site | None = None
     writers: dict[str, np.ndarray] = field(default_factory=dict)
     launched: Sequence[Program] = ()
     tells_addresses: bool = False

@@ -114,6 +114,11 @@ def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
             machine.memory.order_matters_within()
             fold = _fold_halves
         results = _by_blocks_or_elements(fold, combine, arrays)
+        if fold is _fold_halves:
+            other = _by_blocks_or_elements(_fold_swapped, combine, arrays)
+            pairs = zip(results, other, op.results, strict=True)
+            if not all(_are_close(one, two) for one, two, value in pairs if value.users):
+                machine.memory.depends_on_order_within()
         labels = joined(labels, combine.labels)
     made = [np.atleast_1d(np.asarray(each)) for each in results]
     labels = None if labels is None else np.broadcast_to(labels, made[0].shape)
@@ -210,6 +215,11 @@ def _fold_halves(combine: Combine, arrays: Arrays) -> Arrays:
     return [a[..., 0] for a in arrays]
 
 
+def _fold_swapped(combine: Combine, arrays: Arrays) -> Arrays:
+    """As `_fold_halves`, with the second half first: the order of threads isn't that of the elements."""
+    return _fold_halves(lambda left, right: combine(right, left), arrays)
+
+
 def _prefixes(combine: Combine, arrays: Arrays) -> Arrays:
     """Each element combined with all before it: first within its warp, then with the warps before."""
     if arrays[0].shape[-1] <= LANES:
@@ -258,6 +268,8 @@ def _is_commutative(combine: Combine, arrays: Arrays) -> bool:
 
 
 def _are_close(one: np.ndarray, other: np.ndarray, *values: np.ndarray) -> bool:
+    if one.dtype.kind in "iub":
+        return bool((one == other).all())
     left, right, *rest = (part.astype(np.float64) for part in (one, other, *values))
     size = abs(left) + abs(right) + sum(map(abs, rest))
     return not (abs(left - right) > GREAT * size).any()  # NaN, which undefined lanes hold, is no difference
