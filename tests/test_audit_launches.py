@@ -162,3 +162,30 @@ def test_descriptors_need_an_allocator():
         assert audit(allocated, torch.randn(128), like=lambda x: x.clone(), guard=QUICK).ok
     finally:
         _allocation._allocator.reset(token)
+
+
+# ---- hard inputs that are not asked for
+
+
+@triton.jit
+def gathered_kernel(source, index, z, N, BLOCK: tl.constexpr):
+    row, i = tl.load(index + tl.program_id(0)).to(tl.int64), tl.arange(0, BLOCK)
+    x = tl.load(source + row * N + i, mask=i < N)
+    tl.store(z + tl.program_id(0).to(tl.int64) * N + i, x, mask=i < N)
+
+
+def gathered(source, index):
+    source = source.contiguous()
+    z = torch.empty(len(index), source.shape[1], device=source.device)
+    block = triton.next_power_of_2(source.shape[1])
+    gathered_kernel[(len(index),)](source, index, z, source.shape[1], BLOCK=block)
+    return z
+
+
+def test_a_size_that_indices_need_is_not_made_smaller():
+    """Nor is it a finding that a grid can have 2**31 - 1 programs."""
+    report = audit(gathered, torch.randn(9, 40), torch.tensor([3, 0, 8]), hard=True)
+    assert report.ok, report
+    assert "17 instead of the size 9" in report.tried and "1 instead of the size 9" not in report.tried
+    wrong = audit(gathered, torch.randn(9, 40), torch.tensor([3, 0, 9]), hard=True)
+    assert "out-of-bounds load of source in program 2" in str(wrong)

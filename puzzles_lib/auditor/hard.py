@@ -175,13 +175,15 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
     """Yield calls with one size changed wherever a tensor has it, unless an argument says it, too."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     said = {leaf for leaf in leaves if type(leaf) is int}
-    fixed = {n for t in tensors if not t.is_floating_point() and t.dtype != torch.bool for n in t.shape}
+    integers = [t for t in tensors if not t.is_floating_point() and t.dtype != torch.bool]
+    fixed = {n for t in integers for n in t.shape}
+    largest = [int(t.max()) for t in integers if t.numel()]  # they may be indices
     for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1):
         if size in said | fixed:
             continue
         power = 1 << (size - 1).bit_length()
         for other in dict.fromkeys((power + 1, power, power - 1, 1, 0)):
-            if other == size:
+            if other == size or any(other <= index < size for index in largest):
                 continue
             fresh = [
                 _resized(leaf, size, other) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves
