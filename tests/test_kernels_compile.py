@@ -12,7 +12,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from puzzles_lib.kernels import bitpack, common, packed_dropout, packed_relu, quantize
+from puzzles_lib.kernels import bitpack, common, packed_dropout, packed_relu, paged_decode, quantize
 from puzzles_lib.kernels.rounding import fraction_bits, leading_one
 
 module = import_module("puzzles_lib.kernels.q8_linear")
@@ -21,6 +21,7 @@ losses = import_module("puzzles_lib.kernels.linear_cross_entropy")
 POINTERS = {
     "codes_ptr": "*u8", "words_ptr": "*i16", "mask_ptr": "*u8", "scale_ptr": "*fp32", "sums_ptr": "*fp32",
     "seed_ptr": "*i64", "label_ptr": "*i64", "loss_ptr": "*fp32",
+    "table_ptr": "*i32", "length_ptr": "*i32", "lse_ptr": "*fp32",
 }  # fmt: skip
 PACKING = {
     "BITS": 2, "GROUP": 256, "WIDTH": 256, "GROUPS": 1, "ROWS": 2, "STEP": 2, "EVEN": True,
@@ -43,6 +44,12 @@ KERNELS = [
     (packed_relu._relu_pack_kernel, {"BLOCK": 2048}, {}),
     (packed_relu._relu_unpack_backward_kernel, {"BLOCK": 1024}, {}),
     (losses._losses_kernel, {"GRADIENTS": True, "BLOCK": 4096}, {"num_warps": 8}),
+    (
+        paged_decode._part_kernel,
+        {"H": 32, "G": 8, "D": 128, "PAGE": 16, "ROWS": 16, "BLOCK": 64},
+        {"num_warps": 4, "num_stages": 3},
+    ),
+    (paged_decode._merge_kernel, {"D": 128, "BLOCK": 64}, {"num_warps": 4}),
     (common._add_splits_kernel, {"SPLITS": 4, "BLOCK": 512, "PDL": True}, {}),
     (
         module._quantize_rows_kernel,

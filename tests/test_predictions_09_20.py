@@ -155,6 +155,7 @@ RIGHT = {
     "ch22-q16": (12.0, -4.0),
     "ch22-q17": (1, 2, 0, 4, 3, 5),
     "ch22-q18": (2, 3),
+    "ch22-q19": 239.3,
 }
 
 # What learners may think, with a word of what they must read.
@@ -568,6 +569,8 @@ MISTAKES = [
     ("ch22-q17", (2, 1, 0, 4, 3, 5), "earlier token"),
     ("ch22-q18", (1, 2), "crosses the line"),
     ("ch22-q18", (2, 2), "first number is correct"),
+    ("ch22-q19", 478.6, "two bytes"),
+    ("ch22-q19", 119.6, "once per token"),
 ]
 
 MINE = {

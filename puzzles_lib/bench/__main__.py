@@ -33,6 +33,10 @@ MEASURED = {
         "puzzles_lib.bench.linear_cross_entropy",
         "a linear layer fused with its loss beside torch's: time, memory (needs a GPU)",
     ),
+    "paged-decode": (
+        "puzzles_lib.bench.paged_decode",
+        "attention over a paged cache beside a copy and torch's (needs a GPU)",
+    ),
     "packed-weight": ("puzzles_lib.bench.packed_weight", "a packed weight times few rows (needs a GPU)"),
 }
 """Benches by name: a module with a ``measure()`` that gives rows, and what it measures."""

@@ -38,6 +38,7 @@ _HOME = {
     "dequant_gemm": "dequant_gemm",
     "dequant_gemm_dw": "dequant_gemm",
     "linear_cross_entropy": "linear_cross_entropy",
+    "paged_attention": "paged_decode",
     "Q8Linear": "q8_linear",
     "q8_linear": "q8_linear",
     "quantize_rows": "q8_linear",

@@ -35,6 +35,9 @@ from puzzles_lib.kernels.packed_relu import (
     relu_pack as relu_pack,
     relu_unpack_backward as relu_unpack_backward,
 )
+from puzzles_lib.kernels.paged_decode import (
+    paged_attention as paged_attention,
+)
 from puzzles_lib.kernels.q8_linear import (
     Q8Linear as Q8Linear,
     q8_linear as q8_linear,

@@ -9,7 +9,6 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP
 from puzzles_lib.drawing.colours import (
     FAINT,
-    GREEN,
     INK,
     ORANGE,
     PALE,
@@ -47,7 +46,7 @@ def chain() -> Picture:
     box(ax, 0.4, 0.5, 2.6, 1.2, "byte", color=PALE_ORANGE)
     label(ax, 3.4, 1.1, "its row of the embedding", align="left", color=FAINT, fontsize=9)
     box(ax, 0.2, 2.4, 26.4, 6.3, color=None, dashed=True)
-    label(ax, 26.3, 8.25, "three layers", align="right", color=FAINT, fontsize=9)
+    label(ax, 26.3, 8.1, "three layers", align="right", color=FAINT, fontsize=9)
     for y, row in ((3.2, steps), (6.0, experts)):
         for number, (text, puzzle, color) in enumerate(row):
             x = 0.9 + 4.3 * number
@@ -67,10 +66,12 @@ def chain() -> Picture:
         label(ax, x + 1.75, 10.7, f"puzzle {puzzle}", color=FAINT, fontsize=9)
         if number:
             arrow(ax, (x - 0.75, 9.8), (x - 0.05, 9.8))
-    arrow(ax, (1.7, 8.05), (1.7, 9.25))
+    ax.plot([21.65, 22.1, 22.1, 1.7, 1.7], [6.75, 6.75, 8.5, 8.5, 9.0], color=INK, linewidth=1)
+    arrow(ax, (1.7, 8.8), (1.7, 9.3))
     arrow(ax, (13.1, 9.8), (14.3, 9.8))
     box(ax, 14.4, 9.3, 3.4, 1.0, "next byte", color=PALE_ORANGE)
-    legend(ax, 9.8, (19.2, PALE_GREEN, "this chapter"), (23.3, PALE_SKY, "earlier"))
+    legend(ax, 9.2, (19.2, PALE_GREEN, "this chapter"), (23.3, PALE_SKY, "earlier"))
+    legend(ax, 10.2, (19.2, PALE, "torch"), (23.3, PALE_ORANGE, "a byte"))
     return Picture(
         figure,
         "A token's way through the model. A byte's row of the embedding passes three layers. First come "
@@ -86,7 +87,14 @@ def rotations(positions: Sequence[int] = (0, 1, 2, 3), speeds: Sequence[float] =
     told = []
     for row, speed in enumerate(speeds):
         y = 2.6 + 4.4 * row
-        label(ax, 0.3, y, f"pair {row}\n{speed:g} rad per position", align="left", fontsize=10)
+        label(
+            ax,
+            0.3,
+            y,
+            f"pair {row}: elements {row} and D/2{f' + {row}' * (row > 0)}\n{speed:g} rad per position",
+            align="left",
+            fontsize=10,
+        )
         for column, position in enumerate(positions):
             x, angle = 8.6 + 4.3 * column, speed * position
             ring = [2 * math.pi * n / 60 for n in range(61)]
@@ -205,8 +213,10 @@ def gated() -> Picture:
     """Draw how a tile of x comes from two tiles of h."""
     figure, ax = new_sheet(25, 6.6)
     label(ax, 0.4, 0.7, "h: a row has 2K numbers", align="left", fontsize=11)
-    box(ax, 0.4, 1.3, 5.6, 2.2, "gate", color=PALE_SKY)
-    box(ax, 6.0, 1.3, 5.6, 2.2, "up", color=PALE_ORANGE)
+    box(ax, 0.4, 1.3, 5.6, 2.2, color=PALE_SKY)
+    box(ax, 6.0, 1.3, 5.6, 2.2, color=PALE_ORANGE)
+    label(ax, 4.6, 2.4, "gate")
+    label(ax, 10.2, 2.4, "up")
     box(ax, 1.8, 1.3, 1.4, 2.2, color=SKY)
     box(ax, 7.4, 1.3, 1.4, 2.2, color=ORANGE)
     label(ax, 0.4, 3.95, "0", fontsize=9, color=FAINT)
@@ -214,7 +224,7 @@ def gated() -> Picture:
     label(ax, 11.6, 3.95, "2K", fontsize=9, color=FAINT)
     arrow(ax, (2.5, 3.6), (12.9, 5.0), bend=0.15)
     arrow(ax, (8.1, 3.6), (12.9, 4.7), bend=0.1)
-    box(ax, 13.0, 4.1, 5.0, 1.6, "x = silu(gate) · up", color=GREEN, fontsize=10)
+    box(ax, 13.0, 4.1, 5.0, 1.6, "x = silu(gate) · up", color=PALE_GREEN, fontsize=10)
     label(ax, 15.5, 6.1, "in registers, never stored", fontsize=9, color=FAINT)
     arrow(ax, (18.1, 4.9), (20.0, 4.9))
     label(ax, 19.0, 4.4, "tl.dot", fontsize=9, color=FAINT)
@@ -227,8 +237,10 @@ def gated() -> Picture:
     )
 
 
-def noisy(logits: Sequence[float] = (2.0, 1.0, 0.0, -1.0), seeds: Sequence[int] = (1, 2, 3)) -> Picture:
-    """Draw logits and what noise makes of them, for a few seeds."""
+def noisy(
+    logits: Sequence[float] = (2.0, 1.0, 0.0, -1.0), seeds: Sequence[int] = (1, 2), draws: int = 2000
+) -> Picture:
+    """Draw logits, what noise makes of them for a few seeds, and how often each is drawn."""
     figure, ax = new_sheet(26, 8.4)
     count, told = len(logits), []
     noises = [-torch.log(-torch.log(uniform(seed, torch.arange(count)))) for seed in seeds]
@@ -249,7 +261,21 @@ def noisy(logits: Sequence[float] = (2.0, 1.0, 0.0, -1.0), seeds: Sequence[int] 
             label(ax, left + 1.3 * n + 0.55, 8.0, str(n), fontsize=9, color=FAINT)
         told.append(f"{name}: {', '.join(f'{value:.1f}' for value in values)}, largest is {winner}")
     legend(ax, 1.5, (7.1, VERMILLION, "the largest: this one is drawn"))
-    return Picture(figure, f"Four logits, and three draws by adding noise. {'; '.join(told)}.")
+    many = torch.tensor(logits) - torch.log(-torch.log(uniform(1, torch.arange(draws * count)))).view(
+        -1, count
+    )
+    shares = [n / draws for n in many.argmax(1).bincount(minlength=count).tolist()]
+    softmax = torch.tensor(logits).softmax(0).tolist()
+    left = 0.6 + 6.5 * len(bars)
+    label(ax, left, 0.7, f"{draws} draws (softmax)", align="left", fontsize=10)
+    for n, (share, p) in enumerate(zip(shares, softmax, strict=True)):
+        box(ax, left + 1.3 * n, zero - 4 * share, 1.1, 4 * share, color=VERMILLION)
+        label(ax, left + 1.3 * n + 0.55, 6.5, f"{share:.2f}", fontsize=9)
+        label(ax, left + 1.3 * n + 0.55, 7.2, f"({p:.2f})", fontsize=9, color=FAINT)
+        label(ax, left + 1.3 * n + 0.55, 8.0, str(n), fontsize=9, color=FAINT)
+    told.append(f"of {draws} draws, {', '.join(f'{s:.2f}' for s in shares)}")
+    told.append(f"the softmax is {', '.join(f'{p:.2f}' for p in softmax)}")
+    return Picture(figure, f"Four logits, and draws by adding noise. {'; '.join(told)}.")
 
 
 def streamed(tiles: int = 4, now: int = 2) -> Picture:
@@ -262,7 +288,7 @@ def streamed(tiles: int = 4, now: int = 2) -> Picture:
         x = 6.4 + 3.3 * n
         box(ax, x, 0.9, 3.0, 1.5, f"block {n}", color=PALE_ORANGE if n != now else ORANGE)
         words = "forgotten" if n < now else "now" if n == now else "not yet"
-        box(ax, x, 3.6, 3.0, 2.4, words, color=GREEN if n == now else None, dashed=n != now)
+        box(ax, x, 3.6, 3.0, 2.4, words, color=PALE_GREEN if n == now else None, dashed=n != now)
     label(ax, 6.4, 6.6, "tiles of logits: only one exists, in registers", align="left", color=FAINT)
     x = 6.4 + 3.3 * now + 1.5
     arrow(ax, (x, 2.45), (x, 3.5))

@@ -66,6 +66,10 @@ def _times_as_likely(difference: float = 1.0, heat: float = 0.5) -> float:
     return math.exp(difference / heat)
 
 
+def _tokens_per_second(weights: float = 7e9, bytes_per_second: float = 3.35e12) -> float:
+    return bytes_per_second / (2 * weights)
+
+
 def _gigabytes(rows: int = 8192, classes: int = 131_072) -> float:
     return rows * classes * 4 / 2**30
 
@@ -339,5 +343,17 @@ QUESTIONS = (
             ),
         ),
         nudge="The sums before each token are 0, 0.5, 0.75 and 0.9. Which are below P?",
+    ),
+    Question(
+        "ch22-q19",
+        "How many tokens per second can it write at most?",
+        _tokens_per_second,
+        float,
+        same=lambda value, right: abs(value - right) < 1,
+        nudges=(
+            Nudge(lambda value, right: abs(value - 2 * right) < 2, "bfloat16 has two bytes per weight."),
+            Nudge(lambda value, right: abs(value - right / 2) < 1, "A weight is loaded once per token."),
+        ),
+        nudge="Divide the bytes that a second moves by the bytes of all weights.",
     ),
 )

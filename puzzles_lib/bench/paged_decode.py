@@ -1,0 +1,81 @@
+"""Compare attention over a paged cache with a copy and with torch's attention over a contiguous cache.
+
+Keys and values are nearly all that this step reads. So the baseline is a copy that moves as many bytes: it
+reads half of them and writes half. torch's attention has its keys in one piece, which spares it the table,
+and takes texts of one length. Errors are relative, against float64, on the first text.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from puzzles_lib.bench.h200 import CACHE
+from puzzles_lib.bench.results import relative_error, row
+from puzzles_lib.bench.timing import interleaved
+from puzzles_lib.kernels.paged_decode import paged_attention
+
+CASES = (  # texts, heads of q, heads of keys, keys per text
+    (1, 32, 8, 4096),
+    (1, 32, 8, 131072),
+    (16, 32, 8, 4096),
+    (64, 32, 8, 4096),
+    (64, 32, 8, 1000),
+    (64, 32, 32, 4096),
+)
+PAGE, D = 16, 128
+BASELINE = "copy of as many bytes"
+
+
+def measure() -> Iterator[dict[str, object]]:
+    """Yield all rows. Raise RuntimeError without a GPU, or if the results differ."""
+    if not torch.cuda.is_available():
+        raise RuntimeError("bench paged-decode needs a CUDA device")
+    for case in CASES:
+        torch.manual_seed(0)
+        yield from _rows(*case)
+        torch.cuda.empty_cache()
+
+
+def _rows(texts: int, heads: int, groups: int, keys: int) -> Iterator[dict[str, object]]:
+    width = -(-keys // PAGE)
+    options = {"device": "cuda", "dtype": torch.bfloat16}
+    nbytes = 2 * texts * keys * groups * D * 2
+    sets = []
+    for _ in range(max(3, -(-5 * CACHE // (2 * nbytes)))):  # so that no run finds its keys in the cache
+        k, v = (torch.randn(texts * width, PAGE, groups, D, **options) for _ in "kv")
+        table = torch.randperm(texts * width, device="cuda").view(texts, width).int()
+        length = torch.full((texts,), keys, dtype=torch.int32, device="cuda")
+        sets.append((torch.randn(texts, heads, D, **options), k, v, table, length))
+    whole = [
+        tuple(each[table.long()].flatten(1, 2)[:, :keys].transpose(1, 2) for each in (k, v))
+        for _, k, v, table, _ in sets
+    ]
+    copies = [torch.empty(nbytes // 2, dtype=torch.uint8, device="cuda") for _ in sets]
+    paths = {
+        "paged_attention": [lambda some=some: paged_attention(*some) for some in sets],
+        "torch, keys in one piece": [
+            lambda q=some[0], kv=kv: scaled_dot_product_attention(q[:, :, None], *kv, enable_gqa=True)
+            for some, kv in zip(sets, whole, strict=True)
+        ],
+        BASELINE: [
+            lambda c=c, some=some: c.copy_(_bytes_of(some, len(c)))
+            for c, some in zip(copies, sets, strict=True)
+        ],
+    }
+    errors = {BASELINE: 0.0}
+    of_k, of_v = (each[:1].double() for each in whole[0])
+    want = scaled_dot_product_attention(sets[0][0][:1, :, None].double(), of_k, of_v, enable_gqa=True)
+    for name in ("paged_attention", "torch, keys in one piece"):
+        errors[name] = relative_error(paths[name][0]()[:1].view(-1), want.view(-1))
+    if errors["paged_attention"] > 2 * errors["torch, keys in one piece"] + 2**-8:
+        raise RuntimeError(f"bench paged-decode: the results differ from float64's, by {errors}")
+    times = interleaved(paths)
+    case = f"{texts} x {keys} keys, {heads} heads, {groups} of keys, {D} wide, pages of {PAGE}"
+    for name, us in times.items():
+        yield row("paged-decode", case, name, us, BASELINE, times[BASELINE], errors[name])
+
+
+def _bytes_of(some: tuple[torch.Tensor, ...], count: int) -> torch.Tensor:
+    """Return ``count`` bytes of a set's keys."""
+    return some[1].view(-1).view(torch.uint8)[:count]
