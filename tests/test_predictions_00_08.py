@@ -121,6 +121,7 @@ MISTAKES = [
     ("ch06-q4", (25_600, 1024), "the tile and its halo"),
     ("ch06-q4", (25_600, 1600), "all four sides"),
     ("ch06-q4", (25_600, 1369), "has no halo"),
+    ("ch06-q4", (25_600, 34 * 34), "loads are correct. Now"),
     ("ch06-q4", (1024, 1024), "shifted tiles cover"),
     ("ch06-q5", (25, 12), "three axes"),
     ("ch06-q5", (3, 4, 25), "in the wrong order"),
