@@ -58,7 +58,7 @@ def test_a_bit_is_flipped_and_a_field_is_chosen_by_mouse_and_by_key(show):
     assert number.all_inner_texts() == ["-1030417389", "-4", "12"]
     page.locator('[data-bit="31"]').click()  # of the sign
     assert number.all_inner_texts() == [str(-1030417389 + 2**31), "4", "4"]
-    assert page.locator('[data-field="7"]').inner_text() == "7: 4"
+    assert page.locator('[data-field="7"]').inner_text() == "field 7: 4"
     page.locator('[data-field="5"]').focus()
     page.keyboard.press("Enter")
     assert page.locator('[data-field="5"]').get_attribute("aria-pressed") == "true"

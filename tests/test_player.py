@@ -453,6 +453,21 @@ def test_what_there_is_not_is_refused_by_name(case, program, told):
         watch(add_ten_kernel, ADD_TEN, case, program)
 
 
+def test_it_opens_at_a_step_if_it_is_told_one():
+    at_once = watch(add_ten_kernel, ADD_TEN, case=1, program=2, step=1)
+    assert at_once.frame.place == watch(add_ten_kernel, ADD_TEN, case=1, program=2).frame.place
+    third = watch(add_ten_kernel, ADD_TEN, case=1, program=2, step=3)
+    assert third.frame.place != at_once.frame.place
+    last = watch(add_ten_kernel, ADD_TEN, case=1, program=2, step=10**6).frame.place
+    assert last not in (at_once.frame.place, third.frame.place)
+
+
+@pytest.mark.parametrize("step", [0, -1, True, 1.0])
+def test_a_step_that_is_none_is_refused(step):
+    with pytest.raises(ValueError, match=f"watch: step is {step!r}, allowed are integers from 1"):
+        watch(add_ten_kernel, ADD_TEN, step=step)
+
+
 def test_no_puzzle_is_a_type_error():
     with pytest.raises(TypeError, match="puzzle is a int, allowed is a Puzzle"):
         watch(add_ten_kernel, 3)

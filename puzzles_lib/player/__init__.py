@@ -54,8 +54,9 @@ def watch(
     the kernel does: a run that stops early ends at the line that stopped it, and a kernel that cannot run
     gets the checker's report.
 
-    Raises TypeError if ``puzzle`` is not a `Puzzle`, ValueError if a case or program does not exist, ``step``
-    is not an integer from 1, or a case is too large to show, and KeyboardInterrupt when interrupted.
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, and KeyboardInterrupt when interrupted. Raises
+    ValueError if a case or program does not exist, a case is too large to show, or ``step`` is not an integer
+    from 1.
     """
     __tracebackhide__ = True
     if step is not None and (type(step) is not int or step < 1):

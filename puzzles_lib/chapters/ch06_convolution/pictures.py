@@ -126,10 +126,10 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
 def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Picture:
     """One iteration per number of the filter: the tile of x moves, the tile of z stays."""
     H, W = BLOCK_H + KH + 1, BLOCK_W + KW + 1
-    figure, ax = new_sheet(KW * (W + 1.6) + 0.6, KH * (H + 2.4) + 0.2, unit=0.27)
+    figure, ax = new_sheet(KW * (W + 1.6) + 0.6, KH * (H + 3.4) + 0.2, unit=0.27)
     for a in range(KH):
         for b in range(KW):
-            left, top = 1.0 + b * (W + 1.6), 2.0 + a * (H + 2.4)
+            left, top = 1.0 + b * (W + 1.6), 2.0 + a * (H + 3.4)
             rows, columns = range(1 + a, 1 + a + BLOCK_H), range(1 + b, 1 + b + BLOCK_W)
             colors = [[TILE if i in rows and j in columns else PALE for j in range(W)] for i in range(H)]
             cells(ax, [[""] * W] * H, x=left, y=top, colors=colors)
@@ -137,20 +137,25 @@ def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Pict
             box(ax, left + 1, top + 1, BLOCK_W, BLOCK_H, **frame)
             text = f"acc += w[{a}, {b}] \u00d7 tile"
             label(ax, left + W / 2, top - 0.4, text, align="bottom")
+            box(ax, left + 1 + b, top + 1 + a, color=None, edge=WINDOW, linewidth=2.2)  # of the same lane
+            text = f"z[1, 1] gets w[{a}, {b}] \u00b7 x[{1 + a}, {1 + b}]"
+            label(ax, left + W / 2, top + H + 0.6, text, fontsize=9, color=WINDOW)
     return Picture(
         figure,
         f"""{KH} x {KW} small images, one per number of the filter. In each, the tile of z is a dashed box
         of {BLOCK_H} x {BLOCK_W} that stays where it is. The tile of x that is loaded, in blue, is a rows
-        lower and b columns further right. Each tile is multiplied by w[a, b] and added to acc.""",
+        lower and b columns further right. Each tile is multiplied by w[a, b] and added to acc. A red frame
+        follows the first lane: z[1, 1] gets w[a, b] times x[1 + a, 1 + b].""",
     )
 
 
 def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BLOCK_W: int = 8) -> Picture:
-    """What two programs read: their own tile, the halo around it, and zeros past the edge of the image."""
-    rows, columns = max(H, BLOCK_H + KH - 1), W + KW - 1
-    figure, ax = new_sheet(2 * columns + 4, rows + 5.2, unit=0.33)
-    for panel, (p, q) in enumerate(((0, 0), (0, 1))):
-        left, top = 1.0 + panel * (columns + 2.4), 2.0
+    """What the lanes of two programs read: a tile, its halo, and zeros past the edge of the image."""
+    rows, widest = max(H, BLOCK_H + KH - 1), 2 * BLOCK_W + KW - 1
+    figure, ax = new_sheet(W + widest + 3.6, rows + 5.2, unit=0.26)
+    for p, q in ((0, 0), (0, 1)):
+        left, top = 1.0 + q * (W + 1.6), 2.0
+        columns = max(W, (q + 1) * BLOCK_W + KW - 1)
         fills = [[None] * columns for _ in range(rows)]
         hatches = [[None] * columns for _ in range(rows)]
         texts = [[""] * columns for _ in range(rows)]
@@ -159,8 +164,7 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
             for j in range(columns):
                 image = i < H and j < W
                 own_row, own_column = i // BLOCK_H == p, j // BLOCK_W == q
-                last_i, last_j = min((p + 1) * BLOCK_H, H), min((q + 1) * BLOCK_W, W)
-                read = p * BLOCK_H <= i < last_i + KH - 1 and q * BLOCK_W <= j < last_j + KW - 1
+                read = 0 <= i - p * BLOCK_H < BLOCK_H + KH - 1 and 0 <= j - q * BLOCK_W < BLOCK_W + KW - 1
                 fills[i][j] = PALE if image else None
                 if read and image:
                     own = own_row and own_column
@@ -175,25 +179,28 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
         ]
         cells(ax, texts, x=left, y=top, colors=fills, hatch=hatches, edge=edges)
         box(ax, left, top, W, H, color=None, edge=INK, linewidth=1.8)
+        own = {"color": None, "edge": WINDOW, "linewidth": 2.2, "dashed": True}
+        box(ax, left + q * BLOCK_W, top + p * BLOCK_H, BLOCK_W, BLOCK_H, **own)
         label(ax, left, 1.2, f"program (0, {p}, {q})", align="left", fontsize=11)
-        legend = f"tile {counts['tile']}, halo {counts['halo']}, zeros {counts['zero']}"
+        legend = f"pixels of its tile {counts['tile']}, of the halo {counts['halo']}, zeros {counts['zero']}"
         label(ax, left, top + rows + 0.7, legend, align="left")
     for n, (color, hatch, text) in enumerate(
         (
-            (TILE, None, "its own tile"),
+            (TILE, None, "its own tile, dashed"),
             (HALO, None, "halo: the neighbors' pixels"),
-            (None, PADDING, "outside: zero"),
+            (None, PADDING, "outside: masked off, zero"),
         )
     ):
-        x, y = 1.0 + (0, 7, 18)[n], top + rows + 1.5
+        x, y = 1.0 + (0, 8.5, 19.5)[n], top + rows + 1.5
         box(ax, x, y, color=color, hatch=hatch)
         label(ax, x + 1.3, y + 0.5, text, align="left")
     return Picture(
         figure,
         f"""An image of {H} x {W} in tiles of {BLOCK_H} x {BLOCK_W}, filter {KH} x {KW}. Program (0, 0, 0)
         reads its tile and a halo {KH - 1} rows below and {KW - 1} columns to the right of it, which belong to
-        its neighbors' tiles. Program (0, 0, 1) has the rest of each row. It has a halo below its tile. To the
-        right the image ends, and everything there counts as zero.""",
+        its neighbors' tiles. Program (0, 0, 1) has the rest of each row, and its tile hangs over the edge. It
+        has a halo below its tile. The image ends after column {W - 1}: lanes that point to columns {W}
+        to {2 * BLOCK_W + KW - 2} are masked off and get zeros.""",
     )
 
 

@@ -63,7 +63,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given > right,
-                "That is too large. Outside the image the filter meets zeros, and not the next row.",
+                "That is too large. Only two of the six numbers cover a pixel. Outside the image, x is 0.",
             ),
         ),
     ),
@@ -130,6 +130,10 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given[1] == (32 + 5) ** 2,
                 "A filter with one row has no halo. How many rows has the halo of a filter with five rows?",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "The loads are correct. Now count the rows and columns that the shifted tiles cover in all.",
             ),
         ),
     ),

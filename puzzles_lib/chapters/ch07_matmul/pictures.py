@@ -66,6 +66,7 @@ def tiles() -> Picture:
     box(ax, K, top + row, past, case.BLOCK_M, color=None, hatch=PADDING, edge=INK, dashed=True)
     box(ax, left + column, K, case.BLOCK_N, past, color=None, hatch=PADDING, edge=INK, dashed=True)
     label(ax, K + past / 2, top + row - 4, "past K: 0", fontsize=9)
+    label(ax, left + column + case.BLOCK_N + 2, K + past / 2, "past K: 0", align="left", fontsize=9)
     box(ax, left + column, top + row, case.BLOCK_N, case.BLOCK_M, "acc", color=Z, **TILE)
     words = [
         (K / 2, top + M + 7, f"x: M × K = {M} × {K}"),
@@ -156,7 +157,8 @@ def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> 
     registers = [block * block * 4 / 1024 for block in blocks]
     figure = new_figure(7.8, 3.6)
     axes = figure.subplots(1, 2)
-    names = [f"{block} x {block}" for block in blocks]
+    counts = [(size // block) ** 2 for block in blocks]
+    names = [f"{block} x {block}\n{count} programs" for block, count in zip(blocks, counts, strict=True)]
     for ax, values, color, title, words in (
         (axes[0], ratios, X, "bytes requested, times the minimum", [f"{r:.0f}x" for r in ratios]),
         (axes[1], registers, Z, "registers for the accumulator", [f"{k:.0f} KiB" for k in registers]),
@@ -174,7 +176,10 @@ def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> 
     label(
         axes[1], 256, 4.62, "all that a multiprocessor has", align="right top", fontsize=9, color=VERMILLION
     )
-    told = "; ".join(f"{n}: {w:.0f}x, {k:.0f} KiB" for n, w, k in zip(names, ratios, registers, strict=True))
+    told = "; ".join(
+        f"{' in '.join(n.splitlines())}: {w:.0f}x, {k:.0f} KiB"
+        for n, w, k in zip(names, ratios, registers, strict=True)
+    )
     return Picture(
         figure,
         f"A product of {size} x {size} matrices by tiles of several sizes: bytes requested, as a multiple of "
@@ -188,7 +193,7 @@ def ragged_k() -> Picture:
     row, column, block = [3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8], 4
     steps = triton.cdiv(len(row), block)
     pad = steps * block - len(row)
-    figure, ax = new_sheet(17.5, 5.6)
+    figure, ax = new_sheet(21.0, 5.6)
     left = 4.2
     fills = {"x": X, "y": Y}
     strips = {}
@@ -222,12 +227,14 @@ def ragged_k() -> Picture:
     last = strips["x", steps - 1]
     words = "hatched: past K,\nloaded as 0\n(other=0)"
     label(ax, last.right + 0.3, 2.3, words, align="left", fontsize=9)
+    words = "without other in x, such a lane\nmay contain ∞: ∞·0 = NaN"
+    label(ax, last.right + 0.3, 4.3, words, align="left", fontsize=9, color=VERMILLION)
     return Picture(
         figure,
         f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Iteration 1 "
         f"brings acc to {sum(a * b for a, b in zip(row[:block], column[:block], strict=True))}. Iteration "
         f"2 has {block - pad} real pairs. The {pad} lanes past K are 0 in both blocks and add 0·0, so acc "
-        f"ends at {total}.",
+        f"ends at {total}. Without other=0 in x, such a lane may contain infinity: infinity times 0 is NaN.",
     )
 
 
@@ -279,9 +286,11 @@ def repeats() -> Picture:
             box(ax, x, y, side, side, color=color, edge=INK, linewidth=0.9)
             label(ax, x + side / 2, y + 0.76 * side, f"{name}, read {count}x")
         box(ax, *corner, side, side, color=Z, **TILE)
-        if count > 1:  # what the tiles of a row have in common
-            for x, wide in ((left, side), (corner[0], side)):
-                box(ax, x, corner[1], wide, rule, color=None, edge=VERMILLION, linewidth=2.4)
+        # what the tiles of a row, and those of a column, have in common
+        for x in (left, corner[0]):
+            box(ax, x, corner[1], side, rule, color=None, edge=VERMILLION, linewidth=2.4)
+        for y in (top, corner[1]):
+            box(ax, corner[0], y, rule, side, color=None, edge=BLUE, linewidth=2.4, dashed=True)
         for i in range(1, count):
             ax.plot([corner[0] + i * rule] * 2, [corner[1], corner[1] + side], color=INK, linewidth=0.7)
             ax.plot([corner[0], corner[0] + side], [corner[1] + i * rule] * 2, color=INK, linewidth=0.7)
@@ -293,12 +302,15 @@ def repeats() -> Picture:
         label(ax, middle, 0.5, words)
         label(ax, middle, corner[1] + side + 0.5, f"bytes: {ratio:.2f}x the minimum")
         told.append(f"blocks of {block}: {programs} program{'s' * (programs > 1)}, {count}x, {ratio:.2f}x")
-    words = "framed: a row of tiles, and the rows of x that each of these tiles reads"
+    words = (
+        "red: a row of tiles, and the rows of x that each of them reads; blue: a column of tiles, and its y"
+    )
     label(ax, 9.1, corner[1] + side + 1.3, words, fontsize=9)
     return Picture(
         figure,
         f"x, y and z of {size} x {size} with z cut into tiles, one program each. A row of tiles of z reads "
-        f"the same rows of x, framed, a column of tiles the same columns of y. How often x and y are each "
+        f"the same rows of x, framed in red, a column of tiles the same columns of y, framed in blue. "
+        f"How often x and y are each "
         f"read, and bytes moved, as a multiple of the minimum: {'; '.join(told)}.",
     )
 

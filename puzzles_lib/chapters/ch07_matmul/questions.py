@@ -83,7 +83,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: sorted(given) == sorted(right),
-                "You have the three numbers, in the wrong order. Which axis does the kernel use for what?",
+                "You have the three numbers, in the wrong order. Axis 0 counts rows of tiles: M is 1000.",
             ),
             Nudge(
                 lambda given, right: given[2] == LAUNCH.K // LAUNCH.BLOCK_K,
@@ -169,7 +169,7 @@ QUESTIONS = (
     ),
     Question(
         "ch07-q6",
-        "How many products does an iteration make per number it loads, with 64 x 64 tiles and BLOCK_K = 32?",
+        "How many products come to each load of an iteration, with 64 x 64 tiles and BLOCK_K = 32?",
         _products_a_load,
         int,
         "An iteration loads BLOCK_M · BLOCK_K numbers of x, and as many of y. How many products are made?",

@@ -12,7 +12,7 @@
     }
     for (const one of fields) {
       const i = Number(one.dataset.field);
-      one.firstChild.textContent = `${i}: ${(word >>> (4 * i)) & 15}`;
+      one.firstChild.textContent = `field ${i}: ${(word >>> (4 * i)) & 15}`;
       one.setAttribute("aria-pressed", i === field);
       one.style.outline = i === field ? "3px solid currentColor" : "";
       one.style.outlineOffset = "-3px";

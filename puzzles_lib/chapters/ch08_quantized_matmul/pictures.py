@@ -83,7 +83,7 @@ def flip(codes: tuple[int, ...] = CODES, field: int = 7) -> Live:
     picks = "".join(
         f'<button type="button" data-field="{i}" aria-pressed="{str(i == field).lower()}" '
         f'style="background:{FIELDS[i % 2]};{button}">'
-        f"<span>{i}: {codes[i]}</span></button>"
+        f"<span>field {i}: {codes[i]}</span></button>"
         for i in range(7, -1, -1)
     )
     lines = {
@@ -223,36 +223,50 @@ def dequantize(codes: tuple[int, ...] = CODES) -> Picture:
     )
 
 
-def once(rows: int = 4, group: int = 16) -> Picture:
-    """Draw the scales that the lanes of a tile load: one per weight, or one per row."""
-    figure, ax = new_sheet(26, 6.8)
-    colors = GROUPS[:rows]
-    tile = cells(
-        ax,
-        [[f"s{m}"] * group for m in range(rows)],
-        x=1,
-        y=1.6,
-        colors=[[color] * group for color in colors],
-        edge=FAINT,
-        fontsize=9,
-    )
-    column = cells(
-        ax,
-        [[f"s{m}"] for m in range(rows)],
-        x=tile.right + 3,
-        y=1.6,
-        colors=[[color] for color in colors],
-        fontsize=9,
-    )
-    label(ax, tile.x, 0.8, f"12c: [{rows}, {group}], one scale per weight", align="left")
-    label(ax, column.x, 0.8, f"12d: [{rows}, 1], one per row", align="left")
-    label(ax, tile.x, 6.2, f"{rows * group} lanes load", align="left", fontsize=9)
-    label(ax, column.x, 6.2, f"{rows} lanes load", align="left", fontsize=9)
+def once(rows: int = 4, group: int = 16, columns: int = 4) -> Picture:
+    """Draw where scales and offsets are loaded, and where they are used: per weight, or per row."""
+    figure, ax = new_sheet(26, 14.0, unit=0.26)
+    shades = [[GROUPS[m]] for m in range(rows)]
+    names = [[f"s{m}, o{m}"] for m in range(rows)]
+    for line, (which, width, lanes) in enumerate((("12c", group, rows * group), ("12d", 1, rows))):
+        top = 1.8 + 7.0 * line
+        tile = cells(
+            ax,
+            [[""] * width] * rows if width > 1 else names,
+            x=1,
+            y=top,
+            width=1.0 if width > 1 else 2.6,
+            colors=[shade * width for shade in shades],
+            edge=FAINT,
+            fontsize=9,
+        )
+        what = "a scale and an offset per weight" if width > 1 else "one of each per row"
+        label(ax, 1, top - 0.8, f"{which}: {what}, [{rows}, {width}]", align="left")
+        label(ax, 1, tile.bottom + 0.7, f"{lanes} lanes load each of them", align="left", fontsize=9)
+        if width > 1:
+            for m in range(rows):
+                label(ax, 1 + width / 2, top + m + 0.5, f"s{m}, o{m}", fontsize=9, behind=GROUPS[m])
+            words = f"multiplied by s: {lanes} weights"
+        else:
+            result = cells(
+                ax,
+                [[f"s{m} ·"] * columns for m in range(rows)],
+                x=11,
+                y=top,
+                width=1.6,
+                colors=[shade * columns for shade in shades],
+                edge=FAINT,
+                fontsize=9,
+            )
+            label(ax, result.x, top - 0.8, f"the dot's result, [{rows}, {columns}]", align="left")
+            words = f"multiplied by s: {rows * columns} sums"
+        label(ax, group + 2.2, top + rows / 2, words, align="left", fontsize=9)
     return Picture(
         figure,
         f"A tile of {rows} rows by {group} columns, all within one group. In puzzle 12c, each of the "
-        f"{rows * group} lanes loads a scale, and all lanes of a row get the same one. In puzzle 12d, the "
-        f"scales are a column of {rows} lanes, one per row.",
+        f"{rows * group} lanes loads a scale and an offset, and all lanes of a row get the same ones. "
+        f"{rows * group} weights are multiplied by a scale. In puzzle 12d, scales and offsets are columns of "
+        f"{rows} lanes, one per row, and the scales multiply the {rows * columns} sums of the dot.",
     )
 
 
@@ -260,14 +274,14 @@ def groups() -> Picture:
     """Draw three rulers along k, words of 8, groups of 12 and iterations of 32, and where the offsets are."""
     K, group, block = 48, 12, 32
     count, steps = K // group, -(-K // block)
-    figure, ax = new_sheet(78, 25, unit=0.125)
-    left = 13.5
+    figure, ax = new_sheet(80, 26, unit=0.125)
+    left = 15.5
     for k in range(steps * block):
         real = k < K
         fill, hatch = (GROUPS[k // group], None) if real else (None, "xxx")
         box(ax, left + k, 6, 1, 2.6, color=fill, hatch=hatch)
     _label(ax, left - 1, 2.7, "words of 8")
-    _label(ax, left - 1, 7.3, "k")
+    _label(ax, left - 1, 7.3, "k, left to right")
     _label(ax, left - 1, 11.0, f"groups of {group}")
     _label(ax, left - 1, 15.0, f"iterations of {block}")
     for i in range(K // 8):
@@ -277,12 +291,12 @@ def groups() -> Picture:
     for step in range(steps):
         _span(ax, left + block * step, left + block * (step + 1), 13.6, f"iteration {step + 1}")
     label(ax, left + (K + steps * block) / 2, 2.7, "past K: masked", fontsize=9)
-    _label(ax, left - 1, 20.3, "offset word 0")
+    _label(ax, left - 1, 21.3, "offset word 0")
     row = cells(
         ax,
         [f"o[m, {i}]" if i < count else "" for i in range(7, -1, -1)],
         x=left,
-        y=19,
+        y=20,
         width=8,
         height=2.6,
         colors=[GROUPS[i] if i < count else None for i in range(7, -1, -1)],
@@ -291,8 +305,12 @@ def groups() -> Picture:
         fontsize=9,
         index=[f"field {i}" for i in range(7, -1, -1)],
     )
-    label(ax, row.x, 23.6, "← fields go right to left: field 0 is the lowest bits", align="left", fontsize=9)
-    label(ax, left - 1, 8.9, "to the right →", align="right", fontsize=9, color=FAINT)
+    label(ax, row.x, 24.6, "← fields go right to left: field 0 is the lowest bits", align="left", fontsize=9)
+    lane = 29  # followed from k to its word, its group and its offset
+    box(ax, left + lane, 6, 1, 2.6, color=GROUPS[lane // group], edge=INK, linewidth=2.4)
+    g = lane // group
+    words = f"field {lane % 8} of word {lane // 8}, and the offset in field {g % 8}, because g = {g}"
+    label(ax, left, 17.0, f"framed: k = {lane}, the code in {words}", align="left", fontsize=9)
     for i, text in enumerate(["unused"] * (8 - count)):
         label(ax, *row.center(i), text, fontsize=9, behind="white")
     return Picture(
@@ -301,7 +319,8 @@ def groups() -> Picture:
         f"0 to word {K // 8 - 1}. Groups have {group}: g = k // {group}, 0 to {count - 1}; group 0 ends in "
         f"the "
         f"middle of word 1. Iterations have {block}: the first ends inside group 2, the second has "
-        f"{steps * block - K} lanes past K, which are masked. Below is offset word 0: fields 0 "
+        f"{steps * block - K} lanes past K, which are masked. The code of k = {lane} is in "
+        f"{words}. Below is offset word 0: fields 0 "
         f"to {count - 1} "
         f"are o[m, 0] to o[m, {count - 1}], the other fields are unused.",
     )
@@ -321,14 +340,14 @@ def _span(ax: Axes, left: float, right: float, y: float, text: str, above: bool 
 # ---- the end of Part I
 
 _CHAPTERS = (
-    ("01", "blocks", r"tl\.(load|store|arange)\(|\bmask\w* ="),
-    ("02", "broadcasting", r"None|\boffs_\w+ \*|\) & \("),
-    ("03", "fusion", r"\w - \w"),
-    ("04", "loops", r"^\s*for "),
-    ("05", "dot", r"tl\.dot\("),
-    ("06", "padding", r"other="),
+    ("01", "blocks", r"tl\.(load|store|arange|program_id)\b|\bmask\w*\b"),
+    ("02", "broadcasting", r"\[:, None\]|\[None, :\]|\) & \("),
+    ("03", "fusion", r"\w \* \(\w - \w\)"),
+    ("04", "loops", r"^\s*for\b"),
+    ("05", "dot", r"tl\.dot\b|input_precision"),
+    ("06", "padding", r"\bother\b"),
     ("07", "accumulator", r"\bacc\b"),
-    ("08", "words, groups", r">>|% 8|// 8|GROUP|\bgroups\b"),
+    ("08", "words, groups", r">> 4 \* \(\w % 8\)|& 15|// 8|GROUP|\bgroups\b"),
 )
 _COLORS = (ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, BLACK)
 _WIDEST = 96  # characters of a line that are shown
@@ -343,18 +362,20 @@ def ladder(rows: Sequence[dict], about: str) -> Picture:
     figure = new_figure(7.4, 3.9)
     ax = figure.subplots()
     steps = [row for row in rows if row["path"].startswith(("12", "each"))]
-    ax.plot([row["us"] for row in steps], range(len(steps)), color=FAINT, linewidth=1, zorder=1)
     for place, row in enumerate(rows):
         name, us = row["path"], row["us"]
         color = BLUE if row in steps else GREEN if name == "dequant_gemm" else ORANGE
         ax.scatter(us, place, s=70, color=INK if name.startswith("floor") else color, zorder=2)
-        below = 0.25 if row in steps else 0  # of the line
+        text = f"{us:.0f} µs" if us > 20 else f"{us:.1f} µs"
+        if row in steps[1:]:
+            text += f", {steps[steps.index(row) - 1]['us'] / us:.1f} times as fast"
+        left_of = us > 300
         label(
             ax,
-            us * 1.15,
-            place + below,
-            f"{us:.0f} µs" if us > 20 else f"{us:.1f} µs",
-            align="left",
+            us / 1.15 if left_of else us * 1.15,
+            place,
+            text,
+            align="right" if left_of else "left",
             fontsize=9,
         )
     ax.set_xscale("log")

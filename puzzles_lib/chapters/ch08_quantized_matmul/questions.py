@@ -60,7 +60,15 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given == -9,
-                "The sign is correct. But with copies of the sign in front, 1001 means 9 - 16, not -9.",
+                "The sign is correct. But with copies of the sign in front, 1001 means -8 + 1, not -9.",
+            ),
+            Nudge(
+                lambda given, right: given == -right,
+                "That has the correct size. But bit 31 of the word is set, so the result is negative.",
+            ),
+            Nudge(
+                lambda given, right: given == -1,
+                "-1 is 32 ones. The lowest four bits are those of the field, 1001, and two of them are 0.",
             ),
         ),
     ),
@@ -108,6 +116,10 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: 8 * given == right,
                 "It's true that two programs need each word. In each of them, how many lanes load it?",
+            ),
+            Nudge(
+                lambda given, right: given == 2 * 48 * 128,
+                "That counts all lanes. Those past row 45 or column 104 are masked off, so they don't load.",
             ),
         ),
     ),
@@ -170,7 +182,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given == "words",
-                "The cache already answers eight lanes at once, so this change is the smallest of the four.",
+                "The GPU answers eight lanes with one read already, so this is the smallest of the four.",
             ),
         ),
     ),
