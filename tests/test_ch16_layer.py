@@ -1,5 +1,6 @@
 """Chapter 16: the digits that it trains on, and the loss curves that were recorded."""
 
+import base64
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -14,9 +15,15 @@ from torch import nn
 from puzzles_lib.bench.__main__ import main
 from puzzles_lib.bench.recorded import DIGITS, about, load, rounding_told, rows
 from puzzles_lib.chapters.ch16_from_kernel_to_layer import curves, digits, pictures
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
+    LINEAR_BACKWARD,
+    STOCHASTIC_PACK,
+    STRIDED_COPY,
+)
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.questions import QUESTIONS
 from puzzles_lib.kernels import quantize
 from puzzles_lib.kernels.rounding import rounding_of
+from puzzles_lib.source import define
 from tests.running import run
 from tests.test_kernels import launched
 
@@ -265,3 +272,50 @@ def test_what_a_nan_has_rounded_twice(monkeypatch):
     assert (columns[0], columns[-1], len(columns)) == (256, 511, 256)
     told = pictures.again(3, 300).alt
     assert "(1, 1) of 8 by 3 has 16 rows" in told and "2, 3, 18 and so on to 115: all 4,096" in told
+
+
+# ---- the operator that the chapter makes
+
+
+def cells_run(*names: str) -> dict[str, object]:
+    """Run these cells of the master, after its imports, and return their names."""
+    cells = {
+        cell.id: cell.source
+        for cell in nbformat.read(REPO / "solutions/16_from_kernel_to_layer.ipynb", as_version=4).cells
+    }
+    scope: dict[str, object] = {}
+    exec(cells["imports"], scope)
+    for kernel in (STRIDED_COPY, LINEAR_BACKWARD, STOCHASTIC_PACK):
+        file = Path(pictures.__file__).with_name("right.json")
+        source = base64.b64decode(json.loads(file.read_text())[kernel.name]).decode()
+        scope[f"{kernel.name}_kernel"] = define(source, f"<{kernel.name}>")
+    for name in names:
+        exec(cells[name].replace('"ch16::', '"ch16_made::'), scope)
+    return scope
+
+
+def test_the_operator_keeps_the_contract(capsys):
+    made = cells_run("layer-pack", "op-demo", "train-op")
+    capsys.readouterr()
+    pack, by_spec = made["pack_by_mine"], STOCHASTIC_PACK.spec
+    for x in (torch.randn(3, 70), torch.randn(64, 5).T, torch.randn(5, 3)):
+        wanted = by_spec(x.bfloat16().double(), 2, 64, 9, 0)
+        assert all(map(torch.equal, pack(x, 9), wanted))
+    for shape in ((0, 128), (5, 0), (0, 0)):
+        assert [part.shape[0] for part in pack(torch.randn(shape), 9)] == [shape[0]] * 3
+        made["examine"](pack, torch.randn(shape), 9)
+    made["examine"](pack, torch.randn(3, 70), 9)
+    told = capsys.readouterr().out
+    assert told.count("ok") == 16 and "FAILS" not in told
+    with pytest.raises(TypeError, match="x is torch.bfloat16 .* allowed is Float32"):
+        pack(torch.randn(5, 70).bfloat16(), 9)
+
+
+def test_one_cast_lets_the_layer_train_under_autocast(capsys):
+    made = cells_run("layer-pack", "layer-function")
+    source = PROSE["layer-function"]
+    assert source.count("dy @ weight if") == 1
+    exec(source.replace("dy @ weight if", "dy @ weight.to(dy.dtype) if"), made)
+    capsys.readouterr()
+    exec(PROSE["layer-autocast"], made)
+    assert capsys.readouterr().out == str(dict.fromkeys(("dx", "dw", "db"), "torch.float32")) + "\n"

@@ -43,7 +43,9 @@ def test_codes_are_right_on_average():
     assert ((steps.round() - steps).abs() > 4 * error)[inside].float().mean() > 0.5
 
 
-@pytest.mark.parametrize("case", [*STOCHASTIC_PACK.cases, *STOCHASTIC_PACK.drawn()], ids=str)
+@pytest.mark.parametrize(
+    "case", [*filter(lambda case: not case.pretend, STOCHASTIC_PACK.cases), *STOCHASTIC_PACK.drawn()], ids=str
+)
 def test_no_code_is_near_an_edge(case):
     """So float32 and float64 agree on each; what is at its group's minimum is 0 in both."""
     x = make_inputs(STOCHASTIC_PACK, case)["x"].double()

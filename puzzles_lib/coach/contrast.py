@@ -51,7 +51,8 @@ class Contrast:
 
     @property
     def whose(self) -> str:
-        return f"- {'your' if self.own else 'a'} correct kernel   + with the mistake"
+        owner = "your" if self.own else "the course's"
+        return f"- {owner} correct kernel   + with the mistake"
 
     def __repr__(self) -> str:
         if not self.report:

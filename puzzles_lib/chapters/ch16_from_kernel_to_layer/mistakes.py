@@ -165,11 +165,19 @@ MISTAKES = (
     ),
     Mistake(
         LINEAR_BACKWARD,
+        "db_stored_by_every_column",
+        "Lets every column of programs store the same sums.",
+        {" & (pid_n == 0)": ""},
+        kind="race",
+        says="both store db[0]: the value is the same",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
         "db_summed_in_bfloat16",
         "Sums bfloat16 numbers in bfloat16: small numbers are lost in a large sum.",
         {"dy.to(tl.float32), axis=1": "dy, axis=1"},
         kind="values",
-        says="db[0]",
+        says="is something float16 or bfloat16?",
     ),
     Mistake(
         LINEAR_BACKWARD,
@@ -531,7 +539,7 @@ MISTAKES = (
         "Doesn't clamp, so the top value gets a code that spills into the next field.",
         {"tl.minimum(tl.floor(steps + u), TOP)": "tl.floor(steps + u)"},
         kind="values",
-        says="words",
+        says="spills into the next field",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -539,7 +547,7 @@ MISTAKES = (
         "Clamps to 2^BITS, the number of levels. The highest code is one less.",
         {"tl.floor(steps + u), TOP)": "tl.floor(steps + u), TOP + 1)"},
         kind="values",
-        says="words",
+        says="spills into the next field",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -555,7 +563,7 @@ MISTAKES = (
         "Uses seven rounds of Philox. They'd be random enough, but they draw other numbers.",
         {"row * N + n)": "row * N + n, 7)"},
         kind="values",
-        says="0 of 7 cases",
+        says="2 of 9 cases",
     ),
     Mistake(
         STOCHASTIC_PACK,

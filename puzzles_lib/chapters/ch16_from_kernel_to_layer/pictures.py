@@ -1,7 +1,6 @@
 """Pictures for chapter 16."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -92,15 +91,15 @@ def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32
     """Draw what each program of puzzle 26 stores: a tile of dW, and db by the first of a row of tiles."""
     down, across = -(-COUT // BLOCK_M), -(-CIN // BLOCK_N)
     figure, ax = new_sheet(25, 2.0 * down + 4.2)
-    left, top, width, height = 6.0, 1.9, 4.2, 2.0
+    left, top, width, height = 9.6, 1.9, 4.2, 2.0
     for i in range(down):
         for j in range(across):
             text = f"program ({i}, {j})"
             box(ax, left + j * width, top + i * height, width, height, text, color=DW, edge=INK)
         y = top + (i + 0.5) * height
-        strip = box(ax, left + across * width + 3.4, top + i * height, 1.6, height, "db", color=DY, edge=INK)
-        arrow(ax, (left + width / 2, top + (i + 1) * height - 0.45), (strip.x - 0.1, y + 0.55), bend=0.06)
-        label(ax, left - 0.3, y, f"rows {i * BLOCK_M}..{min(COUT, (i + 1) * BLOCK_M) - 1}", align="right")
+        strip = box(ax, left - 3.2, top + i * height, 1.6, height, "db", color=DY, edge=INK)
+        arrow(ax, (left - 0.1, y), (strip.right + 0.1, y))
+        label(ax, strip.x - 0.3, y, f"rows {i * BLOCK_M}..{min(COUT, (i + 1) * BLOCK_M) - 1}", align="right")
     for j in range(across):
         text = f"{j * BLOCK_N}..{min(CIN, (j + 1) * BLOCK_N) - 1}"
         label(ax, left + (j + 0.5) * width, top - 0.5, text, fontsize=9, color=FAINT)
@@ -124,17 +123,20 @@ def draws(steps: float = 2.3, count: int = 40, seed: int = 7) -> Picture:
     left, width = 3.0, 9.5  # a step
     for code in range(low, low + 3):
         x = left + (code - low) * width
-        ax.plot([x, x], [1.2, 4.0], color=LINE, linewidth=1)
+        ax.plot([x, x], [1.2, 4.0], color=LINE, linewidth=1, zorder=0)
         label(ax, x, 0.7, f"code {code}", fontsize=11)
     for number, each in enumerate(u):
         x, goes_up = left + (steps + each - low) * width, steps + each >= low + 1
         y = 2.05 + 1.7 * number / count
         ax.plot([x], [y], "o", markersize=5, color=BLUE if goes_up else ORANGE)
     place = left + (steps - low) * width
-    ax.plot([place], [1.5], "v", markersize=9, color=INK)
-    label(ax, place + 0.4, 1.5, f"s = {steps:g}", align="left")
+    for end in (place, place + width):
+        ax.plot([end, end], [1.25, 4.0], color=INK, linewidth=1, linestyle=":")
+    ax.plot([place, place + width], [1.5, 1.5], color=INK, linewidth=1)
+    label(ax, place - 0.3, 1.5, f"s = {steps:g}", align="right")
+    label(ax, place + width + 0.3, 1.5, f"s + 1 = {steps + 1:g}", align="left")
     label(ax, left + 0.62 * width, 4.55, f"{count - up} draws of s + u: code {low}", color=ORANGE)
-    label(ax, left + 1.2 * width, 4.55, f"{up} draws: code {low + 1}", align="left", color=BLUE)
+    label(ax, left + 1.04 * width, 4.55, f"{up} draws: code {low + 1}", align="left", color=BLUE)
     mean = low + up / count
     text = f"the mean of {count} codes is {mean:.2f}; the nearest code would be {low} each time"
     label(ax, 12.5, 5.6, text)
@@ -154,7 +156,7 @@ def _named(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def curves(record: Mapping[str, Any]) -> Picture:
-    """Draw the loss of each step, with nearest codes and with stochastic ones.
+    """Draw how far the loss of each step is from float32's, with nearest codes and with stochastic ones.
 
     record: of `curves.measure`.
     """
@@ -164,57 +166,56 @@ def curves(record: Mapping[str, Any]) -> Picture:
     told = []
     for ax, rounding in zip(axes, ("nearest", "stochastic"), strict=True):
         exact = rows[FLOAT]["loss"]
-        ax.plot(exact, color=INK, linewidth=4.5, alpha=0.35, label=FLOAT)
+        ax.axhline(0, color=INK, linewidth=4.5, alpha=0.35, label=FLOAT)
         for bits, (color, _) in BITS_LOOKS.items():
             row = rows[f"{bits} bit{'s' * (bits != 1)}, {rounding}"]
-            ax.plot(row["loss"], color=color, linewidth=1.4, label=f"{bits} bit{'s' * (bits != 1)}")
+            beyond = [loss - one for loss, one in zip(row["loss"], exact, strict=True)]
+            ax.plot(beyond, color=color, linewidth=1.4, label=f"{bits} bit{'s' * (bits != 1)}")
             told.append(f"{row['path']}: {row['loss'][40]:.3f} at step 40, {row['apart']:.4f} apart")
-        ax.set_yscale("log")
-        ax.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
-        ax.minorticks_off()
         ax.set_title(rounding, fontsize=11, color=INK)
         ax.set_xlabel("step", fontsize=10)
         ax.tick_params(labelsize=9)
         ax.grid(axis="y", color=PALE)
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("loss", fontsize=10)
+    axes[0].set_ylabel("loss minus float32's", fontsize=10)
     figure.legend(*axes[0].get_legend_handles_labels(), fontsize=9, frameon=False,
         loc="outside lower center", ncols=5)  # fmt: skip
     return Picture(
         figure,
-        f"Loss on the digits, averaged over {record['seeds']} runs. float32: {rows[FLOAT]['loss'][40]:.3f} "
-        f'at step 40. {"; ".join(told)}. "Apart" is the mean distance from float32\'s curve.',
+        f"The loss on the digits minus float32's, averaged over {record['seeds']} runs. float32's is "
+        f"{rows[FLOAT]['loss'][40]:.3f} at step 40. {'; '.join(told)}. Apart: the mean distance from "
+        "float32's curve.",
     )
 
 
-def budget(record: Mapping[str, Any], last: int = 20) -> Picture:
-    """Draw the bytes kept for backward against the loss of the last steps."""
+def budget(record: Mapping[str, Any]) -> Picture:
+    """Draw the bytes kept for backward against the mean distance from float32's loss curve."""
     rows = _named(record)
     figure = new_figure(7.6, 3.8)
     ax = figure.subplots()
-    exact = fmean(rows[FLOAT]["loss"][-last:])
-    told = [f"{FLOAT} keeps {rows[FLOAT]['bytes'] / 1e3:.0f} kB, loss {exact:.3f}"]
-    ax.axhline(exact, color=LINE, linewidth=0.8)
-    ax.plot([rows[FLOAT]["bytes"] / 1e3], [exact], "o", color=INK, markersize=9)
-    label(ax, rows[FLOAT]["bytes"] / 1e3, 1.01 * exact, FLOAT, align="baseline")
+    told = [f"{FLOAT} keeps {rows[FLOAT]['bytes'] / 1e3:.0f} kB"]
+    ax.axhline(0, color=LINE, linewidth=0.8)
+    ax.plot([rows[FLOAT]["bytes"] / 1e3], [0], "o", color=INK, markersize=9, clip_on=False)
+    label(ax, rows[FLOAT]["bytes"] / 1e3, 0.0015, FLOAT, align="baseline")
     for rounding in ("nearest", "stochastic"):
         for bits, (color, mark) in BITS_LOOKS.items():
             row = rows[f"{bits} bit{'s' * (bits != 1)}, {rounding}"]
-            loss = fmean(row["loss"][-last:])
-            fill = color if rounding == "stochastic" else "none"
+            fill, size = (color, 6) if rounding == "stochastic" else ("none", 11)
             name = f"{row['path']}: {row['bytes'] / 1e3:.0f} kB"
-            ax.plot([row["bytes"] / 1e3], [loss], mark, color=color, markerfacecolor=fill, markersize=9,
-                label=name, linestyle="none")  # fmt: skip
-            told.append(f"{row['path']}, keeps {row['bytes'] / 1e3:.0f} kB, loss {loss:.3f}")
+            ax.plot([row["bytes"] / 1e3], [row["apart"]], mark, color=color, markerfacecolor=fill,
+                markersize=size, label=name, linestyle="none", clip_on=False)  # fmt: skip
+            told.append(f"{row['path']}, keeps {row['bytes'] / 1e3:.0f} kB, {row['apart']:.4f} apart")
     ax.set_xlim(0, rows[FLOAT]["bytes"] / 1e3 * 1.08)
-    ax.set_ylim(0.8 * exact, 1.05 * exact)
+    ax.set_ylim(0)
     ax.set_xlabel("kB kept for backward, per batch", fontsize=10)
-    ax.set_ylabel(f"loss, mean of the last {last} steps", fontsize=10)
+    ax.set_ylabel("mean distance from float32's curve", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-    return Picture(figure, f"Bytes kept for backward against loss. {'. '.join(told)}.")
+    return Picture(
+        figure, f"Bytes kept for backward against distance from float32's loss. {'. '.join(told)}."
+    )
 
 
 def rates(record: Mapping[str, Any]) -> Picture:
@@ -227,14 +228,15 @@ def rates(record: Mapping[str, Any]) -> Picture:
         "1 bit, stochastic": (VERMILLION, "^", "-", 1.6), "2 bits, nearest": (BLUE, "s", "--", 1.6),
         "2 bits, stochastic": (BLUE, "s", "-", 1.6),
     }  # fmt: skip
-    for path, (color, mark, line, wide) in looks.items():
-        found = [(row["rate"], row["loss"]) for row in record["rates"] if row["path"] == path]
+    for place, (path, (color, mark, line, wide)) in enumerate(looks.items()):
+        aside = 1.02 ** (place - 2)  # so that the bars of a rate are next to each other
+        found = [(row["rate"] * aside, row["loss"]) for row in record["rates"] if row["path"] == path]
         alpha = 0.45 if path == FLOAT else 1.0
         ax.plot(*zip(*found, strict=True), marker=mark, linestyle=line, color=color, linewidth=wide,
             markersize=5, label=path, alpha=alpha)  # fmt: skip
         errors = [row["error"] for row in record["rates"] if row["path"] == path]
         ax.errorbar(*zip(*found, strict=True), yerr=errors, fmt="none", ecolor=color, elinewidth=1, capsize=3)
-        told.append(f"{path}: " + ", ".join(f"{loss:.2f} at {rate:g}" for rate, loss in found))
+        told.append(f"{path}: " + ", ".join(f"{loss:.2f} at {rate / aside:g}" for rate, loss in found))
     marks = sorted({row["rate"] for row in record["rates"]})
     ax.set_xscale("log")
     ax.set_xticks(marks, [f"{rate:g}" for rate in marks])
@@ -280,6 +282,7 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
         told[-1] += f" ({name})"
         title = name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP")
         ax.set_title(title, fontsize=11, color=INK)
+        ax.set_xlim(0, 1.08 * max(row["us"] for row in rows if row["case"] == name) / 1000)
         ax.set_ylim(0)
         ax.set_xlabel("ms per step, replayed", fontsize=10)
         ax.tick_params(labelsize=9)

@@ -93,8 +93,9 @@ def linear_backward(
 
     x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
     elements; don't load anything for it. If dw isn't needed, the grid has only one
-    column of programs. Each program loads its dy once. K may be 0; dw may exceed
-    2^31 elements. Sum in float32; the checker's x are exact bfloat16 numbers.
+    column of programs. Each program loads its dy once, and one program stores each
+    element of db. K may be 0; dw may exceed 2^31 elements. Sum in float32; the
+    checker's x are exact bfloat16 numbers.
     """
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
@@ -148,6 +149,7 @@ LINEAR_BACKWARD = Puzzle(
             BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
     ),
     outputs=("dw", "db"),
+    stored_once=("db",),
     most_loads={
         "dy": lambda s: s.K * s.COUT * (triton.cdiv(s.CIN, s.BLOCK_N) if s.NEED_DW else 1),
         "words": lambda s: s.NEED_DW * s.K * s.CIN * triton.cdiv(s.COUT, s.BLOCK_M),
@@ -248,6 +250,16 @@ def _rounded_by(codes: Callable, draw: Callable = _as_asked) -> Callable:
     return spec
 
 
+def _unclamped(x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A spec with a slip: a code above the highest one is added to the next field of its word."""
+    steps, scale, minimum = steps_up(x, BITS, GROUP)
+    u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))
+    F = 32 // BITS
+    codes = torch.nn.functional.pad((steps + u).floor().long(), (0, -x.shape[1] % F)).unflatten(1, (-1, F))
+    words = (codes << BITS * torch.arange(F)).sum(2) & _LOW
+    return words.to(torch.int32), scale.bfloat16(), minimum.bfloat16()
+
+
 def _drawn(place: Callable) -> Callable:
     """A spec that draws at another place, of m, n and the case's numbers."""
     return _rounded_by(
@@ -284,6 +296,7 @@ ROUNDING_SLIPS = {
     "OFFSET is added to the seed: add it to the place instead": _rounded_by(
         lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(at.SEED + at.OFFSET, m * at.N + n)
     ),
+    "a code above 2^BITS - 1 spills into the next field: clamp after the floor": _unclamped,
     "codes go up when u is small: the contract is floor(steps + u)": _rounded_by(
         lambda steps, u: steps.floor() + (u < steps - steps.floor())
     ),
@@ -369,6 +382,9 @@ STOCHASTIC_PACK = Puzzle(
         _rounding_case(M=3, N=64, BITS=4, GROUP=8, SEED=5, OFFSET=64, BLOCK_G=8, constant=True),
         # rows shorter than a group
         _rounding_case(M=4, N=5, BITS=4, GROUP=16, SEED=0, OFFSET=17, BLOCK_G=2),
+        # one row of 2.5 thousand million elements, and as many in short rows
+        Case(pretend=True, M=1, N=2_500_000_000, BITS=2, GROUP=64, SEED=7, OFFSET=0, BLOCK_G=1024),
+        Case(pretend=True, M=50_000_000, N=50, BITS=2, GROUP=64, SEED=7, OFFSET=0, BLOCK_G=1),
     ),
     outputs=("words", "scale", "minimum"),
     exact=("scale", "minimum"),
