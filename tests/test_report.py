@@ -54,13 +54,19 @@ def many(statuses: str) -> Report:
     [
         (
             "F" * 20,
-            ["0 of 20", "FAIL   M=90  N=100   (case=0)", VERDICT.message, "line 4", "FAIL   19 cases"],
+            [
+                "0 of 20",
+                "FAIL   M=90  N=100   (case=0)",
+                VERDICT.message,
+                "line 4",
+                "FAIL   19 cases: 1 to 19",
+            ],
         ),
         (
             "p" * 14 + "Fpppps",
             [
                 "18 of 20",
-                "pass   14 cases",
+                "pass   14 cases: 0 to 13",
                 "(case=14)",
                 VERDICT.message,
                 "line 4",

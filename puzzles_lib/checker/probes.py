@@ -265,7 +265,8 @@ def _where_it_began(trial: Trial) -> Verdict | None:
             return None
         nans = NaNs()
         ran = trial.run(quiet=True, as_compiled=trial.as_compiled, nans=nans)
-        return verdicts.not_finite(trial.verdict, ran.outputs[name].reshape(-1), wrong, nans)
+        got = ran.outputs[name].reshape(-1)
+        return verdicts.not_finite(trial.verdict, got, wrong, nans, trial.inputs)
     return None
 
 

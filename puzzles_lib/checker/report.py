@@ -2,7 +2,7 @@
 
 import dataclasses
 import html
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -382,11 +382,24 @@ class Report:
 
 
 def _together(cases: Iterable[CaseResult]) -> list[Row]:
-    """Return a row for each status among the cases."""
-    count: dict[str, int] = {}
+    """Return a row for each status among the cases, with their numbers."""
+    found: dict[str, list[CaseResult]] = {}
     for case in cases:
-        count[case.status] = count.get(case.status, 0) + 1
-    return [Row(status, _counted(number, "{}")) for status, number in count.items()]
+        found.setdefault(case.status, []).append(case)
+    return [Row(status, _numbered(some)) for status, some in found.items()]
+
+
+def _numbered(cases: Sequence[CaseResult]) -> str:
+    """Return ``"4 cases: 2, 3, 5 and 8"``; a random case has no number."""
+    numbers = [case.number for case in cases]
+    text = _counted(len(cases), "{}")
+    known = [number for number in numbers if number is not None]
+    if not known or len(known) < len(numbers):
+        return text
+    if len(known) > 2 and known == list(range(known[0], known[-1] + 1)):
+        return f"{text}: {known[0]} to {known[-1]}"
+    *most, last = map(str, known)
+    return f"{text}: {', '.join(most)} and {last}" if most else f"{text}: {last}"
 
 
 def _counted(number: int, words: str) -> str:

@@ -199,16 +199,27 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     return uninitialised(ran.undefined) if ran.undefined else None
 
 
-def not_finite(verdict: Verdict, got: torch.Tensor, wrong: torch.Tensor, nans: NaNs) -> Verdict:
+def not_finite(
+    verdict: Verdict,
+    got: torch.Tensor,
+    wrong: torch.Tensor,
+    nans: NaNs,
+    inputs: Mapping[str, torch.Tensor],
+) -> Verdict:
     """Return a verdict of wrong values with how the first NaN was made, or which exponential overflowed.
 
-    got: a result, flat, from the run that ``nans`` watched. wrong: which elements are wrong.
+    got: a result, flat, from the run that ``nans`` watched. wrong: which elements are wrong. inputs: of the
+        case; a NaN that no line made may come from there.
     """
     diagnosis, found, tail = verdict.diagnosis.partition(LOOK_FOR)
     if found and not tail:
         first = int((wrong & got.isnan()).int().argmax())
         made = nans.origin(got, first)
         if not made or not made.how:
+            spoilt = [name for name, x in inputs.items() if x.is_floating_point() and x.isnan().any()]
+            if not made and spoilt:
+                text = f"{' and '.join(spoilt)} contains NaN, and 0 * NaN is NaN: mask the load"
+                return replace(verdict, diagnosis=f"{diagnosis}: {text}")
             return verdict
         why = ""
         if made.overflowed and made.how in ("inf / inf", "0 * inf", "inf - inf"):

@@ -648,6 +648,33 @@ MISTAKES = (
     ),
     Mistake(
         ATTENTION_DKV,
+        "from_the_first_query",
+        "The loop begins at query 0, although no query before the block sees its keys.",
+        {"first_query = start // BLOCK_Q * BLOCK_Q": "first_query = 0"},
+        kind="loads",
+        says="too many loads of q_ptr",
+    ),
+    Mistake(
+        ATTENTION_DKV,
+        "head_by_number",
+        "Head g of k is used for head g of q alone.",
+        {
+            "first_head = g * (H // H_KV)": "first_head = g",
+            "end_head = (g + 1) * (H // H_KV)": "end_head = g + 1",
+        },
+        kind="values",
+        says="head g of k is used for head g of q",
+    ),
+    Mistake(
+        ATTENTION_DKV,
+        "mask_the_wrong_way_round",
+        "The mask keeps the queries before the key instead of those after it.",
+        {"j[:, None] <= i[None, :]": "j[:, None] >= i[None, :]"},
+        kind="values",
+        says="the mask is the wrong way round",
+    ),
+    Mistake(
+        ATTENTION_DKV,
         "scores_not_scaled",
         "The recomputed scores aren't divided by √D, but lse belongs to scores that were.",
         {"tl.dot(k, q.T) * D**-0.5": "tl.dot(k, q.T)"},

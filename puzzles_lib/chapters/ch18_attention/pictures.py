@@ -117,7 +117,7 @@ def tile_kinds(T: int, block_q: int, block_k: int, W: int | None, causal: bool =
 def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Picture:
     """Draw the tiles of scores that a kernel visits: all keys, causal, and with a window."""
     forms = (("all keys", None, False), ("causal", None, True), (f"causal, window of {W}", W, True))
-    figure, ax = new_sheet(27, 9.7)
+    figure, ax = new_sheet(27, 10.5)
     size, told = 0.62, []
     for number, (name, window, causal) in enumerate(forms):
         kinds = tile_kinds(T, block_q, block_k, window, causal)
@@ -135,18 +135,19 @@ def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Pictu
         label(ax, left, 0.9, name, align="left", fontsize=11)
         flat = [kind for row in kinds for kind in row]
         counts = {kind: flat.count(kind) for kind in ("whole", "cut", "skipped")}
+        label(ax, left - 0.5, 1.6 + len(kinds) * size * 0.8, "queries", rotation=90, color=FAINT)
+        label(ax, left + len(kinds[0]) * size / 2, 1.6 + len(kinds) * size * 1.6 + 0.5, "keys", color=FAINT)
         label(
-            ax, left, 1.6 + len(kinds) * size * 1.6 + 0.5,
+            ax, left, 1.6 + len(kinds) * size * 1.6 + 1.3,
             f"{counts['whole'] + counts['cut']} of {len(flat)} visited", align="left", color=FAINT,
         )  # fmt: skip
         told.append(f"{name}: {counts['whole']} whole, {counts['cut']} cut, {counts['skipped']} not visited")
-    label(ax, 0.9, 4.5, "queries", rotation=90, color=FAINT)
     marks = (
         (1.6, WHOLE, "whole: needs no mask"),
         (8.6, CUT, "cut: needs a mask"),
         (15.4, SKIPPED, "not visited"),
     )
-    legend(ax, 8.8, *marks)
+    legend(ax, 9.6, *marks)
     return Picture(
         figure,
         f"Tiles of {block_q} queries and {block_k} keys of T = {T} rows, queries down, keys across. "
@@ -417,7 +418,7 @@ def products() -> Picture:
 
 def turns() -> Picture:
     """Draw the products and exponentials of a loop: one program alone, and two programs taking turns."""
-    figure, ax = new_sheet(25, 9.8)
+    figure, ax = new_sheet(25, 7.8)
 
     def lane(y: float, name: str, start: float, steps: int, gap: float = 0.0) -> None:
         label(ax, 4.6, y + 0.45, name, align="right", fontsize=9)
@@ -434,21 +435,12 @@ def turns() -> Picture:
     lane(3.9, "program 0", 0.0, 4)
     lane(5.1, "program 1", 2.0, 4)
     label(ax, 0.4, 7.2, "dots: tensor cores, 4096 operations per cycle. exp: 16 per cycle.", align="left")
-    label(ax, 0.4, 8.1, "Triton leaves the turns to chance: whichever warp is ready continues.", align="left")
-    label(
-        ax,
-        0.4,
-        9.0,
-        "FlashAttention-3 arranges the turns: two groups of warps, with barriers.",
-        align="left",
-    )
     return Picture(
         figure,
         "A loop of products (dots, on tensor cores) and exponentials (exp) over time. With one program "
         "alone, "
         "each unit waits while the other works. With two programs on one multiprocessor, one runs its dots "
-        "while the other runs its exp. Triton leaves that to chance; FlashAttention-3 arranges it with two "
-        "groups of warps and barriers.",
+        "while the other runs its exp.",
     )
 
 
@@ -458,7 +450,7 @@ LOOKS = {
     EXPONENTIALS: (PALE_ORANGE, "exp2 alone"),
     "cuDNN": (SKY, "cuDNN"),
     "ours": (GREEN, "the library's kernels"),
-    "puzzles": (YELLOW, "your puzzles"),
+    "puzzles": (YELLOW, "the course's solutions"),
     "flash": (ORANGE, "flash, from torch"),
 }
 PARTS = {"forward": ("puzzle 35",), "backward": ("puzzle 37", "puzzle 38")}

@@ -137,6 +137,23 @@ def _seen_blocks(s: Case) -> int:
     return found * s.H * s.D
 
 
+def _sum_of_rounded(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    s = _scores(q, k, W)
+    top = s.amax(2, keepdim=True)
+    p = torch.exp(s - top).bfloat16().to(s.dtype)
+    total = p.sum(2, keepdim=True)
+    return p @ v / total, (top + total.log())[..., 0]
+
+
+def _from_own_block(
+    q: Tensor, k: Tensor, v: Tensor, W: int, BLOCK_Q: int, BLOCK_K: int
+) -> tuple[Tensor, Tensor]:
+    j = torch.arange(q.shape[1])
+    begin = j[:, None] // BLOCK_Q * BLOCK_Q // BLOCK_K * BLOCK_K
+    s = _scores(q, k, W).masked_fill(j < begin, -torch.inf)
+    return s.softmax(2) @ v, s.logsumexp(2)
+
+
 WINDOW_ATTENTION = Puzzle(
     number="35",
     spec=window_attention,
@@ -177,6 +194,10 @@ WINDOW_ATTENTION = Puzzle(
         "keys after a query are seen, too: use j <= i": _all_after,
         "lse lacks the maximum: it's row_max + log of the sum": _from_the_maximum,
         "lse is in base 2: use the natural logarithm": _to_base_two,
+        "the weights are rounded before they are summed: sum first": _sum_of_rounded,
+        "keys before the program's own block are missing: begin at the first query's first key": (
+            _from_own_block
+        ),
     },
     contract=Contract(
         {
@@ -388,6 +409,34 @@ def _rounded_ds(q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Ten
     return BFLOAT16 * ds.abs() @ k.abs() / q.shape[2] ** 0.5, torch.zeros_like(delta)
 
 
+def _dq_without_mask(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    do: Tensor,
+    lse: Tensor,
+    BLOCK_Q: int,
+    BLOCK_K: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the results if all keys of the visited blocks counted."""
+    T = torch.arange(q.shape[1])
+    end = (T // BLOCK_Q * BLOCK_Q + BLOCK_Q).clamp(max=len(T))[:, None]
+    end = (end + BLOCK_K - 1) // BLOCK_K * BLOCK_K
+    s = (q @ k.mT / q.shape[2] ** 0.5).masked_fill(T >= end, -torch.inf)
+    delta = (do * o).sum(2)
+    ds = torch.exp(s - lse[..., None]) * (do @ v.mT - delta[..., None])
+    return ds @ k / q.shape[2] ** 0.5, delta
+
+
+def _dq_without_p(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Tensor
+) -> tuple[Tensor, Tensor]:
+    delta = (do * o).sum(2)
+    ds = (do @ v.mT - delta[..., None]).tril()
+    return ds @ k / q.shape[2] ** 0.5, delta
+
+
 ATTENTION_DQ = Puzzle(
     number="37",
     spec=attention_dq,
@@ -422,6 +471,8 @@ ATTENTION_DQ = Puzzle(
         "dq is missing the factor 1/√D, which the scores have, too": lambda **all: _first_times_root(
             1, attention_dq(**all)
         ),
+        "keys after a query count, too: their p must be 0": _dq_without_mask,
+        "ds is missing the factor p: it's p times (dp - delta)": _dq_without_p,
     },
     contract=Contract(
         {
@@ -450,7 +501,8 @@ def attention_dkv(
     summed over the queries i ≥ j of all heads h of q that use head g of k and v: h //
     (H // H_KV) = g. p and ds are as in puzzle 37, which stores delta. D is a power of
     two, at least 16. Compute in float32; round p and ds to bfloat16 for their
-    tl.dot, and only there. The tensors can have 2^31 elements or more.
+    tl.dot, and only there. The tensors can have 2^31 elements or more. Skip blocks of
+    queries that see none of a program's keys.
     """
     heads = q.shape[0] // k.shape[0]
     k_of_h, v_of_h = k.repeat_interleave(heads, 0), v.repeat_interleave(heads, 0)
@@ -475,6 +527,40 @@ def _only_head(place: int, k: Tensor, v: Tensor, **of_queries: Tensor) -> dict[s
     """Return the inputs with only one head of each group."""
     groups = {name: each.unflatten(0, (len(k), -1)) for name, each in of_queries.items()}
     return {"k": k, "v": v} | {name: each[:, place] for name, each in groups.items()}
+
+
+def _own_number_only(q: Tensor, k: Tensor, **others: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the results if head g of k counted for head g of q alone."""
+    v = others.pop("v")
+    return attention_dkv(q[: len(k)], k, v, **{name: each[: len(k)] for name, each in others.items()})
+
+
+def _queries_before(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    do: Tensor,
+    lse: Tensor,
+    delta: Tensor,
+    BLOCK_Q: int,
+    BLOCK_K: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the results with the mask the wrong way round: queries up to the key count."""
+    heads, T = q.shape[0] // k.shape[0], torch.arange(q.shape[1])
+    k_of_h, v_of_h = k.repeat_interleave(heads, 0), v.repeat_interleave(heads, 0)
+    first = T // BLOCK_K * BLOCK_K // BLOCK_Q * BLOCK_Q
+    counts = (T[:, None] <= T) & (T[:, None] >= first)
+    s = (q @ k_of_h.mT / q.shape[2] ** 0.5).masked_fill(~counts, -torch.inf)
+    p = torch.exp(s - lse[..., None])
+    ds = p * (do @ v_of_h.mT - delta[..., None])
+    dk, dv = ds.mT @ q / q.shape[2] ** 0.5, p.mT @ do
+    return tuple(each.unflatten(0, (-1, heads)).sum(1) for each in (dk, dv))
+
+
+def _queries_that_see(s: Case) -> int:
+    """Return the elements of q in the blocks of queries that see each program's keys, in all heads."""
+    starts = range(0, s.T, s.BLOCK_K)
+    return sum(s.T - start // s.BLOCK_Q * s.BLOCK_Q for start in starts) * s.H * s.D
 
 
 def _kept_lse(q: Tensor, k: Tensor) -> Tensor:
@@ -511,6 +597,7 @@ ATTENTION_DKV = Puzzle(
     ),
     outputs=("dk", "dv"),
     derived={"lse": _kept_lse, "delta": _kept_delta},
+    most_loads={"q": _queries_that_see, "do": _queries_that_see},
     allowance=_rounded_p_and_ds,
     slips={
         "the scores aren't divided by √D": lambda q, **others: _first_times_root(
@@ -523,6 +610,8 @@ ATTENTION_DKV = Puzzle(
         ),
         "only the first head of each group counts": lambda **all: attention_dkv(**_only_head(0, **all)),
         "only the last head of each group counts": lambda **all: attention_dkv(**_only_head(-1, **all)),
+        "head g of k is used for head g of q: it belongs to H // H_KV heads of q": _own_number_only,
+        "the mask is the wrong way round: queries i >= j see key j": _queries_before,
     },
     contract=Contract(
         {

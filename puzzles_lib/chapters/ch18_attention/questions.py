@@ -23,6 +23,10 @@ def _times_the_bytes() -> float:
     return found["p"] / found["q, k, v, o"]
 
 
+def _in_bfloat16(value: float) -> bool:
+    return float(torch.tensor(value, dtype=torch.float64).bfloat16()) == value
+
+
 def _ones() -> float:
     total, one = torch.zeros((), dtype=torch.bfloat16), torch.ones((), dtype=torch.bfloat16)
     for _ in range(1000):
@@ -215,7 +219,15 @@ QUESTIONS = (
         right=_ones,
         kind=float,
         nudges=(
-            Nudge(lambda v, r: v == 1000, "1000 would need ten binary digits, but bfloat16 has only eight."),
+            Nudge(
+                lambda v, r: v == 1000,
+                "bfloat16 has the number 1000: it's 125 · 8. But the sum grows in steps of 1. Is there a "
+                "number on the way at which adding 1 changes nothing?",
+            ),
+            Nudge(
+                lambda v, r: not _in_bfloat16(v),
+                "That number needs more than eight binary digits, so a bfloat16 can't be equal to it.",
+            ),
         ),
         nudge="At some number, the next bfloat16 is more than 1 away, so adding 1 rounds back. Which number?",
     ),
