@@ -145,7 +145,7 @@ def judge(
             return Verdict("loads", text)
         if loads > allowed:
             text = f"too many loads of {name}_ptr: {loads} elements, but {allowed} are enough"
-            how = "once, and only where a result needs it: keep it, or broadcast a loaded row or column"
+            how = "once, and only if a result needs it: keep it, or broadcast a loaded row or column"
             return Verdict("loads", text, diagnosis=f"load each element of {name} {how}")
     return None
 
