@@ -147,7 +147,7 @@ def judge(
             return Verdict("loads", text)
         if loads > allowed:
             text = f"too many loads of {puzzle.pointer(name)}: {loads} elements, but {allowed} are enough"
-            how = "once, and only where a result needs it: keep it, or broadcast a loaded row or column"
+            how = "once, and only if a result needs it: keep it, or broadcast a loaded row or column"
             return Verdict("loads", text, diagnosis=f"load each element of {name} {how}")
     for name in puzzle.stored_once:
         if name in ran.repeated:

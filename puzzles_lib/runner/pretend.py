@@ -1,9 +1,8 @@
 """Tensors of billions of elements that nobody holds, for runs of a few programs at their true size.
 
-An input's element is a function of its index; an output remembers what was stored to it. What the
-kernel computes on the way to an address is computed as on a GPU, and where an int32 (or a narrower
-integer) has wrapped around, the lanes are labelled (`lanes`): no such lane may decide where or whether
-memory is touched.
+An input's element is a function of its index; an output remembers what was stored to it. Offsets are
+computed as on a GPU. If an int32 or a narrower integer has wrapped around, the lanes are labelled (`lanes`).
+No such lane may decide where or whether memory is touched.
 """
 
 import math

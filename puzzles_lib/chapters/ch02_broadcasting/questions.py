@@ -159,7 +159,7 @@ QUESTIONS = (
     ),
     Question(
         "ch02-q6",
-        "What is the grid in each of the five cases?",
+        "What is the grid in each of the six cases?",
         _grids,
         tuple,
         "Take one case: how many tiles are in a column of the grid, and how many are in a row?",
