@@ -206,3 +206,15 @@ def test_a_loop_that_never_ends_is_a_finding():
 
     report = audit(function, torch.randn(32), guard=QUICK)
     assert "this loop never ends in program" in str(report) and report.findings
+
+
+def test_a_device_guard_and_a_gpu_s_generator_are_there():
+    with audited(device="cuda"):
+        x = torch.zeros(4, device="cuda")
+        with torch.cuda._DeviceGuard(x.device.index), torch.cuda.device(x.device):
+            generator = torch.cuda.default_generators[x.device.index]
+            generator.manual_seed(7)
+            seed, offset = generator.get_state().view(torch.int64).tolist()
+            assert (seed, offset) == (7, 0)
+            generator.set_state(torch.tensor([7, 4]).view(torch.uint8))
+            assert generator.get_offset() == 4 and generator.initial_seed() == 7
