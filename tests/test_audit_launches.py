@@ -189,3 +189,32 @@ def test_a_size_that_indices_need_is_not_made_smaller():
     assert "17 instead of the size 9" in report.tried and "1 instead of the size 9" not in report.tried
     wrong = audit(gathered, torch.randn(9, 40), torch.tensor([3, 0, 9]), hard=True)
     assert "out-of-bounds load of source in program 2" in str(wrong)
+
+
+@triton.jit
+def endless_kernel(x, z, n, BLOCK: tl.constexpr):
+    i, k = tl.arange(0, BLOCK), 0
+    while k < n:
+        tl.store(z + i, tl.load(x + i))
+
+
+def test_a_loop_that_never_ends_is_a_finding():
+    def function(x):
+        z = torch.empty_like(x)
+        endless_kernel[(1,)](x, z, 3, BLOCK=32)
+        return z
+
+    report = audit(function, torch.randn(32), guard=QUICK)
+    assert "this loop never ends in program" in str(report) and report.findings
+
+
+def test_a_device_guard_and_a_gpu_s_generator_are_there():
+    with audited(device="cuda"):
+        x = torch.zeros(4, device="cuda")
+        with torch.cuda._DeviceGuard(x.device.index), torch.cuda.device(x.device):
+            generator = torch.cuda.default_generators[x.device.index]
+            generator.manual_seed(7)
+            seed, offset = generator.get_state().view(torch.int64).tolist()
+            assert (seed, offset) == (7, 0)
+            generator.set_state(torch.tensor([7, 4]).view(torch.uint8))
+            assert generator.get_offset() == 4 and generator.initial_seed() == 7

@@ -303,12 +303,14 @@ def test_programs_that_wait_for_others(safe, found, pairs=2):
     assert kinds(report) == found
 
 
-def test_assembly_is_unjudged():
+def test_assembly_of_a_warp_is_unjudged():
     @triton.jit
     def assembly_kernel(X, Z, n, BLOCK: tl.constexpr):
         i = tl.arange(0, BLOCK)
         x = tl.load(X + i, mask=i < n, other=0.0)
-        z = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], tl.float32, is_pure=True, pack=1)
+        z = tl.inline_asm_elementwise(
+            "shfl.sync.up.b32 $0, $1, 1, 0, -1;", "=r,r", [x], tl.float32, is_pure=True, pack=1
+        )
         tl.store(Z + i, z, mask=i < n)
 
     def copied(x):

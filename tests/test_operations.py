@@ -659,7 +659,7 @@ def test_helpers_with_defaults_keywords_and_several_results():
 @triton.jit
 def inline_assembly(z_ptr):
     one = tl.full((4,), 1, tl.int32)
-    two = tl.inline_asm_elementwise("add.s32 $0, $1, 1;", "=r,r", [one], tl.int32, True, 1)
+    two = tl.inline_asm_elementwise("mov.u32 $0, %laneid; // $1", "=r,r", [one], tl.int32, True, 1)
     tl.store(z_ptr + tl.arange(0, 4), two)
 
 
@@ -676,7 +676,7 @@ def clock(z_ptr):
 @pytest.mark.parametrize(
     "kernel, what",
     [
-        (inline_assembly, "this is inline assembly (add.s32 $0, $1, 1)"),
+        (inline_assembly, "this is inline assembly (mov.u32 $0, %laneid)"),
         (device_function, "tgamma"),
         (clock, "tl.extra.cuda.globaltimer is inline assembly"),
     ],

@@ -172,6 +172,8 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
         "get_device_capability": (9, 0),
         "get_device_name": NAME,
         "is_bf16_supported": True,
+        "_exchange_device": 0,
+        "_maybe_exchange_device": 0,
         "is_initialized": True,
         "max_memory_allocated": 0,
         "memory_allocated": 0,
@@ -197,15 +199,42 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     )
     for name in ("current_stream", "default_stream"):
         yield cuda, name, lambda *_, **__: _Stream()
-    for name in ("Stream", "Event", "stream", "device", "device_of", "StreamContext"):
+    for name in ("Stream", "Event", "stream", "device", "device_of", "StreamContext", "_DeviceGuard"):
         yield cuda, name, type(name, (_Stream,), {})
     for name in ("CUDAGraph", "graph"):
         yield cuda, name, type(name, (_NoGraph,), {})
     for name in ("range_push", "range_pop", "mark"):
         yield cuda.nvtx, name, lambda *_, **__: None
     yield torch.version, "cuda", "12.8"
+    yield cuda, "default_generators", (_Philox(),)
     yield torch, "set_default_device", lambda *_, **__: None
     yield torch, "Generator", _Generator
+
+
+class _Philox:
+    """A GPU's generator of random numbers, whose state is a seed and an offset."""
+
+    def __init__(self) -> None:
+        self.state = torch.tensor([0, 0], dtype=torch.int64)
+
+    def get_state(self) -> torch.Tensor:
+        return self.state.clone().view(torch.uint8)
+
+    def set_state(self, state: torch.Tensor) -> None:
+        self.state = state.clone().view(torch.int64)
+
+    def manual_seed(self, seed: int) -> "_Philox":
+        self.state = torch.tensor([seed, 0], dtype=torch.int64)
+        return self
+
+    def initial_seed(self) -> int:
+        return int(self.state[0])
+
+    def get_offset(self) -> int:
+        return int(self.state[1])
+
+    def set_offset(self, offset: int) -> None:
+        self.state[1] = offset
 
 
 class _Generator(torch.Generator):

@@ -205,7 +205,7 @@ class _Guarded:
         tables = any(t.dtype in (torch.int64, torch.uint64) for t in self.tensors.values())
         if tables and _ELSEWHERE in ran.stop.message:
             return "the addresses in a table of pointers are of no known tensor"
-        if ran.stop.kind not in _NOT_JUDGED:
+        if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message:
             return ""
         return ran.stop.message + (f" ({ran.stop.site})" if ran.stop.site else "")
 

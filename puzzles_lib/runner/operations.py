@@ -15,9 +15,10 @@ import numpy as np
 
 from puzzles_lib.dtypes import DType
 from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC
-from puzzles_lib.runner import arithmetic, libdevice, numerics
+from puzzles_lib.runner import arithmetic, assembly, libdevice, numerics
 from puzzles_lib.runner.buffer import garbage
 from puzzles_lib.runner.lanes import (
+    ADDRESS,
     BFLOAT16,
     BOOL,
     E5M2,
@@ -1185,25 +1186,46 @@ def extern_elementwise(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
 
 
 @operation("tt.elementwise_inline_asm", labels=None)
-def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
-    """Assembly that means nothing here is done as nothing; its result, if it has one, is undefined."""
+def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Any:
+    """Arithmetic is carried out. What means nothing here is done as nothing; its result is undefined."""
     text = step.op.text("asm_string")
     written = [line.partition("//")[0].strip() for part in text.split("\n") for line in part.split(";")]
     instructions = [each for each in written if each]
-    if not instructions or not all(each.startswith(_MEANINGLESS) for each in instructions):
-        first = instructions[0] if instructions else text.strip()
-        told = f"{first}; ..." if len(instructions) > 1 else first
+    if instructions and all(each.startswith(_MEANINGLESS) for each in instructions):
+        found = None
+        if any(result.users for result in step.op.results):
+            label = machine.memory.label("inline assembly sets its result to nothing")
+            found = np.array([label], KIND)
+        return Lanes(np.zeros(1, step.row.storage), step.row, found)
+    try:
+        return _assembled(step, text, operands)
+    except assembly.NotKnown as reason:
         named = re.search(r"\btl\.extra\.\w+\.\w+", machine.site().source)
         what = f"{named[0]} is" if named else "this is"
         raise Unsupported(
-            f"{what} inline assembly ({told[:60]}), which runs on a GPU only (stages compiles it). "
+            f"{what} inline assembly ({str(reason)[:60]}), which runs on a GPU only (stages compiles it). "
             "To check the kernel, compute the same with tl.*"
-        )
-    found = None
-    if any(result.users for result in step.op.results):
-        label = machine.memory.label("inline assembly sets its result to nothing")
-        found = np.array([label], KIND)
-    return Lanes(np.zeros(1, step.row.storage), step.row, found)
+        ) from None
+
+
+def _assembled(step: Step, text: str, operands: Sequence[Lanes]) -> tuple[Lanes, ...]:
+    """The results of assembly that computes."""
+    rows = [*(lanes.row for lanes in operands), *step.rows]
+    if any(row is None or row is BOOL or row is ADDRESS or row.is_float8 for row in rows):
+        raise assembly.NotKnown("of truth values, pointers or float8")
+    count, shape = step.op.integer("packed_element", 1), step.shape or (1,)
+    given = [part for lanes in operands for part in assembly.packed(lanes.full(shape), count)]
+    registers = assembly.run(text, step.op.text("constraints"), given)
+    labels = joined(*(lanes.labels for lanes in operands))
+    results = []
+    for row in rows[len(operands) :]:
+        used = assembly.registers_of(8 * row.storage.itemsize, count)
+        if len(registers) < used:
+            raise assembly.NotKnown("too few results")
+        mine, registers = registers[:used], registers[used:]
+        whole = [np.broadcast_to(each, (math.prod(shape) // count,)) for each in mine]
+        results.append(Lanes(assembly.unpacked(whole, row.storage, count).reshape(shape), row, labels))
+    return tuple(results)
 
 
 # What it orders or hints at is of other kernels, or of caches and clocks, which a run has not.
