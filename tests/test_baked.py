@@ -46,6 +46,7 @@ A_PROGRAM_EACH = {
     ("grouped_matmul", "E"),
     ("swiglu_down", "E"),
     ("sample_token", "B"),
+    *(("nucleus_token", name) for name in ("B", "P")),
 }
 """Others: a program has to do with one of them, or with a share that is drawn large, or it is a constant."""
 
@@ -157,6 +158,11 @@ TURNS = (
     ("attention_dq", 0, 16),
     ("attention_dkv", 0, 8),
     ("attention_dkv", 1, 16),
+    ("linear_cross_entropy", 0, 16),
+    ("linear_cross_entropy", 1, 8),
+    ("mxfp4_matmul", 0, 8),
+    ("route", 0, 8),
+    ("route", 1, 8),
     ("tile_order", 0, 8),
     ("many_tokens", 0, 8),
     ("running_sums", 0, 16),

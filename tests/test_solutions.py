@@ -54,8 +54,9 @@ def test_the_fast_track_leaves_out_nothing_that_later_chapters_take_for_granted(
     named = set(re.findall(r"tl\.\w+", cell.source))
     assert named == {"tl.where"} and new - named <= {
         "tl.abs", "tl.argmax", "tl.associative_scan", "tl.atomic_add", "tl.atomic_cas", "tl.atomic_xchg",
-        "tl.cdiv", "tl.debug_barrier", "tl.floor", "tl.int64", "tl.log", "tl.min", "tl.minimum",
-        "tl.num_programs", "tl.rand", "tl.reshape", "tl.rsqrt", "tl.static_range",
+        "tl.cdiv", "tl.cumsum", "tl.debug_barrier", "tl.dot_scaled", "tl.floor", "tl.int64", "tl.log",
+        "tl.min", "tl.minimum", "tl.num_programs", "tl.rand", "tl.reshape", "tl.rsqrt", "tl.sort",
+        "tl.static_range",
     }  # fmt: skip
     prose = [
         c.source

@@ -749,8 +749,8 @@ LINEAR_CROSS_ENTROPY = Puzzle(
             "V": Size(300),
             "K": Size(300),
             "BLOCK_T": (16, 64),
-            "BLOCK_V": (32, 64),
-            "BLOCK_K": (32, 64),
+            "BLOCK_V": (16,),
+            "BLOCK_K": (32,),
         }
     ),
 )  # fmt: skip
@@ -924,7 +924,7 @@ ROUTE = Puzzle(
         {
             "T": Size(150),
             "E": Size(20, least=2),
-            "BLOCK_T": (16, 64),
+            "BLOCK_T": (16,),
             "BLOCK_E": lambda s: (triton.next_power_of_2(s.E),),
         },
         most_programs=20,
