@@ -284,7 +284,7 @@ def repeats() -> Picture:
         corner = (left + side + gap, top + side + gap)
         for name, color, x, y in (("x", X, left, corner[1]), ("y", Y, corner[0], top)):
             box(ax, x, y, side, side, color=color, edge=INK, linewidth=0.9)
-            label(ax, x + side / 2, y + 0.76 * side, f"{name}, read {count}x")
+            label(ax, x + side / 2, y + 0.76 * side, f"{name}, read {count}x", behind=color)
         box(ax, *corner, side, side, color=Z, **TILE)
         # what the tiles of a row, and those of a column, have in common
         for x in (left, corner[0]):
@@ -302,14 +302,12 @@ def repeats() -> Picture:
         label(ax, middle, 0.5, words)
         label(ax, middle, corner[1] + side + 0.5, f"bytes: {ratio:.2f}x the minimum")
         told.append(f"blocks of {block}: {programs} program{'s' * (programs > 1)}, {count}x, {ratio:.2f}x")
-    words = (
-        "red: a row of tiles, and the rows of x that each of them reads; blue: a column of tiles, and its y"
-    )
+    words = "solid frame: a row of tiles, and the rows of x that each reads; dashed: a column, and its y"
     label(ax, 9.1, corner[1] + side + 1.3, words, fontsize=9)
     return Picture(
         figure,
         f"x, y and z of {size} x {size} with z cut into tiles, one program each. A row of tiles of z reads "
-        f"the same rows of x, framed in red, a column of tiles the same columns of y, framed in blue. "
+        f"the same rows of x, in a solid frame, a column of tiles the same columns of y, in a dashed one. "
         f"How often x and y are each "
         f"read, and bytes moved, as a multiple of the minimum: {'; '.join(told)}.",
     )
