@@ -156,7 +156,7 @@ def test_the_leaky_gradient_of_chapter_03_is_pytorchs():
 def test_a_whole_float_is_an_integer_and_a_factor_may_end_in_x(state_dir):
     assert answer("ch00-q1", 2.0).ok
     assert answer("ch03-q4", "3.02x").ok
-    assert "a tuple, such as (5,) or (1, 2), but 63 is an int" in repr(answer("ch04-q7", 63))
+    assert "a tuple, such as (1, 2), but 63 is an int" in repr(answer("ch04-q7", 63))
     assert "made from the new a" in repr(answer("ch02-q7", 6118))
 
 

@@ -11,10 +11,11 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import MASKED_ADD, OUTER_ADD, tracer
+from puzzles_lib import MASKED_ADD, OUTER_ADD, PACK_BITS, tracer
 from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.binding import bind
 from puzzles_lib.checking import check
+from puzzles_lib.drawing.colours import JET
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Access, Run, Stop
@@ -341,6 +342,13 @@ def test_the_text_is_the_same_every_time():
         )
     )
     assert first.picture.png() == second.picture.png()
+
+
+def test_a_hatch_on_a_colored_cell_is_dark_in_every_theme():
+    """Masked-off lanes of a row of codes point into the next row, which other programs have colored."""
+    dark = f'stroke="{JET}"'
+    assert dark in trace(solutions()["pack_bits"], PACK_BITS, case=2, program=(1, 1))._repr_html_()
+    assert dark not in trace(outer_kernel, OUTER)._repr_html_()
 
 
 def test_the_picture_has_its_alt_text():

@@ -18,6 +18,7 @@ from puzzles_lib.drawing.colours import (
     GREY,
     HATCHING,
     INK,
+    JET,
     PAPER,
     PROGRAM_COLORS,
     RIM,
@@ -362,8 +363,12 @@ class _MapPanel:
 
     def _mark(self, ax: Axes) -> None:
         if self.masked.any():
-            area = area_path(self.masked, self.corner, self.cell)
-            ax.add_patch(PathPatch(area, facecolor="none", edgecolor=HATCHING, hatch="/////", lw=0, zorder=3))
+            filled = self.masked & (self.codes >= 0)  # with a color that is the same in every theme
+            for part, color in ((filled, JET), (self.masked & ~filled, HATCHING)):
+                if part.any():
+                    area = area_path(part, self.corner, self.cell)
+                    look = {"facecolor": "none", "edgecolor": color, "hatch": "/////"}
+                    ax.add_patch(PathPatch(area, **look, lw=0, zorder=3))
             ghosts = contour(self.masked & ~self.inside)
             self._lines_of(ax, ghosts, colors=HATCHING, linewidths=0.9, linestyles="--", zorder=3.1)
         if self.turn is not None:

@@ -30,7 +30,7 @@ def multiprocessor() -> Picture:
     for quarter in range(quarters):
         x = left + 0.3 + quarter * wide
         box(ax, x, 1.5, wide - 0.6, 0.9, f"scheduler {quarter}", color=YELLOW)
-        label(ax, x, 2.9, f"its warps, up to {WARPS // quarters}", align="left", fontsize=9)
+        label(ax, x, 2.9, f"up to {WARPS // quarters} warps of 32 threads", align="left", fontsize=9)
         size = (wide - 0.6) / (WARPS // quarters)
         for warp in range(WARPS // quarters):
             box(ax, x + warp * size, 3.3, size, 0.7, color=PALE, edge=INK)
@@ -45,30 +45,32 @@ def multiprocessor() -> Picture:
     label(ax, left, 0.45, "one multiprocessor (blue: memory, its area to scale)", align="left", fontsize=11)
     y += 0.9
     box(ax, left, y, inside, area * kib["L2"] / inside, color=SKY)
-    label(ax, left + inside / 2, y + 0.65, f"its share of L2: {kib['L2']:.0f} KiB of {CACHE >> 20} MiB")
+    text = f"its share of the GPU's cache, L2: {kib['L2']:.0f} KiB of {CACHE >> 20} MiB"
+    label(ax, left + inside / 2, y + 0.65, text)
     foot = y + area * kib["L2"] / inside + 0.6
-    times = MEMORY / CACHE
-    label(ax, left, foot, f"GPU memory is {times:.0f} times as large as L2", align="left", fontsize=9)
+    text = "A program of 4 warps has one in each quarter. Its values are in registers, and in shared memory."
+    label(ax, left, foot, text, align="left", fontsize=9)
     return Picture(
         figure,
         f"One multiprocessor of an H200. It has four quarters, each with a scheduler, up to "
         f"{WARPS // quarters} warps, a tensor core and {REGISTERS // quarters} registers of 4 bytes. Below "
         f"them are {kib['shared']:.0f} KiB of shared memory. Memories are drawn to scale: registers "
         f"{kib['registers']:.0f} KiB in all, shared memory {kib['shared']:.0f} KiB, the multiprocessor's "
-        f"share "
-        f"of L2 {kib['L2']:.0f} KiB. GPU memory is {times:.0f} times as large as L2.",
+        f"share of the cache L2 {kib['L2']:.0f} KiB. A program of 4 warps has one in each quarter.",
     )
 
 
-MEMORY = 141e9  # bytes of an H200, as its maker says
 ISSUE, WAIT = 2, 6  # clocks in the diagram: a warp's instructions, then its wait
 
 
 def waiting(warps: Sequence[int] = (1, 2), clocks: int = 24) -> Picture:
     """Draw a scheduler clock by clock, once for each number of warps: each warp issues, then waits."""
     rows = sum(count + 2 for count in warps)
-    figure, ax = new_sheet(5.2 + 0.75 * clocks, 0.6 + 0.85 * rows, unit=0.36)
-    y, told = 0.3, []
+    figure, ax = new_sheet(5.2 + 0.75 * clocks, 2.2 + 0.85 * rows, unit=0.36)
+    label(ax, 4.6, 0.5, "clock", align="right", fontsize=9)
+    for clock in range(0, clocks, 4):
+        label(ax, 5.0 + 0.75 * (clock + 0.5), 0.5, str(clock), fontsize=9)
+    y, told = 1.0, []
     for count in warps:
         turns = _turns(count, clocks)
         busy = sum(warp is not None for warp in turns)
@@ -76,8 +78,9 @@ def waiting(warps: Sequence[int] = (1, 2), clocks: int = 24) -> Picture:
             label(ax, 4.6, y + 0.4, f"warp {warp}", align="right")
             color = PROGRAM_COLORS[warp % len(PROGRAM_COLORS)]
             for clock, turn in enumerate(turns):
-                filled = {"color": color} if turn == warp else {"color": None, "hatch": "..", "edge": FAINT}
-                box(ax, 5.0 + 0.75 * clock, y, 0.75, 0.7, **filled)
+                filled = {"color": color} if turn == warp else {"color": None, "edge": FAINT}
+                hatch = ".." if _waits(turns, warp, clock) else None
+                box(ax, 5.0 + 0.75 * clock, y, 0.75, 0.7, hatch=hatch, **filled)
             y += 0.85
         label(ax, 4.6, y + 0.4, "scheduler", align="right")
         for clock, turn in enumerate(turns):
@@ -88,11 +91,20 @@ def waiting(warps: Sequence[int] = (1, 2), clocks: int = 24) -> Picture:
         label(ax, 5.0, y + 0.3, words, align="left", fontsize=9)
         told.append(words)
         y += 0.85
+    foot = "colored: issues an instruction; dotted: waits for memory; empty: ready, but it isn't its turn"
+    label(ax, 5.0, y + 0.4, foot, align="left", fontsize=9)
     return Picture(
         figure,
         f"A scheduler and its warps over {clocks} clocks, simplified: each warp issues for {ISSUE} clocks "
-        f"and then waits for {WAIT}, dotted. {'; '.join(told)}.",
+        f"and then waits for {WAIT}, dotted. A warp that is ready, but whose turn it isn't, is empty. "
+        f"{'; '.join(told)}.",
     )
+
+
+def _waits(turns: Sequence[int | None], warp: int, clock: int) -> bool:
+    """Return whether a warp waits for memory in this clock: it has issued all of its instructions."""
+    issued = [at for at, turn in enumerate(turns[:clock]) if turn == warp]
+    return bool(issued) and len(issued) % ISSUE == 0 and clock - issued[-1] <= WAIT
 
 
 def _turns(warps: int, clocks: int) -> list[int | None]:
@@ -127,7 +139,9 @@ def rulers(word: int = -925_018_109) -> Picture:
             for bit in (0, 7, 8, 15, 16, 23, 24, 31):
                 place = left + 31.5 - bit
                 label(ax, place, y - 0.15, str(bit), align="bottom", fontsize=9, color=FAINT)
-    label(ax, left + 32, 10.55, "field 0 is on the right", align="right", fontsize=9, color=FAINT)
+    label(ax, left - 0.4, 1.05, "bit", align="right", fontsize=9, color=FAINT)
+    foot = "all rows are the same 32 bits; colors alternate by field, and field 0 is on the right"
+    label(ax, left + 32, 10.55, foot, align="right", fontsize=9, color=FAINT)
     label(ax, left, 10.55, f"one int32 word: {word}", align="left")
     return Picture(
         figure,
@@ -192,15 +206,16 @@ def tile(N: int = 21, BITS: int = 4, BLOCK_W: int = 4) -> Picture:
     for w in range(BLOCK_W):
         real = w < W
         y = top + w + 0.5
-        arrow(ax, (right + 0.2, y), (right + 1.5, y))
+        if real:
+            arrow(ax, (right + 0.2, y), (right + 1.5, y))
         text, fill, hatch = (f"word {w}", SKY, None) if real else ("", None, "..")
         box(ax, right + 1.7, top + w, 2.4, 1, text, color=fill, hatch=hatch)
     middle = left + 0.55 * F
-    label(ax, middle, 0.6, "n = w · F + i", fontsize=11)
+    label(ax, middle, 0.6, f"n = w · F + i, with BITS = {BITS}, so F = {F}", fontsize=11)
     label(ax, right + 2.9, 0.6, "sum along i", fontsize=11)
-    foot = f"dotted: n ≥ {N}, masked, read as 0"
+    foot = f"dotted: n ≥ N = {N}, masked, read as 0"
     label(ax, middle, top + BLOCK_W + 0.7, foot)
-    foot = f"w ≥ {W}: not stored"
+    foot = f"w ≥ W = {W}: not stored"
     label(ax, right + 2.9, top + BLOCK_W + 0.7, foot)
     return Picture(
         figure,
@@ -222,7 +237,6 @@ def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -
     cells(ax, [[w] for w in words], x=1.0, y=top, width=4.0, colors=SKY)
     label(ax, 3.0, top - 0.3, "words[:, None]", align="bottom", family="monospace")
     cells(ax, [BITS * i for i in range(F)], x=left, y=0.5, width=1.15, colors=YELLOW, title="BITS * i")
-    label(ax, 6.2, top + 1, ">>", fontsize=14, family="monospace")
     grid = cells(
         ax,
         [list(codes), list(second)],
@@ -231,11 +245,14 @@ def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -
         width=1.15,
         colors=[[FIELDS[i % 2] for i in range(F)]] * 2,
     )
-    label(ax, grid.right + 0.3, top + 1, f"& {2**BITS - 1}", align="left", fontsize=11)
+    made = f"(words[:, None] >> BITS * i) & {2**BITS - 1}"
+    label(ax, (left + grid.right) / 2, grid.bottom + 0.5, made, family="monospace")
+    for row in range(2):
+        arrow(ax, (5.2, grid.center(row, 0)[1]), (left - 0.2, grid.center(row, 0)[1]))
     for i in range(F):
         arrow(ax, (grid.center(0, i)[0], 1.6), (grid.center(0, i)[0], top - 0.1))
     foot = "each word is loaded once and shifted by every amount in the row"
-    label(ax, 10, grid.bottom + 1.0, foot)
+    label(ax, 10, grid.bottom + 1.3, foot)
     return Picture(
         figure,
         f"Two words as a column, {words[0]} and {words[1]}, and the shifts as a row, 0 to {BITS * (F - 1)} "

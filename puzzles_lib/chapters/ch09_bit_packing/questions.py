@@ -1,6 +1,6 @@
 """The predictions of chapter 09."""
 
-from puzzles_lib.bench.h200 import REGISTERS
+from puzzles_lib.bench.h200 import REGISTERS, WARPS
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import UNPACK_BITS
 from puzzles_lib.question import Nudge, Question
 
@@ -62,6 +62,10 @@ QUESTIONS = (
         kind=int,
         nudges=(
             Nudge(lambda v, r: v == -1, "-1 is what `<<` would give: all 32 bits set."),
+            Nudge(
+                lambda v, r: v == 2**32 - 1,
+                "That's 32 ones, which `<<` would give. Here all codes move down.",
+            ),
             Nudge(
                 lambda v, r: v == 8 * r,
                 "You counted every code in full. After a shift by 4 or more places, what is left of 4 bits?",
@@ -127,6 +131,11 @@ QUESTIONS = (
         nudges=(
             Nudge(lambda v, r: v == 32 * r, "You took threads for warps: a warp has 32 threads."),
             Nudge(lambda v, r: v == 4 * r, "That's how many warps fit. A program has 4 of them."),
+            Nudge(
+                lambda v, r: v == WARPS // 4,
+                "16 programs fill all 64 places for warps. But registers run out earlier: a program "
+                "needs 64 for each of 128 threads.",
+            ),
             Nudge(
                 lambda v, r: v == r / 4,
                 "You used one quarter's registers. The warps of a program are spread over all four.",

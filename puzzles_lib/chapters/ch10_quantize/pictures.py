@@ -218,7 +218,10 @@ def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 128, 1024)) -> Pi
     )
 
 
-def stored_scale(bits: int = 8, count: int = 2001) -> Picture:
+PART = 40  # values whose largest error is one point of a line
+
+
+def stored_scale(bits: int = 8, count: int = 2000) -> Picture:
     """Draw the error in steps if codes come from the stored scale, and if they come from the exact one."""
     top = 2**bits - 1
     low, high = -2.0, 2.0
@@ -229,24 +232,26 @@ def stored_scale(bits: int = 8, count: int = 2001) -> Picture:
     ax = figure.subplots()
     worst = {}
     for name, round_scale, color, style in (
-        ("codes from the exact scale", False, VERMILLION, "^"),
-        ("codes from the stored scale", True, BLUE, "o"),
+        ("codes from the exact scale", False, VERMILLION, "--"),
+        ("codes from the stored scale", True, BLUE, "-"),
     ):
         got = quantize(x, bits, round_scale)[1]
-        off = (got - x) / stored
-        worst[name] = float(off.abs().max())
+        off = ((got - x) / stored).abs()
+        worst[name] = float(off.max())
         words = f"{name}: up to {worst[name]:.2f}"
-        ax.plot(x, off, style, color=color, markersize=2, label=words, zorder=2 - round_scale)
-    for half in (-0.5, 0.5):
-        ax.axhline(half, color=LINE, linewidth=0.8, zorder=0)
+        middles = torch.stack([part.mean() for part in x.split(PART)])
+        largest = torch.stack([part.max() for part in off.split(PART)])
+        ax.plot(middles, largest, style, color=color, linewidth=1.8, label=words)
+    ax.set_ylim(0, 1.15 * max(worst.values()))
     ax.set_xlabel(f"x, from minimum to maximum of a group, {bits} bits", fontsize=10)
-    ax.set_ylabel("error in steps", fontsize=10)
+    ax.set_ylabel("largest |decoded x − x|, in steps", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=9, frameon=False, loc="upper left", markerscale=3)
+    ax.legend(fontsize=9, frameon=False, loc="upper left")
     return Picture(
         figure,
-        f"The error of dequantized values, in steps, along a group from {low:g} to {high:g} at {bits} bits. "
+        f"The largest error of dequantized values, in steps, along a group from {low:g} to {high:g}, with "
+        f"{bits} bits. "
         f"The exact scale is {scale:.6f}, the stored one {stored:.6f}. With codes from the stored scale, it "
         f"stays within {worst['codes from the stored scale']:.2f} of a step; with codes from the exact "
         f"scale, "
@@ -255,14 +260,13 @@ def stored_scale(bits: int = 8, count: int = 2001) -> Picture:
 
 
 def ties() -> Picture:
-    """Draw what 0.5, 1.5 and 2.5 are rounded to under three rules."""
+    """Draw what 0.5, 1.5 and 2.5 are rounded to under two rules."""
     halves = (0.5, 1.5, 2.5)
     rules = (
         ("half to even", [0, 2, 2], "down, up, down"),
         ("floor(s + 0.5)", [1, 2, 3], "always up"),
-        ("floor(s + 0.5 − 1e-6)", [0, 1, 2], "always down"),
     )
-    figure, ax = new_sheet(20, 6.2)
+    figure, ax = new_sheet(20, 5.0)
     left, told = 6.4, []
     cells(ax, [f"{h:g}" for h in halves], x=left, y=0.4, width=1.4, title="steps")
     for number, (name, codes, words) in enumerate(rules):
@@ -271,7 +275,7 @@ def ties() -> Picture:
         label(ax, row.right + 0.4, row.y + 0.5, words, align="left")
         told.append(f"{name}: {codes}, {words}")
     foot = "blue: even codes, orange: odd codes"
-    label(ax, left, 5.7, foot, align="left", fontsize=9, color=FAINT)
+    label(ax, left, 4.5, foot, align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"What the steps 0.5, 1.5 and 2.5 are rounded to. {'; '.join(told)}.")
 
 
@@ -295,7 +299,7 @@ def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Pictur
         hatch=[[None if v < N else ".." for v in row] for row in n],
         row_index=[f"g={g}" for g in range(BLOCK_G)],
     )
-    label(ax, left + GROUP * width / 2, top - 0.5, "n = g · GROUP + i", fontsize=11)
+    label(ax, left + GROUP * width / 2, top - 0.5, f"n = g · GROUP + i, GROUP = {GROUP}", fontsize=11)
     places = (("scale", 1.6), ("minimum", 2.2), ("words", 2.6))
     x = grid.right + 1.4
     for name, size in places:
@@ -306,9 +310,9 @@ def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Pictur
             box(ax, x, top + g, size, 1, text if real else "", color=color, hatch=hatch)
         label(ax, x + size / 2, top - 0.5, name, fontsize=11)
         x += size + 0.5
-    for g in range(BLOCK_G):
+    for g in range(G):
         arrow(ax, (grid.right + 0.15, top + g + 0.5), (grid.right + 1.25, top + g + 0.5))
-    foot = f"dotted: n ≥ {N}, left out of minimum and maximum, and 0 in the words"
+    foot = f"dotted: n ≥ N = {N}, left out of minimum and maximum, and 0 in the words (BITS = {BITS})"
     label(ax, 11.5, top + BLOCK_G + 0.8, foot)
     return Picture(
         figure,
@@ -368,7 +372,8 @@ def memory(group: int = 256) -> Picture:
         label(ax, size + 0.012, place, f"{size:.3f} GB", align="left")
     ax.invert_yaxis()
     ax.set_xlim(0, 1.25 * sizes[0])
-    ax.set_xlabel("GB per block, kept until the backward pass", fontsize=10)
+    words = f"GB per block, kept until the backward pass; with a scale and a minimum per {group} values"
+    ax.set_xlabel(words, fontsize=9)
     ax.tick_params(labelsize=10)
     ax.spines[["top", "right"]].set_visible(False)
     told = ", ".join(f"{name} {size:.3f} GB" for name, size in zip(names, sizes, strict=True))
@@ -415,8 +420,8 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
         parts = [f"{name} {row['us']:.1f} µs" for name, row in zip(names, kept, strict=True)]
         told.append(f"{path}: {', '.join(parts)}")
     axes[0].invert_yaxis()
-    axes[0].set_xlabel(f"µs; line: a copy of as many bytes, {copy_us:.0f} µs", fontsize=9)
-    figure.supxlabel(f"{rows[0]['case']}\n{about}", fontsize=9, color=FAINT)
+    words = f"µs; line: a copy of as many bytes, {copy_us:.0f} µs\n{rows[0]['case']}\n{about}"
+    figure.supxlabel(words, fontsize=9, color=FAINT)
     return Picture(
         figure,
         f"Times for {rows[0]['case']}, {about}. {'. '.join(told)}. A copy of as many bytes takes "

@@ -7,37 +7,37 @@ from puzzles_lib.drawing.colours import GREEN, INK, ORANGE, PALE, SKY, VERMILLIO
 from puzzles_lib.drawing.sheet import Picture, arrow, cells, label, new_figure, new_sheet
 
 OPEN, SHUT = SKY, PALE  # the gradient passes; it does not
-X = (0.5, -1.0, 0.0, 2.0, -0.5, 3.0, math.nan, -2.0)
+X = (0.5, -1.0, 0.0, 2.0, -0.5, 3.0, 1.5, -2.0)
 
 
-def gates(x: Sequence[float] = X) -> Picture:
+def bits(x: Sequence[float] = X) -> Picture:
     """Draw x, its ReLU, the bits, and the word (its lowest eight bits)."""
-    bits = [0 if v <= 0 else 1 for v in x]
+    passes = [0 if v <= 0 else 1 for v in x]
     y = [0.0 if v <= 0 else v for v in x]
-    word = sum(bit << i for i, bit in enumerate(bits))
-    colors = [OPEN if bit else SHUT for bit in bits]
+    word = sum(bit << i for i, bit in enumerate(passes))
+    colors = [OPEN if bit else SHUT for bit in passes]
     figure, ax = new_sheet(20.5, 6.6)
     left, wide = 4.0, 1.2
     index = [f"i={i}" for i in range(len(x))]
     cells(ax, list(x), x=left, y=0.9, width=wide, colors=colors, title="x", index=index)
     cells(ax, y, x=left, y=2.4, width=wide, colors=colors, title="y = relu(x)")
-    row = cells(ax, bits, x=left, y=3.9, width=wide, colors=colors, title="passes")
+    row = cells(ax, passes, x=left, y=3.9, width=wide, colors=colors, title="dy passes")
     texts = ["the next layer needs all of it", "one bit each: all that ReLU needs"]
     for top, text in zip((2.4, 3.9), texts, strict=True):
         label(ax, row.right + 0.4, top + 0.5, text, align="left", fontsize=9)
-    parts = " + ".join(str(1 << i) for i, bit in enumerate(bits) if bit)
+    parts = " + ".join(str(1 << i) for i, bit in enumerate(passes) if bit)
     foot = f"sum of bit · 2^i  =  {parts}  =  {word}"
     label(ax, left, 5.9, foot, align="left", fontsize=11)
     return Picture(
         figure,
-        f"x = {_list(x)}; y = relu(x) = {_list(y)}; the bits show where the gradient passes: {bits}. "
-        f"They are 1 if x > 0 or x is NaN, and 0 if x is 0. Bit i counts 2^i, so the word is {word}.",
+        f"x = {_list(x)}; y = relu(x) = {_list(y)}; the bits show where the gradient passes: {passes}. "
+        f"They are 1 if x > 0, and 0 if x is 0. Bit i counts 2^i, so the word is {word}.",
     )
 
 
 BITS_KEPT = (  # what, bits per element
     ("y in bfloat16", 16.0),
-    ("y in 2 bits (chapter 10) + 1 bit for ReLU", 2 + 2 * 16 / 256 + 1),
+    ("y in 2 bits, scale and minimum, and the mask", 2 + 2 * 16 / 256 + 1),
     ("the mask alone", 1.0),
 )
 LAYER = (512 * 197, 3072)  # tokens of a batch, hidden width of an MLP
@@ -121,7 +121,7 @@ def bandwidth(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
     ax.set_yticks(places, names, fontsize=9)
     ax.set_xlim(0, 112)
     ax.set_ylim(y - 0.6, -0.8)
-    ax.set_xlabel("speed, in % of a copy of as many bytes (dashed)\n" + about, fontsize=9)
+    ax.set_xlabel("speed, in % of a copy (dashed); blue: this course\n" + about, fontsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(figure, f"Speed as a share of a copy of as many bytes, {about}. {'; '.join(told)}.")
 
@@ -145,4 +145,4 @@ def _list(values: Sequence[float]) -> str:
     return ", ".join(f"{v:g}" for v in values)
 
 
-__all__ = ["bandwidth", "gates", "saved", "select"]
+__all__ = ["bandwidth", "bits", "saved", "select"]

@@ -141,6 +141,10 @@ QUESTIONS = (
             ),
             Nudge(lambda v, r: v < r, "Correct so far, but there is more."),
             Nudge(
+                lambda v, r: len(v) == len(r) and len(v & r) == 1,
+                "One of your elements is correct, the other isn't. Look for another NaN.",
+            ),
+            Nudge(
                 lambda v, r: v > r,
                 "Your set contains all wrong bits, but also correct ones. For 0 and -0.0, both versions "
                 "give 0.",
