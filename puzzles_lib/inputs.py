@@ -40,6 +40,24 @@ def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
     return tensors
 
 
+def unmoved(fill: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Mark a fill whose values are on ties, and whose rounding is exact in float32 in every correct kernel.
+
+    A tolerance says how far the result moves with the inputs. On ties, the smallest movement moves the result
+    by a whole step, so that every way to round would pass. The marked input stays where it is.
+    """
+    _UNMOVED.add(fill)
+    return fill
+
+
+def is_unmoved(fill: Callable[..., torch.Tensor]) -> bool:
+    """Return whether a fill is marked by `unmoved`."""
+    return fill in _UNMOVED
+
+
+_UNMOVED: set[Callable[..., torch.Tensor]] = set()
+
+
 def _derived(derive: Callable[..., torch.Tensor], before: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Compute an input from earlier inputs, in float64."""
     named = inspect.signature(derive).parameters

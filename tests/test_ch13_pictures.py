@@ -92,9 +92,9 @@ def test_pipelined_dots_wait_for_their_copies():
     (ax,) = pictures.pipelined().figure.axes
     boxes: list[dict] = [{}, {}]
     for text in ax.texts:
-        if re.fullmatch(r"(copy|dot) \d", text.get_text()):
+        if re.fullmatch(r"(copy|load|dot) \d", name := text.get_text()):
             x, y = text.get_position()
-            boxes[y > 4][text.get_text()] = x
+            boxes[y > 4][name.replace("load", "copy")] = x
     for box in boxes:
         assert len(box) == 8
         for step in range(4):

@@ -98,7 +98,7 @@ MISTAKES = [
     ("ch13-q14", 6, "power of two"),
     ("ch13-q14", 2, "num_warps"),
     ("ch13-q15", 32, "in bytes"),
-    ("ch13-q15", 8, "to the end"),
+    ("ch13-q15", 8, "the compiler's message"),
     ("ch13-q15", 64, "A smaller one"),
     ("ch13-q15", 24, "Powers of two"),
     ("ch13-q16", 2, "still allowed"),

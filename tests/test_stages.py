@@ -21,11 +21,13 @@ from torch import Tensor
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 
-from puzzles_lib import Case, Puzzle, compiler
+from puzzles_lib import MASKED_ADD, Case, Puzzle, compiler
 from puzzles_lib.authoring.solutions import define
+from puzzles_lib.chapters.ch13_machine_code.kernels import masked_add_kernel
 from puzzles_lib.compiler import cache, lowering, machine_code
 from puzzles_lib.inspector import diff, stages
 from puzzles_lib.inspector.lexers import highlight
+from puzzles_lib.inspector.sass import reached
 from puzzles_lib.translator import targets
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
@@ -917,3 +919,38 @@ def test_a_pass_there_is_not():
 
 def test_the_compiler_package_says_what_it_offers():
     assert all(hasattr(compiler, name) for name in compiler.__all__)
+
+
+def test_instructions_are_those_that_a_thread_can_reach():
+    """A listing ends with a jump to itself and NOPs up to a round address, which no thread reaches."""
+    listing = """\
+    0000  MOV R1, c[0x0][0x28]
+    0010  @P0 BRA `(.L_x_1)
+    0020  NOP
+    0030  @!P1 EXIT
+    0040  BRA `(.L_x_2)
+    .L_x_0:
+    0050  BRA `(.L_x_0)
+    0060  NOP
+    .L_x_1:
+    0070  CALL.REL.NOINC `(.L_x_3)
+    .L_x_2:
+    0080  EXIT
+    0090  NOP
+    .L_x_3:
+    00a0  BRA.U UP0, `(.L_x_2)
+    00b0  RET.REL.NODEC R2
+    00c0  NOP
+    """
+    names = [operation.partition(".")[0] for operation, _ in reached(listing)]
+    assert names == ["MOV", "BRA", "NOP", "EXIT", "BRA", "CALL", "EXIT", "BRA", "RET"]
+    assert reached("") == []
+
+
+@pytest.mark.parametrize("N", [4096, 4095])
+def test_no_padding_counts_as_an_instruction(N):
+    code = stages(masked_add_kernel, MASKED_ADD, "sm_90", N=N, BLOCK=1024)
+    lines = [line.split() for line in code.sass.splitlines()]
+    end = next(place for place, words in enumerate(lines) if words[1:] == ["EXIT"])
+    assert code.instructions == end + 1 < len(lines) - 3  # a loop of one jump and NOPs follow
+    assert stages(masked_add_kernel, MASKED_ADD, "gfx942", N=N, BLOCK=1024).instructions is None

@@ -242,6 +242,8 @@ def _one_step(w: _Wrong) -> str:
         return ""
     rounds = any(x.is_floating_point() for x in w.inputs.values())
     outwards = got.abs() - want.abs()
+    if (w.value > 0).any() and (w.value < 0).any() and not ((want > 0).any() and (want < 0).any()):
+        outwards = torch.zeros_like(want)  # toward zero in only half of the numbers: it isn't a truncation
     for side, told, why in (
         (outwards == -1, "too close to zero", "is it truncated instead of rounded?"),
         (outwards == 1, "too far from zero", "is it rounded away from zero?"),
@@ -371,9 +373,16 @@ def _is_evident(w: _Wrong, hits: list[torch.Tensor], dim: int) -> bool:
 
     hits: for each axis, which slices have a wrong element; bool, broadcasts to the result. Only elements that
     are in a hit slice of every other axis count. A zero counts only if it's wrong, because most faults leave
-    a zero correct.
+    a zero correct; so does a slice for which an input has only zeros.
     """
     telling = w.wrong | (w.value != 0)
+    for name, tensor in w.inputs.items():
+        dims = next(each.dims for each in w.puzzle.inputs if each.name == name)
+        if dims.count(axis := w.expected.argument.dims[dim]) == 1 and len(dims) == tensor.dim():
+            slices = tensor.movedim(dims.index(axis), 0).flatten(1) if tensor.dim() > 1 else tensor[:, None]
+            if slices.shape[1] and len(slices) == w.wrong.shape[dim]:
+                some = (slices != 0).any(1)
+                telling = telling & (w.wrong | some.view(hits[dim].shape))
     for other, hit in enumerate(hits):
         telling = telling & (hit | (other == dim))
     inside, outside = int((telling & hits[dim]).sum()), int((telling & ~hits[dim]).sum())

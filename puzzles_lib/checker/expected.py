@@ -2,7 +2,8 @@
 
 A fixed ``atol`` misses errors in small values and is too strict for large ones. Here each element has its
 own tolerance: how far the exact result moves when the inputs move by float32's rounding. (This is the
-condition of the problem at that element.) A factor covers any reasonable order of summation. Half precision
+condition of the problem at that element.) Inputs on ties, which a movement of any size would decide, are left
+where they are: see `inputs.unmoved`. A factor covers any reasonable order of summation. Half precision
 is 8192 times coarser than float32, so its errors are never within the tolerance, unless the puzzle allows
 them. Some do, because ``tl.dot`` needs both factors in one dtype: they allow a roundoff of each summand.
 
@@ -43,6 +44,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from puzzles_lib.dtypes import DType, of_torch
+from puzzles_lib.inputs import is_unmoved
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 
 FLOAT32_ROUNDOFF = of_torch(torch.float32).roundoff
@@ -109,9 +111,10 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
     _vouch(exact, evaluate(puzzle, case, inputs))
     allowed = evaluate(puzzle, case, inputs, puzzle.allowance) if puzzle.allowance else {}
     moved, roundoff = [], roundoff_of(puzzle)
+    unmoved = {name: inputs[name] for name, fill in case.fill.items() if is_unmoved(fill)}
     if any(t.is_floating_point() for t in inputs.values()):
         for draw in range(DRAWS):
-            moved.append(evaluate(puzzle, case, _perturbed(inputs, draw, roundoff)))
+            moved.append(evaluate(puzzle, case, _perturbed(inputs, draw, roundoff) | unmoved))
     expected = {}
     for argument in puzzle.results:
         value = exact[argument.name]

@@ -598,6 +598,10 @@ def with_blocks(
         whole = 1 << (case.numbers[axis] - 1).bit_length()
         if whole <= LARGEST_BLOCK and is_right(case.but(**{block: whole})):
             words.append(f"it is correct in the cases with one block of {axis} ({axis} <= {block})")
+            each = zip(one, results, puzzle.cases, strict=True)
+            several = [result.ok for alone, result, case in each if not alone and not case.pretend]
+            if any(several):
+                words[-1] += f", and wrong in {several.count(False)} of {len(several)} with more"
             told_so = replace(
                 results[told], verdict=replace(verdict, diagnosis="; ".join(words).replace("?; ", "? "))
             )

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -102,7 +103,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     notes = []
     if fits and said:
         message = _telling(said).message
-        short = message if len(message) <= MOST_CHARACTERS else f"{message[: MOST_CHARACTERS - 1]}…"
+        short = textwrap.shorten(message, MOST_CHARACTERS, placeholder=" …")
         notes.append(f"Chosen because your last {source} said: “{short}”")
     if len(shown) < len(known):
         call = f"hint({name})" if name else "hint of this version, without a number,"

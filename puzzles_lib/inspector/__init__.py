@@ -25,6 +25,7 @@ from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
 from puzzles_lib.inspector.listing import History, Listing
 from puzzles_lib.inspector.passes import Passes, read_passes
+from puzzles_lib.inspector.sass import reached
 from puzzles_lib.puzzle import Case, Puzzle, expect_puzzle, pick_case
 from puzzles_lib.runner import Busy, alone
 from puzzles_lib.source import Refusal, with_helpers
@@ -180,6 +181,14 @@ class Stages:
     def sass(self) -> str:
         """NVIDIA's machine code, disassembled; ``""`` for AMD."""
         return self.text("sass") if self.target.is_nvidia else ""
+
+    @property
+    def instructions(self) -> int | None:
+        """The number of instructions of NVIDIA's machine code that a thread can reach; None for AMD.
+
+        Labels don't count, nor what pads the code after its end.
+        """
+        return len(reached(self.sass)) if self.target.is_nvidia else None
 
     @property
     def cubin(self) -> bytes:

@@ -11,6 +11,9 @@ from collections.abc import Iterator, Sequence
 Instruction = tuple[str, str]
 
 _LINE = re.compile(r"^(?:\S+\s+)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?);?\s*$")
+_GUARDED = re.compile(r"^\S+\s+@")
+_ENDS = ("EXIT", "BRA", "RET", "KILL")  # nothing follows, unless a predicate or an operand decides
+_ANYWHERE = ("BRX", "JMX")  # to an address in a register: any label may be next
 _MATRIX = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # of one warp, and of four warps
 
 
@@ -22,6 +25,31 @@ def instructions(sass: str) -> Iterator[Instruction]:
             yield "label", line[:-1]
         elif re.match(r"\S+\t|[0-9a-f]{4,}\s", line) and (found := _LINE.match(line.replace("\t", " "))):
             yield found[1], found[2]
+
+
+def reached(sass: str) -> list[Instruction]:
+    """Return the instructions that a thread can reach from the first one, in the order of the listing.
+
+    Labels are none of them, nor is what follows the end: a jump to itself, and NOPs up to a round address.
+    """
+    lines = [(line, found) for line in sass.splitlines() for found in instructions(line)]
+    code, guarded = [found for _, found in lines], [bool(_GUARDED.match(line.strip())) for line, _ in lines]
+    labels = {name: place for place, (operation, name) in enumerate(code) if operation == "label"}
+    seen: set[int] = set()
+    to_see = [0]
+    while to_see:
+        place = to_see.pop()
+        if place in seen or place >= len(code):
+            continue
+        seen.add(place)
+        operation, operands = code[place]
+        kind = operation.partition(".")[0]
+        if kind in _ANYWHERE:
+            to_see += labels.values()
+        to_see += [labels[name] for name in re.findall(r"`\((\.\w+)\)", operands) if name in labels]
+        if guarded[place] or kind not in _ENDS or "," in operands:
+            to_see.append(place + 1)
+    return [code[place] for place in sorted(seen) if code[place][0] != "label"]
 
 
 def matrix_loop(sass: str) -> list[Instruction]:

@@ -48,14 +48,15 @@ def stations() -> Picture:
     arrow(ax, (last + 0.2, 3.6), (last - gap, 5.3))
     arrow(ax, (last + width / 2, 3.6), (last + width / 2, 5.2))
     arrow(ax, (2 * (width + gap) + 0.1, 6.7), (width + 0.1 + width + gap, 6.7))
-    label(ax, 0.2, 6.7, "for the target\nyou chose", align="left", color=FAINT)
-    label(ax, 0.2, 4.35, "up to TTIR, almost the same for every target", align="left", color=FAINT)
+    told = "up to TTIR, almost the same for every target; from there, each has passes of its own"
+    label(ax, 0.2, 4.35, told, align="left", color=FAINT)
     return Picture(
         figure,
         "The stages. Python: the kernel's source and its tree. TTIR: types and shapes, blocks as wholes, "
         "almost the same for every target. TTGIR: layouts, which thread holds which element. LLVM IR: what "
         "one thread does, with unlimited registers. From there, NVIDIA goes to PTX, an assembly language "
-        "with virtual registers, and to SASS, which the GPU runs; AMD goes to AMDGCN.",
+        "with virtual registers, and to SASS, which the GPU runs; AMD goes to AMDGCN. After TTIR, each "
+        "target has passes of its own.",
     )
 
 
@@ -100,7 +101,11 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     for begin, length, holder in runs:
         color = PROGRAM_COLORS[holder % len(PROGRAM_COLORS)]
         part(left + begin * scale, tops[0], length * scale, f"warp {holder}", begin, color)
-    label(ax, left, 0.3, f"the block, {n} elements", align="left")
+    for begin, _ in shares:
+        mine = left + (begin + lane * len(own)) * scale
+        box(ax, mine, tops[0], len(own) * scale, 1, "", color=MARK, edge=INK)
+    marked = f"the block, {n} elements; marked are those of lane {lane} of warp {warp}"
+    label(ax, left, 0.3, marked, align="left")
 
     each = width / (shown + 1)
     _enlarge(ax, left + start * scale, span * scale, tops[0] + 1, left, width, tops[1])
@@ -115,14 +120,17 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     for i, element in enumerate(own):
         register = next(r for w, t, r in order[element] if (w, t) == (warp, lane))
         part(x + wide * i, tops[2], wide, f"register {register}", element, YELLOW)
-    words = f"lane {lane} of warp {warp} holds {len(own)} neighbors:\none load can fetch them"
+    words = f"{len(own)} neighbors of lane {lane}:\none load can fetch them"
+    if len(shares) > 1:
+        words += f".\nIt holds {len(own) * len(shares)} elements in all"
     label(ax, x + wide * len(own) + 0.4, tops[2] + 0.5, words, align="left")
     told = ", ".join(f"{b} to {b + length - 1} warp {w}" for b, length, w in runs)
     return Picture(
         figure,
         f"A block of {n} elements in the layout {layout.name}. By warps: {told}. Of warp {warp}'s elements "
         f"{start} to {start + span - 1}, each lane holds {len(own)} neighbors: lane {lane} has the elements "
-        f"{own[0]} to {own[-1]}, in its registers 0 to {len(own) - 1}.",
+        f"{own[0]} to {own[-1]}, in its registers 0 to {len(own) - 1}. It holds {len(own) * len(shares)} "
+        "elements in all.",
     )
 
 
@@ -292,9 +300,9 @@ def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int =
         label(ax, x, y - 0.95, "banks", align="left bottom", fontsize=9, color=FAINT)
         turns = bank_conflicts(layout, 8, columns, element_bytes)
         ways.append(turns)
-        title = "not swizzled" if layout is None else f"{shared.name}: swizzled"
+        title = "not swizzled (a cell is a chunk)" if layout is None else f"{shared.name}: swizzled"
         label(ax, x, 0.3, title, align="left", fontsize=11)
-        words = f"chunk {chunk} of 8 rows: {turns} {'round' if turns == 1 else 'rounds'}"
+        words = f"chunk {chunk} of 8 rows: {'all at once' if turns == 1 else f'{turns} take turns'}"
         label(ax, x, y + 6.75, words, align="left")
     return Picture(
         figure,
@@ -326,20 +334,22 @@ def pipelined(steps: int = 4) -> Picture:
         lanes = max(1, num_stages - 1)
         for step in range(steps):
             for (start, end), name, color, row in (
-                (copies[step], "copy", SKY, step % lanes),
+                (copies[step], "load" if num_stages == 1 else "copy", SKY, step % lanes),
                 (dots[step], "dot", ORANGE, lanes),
             ):
                 x, w = left + wide * start, wide * (end - start)
                 top = y + row * tall
                 box(ax, x, top, w, tall, f"{name} {step}", color=color, edge=INK, fontsize=9)
         if num_stages == 1:
-            words = "time goes to the right; here a copy takes as long as two dots"
+            words = "time goes to the right; here a tile takes as long to arrive as two dots"
             label(ax, left, y - 0.6, words, align="left", fontsize=9, color=FAINT)
-        label(ax, left - 0.3, y + tall * lanes / 2, "copies", align="right")
+        words = "loads" if num_stages == 1 else f"copies,\n{lanes} in flight"
+        label(ax, left - 0.3, y + tall * lanes / 2, words, align="right")
         label(ax, left - 0.3, y + tall * (lanes + 0.5), "tensor cores", align="right")
     return Picture(
         figure,
-        f"{steps} iterations of a matmul's loop, if a copy takes as long as two dots. num_stages=1: copy, "
-        f"dot, copy, dot; done after the time of {ends[0]:g} dots. num_stages=3: two copies are in flight "
-        f"while a dot runs, and the tensor cores wait for the first copy only; done after {ends[1]:g}.",
+        f"{steps} iterations of a matmul's loop, if a tile takes as long to arrive as two dots. "
+        f"num_stages=1: load, dot, load, dot; done after the time of {ends[0]:g} dots. num_stages=3: two "
+        "copies are in flight while a dot runs, and the tensor cores wait for the first copy only; done "
+        f"after {ends[1]:g}.",
     )

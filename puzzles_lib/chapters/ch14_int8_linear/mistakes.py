@@ -15,7 +15,7 @@ MISTAKES = (
         "Drops the fraction: every code moves toward zero.",
         {"(x / scale[:, None] + 12582912.0) - 12582912.0  # half to even": "x / scale[:, None]"},
         kind="values",
-        says="codes[0, 1]",
+        says="your codes are truncated",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -26,7 +26,7 @@ MISTAKES = (
             "12582912.0) - 12582912.0  # half to even": "0.5)",
         },
         kind="values",
-        says="3 of 7 cases",
+        says="your ties always go up",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -38,7 +38,7 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="3 of 7 cases",
+        says="your ties always go away from zero",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -46,7 +46,7 @@ MISTAKES = (
         "2^23 rounds positive numbers only: just below it, float32 numbers are half a unit apart.",
         {"12582912.0) - 12582912.0  # half to even": "8388608.0) - 8388608.0"},
         kind="values",
-        says="codes[0, 27]",
+        says="2^23 rounds only positive quotients",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -485,7 +485,7 @@ MISTAKES = (
             "        w = tl.load": "        offs_k = step * TILE_K + k  # [TILE_K, 1]\n        w = tl.load",
         },
         kind="values",
-        says="y[0, 0]",
+        says="the plain [N, K] matrix",
     ),
     Mistake(
         TILED_LINEAR,
@@ -493,7 +493,7 @@ MISTAKES = (
         "Assumes that k is the slow axis of a tile.",
         {"n * TILE_K + k": "k * TILE_N + n"},
         kind="values",
-        says="0–14 along N",
+        says="as if n were innermost",
     ),
     Mistake(
         TILED_LINEAR,
@@ -501,7 +501,23 @@ MISTAKES = (
         "Assumes that the tiles of one column are neighbors in memory.",
         {"tl.program_id(1) * steps + step": "step * tl.cdiv(N, TILE_N) + tl.program_id(1)"},
         kind="values",
-        says="y[0, 0]",
+        says="read in the wrong order",
+    ),
+    Mistake(
+        TILED_LINEAR,
+        "tile_of_the_other_axis",
+        "Steps by TILE_K from tile to tile, as if tiles were columns.",
+        {"TILE_N * TILE_K": "TILE_K"},
+        kind="values",
+        says="you go TILE_K elements",
+    ),
+    Mistake(
+        TILED_LINEAR,
+        "nothing_added",
+        "Adds no product to the sum.",
+        {"acc += tl.dot(x, w)": "tl.dot(x, w)"},
+        kind="values",
+        says="y is only the bias",
     ),
     Mistake(
         TILED_LINEAR,
@@ -509,7 +525,7 @@ MISTAKES = (
         "Counts K // TILE_K tiles per row, which is correct only if K is a multiple of TILE_K.",
         {"tl.cdiv(K, TILE_K)": "K // TILE_K"},
         kind="values",
-        says="y[0, 0]",
+        says="round up, because the last tile is padded",
     ),
     Mistake(
         TILED_LINEAR,
@@ -517,7 +533,7 @@ MISTAKES = (
         "Steps by TILE_N from tile to tile, as if tiles were rows.",
         {"TILE_N * TILE_K": "TILE_N"},
         kind="values",
-        says="y[0, 0]",
+        says="you go TILE_N elements",
     ),
     Mistake(
         TILED_LINEAR,
@@ -525,7 +541,7 @@ MISTAKES = (
         "Every program reads the tiles of the first channels.",
         {"(tl.program_id(1) * steps + step)": "step"},
         kind="values",
-        says="32–95 along N",
+        says="every program reads the first row of tiles",
     ),
     Mistake(
         TILED_LINEAR,
@@ -648,7 +664,31 @@ MISTAKES = (
         "Drops the fraction: every code moves toward zero.",
         {"(x / scale + 12582912.0) - 12582912.0  # half to even": "x / scale"},
         kind="values",
-        says="y[0, 0]",
+        says="your codes are truncated",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "ties_go_up",
+        "Rounds with floor(x + 0.5): ties always go up, even to odd codes.",
+        {"(x / scale + 12582912.0) - 12582912.0  # half to even": "tl.floor(x / scale + 0.5)"},
+        kind="values",
+        says="6 of 7 cases",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "ties_go_away_from_zero",
+        "Adds a half away from zero and truncates: ties go outward.",
+        {"(x / scale + 12582912.0) - 12582912.0  # half to even": "x / scale + tl.where(x < 0, -0.5, 0.5)"},
+        kind="values",
+        says="your ties always go away from zero",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "magic_for_positive_numbers_only",
+        "2^23 rounds positive numbers only: just below it, float32 numbers are half a unit apart.",
+        {"12582912.0) - 12582912.0  # half to even": "8388608.0) - 8388608.0"},
+        kind="values",
+        says="2^23 rounds only positive quotients",
     ),
     Mistake(
         FUSED_LINEAR,
@@ -688,7 +728,7 @@ MISTAKES = (
         "Forgets the scale of the row.",
         {"(scale * w_scale)": "w_scale"},
         kind="values",
-        says="y[0, 0]",
+        says="without the row's scale",
     ),
     Mistake(
         FUSED_LINEAR,

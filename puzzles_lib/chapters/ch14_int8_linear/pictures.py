@@ -126,12 +126,15 @@ def layers() -> Picture:
     figure = new_figure(7.0, 3.3)
     ax = figure.subplots()
     looks = zip((BLUE, SKY, ORANGE, VERMILLION), ("o", "D", "s", "^"), strict=True)
-    lowest = 2.0
+    layers_ = len(next(iter(found.values())))
+    names: dict[str, list[tuple[str, str]]] = {}  # by what is written beside the end of a line
     for (name, values), (color, mark) in zip(found.items(), looks, strict=True):
         ax.plot(range(1, len(values) + 1), values, marker=mark, color=color, linewidth=1.6, markersize=5)
-        lowest = min(values[-1], lowest - 0.014)  # a line of text apart
-        label(ax, len(values) + 0.25, lowest, f"{name}: {values[-1]:.2f}", align="left", color=color)
-    ax.set_xlim(0.5, len(values) + 5.5)
+        names.setdefault(f"{values[-1]:.2f}", []).append((name, color))
+    for end, lines in names.items():
+        text = " and ".join([lines[0][0], *(name.split(", ")[1] for name, _ in lines[1:])])
+        label(ax, layers_ + 0.25, float(end), f"{text}: {end}", align="left", color=lines[0][1])
+    ax.set_xlim(0.5, len(values) + 8.5)
     ax.set_xticks(range(1, len(values) + 1))
     ax.set_xlabel("layer", fontsize=10)
     ax.set_ylabel("gain", fontsize=10)
@@ -161,9 +164,11 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
     ):
         off = (quantised(x, per_tensor=per_tensor) @ weight.T - exact).norm(dim=1) / exact.norm(dim=1)
         ax.plot(range(tokens), off, mark, color=color, markersize=4, label=name)
+        size, fill = (11, "none") if per_tensor else (4, color)  # both are at the same place
+        ax.plot([where], off[where : where + 1], mark, color=color, markersize=size, markerfacecolor=fill)
         told.append(f"{name}: {off[others].mean():.1%} on the others, {off[where]:.1%} on the large one")
     ax.axvline(where, color=LINE, linewidth=0.8, zorder=0)
-    words = f"token {where},\n{factor:.0f} times as large"
+    words = f"token {where}, {factor:.0f} times as large,\nis fine either way"
     label(ax, where + 0.8, 0.022, words, align="left bottom", fontsize=9)
     ax.set_yscale("log")
     ax.set_yticks([0.01, 0.1, 1], ["1%", "10%", "100%"])

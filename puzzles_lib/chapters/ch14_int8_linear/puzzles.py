@@ -1,11 +1,15 @@
 """Chapter 14: a linear layer in int8. Rows are quantized as they arrive, weights once; sums are exact."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
+
 import torch
 import triton
 from jaxtyping import Float32, Int8
 from torch import Tensor
 
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.inputs import unmoved
 from puzzles_lib.puzzle import Case, Puzzle
 
 TOP = 127
@@ -42,6 +46,7 @@ def off_ties(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
     return _moved_off_ties(_with_peaks(x))
 
 
+@unmoved
 def on_ties(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return whole and half codes of either sign, as many of each; scales are powers of two."""
     x = torch.randint(-2 * TOP, 2 * TOP + 1, shape, generator=generator) / 2
@@ -93,6 +98,39 @@ def _moved_off_ties(x: Tensor) -> Tensor:
     return torch.where((steps % 1 - 0.5).abs() < MARGIN, 0.0, x)
 
 
+def _rounded_by(cut: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """Return quantize_rows with another way to make codes from quotients.
+
+    The quotients are float32's: in float64 that of a peak may be just below 127.
+    """
+
+    def spec(x: Tensor) -> tuple[Tensor, Tensor]:
+        peak = x.float().abs().amax(dim=1)
+        scale = torch.where(peak > 0, peak / TOP, 1.0)
+        return cut(x.float() / scale[:, None]).to(torch.int8), scale.to(x.dtype)
+
+    return spec
+
+
+def _by_2_to_23(steps: Tensor) -> Tensor:
+    """Return what adding and subtracting 2^23 makes of float32 quotients, then cut off by the cast."""
+    return ((steps + 2.0**23) - 2.0**23).trunc()
+
+
+CUTS = {
+    "your codes are truncated: .to(tl.int8) drops the fraction, so round first": torch.trunc,
+    "your codes are always rounded down": torch.floor,
+    "2^23 rounds only positive quotients to integers: add and subtract 1.5 * 2^23": _by_2_to_23,
+    "0.5 was added to negative quotients, too, and the cast drops the fraction": lambda steps: (
+        steps + 0.5
+    ).trunc(),
+    "your ties always go up: they should go to the even code": lambda steps: (steps + 0.5).floor(),
+    "your ties always go away from zero: they should go to the even code": lambda steps: (
+        steps.sign() * (steps.abs() + 0.5).floor()
+    ),
+}
+"""Slips in making codes from quotients, by what a report says of them."""
+
 QUANTIZE_ROWS = Puzzle(
     number="22",
     spec=quantize_rows,
@@ -118,6 +156,7 @@ QUANTIZE_ROWS = Puzzle(
         Case(M=1, K=200, BLOCK_M=1, BLOCK_K=64, fill={"x": tiny}),
     ),
     outputs=("codes", "scale"),
+    slips={text: _rounded_by(cut) for text, cut in CUTS.items()},
     most_loads={"x": lambda s: 2 * s.M * s.K},  # once for the peak, once for the codes
     contract=Contract(
         {
@@ -184,6 +223,11 @@ def _bias_scaled(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias:
     return int8_linear(xq, x_scale, wq, w_scale, torch.zeros_like(bias)) + x_scale[:, None] * w_scale * bias
 
 
+def _only_bias(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return y without the products."""
+    return bias.expand(len(x_scale), -1)
+
+
 def _bias_forgotten(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
     """Return y without the bias."""
     return int8_linear(xq, x_scale, wq, w_scale, torch.zeros_like(bias))
@@ -226,6 +270,7 @@ INT8_LINEAR = Puzzle(
         "it is what you get if wq is read as [K, N]: row n starts at n * K": _weights_as_k_by_n,
         "it is what you get if the bias is added before the scales": _bias_scaled,
         "it is what you get without the bias": _bias_forgotten,
+        "y is only the bias: no product is added to acc": _only_bias,
     },
     contract=Contract(
         {
@@ -254,6 +299,22 @@ def fused_linear(
     """
     codes, scale = quantize_rows(x)
     return int8_linear(codes, scale, wq, w_scale, bias)
+
+
+def _fused(quantize: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
+    """Return fused_linear with other codes or scales."""
+
+    def spec(x: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+        codes, scale = quantize(x)
+        return int8_linear(codes, scale, wq, w_scale, bias)
+
+    return spec
+
+
+def _scale_forgotten(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the codes of x with scales of 1."""
+    codes, scale = quantize_rows(x)
+    return codes, torch.ones_like(scale)
 
 
 FUSED_LINEAR = Puzzle(
@@ -287,6 +348,8 @@ FUSED_LINEAR = Puzzle(
         ),
     ),
     outputs=("y",),
+    slips={text: _fused(_rounded_by(cut)) for text, cut in CUTS.items()}
+    | {"it is what you get without the row's scale": _fused(_scale_forgotten)},
     contract=Contract(
         {
             "M": Size(150),
@@ -323,6 +386,58 @@ def _tile_elements(s: Case) -> int:
     return triton.cdiv(s.N, s.TILE_N) * triton.cdiv(s.K, s.TILE_K) * s.TILE_N * s.TILE_K
 
 
+def _tiles_at(place: Callable[..., Tensor], rounded_up: bool = True) -> Callable[..., Tensor]:
+    """Return tiled_linear with wq read from other places in memory.
+
+    place: the place from i (the row of tiles), step, n and k in a tile, and the sizes. rounded_up: whether
+    a last tile that reaches past K counts.
+    """
+
+    def spec(
+        xq: Tensor, x_scale: Tensor, tiles: Tensor, w_scale: Tensor, bias: Tensor, TILE_N: int, TILE_K: int
+    ) -> Tensor:
+        N, K = len(bias), xq.shape[1]
+        n, k = torch.arange(N)[:, None], torch.arange(K)
+        steps = triton.cdiv(K, TILE_K) if rounded_up else K // TILE_K
+        at = SimpleNamespace(steps=steps, down=triton.cdiv(N, TILE_N), K=K, TILE_N=TILE_N, TILE_K=TILE_K)
+        places = place(n // TILE_N, k // TILE_K, n % TILE_N, k % TILE_K, at).expand(N, K)
+        there = places.clamp(max=tiles.numel() - 1)  # a kernel that goes further is out of bounds
+        wq = torch.where(k < steps * TILE_K, tiles.flatten()[there], 0)
+        return int8_linear(xq, x_scale, wq.to(tiles.dtype), w_scale, bias)
+
+    return spec
+
+
+TILE_SLIPS = {
+    "each tile is read as if n were innermost: it is k, so (n, k) is at n * TILE_K + k": _tiles_at(
+        lambda i, step, n, k, s: ((i * s.steps + step) * s.TILE_N * s.TILE_K) + k * s.TILE_N + n
+    ),
+    "tiles are read in the wrong order: those of one row of tiles are neighbors": _tiles_at(
+        lambda i, step, n, k, s: ((step * s.down + i) * s.TILE_N + n) * s.TILE_K + k
+    ),
+    "from one tile to the next you go TILE_K elements: a tile has TILE_N * TILE_K": _tiles_at(
+        lambda i, step, n, k, s: (i * s.steps + step) * s.TILE_K + n * s.TILE_K + k
+    ),
+    "from one tile to the next you go TILE_N elements: a tile has TILE_N * TILE_K": _tiles_at(
+        lambda i, step, n, k, s: (i * s.steps + step) * s.TILE_N + n * s.TILE_K + k
+    ),
+    "each row has K // TILE_K tiles here: round up, because the last tile is padded": _tiles_at(
+        lambda i, step, n, k, s: ((i * s.steps + step) * s.TILE_N + n) * s.TILE_K + k, rounded_up=False
+    ),
+    "every program reads the first row of tiles": _tiles_at(
+        lambda i, step, n, k, s: (step * s.TILE_N + n) * s.TILE_K + k + 0 * i
+    ),
+    "every step reads the first tile of its row": _tiles_at(
+        lambda i, step, n, k, s: (i * s.steps * s.TILE_N + n) * s.TILE_K + k + 0 * step
+    ),
+    "y is only the bias: no product is added to acc": lambda xq, x_scale, tiles, w_scale, bias: bias.expand(
+        len(x_scale), -1
+    ),
+    "tiles are read as if they were the plain [N, K] matrix": _tiles_at(
+        lambda i, step, n, k, s: (i * s.TILE_N + n) * s.K + step * s.TILE_K + k
+    ),
+}
+
 TILED_LINEAR = Puzzle(
     number="24",
     spec=tiled_linear,
@@ -351,6 +466,7 @@ TILED_LINEAR = Puzzle(
         ),
     ),
     outputs=("y",),
+    slips=TILE_SLIPS,
     most_loads={"tiles": lambda s: triton.cdiv(s.M, s.BLOCK_M) * _tile_elements(s)},
     contract=Contract(
         {
