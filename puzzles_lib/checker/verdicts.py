@@ -39,7 +39,6 @@ STILL_BROKEN = Verdict("open", "not solved yet: the kernel is still broken, as i
 
 LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single block
 _REFUSED = " refuses this kernel: "
-_CAST_PRODUCT = re.compile(r"\([^()]*\*[^()]*\)\.to\(tl\.int64\)")
 
 
 def still_open(source: str) -> Verdict:
@@ -171,10 +170,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """Return the most basic fault of a run that shows without comparing values; None if there is none."""
     if ran.stop and ran.stop.kind != "uninitialised":
         message = on_the_grid(ran.stop.message, len(puzzle.grid(case)))
-        advice = ran.stop.advice
-        if ran.stop.kind == "true size" and _CAST_PRODUCT.search(ran.stop.site.source):
-            advice = "the cast on this line comes after the product, which has wrapped around by then"
-        return Verdict(ran.stop.kind, message, ran.stop.site, advice)
+        return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
     if ran.undefined and ran.undefined.kind != "early":
         return uninitialised(ran.undefined)
     for result in puzzle.results:
