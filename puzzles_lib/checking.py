@@ -11,7 +11,7 @@ from puzzles_lib import ledger, session
 from puzzles_lib.chapters import hints
 from puzzles_lib.checker import SECONDS_PER_CASE, examine
 from puzzles_lib.checker.attempts import positive
-from puzzles_lib.checker.report import Report
+from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.overview import cheer
 from puzzles_lib.puzzle import Puzzle, expect_puzzle
 from puzzles_lib.staleness import stale_note
@@ -61,6 +61,35 @@ def check(
     return _kept(kernel, puzzle, report)
 
 
+_SEEN = {  # kind -> what a user sees, if the message names a line or the cause
+    "race": "the results can differ from run to run",
+    "out of bounds": "a memory access is out of bounds",
+    "uninitialised": "a result depends on a value that is undefined",
+    "true size": "at this size, the results are wrong or the launch fails",
+    "error": "this case goes wrong",
+    "deadlock": "the kernel never ends",
+}
+AS_REPORTED = (
+    "The kernel is as it was reported, so you see only what its user saw. As soon as you change it, the "
+    "report names lines and causes."
+)
+
+
+def _as_reported(report: Report) -> Report:
+    """Return the report on a kernel that was handed out broken, without what names its line or its cause."""
+
+    def seen(verdict: Verdict | None) -> Verdict | None:
+        return verdict and Verdict(verdict.kind, _SEEN.get(verdict.kind, verdict.message))
+
+    return dataclasses.replace(
+        report,
+        verdict=seen(report.verdict),
+        cases=tuple(dataclasses.replace(case, verdict=seen(case.verdict)) for case in report.cases),
+        goals=tuple(dataclasses.replace(goal, verdict=seen(goal.verdict)) for goal in report.goals),
+        notes=(*report.notes, AS_REPORTED),
+    )
+
+
 def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
     """Record the check and return its report, with any notes."""
     wrapped = unwrap(kernel)
@@ -72,8 +101,9 @@ def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
     if puzzle.counts:
         known, _ = ledger.load()
         kind = next((verdict.kind for verdict in report.verdicts), "")
-        if wrapped and puzzle.broken_by and is_untouched(wrapped.kernel):
+        if wrapped and puzzle.broken_by and not report.ok and is_untouched(wrapped.kernel):
             kind = ledger.OPEN
+            report = _as_reported(report)
         trouble = ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel))
         notes.append(trouble or "")
         if report.ok and not trouble and known.get(puzzle.name) != ledger.SOLVED:

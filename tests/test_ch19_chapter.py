@@ -101,6 +101,9 @@ def test_a_line_about_memory_is_judged_by_who_ran():
     told = swept.judged(lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 <= 227 * 1024)
     assert told.splitlines()[0] == "328 of 384 fit according to you; 330 ran"
     assert "2 ran but don't fit according to you: BLOCK_M=32" in told and "0 were refused but fit" in told
+    assert "228 KiB" not in told
+    whole = swept.judged(lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 <= 228 * 1024)
+    assert whole.startswith(told) and "all 228 KiB fits according to you" in whole
     ones = swept.judged(lambda c: True)
     assert (
         "384 of 384" in ones
@@ -400,6 +403,13 @@ def test_a_benchmark_gets_the_lies_that_it_has(left_out, lies):
     found = laboratory.audit(lambda gpu: careful(gpu, **left_out))
     assert list(found.lies) == lies and not found.ok
     assert all(standin.EFFECTS[name] in repr(found) for name in lies)
+
+
+def test_effects_that_only_together_move_a_benchmark_too_far_are_told():
+    found = laboratory.audit(lambda gpu: careful(gpu, warm=False, times=1))
+    assert not found.ok and found.lies == {} and found.most[0] == "launch"
+    assert "not yet: all effects together move it by" in repr(found)
+    assert standin.EFFECTS["launch"] in repr(found)
 
 
 def test_a_number_that_is_typed_is_no_benchmark():

@@ -23,7 +23,8 @@ from puzzles_lib.chapters.ch20_clinic.kernels import doubled_kernel
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, lines_of
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import STEP
-from puzzles_lib.checking import check
+from puzzles_lib.checker import examine
+from puzzles_lib.checking import AS_REPORTED, check
 from puzzles_lib.compiler import find_target, gpu_dialect
 from puzzles_lib.grading.handed_in import Notebook
 from puzzles_lib.inspector import stages
@@ -60,7 +61,13 @@ about_a_line = pytest.mark.parametrize(
     "patient", [p for p in PATIENTS if p.question.asks.startswith("Which line")], ids=lambda p: p.puzzle.name
 )
 
-ALSO = {"far_rows": {6}, "running_sums": {6}, "attended": {10}}
+ALSO = {
+    "far_rows": {6},
+    "running_sums": {6},
+    "attended": {10},
+    "kept_scores": {4, 9},
+    "norm_and_turn": {17, 18},
+}
 """Lines where a kernel could be mended as well: by tests/kernels/ch20_clinic.py."""
 
 
@@ -138,7 +145,7 @@ def test_a_half_mended_division_is_told_what_is_left(division, words):
 
 def test_what_has_no_dot_is_not_told_of_tf32():
     puzzle = next(p.puzzle for p in PATIENTS if p.puzzle.name == "bias_gradient")
-    (verdict, *_) = check(kernel_of(puzzle.name, HANDED_OUT), puzzle).verdicts
+    (verdict, *_) = examine(kernel_of(puzzle.name, HANDED_OUT), puzzle).verdicts
     assert verdict.diagnosis.endswith("is something float16 or bfloat16?")
 
 
@@ -231,7 +238,7 @@ def test_what_its_report_says_to_run_is_imported(patient):
 def test_a_case_that_fails_after_other_configurations_is_named_by_its_own():
     """And each one that does is said to: what is right alone is wrong in company, at any size."""
     (patient,) = (p for p in PATIENTS if p.puzzle.name == "tuned_sum")
-    cases = check(kernel_of("tuned_sum", HANDED_OUT), patient.puzzle).cases
+    cases = examine(kernel_of("tuned_sum", HANDED_OUT), patient.puzzle).cases
     assert len(cases) == len(patient.puzzle.cases) and not any(case.ok for case in cases)
     failed = cases[0]
     assert "configuration 2 of 2: BLOCK_N=64" in failed.verdict.diagnosis and failed.label.endswith(
@@ -285,10 +292,29 @@ def test_as_it_is_handed_out_it_says_its_fault_and_counts_as_no_try(state_dir):
     assert report.verdicts[0].kind == patient.slip.kind
     assert entries()[0][name].state == "open"
     half = HANDED_OUT[name].replace("T * K", "T * K * 1")
-    check(define(half, "<half mended>"), patient.puzzle)
+    tried = check(define(half, "<half mended>"), patient.puzzle)
+    assert "make a factor int64" in str(tried) and AS_REPORTED not in str(tried)
     assert entries()[0][name].state == "tried"
     assert check(solutions()[name], patient.puzzle).cheer is not None
     assert entries()[0][name].state == "solved"
+
+
+@patients
+def test_as_it_is_handed_out_only_its_symptom_is_shown(patient):
+    """No line and no cause, so that there is something to find."""
+    kernel = kernel_of(patient.puzzle.name, HANDED_OUT)
+    report = check(kernel, patient.puzzle)
+    assert not report.ok and report.notes[-1] == AS_REPORTED
+    assert report.verdicts[0].kind == examine(kernel, patient.puzzle).verdicts[0].kind
+    assert not [verdict for verdict in report.verdicts if verdict.site or verdict.diagnosis]
+    assert not re.search(r"\blines? \d", str(report))
+
+
+def test_a_cast_after_the_product_is_told():
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "far_rows")
+    late = HANDED_OUT["far_rows"].replace("b * T * K", "(b * T * K).to(tl.int64)")
+    report = check(define(late, "<cast too late>"), patient.puzzle)
+    assert "the cast on this line comes after the product" in report.verdicts[0].diagnosis
 
 
 def test_grading_finds_each_kernel_and_runs_nothing_for_it():

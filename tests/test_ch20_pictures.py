@@ -8,12 +8,13 @@ import torch
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from puzzles_lib import check, run
+from puzzles_lib import run
 from puzzles_lib.authoring.solutions import kernel_cells, solutions
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.chapters.ch20_clinic import pictures
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.chapters.ch20_clinic.patients.p65_temperatures import class_of
+from puzzles_lib.checker import examine
 from puzzles_lib.checker.attempts import attempt, blank
 from puzzles_lib.compiler import find_target, gpu_dialect, memory_accesses, shared_memory, specialised
 from puzzles_lib.drawing.colours import BLUE, ORANGE, SKY, VERMILLION
@@ -53,7 +54,7 @@ def test_a_cases_picture_stands_after_its_hints_and_before_its_takeaway():
 
 def test_tokens_are_nobodys_that_the_kernel_leaves_out():
     kernel, puzzle = broken("many_tokens")
-    case, failed = puzzle.cases[2], check(kernel, puzzle).cases[2]
+    case, failed = puzzle.cases[2], examine(kernel, puzzle).cases[2]
     unwritten = re.search(
         r"(\d+) of (\d+) elements of z are never written, the first is z\[(\d+), 0\]", str(failed.verdict)
     )
@@ -99,7 +100,7 @@ def test_rows_of_a_view_are_taken_from_where_the_kernel_takes_them():
 def test_a_minimum_of_lanes_that_hold_0():
     kernel, puzzle = broken("row_minimum")
     case = puzzle.cases[3]
-    assert "undefined lanes of x_ptr" in str(check(kernel, puzzle))
+    assert "undefined lanes of x_ptr" in str(examine(kernel, puzzle))
     filled_up = HANDED_OUT["row_minimum"].replace(
         "mask=n < N)\n    least", "mask=n < N, other=0.0)\n    least"
     )
@@ -164,7 +165,7 @@ def test_of_equals_the_kernel_takes_what_is_drawn():
 
 def test_rows_that_begin_between_are_those_that_no_descriptor_takes():
     kernel, puzzle = broken("row_totals")
-    report = check(kernel, puzzle)
+    report = examine(kernel, puzzle)
     told = [result.verdict is None for result in report.cases[:4]]
     picture = pictures.begins()
     marks = filled(picture.figure)[1::2][:8]
@@ -177,7 +178,7 @@ def test_rows_that_begin_between_are_those_that_no_descriptor_takes():
 def test_what_is_loaded_too_soon_is_what_the_checker_says():
     kernel, puzzle = broken("label_probability")
     said = r"p\[0, (\d+)\] is stored at line 7 by lane \d+ of warp (\d), then loaded at .* lane 0 of warp 0,"
-    at, warp = re.search(said, str(check(kernel, puzzle))).groups()
+    at, warp = re.search(said, str(examine(kernel, puzzle))).groups()
     picture = pictures.not_yet_there()
     assert f"loads p[0, {at}], which warp {warp} stores" in picture.alt
     boxes = [text for text in texts(picture.figure) if text.startswith("stores")]

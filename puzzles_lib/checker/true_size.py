@@ -7,6 +7,7 @@ and no lane may be undefined. Values are not compared: they would take too long 
 
 import itertools
 import math
+import re
 from collections.abc import Collection
 
 from puzzles_lib.binding import Bound
@@ -17,6 +18,8 @@ from puzzles_lib.runner import Pretended, Program, run
 from puzzles_lib.source import Refusal
 
 CROSSING = 2**31
+_CAST_PRODUCT = re.compile(r"\([^()]*\*[^()]*\)\.to\(tl\.int64\)")
+_CAST_TOO_LATE = "the cast on this line comes after the product, which has wrapped around by then"
 
 
 def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
@@ -47,7 +50,9 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
     )
     verdict = None
     if ran.stop:
-        verdict = Verdict(ran.stop.kind, on_the_grid(ran.stop.message, len(puzzle.grid(case))), ran.stop.site)
+        message, site = on_the_grid(ran.stop.message, len(puzzle.grid(case))), ran.stop.site
+        late = ran.stop.kind == "true size" and site and _CAST_PRODUCT.search(site.source)
+        verdict = Verdict(ran.stop.kind, message, site, _CAST_TOO_LATE if late else "")
     elif ran.undefined:
         verdict = Verdict("uninitialised", str(ran.undefined), ran.undefined.site)
     elif not any(written.any() for written in ran.written.values()):

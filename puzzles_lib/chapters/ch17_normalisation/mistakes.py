@@ -932,7 +932,7 @@ MISTAKES = (
         "The steps are combined as if the later one came first.",
         {"return a * next_a, next_a * x + next_x": "return a * next_a, a * next_x + x"},
         kind="values",
-        says="all wrong elements are at 1–63 along T",
+        says="the steps are combined in the wrong order",
     ),
     Mistake(
         LINEAR_RECURRENCE,

@@ -195,7 +195,7 @@ def waves(record: Record) -> Picture:
     ax.plot([r["programs"] for r in rows], [r["us"] for r in rows], "o", color=BLUE, markersize=4)
     for count in range(1, 5):
         ax.axvline(132 * count, color=GREY, linestyle="--", linewidth=0.9)
-        label(ax, 132 * count - 4, 6, f"{132 * count}", align="right bottom", fontsize=9, color=FAINT)
+        label(ax, 132 * count - 4, 308, f"{132 * count}", align="right top", fontsize=9, color=FAINT)
     ax.set_ylim(0, 310)
     _plain(ax, "programs", "µs")
     figure.suptitle(origin(record), fontsize=9, color=FAINT)
@@ -517,7 +517,7 @@ def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
     ax.minorticks_off()
     _plain(ax, f"configurations of {swept.name}, fastest first; {len(swept.refused)} were refused", "µs")
     _legend(figure, ax, 3)
-    figure.suptitle(f"one {swept.device}", fontsize=9, color=FAINT)
+    figure.suptitle(swept.about, fontsize=9, color=FAINT)
     spilled = [each.us for each in ran if each.spills]
     told = f" {len(spilled)} spill; the fastest of them takes {min(spilled):.0f}." if spilled else ""
     left = f" {len(kept)} are kept." if keep else ""
@@ -547,7 +547,7 @@ def twice(swept: Sweep, most: int = 24) -> Picture:
     ax.set_ylim(0.9 * min(first + second), 1.05 * max(first + second))
     _plain(ax, f"configurations of {swept.name}, in the order of the first round", "µs")
     _legend(figure, ax, 2)
-    figure.suptitle(f"one {swept.device}", fontsize=9, color=FAINT)
+    figure.suptitle(swept.about, fontsize=9, color=FAINT)
     best = min(range(len(some)), key=lambda place: second[place])
     return Picture(
         figure,

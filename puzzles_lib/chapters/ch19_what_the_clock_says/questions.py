@@ -64,6 +64,10 @@ def _furthest() -> str:
     return min(points(), key=share).name.replace("_", " ")
 
 
+def _in_the_roofline() -> set[str]:
+    return {point.name.replace("_", " ") for point in points()}
+
+
 def _panels() -> tuple[int, int]:
     return tuple(panels(banded(8, 8, group), 16)[0] for group in (1, 4))
 
@@ -255,13 +259,20 @@ QUESTIONS = (
                 "You're off by a factor of a thousand. The T's of TFLOP/s and TB/s cancel.",
             ),
         ),
-        nudge="At the corner both take equally long: divide 989 TFLOP/s by 3.95 TB/s.",
+        nudge="At the corner both take equally long. How many FLOP can the chip do in the time that one byte "
+        "takes?",
     ),
     Question(
         id="ch19-q10",
         asks="Which of these kernels is furthest below its own roof?",
         right=_furthest,
         kind=str,
+        nudges=(
+            Nudge(
+                lambda v, r: v not in _in_the_roofline(),
+                "There's no such kernel in the picture. Write a name as the picture does.",
+            ),
+        ),
         nudge="Compare each point with the roof straight above it. Both axes go by factors of ten.",
     ),
     Question(

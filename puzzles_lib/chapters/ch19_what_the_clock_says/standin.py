@@ -115,13 +115,15 @@ class Audit:
 
     says: microseconds, with all effects at work; None while the benchmark returns nothing. truth: what a copy
     takes. lies: the effects that move the benchmark by more than 5% when they are alone, and how far each
-    moves it: what it says over what is true. error: what it raised or returned, if it's not a number.
+    moves it: what it says over what is true. most: the effect that moves it furthest, and how far. error:
+    what it raised or returned, if it's not a number.
     """
 
     says: float | None
     truth: float
     lies: dict[str, float]
     error: str = ""
+    most: tuple[str, float] = ("", 1.0)
 
     @property
     def ok(self) -> bool:
@@ -140,6 +142,13 @@ class Audit:
             f"{EFFECTS[name]}: this alone makes it {times:,.2f} times the truth"
             for name, times in self.lies.items()
         ]
+        if not self.lies and self.most[0]:
+            off = abs(self.says / self.truth - 1)
+            name, times = self.most
+            lines.append(
+                f"not yet: all effects together move it by {off:.1%}. The largest alone is this one: "
+                f"{EFFECTS[name]} ({times:.3f} times the truth)"
+            )
         return "\n".join(lines)
 
 
@@ -167,9 +176,7 @@ def audit(benchmark: Callable[[GPU], float | None]) -> Audit:
         if isinstance(value, bool) or not isinstance(value, Real):
             return Audit(None, gpu.truth, {}, f"your benchmark returned {value!r:.80}, not a number")
         said[name] = float(value)
-    lies = {
-        name: said[name] / machines[name].truth
-        for name in EFFECTS
-        if not _near(said[name], machines[name].truth)
-    }
-    return Audit(said[""], machines[""].truth, lies)
+    times = {name: said[name] / machines[name].truth for name in EFFECTS}
+    lies = {name: times[name] for name in EFFECTS if not _near(said[name], machines[name].truth)}
+    furthest = max(times, key=lambda name: abs(times[name] - 1))
+    return Audit(said[""], machines[""].truth, lies, most=(furthest, times[furthest]))

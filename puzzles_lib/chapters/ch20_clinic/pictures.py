@@ -78,12 +78,12 @@ SYMPTOMS = (
     ("starts at some size", ("int32 offsets, 2^31", "grid y, z: 65,535", "a ragged end")),
     ("for some values", ("a fill: other=", f"{MINUS}inf {MINUS} {MINUS}inf", "a narrow store")),
     ("differs from run to run", ("no barrier", "a lock, a flag", "two stores, one place")),
-    ("same every run, but off", ("by a digit: TF32", "by one: C's // and %", "by 256: int8 products")),
+    ("same every run, but off", ("by a digit: TF32", "by one: // of negatives", "by 256: int8 products")),
     (
         "depends on what ran before",
         ("autotune, in place", "a result isn't cleared", "never tested alone"),
     ),
-    ("where parts are joined", ("(a + b) + c differs", "two maxima", "masks joined by +")),
+    ("parts right, whole wrong", ("(a + b) + c differs", "two maxima", "masks joined by +")),
     ("less random than asked", ("a draw is reused",)),
 )
 """Symptoms, and what may cause them."""
@@ -96,7 +96,8 @@ def symptoms() -> Picture:
     label(ax, 12.8, 0.7, "look for", fontsize=12, color=FAINT)
     for number, (seen, causes) in enumerate(SYMPTOMS):
         y = 1.5 + 1.9 * number
-        box(ax, 0.2, y, 5.5, 1.3, seen, color=PALE_ORANGE, fontsize=11)
+        label(ax, 0.1, y + 0.65, str(number), align="left", color=FAINT)
+        box(ax, 0.7, y, 5.0, 1.3, seen, color=PALE_ORANGE, fontsize=11)
         arrow(ax, (5.8, y + 0.65), (6.5, y + 0.65))
         for place, cause in enumerate(causes):
             box(ax, 6.6 + 4.2 * place, y, 4.05, 1.3, cause, color=PALE_SKY)

@@ -30,6 +30,12 @@ def row_minimum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
     return x - x.amin(1, keepdim=True)
 
 
+def _with_zeros(x: Tensor, N: int, BLOCK_N: int) -> Tensor:
+    """Return the results if lanes past the end count as 0."""
+    least = x.amin(1, keepdim=True)
+    return x - (least.clamp(max=0.0) if N < BLOCK_N else least)
+
+
 PUZZLE = Puzzle(
     number="46",
     spec=row_minimum,
@@ -46,6 +52,7 @@ PUZZLE = Puzzle(
         {"M": Size(9), "N": Size(300), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
         fills=lambda s: ({"x": above_zero}, {}),
     ),
+    slips={"lanes past the row count as 0, which is below every positive number": _with_zeros},
     broken_by="no_other",
 )
 

@@ -89,8 +89,9 @@ PATIENT = Patient(
             "By this line the sum is already NaN. Which subtraction made it so?",
         ),
         Nudge(
-            lambda v, r: v in (r - 1, r - 2),
+            lambda v, r: v == r - 2,
             "Up to here -inf is fine: it means that nothing is kept yet. What happens to it next?",
         ),
+        also=frozenset({4, 9}),  # a start at -1e30, or a maximum that is never -inf
     ),
 )

@@ -72,9 +72,6 @@ PATIENT = Patient(
         SLIP,
         "Which elements of y does each of the three stores write?",
         Nudge(lambda v, r: v in (7, 13, 14), "The loads are fine: nobody stores to x."),
-        Nudge(
-            lambda v, r: v in (17, 18),
-            "This store writes the end of the row, as it should. Which other store writes there?",
-        ),
+        also=frozenset({17, 18}),  # a barrier before these stores mends it, too
     ),
 )
