@@ -274,7 +274,7 @@ _OPERATIONS: Mapping[str, Compute] = {
     "prmt": _prmt,
     "cvt": _converted,
     "setp": _compared,
-    "selp": lambda kinds, modes, a, b, which: np.where(which, a, b),
+    "selp": lambda kinds, modes, a, b, which: np.asarray(np.where(which, a, b)),
     "ex2": _approximated(np.exp2),
     "lg2": _approximated(np.log2),
     "rcp": _approximated(np.reciprocal),

@@ -1210,8 +1210,9 @@ def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Any:
 
 def _assembled(step: Step, text: str, operands: Sequence[Lanes]) -> tuple[Lanes, ...]:
     """The results of assembly that computes."""
-    rows = [*(lanes.row for lanes in operands), *step.rows]
-    if any(row is None or row is BOOL or row is ADDRESS or row.is_float8 for row in rows):
+    known = [*(lanes.row for lanes in operands), *step.rows]
+    rows = [row for row in known if row is not None]
+    if len(rows) < len(known) or any(row is BOOL or row is ADDRESS or row.is_float8 for row in rows):
         raise assembly.NotKnown("of truth values, pointers or float8")
     count, shape = step.op.integer("packed_element", 1), step.shape or (1,)
     given = [part for lanes in operands for part in assembly.packed(lanes.full(shape), count)]
