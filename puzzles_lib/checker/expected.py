@@ -17,7 +17,7 @@ What counts as correct:
     `Puzzle.exact`: chosen        the spec's; -0 is 0, and one NaN as good as another 10b, 15a, 15b, 17, 18
                                                                                       27, 52, 60, 74
     float16, bfloat16, float8     float32's own error, then rounded to nearest        11, 16, 25, 28, 30
-                                                                                      35-38, 66, 68-70
+                                                                                      35-38, 66, 68-70, 73
     float32                       float32's own error                                 others
     float64, with no other floats float64's own error                                 none
     what `Puzzle.allowance` names that, and as far from it as the puzzle allows       35-38, 67, 70
