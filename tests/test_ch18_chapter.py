@@ -41,7 +41,7 @@ def test_a_picture_reads(name):
         "packed": "12 programs per head; 5 have something to do",
         "tiles": "causal: 30 whole, 12 cut, 30 not visited",
         "row": "ds = [0.0, -1.0, 1.0], which adds up to 0",
-        "floors": "the course's solutions 806",
+        "floors": "the course's kernels 806",
         "walks": "program 2 walks 6 tiles",
     }
     assert told.get(name, "") in picture.alt

@@ -450,7 +450,7 @@ LOOKS = {
     EXPONENTIALS: (PALE_ORANGE, "exp2 alone"),
     "cuDNN": (SKY, "cuDNN"),
     "ours": (GREEN, "the library's kernels"),
-    "puzzles": (YELLOW, "kernels of the puzzles"),
+    "puzzles": (YELLOW, "the course's kernels"),
     "flash": (ORANGE, "flash, from torch"),
 }
 PARTS = {"forward": ("puzzle 35",), "backward": ("puzzle 37", "puzzle 38")}
