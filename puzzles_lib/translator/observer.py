@@ -118,6 +118,7 @@ def watch(files: list[str], place: Place) -> Seen:
         return value
 
     CodeGenerator.visit = watched
+    CodeGenerator.visit_Compare = _unchained(CodeGenerator.visit_Compare)
     _listen(seen)
     _share()
     watch_demand(lambda: seen.demand, lambda: (loops > 0, *here))
@@ -128,6 +129,22 @@ def watch(files: list[str], place: Place) -> Seen:
     _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty, "histogram": _counted})
     _replace({name: functools.partial(_promised, name) for name in _PROMISES})
     return seen
+
+
+def _unchained(method: Callable) -> Callable:
+    """Return visit_Compare, which raises if & or | joins comparisons without parentheses, as in a < b & c < d.
+
+    Triton 3.9 chains comparisons, and would take it for a < (b & c) < d.
+    """
+
+    @functools.wraps(method)
+    def checked(self, node: ast.Compare):
+        inner = [each.op for each in node.comparators[:-1] if isinstance(each, ast.BinOp)]
+        if any(isinstance(op, ast.BitAnd | ast.BitOr) for op in inner):
+            raise self._unsupported(node, "simultaneous multiple comparison is not supported")
+        return method(self, node)
+
+    return checked
 
 
 def _listen(seen: Seen) -> None:
