@@ -24,6 +24,12 @@ def has_sums_in_tf32(version: str) -> bool:
     return numbers is not None and numbers < (3, 8)
 
 
+def has_repeated_registers(version: str) -> bool:
+    """Return whether a thread with room for more than a whole block holds elements of it several times."""
+    numbers = _numbers(version)
+    return numbers is not None and numbers < (3, 9)
+
+
 def too_old(version: str) -> str:
     """Return why the checker can't work with a version of Triton, as one clause; "" if it can.
 

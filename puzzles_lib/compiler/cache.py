@@ -10,7 +10,7 @@ import triton
 from triton import knobs
 from triton.runtime.cache import get_cache_manager
 
-_SCHEMA = 2  # of what is kept: count up when it changes
+_SCHEMA = 3  # of what is kept: count up when it changes
 _FILE = "stages.json"
 
 

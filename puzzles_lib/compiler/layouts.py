@@ -18,6 +18,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import triton
+
+from puzzles_lib import versions
 
 Step = tuple[int, ...]
 Holder = tuple[int, int, int]
@@ -201,6 +204,9 @@ class _Steps:
         return tuple(self.register), tuple(self.lane), tuple(self.warp)
 
 
+_REPEATED = versions.has_repeated_registers(triton.__version__)
+
+
 def _blocked(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tuple:
     steps = _Steps(shape)
     for to, key in (
@@ -209,7 +215,8 @@ def _blocked(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tupl
         (steps.warp, "warpsPerCTA"),
     ):
         for axis in fields["order"]:
-            steps.give(to, fields[key][axis], axis)
+            most = shape[axis] if key == "sizePerThread" and not _REPEATED else fields[key][axis]
+            steps.give(to, min(fields[key][axis], most), axis)
     return steps.repeat(fields["order"])
 
 

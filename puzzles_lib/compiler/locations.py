@@ -126,7 +126,7 @@ def _assembly(text: str) -> list[Line]:
         word = raw.split(None, 1)[0] if raw.strip() else ""
         if word == ".loc":
             current = int(raw.split()[2]) or None  # .loc FILE LINE COLUMN
-        elif word in (".file", ".section", ".text") or word.startswith(".cfi_"):
+        elif word in (".file", ".section", ".size", ".text") or word.startswith(".cfi_"):
             continue
         elif re.match(r"(\$L__|\.L)(tmp|func_)", word) or _REMARK.match(raw):
             continue

@@ -177,7 +177,7 @@ def _why(
     elif f"error code -{signal.SIGXCPU.value}" in message:  # ptxas, stopped by the limit
         words = [_TOO_SLOW.format(SECONDS)]
     elif not words:  # ptxas names its temporary file, which says nothing
-        words = re.findall(r"ptxas \S+, line \d+; error\s*: (.*)", message)[:3]
+        words = re.findall(r"ptxas\S* \S+, line \d+; error\s*: (.*)", message)[:3]
         words = words or [line for line in message.splitlines() if line.strip()][:3]
     text = "; ".join(dict.fromkeys([*([ending] if ending else []), *words]))
     text = " ".join(text.split()) or "it fails without a message"

@@ -13,7 +13,8 @@ from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
 
 _HEADER = re.compile(r"^// -----// .*$", re.MULTILINE)
-_BEFORE = re.compile(r"// -----// IR Dump Before \w+ \(([\w-]+)\) \('builtin\.module' operation\)")
+# "IR Dump Before Inliner (inline) ('builtin.module' operation)"; from 3.9, "InlinerPass: inline{options}".
+_BEFORE = re.compile(r"// -----// IR Dump Before \w+(?: \(|: )([\w-]+).* \('builtin\.module' operation\)")
 
 
 @dataclass(frozen=True, repr=False)

@@ -1136,6 +1136,12 @@ def assume(machine: Machine, step: Step, condition: Lanes) -> None:
         raise Halt(Stop("false hint", text, machine.site(), advice))
 
 
+# One kernel waits for another, or lets it begin: one alone has nobody to wait for.
+@operation("tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents", labels=None)
+def grid_dependency(machine: Machine, step: Step) -> None:
+    pass
+
+
 @operation("tt.assert", labels=None)
 def device_assert(machine: Machine, step: Step, condition: Lanes, *_: Lanes) -> None:
     machine.memory.use(condition.labels)

@@ -132,13 +132,13 @@ def watch(files: list[str], place: Place) -> Seen:
 
 
 def _unchained(method: Callable) -> Callable:
-    """Return visit_Compare, which raises if & or | joins comparisons without parentheses, as in a < b & c < d.
+    """Return visit_Compare, which refuses comparisons that are joined by & or | without parentheses.
 
-    Triton 3.9 chains comparisons, and would take it for a < (b & c) < d.
+    An example is a < b & c < d. Triton 3.9 chains comparisons, and would take it for a < (b & c) < d.
     """
 
     @functools.wraps(method)
-    def checked(self, node: ast.Compare):
+    def checked(self: Any, node: ast.Compare) -> Any:
         inner = [each.op for each in node.comparators[:-1] if isinstance(each, ast.BinOp)]
         if any(isinstance(op, ast.BitAnd | ast.BitOr) for op in inner):
             raise self._unsupported(node, "simultaneous multiple comparison is not supported")
