@@ -138,7 +138,7 @@ def test_a_thread_finds_what_it_has_stored_itself(last_two, right):
     """The answers to the chapter's question on its detour through memory."""
     cells = nbformat.read(REPO / "solutions/17_normalisation.ipynb", as_version=4).cells
     (source,) = (cell.source for cell in cells if cell.id == "threads-kernel")
-    *lines, load, store = source.partition("\n\n\n")[0].splitlines()
+    *lines, load, store = source[source.index("@triton.jit") :].partition("\n\n\n")[0].splitlines()
     lines += [line.replace("offs", last_two) for line in (load, store)]
     report = check(define("\n".join(lines), f"<{last_two}>"), DOUBLE)
     assert report.ok == right and ("no barrier between" in str(report)) != right

@@ -221,6 +221,15 @@ def test_an_unsolved_course_has_nothing_to_remark() -> None:
     assert remarks == [] and len(notebooks) == len(CHAPTERS)
 
 
+def test_just_the_puzzles_is_not_graded_and_says_so_where_it_is_begun() -> None:
+    data = (ROOT / "notebooks" / "just_the_puzzles.ipynb").read_bytes()
+    assert by_chapter({"ann/just_the_puzzles.ipynb": data}, CHAPTERS) == ({}, [])
+    begun = data.replace(b"    # your code here", b"    x = 1", 1)
+    notebooks, remarks = by_chapter({"ann/just_the_puzzles.ipynb": begun}, CHAPTERS)
+    told = "ann/just_the_puzzles.ipynb: it isn't graded; a kernel counts in its chapter's notebook"
+    assert (notebooks, remarks) == ({}, [told])
+
+
 def cell_of(folder: str, number: str, id: str) -> bytes:
     """A notebook with a single cell, of the course's own."""
     (path,) = (ROOT / folder).glob(f"{number}_*.ipynb")

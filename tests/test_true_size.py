@@ -72,13 +72,14 @@ BEYOND = {
     "fused_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64),
     "int8_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64),
     "tiled_linear": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, TILE_N=32, TILE_K=64),
-    "stochastic_pack": Case(pretend=True, M=50_000, N=50_001, BITS=8, GROUP=16, SEED=7, OFFSET=0, BLOCK_G=4),
+    "mxfp4_matmul": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64),
     "tile_order": Case(pretend=True, M=50_000, N=50_001, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP=8),
     "split_sum": Case(pretend=True, M=2**21 + 3, N=1_025, BLOCK_M=4, BLOCK_N=256),
 }  # fmt: skip
 WIDE = {  # their puzzles have cases of true size
     "strided_copy",
     "linear_backward",
+    "stochastic_pack",
     "rms_norm",
     "layer_norm",
     "layer_norm_dx",
@@ -90,9 +91,12 @@ WIDE = {  # their puzzles have cases of true size
     "attention_dq",
     "attention_dkv",
     "merge_parts",
+    "linear_cross_entropy",
 }
 JUST_BELOW = {"outer_add_blocks"}  # the first puzzle with tiles: its largest case has almost 2^31 elements
-INDEXED = {"rope", "paged_attention", "grouped_matmul", "swiglu_down", "sample_token"}  # by a tensor's values
+INDEXED = {  # by a tensor's values
+    "rope", "paged_attention", "grouped_matmul", "swiglu_down", "sample_token", "route", "nucleus_token",
+}  # fmt: skip
 SMALLER = {  # the number that makes the largest tensor a little smaller than 2^31
     "double": {"N": LIMIT - 1029},
     "square": {"N": LIMIT - 1029},

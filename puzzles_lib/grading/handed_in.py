@@ -16,6 +16,7 @@ from puzzles_lib.chapters import Chapter
 from puzzles_lib.grading import plain
 from puzzles_lib.grading.asides import asides
 from puzzles_lib.grading.plain import Definition, Known, NotPlain
+from puzzles_lib.notebooks import JUST_THE_PUZZLES
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.stubs import HOLE
 
@@ -102,6 +103,10 @@ class Notebook:
                 if found.get(id, "...") == "..." or text != "...":
                     found[id] = text
         return found
+
+    def is_begun(self) -> bool:
+        """Return whether a cell that checks a kernel has no hole any more."""
+        return any("check(" in cell.source and HOLE not in cell.source for cell in self._cells)
 
     def traces(self, chapter: Chapter) -> int:
         """Return how many kernels, checks and answers of this chapter it contains."""
@@ -253,6 +258,10 @@ def by_chapter(
             notebook = Notebook(data)
         except Unreadable as reason:
             remarks.append(f"{label}: {reason}")
+            continue
+        if label.rpartition("/")[2] == JUST_THE_PUZZLES:
+            if notebook.is_begun():
+                remarks.append(f"{label}: it isn't graded; a kernel counts in its chapter's notebook")
             continue
         if notebook.misleading:
             remarks.append(

@@ -217,12 +217,17 @@ class Machine:
 
     # ---- what operations tell
 
-    def dotted(self, step: Step, depth: int, *blocks: Lanes) -> None:
-        """A dot was computed: operands, what is added, and the result, each row of this many products."""
+    def dotted(
+        self, step: Step, depth: int, *blocks: Lanes, factors: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> None:
+        """A dot was computed: operands, what is added, and the result, each row of this many products.
+
+        factors: what is multiplied, if the operands are codes of it.
+        """
         self.memory.arithmetic.dots = True
         self.memory.flops += 2 * step.size * depth
         if self.memory.record:
-            left, right = (
+            left, right = factors or (
                 Lanes(block.full(value.type.shape), block.row).wide
                 for block, value in zip(blocks, step.op.operands[:2], strict=False)
             )

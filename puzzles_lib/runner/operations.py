@@ -511,7 +511,7 @@ def dot_scaled(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
     if right_scale:
         b = b * np.swapaxes(_scales(*right_scale, b.shape[-2]), -1, -2)
     result = Lanes(numerics.product(a, b, np.float32) + start[0].full(start[1]), step.row)
-    machine.dotted(step, a.shape[-1], left[0], right[0], start[0], result)
+    machine.dotted(step, a.shape[-1], left[0], right[0], start[0], result, factors=(a, b))
     return result
 
 

@@ -419,7 +419,7 @@ WRONG = [
     Wrong(MASKED_ADD, store_mask_with_less_or_equal, kind="out of bounds", says="z_ptr"),
     Wrong(MASKED_ADD, mask_one_short, kind="never written", says="z[31]"),
     Wrong(MASKED_ADD, load_mask_one_short, kind="uninitialised", says="x_ptr"),
-    Wrong(MASKED_ADD, load_mask_one_short_with_other, kind="values", says="31 along N"),
+    Wrong(MASKED_ADD, load_mask_one_short_with_other, kind="values", says="z[31]: got 10"),
     Wrong(MASKED_ADD, mask_from_lanes, kind="out of bounds", says="200..223"),
     Wrong(MASKED_ADD, mask_from_the_block_size, kind="out of bounds", says="x_ptr"),
     Wrong(MASKED_ADD, whole_blocks_only, kind="never written", says="of z"),

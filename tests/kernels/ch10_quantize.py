@@ -150,26 +150,6 @@ def fields_joined_by_or(
 
 
 @triton.jit
-def folded_into_a_row(
-    words_ptr, scale_ptr, minimum_ptr, x_ptr, N,
-    BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_W: tl.constexpr,
-):  # fmt: skip
-    """Folds the fields into one axis and loads a scale per lane; a fused multiply-add."""
-    F: tl.constexpr = 32 // BITS
-    row = tl.program_id(0)
-    offs_w = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
-    words = tl.load(words_ptr + row * tl.cdiv(N, F) + offs_w, mask=offs_w * F < N, other=0)
-    fields = words[:, None] >> BITS * tl.arange(0, F)[None, :] & 2**BITS - 1
-    codes = tl.reshape(fields, (BLOCK_W * F,))
-    n = tl.program_id(1) * BLOCK_W * F + tl.arange(0, BLOCK_W * F)
-    params = row * tl.cdiv(N, GROUP) + n // GROUP
-    scale = tl.load(scale_ptr + params, mask=n < N, other=0.0).to(tl.float32)
-    minimum = tl.load(minimum_ptr + params, mask=n < N, other=0.0).to(tl.float32)
-    x = tl.fma(codes.to(tl.float32), scale, minimum)
-    tl.store(x_ptr + row * N + n, x.to(tl.bfloat16), mask=n < N)
-
-
-@triton.jit
 def unsigned_field_by_field(
     words_ptr, scale_ptr, minimum_ptr, x_ptr, N,
     BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_W: tl.constexpr,
@@ -195,6 +175,5 @@ RIGHT = [
     (QUANTIZE_PACK, one_group_a_program),
     (QUANTIZE_PACK, words_first),
     (QUANTIZE_PACK, fields_joined_by_or),
-    (UNPACK_DEQUANTIZE, folded_into_a_row),
     (UNPACK_DEQUANTIZE, unsigned_field_by_field),
 ]

@@ -150,7 +150,7 @@ def rounded_from_half_below(
     """One group at a time; adds u - 1/2 and rounds to the nearest."""
     F: tl.constexpr = 32 // BITS
     top = (1 << BITS) - 1
-    row, W, G = tl.program_id(0), tl.cdiv(N, F), tl.cdiv(N, GROUP)
+    row, W, G = tl.program_id(0).to(tl.int64), tl.cdiv(N, F), tl.cdiv(N, GROUP)
     first = tl.program_id(1) * BLOCK_G
     for g in range(first, tl.minimum(first + BLOCK_G, G)):
         n = g * GROUP + tl.arange(0, GROUP)
@@ -161,7 +161,7 @@ def rounded_from_half_below(
         scale = ((high - low) / top).to(tl.bfloat16).to(tl.float32)
         if high == low:
             scale = 1.0
-        place = OFFSET + row.to(tl.int64) * N + n
+        place = OFFSET + row * N + n
         codes = libdevice.rint((x - low) / scale + (tl.rand(SEED, place) - 0.5))
         codes = tl.where(n < N, tl.clamp(codes, 0.0, top * 1.0), 0.0).to(tl.int32)
         fields = tl.reshape(codes, (GROUP // F, F)) << (BITS * tl.arange(0, F))[None, :]
@@ -179,7 +179,8 @@ def uniform_by_hand(
     """Random integers made uniform here, the seed in a tensor; compares with the fraction's complement."""
     F: tl.constexpr = 32 // BITS
     row, W, G = tl.program_id(0), tl.cdiv(N, F), tl.cdiv(N, GROUP)
-    offs_g = tl.program_id(1) * BLOCK_G + tl.arange(0, BLOCK_G)
+    row = row.to(tl.int64)
+    offs_g = (tl.program_id(1) * BLOCK_G + tl.arange(0, BLOCK_G)).to(tl.int64)
     offs_w = offs_g[:, None] * (GROUP // F) + tl.arange(0, GROUP // F)[None, :]
     i = tl.arange(0, F)[None, None, :]
     n = offs_w[:, :, None] * F + i

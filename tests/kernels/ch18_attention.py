@@ -201,14 +201,6 @@ def one_head_after_the_other(
     tl.store(dv_ptr + at_k, dv.to(tl.bfloat16), mask=j[:, None] < T)
 
 
-all_queries = edited(
-    ATTENTION_DKV,
-    "all_queries",
-    "Walks all queries, and lets the mask decide.",
-    {"range(first_query, T, BLOCK_Q)": "range(0, T, BLOCK_Q)"},
-)
-
-
 RIGHT = [
     (WINDOW_ATTENTION, two_passes),
     (WINDOW_ATTENTION, backwards),
@@ -218,5 +210,4 @@ RIGHT = [
     (ATTENTION_DQ, scaled_before_the_dot),
     (ATTENTION_DQ, keys_as_rows),
     (ATTENTION_DKV, one_head_after_the_other),
-    (ATTENTION_DKV, all_queries),
 ]

@@ -383,7 +383,7 @@ STOCHASTIC_PACK = Puzzle(
         # rows shorter than a group
         _rounding_case(M=4, N=5, BITS=4, GROUP=16, SEED=0, OFFSET=17, BLOCK_G=2),
         # one row of 2.5 thousand million elements, and as many in short rows
-        Case(pretend=True, M=1, N=2_500_000_000, BITS=2, GROUP=64, SEED=7, OFFSET=0, BLOCK_G=1024),
+        Case(pretend=True, M=1, N=2_500_000_000, BITS=2, GROUP=1024, SEED=7, OFFSET=0, BLOCK_G=64),
         Case(pretend=True, M=50_000_000, N=50, BITS=2, GROUP=64, SEED=7, OFFSET=0, BLOCK_G=1),
     ),
     outputs=("words", "scale", "minimum"),

@@ -810,8 +810,9 @@ MXFP4_MATMUL = Puzzle(
     number="73",
     spec=mxfp4_matmul,
     formula=(
-        r"z_{mn} = \sum_k x_{mk} \, 2^{\mathrm{xscale}_{m, \lfloor k/32 \rfloor} - 127} \; "
-        r"\mathrm{e2m1}(c_{nk}) \, 2^{\mathrm{wscale}_{n, \lfloor k/32 \rfloor} - 127}"
+        r"\begin{gathered} z_{mn} = \sum_k a_{mk} \, b_{nk} \\ "
+        r"a_{mk} = x_{mk} \, 2^{\mathrm{xscale}_{m, \lfloor k/32 \rfloor} - 127} \\ "
+        r"b_{nk} = \mathrm{e2m1}_{nk} \, 2^{\mathrm{wscale}_{n, \lfloor k/32 \rfloor} - 127} \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
@@ -861,15 +862,19 @@ MXFP4_MATMUL = Puzzle(
 
 def route(
     logits: Float32[Tensor, "T E"],
-) -> tuple[Int32[Tensor, " 2*T"], Float32[Tensor, " 2*T"], Int32[Tensor, " E+1"]]:
-    """order, weight and start: each token chooses two experts, and rows are sorted by expert
+) -> tuple[
+    Int32[Tensor, " 2*T"],
+    Float32[Tensor, " 2*T"],
+    Int32[Tensor, " E+1"],
+]:
+    """order, weight and start: each token chooses two experts, sorted by expert
 
     Choice 2t is the expert with token t's largest logit, the first of equals, and
-    choice 2t + 1 the one with its largest logit of the others. order has all choices,
-    sorted by expert; those of one expert are in the order of their tokens. The choices
-    of expert e are at start[e] to start[e + 1] - 1. weight[p] is the weight of choice
-    order[p]: the softmax of the token's two chosen logits. E is at least 2, BLOCK_E is
-    the next power of two of E, and there are E programs.
+    choice 2t + 1 the one with its largest logit of the others. order has all
+    choices, sorted by expert; those of one expert are in the order of their tokens.
+    The choices of expert e are at start[e] to start[e + 1] - 1. weight[p] is the
+    weight of choice order[p]: the softmax of the token's two chosen logits. E is at
+    least 2, BLOCK_E is the next power of two of E, and there are E programs.
     """
     top, expert = _best_two(logits)  # [T, 2] each
     order = expert.flatten().argsort(stable=True)
@@ -934,7 +939,11 @@ ROUTE = Puzzle(
 # ---- puzzle 75
 
 
-def nucleus_token(logits: Float32[Tensor, "B V"], P: float, SEED: int) -> Int32[Tensor, " B"]:
+def nucleus_token(
+    logits: Float32[Tensor, "B V"],
+    P: float,
+    SEED: int,
+) -> Int32[Tensor, " B"]:
     """token[b] = n, drawn from the likeliest tokens whose probabilities reach P
 
     A token is kept if the probabilities of all likelier tokens have a sum below P.
@@ -954,9 +963,9 @@ NUCLEUS_TOKEN = Puzzle(
     number="75",
     spec=nucleus_token,
     formula=(
-        r"\mathrm{token}_b = \operatorname{argmax}_{n\ \mathrm{kept}} "
-        r"\left( \mathrm{logits}_{bn} - \log(-\log u_{bn}) \right) \qquad "
-        r"n\ \mathrm{kept}: \; \sum_{m:\, p_m > p_n} p_m < P"
+        r"\begin{gathered} \mathrm{token}_b = \operatorname{argmax}_{n\ \mathrm{kept}} "
+        r"\left( \mathrm{logits}_{bn} - \log(-\log u_{bn}) \right) \\ "
+        r"n\ \mathrm{kept}: \; \sum_{m:\, p_m > p_n} p_m < P \end{gathered}"
     ),
     grid=lambda s: (s.B,),
     cases=(
