@@ -184,6 +184,7 @@ def test_grading_stands_on_the_checker_alone_and_runs_code_in_one_place():
     allowed = {f"puzzles_lib.{name}" for name in ("answers", "chapters", "checker", "drawing", "grading")}
     allowed |= {
         "puzzles_lib.ledger",
+        "puzzles_lib.notebooks",
         "puzzles_lib.puzzle",
         "puzzles_lib.question",
         "puzzles_lib.stubs",
