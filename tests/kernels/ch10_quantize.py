@@ -150,6 +150,25 @@ def fields_joined_by_or(
 
 
 @triton.jit
+def a_scale_for_each_word(
+    words_ptr, scale_ptr, minimum_ptr, x_ptr, N,
+    BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_W: tl.constexpr,
+):  # fmt: skip
+    """Loads a scale per word, folds the fields into one axis; a fused multiply-add."""
+    F: tl.constexpr = 32 // BITS
+    row = tl.program_id(0)
+    offs_w = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
+    words = tl.load(words_ptr + row * tl.cdiv(N, F) + offs_w, mask=offs_w * F < N, other=0)
+    params = row * tl.cdiv(N, GROUP) + offs_w * F // GROUP
+    scale = tl.load(scale_ptr + params, mask=offs_w * F < N, other=0.0).to(tl.float32)
+    minimum = tl.load(minimum_ptr + params, mask=offs_w * F < N, other=0.0).to(tl.float32)
+    fields = words[:, None] >> BITS * tl.arange(0, F)[None, :] & 2**BITS - 1
+    x = tl.fma(fields.to(tl.float32), scale[:, None], minimum[:, None])
+    n = tl.program_id(1) * BLOCK_W * F + tl.arange(0, BLOCK_W * F)
+    tl.store(x_ptr + row * N + n, tl.reshape(x, (BLOCK_W * F,)).to(tl.bfloat16), mask=n < N)
+
+
+@triton.jit
 def unsigned_field_by_field(
     words_ptr, scale_ptr, minimum_ptr, x_ptr, N,
     BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_W: tl.constexpr,
@@ -175,5 +194,6 @@ RIGHT = [
     (QUANTIZE_PACK, one_group_a_program),
     (QUANTIZE_PACK, words_first),
     (QUANTIZE_PACK, fields_joined_by_or),
+    (UNPACK_DEQUANTIZE, a_scale_for_each_word),
     (UNPACK_DEQUANTIZE, unsigned_field_by_field),
 ]

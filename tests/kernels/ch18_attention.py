@@ -201,7 +201,18 @@ def one_head_after_the_other(
     tl.store(dv_ptr + at_k, dv.to(tl.bfloat16), mask=j[:, None] < T)
 
 
+in_base_two = edited(
+    ATTENTION_DKV,
+    "in_base_two",
+    "Powers of two, and the first block of queries by its remainder.",
+    {
+        "first_query = start // BLOCK_Q * BLOCK_Q": "first_query = start - start % BLOCK_Q",
+        "tl.exp(scores - lse[None, :])": "tl.exp2((scores - lse[None, :]) * 1.4426950408889634)",
+    },
+)
+
 RIGHT = [
+    (ATTENTION_DKV, in_base_two),
     (WINDOW_ATTENTION, two_passes),
     (WINDOW_ATTENTION, backwards),
     (WINDOW_ATTENTION, weights_in_tf32),
