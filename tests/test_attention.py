@@ -16,7 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from puzzles_lib.kernels.attention import attention
-from tests.running import run
+from tests.running import Guarded
 
 module = import_module("puzzles_lib.kernels.attention")
 
@@ -160,21 +160,6 @@ def test_errors_say_what_is_allowed(arguments, error, words):
 
 
 # ---- the kernels, guarded
-
-
-class Guarded:
-    """A kernel that is launched in the interpreter, where every access is checked."""
-
-    def __init__(self, kernel, results):
-        self.kernel, self.results = kernel, results
-
-    def __getitem__(self, grid):
-        def launch(*values, num_warps, num_stages, **constants):
-            arguments = dict(zip(self.kernel.arg_names, values, strict=False)) | constants
-            done = run(self.kernel, arguments, (*grid, 1, 1), self.results)
-            assert done.stop is None and done.undefined is None and done.conflict is None, done
-
-        return launch
 
 
 @pytest.fixture

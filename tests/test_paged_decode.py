@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from puzzles_lib.kernels.paged_decode import paged_attention
-from tests.running import run
+from tests.running import Guarded
 
 module = import_module("puzzles_lib.kernels.paged_decode")
 
@@ -114,22 +114,6 @@ def test_errors_say_what_is_allowed(arguments, error, words):
 
 
 # ---- the kernels, guarded
-
-
-class Guarded:
-    """A kernel that is launched in the interpreter, where every access is checked."""
-
-    def __init__(self, kernel, results):
-        self.kernel, self.results = kernel, results
-
-    def __getitem__(self, grid):
-        def launch(*values, num_warps, num_stages, **constants):
-            arguments = dict(zip(self.kernel.arg_names, values, strict=False)) | constants
-            results = [name for name in self.results if arguments[name] is not None]
-            done = run(self.kernel, arguments, (*grid, 1, 1)[:3], results)
-            assert done.stop is None and done.undefined is None and done.conflict is None, done
-
-        return launch
 
 
 @pytest.fixture(params=[1, 4], ids=["1 processor", "4 processors"])
