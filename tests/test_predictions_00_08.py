@@ -123,10 +123,19 @@ MISTAKES = [
     ("ch06-q4", (25_600, 1369), "has no halo"),
     ("ch06-q4", (25_600, 34 * 34), "loads are correct. Now"),
     ("ch06-q4", (1024, 1024), "shifted tiles cover"),
-    ("ch06-q5", (25, 12), "three axes"),
-    ("ch06-q5", (3, 4, 25), "in the wrong order"),
-    ("ch06-q5", (25, 4, 2), "64 of the 90"),
-    ("ch06-q5", (100, 64, 90), "Divide each size"),
+    ("ch06-q5", (1, 4), "four numbers"),
+    ("ch06-q5", (0, 3, 0, 7), "on other pixels"),
+    ("ch06-q5", (2, 5, 1, 8), "are swapped"),
+    ("ch06-q5", (1, 5, 2, 10), "Each result uses one pixel"),
+    ("ch06-q5", (0, 4, 0, 9), "the last result"),
+    ("ch06-q6", (32, 64), "product is 1024"),
+    ("ch06-q6", (64, 16), "in the wrong order"),
+    ("ch06-q6", (32, 32), "for a square filter"),
+    ("ch06-q6", (8, 128), "than another one"),
+    ("ch06-q7", ("a",) * 9, "nine numbers in one tuple"),
+    ("ch06-q7", (1, 0, -1) * 3, "At a level edge"),
+    ("ch06-q7", (1, 1, 1, 0, 0, 0, 0, 0, 0), "Begin with that"),
+    ("ch06-q7", (-1, -1, -1, -1, 8, -1, -1, -1, -1), "upright edge"),
     ("ch07-q1", (16, 4), "three axes"),
     ("ch07-q1", (8, 16, 4), "in the wrong order"),
     ("ch07-q1", (16, 4, 128), "walked in a loop"),
@@ -281,7 +290,27 @@ def test_any_filter_that_is_0_where_nothing_changes_finds_edges(taps):
     assert on_flat.max() < 1e-6 < on_step.max()
 
 
+@pytest.mark.parametrize("taps", [(1, 1, 1, 0, 0, 0, -1, -1, -1), [0, 0.1, 0, 0, -0.3, 0, 0, 0.2, 0]])
+def test_a_filter_for_level_edges_gives_0_at_upright_ones(taps):
+    w = torch.tensor(taps).float().view(3, 3)
+    upright = (torch.arange(5.0) > 1).expand(1, 5, 5).float()
+    level = upright.mT.contiguous()
+    on_upright, on_level = (PUZZLES["conv2d"].spec(x, w)[0, :3, :3].abs().max() for x in (upright, level))
+    assert answer("ch06-q7", taps).ok and on_upright < 1e-6 < on_level
+    assert not answer("ch06-q7", tuple(w.T.flatten().tolist())).ok  # the same filter for upright edges
+
+
 # ---- what chapter 06 is for
+
+
+def test_the_tile_on_a_budget_of_chapter_06_loads_the_fewest_different_pixels():
+    def different(BLOCK_H: int, BLOCK_W: int) -> int:
+        x, w = torch.zeros(1, BLOCK_H + 8, BLOCK_W + 16, requires_grad=True), torch.ones(3, 9)
+        PUZZLES["conv2d"].spec(x, w)[0, :BLOCK_H, :BLOCK_W].sum().backward()
+        return int((x.grad > 0).sum())
+
+    tiles = [(2**power, 1024 // 2**power) for power in range(11)]
+    assert [tile for tile in tiles if answer("ch06-q6", tile).ok] == [min(tiles, key=lambda t: different(*t))]
 
 
 def test_chapter_06_counts_what_a_program_loads_as_its_kernel_does():
