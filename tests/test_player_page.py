@@ -209,6 +209,16 @@ def test_columns_and_rows_of_a_heat_map_are_numbered(show):
     assert page.locator(".inspect").inner_text().startswith("x[4, 12] = ")
 
 
+def test_axes_are_named_unless_one_is_a_formula(show):
+    puzzle = next(p for p in puzzles() if p.name == "relu_pack")
+    page = show(watch(solutions()["relu_pack"], puzzle, 5), width=1000)
+    told = page.locator(".tensors").inner_text()
+    assert "bfloat16 [3, 100], axes M N" in told
+    assert "int32 [3, 4]" in told and "//" not in told
+    programs = page.get_by_label("program", exact=True)
+    assert programs.get_attribute("aria-valuetext") == "(0, 0), number 0 (of 0–2)"
+
+
 def test_no_line_of_a_kernel_is_cut_in_a_notebook_of_a_window_of_1000(show):
     puzzle = next(p for p in puzzles() if p.name == "bias_relu")
     page = show(watch(solutions()["bias_relu"], puzzle, 2, program=(3, 0)), width=870)

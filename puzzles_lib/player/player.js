@@ -588,7 +588,7 @@ class Stage {
     const ids = program.id.slice(0, run.grid.length).join(", ");
     const count = run.grid.reduce((a, b) => a * b, 1);
     const numbers = count > 1 ? `${program.number} (of 0–${count - 1})` : `${program.number}`;
-    this.programText.textContent = run.grid.length > 1 ? `(${ids}), ${numbers}` : numbers;
+    this.programText.textContent = run.grid.length > 1 ? `(${ids}), number ${numbers}` : numbers;
     this.programs.setAttribute("aria-valuetext", this.programText.textContent);
     this.colours.clear();
     this.showNames();
@@ -878,7 +878,7 @@ class Stage {
         .filter(([n]) => n).map(([n, word]) => `${n} ${COUNTED[word] ?? word}`).join(", "));
     } else if (wanted) facts.push("nothing stored yet");
     const header = make("header", {}, make("h4", {}, tensor.name),
-      make("span", { class: "quiet" }, `${tensor.dtype} [${tensor.shape.join(", ")}], axes ${tensor.dims.join(" ")}`),
+      make("span", { class: "quiet" }, `${tensor.dtype} [${tensor.shape.join(", ")}]${axesText(tensor.dims)}`),
       make("span", { class: "quiet" }, facts.join("; ")));
     if (bad.size) {
       header.append(make("span", { class: "alarm-text" },
@@ -1207,6 +1207,11 @@ function enlarged(pen, data, columns, rows, side) {
 function wrapped(width, characters) {
   const most = width / (7.3 * Math.max(characters, 2) + 12);
   return 2 ** Math.max(2, Math.min(5, Math.floor(Math.log2(Math.max(most, 1)))));
+}
+
+/** Return the names of a tensor's axes; "" if one of them has only a formula for its size, such as (N+31)//32. */
+function axesText(dims) {
+  return dims.every((dim) => /^[A-Za-z_]\w*$/.test(dim)) ? `, axes ${dims.join(" ")}` : "";
 }
 
 function turnText([turn, of]) {
