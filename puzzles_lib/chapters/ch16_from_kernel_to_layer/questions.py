@@ -246,7 +246,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q10",
-        asks="s = 2.3. How many of 1000 copies must get code 3, not 2, so that the mean is right (within 50)?",
+        asks="s = 2.3. How many of 1000 copies must get code 3, not 2, so that the mean fits (within 50)?",
         right=_ups,
         kind=int,
         same=lambda value, right: abs(value - right) <= 50,
