@@ -258,7 +258,7 @@ MISTAKES = (
         "A program whose queries don't exist still walks all keys of its text.",
         {"    end = tl.where(start < queries, end, 0)\n": ""},
         kind="loads",
-        says="too many loads of v_ptr",
+        says="too many loads of k_ptr",
     ),
     Mistake(
         VARLEN_ATTENTION,
@@ -266,7 +266,7 @@ MISTAKES = (
         "The loop walks all keys of the text, also those that no query of the program sees.",
         {"tl.minimum(start + BLOCK_Q + keys - queries, keys)": "keys"},
         kind="loads",
-        says="too many loads of v_ptr",
+        says="too many loads of k_ptr",
     ),
     Mistake(
         VARLEN_ATTENTION,

@@ -289,7 +289,7 @@ def _needed_keys(case: Case) -> int:
 
 
 def _visible_keys(case: Case) -> int:
-    """Return the elements of v in the blocks of keys that the queries of each program see."""
+    """Return the elements of k in the blocks of keys that the queries of each program see."""
     if not {"cu_q", "cu_k"} <= set(case.fill):  # a learner's own case
         return case.B * triton.cdiv(case.MAX_Q, case.BLOCK_Q) * case.H * case.NK * case.D
     ends = [case.fill[name]((case.B + 1,), torch.int32, None).diff().tolist() for name in ("cu_q", "cu_k")]
@@ -360,7 +360,7 @@ VARLEN_ATTENTION = Puzzle(
     ),
     outputs=("o", "lse"),
     needed={"k": _needed_keys, "v": _needed_keys},
-    most_loads={"v": _visible_keys},  # k may be loaded twice: first for lse, then for the weights
+    most_loads={"k": _visible_keys},
     allowance=_rounded_weights_of_each,
     slips={
         "the scores aren't divided by √D": lambda q, k, v, cu_q, cu_k: varlen_attention(
