@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import zeros
 from puzzles_lib.mistakes import Mistake
@@ -74,10 +74,20 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/pytorch/pytorch/issues/93630",
     ward="masks",
-    question=which_line(
+    question=reproduce(
         SLIP,
-        "Two blocks, and a row whose largest number is in both. Which of the two should win, and which does?",
-        Nudge(lambda v, r: v == r - 1, "Inside a block, tl.max with return_indices does what PyTorch does."),
-        Nudge(lambda v, r: v == r + 1, "The largest number is correct. But what about its place?"),
+        "A row has V = 4 logits, with BLOCK_V = 2. For which logits, four whole numbers, is the token not "
+        "PyTorch's?",
+        (1, 0, 1, 0),
+        lambda *logits: max(logits[:2]) == max(logits[2:]),
+        "PyTorch takes the first of the largest logits. What happens to token when a later block comes?",
+        Nudge(
+            lambda v, r: max(v[:2]) > max(v[2:]),
+            "The second block's largest logit is smaller than the first's, so nothing changes there.",
+        ),
+        Nudge(
+            lambda v, r: max(v[:2]) < max(v[2:]),
+            "The largest logit is in the second block only, and that's where both look.",
+        ),
     ),
 )
