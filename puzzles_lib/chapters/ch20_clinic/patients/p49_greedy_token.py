@@ -37,6 +37,14 @@ def greedy_token(logits: Float32[Tensor, "M V"]) -> Int32[Tensor, " M"]:
     return logits.argmax(1).int()
 
 
+def _last_block_wins(logits: Tensor, BLOCK_V: int) -> Tensor:
+    best, token = torch.full_like(logits[:, 0], -torch.inf), torch.zeros(len(logits), dtype=torch.int32)
+    for number, block in enumerate(logits.split(BLOCK_V, 1)):
+        top, place = block.max(1)[0], block.argmax(1).int() + number * BLOCK_V
+        token, best = torch.where(top >= best, place, token), torch.maximum(best, top)
+    return token
+
+
 PUZZLE = Puzzle(
     number="49",
     spec=greedy_token,
@@ -57,6 +65,7 @@ PUZZLE = Puzzle(
         {"M": Size(9), "V": Size(200), "BLOCK_V": lambda s: (16,) if s.V > 64 else (32,)},
         fills=lambda s: ({"logits": few_levels}, {"logits": rising_below_zero}),
     ),
+    slips={"if two blocks have an equal maximum, the later block wins": _last_block_wins},
     broken_by="last_block_wins",
 )
 
@@ -66,7 +75,7 @@ SLIP = Mistake(
     "A later block takes over even if its maximum is only equal.",
     {"top > best": "top >= best"},
     kind="values",
-    says="it is correct in the cases with one block of V",
+    says="if two blocks have an equal maximum, the later block wins",
 )
 
 
