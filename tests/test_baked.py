@@ -160,6 +160,7 @@ TURNS = (
     ("attention_dkv", 1, 16),
     ("linear_cross_entropy", 0, 16),
     ("linear_cross_entropy", 1, 8),
+    ("linear_cross_entropy_grad", 0, 8),
     ("mxfp4_matmul", 0, 8),
     ("route", 0, 8),
     ("route", 1, 8),

@@ -9,6 +9,7 @@ from puzzles_lib.chapters.ch22_language_model.puzzles import (
     PAGED_ATTENTION,
     grouped_matmul,
     linear_cross_entropy,
+    linear_cross_entropy_grad,
     merge_parts,
     mxfp4_matmul,
     nucleus_token,
@@ -84,6 +85,16 @@ def test_the_loss_is_torchs_cross_entropy():
     loss, lse = linear_cross_entropy(h, w, label)
     assert torch.allclose(loss, cross_entropy(h @ w.T, label, reduction="none"))
     assert torch.allclose(lse, (h @ w.T).logsumexp(1))
+
+
+def test_the_gradients_are_autograds():
+    h, w, label = normal(9, 8), normal(13, 8), torch.tensor([0, 12, -100, 5, 5, -100, 7, 1, 2])
+    h, w = h.requires_grad_(), w.requires_grad_()
+    cross_entropy(h @ w.T, label, reduction="sum").backward()
+    with torch.no_grad():
+        dh, dw = linear_cross_entropy_grad(h, w, label, (h @ w.T).logsumexp(1))
+    assert torch.allclose(dh, h.grad) and torch.allclose(dw, w.grad)
+    assert (dh[2] == 0).all()
 
 
 def test_codes_and_scales_are_those_of_the_mx_formats():

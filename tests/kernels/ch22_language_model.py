@@ -6,6 +6,7 @@ import triton.language as tl
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
     LINEAR_CROSS_ENTROPY,
+    LINEAR_CROSS_ENTROPY_GRAD,
     MERGE_PARTS,
     MXFP4_MATMUL,
     NUCLEUS_TOKEN,
@@ -248,6 +249,46 @@ def one_loop_in_base_two(
     tl.store(loss_ptr + t, tl.where(label >= 0, lse - chosen, 0.0), mask=t < T)
 
 
+# ---- puzzle 72b
+
+one_by_one_at_the_label = edited(
+    LINEAR_CROSS_ENTROPY_GRAD,
+    "one_by_one_at_the_label",
+    "Subtracts a tile of ones and zeros; masks with a product.",
+    {
+        "tl.where(v[None, :] == label[:, None], p - 1.0, p)": (
+            "p - (v[None, :] == label[:, None]).to(tl.float32)"
+        ),
+        "other=-100": "other=0",
+        "(label[:, None] != -100)": "(label[:, None] >= 0)",
+    },
+)
+
+
+@triton.jit
+def tiles_on_their_side(
+    h_ptr, w_ptr, label_ptr, lse_ptr, dh_ptr, dw_ptr, T, V, K,
+    BLOCK_T: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Tiles of d on their side, [BLOCK_V, BLOCK_T], from the last rows to the first."""
+    v = (tl.program_id(0).to(tl.int64) * BLOCK_V + tl.arange(0, BLOCK_V))[:, None]
+    k = tl.arange(0, BLOCK_K)[None, :]
+    w = tl.load(w_ptr + v * K + k, mask=(v < V) & (k < K), other=0.0)
+    dw = tl.zeros((BLOCK_V, BLOCK_K), tl.float32)
+    blocks = tl.cdiv(T, BLOCK_T)
+    for step in range(blocks):
+        t = (blocks - 1 - step) * BLOCK_T + tl.arange(0, BLOCK_T)
+        h_mask = (t[:, None] < T) & (k < K)
+        h = tl.load(h_ptr + t[:, None] * K + k, mask=h_mask, other=0.0)
+        label = tl.load(label_ptr + t, mask=t < T, other=-100)[None, :]
+        lse = tl.load(lse_ptr + t, mask=t < T, other=float("inf"))[None, :]
+        s = tl.where((v < V) & (label >= 0), tl.dot(w, h.T) - lse, float("-inf"))
+        d = (tl.exp2(s * 1.4426950408889634) - tl.where(v == label, 1.0, 0.0)).to(tl.bfloat16)
+        dw += tl.dot(d, h)
+        tl.atomic_add(dh_ptr + t[:, None] * K + k, tl.dot(d.T, w), mask=h_mask, sem="relaxed")
+    tl.store(dw_ptr + v * K + k, dw, mask=(v < V) & (k < K))
+
+
 # ---- puzzle 73
 
 
@@ -385,6 +426,8 @@ RIGHT = [
     (SAMPLE_TOKEN, largest_then_first),
     (LINEAR_CROSS_ENTROPY, transposed_tiles),
     (LINEAR_CROSS_ENTROPY, one_loop_in_base_two),
+    (LINEAR_CROSS_ENTROPY_GRAD, one_by_one_at_the_label),
+    (LINEAR_CROSS_ENTROPY_GRAD, tiles_on_their_side),
     (MXFP4_MATMUL, unpacked_by_hand),
     (MXFP4_MATMUL, transposed_bytes),
     (ROUTE, by_histogram),

@@ -3,6 +3,7 @@
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
     LINEAR_CROSS_ENTROPY,
+    LINEAR_CROSS_ENTROPY_GRAD,
     MERGE_PARTS,
     MXFP4_MATMUL,
     NUCLEUS_TOKEN,
@@ -533,6 +534,106 @@ MISTAKES = (
         "The offsets are int32, so they overflow from element 2^31 on.",
         {
             "t.to(tl.int64)[:, None] * K": "t[:, None] * K",
+        },
+        kind="true size",
+        says="offset",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "stored_not_added",
+        "Every program stores dh, so the last one wins.",
+        {
+            "tl.atomic_add(dh_ptr": "tl.store(dh_ptr",
+        },
+        kind="race",
+        says="dh[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "without_label",
+        "The label isn't subtracted.",
+        {
+            "tl.where(v[None, :] == label[:, None], p - 1.0, p)": "p",
+        },
+        kind="values",
+        says="the label is missing",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "ignored_rows_learn",
+        "Rows with label -100 have gradients.",
+        {
+            "(label[:, None] != -100) & (v[None, :] < V)": "(t[:, None] < T) & (v[None, :] < V)",
+        },
+        kind="values",
+        says="label -100",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "padding_overflows",
+        "Lanes after the last class have logit 0, and exp(0 - lse) can be infinite.",
+        {
+            "(label[:, None] != -100) & (v[None, :] < V)": "label[:, None] != -100",
+        },
+        kind="values",
+        says="NaN",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "without_lse",
+        "exp() of the logits isn't divided by their sum.",
+        {
+            "tl.exp(logit - lse[:, None])": "tl.exp(logit)",
+        },
+        kind="values",
+        says="[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "place_in_the_block",
+        "The label is looked for among the lanes of a block, not among the classes.",
+        {
+            "v[None, :] == label[:, None]": "tl.arange(0, BLOCK_V)[None, :] == label[:, None]",
+        },
+        kind="values",
+        says="[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "dw_starts_anew",
+        "Each block of rows replaces dw.",
+        {
+            "tl.dot(d.T, h, dw)": "tl.dot(d.T, h)",
+        },
+        kind="values",
+        says="dw[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "rounded_dw",
+        "Each iteration rounds dw to bfloat16.",
+        {
+            "tl.dot(d.T, h, dw)": "tl.dot(d.T, h, dw).to(tl.bfloat16).to(tl.float32)",
+        },
+        kind="values",
+        says="dw[",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "all_rows_added",
+        "Rows that don't exist are added to.",
+        {
+            "tl.dot(d, w), mask=h_mask": "tl.dot(d, w)",
+        },
+        kind="out of bounds",
+        says="dh",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "int32_offsets",
+        "The offsets of w are int32, so they overflow from element 2^31 on.",
+        {
+            "v.to(tl.int64)[:, None] * K": "v[:, None] * K",
         },
         kind="true size",
         says="offset",

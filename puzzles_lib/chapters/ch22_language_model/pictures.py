@@ -309,6 +309,62 @@ def streamed(tiles: int = 4, now: int = 2) -> Picture:
     )
 
 
+def both_gradients(rows: int = 3, classes: int = 4, now: tuple[int, int] = (1, 2)) -> Picture:
+    """Draw a program's way through its column of d, and the two products that each tile joins."""
+    figure, ax = new_sheet(28.6, 12.2)
+    row, column = now
+    label(ax, 6.4, 0.5, "w: each program keeps one block of classes", align="left", fontsize=11)
+    label(ax, 0.4, 3.2, "h", align="left", fontsize=11)
+    label(ax, 6.4, 3.2, "d: only one tile exists, in registers", align="left", fontsize=11)
+    for n in range(classes):
+        mine = n == column
+        box(ax, 6.4 + 3.3 * n, 0.9, 3.0, 1.4, f"program {n}", color=ORANGE if mine else PALE_ORANGE)
+        for m in range(rows):
+            here = mine and m == row
+            text = "now" if here else "done" if mine and m < row else ""
+            box(
+                ax,
+                6.4 + 3.3 * n,
+                3.6 + 1.8 * m,
+                3.0,
+                1.5,
+                text,
+                color=PALE_GREEN if here else None,
+                dashed=not here,
+            )
+    for m in range(rows):
+        box(ax, 0.4, 3.6 + 1.8 * m, 4.4, 1.5, f"rows {m}", color=SKY if m == row else PALE_SKY)
+        dark = m == row
+        box(ax, 21.6, 3.6 + 1.8 * m, 4.4, 1.5, "+= d w" if dark else "", color=VERMILLION if dark else PALE)
+    label(ax, 21.6, 3.2, "dh: all programs add to it", align="left", fontsize=11)
+    y = 3.6 + 1.8 * row + 0.75
+    arrow(ax, (19.4, y), (21.5, y))
+    bottom = 3.6 + 1.8 * rows + 0.5
+    x = 6.4 + 3.3 * column + 1.5
+    arrow(ax, (x, bottom - 0.7), (x, bottom - 0.05))
+    for n in range(classes):
+        mine = n == column
+        box(
+            ax, 6.4 + 3.3 * n, bottom, 3.0, 1.4, "+= d\N{MODIFIER LETTER CAPITAL T} h" if mine else "",
+            color=VERMILLION if mine else PALE,
+        )  # fmt: skip
+    label(
+        ax,
+        6.4,
+        bottom + 1.9,
+        "dw: each program has its own block, and stores it once",
+        align="left",
+        fontsize=11,
+    )
+    return Picture(
+        figure,
+        f"Program {column} keeps its block of classes of w and walks over {rows} blocks of rows of h. In "
+        "each iteration it makes one tile of d, in registers. The tile times w is added to those rows of "
+        "dh, to which all programs add. The tile's transpose times h is added to the program's own block "
+        "of dw, which is stored once.",
+    )
+
+
 def microscaled(byte: int = 0x2E, group: int = MX_GROUP) -> Picture:
     """Draw 32 codes in 16 bytes with one scale, the bits of a code, and the numbers on a line."""
     figure, ax = new_sheet(27, 9.6)

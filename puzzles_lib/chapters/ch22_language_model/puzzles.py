@@ -676,9 +676,9 @@ def linear_cross_entropy(
 
 
 def _some_labels(h: Tensor, w: Tensor) -> Tensor:
-    """Return labels from everywhere, the last one among them; each fifth row has none."""
+    """Return labels from everywhere, the last one among them; each fifth row has none, but the last has."""
     t = torch.arange(len(h))
-    return torch.where(t % 5 == 3, IGNORED, (len(w) - 1 + 7 * t) % len(w))
+    return torch.where((t % 5 == 3) & (t < len(h) - 1), IGNORED, (len(w) - 1 + 7 * t) % len(w))
 
 
 def falling_rows(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -751,6 +751,103 @@ LINEAR_CROSS_ENTROPY = Puzzle(
             "BLOCK_T": (16, 64),
             "BLOCK_V": (16,),
             "BLOCK_K": (32,),
+        }
+    ),
+)  # fmt: skip
+
+# ---- puzzle 72b
+
+
+def linear_cross_entropy_grad(
+    h: BFloat16[Tensor, "T K"],
+    w: BFloat16[Tensor, "V K"],
+    label: Int32[Tensor, " T"],
+    lse: Float32[Tensor, " T"],
+) -> tuple[Float32[Tensor, "T K"], Float32[Tensor, "V K"]]:
+    """dh[t, k] = Σ_v d[t, v] · w[v, k] and dw[v, k] = Σ_t d[t, v] · h[t, k]
+
+    These are the gradients of the sum of puzzle 72's losses, with its label and lse.
+    d[t, v] is exp(logit[t, v] - lse[t]), minus 1 if v is row t's label. A row whose
+    label is -100 has d = 0. dh is 0 before the launch, and programs add to it. BLOCK_K
+    is a power of two, at least K. Load w once. Round d to bfloat16 for tl.dot, and
+    don't store it. w can have 2^31 elements or more, h has fewer.
+    """
+    d = _of_logits(h, w, label, lse)
+    return d @ w, d.T @ h
+
+
+def _of_logits(h: Tensor, w: Tensor, label: Tensor, lse: Tensor, one: float = 1.0) -> Tensor:
+    """Return the gradients of the logits, [T, V]. one: what is subtracted at the label."""
+    is_label = torch.arange(len(w)) == label[:, None]
+    d = torch.exp(h @ w.T - lse[:, None]) - one * is_label
+    return torch.where(label[:, None] == IGNORED, 0.0, d)
+
+
+def _rounded_d(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    d = BFLOAT16 * _of_logits(h, w, label, lse).abs()
+    return d @ w.abs(), d.T @ h.abs()
+
+
+def _without_label(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    d = _of_logits(h, w, label, lse, one=0.0)
+    return d @ w, d.T @ h
+
+
+def _all_rows_learn(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    return linear_cross_entropy_grad(h, w, torch.where(label == IGNORED, -1, label), lse)
+
+
+def no_labels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return -100 for every label."""
+    return torch.full(shape, IGNORED, dtype=dtype)
+
+
+LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
+    number="72b",
+    spec=linear_cross_entropy_grad,
+    formula=(
+        r"\begin{gathered} dh_{tk} = \sum_v d_{tv} \, w_{vk} \qquad dw_{vk} = \sum_t d_{tv} \, h_{tk} \\ "
+        r"d_{tv} = e^{\mathrm{logit}_{tv} - \mathrm{lse}_t} - [v = \mathrm{label}_t] \end{gathered}"
+    ),
+    grid=lambda s: (triton.cdiv(s.V, s.BLOCK_V),),
+    cases=(
+        Case(T=16, V=16, K=16, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16),  # one program, one tile
+        Case(T=64, V=96, K=32, BLOCK_T=32, BLOCK_V=32, BLOCK_K=32),  # several of everything, all full
+        Case(T=21, V=50, K=40, BLOCK_T=16, BLOCK_V=32, BLOCK_K=64),  # ragged on every axis
+        Case(T=40, V=2, K=20, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32),  # two classes, in a block of 16
+        # logits that fall from 800 to -800: exp() overflows without lse
+        Case(
+            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32, fill={"h": around_six, "w": falling_rows}
+        ),
+        # lse is far below 0, so what isn't a class overflows
+        Case(
+            T=19, V=33, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32,
+            fill={"h": around_six, "w": around_minus_six},
+        ),
+        Case(T=5, V=20, K=16, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16, fill={"label": no_labels}),
+        # 2.2 thousand million elements of w
+        Case(pretend=True, T=16, V=2**21 + 3, K=1024, BLOCK_T=16, BLOCK_V=16, BLOCK_K=1024),
+    ),
+    outputs=("dh", "dw"),
+    zeroed=("dh",),
+    derived={"label": _some_labels, "lse": lambda h, w: (h @ w.T).logsumexp(1)},
+    most_loads={
+        "h": lambda s: s.T * s.K * triton.cdiv(s.V, s.BLOCK_V),
+        "w": lambda s: s.V * s.K,
+    },
+    allowance=_rounded_d,
+    slips={
+        "the label is missing: d is 1 smaller there": _without_label,
+        "a row with label -100 has d = 0": _all_rows_learn,
+    },
+    contract=Contract(
+        {
+            "T": Size(150),
+            "V": Size(300),
+            "K": Size(150),
+            "BLOCK_T": (16,),
+            "BLOCK_V": (16, 64),
+            "BLOCK_K": lambda s: (max(16, triton.next_power_of_2(s.K)),),
         }
     ),
 )  # fmt: skip
@@ -1009,6 +1106,7 @@ PUZZLES = (
     SWIGLU_DOWN,
     SAMPLE_TOKEN,
     LINEAR_CROSS_ENTROPY,
+    LINEAR_CROSS_ENTROPY_GRAD,
     MXFP4_MATMUL,
     ROUTE,
     NUCLEUS_TOKEN,

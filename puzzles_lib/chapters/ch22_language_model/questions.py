@@ -58,10 +58,6 @@ def _grouped_programs(block: int = 4) -> tuple[int, int]:
     return len(each) * max(each), sum(each)
 
 
-def _megabytes(rows: int = 8192, K: int = 14336) -> float:
-    return 2 * 2 * rows * K / 2**20
-
-
 def _times_as_likely(difference: float = 1.0, heat: float = 0.5) -> float:
     return math.exp(difference / heat)
 
@@ -97,6 +93,10 @@ def _kept(limits: tuple[float, ...] = (0.7, 0.8)) -> tuple[int, ...]:
     return tuple(sum(each < limit for each in before) for limit in limits)
 
 
+def _gradient(p: tuple[float, ...] = (0.5, 0.25, 0.25), label: int = 1) -> tuple[float, ...]:
+    return tuple(each - (v == label) for v, each in enumerate(p))
+
+
 QUESTIONS = (
     Question(
         "ch22-q1",
@@ -129,16 +129,6 @@ QUESTIONS = (
             ),
         ),
         nudge="Subtract the key's position from the query's, in each pair.",
-    ),
-    Question(
-        "ch22-q3",
-        "Which element is the partner of element 5?",
-        lambda: 5 + 32 // 2,
-        int,
-        nudges=(
-            Nudge(lambda value, right: value in (4, 6), "That's a neighbor. This puzzle pairs the halves."),
-        ),
-        nudge="The partner is half a head further on.",
     ),
     Question(
         "ch22-q4",
@@ -233,17 +223,6 @@ QUESTIONS = (
         nudge="The largest expert needs cdiv(9, 4) programs, and every expert gets as many.",
     ),
     Question(
-        "ch22-q11",
-        "How many MB does storing x and loading it once move?",
-        _megabytes,
-        float,
-        nudges=(
-            Nudge(lambda value, right: value == right / 2, "That's one way. It's stored and loaded."),
-            Nudge(lambda value, right: value == 2 * right, "bfloat16 has two bytes."),
-        ),
-        nudge="Multiply rows, K and two bytes. It's moved twice.",
-    ),
-    Question(
         "ch22-q12",
         "How many times as likely is the first byte with heat 0.5?",
         _times_as_likely,
@@ -276,6 +255,27 @@ QUESTIONS = (
             Nudge(lambda value, right: value == 8192, "A program takes 64 rows, and w serves all of them."),
         ),
         nudge="Each program loads all of w once. Count the programs.",
+    ),
+    Question(
+        "ch22-q20",
+        "What is d?",
+        _gradient,
+        tuple,
+        nudges=(
+            Nudge(
+                lambda value, right: tuple(value) == (0.5, 0.25, 0.25),
+                "These are the probabilities. What does the label change?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value) == (-0.5, 0.25, 0.25),
+                "You've subtracted 1 from class 0. The first class is 0, and the label is 1.",
+            ),
+            Nudge(
+                lambda value, right: tuple(value) == (0.5, 0.75, 0.25),
+                "The label's logit should grow, so its gradient is negative.",
+            ),
+        ),
+        nudge="Subtract 1 from the probability of class 1. The three numbers add up to 0.",
     ),
     Question(
         "ch22-q15",
