@@ -22,7 +22,8 @@ export PYTHON TORCH REPOSITORY BRANCH  # for .setup/
 # What holds with every supported Triton.
 WITH_ANOTHER := tests/test_guarded_run.py tests/test_operations.py tests/test_taint.py tests/test_races.py \
 	tests/test_atomicity.py tests/test_true_size.py tests/test_bfloat16.py tests/test_arithmetic.py \
-	tests/test_right_kernels.py tests/test_wrong_kernels.py tests/test_versions.py tests/test_other_triton.py
+	tests/test_right_kernels.py tests/test_wrong_kernels.py tests/test_wording.py tests/test_versions.py \
+	tests/test_other_triton.py
 
 # Empty in a hand-out, which has neither.
 CHECKOUT := $(and $(wildcard solutions),$(wildcard tests))

@@ -15,7 +15,7 @@ def run(kernel: JITFunction, arguments: Mapping[str, object], grid: Any, outputs
     """As `puzzles_lib.runner.run`, of a kernel that Triton's front end takes."""
     code = program(kernel, arguments, record="recorder" in options)
     assert not isinstance(code, Refusal), code
-    return runner.run(code, arguments, grid, outputs, **options)
+    return runner.run(code, arguments, grid, outputs, runner.Options(**options))
 
 
 class Guarded:

@@ -20,6 +20,7 @@ from puzzles_lib.compiler import find_target, gpu_dialect, memory_accesses, shar
 from puzzles_lib.drawing.colours import BLUE, ORANGE, SKY, VERMILLION
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Options
 from puzzles_lib.source import define
 from tests.conftest import REPO
 
@@ -282,7 +283,7 @@ def after_the_others(name: str, case: Case, given: dict, tries: int, only: int |
         each = bound.at(case, number)
         assert isinstance(each, Bound)
         for _ in range(tries):
-            attempt(each, given, results=held, quiet=True)
+            attempt(each, given, Options(quiet=True), results=held)
             yield held[result.name].clone()
 
 

@@ -659,5 +659,5 @@ def by_place(x_ptr, z_ptr, /, N, BLOCK: tl.constexpr):
 )
 def test_parameters_by_keyword_or_place_alone_are_named(kernel, told):
     arguments = {"x_ptr": torch.empty(0), "z_ptr": torch.empty(0), "N": 5, "BLOCK": 16}
-    assert f"{told}-only parameter, which Triton does not compile" in str(vet(kernel))
+    assert f"{told}-only parameter, which not every Triton compiles" in str(vet(kernel))
     assert front_end(kernel, arguments) is not None  # so does Triton itself

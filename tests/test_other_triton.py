@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 
 import pytest
@@ -12,9 +13,13 @@ from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine
 from puzzles_lib.versions import NEWEST, OLDEST
 from tests.conftest import REPO
-from tests.other_triton import DIFFERENCES
+from tests.other_triton import DIFFERENCES, installed
+
+PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+(PINNED,) = re.findall(r"triton==(\d+\.\d+)", " ".join(PROJECT["optional-dependencies"]["course"]))
 
 
+@pytest.mark.skipif(installed() == PINNED, reason="the masters check each solution with the pinned Triton")
 @pytest.mark.parametrize("puzzle", puzzles(), ids=lambda puzzle: puzzle.name)
 def test_a_solution_passes_all_cases(puzzle):
     """Goals for machine code are the pinned compiler's alone, so they are not asked for."""
@@ -49,16 +54,19 @@ def test_a_fresh_process_can_do_all_of_it():
         assert re.search(pattern, ran.stdout, re.MULTILINE), (pattern, ran.stdout)
 
 
-def test_what_is_said_to_differ_is_a_test_and_said_once():
+def test_what_is_said_to_differ_is_a_test_and_said_once(request: pytest.FixtureRequest):
     named = Counter(
         (version, f"tests/{test}") for each in DIFFERENCES for version in each.versions for test in each.tests
     )
     assert set(named.values()) == {1}
-    files = sorted({test.partition("::")[0] for _, test in named})
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:nbval", *files]
-    ran = subprocess.run(command, cwd=REPO, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout
-    assert {test for _, test in named} - set(ran.stdout.splitlines()) == set()
+    files = {test.partition("::")[0] for _, test in named}
+    there = {item.nodeid for item in request.session.items}
+    if missing := sorted(files - {test.partition("::")[0] for test in there}):
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:nbval", *missing]
+        ran = subprocess.run(command, cwd=REPO, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout
+        there.update(ran.stdout.splitlines())
+    assert {test for _, test in named} - there == set()
 
 
 def test_it_is_said_of_supported_versions_and_can_be_searched_for():

@@ -415,9 +415,9 @@ tl.store(z_ptr + tl.arange(0, 1024), x)"""
 
 @pytest.mark.parametrize("body", [HUGE, UNROLLED], ids=["huge", "unrolled"])
 def test_endless_compilation_is_stopped(monkeypatch, body):
-    monkeypatch.setattr(lowering, "SECONDS", 3)
+    monkeypatch.setattr(lowering, "SECONDS", 1)
     s = stages(fresh_kernel("endless", body), ADD)
-    assert not s.ok and "it takes more than 3 s" in s.refusal.message
+    assert not s.ok and "it takes more than 1 s" in s.refusal.message
     assert not s.cubin
     assert len(repr(s).splitlines()) <= 8 and s._repr_html_()
 
@@ -588,16 +588,16 @@ def moved_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
         assert {line.source for line in again.read(stage)} - {None} == {line + 40 for line in lines}
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"texts": {}}'])
-def test_a_damaged_cache_is_compiled_over(monkeypatch, tmp_path, damage):
+def test_a_damaged_cache_is_compiled_over(monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     assert stages(add_kernel, ADD).ok
-    for path in tmp_path.rglob("stages.json"):
-        path.write_text(damage)
-    s = stages(add_kernel, ADD)
-    assert s.ok and s.sass
-    (kept,) = {p for p in tmp_path.rglob("stages.json") if '"ttgir"' in p.read_text()}
-    assert kept
+    for damage in ("", "{", "[]", '{"texts": {}}'):
+        for path in tmp_path.rglob("stages.json"):
+            path.write_text(damage)
+        s = stages(add_kernel, ADD)
+        assert s.ok and s.sass, damage
+        (kept,) = {p for p in tmp_path.rglob("stages.json") if '"ttgir"' in p.read_text()}
+        assert kept
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(monkeypatch, tmp_path):

@@ -25,11 +25,12 @@ from puzzles_lib.compiler import find_target, shared_memory
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
-from puzzles_lib.runner import ELSEWHERE, Program, Run, run
+from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, run
 
 _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
 FEWEST = 24  # programs of a sample
+QUIET = Options(quiet=True)
 INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ELSEWHERE = "through a pointer that is not an argument"
@@ -145,22 +146,28 @@ class _Guarded:
             return {n: np.ones(span_of(self._seen(t)), bool) for n, t in self.tensors.items()}
         return {name: self.runner.defined.places(tensor) for name, tensor in self.tensors.items()}
 
-    def _run(self, tensors: Mapping[str, torch.Tensor] | None = None, **options: Any) -> Run:
+    def _run(
+        self,
+        options: Options,
+        tensors: Mapping[str, torch.Tensor] | None = None,
+        seconds: float | None = None,
+    ) -> Run:
         tensors = self.copies.fresh() if tensors is None else tensors
         given = {name: self._seen(tensor) for name, tensor in tensors.items()}
-        options.setdefault("quiet", True)
-        options.setdefault("only", self.only)
         return run(
             self.code,
             self.launch.with_tensors(given),
             self.launch.full_grid,
             set(given),
-            defined=self.defined,
-            others=self.launch.reached_in(given),
-            drops_unused_loads=True,
-            suffix="",
-            seconds=options.pop("seconds", 4 * self.guard.seconds),
-            **options,
+            replace(
+                options,
+                only=self.only if options.only is None else options.only,
+                defined=self.defined,
+                others=self.launch.reached_in(given),
+                drops_unused_loads=True,
+                suffix="",
+                seconds=4 * self.guard.seconds if seconds is None else seconds,
+            ),
         )
 
     def _seen(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -179,7 +186,7 @@ class _Guarded:
         )
         self.only = self._sample()
         after = self.copies.fresh()
-        forwards = self._run(after, quiet=False, reverse=self.runner.reverse and self.only is None)
+        forwards = self._run(Options(reverse=self.runner.reverse and self.only is None), after)
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
         outcome.in_tf32 = bool(forwards.arithmetic.in_tf32) or forwards.arithmetic.dots
@@ -190,7 +197,7 @@ class _Guarded:
         outcome.stopped = forwards.stop is not None
         if outcome.verdict and forwards.undefined and not outcome.stopped:
             after = self.copies.fresh()  # what is launched next works on what a GPU would leave
-            forwards = self._run(after, holes_are_zero=True)
+            forwards = self._run(replace(QUIET, holes_are_zero=True), after)
         self._give_back(after, forwards)
         if self.only is not None and outcome.verdict is None:
             outcome.unjudged = (
@@ -216,7 +223,7 @@ class _Guarded:
             return None
         first = [self._program(n) for n in _spread(count, PROBED)]
         started = time.thread_time()
-        probe = self._run(only=first, seconds=self.guard.seconds)
+        probe = self._run(replace(QUIET, only=first), seconds=self.guard.seconds)
         took = (time.thread_time() - started) / PROBED
         if probe.stop and probe.stop.kind in ("time limit", "memory limit"):
             return first[:1]
@@ -251,7 +258,9 @@ class _Guarded:
         ordered = True
         if forwards.order_matters:
             other = self.copies.fresh()
-            reverse = self._run(other, reverse=not self.runner.reverse, waits=forwards.atomics > 0)
+            reverse = self._run(
+                replace(QUIET, reverse=not self.runner.reverse, waits=forwards.atomics > 0), other
+            )
             if found := self._misconduct(reverse):
                 kept = "race" if found.kind not in ("race", "time limit", "uninitialised") else found.kind
                 return verdicts.depends_on_order(found) if kept == "race" else found
@@ -265,7 +274,7 @@ class _Guarded:
                 return found
         for choice in ELSEWHERE if forwards.tells_addresses else ():
             other = self.copies.fresh()
-            if found := self._misconduct(self._run(other, elsewhere=choice)):
+            if found := self._misconduct(self._run(replace(QUIET, elsewhere=choice), other)):
                 return verdicts.depends_on_addresses(found)
             if name := _differs(after, other):
                 text = f"{name} holds other values if the tensors are elsewhere in memory"
@@ -294,7 +303,7 @@ class _Guarded:
             if number == INTERLEAVED:
                 return None
             other = self.copies.fresh()
-            ran = self._run(other, plan=plan)
+            ran = self._run(replace(QUIET, plan=plan), other)
             if ran.between is None or (ran.stop and ran.stop.kind in atomicity.UNENDING):
                 continue
             found = self._misconduct(ran)

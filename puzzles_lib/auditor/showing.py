@@ -1,7 +1,6 @@
 """Look at one launch of an audit: play it, draw what it touches, read what the compiler makes of it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from puzzles_lib.inspector import Stages, built_from, source_lines
 from puzzles_lib.player import Player, played
 from puzzles_lib.player.story import RIGHT, Sheet
 from puzzles_lib.puzzle import pick_program
-from puzzles_lib.runner import Recorder, Run, alone, run
+from puzzles_lib.runner import Options, Recorder, Run, alone, run
 from puzzles_lib.source import Refusal
 from puzzles_lib.tracer import Trace
 
@@ -87,18 +86,19 @@ def _recorded(launch: Launch, before: dict[str, torch.Tensor], recorder: Recorde
         return Report(str(launch), verdict=verdicts.of_refusal(code))
     if not before:
         return Report(str(launch), verdict=Verdict("error", "the kernel takes no tensor"))
-    options: dict[str, Any] = {} if recorder is None else {"recorder": recorder}
     tensors = {name: tensor.clone() if tensor.is_contiguous() else tensor for name, tensor in before.items()}
     return run(
         code,
         launch.with_tensors(tensors),
         launch.full_grid,
         set(tensors),
-        defined={name: np.ones(span_of(tensor), bool) for name, tensor in tensors.items()},
-        others=launch.reached_in(tensors),
-        suffix="",
-        record=True,
-        quiet=True,
-        seconds=SECONDS,
-        **options,
+        Options(
+            defined={name: np.ones(span_of(tensor), bool) for name, tensor in tensors.items()},
+            others=launch.reached_in(tensors),
+            suffix="",
+            record=True,
+            recorder=recorder,
+            quiet=True,
+            seconds=SECONDS,
+        ),
     )

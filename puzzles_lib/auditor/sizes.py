@@ -27,7 +27,7 @@ from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.true_size import CROSSING, edges
 from puzzles_lib.puzzle import MOST_PROGRAMS
-from puzzles_lib.runner import Pretended, alone, run
+from puzzles_lib.runner import Options, Pretended, alone, run
 
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
@@ -231,11 +231,13 @@ class Call:
             launch.with_tensors(tensors),
             launch.full_grid,
             set(tensors),
-            zeroed=set(tensors),
-            suffix="",
-            seconds=SECONDS,
-            quiet=True,
-            only=edges(launch.full_grid, [each.numel() for each in tensors.values()]),
+            Options(
+                zeroed=set(tensors),
+                suffix="",
+                seconds=SECONDS,
+                quiet=True,
+                only=edges(launch.full_grid, [each.numel() for each in tensors.values()]),
+            ),
         )
         outcome.programs = ran.programs
         if ran.stop and ran.stop.kind in ("time limit", "memory limit", "error", "deadlock"):

@@ -14,7 +14,7 @@ from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.player import watch
-from puzzles_lib.runner import Recorder
+from puzzles_lib.runner import Options, Recorder
 
 REPEATS = 3
 
@@ -39,10 +39,10 @@ def watched() -> Iterator[dict[str, object]]:
         cases = [case for case in puzzle.cases if not case.pretend and math.prod(puzzle.programs(case))]
         for case in cases:
             bound, inputs = bind(kernel, puzzle, case), make_inputs(puzzle, case)
-            attempt(bound, inputs, record=True, recorder=Recorder())
+            attempt(bound, inputs, Options(record=True, recorder=Recorder()))
             plain = min(_seconds(lambda b=bound, i=inputs: attempt(b, i)) for _ in range(REPEATS))
             recorded = min(
-                _seconds(lambda b=bound, i=inputs: attempt(b, i, record=True, recorder=Recorder()))
+                _seconds(lambda b=bound, i=inputs: attempt(b, i, Options(record=True, recorder=Recorder())))
                 for _ in range(REPEATS)
             )
             watch(kernel, puzzle, case)

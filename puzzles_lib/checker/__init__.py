@@ -7,7 +7,6 @@ kernel raises here: the answer is always a `Report`. Learners call `puzzles_lib.
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 from triton.runtime.jit import JITFunction
@@ -24,7 +23,7 @@ from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.runner import Busy, Run, alone
+from puzzles_lib.runner import LINE_BY_LINE, Busy, Options, Run, alone
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 
@@ -231,7 +230,7 @@ def _is_right(bound: Bound | Refusal | None, shared: _Shared) -> bool:
     try:
         shared.budget.ask()
         inputs, expected = _wanted(bound.puzzle, bound.case)
-        ran = attempt(bound, inputs, seconds=shared.seconds, quiet=True)
+        ran = attempt(bound, inputs, Options(seconds=shared.seconds, quiet=True))
     except (OutOfTime, PuzzleFault):
         return False
     return verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran) is None
@@ -254,17 +253,19 @@ def _drawn_cases(
             return
 
 
-def guarded(kernel: object, puzzle: Puzzle, case: Case, **options: Any) -> tuple[Bound, Run] | Report:
+def guarded(
+    kernel: object, puzzle: Puzzle, case: Case, options: Options = LINE_BY_LINE
+) -> tuple[Bound, Run] | Report:
     """Run a kernel on a case under guard; return a `Report` if it cannot be run at all.
 
-    Accesses are kept, and an out-of-bounds one does not end the run. options: as for `runner.run`.
+    Accesses are kept, and an out-of-bounds one does not end the run.
     """
 
     def work() -> tuple[Bound, Run] | Report:
         bound = _ready(kernel, puzzle, case)
         if isinstance(bound, Report):
             return bound
-        return bound, attempt(bound, make_inputs(puzzle, case), record=True, **options)
+        return bound, attempt(bound, make_inputs(puzzle, case), dataclasses.replace(options, record=True))
 
     try:
         return alone(work)
@@ -301,7 +302,7 @@ def _outputs(
     bound = _ready(kernel, puzzle, case)
     if isinstance(bound, Report):
         return bound
-    ran = attempt(bound, inputs, seconds=seconds)
+    ran = attempt(bound, inputs, Options(seconds=seconds))
     verdict = verdicts.misconduct(puzzle, case, ran)
     if verdict and is_untouched(bound.kernel):
         return Report(bound.kernel.__name__, verdict=verdicts.still_open(bound.kernel.src))

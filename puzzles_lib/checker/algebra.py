@@ -49,7 +49,7 @@ from puzzles_lib.checker.expected import (
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Argument
-from puzzles_lib.runner import Run
+from puzzles_lib.runner import Options, Run
 from puzzles_lib.runner.exact import (
     Decisions,
     NotExact,
@@ -253,7 +253,7 @@ class _Runs:
         bound = dataclasses.replace(self.bound, program=dataclasses.replace(self.program, module=module))
         results = {result.name: self._blank(result) for result in bound.puzzle.results}
         fill_in_place(bound.puzzle, results, self.inputs)
-        ran = attempt(bound, self.inputs, results=results, seconds=self.seconds, quiet=True)
+        ran = attempt(bound, self.inputs, Options(seconds=self.seconds, quiet=True), results=results)
         if ran.stop or ran.undefined:
             raise NotExact("it does not come to its end")
         if self.decisions is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.report import Verdict
-from puzzles_lib.runner import Plan, Run
+from puzzles_lib.runner import Options, Plan, Run
 
 MOST = 24  # runs in which programs take turns, in one check
 _ATOMICS = 4  # of a program, at which it is interrupted
@@ -50,7 +50,7 @@ def lost(
     bound: Bound,
     judged: Callable[[Run], Verdict | None],
     forwards: Run,
-    run: Callable[..., Run],
+    run: Callable[[Options], Run],
     budget: Budget,
 ) -> Verdict | None:
     """What goes wrong if programs take turns; None if nothing does.
@@ -65,7 +65,7 @@ def lost(
         if budget.left <= 0:
             return None
         budget.left -= 1
-        ran = run(plan=plan, quiet=True)
+        ran = run(Options(plan=plan, quiet=True))
         if ran.between is None or (ran.stop and ran.stop.kind in UNENDING):
             continue
         verdict = judged(ran)

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.puzzle import Argument, Case, Puzzle
-from puzzles_lib.runner import Run, run
+from puzzles_lib.runner import LINE_BY_LINE, Options, Run, run
 from puzzles_lib.source import Refusal
 
 
@@ -55,14 +54,14 @@ class Budget:
 def attempt(
     bound: Bound,
     inputs: Mapping[str, torch.Tensor],
+    options: Options = LINE_BY_LINE,
     *,
     results: Mapping[str, torch.Tensor] | None = None,
-    **options: Any,
 ) -> Run:
     """Run a kernel under guard, on copies of the inputs and on outputs as they are at the start.
 
+    options: of the run; what the puzzle says of its tensors is added.
     results: outputs to write to instead, without copying them.
-    options: as for `puzzles_lib.runner.run`.
     """
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if name in bound.takes}
     taken = [result for result in bound.puzzle.results if result.name in bound.takes]
@@ -74,7 +73,7 @@ def attempt(
     programs = bound.puzzle.programs(bound.case)
     zeroed = {f"{name}_ptr" for name in (*bound.puzzle.zeroed, *bound.puzzle.in_place)}
     locks = {f"{name}_ptr" for name in bound.puzzle.locks}
-    code = bound.translated(record="recorder" in options)
+    code = bound.translated(record=options.recorder is not None)
     if isinstance(code, Refusal):
         raise Refused(code)
     untaken = {name: inputs[name].clone() for name in bound.puzzle.pointed_to if name not in tensors}
@@ -94,11 +93,7 @@ def attempt(
         arguments,
         programs,
         outputs,
-        zeroed=zeroed,
-        locks=locks,
-        others=others,
-        tensors=bound.tensors,
-        **options,
+        replace(options, zeroed=zeroed, locks=locks, others=others, tensors=bound.tensors),
     )
     missing = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
     untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in missing}

@@ -13,7 +13,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Draw, Verdict
-from puzzles_lib.runner import Program, Run, alone
+from puzzles_lib.runner import Options, Program, Run, alone
 
 MOST_ELEMENTS = 100_000  # the largest tensor that a map shows
 MOST_PROGRAMS, MOST_BYTES = 256, 2_000_000  # the longest run that is made again for a map
@@ -89,7 +89,7 @@ def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> 
     from puzzles_lib.checker.maps import tensor_map
     from puzzles_lib.drawing.accesses import access_map
 
-    ran = alone(lambda: attempt(bound, inputs, record=True, quiet=True, seconds=SECONDS))
+    ran = alone(lambda: attempt(bound, inputs, Options(record=True, quiet=True, seconds=SECONDS)))
     if ran.stop and ran.stop.kind in ("time limit", "memory limit"):
         return "", ""  # how far the run got depends on the computer
     program = next((a.program for a in ran.accesses if a.bad.any()), None)

@@ -6,8 +6,8 @@ found ends the search, unless a probe further down names a more basic one (`LESS
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
@@ -19,14 +19,14 @@ from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Draw, Verdict
-from puzzles_lib.runner import ELSEWHERE, NaNs, Program, Run
+from puzzles_lib.runner import ELSEWHERE, LINE_BY_LINE, NaNs, Options, Program, Run
 
 LESS_BASIC = ("input changed", "values", "loads")
 """The kinds of verdict that a race between the threads of a program takes precedence over."""
 
 ENOUGH = 1  # of the first cases, and of the last, that run in float64 too: a wrong formula is wrong in all
 
-FIRST_ALONE: Mapping[str, Any] = {"only": [(0, 0, 0)], "record": True, "quiet": True}
+FIRST_ALONE = Options(only=[(0, 0, 0)], record=True, quiet=True)
 
 
 @dataclass
@@ -54,10 +54,11 @@ class Trial:
     program: Program | None = None
     draw: Draw | None = None
 
-    def run(self, **options: Any) -> Run:
-        """Run the kernel once; options as for `puzzles_lib.runner.run`."""
+    def run(self, options: Options = LINE_BY_LINE, results: Mapping[str, torch.Tensor] | None = None) -> Run:
+        """Run the kernel once; results as for `attempt`."""
         self.budget.ask()
-        return attempt(self.bound, self.inputs, seconds=self.seconds, said=self.said, **options)
+        options = replace(options, seconds=self.seconds, said=self.said)
+        return attempt(self.bound, self.inputs, options, results=results)
 
     @property
     def first(self) -> Run:
@@ -108,11 +109,11 @@ def _sound(trial: Trial) -> bool:
 def _in_order(trial: Trial) -> Verdict | None:
     """A fault of a run in launch order."""
     differs = trial.known.differs
-    trial.forwards = trial.run(as_compiled=differs)
+    trial.forwards = trial.run(Options(as_compiled=differs))
     trial.compiled = trial.forwards if differs else None
     verdict = trial.judged(trial.forwards)
     if differs and verdict:  # a fault that shows line by line comes first
-        trial.forwards = trial.run(quiet=True)
+        trial.forwards = trial.run(Options(quiet=True))
         verdict = trial.judged(trial.forwards)
     trial.known.in_tf32 |= trial.first.arithmetic.in_tf32
     trial.verdict = verdict
@@ -126,7 +127,7 @@ def _is_unwritten(trial: Trial) -> bool:
 
 def _why_unwritten(trial: Trial) -> Verdict | None:
     """The same fault with its reason, from a run whose accesses are kept."""
-    recorded = trial.run(record=True, quiet=True)
+    recorded = trial.run(Options(record=True, quiet=True))
     return verdicts.never_written(trial.bound.puzzle, trial.bound.case, recorded)
 
 
@@ -153,7 +154,7 @@ def _order_matters(trial: Trial) -> bool:
 
 def _in_reverse(trial: Trial) -> Verdict | None:
     """A fault that shows only if the programs run from the last to the first."""
-    return _in_another_order(trial, "in reverse order", reverse=True, waits=trial.first.atomics > 0)
+    return _in_another_order(trial, "in reverse order", Options(reverse=True, waits=trial.first.atomics > 0))
 
 
 def _may_count_arrivals(trial: Trial) -> bool:
@@ -168,17 +169,17 @@ def _from_the_middle(trial: Trial) -> Verdict | None:
     programs = [trial.first.launched[number] for number in order]
     axes = len(trial.bound.puzzle.grid(trial.bound.case))
     named = verdicts.on_the_grid(f"program {programs[0]}", axes)
-    return _in_another_order(trial, f"in another order, {named} first", only=programs)
+    return _in_another_order(trial, f"in another order, {named} first", Options(only=programs))
 
 
-def _in_another_order(trial: Trial, order: str, **options: Any) -> Verdict | None:
+def _in_another_order(trial: Trial, order: str, options: Options) -> Verdict | None:
     """A fault that shows only if the programs run in another order than that of the launch.
 
-    order: in words. options: as for `puzzles_lib.runner.run`. Without ``waits``, a program that waits for
+    order: in words, and as options of a run. Without ``waits``, a program that waits for
     another one may end the run, which is no fault.
     """
-    ran = trial.run(quiet=True, as_compiled=trial.as_compiled, **options)
-    if ran.stop and ran.stop.kind in atomicity.UNENDING and not options.get("waits"):
+    ran = trial.run(replace(options, quiet=True, as_compiled=trial.as_compiled))
+    if ran.stop and ran.stop.kind in atomicity.UNENDING and not options.waits:
         return None
     verdict = trial.judged(ran)
     early = ran.undefined is not None and ran.undefined.kind == "early"
@@ -201,11 +202,11 @@ def _under_locks(trial: Trial) -> Verdict | None:
     fill_in_place(puzzle, all_held, trial.inputs)
     for name in puzzle.locks:
         all_held[name].fill_(1)
-    held = trial.run(results=all_held, **FIRST_ALONE)
+    held = trial.run(FIRST_ALONE, all_held)
     return (
         verdicts.unlocked(puzzle, case, trial.first)
         or verdicts.locked_out(puzzle, case, held)
-        or verdicts.gave_up(puzzle, case, held, trial.run(**FIRST_ALONE))
+        or verdicts.gave_up(puzzle, case, held, trial.run(FIRST_ALONE))
     )
 
 
@@ -221,7 +222,7 @@ def _looks_at_addresses(trial: Trial) -> bool:
 def _elsewhere(trial: Trial) -> Verdict | None:
     """A fault that shows only if the tensors are elsewhere in memory."""
     for choice in ELSEWHERE:
-        moved = trial.run(elsewhere=choice, quiet=True, as_compiled=trial.as_compiled)
+        moved = trial.run(Options(elsewhere=choice, quiet=True, as_compiled=trial.as_compiled))
         if other := trial.judged(moved):
             return verdicts.depends_on_addresses(other)
     return None
@@ -235,7 +236,7 @@ def _compiler_computes_otherwise(trial: Trial) -> bool:
 
 def _as_compiled(trial: Trial) -> Verdict | None:
     """A fault that shows only in the arithmetic that a compiler makes of the lines."""
-    compiled = trial.compiled or trial.run(as_compiled=True, quiet=True)
+    compiled = trial.compiled or trial.run(Options(as_compiled=True, quiet=True))
     trial.known.differs = True
     trial.verdict = arithmetic.of_compiled(trial.bound, trial.judged(compiled), compiled, trial.known)
     trial.shows_in(compiled)
@@ -269,7 +270,7 @@ def _where_it_began(trial: Trial) -> Verdict | None:
         if not got.is_floating_point() or got.reshape(-1)[wrong].double().isfinite().all():
             return None
         nans = NaNs()
-        ran = trial.run(quiet=True, as_compiled=trial.as_compiled, nans=nans)
+        ran = trial.run(Options(quiet=True, as_compiled=trial.as_compiled, nans=nans))
         got = ran.outputs[name].reshape(-1)
         return verdicts.not_finite(trial.verdict, got, wrong, nans, trial.inputs)
     return None

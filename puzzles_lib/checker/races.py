@@ -11,7 +11,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.verdicts import race_within
 from puzzles_lib.compiler import Target, find_target, held_by
-from puzzles_lib.runner import Run
+from puzzles_lib.runner import Options, Run
 from puzzles_lib.source import Refusal
 
 _TARGETS = tuple(map(find_target, ("sm_90", "gfx942")))  # 32 and 64 threads per warp
@@ -25,7 +25,7 @@ class Threads:
         self.notes: list[str] = []
         self._targets = targets
 
-    def race(self, bound: Bound, run: Callable[..., Run]) -> Verdict | None:
+    def race(self, bound: Bound, run: Callable[[Options], Run]) -> Verdict | None:
         """Return the first race of a run; None if one thread made all accesses to each shared element."""
         num_warps = bound.num_warps
         targets, self._targets = self._targets, self._targets[:1]
@@ -38,11 +38,11 @@ class Threads:
                 )
         return None
 
-    def _is_safe_with_one(self, bound: Bound, run: Callable[..., Run], target: Target) -> bool:
+    def _is_safe_with_one(self, bound: Bound, run: Callable[[Options], Run], target: Target) -> bool:
         alone = self._ran(bound, run, target, 1)
         return alone is None or alone.within is None
 
-    def _ran(self, bound: Bound, run: Callable[..., Run], target: Target, num_warps: int) -> Run | None:
+    def _ran(self, bound: Bound, run: Callable[[Options], Run], target: Target, num_warps: int) -> Run | None:
         """Return a run that knows the threads; None if the kernel does not compile for AMD's target."""
         holders = held_by(bound.kernel, bound.arguments, target, num_warps, self._known)
         if isinstance(holders, Refusal):
@@ -50,7 +50,7 @@ class Threads:
                 return None
             self._note(bound)
             holders = _unknown
-        return run(held_by=holders, quiet=True)
+        return run(Options(held_by=holders, quiet=True))
 
     def _note(self, bound: Bound) -> None:
         """Note that the compiler stops where a launch goes on. What it says of a layout is no such stop."""

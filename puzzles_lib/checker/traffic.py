@@ -7,7 +7,7 @@ from puzzles_lib.checker.report import GoalResult, Verdict
 from puzzles_lib.goal import Traffic
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Puzzle
-from puzzles_lib.runner import Run
+from puzzles_lib.runner import Options, Run
 
 
 def judge(kernel: object, puzzle: Puzzle, seconds: float) -> tuple[GoalResult, ...]:
@@ -22,7 +22,7 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Traffic, seconds: float) -> Go
     case = puzzle.cases[goal.case]
     bound = bind(kernel, puzzle, case)
     assert isinstance(bound, Bound)  # it has been run
-    ran = attempt(bound, make_inputs(puzzle, case), record=True, quiet=True, seconds=seconds)
+    ran = attempt(bound, make_inputs(puzzle, case), Options(record=True, quiet=True, seconds=seconds))
     counted = fetches(puzzle, ran, goal)
     total = sum(times for times, _ in counted.values())
     told = f"{total:,} lines of {cache_model.LINE} bytes fetched"

@@ -14,7 +14,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.checker.verdicts import of_refusal, on_the_grid
 from puzzles_lib.puzzle import MOST_PROGRAMS
-from puzzles_lib.runner import Pretended, Program, run
+from puzzles_lib.runner import Options, Pretended, Program, run
 from puzzles_lib.source import Refusal
 
 CROSSING = 2**31
@@ -42,11 +42,7 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
         arguments,
         grid,
         outputs,
-        zeroed=zeroed,
-        said=said,
-        seconds=seconds,
-        only=programs,
-        tensors=bound.tensors,
+        Options(zeroed=zeroed, said=said, seconds=seconds, only=programs, tensors=bound.tensors),
     )
     verdict = None
     if ran.stop:

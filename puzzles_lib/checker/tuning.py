@@ -16,6 +16,7 @@ from puzzles_lib.checker.expected import expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
+from puzzles_lib.runner import Options
 
 
 def every_configuration(
@@ -144,7 +145,7 @@ def _after_the_others(
         ]
         given = {**inputs, **{name: torch.zeros_like(inputs[name]) for name in cleared}}
         kept = {name: named[name].clone() for name in tuner.restore_value if name in named}
-        ran = attempt(each, given, seconds=seconds, quiet=True, results=results)
+        ran = attempt(each, given, Options(seconds=seconds, quiet=True), results=results)
         verdict = Judge(each, inputs, dict(expected), seconds, budget)(ran)
         if verdict:
             told = "it is correct alone, but wrong on the results that other configurations leave"

@@ -118,7 +118,7 @@ def _complain_about_parameters(every: Sequence[ast.AST]) -> str | None:
     function = next(node for node in every if isinstance(node, ast.FunctionDef))
     for kind, some in (("keyword", function.args.kwonlyargs), ("positional", function.args.posonlyargs)):
         if some:
-            return f"{some[0].arg} is a {kind}-only parameter, which Triton does not compile"
+            return f"{some[0].arg} is a {kind}-only parameter, which not every Triton compiles"
     return None
 
 

@@ -21,7 +21,7 @@ from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed
 from puzzles_lib.player.story import Sheet, Teller, Told, sheets
 from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, expect_puzzle, pick_case, pick_program
-from puzzles_lib.runner import Access, Conflict, Recorder, Run
+from puzzles_lib.runner import Access, Conflict, Options, Recorder, Run
 from puzzles_lib.wrapped import is_wrapped
 
 MOST_ELEMENTS = 1_000_000  # of all tensors of a case
@@ -90,7 +90,7 @@ def _watched(
     if isinstance(goal, Report):
         return Player(f"{puzzle.name}, {case}", refusal=goal)
     recorder = Recorder()
-    done = guarded(kernel, puzzle, case, recorder=recorder)
+    done = guarded(kernel, puzzle, case, Options(recorder=recorder))
     if isinstance(done, Report):
         return Player(f"{puzzle.name}, {case}", refusal=done)
     bound, ran = done
@@ -101,7 +101,7 @@ def _watched(
         number = _first_to_store_wrong(recorder, tensors, ran.accesses, grid)
     if number is not None and number not in recorder.recordings:
         recorder = Recorder({number})
-        guarded(kernel, puzzle, case, recorder=recorder, quiet=True)
+        guarded(kernel, puzzle, case, Options(recorder=recorder, quiet=True))
     title = f"{puzzle.name}, {bound.case}"
     if bound.configuration and bound.configuration.count > 1:
         title += f", in {bound.configuration}"

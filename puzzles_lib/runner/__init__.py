@@ -34,6 +34,7 @@ from puzzles_lib.runner.machine import Machine
 from puzzles_lib.runner.memory import Halt, Memory
 from puzzles_lib.runner.nans import MadeNaN, NaNs
 from puzzles_lib.runner.operations import Unsupported, check_descriptor
+from puzzles_lib.runner.options import Options
 from puzzles_lib.runner.ordering import HeldBy, Holders
 from puzzles_lib.runner.pretend import Pretended, PretendedMemory
 from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce
@@ -86,6 +87,8 @@ __all__ = [
     "NaNs",
     "HeldBy",
     "Holders",
+    "LINE_BY_LINE",
+    "Options",
     "Plain",
     "Plan",
     "Pretended",
@@ -109,6 +112,7 @@ __all__ = [
     "time_limit",
 ]
 
+LINE_BY_LINE = Options()
 MEMORY_LIMIT = 2 << 30  # bytes a run may map on top of what the process has
 DEEPEST = 6000  # nested calls a run may make
 
@@ -133,94 +137,49 @@ def run(
     arguments: Mapping[str, object],
     grid: tuple[int, int, int],
     outputs: Collection[str],
-    *,
-    zeroed: Collection[str] = (),
-    locks: Collection[str] = (),
-    reverse: bool = False,
-    record: bool = False,
-    quiet: bool = False,
-    said: set[str] | None = None,
-    seconds: float = 10.0,
-    held_by: HeldBy | None = None,
-    at_once: TakenAtOnce | None = None,
-    only: Sequence[Program] | None = None,
-    recorder: Recorder | None = None,
-    as_compiled: bool = False,
-    elsewhere: int = 0,
-    plan: Plan | None = None,
-    defined: Mapping[str, np.ndarray] | None = None,
-    holes_are_zero: bool = False,
-    drops_unused_loads: bool = False,
-    suffix: str = "_ptr",
-    waits: bool = False,
-    others: Mapping[str, tuple[int, torch.Tensor]] | None = None,
-    nans: NaNs | None = None,
-    tensors: Mapping[str, str] | None = None,
+    options: Options = LINE_BY_LINE,
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
     arguments: value for each parameter of the kernel, by its name. CPU tensors become pointers,
         descriptors of them descriptors, integers and floats scalars. If a tensor is `Pretended`, all are.
     outputs: names of the pointer parameters that the kernel may store to.
-    zeroed: those of them that hold zeros; in the others nothing is defined before something is stored.
-    locks: those of them that are locks: somebody holds one that is 1.
-    reverse: from the last program to the first, and so for lanes that meet in one atomic.
-    record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
-    quiet: suppress what the kernel prints.
-    said: texts that ``tl.static_print`` has shown in earlier runs and does not show again; is added to.
-    held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
-    at_once: which lanes of an access one instruction takes, to look for the harm of hints that are not true.
-    seconds: limit on the run, of CPU time; see `time_limit`.
-    only: run these programs of the grid, in this order.
-    recorder: keeps what each statement does, if ``record`` is on and the code has marks for it.
-    as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
-    elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
-    plan: two programs that take turns: see `interleaving`.
-    defined: for an output, which places of its storage hold something at the start, from the tensor's first
-        element to its last. Tensors may then overlap.
-    holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
-    drops_unused_loads: a load whose result nobody uses is not carried out, as compiled code has none.
-    suffix: what a pointer's name has after its tensor's.
-    waits: a program that waits for what nobody has done yet is set aside until others have run.
-    others: CPU tensors by name that are no arguments, each with the address by which an argument holds it, as
-        `data_ptr` gave it. A kernel may make a pointer of such an address, or of an argument's, and use it.
-        Those named in ``outputs``, with the suffix, are results.
-    nans: notes where NaNs are made.
-    tensors: the names of tensors by the parameters that get them, if a parameter isn't called after its
-        tensor. ``outputs``, ``zeroed`` and ``locks`` then name tensors, with the suffix.
+    options: see `Options`.
 
     What the kernel does wrong is in the result. KeyboardInterrupt passes, with everything restored.
     """
-    programs = _Programs(grid, reverse) if only is None else only
+    programs = _Programs(grid, options.reverse) if options.only is None else options.only
     pretends = any(isinstance(_tensor(value), Pretended) for value in arguments.values())
-    memory = (PretendedMemory if pretends else Memory)(record, programs, reverse, elsewhere, suffix)
-    machine = Machine(code.module, memory, grid, quiet, code.calls)
-    if nans:
-        nans.take(machine)
+    memory = (PretendedMemory if pretends else Memory)(
+        options.record, programs, options.reverse, options.elsewhere, options.suffix
+    )
+    machine = Machine(code.module, memory, grid, options.quiet, code.calls)
+    if options.nans:
+        options.nans.take(machine)
     memory.site, memory.is_used = machine.site, machine.is_used
-    memory.ordering.held_by = held_by
+    memory.ordering.held_by = options.held_by
     memory.ordering.at_atomics = versions.has_barriers_at_atomics(triton.__version__)
     memory.arithmetic.sums_in_tf32 = versions.has_sums_in_tf32(triton.__version__)
-    memory.at_once = at_once
-    memory.recorder = recorder if record else None
-    memory.arithmetic.as_compiled = as_compiled
-    memory.holes_are_zero, memory.drops_unused_loads = holes_are_zero, drops_unused_loads
+    memory.at_once = options.at_once
+    memory.recorder = options.recorder if options.record else None
+    memory.arithmetic.as_compiled = options.as_compiled
+    memory.holes_are_zero, memory.drops_unused_loads = options.holes_are_zero, options.drops_unused_loads
     stop = None
 
     def launch() -> None:
-        given = _given(machine, code, arguments, outputs, tensors or {})
-        for name, (address, tensor) in (others or {}).items():
-            memory.add(name, tensor, f"{name}{suffix}" in outputs, address)
-        memory.locks = {name.removesuffix(suffix) for name in locks}
-        if defined is not None:
+        given = _given(machine, code, arguments, outputs, options.tensors or {})
+        for name, (address, tensor) in (options.others or {}).items():
+            memory.add(name, tensor, f"{name}{options.suffix}" in outputs, address)
+        memory.locks = {name.removesuffix(options.suffix) for name in options.locks}
+        if options.defined is not None:
             memory.share_notes()
-            memory.start_with(defined)
-        memory.start_at_zero({name.removesuffix(suffix) for name in zeroed})
-        _say(machine, code.said, set() if said is None else said)
-        if waits and plan is None:
+            memory.start_with(options.defined)
+        memory.start_at_zero({name.removesuffix(options.suffix) for name in options.zeroed})
+        _say(machine, code.said, set() if options.said is None else options.said)
+        if options.waits and options.plan is None:
             _with_waits(machine, memory, programs, given)
             return
-        taken = _Taken(machine, memory, programs, given, plan)
+        taken = _Taken(machine, memory, programs, given, options.plan)
         for number, program in enumerate(programs):
             if taken.runs_later(number):
                 continue
@@ -233,14 +192,18 @@ def run(
 
     with interrupts_held(inside=launch), _calm():
         try:
-            with recursion_limit(DEEPEST), memory_limit(MEMORY_LIMIT), time_limit(seconds, inside=launch):
+            with (
+                recursion_limit(DEEPEST),
+                memory_limit(MEMORY_LIMIT),
+                time_limit(options.seconds, inside=launch),
+            ):
                 launch()
         except Halt as halt:
             stop = halt.stop
         except TimeLimitReached as error:
-            used = f"still running after {seconds:g} s of CPU time"
+            used = f"still running after {options.seconds:g} s of CPU time"
             if isinstance(error, Asleep):
-                used = f"asleep for most of {CLOCK * seconds:g} s"
+                used = f"asleep for most of {CLOCK * options.seconds:g} s"
             stop = Stop("time limit", f"time limit: {used}, in program {memory.program}", machine.site())
         except MemoryError:
             text = f"memory limit: more than {MEMORY_LIMIT / 2**30:g} GB, in program {memory.program}"

@@ -13,7 +13,7 @@ from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.checker.report import CaseResult, Report
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.runner import Busy, alone
+from puzzles_lib.runner import Busy, Options, alone
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 from puzzles_lib.wrapped import unwrap
@@ -75,7 +75,7 @@ class Launcher:
         if isinstance(bound, Refusal):
             raise Stopped(Report(puzzle.name, verdict=verdicts.of_refusal(bound)))
         bound = dataclasses.replace(bound, program=self._program(bound))
-        ran = attempt(bound, tensors, seconds=SECONDS)
+        ran = attempt(bound, tensors, Options(seconds=SECONDS))
         if verdict := verdicts.misconduct(puzzle, case, ran):
             raise Stopped(Report(puzzle.name, (CaseResult(str(case), verdict),)))
         tally.programs += ran.programs

@@ -234,17 +234,16 @@ def _load_hinted(method: Callable) -> Callable:
     """Return tl.load, which raises if ptxas would refuse the instruction that its hints lead to."""
 
     signature = inspect.signature(method)
+    counted = {".ca", ".cg"}
+    if "cache_policy" in signature.parameters:  # from Triton 3.9 on; older ones leave .cv out with a policy
+        counted.add(".cv")
 
     @functools.wraps(method)
     def checked(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        cache = given.get("cache_modifier")
-        cached = cache if cache in (".ca", ".cg") else ""
-        _refuse_two_hints(
-            cache_modifier=cached,
-            eviction_policy=given.get("eviction_policy"),
-            volatile=given.get("is_volatile"),
-        )
+        cache, eviction = _cache_hints(given)
+        cached = cache if cache in counted else ""
+        _refuse_two_hints(cache_modifier=cached, eviction_policy=eviction, volatile=given.get("is_volatile"))
         return method(*args, **kwargs)
 
     return checked
@@ -257,13 +256,19 @@ def _store_hinted(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
-        _refuse_two_hints(
-            cache_modifier=given.get("cache_modifier"), eviction_policy=given.get("eviction_policy")
-        )
+        cache, eviction = _cache_hints(signature.bind(*args, **kwargs).arguments)
+        _refuse_two_hints(cache_modifier=cache, eviction_policy=eviction)
         return method(*args, **kwargs)
 
     return checked
+
+
+def _cache_hints(given: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the cache modifier and the eviction policy, "" for none; one argument from Triton 3.9 on."""
+    if policy := given.get("cache_policy"):
+        cache = "" if policy.cache_modifier == "none" else f".{policy.cache_modifier}"
+        return cache, policy.eviction_policy.replace("evict_normal", "")
+    return given.get("cache_modifier") or "", given.get("eviction_policy") or ""
 
 
 def _refuse_two_hints(**hints: object) -> None:
@@ -354,6 +359,7 @@ _COMPUTING = (
     "less_than",
     "maximum",
     "minimum",
+    "minus",
     "mod",
     "mul",
     "not_equal",

@@ -636,6 +636,8 @@ def _value_wanted(t: Trouble, found: re.Match) -> str:
 
 
 def _address_wanted(t: Trouble, found: re.Match) -> str:
+    if "scalar" in found[0] and not re.search(r"\.(?:load|store|atomic_\w+)$", t.callee()):
+        return ""
     constant = t.text(t.arguments()[0]) if t.arguments() else "this"
     return f"{t.callee()} needs addresses, such as x_ptr + offs, but {constant} is a constant"
 
@@ -782,6 +784,9 @@ def _one_element_wanted(t: Trouble, _: re.Match) -> str:
 
 
 def _powers_of_2(t: Trouble, _: re.Match) -> str:
+    for shape in (node for node in t.arguments() if isinstance(node, ast.Tuple | ast.List)):
+        if any(isinstance(size, ast.Constant) and size.value == 0 for size in shape.elts):
+            return f"a block of shape {t.text(shape)} has no elements, but a block needs at least one"
     written = any(re.search(r"(?<![\w)] )-1\b", t.text(node)) for node in t.arguments())
     return "every size of a shape must be written out: -1 has no meaning here" if written else POWERS_OF_2
 
@@ -833,7 +838,8 @@ _WORDS = {
 
 
 def _no_such_word(t: Trouble, found: re.Match) -> str:
-    return f"{t.callee()} does not know {found[2]!r}: {_WORDS[found[1]]}"
+    word = f".{found[2]}" if found[1] == "cache modifier" else found[2]
+    return f"{t.callee() or 'this call'} does not know {word!r}: {_WORDS[found[1].capitalize()]}"
 
 
 def _integers_wanted(t: Trouble, found: re.Match) -> str:
@@ -854,15 +860,15 @@ Say = str | Callable[[Trouble, re.Match], str]
 # The first row counts whose pattern is in the message and whose text is not empty.
 ROWS: tuple[tuple[str, Say], ...] = (
     (r"^MemoryError", TOO_LARGE),
-    (r"'MatMult' object", _matmul),
-    (r"'(?:Not)?In' object", "a kernel has no `in`: compare with ==, and join comparisons with |"),
+    (r"'MatMult' (?:object|is not)", _matmul),
+    (r"'(?:Not)?In' (?:object|is not)", "a kernel has no `in`: compare with ==, and join comparisons with |"),
     (r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len", _descriptor),
     (r"object has no attribute 'func'", _not_a_range),
     (
         r"object has no attribute '(?:arg_names|signature)'",
         "the combine function must be a @triton.jit function: def add(a, b): return a + b",
     ),
-    (r"^'constexpr_type' object has no attribute 'is_(?:ptr|const)'", _address_wanted),
+    (r"^'constexpr_type' object has no attribute '(?:is_ptr|is_const|scalar)'", _address_wanted),
     (r"^'constexpr_type' object has no attribute", _value_wanted),
     (r"^StopIteration", NO_FUNCTIONS),
     (r"nested function definition", NO_FUNCTIONS),
@@ -871,9 +877,12 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"body should only have one block|Cannot have `return` statements inside",
         "a kernel cannot return from within a loop",
     ),
-    (r"'tuple_type' object|^'(?:int|float)' object has no attribute 'values'", _TUPLE),
-    (r"^'tensor' object has no attribute 'values'", "a block cannot be unpacked: its elements have no names"),
-    (r"^'NoneType' object has no attribute 'type'", _none),
+    (r"'tuple_type' object|^'tuple' object|^'(?:int|float)' object has no attribute 'values'", _TUPLE),
+    (
+        r"^'tensor' object has no attribute 'values'|^cannot unpack non-iterable",
+        "a block cannot be unpacked: its elements have no names",
+    ),
+    (r"^'NoneType' object has no attribute '(?:type|dtype)'", _none),
     (
         r"^only tuple comprehensions",
         "a kernel has no lists: an operation on a block works on all its lanes",
@@ -895,7 +904,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
     ),
     (r"^(?:program_id|num_programs) axis must be", _axis_of_the_grid),
     (r"^AssertionError|^\w+\(\): incompatible function arguments", _axis_wanted),
-    (r"^AssertionError", _one_target),
+    (r"^AssertionError|^starred assignment|^expected last dimension to be 2", _one_target),
+    (r"^too many indices for tensor of rank 0", _none_given),
     (r"^Not implemented", _none_given),
     (r"^Cannot access global variable (\S+)", _global),
     (
@@ -938,7 +948,10 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"^simultaneous multiple comparison",
         "a < b < c is a chain of comparisons: put parentheses around each comparison that & or | joins",
     ),
-    (r"attribute '__r?pow__'", "** does not work on blocks: write x * x, 1 << n, or tl.exp2(x)"),
+    (
+        r"attribute '__r?pow__'|^unsupported operand type\(s\) for \*\*",
+        "** does not work on blocks: write x * x, 1 << n, or tl.exp2(x)",
+    ),
     (r"^Boolean value of Tensor", "an if cannot decide lane by lane: use a mask or tl.where"),
     (r"^Ternary expression.*<\[", LANE_BY_LANE),
     (r"^can only unsplat", _one_element_wanted),
@@ -946,6 +959,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^reshape\(\) cannot change total number", _other_count),
     (r"^index must be an integer tensor", "an index must be an integer: convert with .to(tl.int32) first"),
     (r"^(Memory semantic|Cache modifier|Eviction policy) (\S+) not supported", _no_such_word),
+    (r"^Unsupported (cache modifier|eviction policy) '(\w+)'", _no_such_word),
+    (r"(cache modifier) '(\w+)' is not supported for", _no_such_word),
     (
         r"^'math\.(\w+)' op operand .* must be floating-point-like",
         "tl.{0} needs floats, but this is an integer: 3.0 is a float, 3 is not",
@@ -985,8 +1000,11 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype (.*) but got (\w+)", _floats_wanted),
-    (r"^both operands of fdiv", "tl.fdiv only divides floats: / is for all numbers, // for integers"),
-    (r"^histogram (?:of|only supports integer)", _histogram),
+    (
+        r"^both operands of fdiv|^fdiv requires",
+        "tl.fdiv only divides floats: / is for all numbers, // for integers",
+    ),
+    (r"^histogram (?:of|only supports (?:32-bit )?integer)", _histogram),
     (r"^histogram only supports 1D", "tl.histogram needs a block of one axis: use tl.ravel(x)"),
     (r"^values element \d+ must have type", _promise),
     (
@@ -1006,10 +1024,10 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^(float|int)\(\) argument must be", _no_python_number),
     (r"^must be real number, not tensor", _python_function),
     (r"^object of type 'tensor' has no len", "a block's length is x.shape[0]"),
-    (r"attribute '(?:scalar|to_ir)'$", "a kernel needs Triton's dtypes, such as tl.float32"),
+    (r"attribute '(?:scalar|to_ir|is_int)'$", "a kernel needs Triton's dtypes, such as tl.float32"),
     (r"^'dtype' object is not callable", "a dtype cannot be called: x.to(tl.float32) converts"),
     (
-        r"^'str' object has no attribute 'type'",
+        r"^'str' object has no attribute '(?:type|dtype)'",
         "a kernel computes with numbers and blocks, and this is a string",
     ),
     (
