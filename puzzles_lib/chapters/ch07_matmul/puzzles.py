@@ -13,8 +13,16 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def big_then_small(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows that start with 2048 or 6144; then come small values that grow, which a float16 sum forgets."""
-    values = torch.rand(shape, generator=generator) / 40 * torch.linspace(0, 1, shape[-1])
+    """Rows that start with 2048 or 6144; then come small values that grow, which a float16 sum forgets.
+
+    The small values of a row add up to 6 or 8, so that the sum is near a float16: tensor cores cut off a
+    little of what they add, and must not round to another one.
+    """
+    values = torch.rand(shape, generator=generator) * torch.linspace(0, 1, shape[-1])
+    values[..., 0] = 0.0
+    values /= values.sum(-1, keepdim=True)
+    values[..., 0::2, :] *= 6
+    values[..., 1::2, :] *= 8
     values[..., 0::2, 0], values[..., 1::2, 0] = 2048.0, 6144.0
     return values.to(dtype)
 
