@@ -46,10 +46,15 @@ KERNELS = [
     (losses._losses_kernel, {"GRADIENTS": True, "BLOCK": 4096}, {"num_warps": 8}),
     (
         paged_decode._part_kernel,
-        {"H": 32, "G": 8, "D": 128, "PAGE": 16, "ROWS": 16, "BLOCK": 64},
+        {"H": 32, "G": 8, "D": 128, "PAGE": 16, "ROWS": 16, "BLOCK": 64, "PDL": True},
         {"num_warps": 4, "num_stages": 3},
     ),
-    (paged_decode._merge_kernel, {"D": 128, "BLOCK": 64}, {"num_warps": 4}),
+    (
+        paged_decode._part_kernel,  # the widest result: in registers, by twice as many warps
+        {"H": 128, "G": 1, "D": 256, "PAGE": 16, "ROWS": 128, "BLOCK": 64, "PDL": True},
+        {"num_warps": 8, "num_stages": 3},
+    ),
+    (paged_decode._merge_kernel, {"D": 256, "BLOCK": 1024, "STEP": 32, "PDL": True}, {"num_warps": 4}),
     (common._add_splits_kernel, {"SPLITS": 4, "BLOCK": 512, "PDL": True}, {}),
     (
         module._quantize_rows_kernel,
