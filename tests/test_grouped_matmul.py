@@ -128,7 +128,9 @@ def guarded(monkeypatch, request):
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("counts, K, N", [(COUNTS, 24, 40), ((3, 70), 16, 8), ((0, 1), 5, 7), ((33,), 40, 72)])
+@pytest.mark.parametrize(
+    "counts, K, N", [(COUNTS, 24, 40), ((3, 70), 16, 8), ((0, 1), 5, 7), ((33,), 40, 72)]
+)
 def test_the_kernels_compute_what_torch_does(guarded, counts, K, N, transposed):
     for dtype in module.HALVES:
         x, w, start = draw(counts, K, N, dtype, transposed)

@@ -288,9 +288,7 @@ def _grouped_matmul_now(x: torch.Tensor, w: torch.Tensor, start: torch.Tensor) -
     return y
 
 
-_grouped_matmul = torch.library.custom_op(
-    "bit_by_bit::grouped_matmul", _grouped_matmul_now, mutates_args=()
-)
+_grouped_matmul = torch.library.custom_op("bit_by_bit::grouped_matmul", _grouped_matmul_now, mutates_args=())
 
 
 @_grouped_matmul.register_fake
