@@ -19,6 +19,7 @@ compares the logits after 2 layers with torch's in float32: the median over the 
 meets two nearly equal experts may take another one.
 """
 
+import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,8 @@ ROUNDS = 20
 BASELINE, FLOOR = "torch, CUDA graph", "floor"
 
 Weights = dict[str, torch.Tensor]
+Step = Callable[[list[dict[str, torch.Tensor]]], torch.Tensor]
+Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 def measure() -> Iterator[dict[str, Any]]:
@@ -87,7 +90,8 @@ def _copy_bandwidth() -> float:
     sources = [torch.randn(2**28, device="cuda") for _ in range(2)]
     target = torch.empty_like(sources[0])
     # An elementwise kernel: within a CUDA graph, Tensor.copy_ runs on a slower path.
-    times = interleaved({"copy": [lambda s=s: torch.mul(s, 1.0, out=target) for s in sources]}, ROUNDS)
+    calls = [functools.partial(torch.mul, s, 1.0, out=target) for s in sources]
+    times = interleaved({"copy": calls}, ROUNDS)
     return 2 * target.nbytes / times["copy"]
 
 
@@ -96,8 +100,8 @@ class State:
     """What texts have besides weights: the newest tokens, caches per layer, pages, positions and angles."""
 
     token: torch.Tensor  # [B]
-    pages: list[tuple[torch.Tensor, torch.Tensor]]  # k, v [pages, PAGE, KV_HEADS, HEAD]
-    whole: list[tuple[torch.Tensor, torch.Tensor]]  # the same keys, [B, KV_HEADS, KEYS, HEAD]
+    pages: list[Pair]  # k, v [pages, PAGE, KV_HEADS, HEAD]
+    whole: list[Pair]  # the same keys, [B, KV_HEADS, KEYS, HEAD]
     table: torch.Tensor  # int32 [B, KEYS / PAGE]
     length: torch.Tensor  # int32 [B]
     position: torch.Tensor  # int32 [B]
@@ -110,9 +114,10 @@ def _state(batch: int, layers: int) -> State:
     table = torch.randperm(batch * width, device="cuda").view(batch, width)
     pages, whole = [], []
     for _ in range(layers):
-        kv = tuple(_normal(batch * width, PAGE, KV_HEADS, HEAD).mul_(HEAD**0.5) for _ in "kv")
-        pages.append(kv)
-        whole.append(tuple(each[table].flatten(1, 2).transpose(1, 2).contiguous() for each in kv))
+        k, v = (_normal(batch * width, PAGE, KV_HEADS, HEAD).mul_(HEAD**0.5) for _ in "kv")
+        pages.append((k, v))
+        of_k, of_v = (each[table].flatten(1, 2).transpose(1, 2).contiguous() for each in (k, v))
+        whole.append((of_k, of_v))
     speed = 10_000.0 ** (-torch.arange(0, HEAD, 2, device="cuda", dtype=torch.float64) / HEAD)
     angle = torch.arange(KEYS, device="cuda")[:, None] * speed
     full = torch.full((batch,), KEYS, device="cuda", dtype=torch.int32)
@@ -124,7 +129,7 @@ def _state(batch: int, layers: int) -> State:
 
 
 @triton.jit
-def _swiglu_kernel(h_ptr, z_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+def _swiglu_kernel(h_ptr, z_ptr, N: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """z [P, N] = silu(the first N columns of h) times the others."""
     p = tl.program_id(0).to(tl.int64)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -134,7 +139,7 @@ def _swiglu_kernel(h_ptr, z_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _combine_kernel(z_ptr, order_ptr, weight_ptr, y_ptr, P, C, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _combine_kernel(z_ptr, order_ptr, weight_ptr, y_ptr, P, C, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """y[t] = the sum of both experts' rows of z for token t, each times its weight."""
     t = tl.program_id(0)
     p, c = tl.arange(0, ROWS), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -168,17 +173,18 @@ class Kernels:
         y, _ = self._norm(x, h, ends["norm"])
         return F.linear(y, ends["head"])
 
-    def _norm(self, x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _norm(self, x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> Pair:
         y, added = torch.empty_like(x), torch.empty_like(x)
         self.norm_kernel[(len(x),)](x, h, w, y, added, WIDTH, BLOCK_N=WIDTH, num_warps=8)
         return y, added
 
-    def _attention(self, y, w, s, kv, at) -> torch.Tensor:
+    def _attention(self, y: torch.Tensor, w: Weights, s: State, kv: Pair, at: Pair) -> torch.Tensor:
         heads = F.linear(y, w["qkv"]).view(len(y), -1, HEAD)
+        k, v = kv
         q = rope(heads[:, :HEADS], s.cos, s.sin, s.position)
-        kv[0][at] = rope(heads[:, HEADS : HEADS + KV_HEADS], s.cos, s.sin, s.position)
-        kv[1][at] = heads[:, HEADS + KV_HEADS :]
-        return F.linear(paged_attention(q, *kv, s.table, s.length).view(len(y), -1), w["out"])
+        k[at] = rope(heads[:, HEADS : HEADS + KV_HEADS], s.cos, s.sin, s.position)
+        v[at] = heads[:, HEADS + KV_HEADS :]
+        return F.linear(paged_attention(q, k, v, s.table, s.length).view(len(y), -1), w["out"])
 
     def _experts(self, y: torch.Tensor, w: Weights) -> torch.Tensor:
         tokens, pairs = len(y), 2 * len(y)
@@ -212,13 +218,14 @@ def torch_step(layers: list[Weights], ends: Weights, s: State) -> torch.Tensor:
     return F.linear(F.rms_norm(x, (WIDTH,), ends["norm"].to(x.dtype), EPSILON), ends["head"])
 
 
-def _torch_attention(y, w, s, kv, at) -> torch.Tensor:
+def _torch_attention(y: torch.Tensor, w: Weights, s: State, kv: Pair, at: tuple[Any, ...]) -> torch.Tensor:
     heads = F.linear(y, w["qkv"]).view(len(y), -1, HEAD)
     c, sn = s.cos[s.position.long()][:, None], s.sin[s.position.long()][:, None]
     a, b = heads[:, : HEADS + KV_HEADS].float().chunk(2, dim=-1)
     turned = torch.cat((a * c - b * sn, b * c + a * sn), dim=-1).to(y.dtype)
-    kv[0][at], kv[1][at] = turned[:, HEADS:], heads[:, HEADS + KV_HEADS :]
-    o = F.scaled_dot_product_attention(turned[:, :HEADS, None], *kv, enable_gqa=True)
+    k, v = kv
+    k[at], v[at] = turned[:, HEADS:], heads[:, HEADS + KV_HEADS :]
+    o = F.scaled_dot_product_attention(turned[:, :HEADS, None], k, v, enable_gqa=True)
     return F.linear(o.view(len(y), -1), w["out"])
 
 
@@ -252,9 +259,9 @@ def _bytes_read(layers: int, batch: int, weights: list[Weights], chosen: int) ->
 
 
 def _rows(batch: int, layers: list[Weights], ends: Weights, copy: float) -> Iterator[dict[str, Any]]:
-    s = _state(batch, max(MEASURED))
-    steps: dict[str, Callable[[list[Weights]], torch.Tensor]] = {
-        "kernels": lambda some, step=Kernels().step: step(some, ends, s),
+    s, kernels = _state(batch, max(MEASURED)), Kernels()
+    steps: dict[str, Step] = {
+        "kernels": lambda some: kernels.step(some, ends, s),
         "torch": lambda some: torch_step(some, ends, s),
     }
     compiled = torch.compile(torch_step, dynamic=False)
@@ -291,14 +298,14 @@ def _experts_used(batch: int, layers: list[Weights], ends: Weights, s: State) ->
     return F.linear(y, layers[0]["router"]).float().topk(2, dim=1).indices.unique().numel()
 
 
-def _errors(steps, layers: list[Weights], ends: Weights, s: State) -> dict[str, float]:
+def _errors(steps: dict[str, Step], layers: list[Weights], ends: Weights, s: State) -> dict[str, float]:
     """Return each path's median error over the texts."""
 
     def wide(some: Weights) -> Weights:
         return {name: each if name in ("up", "down") else each.float() for name, each in some.items()}
 
     exact = State(
-        s.token, [], [tuple(each.float() for each in kv) for kv in s.whole[:2]],
+        s.token, [], [(k.float(), v.float()) for k, v in s.whole[:2]],
         s.table, s.length, s.position, s.cos, s.sin,
     )  # fmt: skip
     want = torch_step([wide(w) for w in layers], wide(ends), exact)

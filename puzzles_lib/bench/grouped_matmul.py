@@ -19,11 +19,10 @@ from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.grouped_matmul import (
     GRADIENT,
     Tiles,
-    _grouped_matmul_dw_now,
-    _launch_dw,
-    _launch_product,
     choose_tiles,
     grouped_matmul,
+    launch_dw,
+    launch_product,
 )
 
 CASES = (  # rows, experts, K, N
@@ -111,9 +110,15 @@ def _gradient(case: tuple[int, int, int, int]) -> Iterator[dict[str, object]]:
     x, w, start = _inputs(case)
     places = start.tolist()
     dy = torch.randn(case[0], case[3], device="cuda", dtype=torch.bfloat16)
-    paths: dict[str, list[Callable[[], object]]] = {
+    dw = torch.empty_like(w.mT)  # [E, N, K], as w is stored
+
+    def our_dw() -> torch.Tensor:
+        launch_dw(dy, x, start, dw)
+        return dw
+
+    paths: dict[str, list[Callable[[], torch.Tensor]]] = {
         "grouped_matmul, dx": [lambda: grouped_matmul(dy, w.mT, start)],
-        "grouped_matmul, dw": [lambda: _grouped_matmul_dw_now(dy, x, start)],  # [E, N, K], as w is stored
+        "grouped_matmul, dw": [our_dw],
         f"{BASELINE}, dx": [lambda: dy @ w[0].t()],
         f"{BASELINE}, dw": [lambda: dy.t() @ x],
     }
@@ -163,13 +168,14 @@ def sweep() -> Iterator[dict[str, object]]:
         y = torch.empty(case[0], case[3], device="cuda", dtype=torch.bfloat16)
         yield from _swept(
             _text(case), few if case[0] < WITH_GRADIENT else some, grouped_matmul(x, w, start), y,
-            lambda t, s, y=y: _launch_product(*s, y, t), sets, choose_tiles(case[0], case[1], True),
+            lambda t, s, y=y: launch_product(*s, y, t), sets, choose_tiles(case[0], case[1], True),
         )  # fmt: skip
         if case[0] >= WITH_GRADIENT:
-            dy, dw = torch.randn_like(y), torch.empty_like(w.mT)
+            dy, dw, want = torch.randn_like(y), torch.empty_like(w.mT), torch.empty_like(w.mT)
+            launch_dw(dy, x, start, want)
             yield from _swept(
-                f"{_text(case)}, dw", some, _grouped_matmul_dw_now(dy, x, start), dw,
-                lambda t, s, dy=dy, dw=dw: _launch_dw(dy, s[0], s[2], dw, t), sets[:1], GRADIENT,
+                f"{_text(case)}, dw", some, want, dw,
+                lambda t, s, dy=dy, dw=dw: launch_dw(dy, s[0], s[2], dw, t), sets[:1], GRADIENT,
             )  # fmt: skip
         torch.cuda.empty_cache()
 

@@ -1,8 +1,9 @@
 """Compare attention over a paged cache with a copy and with torch's attention over a contiguous cache.
 
 Keys and values are nearly all that this step reads. So the baseline is a copy that moves as many bytes: it
-reads half of them and writes half. A chip reads somewhat faster than it copies. torch's attention has its keys in one piece, which spares it the table,
-and takes texts of one length. Errors are relative, against float64, on the first text.
+reads half of them and writes half. A chip reads somewhat faster than it copies. torch's attention has its
+keys in one piece, which spares it the table, and takes texts of one length. Errors are relative, against
+float64, on the first text.
 """
 
 from collections.abc import Iterator

@@ -233,10 +233,10 @@ def _described(x: torch.Tensor, block: list[int]) -> TensorDescriptor:
     return TensorDescriptor(x, list(x.shape), list(x.stride()), block)
 
 
-def _launch_product(
+def launch_product(
     x: torch.Tensor, w: torch.Tensor, start: torch.Tensor, y: torch.Tensor, tiles: Tiles | None = None
 ) -> None:
-    """Fill y from a contiguous x; no size is 0. tiles: other than the chosen ones."""
+    """Fill y from a contiguous x; no size is 0. tiles: if not the chosen ones."""
     (P, K), (E, _, N) = x.shape, w.shape
     along_n = w.is_contiguous() or not w.mT.is_contiguous()
     w = w.contiguous() if along_n else w.mT  # [E, K, N] or [E, N, K], contiguous
@@ -256,10 +256,10 @@ def _launch_product(
     )  # fmt: skip
 
 
-def _launch_dw(
+def launch_dw(
     x: torch.Tensor, dy: torch.Tensor, start: torch.Tensor, dw: torch.Tensor, tiles: Tiles | None = None
 ) -> None:
-    """Fill dw [E, K, N] from a contiguous x [P, K] and dy [P, N]; no size is 0."""
+    """Fill dw [E, K, N] from a contiguous x [P, K] and dy [P, N]; no size is 0. tiles: if not the chosen."""
     (P, K), N, E = x.shape, dy.shape[1], dw.shape[0]
     tma = _tma(x, dy)
     tiles = tiles or (GRADIENT if tma else OLD)
@@ -284,7 +284,7 @@ def _grouped_matmul_now(x: torch.Tensor, w: torch.Tensor, start: torch.Tensor) -
         return y.zero_()
     if y.numel():
         with launching.on_device_of(x):
-            _launch_product(x.contiguous(), w, start.contiguous(), y)
+            launch_product(x.contiguous(), w, start.contiguous(), y)
     return y
 
 
@@ -304,7 +304,7 @@ def _grouped_matmul_dw_now(x: torch.Tensor, dy: torch.Tensor, start: torch.Tenso
         return dw.zero_()
     if dw.numel():
         with launching.on_device_of(x):
-            _launch_dw(x.contiguous(), dy.contiguous(), start.contiguous(), dw)
+            launch_dw(x.contiguous(), dy.contiguous(), start.contiguous(), dw)
     return dw
 
 
