@@ -83,7 +83,7 @@ def test_there_are_tiles_enough_for_any_division_of_the_rows():
 
 def test_tiles_grow_with_the_rows_of_an_expert():
     assert module.choose_tiles(2, 8, True) == module.choose_tiles(100, 8, True) == module.FEW
-    assert module.choose_tiles(512, 8, True) == module.SOME
+    assert module.choose_tiles(512, 8, True) == module.choose_tiles(4096, 8, True) == module.SOME
     assert module.choose_tiles(8192, 8, True) == module.MANY
     assert module.choose_tiles(8192, 8, False) == module.OLD
 

@@ -134,7 +134,7 @@ def _product_kernel(
         begin = tl.sum(tl.where(mine, first + (m - upto + tiles) * BLOCK_M, 0), 0)
         end = tl.minimum(tl.sum(tl.where(mine, last, 0), 0), P)
         acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-        for k in range(0, K, BLOCK_K):
+        for k in range(0, tl.maximum(K, 1), BLOCK_K):  # a loop that may be empty would make wgmma wait
             a = _tile(x, begin, k, P, K, BLOCK_M, BLOCK_K, TMA)
             if TMA and ALONG_N:
                 b = w.load([expert, k, n * BLOCK_N]).reshape([BLOCK_K, BLOCK_N])
@@ -203,7 +203,7 @@ def choose_tiles(rows: int, experts: int, tma: bool) -> Tiles:
     each = rows / min(rows, experts)
     if each <= 16:
         return FEW
-    return OLD if not tma else SOME if each <= 96 else MANY
+    return OLD if not tma else SOME if each <= 512 else MANY
 
 
 def tiles_of_groups(rows: int, experts: int, block: int) -> int:
