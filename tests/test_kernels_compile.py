@@ -14,6 +14,7 @@ from triton.compiler import ASTSource
 
 from puzzles_lib.kernels import bitpack, common, packed_dropout, packed_relu, paged_decode, quantize
 from puzzles_lib.kernels.rounding import fraction_bits, leading_one
+from tests.lone_sass import said_by_ptxas
 
 module = import_module("puzzles_lib.kernels.q8_linear")
 losses = import_module("puzzles_lib.kernels.linear_cross_entropy")
@@ -186,7 +187,8 @@ def grouped_for_hopper(kernel, names, blocks, tiles, **constants):
 
 
 @pytest.mark.parametrize("name", ["FEW", "SOME", "MANY", "GRADIENT"])
-def test_products_by_group_use_the_tensor_cores_and_fit(name):
+def test_products_by_group_keep_the_tensor_cores_busy_and_fit(name, tmp_path):
+    """wgmma isn't waited for one by one (ptxas's C7515), as it would be in a loop that may be empty."""
     tiles = getattr(grouped, name)
     if name == "GRADIENT":
         blocks = (tiles.k, tiles.m), (tiles.k, tiles.n)
@@ -202,4 +204,6 @@ def test_products_by_group_use_the_tensor_cores_and_fit(name):
     for compiled in found:
         ptx = compiled.asm["ptx"]
         assert "wgmma.mma_async" in ptx if tiles.m >= 64 else "mma.sync" in ptx
-        assert ".local" not in ptx and compiled.metadata.shared <= 227 * 1024
+        assert compiled.metadata.shared <= 227 * 1024
+        said = said_by_ptxas(compiled, tmp_path)
+        assert "C75" not in said and "0 bytes spill stores, 0 bytes spill loads" in said
