@@ -8,7 +8,7 @@ A few layers are measured and the rest is scaled: all layers are equal, so a ste
 and 30 times half of what 2 more add. ``us`` is this time. The paths:
 
 - "kernels": the production kernels `rope`, `paged_attention` and `grouped_matmul`; chapter 17's RMSNorm and
-  chapter 22's routing as its reader writes them; four small kernels here. cuBLAS multiplies by weights that
+  chapter 22's routing as its reader writes them; two small kernels here. cuBLAS multiplies by weights that
   aren't experts'.
 - "torch": torch's norm, attention over a contiguous cache, top-k, sort, and grouped product.
 - "torch, compiled": the same after torch.compile.
@@ -34,7 +34,6 @@ import triton.language as tl
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.bench.results import row
 from puzzles_lib.bench.timing import interleaved
-from puzzles_lib.kernels import launching
 from puzzles_lib.kernels.grouped_matmul import grouped_matmul
 from puzzles_lib.kernels.paged_decode import paged_attention
 from puzzles_lib.kernels.rope import rope
@@ -153,29 +152,6 @@ def _combine_kernel(z_ptr, order_ptr, weight_ptr, y_ptr, P, C, ROWS: tl.constexp
     tl.store(y_ptr + t.to(tl.int64) * C + c, y, mask=c < C)
 
 
-@triton.jit
-def _append_kernel(  # type: ignore[no-untyped-def]
-    k_ptr, heads_ptr, table_ptr, position_ptr, of_k_ptr, of_v_ptr, stride, W,
-    PAGE: tl.constexpr, BEFORE: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Write a text's newest key, and its value from ``BEFORE`` on in its heads, into its last page."""
-    b = tl.program_id(0).to(tl.int64)
-    i = tl.arange(0, BLOCK)
-    position = tl.load(position_ptr + b)
-    page = tl.load(table_ptr + b * W + position // PAGE).to(tl.int64)
-    at = (page * PAGE + position % PAGE) * BLOCK + i
-    tl.store(of_k_ptr + at, tl.load(k_ptr + b * BLOCK + i))
-    tl.store(of_v_ptr + at, tl.load(heads_ptr + b * stride + BEFORE + i))
-
-
-@triton.jit
-def _gather_kernel(x_ptr, order_ptr, z_ptr, C, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """z[p] = the row of x whose choice is order[p]."""
-    p, c = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    t = (tl.load(order_ptr + p) // 2).to(tl.int64)
-    tl.store(z_ptr + p * C + c, tl.load(x_ptr + t * C + c, mask=c < C), mask=c < C)
-
-
 class Kernels:
     """A step with the course's kernels. Buffers are made anew in every step, as torch's path has it."""
 
@@ -187,9 +163,11 @@ class Kernels:
         """Return the logits [B, WORDS]."""
         x = ends["embedding"][s.token]
         h = torch.zeros_like(x)
+        page = s.table.gather(1, (s.position // PAGE).long()[:, None])[:, 0]
+        at = page.long(), (s.position % PAGE).long()
         for number, w in enumerate(layers):
             y, h = self._norm(x, h, w["attention_norm"])
-            x = self._attention(y, w, s, s.pages[number])
+            x = self._attention(y, w, s, s.pages[number], at)
             y, h = self._norm(x, h, w["experts_norm"])
             x = self._experts(y, w)
         y, _ = self._norm(x, h, ends["norm"])
@@ -197,48 +175,32 @@ class Kernels:
 
     def _norm(self, x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> Pair:
         y, added = torch.empty_like(x), torch.empty_like(x)
-        launching.launch(
-            self.norm_kernel, ("norm", len(x)), (x, h, w, y, added),
-            lambda: ((len(x),), (WIDTH,), {"BLOCK_N": WIDTH, "num_warps": 8}),
-        )  # fmt: skip
+        self.norm_kernel[(len(x),)](x, h, w, y, added, WIDTH, BLOCK_N=WIDTH, num_warps=8)
         return y, added
 
-    def _attention(self, y: torch.Tensor, w: Weights, s: State, kv: Pair) -> torch.Tensor:
+    def _attention(self, y: torch.Tensor, w: Weights, s: State, kv: Pair, at: Pair) -> torch.Tensor:
         heads = F.linear(y, w["qkv"]).view(len(y), -1, HEAD)
+        k, v = kv
         q = rope(heads[:, :HEADS], s.cos, s.sin, s.position)
-        new_k = rope(heads[:, HEADS : HEADS + KV_HEADS], s.cos, s.sin, s.position)
-        numbers = {"PAGE": PAGE, "BEFORE": (HEADS + KV_HEADS) * HEAD, "BLOCK": KV_HEADS * HEAD}
-        launching.launch(
-            _append_kernel, ("append", len(y)), (new_k, heads, s.table, s.position, *kv),
-            lambda: ((len(y),), (heads.stride(0), s.table.shape[1]), numbers),
-        )  # fmt: skip
-        return F.linear(paged_attention(q, kv[0], kv[1], s.table, s.length).view(len(y), -1), w["out"])
+        k[at] = rope(heads[:, HEADS : HEADS + KV_HEADS], s.cos, s.sin, s.position)
+        v[at] = heads[:, HEADS + KV_HEADS :]
+        return F.linear(paged_attention(q, k, v, s.table, s.length).view(len(y), -1), w["out"])
 
     def _experts(self, y: torch.Tensor, w: Weights) -> torch.Tensor:
         tokens, pairs = len(y), 2 * len(y)
         order, start = (y.new_empty(n, dtype=torch.int32) for n in (pairs, EXPERTS + 1))
         weight = y.new_empty(pairs, dtype=torch.float32)
         logits = F.linear(y, w["router"]).float()
-        launching.launch(
-            self.route_kernel, ("route", tokens), (logits, order, weight, start),
-            lambda: ((EXPERTS,), (tokens, EXPERTS), {"BLOCK_T": 16, "BLOCK_E": EXPERTS}),
-        )  # fmt: skip
-        rows, z, mixed = y.new_empty(pairs, WIDTH), y.new_empty(pairs, HIDDEN), torch.empty_like(y)
-        launching.launch(
-            _gather_kernel, ("gather", pairs), (y, order, rows),
-            lambda: ((pairs, triton.cdiv(WIDTH, 1024)), (WIDTH,), {"BLOCK": 1024}),
-        )  # fmt: skip
-        inside = grouped_matmul(rows, w["up"].mT, start)
-        launching.launch(
-            _swiglu_kernel, ("swiglu", pairs), (inside, z),
-            lambda: ((pairs, triton.cdiv(HIDDEN, 1024)), (), {"N": HIDDEN, "BLOCK": 1024}),
-        )  # fmt: skip
+        self.route_kernel[(EXPERTS,)](
+            logits, order, weight, start, tokens, EXPERTS, BLOCK_T=16, BLOCK_E=EXPERTS
+        )
+        inside = grouped_matmul(y[order // 2], w["up"].mT, start)
+        z, mixed = y.new_empty(pairs, HIDDEN), torch.empty_like(y)
+        _swiglu_kernel[(pairs, triton.cdiv(HIDDEN, 1024))](inside, z, N=HIDDEN, BLOCK=1024)
         z = grouped_matmul(z, w["down"].mT, start)
-        room = {"ROWS": triton.next_power_of_2(pairs), "BLOCK": 512}
-        launching.launch(
-            _combine_kernel, ("combine", pairs), (z, order, weight, mixed),
-            lambda: ((tokens, triton.cdiv(WIDTH, 512)), (pairs, WIDTH), room),
-        )  # fmt: skip
+        _combine_kernel[(tokens, triton.cdiv(WIDTH, 512))](
+            z, order, weight, mixed, pairs, WIDTH, ROWS=triton.next_power_of_2(pairs), BLOCK=512
+        )
         return mixed
 
 

@@ -22,8 +22,11 @@ LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 LEAST = tl.constexpr(-1.0e30)  # below any score; minus infinity would give NaN where a part has no key
 BLOCK = 64  # keys per iteration
-WARPS, STAGES = 4, 3
-WIDE = 128 * 128  # numbers in a program's result, from which it takes twice as many warps
+WARPS, STAGES = 2, 3  # with PROGRAMS, the best of 72 choices on an H200
+NARROW, WIDE = (
+    16 * 256,
+    128 * 128,
+)  # numbers in a program's result: more warps above one, and from the other on
 STEP = 32  # parts that a merge loads at a time
 PROGRAMS = 4  # per multiprocessor, as far as the texts have keys for them
 
@@ -214,7 +217,8 @@ def _paged_attention_gpu(q, k, v, table, length, scale: float, longest: int) -> 
         o, lse = (q.new_empty(shape, dtype=torch.float32) for shape in ((B, H, parts, D), (B, H, parts)))
     rows = max(16, triton.next_power_of_2(H // G))
     options = {"H": H, "G": G, "D": D, "PAGE": page, "ROWS": rows, "BLOCK": BLOCK, "PDL": pdl}
-    options |= {"num_warps": 2 * WARPS if rows * D >= WIDE else WARPS, "num_stages": STAGES}
+    warps = WARPS if rows * D <= NARROW else 4 if rows * D < WIDE else 8
+    options |= {"num_warps": warps, "num_stages": STAGES}
     launching.launch(
         _part_kernel, ("paged part", q.dtype, q.shape, k.shape[1:], W, parts, span, scale),
         (q, k, v, table, length, o, lse),
