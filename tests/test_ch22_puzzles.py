@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
+from puzzles_lib.chapters.ch22_language_model import pictures
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
     PAGED_ATTENTION,
@@ -137,3 +138,14 @@ def test_a_case_without_fills_counts_all_it_might_need():
         bare = type(case)(fill=None, salt="", pretend=False, **case.numbers)
         for name in names:
             assert puzzle.needed[name](bare) >= puzzle.needed[name](case) > 0
+
+
+def test_the_speeds_are_those_recorded():
+    rates = pictures.decoding()
+    assert list(rates) == [1, 16]
+    text = pictures.speeds().alt
+    for found in rates.values():
+        assert found["floor"] == max(found.values())
+        assert found["kernels, CUDA graph"] > found["torch, compiled, CUDA graph"] > found["torch, eager"]
+        for name, (words, _) in pictures.PATHS.items():
+            assert f"{words} {found[name]:.0f}" in text

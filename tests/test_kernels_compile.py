@@ -14,13 +14,17 @@ from triton.compiler import ASTSource
 
 from puzzles_lib.kernels import bitpack, common, packed_dropout, packed_relu, paged_decode, quantize
 from puzzles_lib.kernels.rounding import fraction_bits, leading_one
+from tests.lone_sass import said_by_ptxas
 
 module = import_module("puzzles_lib.kernels.q8_linear")
 losses = import_module("puzzles_lib.kernels.linear_cross_entropy")
+grouped = import_module("puzzles_lib.kernels.grouped_matmul")
+turning = import_module("puzzles_lib.kernels.rope")
 
 POINTERS = {
     "codes_ptr": "*u8", "words_ptr": "*i16", "mask_ptr": "*u8", "scale_ptr": "*fp32", "sums_ptr": "*fp32",
     "seed_ptr": "*i64", "label_ptr": "*i64", "loss_ptr": "*fp32",
+    "cos_ptr": "*fp32", "sin_ptr": "*fp32", "position_ptr": "*i32",
     "table_ptr": "*i32", "length_ptr": "*i32", "lse_ptr": "*fp32",
 }  # fmt: skip
 PACKING = {
@@ -46,10 +50,20 @@ KERNELS = [
     (losses._losses_kernel, {"GRADIENTS": True, "BLOCK": 4096}, {"num_warps": 8}),
     (
         paged_decode._part_kernel,
-        {"H": 32, "G": 8, "D": 128, "PAGE": 16, "ROWS": 16, "BLOCK": 64},
-        {"num_warps": 4, "num_stages": 3},
+        {"H": 32, "G": 8, "D": 128, "PAGE": 16, "ROWS": 16, "BLOCK": 64, "PDL": True},
+        {"num_warps": 2, "num_stages": 3},
     ),
-    (paged_decode._merge_kernel, {"D": 128, "BLOCK": 64}, {"num_warps": 4}),
+    (
+        paged_decode._part_kernel,  # the widest result: in registers, by eight warps
+        {"H": 128, "G": 1, "D": 256, "PAGE": 16, "ROWS": 128, "BLOCK": 64, "PDL": True},
+        {"num_warps": 8, "num_stages": 3},
+    ),
+    (paged_decode._merge_kernel, {"D": 256, "BLOCK": 1024, "STEP": 32, "PDL": True}, {"num_warps": 4}),
+    (
+        turning._rope_kernel,
+        {"HALF": 64, "BLOCK": 64, "BLOCK_H": 16, "BACK": True, "PDL": True},
+        {"num_warps": 4},
+    ),
     (common._add_splits_kernel, {"SPLITS": 4, "BLOCK": 512, "PDL": True}, {}),
     (
         module._quantize_rows_kernel,
@@ -148,3 +162,48 @@ def test_tiles_compile_for_hopper(rows, outputs):
     assert re.search(r"wgmma\.mma_async\.\S+\.s32\.s8\.s8", compiled.asm["ptx"])
     assert compiled.metadata.shared <= 227 * 1024
     assert ".local" not in compiled.asm["ptx"] and "fma.rn.f32" not in compiled.asm["ptx"]
+
+
+def grouped_for_hopper(kernel, names, blocks, tiles, **constants):
+    """names: of its descriptors, and their blocks."""
+    constants |= {
+        "BLOCK_M": tiles.m,
+        "BLOCK_N": tiles.n,
+        "BLOCK_K": tiles.k,
+        "GROUP": tiles.group,
+        "TMA": True,
+    }
+    types = {name: f"tensordesc<bf16{list(block)}>" for name, block in zip(names, blocks, strict=True)}
+    types |= dict.fromkeys(("y_ptr", "dw_ptr"), "*bf16") | {"start_ptr": "*i32"}
+    order = kernel.arg_names
+    signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in order}
+    aligned = [name for name in order if name in ("N", "K") or name.endswith("_ptr")]
+    source = ASTSource(
+        kernel, signature, {(order.index(name),): value for name, value in constants.items()},
+        {(order.index(name),): [["tt.divisibility", 16]] for name in aligned},
+    )  # fmt: skip
+    options = {"num_warps": tiles.warps, "num_stages": tiles.stages}
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+
+
+@pytest.mark.parametrize("name", ["FEW", "SOME", "MANY", "GRADIENT"])
+def test_products_by_group_keep_the_tensor_cores_busy_and_fit(name, tmp_path):
+    """wgmma isn't waited for one by one (ptxas's C7515), as it would be in a loop that may be empty."""
+    tiles = getattr(grouped, name)
+    if name == "GRADIENT":
+        blocks = (tiles.k, tiles.m), (tiles.k, tiles.n)
+        found = [grouped_for_hopper(grouped._dw_kernel, ("x", "dy"), blocks, tiles)]
+    else:
+        found = [
+            grouped_for_hopper(
+                grouped._product_kernel, ("x", "w"), ((tiles.m, tiles.k), of_w), tiles,
+                EXPERTS=8, ALONG_N=along_n, PDL=True,
+            )
+            for along_n, of_w in ((True, (1, tiles.k, tiles.n)), (False, (1, tiles.n, tiles.k)))
+        ]  # fmt: skip
+    for compiled in found:
+        ptx = compiled.asm["ptx"]
+        assert "wgmma.mma_async" in ptx if tiles.m >= 64 else "mma.sync" in ptx
+        assert compiled.metadata.shared <= 227 * 1024
+        said = said_by_ptxas(compiled, tmp_path)
+        assert "C75" not in said and "0 bytes spill stores, 0 bytes spill loads" in said

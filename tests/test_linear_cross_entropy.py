@@ -105,6 +105,17 @@ def test_gradients_are_those_of_small_steps(in_parts):
     assert torch.autograd.gradcheck(lambda x, w: linear_cross_entropy(x, w, label), (x, weight))
 
 
+def test_backward_takes_new_memory_only_if_the_graph_is_kept():
+    x, weight, label = draw()
+    loss = linear_cross_entropy(x, weight, label)
+    kept = loss.grad_fn.saved_tensors
+    first = torch.autograd.grad(loss * 3, (x, weight), retain_graph=True)
+    second = torch.autograd.grad(loss * 3, (x, weight))
+    for mine, earlier, later in zip(kept, first, second, strict=True):
+        assert torch.equal(earlier, later)
+        assert earlier.data_ptr() != mine.data_ptr() == later.data_ptr()
+
+
 def test_torchs_own_checks_of_an_operator():
     x, weight, label = (each.detach() for each in draw())
     for options in ((True, True), (False, False)):

@@ -60,6 +60,12 @@ def test_nothing_in_nothing_out():
     assert paged_attention(q[:0], k, v, table[:0], length[:0]).shape == (0, 6, 16)
 
 
+def test_there_is_no_gradient():
+    q, *rest = draw()
+    with pytest.raises(RuntimeError, match="paged_attention"):
+        paged_attention(q.requires_grad_(), *rest).sum().backward()
+
+
 def test_torchs_own_checks_of_an_operator():
     torch.library.opcheck(module._paged_attention, (*draw(dtype=torch.float32), 0.25, 108))
 
@@ -124,7 +130,8 @@ def guarded(monkeypatch, request):
     monkeypatch.setattr(module, "BLOCK", 16)
     monkeypatch.setattr(module, "multiprocessors", lambda device: request.param)
     monkeypatch.setattr(module, "_on_gpu", lambda q: q.dtype in module.HALVES and q.numel() > 0)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(module.launching, "on_device_of", lambda q: contextlib.nullcontext())
+    monkeypatch.setattr(module, "STEP", 2)
 
 
 @pytest.mark.parametrize("H, G, D, page", [(6, 2, 16, 12), (4, 4, 32, 16), (20, 1, 16, 1), (2, 1, 16, 64)])

@@ -18,7 +18,21 @@ RESULTS = (REPO / "RESULTS.md").read_text()
 @pytest.mark.parametrize(
     "table",
     tables.results().split("\n\n"),
-    ids=["memory", "producers", "dw", "training", "ranks", "packed", "int8", "norms", "attention"],
+    ids=[
+        "memory",
+        "producers",
+        "dw",
+        "training",
+        "ranks",
+        "packed",
+        "int8",
+        "norms",
+        "attention",
+        "decoding",
+        "paged",
+        "grouped",
+        "cross entropy",
+    ],  # fmt: skip
 )
 def test_the_tables_of_the_results_are_the_recorded_figures(table):
     assert table in RESULTS, "run python -m puzzles_lib.bench report --results"

@@ -151,6 +151,7 @@ def test_the_harness_never_imports_production_kernels():
         "bench/",
         "examples/",
         "authoring/attention",
+        "authoring/decoding",
         "authoring/tiles",
         "authoring/row_wise",
         "authoring/quantized_matmul",

@@ -37,6 +37,14 @@ MEASURED = {
         "puzzles_lib.bench.paged_decode",
         "attention over a paged cache beside a copy and torch's (needs a GPU)",
     ),
+    "grouped-matmul": (
+        "puzzles_lib.bench.grouped_matmul",
+        "products by group beside one of cuBLAS and torch's (needs a GPU)",
+    ),
+    "decoding": (
+        "puzzles_lib.authoring.decoding",
+        "tokens of a language model of real size, by the course's kernels and torch's (needs a GPU)",
+    ),
     "packed-weight": ("puzzles_lib.bench.packed_weight", "a packed weight times few rows (needs a GPU)"),
 }
 """Benches by name: a module with a ``measure()`` that gives rows, and what it measures."""

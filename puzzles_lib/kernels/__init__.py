@@ -37,6 +37,7 @@ _HOME = {
     "unpack_bits": "bitpack",
     "dequant_gemm": "dequant_gemm",
     "dequant_gemm_dw": "dequant_gemm",
+    "grouped_matmul": "grouped_matmul",
     "linear_cross_entropy": "linear_cross_entropy",
     "paged_attention": "paged_decode",
     "Q8Linear": "q8_linear",
@@ -45,6 +46,7 @@ _HOME = {
     "swap_linears": "q8_linear",
     "relu_pack": "packed_relu",
     "relu_unpack_backward": "packed_relu",
+    "rope": "rope",
 }
 
 __all__ = list(_HOME)
@@ -68,8 +70,10 @@ def _shared_with_a_module(name: str) -> property:
 class _Package(ModuleType):
     attention = _shared_with_a_module("attention")
     dequant_gemm = _shared_with_a_module("dequant_gemm")
+    grouped_matmul = _shared_with_a_module("grouped_matmul")
     linear_cross_entropy = _shared_with_a_module("linear_cross_entropy")
     q8_linear = _shared_with_a_module("q8_linear")
+    rope = _shared_with_a_module("rope")
 
 
 sys.modules[__name__].__class__ = _Package

@@ -14,6 +14,9 @@ from puzzles_lib.kernels.dequant_gemm import (
     dequant_gemm as dequant_gemm,
     dequant_gemm_dw as dequant_gemm_dw,
 )
+from puzzles_lib.kernels.grouped_matmul import (
+    grouped_matmul as grouped_matmul,
+)
 from puzzles_lib.kernels.linear_cross_entropy import (
     linear_cross_entropy as linear_cross_entropy,
 )
@@ -48,4 +51,7 @@ from puzzles_lib.kernels.quantize import (
     PackedTensor as PackedTensor,
     dequantize as dequantize,
     quantize_pack as quantize_pack,
+)
+from puzzles_lib.kernels.rope import (
+    rope as rope,
 )

@@ -8,7 +8,8 @@ With logits = x weightᵀ and p = softmax(logits):
 
 The loss of a part of the rows needs no other row, and neither do its gradients. So a part's logits are made,
 reduced, replaced by dlogits where they are, multiplied twice and forgotten, before the next part comes. The
-gradients are ready when the loss is. Backward multiplies them by the gradient of the loss, a number.
+gradients are ready when the loss is. Backward multiplies them by the gradient of the loss, a number: in
+place, unless the graph is kept for another backward.
 
 The products are torch's. The kernel here does what is between them: it reads a row of logits twice and writes
 it once. A part is an eighth of the rows, or more if their logits take at most 2^28 bytes. So the weight's
@@ -220,8 +221,9 @@ def _keep(ctx, inputs, output) -> None:
 def _backward(ctx, dloss, *unused):
     if dloss is None:
         return (None,) * 6
+    times = torch.mul if torch._C._autograd._get_current_graph_task_keep_graph() else torch.Tensor.mul_
     gradients = [
-        each * dloss.to(each.dtype) if wanted else None
+        times(each, dloss.to(each.dtype)) if wanted else None
         for each, wanted in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
     ]
     return (*gradients, None, None, None, None)

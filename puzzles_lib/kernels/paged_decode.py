@@ -12,7 +12,8 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib.kernels.common import check_dtype, check_integer, multiprocessors
+from puzzles_lib.kernels import launching
+from puzzles_lib.kernels.common import check_dtype, check_integer, multiprocessors, overlapped
 
 HALVES = (torch.float16, torch.bfloat16)
 DTYPES = (*HALVES, torch.float32, torch.float64)
@@ -21,7 +22,12 @@ LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 LEAST = tl.constexpr(-1.0e30)  # below any score; minus infinity would give NaN where a part has no key
 BLOCK = 64  # keys per iteration
-WARPS, STAGES = 4, 3
+WARPS, STAGES = 2, 3  # with PROGRAMS, the best of 72 choices on an H200
+NARROW, WIDE = (
+    16 * 256,
+    128 * 128,
+)  # numbers in a program's result: more warps above one, and from the other on
+STEP = 32  # parts that a merge loads at a time
 PROGRAMS = 4  # per multiprocessor, as far as the texts have keys for them
 
 
@@ -55,7 +61,10 @@ def paged_attention(
     scale = q.shape[2] ** -0.5 if scale is None else float(scale)
     keys = table.shape[1] * k.shape[1]
     longest = keys if max_length is None else min(max_length, keys)
-    return _paged_attention(q, k, v, table, length, scale, longest)
+    arguments = k, v, table, length, scale, longest
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        return _paged_attention(q, *arguments)  # backward through it raises an error
+    return launching.run(_paged_attention, _paged_attention_now, q, *arguments)
 
 
 def _check(q, k, v, table, length, max_length) -> None:
@@ -120,9 +129,12 @@ def paged_attention_ref(
 def _part_kernel(
     q_ptr, k_ptr, v_ptr, table_ptr, length_ptr, o_ptr, lse_ptr, W, span, scale,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """o and lse of ``span`` keys of a text, for the heads that share a head of keys. scale: times log2(e)."""
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     part, g, b = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     GROUP: tl.constexpr = H // G
     row = tl.arange(0, ROWS)
@@ -156,16 +168,27 @@ def _part_kernel(
 
 
 @triton.jit
-def _merge_kernel(o_ptr, lse_ptr, z_ptr, parts, D: tl.constexpr, BLOCK: tl.constexpr):
+def _merge_kernel(
+    o_ptr, lse_ptr, z_ptr, parts,
+    D: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """The average of a row's parts, with the weights exp(lse). An empty part has lse = -inf."""
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     r = tl.program_id(0).to(tl.int64)
-    s, d = tl.arange(0, BLOCK), tl.arange(0, D)
-    lse = tl.load(lse_ptr + r * parts + s, mask=s < parts, other=float("-inf"))
-    weight = tl.exp2((lse - tl.maximum(tl.max(lse, 0), LEAST)) * LOG2E)
-    total = tl.sum(weight, 0)
-    used = (lse > float("-inf"))[:, None]
-    o = tl.load(o_ptr + (r * parts + s)[:, None] * D + d[None, :], mask=used, other=0.0)
-    z = tl.sum(weight[:, None] * o, 0) / tl.where(total > 0, total, 1.0)
+    every, d = tl.arange(0, BLOCK), tl.arange(0, D)
+    of_all = tl.load(lse_ptr + r * parts + every, mask=every < parts, other=float("-inf"))
+    most = tl.maximum(tl.max(of_all, 0), LEAST)
+    total = tl.sum(tl.exp2((of_all - most) * LOG2E), 0)
+    acc = tl.zeros([STEP, D], tl.float32)
+    for first in range(0, parts, STEP):
+        s = first + tl.arange(0, STEP)
+        lse = tl.load(lse_ptr + r * parts + s, mask=s < parts, other=float("-inf"))
+        used = (lse > float("-inf"))[:, None]
+        o = tl.load(o_ptr + (r * parts + s)[:, None] * D + d[None, :], mask=used, other=0.0)
+        acc += tl.exp2((lse - most) * LOG2E)[:, None] * o
+    z = tl.sum(acc, 0) / tl.where(total > 0, total, 1.0)
     tl.store(z_ptr + r * D + d, z.to(z_ptr.dtype.element_ty))
 
 
@@ -184,11 +207,42 @@ def _on_gpu(q: torch.Tensor) -> bool:
     return q.is_cuda and q.dtype in HALVES and q.numel() > 0
 
 
+def _paged_attention_gpu(q, k, v, table, length, scale: float, longest: int) -> torch.Tensor:
+    q, k, v, table, length = (each.contiguous() for each in (q, k, v, table, length))
+    (B, H, D), (_, page, G, _), W = q.shape, k.shape, table.shape[1]
+    parts, span = parts_and_span(B, G, longest, multiprocessors(q.device))
+    z, pdl = torch.empty_like(q), _may_overlap(q.device)
+    o, lse = z, None
+    if parts > 1:
+        o, lse = (q.new_empty(shape, dtype=torch.float32) for shape in ((B, H, parts, D), (B, H, parts)))
+    rows = max(16, triton.next_power_of_2(H // G))
+    options = {"H": H, "G": G, "D": D, "PAGE": page, "ROWS": rows, "BLOCK": BLOCK, "PDL": pdl}
+    warps = WARPS if rows * D <= NARROW else 4 if rows * D < WIDE else 8
+    options |= {"num_warps": warps, "num_stages": STAGES}
+    launching.launch(
+        _part_kernel, ("paged part", q.dtype, q.shape, k.shape[1:], W, parts, span, scale),
+        (q, k, v, table, length, o, lse),
+        lambda: ((parts, G, B), (W, span, scale * LOG2E.value), options | overlapped(pdl)),
+    )  # fmt: skip
+    if lse is not None:
+        step = min(STEP, triton.next_power_of_2(parts))
+        of_merge = {"D": D, "BLOCK": triton.next_power_of_2(parts), "STEP": step, "PDL": pdl}
+        of_merge |= {"num_warps": WARPS, "num_stages": STAGES}
+        launching.launch(
+            _merge_kernel, ("paged merge", q.dtype, B * H, D, parts), (o, lse, z),
+            lambda: ((B * H,), (parts,), of_merge | overlapped(pdl)),
+        )  # fmt: skip
+    return z
+
+
+def _may_overlap(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
 # ---- the operator that torch knows
 
 
-@torch.library.custom_op("bit_by_bit::paged_attention", mutates_args=())
-def _paged_attention(
+def _paged_attention_now(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -199,24 +253,13 @@ def _paged_attention(
 ) -> torch.Tensor:
     if not _on_gpu(q):
         return paged_attention_ref(q, k, v, table, length, scale)
-    q, k, v, table, length = (each.contiguous() for each in (q, k, v, table, length))
-    (B, H, D), (_, page, G, _) = q.shape, k.shape
-    parts, span = parts_and_span(B, G, longest, multiprocessors(q.device))
-    z = torch.empty_like(q)
-    o, lse = z, None
-    if parts > 1:
-        o, lse = (q.new_empty(shape, dtype=torch.float32) for shape in ((B, H, parts, D), (B, H, parts)))
-    with torch.cuda.device(q.device):
-        _part_kernel[(parts, G, B)](
-            q, k, v, table, length, o, lse, table.shape[1], span, scale * LOG2E.value,
-            H=H, G=G, D=D, PAGE=page, ROWS=max(16, triton.next_power_of_2(H // G)), BLOCK=BLOCK,
-            num_warps=WARPS, num_stages=STAGES,
-        )  # fmt: skip
-        if lse is not None:
-            _merge_kernel[(B * H,)](
-                o, lse, z, parts, D=D, BLOCK=triton.next_power_of_2(parts), num_warps=WARPS, num_stages=STAGES
-            )
-    return z
+    with launching.on_device_of(q):
+        return _paged_attention_gpu(q, k, v, table, length, scale, longest)
+
+
+_paged_attention = torch.library.custom_op(
+    "bit_by_bit::paged_attention", _paged_attention_now, mutates_args=()
+)
 
 
 @_paged_attention.register_fake

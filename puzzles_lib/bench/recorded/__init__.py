@@ -6,7 +6,7 @@
 - ``bench``, ``case``, ``path``,
 - ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for the baseline, in the same run),
 - ``ratio`` (baseline_us / us), ``error`` (of the result, checked in that run),
-- in benches "ranks" and "training": ``bytes`` (peak memory) and ``baseline_bytes``,
+- in benches "linear-cross-entropy", "ranks" and "training": ``bytes`` (peak memory) and ``baseline_bytes``,
 - in bench "training": ``cosine`` (of gradients).
 
 ``h100.json`` has the same form, for benches "eager" and "checkpointing", whose rows have all these fields.

@@ -11,7 +11,7 @@ def results() -> str:
     """Return the tables in Markdown, separated by blank lines."""
     tables = (
         _memory(), _producers(), _dw(), _training(), _ranks(), _packed_weight(), _int8(), _norms(),
-        _attention(),
+        _attention(), _decoding(), _paged(), _grouped(), _cross_entropy(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
@@ -188,4 +188,67 @@ def _attention() -> list[str]:
             ]
             name = f"D = {columns}, {'causal' if kind == 'causal' else 'all keys'}"
             lines.append(f"| {name} | " + " | ".join(f"{ratio:.2f}x" for ratio in cells) + " |")
+    return lines
+
+
+def _decoding() -> list[str]:
+    found: dict[str, dict[str, float]] = {}
+    for row in rows("decoding"):
+        batch = row["case"].split(",")[0].removeprefix("batch ")
+        found.setdefault(batch, {})[row["path"]] = 1e6 * int(batch) / row["us"]
+    head = " | ".join(f"{batch} text{'s' * (batch != '1')}" for batch in found)
+    lines = [f"| tokens a second, share of the floor's | {head} |", "|---" * (len(found) + 1) + "|"]
+    for name, path in (
+        ("floor: the bytes, at a copy's rate", "floor"),
+        ("**the course's kernels, replayed**", "kernels, CUDA graph"),
+        ("the course's kernels, launched one by one", "kernels, eager"),
+        ("torch, compiled and replayed", "torch, compiled, CUDA graph"),
+        ("torch, replayed", "torch, CUDA graph"),
+        ("torch, launched one by one", "torch, eager"),
+    ):
+        cells = [f"{each[path]:.0f}, {100 * each[path] / each['floor']:.0f}%" for each in found.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _paged() -> list[str]:
+    found = {(row["case"], row["path"]): row["us"] for row in rows("paged-decode")}
+    lines = [
+        "| attention over pages, 128 wide | share of a copy | against torch's, no pages |",
+        "|---" * 3 + "|",
+    ]
+    for case in dict.fromkeys(case for case, _ in found):
+        us, copy = found[case, "paged_attention"], found[case, "copy of as many bytes"]
+        told = case.removesuffix(", 128 wide, pages of 16").replace(
+            " x ", " text of " if case[:2] == "1 " else " texts of "
+        )
+        lines.append(
+            f"| {told} | {100 * copy / us:.0f}% | {found[case, 'torch, keys in one piece'] / us:.2f}x |"
+        )
+    return lines
+
+
+def _grouped() -> list[str]:
+    found = {(row["case"], row["path"]): row for row in rows("grouped-matmul")}
+    lines = ["| product by group: y, dx, dw | cuBLAS's rate | against torch's grouped_mm |", "|---" * 3 + "|"]
+    for case in dict.fromkeys(case for case, _ in found):
+        some = [part for part in ("", ", dx", ", dw") if (case, f"grouped_matmul{part}") in found]
+        ours = [found[case, f"grouped_matmul{part}"] for part in some]
+        theirs = [found[case, f"torch, grouped_mm{part}"]["us"] for part in some]
+        many = int(case.split()[0]) >= 1024  # otherwise the time is that of reading the experts, not just one
+        rates = ", ".join(f"{each['ratio']:.2f}" for each in ours) if many else "–"
+        faster = ", ".join(f"{us / each['us']:.2f}x" for us, each in zip(theirs, ours, strict=True))
+        lines.append(f"| {case} | {rates} | {faster} |")
+    return lines
+
+
+def _cross_entropy() -> list[str]:
+    lines = [
+        "| linear layer and its loss, with gradients | speed against torch's | memory |",
+        "|---" * 3 + "|",
+    ]
+    for row in rows("linear-cross-entropy"):
+        if row["path"] == "linear_cross_entropy":
+            gigabytes = f"{row['bytes'] / 1e9:.2f} GB, {row['bytes'] / row['baseline_bytes']:.2f} of torch's"
+            lines.append(f"| {row['case'].removesuffix(', bfloat16')} | {row['ratio']:.2f}x | {gigabytes} |")
     return lines

@@ -1,10 +1,12 @@
 """Pictures for chapter 22."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
+from puzzles_lib.bench import recorded
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP
 from puzzles_lib.drawing.colours import (
@@ -20,7 +22,7 @@ from puzzles_lib.drawing.colours import (
     VERMILLION,
 )
 from puzzles_lib.drawing.layout import plural
-from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend, new_sheet
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend, new_figure, new_sheet
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -489,3 +491,46 @@ def nucleus(
         f"before each are {', '.join(f'{b:.2f}' for b in before)}. With P = {limit:g}, {sum(kept)} are kept: "
         f"all that have at least {least:g}.",
     )
+
+
+PATHS = {
+    "floor": ("the bytes, at a copy's rate", PALE),
+    "kernels, CUDA graph": ("the course's kernels, replayed", ORANGE),
+    "kernels, eager": ("the course's kernels, launched", PALE_ORANGE),
+    "torch, compiled, CUDA graph": ("torch, compiled and replayed", SKY),
+    "torch, CUDA graph": ("torch, replayed", SKY),
+    "torch, eager": ("torch, launched", PALE_SKY),
+}
+"""Names and colors of the paths of bench "decoding"."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+def decoding(rows: Rows | None = None) -> dict[int, dict[str, float]]:
+    """Return tokens per second by batch and path, of the recorded bench "decoding"."""
+    found: dict[int, dict[str, float]] = {}
+    for row in recorded.rows("decoding") if rows is None else rows:
+        batch = int(row["case"].split(",")[0].removeprefix("batch "))
+        found.setdefault(batch, {})[row["path"]] = 1e6 * batch / row["us"]
+    return found
+
+
+def speeds(rows: Rows | None = None) -> Picture:
+    """Draw the recorded tokens per second of a model of real size, for each batch."""
+    found, about = decoding(rows), recorded.about("decoding")
+    figure = new_figure(8.6, 3.6)
+    told = []
+    for ax, (batch, rates) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
+        for place, (name, (_, color)) in enumerate(PATHS.items()):
+            ax.barh(place, rates[name], 0.8, color=color, edgecolor=INK, linewidth=0.5)
+            label(ax, rates[name], place, f" {rates[name]:.0f}", align="left", fontsize=10)
+        ax.set_yticks(range(len(PATHS)), [text for text, _ in PATHS.values()] if not told else [])
+        ax.set(ylim=(len(PATHS) - 0.4, -0.6), xlim=(0, 1.2 * max(rates.values())), xticks=[])
+        ax.set_title(f"{plural(batch, 'text')}: tokens per second", fontsize=11, loc="left")
+        ax.tick_params(labelsize=10, length=0)
+        ax.spines[["top", "right", "bottom"]].set_visible(False)
+        told.append(
+            f"{plural(batch, 'text')}: "
+            + ", ".join(f"{t} {rates[name]:.0f}" for name, (t, _) in PATHS.items())
+        )
+    figure.suptitle(f"32 layers, 4096 wide, 8 experts, 4096 keys, bfloat16\n{about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"Tokens per second, {about}. {'; '.join(told)}.")
