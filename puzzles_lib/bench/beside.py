@@ -177,7 +177,7 @@ def measure(
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     workers = [
-        context.Process(target=_worker, args=(n, count, jobs, dict(steps), queue), daemon=True)
+        context.Process(target=_worker, args=(n, count, jobs, dict(steps), queue))
         for n, jobs in enumerate(lists)
     ]
     for worker in workers:

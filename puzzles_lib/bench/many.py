@@ -16,8 +16,9 @@ def spread(
 ) -> list[Any]:
     """Return ``work(job, device)`` for each job, on all GPUs in turn, ``at_once`` jobs on each at a time.
 
-    limit: seconds after which the jobs that still run are ended. Their results are None. Raises RuntimeError
-    without a GPU.
+    limit: seconds after which the jobs that still run are ended. Their results are None, as are those of jobs
+        that raise an error, which is printed.
+    Raises RuntimeError without a GPU.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
@@ -30,7 +31,9 @@ def spread(
             try:
                 results[place] = task.get(None if end is None else max(0.0, end - time.monotonic()))
             except multiprocessing.TimeoutError:
-                continue
+                print(f"not done in time: {jobs[place]}", flush=True)
+            except Exception as error:  # such as a lack of memory: the other jobs' results are kept
+                print(f"{jobs[place]}: {type(error).__name__}: {error}", flush=True)
     return results
 
 
