@@ -61,8 +61,8 @@ class Setup:
         model = ByteLM(**SIZES[self.size])
         if self.bits is not None:
             pack_activations(model, self.bits, rounding=self.rounding)
-        if self.finer is not None:
-            pack_activations(model, 4, predicate=lambda name, _: bool(re.search(self.finer, name)))
+        if (finer := self.finer) is not None:
+            pack_activations(model, 4, predicate=lambda name, _: bool(re.search(finer, name)))
         return model
 
     def text(self) -> str:
