@@ -150,7 +150,7 @@ def test_every_way_trains_alike(monkeypatch):
     def batch(device, generator):
         return tuple(torch.randint(256, (2, 4, 32), generator=generator))
 
-    task = beside.Task(lambda: ByteLM(**SMALL), batch, 1e-3)
+    task = beside.Task(lambda: ByteLM(**SMALL), batch, 1e-3, beside.PATHS)
     paths = [path for path in beside.PATHS if "compiled" not in path and path not in beside.NEEDS]
     found = {path: beside.run(task, path, DEVICE, 3) for path in paths}
     exact = found["torch"]["loss"]

@@ -2,10 +2,12 @@
 
 Two models train under autocast to bfloat16 with AdamW: the byte language model of
 `puzzles_lib.examples.train_lm` (base size, 96 x 256 bytes), and a ViT-B/16 that names the characters of
-`puzzles_lib.examples.glyphs` (224 x 224 pixels, batch 128). All paths start with the same weights and get the
-same batches. "Compiled" means that each block is compiled. ``us`` is the wall time of a step, ``bytes`` the
-peak above what is there before it, ``loss`` the mean of the last steps. Paths that need another library are
-left out if it isn't installed.
+`puzzles_lib.examples.glyphs` (224 x 224 pixels, batch 128). A third, transformers' Llama with a billion
+weights in bfloat16, reads 2 x 8192 bytes. All paths start with the same weights and get the same batches.
+
+"Compiled" means that each block is compiled. ``us`` is the wall time of a step, ``bytes`` the peak above what
+is there before it, ``loss`` the mean of the last steps. Paths that need another library are left out if it
+isn't installed.
 
 With several GPUs each of them measures some paths, on cores of its own, and torch's own step for comparison.
 """
@@ -32,11 +34,11 @@ from puzzles_lib.bench.results import provenance
 from puzzles_lib.examples.glyphs import Glyphs, glyphs
 from puzzles_lib.examples.lm import SIZES, ByteLM, corpus, draw
 from puzzles_lib.examples.vit import ViT
-from puzzles_lib.kernels.checkpoints import packed_checkpoint
+from puzzles_lib.kernels.checkpoints import pack_checkpoints, packed_checkpoint
 from puzzles_lib.kernels.modules import pack_activations
 
-STEPS, LAST = {"LM": 300, "ViT": 200}, 50
-ROUNDS, CALLS, WARM_UP = 5, 8, 50
+STEPS = {"LM": 300, "ViT": 200, "Llama": 40}
+LAST, ROUNDS, SECONDS, WARM_UP = 20, 5, 0.3, 50
 FP8 = {"quant_type": "torch.float8_e4m3fn", "use_scaling": True, "size_in_mb": 8}
 """Inductor's options for saved activations: 8 MB leaves out weights and attention's sums."""
 
@@ -45,17 +47,22 @@ FP8 = {"quant_type": "torch.float8_e4m3fn", "use_scaling": True, "size_in_mb": 8
 class Task:
     """A model, its batches and its loss.
 
-    model: with fresh weights. batch: from a device and a generator on it. loss: of a model and a batch.
+    model: with fresh weights. batch: from a device and a generator on it. rate: of learning, at its highest.
+    paths: what to do to the model, by name. needs: a library, if any.
     """
 
     model: Callable[[], nn.Module]
     batch: Callable[[torch.device, torch.Generator], tuple[torch.Tensor, torch.Tensor]]
     rate: float
+    paths: Mapping[str, Callable[[nn.Module], nn.Module]]
+    needs: str = ""
 
 
-def _text(count: int, device: torch.device, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+def _text(
+    count: int, length: int, device: torch.device, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
     host = torch.Generator().manual_seed(int(torch.randint(2**40, (), generator=generator, device=device)))
-    return draw(_corpus(str(device)), host, count, SIZES["base"]["context"])
+    return draw(_corpus(str(device)), host, count, length)
 
 
 @cache
@@ -75,10 +82,24 @@ def _pictures(
     return images.expand(-1, 3, -1, -1), labels
 
 
-TASKS = {
-    "LM": Task(lambda: ByteLM(**SIZES["base"]), partial(_text, 96), 6e-4),
-    "ViT": Task(lambda: ViT(classes=glyphs()[0].classes), partial(_pictures, 128), 3e-4),
-}
+class _Llama(nn.Module):
+    """transformers' Llama, called with bytes and asked for logits."""
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__()
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        config = LlamaConfig(vocab_size=256, use_cache=False, attn_implementation="sdpa", **sizes)
+        self.model = LlamaForCausalLM(config).to(torch.bfloat16)
+
+    def forward(self, bytes: torch.Tensor) -> torch.Tensor:
+        return self.model(bytes).logits
+
+
+LLAMA = {
+    "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "intermediate_size": 8192, "max_position_embeddings": 8192,
+}  # fmt: skip
 
 
 # ---- the paths
@@ -97,7 +118,7 @@ class _OnHost(nn.Module):
 
 
 def _compiled(model: nn.Module) -> nn.Module:
-    for block in model.blocks:
+    for block in model.get_submodule("blocks").children():
         block.compile(fullgraph=True)
     return model
 
@@ -142,6 +163,34 @@ PATHS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "packed, 4 bits, compiled": lambda model: _compiled(pack_activations(model, 4)),
 }
 """What to do to a model, by name."""
+
+
+def _enabled(model: nn.Module) -> nn.Module:
+    inner = model.model
+    name = "activation_checkpointing_enable"  # newer versions of transformers warn of the other name
+    getattr(inner, name if hasattr(inner, name) else "gradient_checkpointing_enable")()
+    return model
+
+
+def _enabled_and_packed(bits: int, model: nn.Module) -> nn.Module:
+    pack_checkpoints(_enabled(model), bits)
+    return model
+
+
+LLAMA_PATHS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    TORCH: PATHS[TORCH],
+    "packed, 4 bits": PATHS["packed, 4 bits"],
+    "packed, 2 bits": PATHS["packed, 2 bits"],
+    "checkpointed": _enabled,
+    "checkpointed, inputs in 8 bits": partial(_enabled_and_packed, 8),
+    "checkpointed, inputs in 4 bits": partial(_enabled_and_packed, 4),
+    "checkpointed, inputs on the host": lambda model: _OnHost(_enabled(model)),
+}
+TASKS = {
+    "LM": Task(lambda: ByteLM(**SIZES["base"]), partial(_text, 96, SIZES["base"]["context"]), 6e-4, PATHS),
+    "ViT": Task(lambda: ViT(classes=glyphs()[0].classes), partial(_pictures, 128), 3e-4, PATHS),
+    "Llama": Task(lambda: _Llama(**LLAMA), partial(_text, 2, 8192), 1e-4, LLAMA_PATHS, "transformers"),
+}
 NEEDS = {"torchao, fp8 products, compiled": "torchao", "Liger's norms": "liger_kernel"}
 BUDGET = {"torch, compiled, half the memory": 0.5}
 
@@ -169,16 +218,13 @@ def measure(
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
         raise RuntimeError("bench beside needs a CUDA device")
-    lists: list[list[tuple[str, str]]] = [[] for _ in range(count)]
-    for number, task in enumerate(tasks):
-        mine = [n for n in range(count) if n % len(tasks) == number] or [number % count]
-        for place, path in enumerate(path for path in PATHS if path != TORCH):
-            lists[mine[place % len(mine)]].append((task, path))
+    jobs = [(task, path) for task in tasks for path in tasks[task].paths if path != TORCH]
+    lists = [jobs[len(jobs) * n // count : len(jobs) * (n + 1) // count] for n in range(count)]
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     workers = [
-        context.Process(target=_worker, args=(n, count, jobs, dict(steps), queue))
-        for n, jobs in enumerate(lists)
+        context.Process(target=_worker, args=(n, count, some, dict(steps), queue))
+        for n, some in enumerate(lists)
     ]
     for worker in workers:
         worker.start()
@@ -192,10 +238,10 @@ def measure(
             time.sleep(0.2)
     for worker in workers:
         worker.kill()
-    order = {(task, path): n for n, (task, path) in enumerate((t, p) for t in tasks for p in PATHS)}
+    order = {(task, path): n for n, (task, path) in enumerate((t, p) for t in tasks for p in tasks[t].paths)}
     rows.sort(key=lambda row: order[row["task"], row["path"]])
-    known = set()  # torch's step was measured on each GPU; the first stays
-    rows = [r for r in rows if not ((r["task"], r["path"]) in known or known.add((r["task"], r["path"])))]
+    first = {(row["task"], row["path"]): row for row in reversed(rows)}  # each GPU measured torch's step
+    rows = [row for row in rows if row is first[row["task"], row["path"]]]
     return {**provenance(), "steps": dict(steps), "rows": rows}
 
 
@@ -209,8 +255,9 @@ def _worker(number: int, count: int, jobs: list[tuple[str, str]], steps: dict[st
     torch.cuda.set_device(device)
     base: dict[str, dict[str, Any]] = {}
     for task, path in [*((task, TORCH) for task in dict.fromkeys(t for t, _ in jobs)), *jobs]:
-        if path in NEEDS and importlib.util.find_spec(NEEDS[path]) is None:
-            print(f"{task}, {path}: {NEEDS[path]} is not installed", flush=True)
+        library = NEEDS.get(path) or TASKS[task].needs
+        if library and importlib.util.find_spec(library) is None:
+            print(f"{task}, {path}: {library} is not installed", flush=True)
             continue
         try:
             found = run(TASKS[task], path, device, steps[task])
@@ -235,7 +282,8 @@ def run(task: Task, path: str, device: torch.device, steps: int) -> dict[str, An
     torch._dynamo.reset()
     torch.manual_seed(0)
     with _options(path):
-        model = PATHS[path](task.model().to(device))
+        with device:
+            model = task.paths[path](task.model())
         optimizer = torch.optim.AdamW(
             model.parameters(), task.rate, (0.9, 0.95), weight_decay=0.1, fused=on_gpu
         )
@@ -258,6 +306,7 @@ def run(task: Task, path: str, device: torch.device, steps: int) -> dict[str, An
                 group["lr"] = task.rate * rise * 0.5 * (1 + math.cos(math.pi * number / steps))
             losses.append(step(task.batch(device, generator)))
         loss = statistics.fmean(torch.stack(losses[-LAST:]).tolist())
+        del losses
         batch, times, peak = task.batch(device, generator), [], 1
         if on_gpu:
             optimizer.zero_grad(set_to_none=True)
@@ -267,12 +316,14 @@ def run(task: Task, path: str, device: torch.device, steps: int) -> dict[str, An
             step(batch)
             torch.cuda.synchronize()
             peak = torch.cuda.max_memory_allocated() - before
+        calls = 1
         for _ in range(ROUNDS if on_gpu else 1):
             start = time.perf_counter()
-            for _ in range(CALLS if on_gpu else 1):
+            for _ in range(calls):
                 step(batch)
             torch.cuda.synchronize() if on_gpu else None
-            times.append((time.perf_counter() - start) / (CALLS if on_gpu else 1))
+            times.append((time.perf_counter() - start) / calls)
+            calls = max(1, round(SECONDS / times[-1]))
     return {"us": round(1e6 * statistics.median(times), 1), "bytes": peak, "loss": round(loss, 4)}
 
 

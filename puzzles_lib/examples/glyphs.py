@@ -98,7 +98,7 @@ def glyphs() -> tuple[Glyphs, Glyphs]:
         seen = picture(ImageFont.truetype(files[0], SIZE), code)
         codes -= {code} if seen in known else set()
         known.add(seen)
-    drawn = torch.empty(len(files), len(codes), SIDE, SIDE)
+    drawn = torch.empty(len(files), len(codes), SIDE, SIDE, device="cpu")
     for place, file in enumerate(files):
         font = ImageFont.truetype(file, SIZE)
         for number, code in enumerate(sorted(codes)):
