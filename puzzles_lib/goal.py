@@ -22,6 +22,7 @@ MEASURES = {
     "spills": "bytes that a thread spills to memory",
     "moves": "computed blocks that pass between threads in the loop",
     "programs": "programs at a time on a multiprocessor",
+    "shared": "bytes of shared memory that a program uses",
     "products": "floating-point multiplications per iteration, outside tl.dot",
 }
 """The measures, in words. ``"busy"`` is a share from 0 to 1; all others are counts."""

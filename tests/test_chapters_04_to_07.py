@@ -2,6 +2,7 @@
 
 import html
 import re
+from itertools import product
 
 import nbformat
 import pytest
@@ -9,13 +10,12 @@ import torch
 
 from puzzles_lib import answer
 from puzzles_lib.authoring.solutions import define, kernel_sources
-from puzzles_lib.binding import bind
 from puzzles_lib.chapters import puzzles, questions
 from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06
 from puzzles_lib.chapters.ch06_convolution.puzzles import LIFE, life
 from puzzles_lib.chapters.ch07_matmul import pictures as ch07
-from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL, TILE_SHAPES
+from puzzles_lib.chapters.ch07_matmul.puzzles import TILE_SHAPES, on_budget
 from puzzles_lib.checker import examine
 from puzzles_lib.puzzle import Case
 from tests.browser import faint
@@ -91,16 +91,18 @@ def test_the_rule_of_chapter_07_is_what_the_checker_counts():
 # ---- a tile on a budget
 
 
-def test_one_tile_alone_is_within_the_budget_and_reads_little():
+def test_one_tile_alone_is_within_the_budgets_and_reads_little():
     sides = [2**power for power in range(4, 12)]
-    good = [(m, n) for m in sides for n in sides if answer("ch07-q7", (m, n)).ok]
-    assert good == [(256, 128)] == [questions()["ch07-q7"].right()]
+    good = [blocks for blocks in product(sides, repeat=3) if answer("ch07-q7", blocks).ok]
+    assert good == [(256, 128, 16), (256, 128, 32)] and questions()["ch07-q7"].right() == good[-1]
 
 
-def test_the_chosen_tile_launches():
-    case = ch07.SHAPE.but(BLOCK_M=256, BLOCK_N=128, BLOCK_K=64)
+@pytest.mark.parametrize("blocks, fits", [((256, 128, 32), True), ((256, 128, 64), False)])
+def test_the_compiler_waits_with_the_tiles_of_three_iterations(blocks, fits):
     kernel = define(SOURCES["batched_matmul"], "<matmul>")
-    assert BATCHED_MATMUL.programs(case) == (8, 1, 1) and bind(kernel, BATCHED_MATMUL, case)
+    report = examine(kernel, on_budget(*blocks))
+    assert report.cases[0].ok and report.ok == fits
+    assert f"a program uses: {ch07.waiting_bytes(*blocks)}" in str(report), str(report)
 
 
 @pytest.mark.parametrize("tile", [(64, 64), (256, 128), (16, 2048)])
@@ -188,10 +190,10 @@ def test_a_tile_is_dragged_to_the_one_on_the_budget(show):
         page.get_by_role("slider", name=name, exact=True).focus()
         for _ in range(steps):
             page.keyboard.press("ArrowRight")
-    told = {name: page.locator(f'[data-is="{name}"]').inner_text() for name in ("bytes moved", "few", "fits")}
-    assert told == {"bytes moved": "1.23x the minimum", "few": "yes", "fits": "yes"}
+    told = [page.locator(f'[data-is="{name}"]').inner_text() for name in ("bytes moved", "accumulator")]
+    assert told == ["1.23x the minimum", "128 KiB"]
     page.keyboard.press("ArrowRight")
-    assert page.locator("[data-is=fits]").inner_text() == "no"
+    assert page.locator("[data-is=accumulator]").inner_text() == "256 KiB"
 
 
 @pytest.mark.browser

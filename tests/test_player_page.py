@@ -194,6 +194,31 @@ def test_large_blocks_are_heat_maps_that_tell_their_cells(show):
     assert page.locator(".blocks header").first.inner_text().startswith("x\nfloat16 [16, 64]\nloaded\n-3.4")
 
 
+def test_columns_and_rows_of_a_heat_map_are_numbered(show):
+    puzzle = next(p for p in puzzles() if p.name == "batched_matmul")
+    page = show(watch(solutions()["batched_matmul"], puzzle, 2, program=0), width=1000)
+    page.locator(".code").focus()
+    press(page, "PageDown")
+    canvas = page.locator(".blocks canvas").first
+    columns, rows = (page.locator(f".blocks .{name}").first.locator("i") for name in ("columns", "rows"))
+    assert columns.all_inner_texts() == [str(n) for n in range(0, 64, 4)]
+    assert rows.all_inner_texts() == [str(n) for n in range(0, 16, 2)]
+    x = columns.nth(3).bounding_box()["x"] + 2 - canvas.bounding_box()["x"]
+    y = rows.nth(2).bounding_box()["y"] + 2 - canvas.bounding_box()["y"]
+    canvas.hover(position={"x": x, "y": y})
+    assert page.locator(".inspect").inner_text().startswith("x[4, 12] = ")
+
+
+def test_axes_are_named_unless_one_is_a_formula(show):
+    puzzle = next(p for p in puzzles() if p.name == "relu_pack")
+    page = show(watch(solutions()["relu_pack"], puzzle, 5), width=1000)
+    told = page.locator(".tensors").inner_text()
+    assert "bfloat16 [3, 100], axes M N" in told
+    assert "int32 [3, 4]" in told and "//" not in told
+    programs = page.get_by_label("program", exact=True)
+    assert programs.get_attribute("aria-valuetext") == "(0, 0), number 0 (of 0–2)"
+
+
 def test_no_line_of_a_kernel_is_cut_in_a_notebook_of_a_window_of_1000(show):
     puzzle = next(p for p in puzzles() if p.name == "bias_relu")
     page = show(watch(solutions()["bias_relu"], puzzle, 2, program=(3, 0)), width=870)

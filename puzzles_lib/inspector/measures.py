@@ -116,6 +116,10 @@ def _programs(compiled: Stages) -> Reading:
     return Reading(resident(*needs), one_more(*needs))
 
 
+def _shared(compiled: Stages) -> Reading:
+    return Reading(compiled.shared_bytes, "the tiles of several iterations are there at the same time")
+
+
 def _products(compiled: Stages) -> Reading:
     """Return how many floats the loops of the Triton IR multiply or divide, each loop's body counted once."""
     found: Counter[int | None] = Counter()
@@ -146,5 +150,6 @@ _MEASURED: Mapping[str, Callable[[Stages], Reading]] = {
     "spills": _spills,
     "moves": _moves,
     "programs": _programs,
+    "shared": _shared,
     "products": _products,
 }

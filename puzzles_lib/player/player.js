@@ -373,6 +373,7 @@ const NUMBERS = 256; // the most cells shown as numbers; more become a heat map
 const SHEET_NUMBERS = 96; // the same for a whole tensor
 const STRIP = 32; // cells in a row of a heat map with one axis
 const MOST_PIXELS = 32000; // along a canvas: browsers leave larger ones blank
+const MOST_TICKS = 64; // numbers along an edge of a heat map
 const MOST_KEPT = 480; // pixels that the blocks of a step keep for larger ones
 const FRAME_MS = 650; // the time of a step while it plays
 const STATES = ["", "right", "wrong", "later", "undefined", "race"];
@@ -587,7 +588,7 @@ class Stage {
     const ids = program.id.slice(0, run.grid.length).join(", ");
     const count = run.grid.reduce((a, b) => a * b, 1);
     const numbers = count > 1 ? `${program.number} (of 0–${count - 1})` : `${program.number}`;
-    this.programText.textContent = run.grid.length > 1 ? `(${ids}), ${numbers}` : numbers;
+    this.programText.textContent = run.grid.length > 1 ? `(${ids}), number ${numbers}` : numbers;
     this.programs.setAttribute("aria-valuetext", this.programText.textContent);
     this.colours.clear();
     this.showNames();
@@ -877,7 +878,7 @@ class Stage {
         .filter(([n]) => n).map(([n, word]) => `${n} ${COUNTED[word] ?? word}`).join(", "));
     } else if (wanted) facts.push("nothing stored yet");
     const header = make("header", {}, make("h4", {}, tensor.name),
-      make("span", { class: "quiet" }, `${tensor.dtype} [${tensor.shape.join(", ")}], axes ${tensor.dims.join(" ")}`),
+      make("span", { class: "quiet" }, `${tensor.dtype} [${tensor.shape.join(", ")}]${axesText(tensor.dims)}`),
       make("span", { class: "quiet" }, facts.join("; ")));
     if (bad.size) {
       header.append(make("span", { class: "alarm-text" },
@@ -950,7 +951,7 @@ class Stage {
     const isStrip = shape.filter((each) => each > 1).length < 2;
     const columns = isStrip ? Math.min(size, STRIP) : shape[shape.length - 1];
     const rows = Math.ceil(size / columns);
-    const room = [Math.floor(560 / columns), Math.floor(230 / rows), isStrip ? 13 : spec.isSheet ? 9 : 11];
+    const room = [Math.floor(536 / columns), Math.floor(230 / rows), isStrip ? 13 : spec.isSheet ? 9 : 11];
     const longest = Math.max(columns, rows);
     const side = Math.min(Math.max(3, Math.min(...room)), Math.max(1, Math.floor(16000 / longest)));
     const scale = Math.min(2, Math.ceil(devicePixelRatio || 1), MOST_PIXELS / (longest * side));
@@ -974,8 +975,9 @@ class Stage {
     };
     canvas.paint = () => paint();
     paint();
+    const heads = numbered(canvas, side, spec, columns, isStrip);
     return {
-      element: canvas, columns,
+      element: heads.element, columns,
       under: (event) => {
         const box = canvas.getBoundingClientRect();
         const column = Math.floor((event.clientX - box.left) / side);
@@ -985,7 +987,7 @@ class Stage {
       },
       mark: (i) => paint(i),
       reveal: (box, i) => {
-        const [x, y] = [(i % columns) * side, Math.floor(i / columns) * side];
+        const [x, y] = [heads.across + (i % columns) * side, heads.down + Math.floor(i / columns) * side];
         if (x < box.scrollLeft || x > box.scrollLeft + box.clientWidth - side) box.scrollLeft = x - 20;
         if (y < box.scrollTop || y > box.scrollTop + box.clientHeight - side) box.scrollTop = y - 20;
       },
@@ -1160,6 +1162,28 @@ class Stage {
   }
 }
 
+/** Return which of `count` cells get a number at the edge of a heat map: every 1st, 2nd, 4th ..., with `room` pixels each. */
+function ticks(count, side, room) {
+  const every = 2 ** Math.max(0, Math.ceil(Math.log2(room / side)));
+  const most = Math.max(every, 2 ** Math.ceil(Math.log2(count / MOST_TICKS)));
+  return Array.from({ length: Math.ceil(count / most) }, (_, at) => at * most);
+}
+
+/** Put the numbers of columns above a heat map, and those of rows to its left. */
+function numbered(canvas, side, { shape, size }, columns, isStrip) {
+  const rows = Math.ceil(size / columns);
+  const rowName = (row) => (isStrip ? String(row * columns) : coordinates(shape, row * columns).slice(0, -1).join(", "));
+  const down = ticks(rows, side, 13).map((row) => [row, rowName(row)]);
+  const longest = Math.max(...down.map(([, name]) => name.length));
+  const above = make("div", { class: "columns", "aria-hidden": "true", style: `width: ${columns * side}px` },
+    ...ticks(columns, side, 8 + 7 * String(columns - 1).length).map((column) =>
+      make("i", { style: `left: ${column * side}px; min-width: ${side}px` }, String(column))));
+  const left = make("div", { class: "rows", "aria-hidden": "true", style: `width: ${longest + 1}ch; height: ${rows * side}px` },
+    ...down.map(([row, name]) => make("i", { style: `top: ${row * side}px; line-height: ${Math.max(side, 13)}px` }, name)));
+  const element = make("div", { class: "numbered" }, make("span"), above, left, canvas);
+  return { element, across: 8 * longest, down: 16 };
+}
+
 /** Draw pixels of four bytes as squares, piece by piece, because a canvas has a largest size. */
 function enlarged(pen, data, columns, rows, side) {
   const most = 8192;
@@ -1183,6 +1207,11 @@ function enlarged(pen, data, columns, rows, side) {
 function wrapped(width, characters) {
   const most = width / (7.3 * Math.max(characters, 2) + 12);
   return 2 ** Math.max(2, Math.min(5, Math.floor(Math.log2(Math.max(most, 1)))));
+}
+
+/** Return the names of a tensor's axes; "" if one of them has only a formula for its size, such as (N+31)//32. */
+function axesText(dims) {
+  return dims.every((dim) => /^[A-Za-z_]\w*$/.test(dim)) ? `, axes ${dims.join(" ")}` : "";
 }
 
 function turnText([turn, of]) {
@@ -1259,6 +1288,6 @@ function play(style, data) {
 if (typeof module === "object" && typeof document === "undefined") {
   module.exports = {
     unpacked, arrayOf, coordinates, spread, numberText, address, kindText, namesAt, lanesChanged, turnsAt, callers,
-    storedAt, switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, ends, heat, linesOf, wrapped,
+    storedAt, switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, ends, heat, linesOf, wrapped, ticks,
   };
 }

@@ -3,7 +3,6 @@
 import torch
 
 from puzzles_lib.chapters.ch06_convolution.puzzles import CONV2D
-from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
 
@@ -38,11 +37,49 @@ def _loads_of_a_tile() -> tuple[int, int]:
     return len(loads), len(set(loads))
 
 
-LAUNCH = Case(N=100, H=64, W=90, KH=3, KW=3, BLOCK_N=4, BLOCK_H=16, BLOCK_W=32)
+def _under_one_number() -> tuple[int, int, int, int]:
+    """Return the first and last row and column of the pixels under w[1, 2], for a tile of 4 x 8."""
+    x, w = torch.zeros(1, 12, 12, requires_grad=True), torch.zeros(3, 3)
+    w[1, 2] = 1
+    CONV2D.spec(x, w)[0, :4, :8].sum().backward()
+    rows, columns = x.grad[0].nonzero().T.tolist()
+    return min(rows), max(rows), min(columns), max(columns)
 
 
-def _grid() -> tuple[int, ...]:
-    return tuple(CONV2D.grid(LAUNCH))
+RESULTS = 1024
+"""How many results a tile of question 6 has, for a filter of 3 x 9."""
+
+
+def _different_pixels(BLOCK_H: int, BLOCK_W: int) -> int:
+    return (BLOCK_H + 3 - 1) * (BLOCK_W + 9 - 1)
+
+
+def _best_tile() -> tuple[int, int]:
+    tiles = [(2**power, RESULTS // 2**power) for power in range(11)]
+    return min(tiles, key=lambda tile: _different_pixels(*tile))
+
+
+def _is_tile(given: tuple) -> bool:
+    whole = len(given) == 2 and all(isinstance(side, int) and side > 0 for side in given)
+    return whole and given[0] * given[1] == RESULTS  # 1024 has no other factors than powers of two
+
+
+def _sums(given: tuple) -> tuple[list[float], list[float]]:
+    """Return the sums of a filter's columns and of its rows, nine numbers, rounded."""
+    taps = torch.tensor(given, dtype=torch.float64).view(3, 3)
+    return (taps.sum(0).round(decimals=6) + 0).tolist(), (taps.sum(1).round(decimals=6) + 0).tolist()
+
+
+def _level_filter() -> tuple[int, ...]:
+    """Return one of many: the row above minus the row below."""
+    return (1, 1, 1, 0, 0, 0, -1, -1, -1)
+
+
+def _sees_level_edges_alone(given: tuple, right: tuple) -> bool:
+    if len(given) != len(right) or not _are_numbers(given):
+        return False
+    columns, rows = _sums(given)
+    return not any(columns) and any(rows)
 
 
 QUESTIONS = (
@@ -139,23 +176,70 @@ QUESTIONS = (
     ),
     Question(
         "ch06-q5",
-        "Which grid launches conv2d for 100 images of 64 x 90, in tiles of 4 x 16 x 32?",
-        _grid,
+        "In which rows and columns of x are the pixels that a tile multiplies by w[1, 2]?",
+        _under_one_number,
         tuple,
-        "Divide each size by its block, and round up: images, rows, columns.",
+        "By which pixel does z[0, 0] multiply w[1, 2]? And z[3, 7], the last result of the tile?",
         (
             Nudge(
-                lambda given, right: len(given) != 3,
-                "The kernel asks for tl.program_id 0, 1 and 2, so the grid has three axes.",
+                lambda given, right: len(given) != 4,
+                "Answer with four numbers: (first row, last row, first column, last column).",
+            ),
+            Nudge(
+                lambda given, right: given == (0, 3, 0, 7),
+                "These are the rows and columns of the results. The number of the filter is on other pixels.",
+            ),
+            Nudge(
+                lambda given, right: given == (2, 5, 1, 8),
+                "Rows and columns are swapped: w[1, 2] is in row 1 and column 2 of the filter.",
+            ),
+            Nudge(
+                lambda given, right: (given[0], given[2]) == (right[0], right[2]),
+                "The first row and column are correct. Each result uses one pixel, side by side.",
+            ),
+        ),
+    ),
+    Question(
+        "ch06-q6",
+        "Which tile of 1024 results needs the fewest different pixels for a filter of 3 x 9?",
+        _best_tile,
+        tuple,
+        "This tile needs more pixels than another one. How many rows and columns has its halo?",
+        (
+            Nudge(
+                lambda given, right: not _is_tile(given),
+                "Answer with two powers of two whose product is 1024: (BLOCK_H, BLOCK_W).",
             ),
             Nudge(
                 lambda given, right: given == right[::-1],
-                "You have the three numbers, in the wrong order. Axis 0 counts blocks of images.",
+                "You have both numbers, in the wrong order. The filter is wider than high.",
             ),
             Nudge(
-                lambda given, right: given[:2] == right[:2] and given[2] == LAUNCH.W // LAUNCH.BLOCK_W,
-                "Those tiles cover 64 of the 90 columns. Round up.",
+                lambda given, right: given[0] == given[1],
+                "A square is best for a square filter. Here the halo has 2 rows, but 8 columns.",
             ),
         ),
+    ),
+    Question(
+        "ch06-q7",
+        "Which nine numbers, row by row, see level edges, and give 0 if all pixels of a column are alike?",
+        _level_filter,
+        tuple,
+        "At an upright edge the three pixels of a column are alike. What must its three numbers add up to?",
+        (
+            Nudge(
+                lambda given, right: len(given) != len(right) or not _are_numbers(given),
+                "Write nine numbers in one tuple, row by row.",
+            ),
+            Nudge(
+                lambda given, right: _sums(given)[1] == [0, 0, 0],
+                "At a level edge, all pixels of a row are alike, and there this filter gives 0.",
+            ),
+            Nudge(
+                lambda given, right: abs(sum(given)) > 1e-6,
+                "If all nine pixels are 1, this filter doesn't give 0. Begin with that.",
+            ),
+        ),
+        same=_sees_level_edges_alone,
     ),
 )

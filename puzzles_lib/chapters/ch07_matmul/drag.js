@@ -1,7 +1,7 @@
 (root) => {
   // A tile to drag: how often it reads x and y, and what its accumulator takes.
   const box = root.querySelector("[data-sizes]");
-  const [M, N, K, budget, most] = box.dataset.sizes.split(" ").map(Number);
+  const [M, N, K] = box.dataset.sizes.split(" ").map(Number);
   const lines = box.querySelector("path");
   const show = (name, text) => { box.querySelector(`[data-is="${name}"]`).textContent = text; };
   const side = (name) => {
@@ -22,8 +22,6 @@
     show("y is read", `${yReads}x`);
     show("bytes moved", `${moved.toFixed(2)}x the minimum`);
     show("accumulator", `${bytes / 1024} KiB`);
-    show("few", moved < most ? "yes" : "no");
-    show("fits", bytes <= budget ? "yes" : "no");
   };
   root.oninput = draw;
   draw();

@@ -6,22 +6,17 @@ import torch
 import triton
 from torch import Tensor
 
-from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
+from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL, SHAPE
 from puzzles_lib.drawing.colours import BLUE, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
 from puzzles_lib.drawing.live import Live
 from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.puzzle import Case
 
 X, Y, Z = SKY, ORANGE, GREEN
 TILE = {"edge": INK, "linewidth": 0.9, "fontsize": 9}
 PADDING = "xxx"
 
 
-SHAPE = Case(B=1, M=2048, N=96, K=256)
-"""The product for which a tile is chosen."""
-BUDGET = 128 * 1024
-"""Bytes of registers that its accumulator may take."""
 MOST_BYTES = 1.3
 """What it may move, as a multiple of the minimum."""
 
@@ -41,6 +36,11 @@ def traffic(BLOCK_M: int, BLOCK_N: int) -> float:
 def tile_bytes(BLOCK_M: int, BLOCK_N: int) -> int:
     """Return the bytes of a float32 accumulator."""
     return 4 * BLOCK_M * BLOCK_N
+
+
+def waiting_bytes(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, iterations: int = 3) -> int:
+    """Return the bytes of the float16 tiles of x and y that wait in shared memory."""
+    return 2 * iterations * (BLOCK_M + BLOCK_N) * BLOCK_K
 
 
 def tiles() -> Picture:
@@ -335,7 +335,7 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64) -> Live:
     numbers = "".join(f'<div>{name}: <b data-is="{name}">{text}</b></div>' for name, text in told.items())
     return Live(
         "tile",
-        f'<div data-sizes="{SHAPE.M} {SHAPE.N} {SHAPE.K} {BUDGET} {MOST_BYTES}" style="display:grid;gap:2em;'
+        f'<div data-sizes="{SHAPE.M} {SHAPE.N} {SHAPE.K}" style="display:grid;gap:2em;'
         f'grid-template-columns:auto minmax(0,18em) auto;justify-content:start;align-items:start">'
         f'<svg viewBox="0 0 {wide:g} {high:g}" preserveAspectRatio="none" style="width:6em;height:18em" '
         f'aria-hidden="true">'
@@ -344,9 +344,7 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64) -> Live:
         f'vector-effect="non-scaling-stroke"/></svg>'
         f'<div><div style="margin-bottom:.5em">z: {SHAPE.M} x {SHAPE.N}, drawn wider. K = {SHAPE.K}</div>'
         f"{sliders}</div>"
-        f'<div aria-live="polite">{numbers}'
-        f'<div style="margin-top:.5em">under {MOST_BYTES}x: <b data-is="few">no</b></div>'
-        f'<div>within {BUDGET // 1024} KiB: <b data-is="fits">yes</b></div></div></div>',
+        f'<div aria-live="polite">{numbers}</div></div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
         f"A z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, cut into tiles, with sliders for BLOCK_M and BLOCK_N "
         f"from 16 to 2048. {BLOCK_M} x {BLOCK_N}: "

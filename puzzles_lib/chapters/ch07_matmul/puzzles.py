@@ -8,6 +8,7 @@ from jaxtyping import Float16
 from torch import Tensor
 
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.goal import Goal, Want
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -110,5 +111,24 @@ TILE_SHAPES = dataclasses.replace(
     contract=None,
 )
 """Puzzle 11 in shapes for which the rule of how often inputs are read cannot be confused with another."""
+
+SHAPE = Case(B=1, M=2048, N=96, K=256)
+"""The product for which a tile is chosen."""
+BUDGET = 128 * 1024
+"""Bytes of registers that its accumulator may take, and of shared memory that its tiles may take."""
+
+
+def on_budget(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> Puzzle:
+    """Return puzzle 11 for `SHAPE` with these blocks, and `BUDGET` as a goal for its shared memory.
+
+    It compiles with 8 warps: an accumulator of 128 KiB doesn't fit into the registers of 4.
+    """
+    return dataclasses.replace(
+        BATCHED_MATMUL,
+        cases=(SHAPE.but(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K),),
+        contract=None,
+        machine=(Goal(cases=(0,), wants=(Want("shared", most=BUDGET),), num_warps=8),),
+    )
+
 
 PUZZLES = (BATCHED_MATMUL,)

@@ -1,31 +1,24 @@
 """The predictions of chapter 07."""
 
+import itertools
+
 import torch
-import triton
 
 from puzzles_lib.chapters.ch07_matmul.pictures import (
-    BUDGET,
     MOST_BYTES,
-    SHAPE,
     small_product,
     tile_bytes,
     traffic,
+    waiting_bytes,
 )
-from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
+from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL, BUDGET, SHAPE
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
-LAUNCH = Case(B=8, M=1000, N=500, K=4096, BLOCK_M=64, BLOCK_N=128, BLOCK_K=32)
 
-
-def _grid() -> tuple[int, ...]:
-    return tuple(BATCHED_MATMUL.grid(LAUNCH))
-
-
-def _reads() -> tuple[int, int]:
-    case = BATCHED_MATMUL.cases[2]
-    return triton.cdiv(case.N, case.BLOCK_N), triton.cdiv(case.M, case.BLOCK_M)
+def _with_the_batch_stride_of_z() -> set[int]:
+    """Return the cases in which M * N is the batch stride of x as well, or there is no other matrix."""
+    return {number for number, case in enumerate(BATCHED_MATMUL.cases) if case.B == 1 or case.N == case.K}
 
 
 def _one_step() -> int:
@@ -41,20 +34,24 @@ def _products_a_load() -> int:
     return 64 * 64 * 32 // (64 * 32 + 32 * 64)
 
 
-def _best_tile() -> tuple[int, int]:
-    """Return the tile that moves the fewest bytes among those whose accumulator fits."""
+def _best_tile() -> tuple[int, int, int]:
+    """Return the blocks within the budgets that move the fewest bytes in the fewest iterations."""
     sides = [2**power for power in range(4, 12)]
-    fitting = [(m, n) for m in sides for n in sides if tile_bytes(m, n) <= BUDGET]
-    return min(fitting, key=lambda tile: traffic(*tile))
+    fitting = [blocks for blocks in itertools.product(sides, repeat=3) if _fits(*blocks)]
+    return min(fitting, key=lambda blocks: (traffic(*blocks[:2]), -blocks[2]))
 
 
-def _is_tile(given: tuple) -> bool:
+def _fits(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> bool:
+    return tile_bytes(BLOCK_M, BLOCK_N) <= BUDGET and waiting_bytes(BLOCK_M, BLOCK_N, BLOCK_K) <= BUDGET
+
+
+def _are_blocks(given: tuple) -> bool:
     powers = {2**power for power in range(4, 13)}
-    return len(given) == 2 and all(isinstance(side, int) and side in powers for side in given)
+    return len(given) == 3 and all(isinstance(side, int) and side in powers for side in given)
 
 
-def _within_both(given: tuple, right: tuple) -> bool:
-    return _is_tile(given) and tile_bytes(*given) <= BUDGET and traffic(*given) < MOST_BYTES
+def _within_all(given: tuple, right: tuple) -> bool:
+    return _are_blocks(given) and _fits(*given) and traffic(*given[:2]) < MOST_BYTES
 
 
 def _last_iteration_that_counts() -> int:
@@ -72,40 +69,18 @@ def _last_iteration_that_counts() -> int:
 QUESTIONS = (
     Question(
         "ch07-q1",
-        "Which grid launches 8 products with M = 1000 and N = 500, in tiles of 64 x 128?",
-        _grid,
-        tuple,
-        "Axis 0 counts rows of tiles, axis 1 columns of tiles, axis 2 matrices. Round up.",
+        "Which cases pass if the matrices of x are taken to be M · N elements apart?",
+        _with_the_batch_stride_of_z,
+        set,
+        "In which cases is pid_b * M * N the same number as pid_b * M * K, for every pid_b there is?",
         (
             Nudge(
-                lambda given, right: len(given) != 3,
-                "The kernel asks for tl.program_id 0, 1 and 2, so the grid has three axes.",
+                lambda given, right: given == {0},
+                "Case 0 has M, N and K alike. But in one more case the distance doesn't matter.",
             ),
             Nudge(
-                lambda given, right: sorted(given) == sorted(right),
-                "You have the three numbers, in the wrong order. Axis 0 counts rows of tiles: M is 1000.",
-            ),
-            Nudge(
-                lambda given, right: given[2] == LAUNCH.K // LAUNCH.BLOCK_K,
-                "K is walked in a loop inside the program. The third axis counts the matrices.",
-            ),
-        ),
-    ),
-    Question(
-        "ch07-q2",
-        "How many programs load each number of x, and how many each number of y? Answer with (x, y).",
-        _reads,
-        tuple,
-        "Which tiles of z need the first row of x? Those in one row of tiles. How many are in a row?",
-        (
-            Nudge(lambda given, right: len(given) != 2, "Answer with two numbers: (x, y)."),
-            Nudge(
-                lambda given, right: given == right[::-1],
-                "You have both numbers, in the wrong order. Tiles in one row need the same rows of what?",
-            ),
-            Nudge(
-                lambda given, right: given == (1, 1),
-                "Once would be enough, but programs can't hand numbers to each other.",
+                lambda given, right: given > right,
+                "One of these cases has several matrices, and N isn't K there: matrix 1 begins elsewhere.",
             ),
         ),
     ),
@@ -186,24 +161,29 @@ QUESTIONS = (
     ),
     Question(
         "ch07-q7",
-        "Which tile, (BLOCK_M, BLOCK_N), stays under 1.3x and within 128 KiB?",
+        "Which blocks, (BLOCK_M, BLOCK_N, BLOCK_K), stay under 1.3x and within both budgets?",
         _best_tile,
         tuple,
         "It fits, but it reads too much. Which input is larger? Find a tile that reads that one once.",
         (
             Nudge(
-                lambda given, right: not _is_tile(given),
-                "Answer with two powers of two, each 16 or more: (BLOCK_M, BLOCK_N).",
+                lambda given, right: not _are_blocks(given),
+                "Answer with three powers of two, each 16 or more: (BLOCK_M, BLOCK_N, BLOCK_K).",
             ),
             Nudge(
-                lambda given, right: tile_bytes(*given) > BUDGET,
+                lambda given, right: tile_bytes(*given[:2]) > BUDGET,
                 "This accumulator needs more than 128 KiB: 4 bytes times BLOCK_M times BLOCK_N.",
+            ),
+            Nudge(
+                lambda given, right: not _fits(*given),
+                "The accumulator fits. But three iterations' tiles of x and y take more than 128 KiB. Count "
+                "them: which block makes both smaller?",
             ),
             Nudge(
                 lambda given, right: given[1] >= SHAPE.N,
                 "One column of tiles, so x is read once: good. Now read y less often, within the budget.",
             ),
         ),
-        same=_within_both,
+        same=_within_all,
     ),
 )

@@ -4,7 +4,8 @@ import torch
 import triton
 
 from puzzles_lib.bench.recorded import rows
-from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import QUANTIZED_MATMUL
+from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import GROUPED_WEIGHTS, QUANTIZED_MATMUL
+from puzzles_lib.inputs import zeros
 from puzzles_lib.question import Nudge, Question
 
 
@@ -12,9 +13,13 @@ def _shifted() -> int:
     return int((torch.tensor(9, dtype=torch.int32) << 28) >> 28)
 
 
-def _place() -> tuple[int, int, int, int]:
-    k, group = 100, 12
-    return *divmod(k, 8), *divmod(k // group, 8)
+def _with_one_offset_word() -> set[int]:
+    """Return the cases with up to eight groups per row, or with offsets that are all 0."""
+    return {
+        number
+        for number, case in enumerate(GROUPED_WEIGHTS.cases)
+        if case.K // case.GROUP <= 8 or case.fill.get("offset") is zeros
+    }
 
 
 def _loads() -> int:
@@ -28,13 +33,9 @@ def _smallest_code() -> int:
     return -(2 ** (4 - 1))
 
 
-def _scales() -> tuple[int, int]:
-    rows, group = 16, 128
-    return rows * group, rows
-
-
-def _grid() -> tuple[int, int]:
-    return triton.cdiv(4096, 16), triton.cdiv(1, 16)
+def _products() -> int:
+    """Return one multiplication per result of a tile."""
+    return 16 * 16
 
 
 CHANGES = ("tiles", "words", "groups", "dots")  # in the order of the recorded steps
@@ -74,27 +75,18 @@ QUESTIONS = (
     ),
     Question(
         "ch08-q2",
-        "GROUP = 12. Where are the code and the offset of k = 100? (weight word, field, offset word, field)",
-        _place,
-        tuple,
-        "Divide 100 by 8 to find the code. Divide 100 by 12 to find the group, and the group by 8 to find "
-        "its offset.",
+        "Which cases pass if every offset row is taken to be one word long?",
+        _with_one_offset_word,
+        set,
+        "One word has room for eight offsets. How many groups does a row have in each case?",
         (
             Nudge(
-                lambda given, right: len(given) != 4,
-                "Please give four numbers: (weight word, field, offset word, field).",
+                lambda given, right: given == {0, 4},
+                "They have up to eight groups. One more case passes for another reason: see its inputs.",
             ),
             Nudge(
-                lambda given, right: given[1] > 7 or given[3] > 7,
-                "A word has eight fields, 0 to 7. After field 7 comes field 0 of the next word.",
-            ),
-            Nudge(
-                lambda given, right: given[:2] == right[:2],
-                "The place of the code is correct. To find the offset, start from the group, not k.",
-            ),
-            Nudge(
-                lambda given, right: given[2:] == right[2:],
-                "The place of the offset is correct. The code depends on k alone, with 8 codes per word.",
+                lambda given, right: given > right,
+                "In one of these cases a row has more than eight groups, and its offsets aren't all alike.",
             ),
         ),
     ),
@@ -142,25 +134,18 @@ QUESTIONS = (
     ),
     Question(
         "ch08-q5",
-        "In a tile of 16 x 128, how many lanes load a scale, and how many different scales are there? "
-        "(lanes, scales)",
-        _scales,
-        tuple,
-        "Every weight of the tile has a lane. And GROUP = 128 columns of a row share one scale.",
+        "With how few multiplications by s can an iteration get the same results?",
+        _products,
+        int,
+        "Write down one result as a sum over k. Where can its scale go, other than to each weight?",
         (
-            Nudge(lambda given, right: len(given) != 2, "Please give two numbers: (lanes, scales)."),
             Nudge(
-                lambda given, right: given == right[::-1],
-                "Both numbers are correct, but swap them: lanes first, then scales.",
+                lambda given, right: given == 16,
+                "There are 16 scales, but each of them belongs to a whole row of results.",
             ),
             Nudge(
-                lambda given, right: given[0] == right[0],
-                "The number of lanes is correct. In how many groups is each of the 16 rows of the tile?",
-            ),
-            Nudge(
-                lambda given, right: given[1] == right[1],
-                "The number of scales is correct. In 12c, s is a tile, [BLOCK_M, BLOCK_K], and each of its "
-                "lanes loads.",
+                lambda given, right: given == 16 * 128,
+                "That's one per weight, as in 12c. In the sum of one result, what doesn't depend on k?",
             ),
         ),
     ),
@@ -183,29 +168,6 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == "words",
                 "The GPU answers eight lanes with one read already, so this is the smallest of the four.",
-            ),
-        ),
-    ),
-    Question(
-        "ch08-q7",
-        "M = 4096, N = 1, and tiles of 16 x 16: what is the grid? (programs along M, programs along N)",
-        _grid,
-        tuple,
-        "Along each axis, divide the size by the block and round up: triton.cdiv.",
-        (
-            Nudge(lambda given, right: len(given) != 2, "The kernel uses two program ids: give two numbers."),
-            Nudge(lambda given, right: given == right[::-1], "Swap them: axis 0 counts the blocks of rows."),
-            Nudge(
-                lambda given, right: given == (4096, 1),
-                "That's one program per result. Each program computes a whole tile.",
-            ),
-            Nudge(
-                lambda given, right: given[1] == 0,
-                "With 0 programs along N, nothing runs. Round up: one column still needs a program.",
-            ),
-            Nudge(
-                lambda given, right: len(given) == 2 and given[0] == right[0],
-                "The first number is correct. How many blocks of 16 columns does one column need?",
             ),
         ),
     ),

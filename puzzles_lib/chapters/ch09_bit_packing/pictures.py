@@ -213,17 +213,16 @@ def tile(N: int = 21, BITS: int = 4, BLOCK_W: int = 4) -> Picture:
     middle = left + 0.55 * F
     label(ax, middle, 0.6, f"n = w · F + i, with BITS = {BITS}, so F = {F}", fontsize=11)
     label(ax, right + 2.9, 0.6, "sum along i", fontsize=11)
-    foot = f"dotted: n ≥ N = {N}, masked, read as 0"
+    foot = f"dotted: n ≥ N = {N}, no code"
     label(ax, middle, top + BLOCK_W + 0.7, foot)
-    foot = f"w ≥ W = {W}: not stored"
+    foot = f"w ≥ W = {W}: no word"
     label(ax, right + 2.9, top + BLOCK_W + 0.7, foot)
     return Picture(
         figure,
         f"A row of N = {N} codes of {BITS} bits, F = {F} per word: {W} words. The program's tile has "
         f"BLOCK_W = {BLOCK_W} rows, one per word, and {F} columns, one per field. Its cells contain "
-        f"n = w * {F} + i, 0 to {BLOCK_W * F - 1}. Cells from n = {N} on are past the row: masked and read "
-        f"as 0. Each row of the tile is summed to a word. Rows from w = {W} on have no word and aren't "
-        f"stored.",
+        f"n = w * {F} + i, 0 to {BLOCK_W * F - 1}. Cells from n = {N} on are past the row and have no "
+        f"code. Each row of the tile is summed to a word. Rows from w = {W} on have no word.",
     )
 
 
@@ -245,8 +244,8 @@ def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -
         width=1.15,
         colors=[[FIELDS[i % 2] for i in range(F)]] * 2,
     )
-    made = f"(words[:, None] >> BITS * i) & {2**BITS - 1}"
-    label(ax, (left + grid.right) / 2, grid.bottom + 0.5, made, family="monospace")
+    made = "the lowest BITS bits of every shifted word"
+    label(ax, (left + grid.right) / 2, grid.bottom + 0.5, made)
     for row in range(2):
         arrow(ax, (5.2, grid.center(row, 0)[1]), (left - 0.2, grid.center(row, 0)[1]))
     for i in range(F):
@@ -256,7 +255,7 @@ def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -
     return Picture(
         figure,
         f"Two words as a column, {words[0]} and {words[1]}, and the shifts as a row, 0 to {BITS * (F - 1)} "
-        f"in steps of {BITS}. Broadcast, shifted, and masked by & {2**BITS - 1}, they make a "
+        f"in steps of {BITS}. Broadcast and shifted, their lowest {BITS} bits make a "
         f"tile of codes: {list(codes)} and {list(second)}. Each word is loaded once.",
     )
 

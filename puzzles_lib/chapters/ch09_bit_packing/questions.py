@@ -1,6 +1,7 @@
 """The predictions of chapter 09."""
 
 from puzzles_lib.bench.h200 import REGISTERS, WARPS
+from puzzles_lib.chapters.ch09_bit_packing.pictures import CODES, pack
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import UNPACK_BITS
 from puzzles_lib.question import Nudge, Question
 
@@ -16,8 +17,13 @@ def _warps_that_keep_busy() -> int:
     return (issue + wait) // issue
 
 
-def _largest_shifted_down() -> int:
-    return sum(15 >> 4 * i for i in range(8))
+def _word_of_four() -> int:
+    return pack(CODES, 8)
+
+
+def _place_down_a_column(row: int = 101, fields: int = 8) -> tuple[int, int, int]:
+    block, within = divmod(row, 16 * fields)
+    return block, within % 16, within // 16
 
 
 def _threes_in_a_byte() -> int:
@@ -38,10 +44,6 @@ def _words_and_fields() -> tuple[int, int]:
     return words, 16 * words - 100
 
 
-def _all_ones_shifted() -> int:
-    return -1 >> 30
-
-
 def _lanes_with_a_code() -> int:
     """Return the lanes with a code in program (0, 1), case 3 of puzzle 14: words 2 and 3, 1-bit codes."""
     case = UNPACK_BITS.cases[3]
@@ -57,21 +59,25 @@ def _grid() -> tuple[int, int]:
 QUESTIONS = (
     Question(
         id="ch09-q1",
-        asks="With `>>` instead of `<<`: what is the largest word that eight codes of 4 bits can give?",
-        right=_largest_shifted_down,
+        asks="The codes 3, 20, 77, 200 of 8 bits, 3 in field 0: which int32 is their word?",
+        right=_word_of_four,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == -1, "-1 is what `<<` would give: all 32 bits set."),
             Nudge(
-                lambda v, r: v == 2**32 - 1,
-                "That's 32 ones, which `<<` would give. Here all codes move down.",
+                lambda v, r: v == r + 2**32,
+                "The bits are correct. But bit 31 is set, and in an int32 it counts -2^31.",
+            ),
+            Nudge(lambda v, r: v == 300, "That's the sum of the codes. Move each to its field first."),
+            Nudge(
+                lambda v, r: v == (3 << 24) + (20 << 16) + (77 << 8) + 200,
+                "You put 3 into the top field. Field 0 is the lowest eight bits.",
             ),
             Nudge(
-                lambda v, r: v == 8 * r,
-                "You counted every code in full. After a shift by 4 or more places, what is left of 4 bits?",
+                lambda v, r: v == sum(code << i for i, code in enumerate(CODES)),
+                "You moved code i by i bits. A field is eight bits wide.",
             ),
         ),
-        nudge="Field 0 is not moved at all. What does `>> 4 * i` leave of the others?",
+        nudge="Code i moves up by 8 * i bits. Add up the four, and look at bit 31 of the sum.",
     ),
     Question(
         id="ch09-q2",
@@ -179,17 +185,24 @@ QUESTIONS = (
     ),
     Question(
         id="ch09-q8",
-        asks="An int32 word has all 32 bits set. What is word >> 30?",
-        right=_all_ones_shifted,
-        kind=int,
+        asks="Do the codes come back, is the packer correct, is the unpacker correct? "
+        "It should be (True, False, False).",
+        right=lambda: (True, False, False),
+        kind=tuple,
         nudges=(
             Nudge(
-                lambda v, r: v == 3,
-                "3 is correct for an unsigned word, where zeros come in. What comes in with a sign?",
+                lambda v, r: v[1:] == (True, True),
+                "Both kernels are correct. Change the packer.",
             ),
-            Nudge(lambda v, r: v == 0, "30 bits are gone, but two are left."),
+            Nudge(
+                lambda v, r: not v[0],
+                "The codes don't come back. Your unpacker must undo exactly what your packer does.",
+            ),
+            Nudge(lambda v, r: v[1], "The codes come back, but your packer is correct."),
+            Nudge(lambda v, r: v[2], "The codes come back, but your unpacker is correct."),
         ),
-        nudge="A negative number stays negative: the sign bit is copied into the free places.",
+        nudge="A code can go to another field, as long as the unpacker looks for it there.",
+        computed=True,
     ),
     Question(
         id="ch09-q9",
@@ -225,5 +238,25 @@ QUESTIONS = (
             Nudge(lambda v, r: v[0] == r[0], "The rows are correct. How many words does a row have?"),
         ),
         nudge="Axis 0 counts rows, axis 1 the blocks of 64 words within a row.",
+    ),
+    Question(
+        id="ch09-q11",
+        asks="2-bit codes are packed down a column, in blocks of 128 rows. Where is the code of row 101, "
+        "column 1? (block, r, field)",
+        right=_place_down_a_column,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 3, "Please give three numbers: (block, r, field)."),
+            Nudge(
+                lambda v, r: v == (r[0], r[2], r[1]),
+                "The numbers are correct, but swap the last two.",
+            ),
+            Nudge(
+                lambda v, r: v == (0, 101 // 8, 101 % 8),
+                "That's where it would be if neighbors shared a word. Here the rows of a word are 16 apart.",
+            ),
+            Nudge(lambda v, r: v[0] != r[0], "Block 0 has the rows 0 to 127."),
+        ),
+        nudge="The rows of a word are r, r + 16, r + 32 and so on. Which of these sequences contains 101?",
     ),
 )

@@ -1,6 +1,7 @@
 """The predictions of chapter 10."""
 
 import torch
+import triton
 
 from puzzles_lib.question import Nudge, Question
 
@@ -11,17 +12,40 @@ def _gain() -> float:
     return sum(a * b for a, b in zip(back, x, strict=True)) / sum(a * a for a in x)
 
 
-def _word_of_top_codes() -> int:
-    word = sum(15 << 4 * i for i in range(8))
-    return word - 2**32 if word >= 2**31 else word
+def _code_of_a_nan() -> int:
+    """Return what tl.minimum makes of NaN and the highest code of 4 bits: it drops NaN, as fmin does."""
+    return int(torch.fmin(torch.tensor(float("nan")), torch.tensor(2.0**4 - 1)))
 
 
 def _scales_a_row() -> tuple[int, int]:
     return -(-91 // 16), 91 // 16
 
 
-def _bits_a_value() -> float:
-    return 2 + 2 * 16 / 32
+def _smallest_group() -> int:
+    return next(2**p for p in range(20) if 2 + 2 * 16 / 2**p <= 2.25)
+
+
+def _groups_of_words() -> tuple[int, ...]:
+    return tuple(w * 8 // 24 for w in (2, 3, 27))
+
+
+def _codes(pair: tuple) -> tuple[int, int]:
+    """Return the codes of (above, scale) by division and by the reciprocal, in float32."""
+    above, scale = (torch.tensor(float(v), dtype=torch.float32) for v in pair)
+    return int((above / scale).round()), int((above * (1 / scale)).round())
+
+
+def _is_bfloat16(pair: tuple) -> bool:
+    values = torch.tensor([float(v) for v in pair], dtype=torch.float64)
+    return bool((values.bfloat16().double() == values).all() and (values > 0).all())
+
+
+def _pair_that_differs() -> tuple[float, float]:
+    numbers = torch.arange(128, 4096).bfloat16().float().unique()
+    above, scale = numbers[:, None], numbers[None, :128]
+    divided, multiplied = (above / scale).round(), (above * (1 / scale)).round()
+    first, second = ((divided != multiplied) & (divided < 256)).nonzero()[0].tolist()
+    return float(numbers[first]), float(numbers[second])
 
 
 def _steps_too_far() -> int:
@@ -30,8 +54,10 @@ def _steps_too_far() -> int:
     return round(float(255 * (stored - exact) / stored))
 
 
-def _grid() -> tuple[int, int]:
-    return 100864, 768 // 256
+def _launch() -> tuple[int, int, int]:
+    groups = 768 // 256
+    block = triton.next_power_of_2(groups)
+    return block, 100864, triton.cdiv(groups, block)
 
 
 QUESTIONS = (
@@ -60,14 +86,18 @@ QUESTIONS = (
     ),
     Question(
         id="ch10-q2",
-        asks="With 4 bits, every code of a word is 15. Which int32 is the word?",
-        right=_word_of_top_codes,
+        asks="0 / 0 is NaN, and tl.minimum drops NaN. Which code does a value get, with 4 bits?",
+        right=_code_of_a_nan,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 2**32 - 1, "The bits are correct, but an int32 has a sign."),
-            Nudge(lambda v, r: v == 2**31 - 1, "Close: this number has a 0 in the top bit."),
+            Nudge(
+                lambda v, r: v == 0,
+                "0 would be correct. But look at what follows the division in your kernel.",
+            ),
+            Nudge(lambda v, r: v == 16, "That's the number of levels. The codes begin with 0."),
+            Nudge(lambda v, r: v == -1, "-1 is a whole word. This asks for the code in each of its fields."),
         ),
-        nudge="The word has eight fields of four ones each. Which int32 consists of 32 ones?",
+        nudge="The steps are NaN, and so is their rounded value. With what does your kernel limit the codes?",
     ),
     Question(
         id="ch10-q3",
@@ -86,20 +116,16 @@ QUESTIONS = (
     ),
     Question(
         id="ch10-q5",
-        asks="2-bit codes in groups of 32, each with a scale and a minimum in bfloat16: how many bits per "
-        "value?",
-        right=_bits_a_value,
-        kind=float,
+        asks="2-bit codes, 2.25 bits per value in all, a scale and a minimum in bfloat16 per group: what is "
+        "the smallest power of two for GROUP?",
+        right=_smallest_group,
+        kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 2, "2 bits are the codes alone. Add the scale and the minimum."),
-            Nudge(lambda v, r: v == 2.5, "You added the scale. A group has a minimum as well."),
-            Nudge(
-                lambda v, r: v == 34,
-                "You charged every value for a scale and a minimum of its own. 32 values share one scale "
-                "and one minimum.",
-            ),
+            Nudge(lambda v, r: v == r // 2, "That's enough for the scale. A group has a minimum as well."),
+            Nudge(lambda v, r: v < r, "With so small a group, a value takes more than 2.25 bits."),
+            Nudge(lambda v, r: v & (v - 1), "GROUP should be a power of two."),
         ),
-        nudge="A bfloat16 has 16 bits. A group stores two of them, with 32 values to share them.",
+        nudge="It fits, but a smaller group fits, too. How many bits are left for scale and minimum?",
     ),
     Question(
         id="ch10-q6",
@@ -115,20 +141,96 @@ QUESTIONS = (
     ),
     Question(
         id="ch10-q7",
-        asks="100864 rows of 768 values, groups of 256, one group per program: what is the grid?",
-        right=_grid,
+        asks="100864 rows of 768 values, groups of 256, a row per program: what are BLOCK_G and the grid? "
+        "(BLOCK_G, axis 0, axis 1)",
+        right=_launch,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "The kernel uses two program ids: give two numbers."),
-            Nudge(
-                lambda v, r: v == r[::-1], "Swap them: axis 0 is the row, as `row = tl.program_id(0)` says."
-            ),
-            Nudge(
-                lambda v, r: v[0] == r[0] and v[1] == 768,
-                "That's one program per value. A program takes a whole group.",
-            ),
-            Nudge(lambda v, r: v[0] == r[0], "The rows are correct. How many groups of 256 does a row have?"),
+            Nudge(lambda v, r: len(v) != 3, "Please give three numbers: (BLOCK_G, axis 0, axis 1)."),
+            Nudge(lambda v, r: v[0] == 3, "A row has three groups. But BLOCK_G is the size of a tl.arange."),
+            Nudge(lambda v, r: v[0] in (256, 768, 1024), "BLOCK_G counts groups, not values."),
+            Nudge(lambda v, r: v == (r[0], r[2], r[1]), "Swap the last two: axis 0 is the row."),
+            Nudge(lambda v, r: v[0] == r[0], "BLOCK_G is correct. How many programs does a row need now?"),
         ),
-        nudge="Axis 0 counts rows, axis 1 the blocks of BLOCK_G groups within a row.",
+        nudge="Count the groups of a row. Which block covers all of them at once?",
+    ),
+    Question(
+        id="ch10-q8",
+        asks="F = 8 and GROUP = 24. To which groups do words 2, 3 and 27 belong?",
+        right=_groups_of_words,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 3, "Please give three numbers, one per word."),
+            Nudge(
+                lambda v, r: v == (0, 0, 1),
+                "You divided the number of the word by GROUP. But GROUP counts values, and a word has 8.",
+            ),
+            Nudge(lambda v, r: v == (0, 0, 0), "8 // 24 is 0. Which value does word 27 begin with?"),
+            Nudge(lambda v, r: v == (1, 1, 9), "Groups are numbered from 0: the values 0 to 23 are group 0."),
+        ),
+        nudge="Word w begins with value 8 * w. A group has 24 values.",
+    ),
+    Question(
+        id="ch10-q9",
+        asks="BLOCK_G = 4, GROUP = 16, BITS = 4: into which shape do you cut the codes, so that a sum along "
+        "the last axis gives words of shape [BLOCK_G, GROUP // F]?",
+        right=lambda: (4, 16 // 8, 8),
+        kind=tuple,
+        nudges=(
+            Nudge(
+                lambda v, r: v == (4, 8, 2),
+                "The last axis is summed, so it must be the fields of one word. How many fields has a word?",
+            ),
+            Nudge(
+                lambda v, r: v == (8, 8),
+                "The sum would give all eight words in one row. They should keep the axis of the groups.",
+            ),
+            Nudge(lambda v, r: len(v) != 3, "The sum takes one axis away, and two should be left."),
+            Nudge(
+                lambda v, r: v[0] * v[1] * v[2] != 64,
+                "The tile has 4 * 16 = 64 codes. Your shape has another number of elements.",
+            ),
+        ),
+        nudge="A word has F = 32 // BITS fields. How many words does a group have?",
+    ),
+    Question(
+        id="ch10-q10",
+        asks="fair(steps) of 100000 times 2.3: the smallest and the largest code, and the mean. It should be "
+        "about (2, 3, 2.3).",
+        right=lambda: (2.0, 3.0, 2.3),
+        kind=tuple,
+        nudges=(
+            Nudge(
+                lambda v, r: v[0] == v[1], "Every value gets the same code. The rule needs a random number."
+            ),
+            Nudge(
+                lambda v, r: any(float(each) % 1 for each in v[:2]),
+                "A code is a whole number. Round at the end.",
+            ),
+            Nudge(lambda v, r: v[0] < 2 or v[1] > 3, "Some codes are neither 2 nor 3."),
+            Nudge(
+                lambda v, r: abs(v[2] - 2.5) < 0.02,
+                "Half of the values go up, as with a coin. How often should 2.3 go up?",
+            ),
+        ),
+        nudge="To be 2.3 on average, 3 of 10 values must go up. When is a random number below 0.3?",
+        same=lambda v, r: len(v) == 3 and tuple(v[:2]) == r[:2] and abs(v[2] - r[2]) < 0.02,
+        computed=True,
+    ),
+    Question(
+        id="ch10-q11",
+        asks="Find two bfloat16 numbers (above, scale) whose code is different with above * (1 / scale) than "
+        "with above / scale.",
+        right=_pair_that_differs,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (above, scale)."),
+            Nudge(lambda v, r: not _is_bfloat16(v), "Both must be positive numbers that bfloat16 can hold."),
+            Nudge(lambda v, r: max(_codes(v)) > 255, "The code would be larger than 255."),
+        ),
+        nudge="Both formulas give the same code. Where does a quotient's last bit decide?",
+        same=lambda v, r: (
+            len(v) == 2 and _is_bfloat16(v) and max(_codes(v)) < 256 and len(set(_codes(v))) == 2
+        ),
     ),
 )

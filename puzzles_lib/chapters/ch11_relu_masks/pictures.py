@@ -93,14 +93,18 @@ def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) ->
     )
 
 
+CASE = "100864x768"  # rows and values of the tensors whose times are drawn
+
+
 def bandwidth(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
     """Draw the recorded speed of the ReLU kernels and their baselines, compared with a copy of as many bytes.
 
     rows: of the bench "memory". about: where they come from.
     """
-    groups = _shares([row for row in rows if str(row["path"]).startswith("relu_")])
+    kept = [row for row in rows if str(row["path"]).startswith("relu_") and row["case"] == CASE]
+    groups = _shares(kept)
     if not groups:
-        raise ValueError("bandwidth: no row has a path that starts with relu_")
+        raise ValueError(f"bandwidth: no row of {CASE} has a path that starts with relu_")
     bars = sum(len(shares) for shares in groups.values())
     figure = new_figure(8, 0.8 + 0.3 * bars + 0.3 * len(groups))
     ax = figure.add_subplot()

@@ -11,10 +11,6 @@ def _of_nan() -> tuple[int, int]:
     return int(math.nan > 0), int(not (math.nan <= 0))
 
 
-def _begins() -> tuple[int, int]:
-    return 256, 256 // 32
-
-
 def _where_a_product_fails() -> set[int]:
     cases = enumerate(RELU_UNPACK_BACKWARD.cases)
     return {i for i, case in cases if case.fill.get("dy") is odd_values}
@@ -35,10 +31,6 @@ def _byte_of_two_rows(columns: int = 77, byte: int = 9) -> int:
     return sum(1 << b for b in range(8) if 8 * byte + b < columns)
 
 
-def _grid() -> tuple[int, int]:
-    return 100864, 3072 // 32 // 4
-
-
 QUESTIONS = (
     Question(
         id="ch11-q1",
@@ -49,30 +41,25 @@ QUESTIONS = (
             Nudge(lambda v, r: len(v) != 2, "Please give two bits, each 0 or 1."),
             Nudge(
                 lambda v, r: v[0] == v[1],
-                "For numbers, the two bits agree. NaN is not a number, and both comparisons fail.",
+                "For numbers, the two bits agree. But NaN isn't a number. Try it in Python.",
             ),
         ),
-        nudge="NaN is neither less than 0 nor equal to 0 nor greater. So what is `x <= 0`? "
-        "Then apply the `~`.",
+        nudge="Every comparison with NaN is false, except !=. So what is `x <= 0`? Then apply the `~`.",
     ),
     Question(
         id="ch11-q2",
-        asks="N = 256. At which word of the mask does row 1 begin, for this kernel and in reality? "
-        "(kernel, really)",
-        right=_begins,
-        kind=tuple,
+        asks="Which cases does your kernel pass? It should pass 0 to 4 and fail 5.",
+        right=lambda: {0, 1, 2, 3, 4},
+        kind=set,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (kernel, really)."),
             Nudge(
-                lambda v, r: v == r[::-1],
-                "Both numbers are correct, but swap them: the kernel's comes first.",
-            ),
-            Nudge(
-                lambda v, r: v[0] == r[0],
-                "The kernel's number is correct. A word has 32 bits, so how many words are a row?",
+                lambda v, r: not r <= v,
+                "A case from 0 to 4 fails, too. Start from your correct kernel and change only the bits.",
             ),
         ),
-        nudge="The kernel goes by row * N. A row of the mask has one word for every 32 elements.",
+        nudge="Case 5 passes, too. What does it contain that the other cases don't?",
+        same=lambda v, r: r <= v and 5 not in v,
+        computed=True,
     ),
     Question(
         id="ch11-q3",
@@ -176,24 +163,18 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q8",
-        asks="100864 rows of 3072 values, and 4 words of 32 values per program: what is the grid?",
-        right=_grid,
+        asks="Is y as torch's, is dx as torch's, and how many bytes do you keep for 7700 elements?",
+        right=lambda: (True, True, -(-7700 // 8)),
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "The kernel uses two program ids: give two numbers."),
             Nudge(
-                lambda v, r: v == r[::-1], "Swap them: axis 0 is the row, as `row = tl.program_id(0)` says."
+                lambda v, r: not v[0],
+                "y isn't relu(x) yet. One of the operators returns both y and the mask.",
             ),
-            Nudge(
-                lambda v, r: v[0] == r[0] and v[1] == 3072 // 4,
-                "BLOCK_W counts words, not values. How many words does a row of the mask have?",
-            ),
-            Nudge(
-                lambda v, r: v[0] == r[0] and v[1] == 3072 // 32,
-                "That's the number of words in each row. A program takes 4 of them.",
-            ),
-            Nudge(lambda v, r: v[0] == r[0], "The rows are correct. How many values does a program take?"),
+            Nudge(lambda v, r: not v[1], "The gradient isn't torch's yet. It needs dy and the mask."),
+            Nudge(lambda v, r: v[2] > r[2], "Both results are correct, but you keep more than the mask."),
         ),
-        nudge="Axis 0 counts rows, axis 1 the blocks of BLOCK_W words within a row.",
+        nudge="Keep the mask with ctx.save_for_backward.",
+        computed=True,
     ),
 )
