@@ -1,6 +1,8 @@
 """The tables of RESULTS.md, from the recorded figures: ``python -m puzzles_lib.bench report --results``."""
 
-from puzzles_lib.bench.recorded import Row, bits_text, rounding_told, rows
+from statistics import fmean
+
+from puzzles_lib.bench.recorded import LANGUAGE, Row, bits_text, load, rounding_told, rows
 
 VIT_B = "100864x768"
 CUBLAS, TINYGEMM = "cuBLAS, bfloat16 weight", "tinygemm, torch._weight_int4pack_mm"
@@ -10,8 +12,8 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 def results() -> str:
     """Return the tables in Markdown, separated by blank lines."""
     tables = (
-        _memory(), _producers(), _dw(), _training(), _ranks(), _packed_weight(), _int8(), _norms(),
-        _attention(),
+        _eager(), _language(), _checkpointing(), _training(), _ranks(), _dw(), _memory(), _producers(),
+        _packed_weight(), _int8(), _norms(), _attention(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
@@ -21,6 +23,54 @@ def _ratio(some: list[Row], case: str, path: str, baseline: str) -> float:
     if len(found) != 1:
         raise ValueError(f"{len(found)} recorded rows of {path} against {baseline} for {case}, one is wanted")
     return found[0]
+
+
+def _eager() -> list[str]:
+    found = {(row["case"], row["path"]): row for row in rows("eager")}
+    cases = [case for case in dict.fromkeys(case for case, _ in found) if not case.startswith("host")]
+    head = " | ".join(f"{case.split(',')[0]}: time | memory | cosine" for case in cases)
+    lines = [f"| an eager step | {head} |", "|---" * (1 + 3 * len(cases)) + "|"]
+    for path in dict.fromkeys(path for _, path in found):
+        if (cases[0], path) not in found:
+            continue
+        cells = []
+        for case in cases:
+            row = found[case, path]
+            cells += [_apart(row), _memory_of(row), f"{row['cosine']:.4f}"]
+        lines.append(f"| {rounding_told(path)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _apart(row: Row) -> str:
+    """A time, and its share of the baseline's."""
+    return f"{row['us'] / 1000:.1f} ms ({row['us'] / row['baseline_us']:.2f})"
+
+
+def _memory_of(row: Row) -> str:
+    return f"{row['bytes'] / 1e9:.2f} GB ({row['bytes'] / row['baseline_bytes']:.2f})"
+
+
+def _language() -> list[str]:
+    record = load(LANGUAGE)
+    exact = fmean(record["rows"][0]["held_out"])
+    seeds = max(len(row["held_out"]) for row in record["rows"])
+    lines = [
+        f"| byte language model, {seeds} seeds | held-out loss | to torch | seeds, apart | peak memory |"
+    ]
+    lines.append("|---" * 5 + "|")
+    for row in record["rows"]:
+        mean, spread = fmean(row["held_out"]), max(row["held_out"]) - min(row["held_out"])
+        cells = [f"{mean:.4f}", f"{mean - exact:+.4f}", f"{spread:.4f}", f"{row['peak'] / 1e9:.2f} GB"]
+        lines.append(f"| {row['path']} | {' | '.join(cells)} |")
+    return lines
+
+
+def _checkpointing() -> list[str]:
+    lines = ["| forward and backward | time | memory | cosine |", "|---" * 4 + "|"]
+    for row in rows("checkpointing"):
+        cells = [_apart(row), _memory_of(row), f"{row['cosine']:.4f}"]
+        lines.append(f"| {rounding_told(row['path'])} | {' | '.join(cells)} |")
+    return lines
 
 
 def _memory() -> list[str]:
