@@ -65,6 +65,10 @@ RECORDED = {
         "puzzles_lib.bench.beside",
         "packed activations beside checkpointing, offloading, fp8 and others (needs a GPU, takes minutes)",
     ),
+    "kept": (
+        "puzzles_lib.bench.kept",
+        "what autograd keeps of other libraries' models, packed and not, without a GPU",
+    ),
     "orders": (
         "puzzles_lib.authoring.orders",
         "how often what nothing orders goes wrong, in chapter 17's kernels (needs a GPU)",

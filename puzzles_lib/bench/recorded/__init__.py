@@ -20,7 +20,8 @@ modules of these names in `puzzles_lib.chapters.ch19_what_the_clock_says`. ``poi
 `puzzles_lib.authoring.points`. The two sweeps: `puzzles_lib.bench.sweep`. ``tiles.json`` is also a sweep.
 Attention's tiles were chosen from it: `puzzles_lib.authoring.tiles`.
 
-Four more records have forms of their own. `puzzles_lib.bench.language` measures ``language.json`` on a GPU.
+More records have forms of their own. `puzzles_lib.bench.language` measures ``language.json`` on a GPU.
+`puzzles_lib.bench.kept` counts ``kept.json`` without one.
 `puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures ``digits.json`` on a CPU.
 `puzzles_lib.authoring.orders` counts ``orders.json`` on a GPU.
 `puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds ``ptxas.json`` without a GPU.
@@ -38,6 +39,7 @@ FILE = Path(__file__).parent / "h200.json"
 H100 = FILE.with_name("h100.json")
 RACE = FILE.with_name("race.json")
 LANGUAGE = FILE.with_name("language.json")
+KEPT = FILE.with_name("kept.json")
 DIGITS = FILE.with_name("digits.json")
 ORDERS = FILE.with_name("orders.json")
 PTXAS = FILE.with_name("ptxas.json")

@@ -2,7 +2,7 @@
 
 from statistics import fmean
 
-from puzzles_lib.bench.recorded import LANGUAGE, Row, bits_text, load, rounding_told, rows
+from puzzles_lib.bench.recorded import KEPT, LANGUAGE, Row, bits_text, load, rounding_told, rows
 
 VIT_B = "100864x768"
 CUBLAS, TINYGEMM = "cuBLAS, bfloat16 weight", "tinygemm, torch._weight_int4pack_mm"
@@ -12,7 +12,7 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 def results() -> str:
     """Return the tables in Markdown, separated by blank lines."""
     tables = (
-        _eager(), _language(), _checkpointing(), _training(), _ranks(), _dw(), _memory(), _producers(),
+        _eager(), _language(), _checkpointing(), _kept(), _training(), _ranks(), _dw(), _memory(), _producers(),
         _packed_weight(), _int8(), _norms(), _attention(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
@@ -70,6 +70,14 @@ def _checkpointing() -> list[str]:
     for row in rows("checkpointing"):
         cells = [_apart(row), _memory_of(row), f"{row['cosine']:.4f}"]
         lines.append(f"| {rounding_told(row['path'])} | {' | '.join(cells)} |")
+    return lines
+
+
+def _kept() -> list[str]:
+    lines = ["| kept for backward | torch | 4 bits | 2 bits |", "|---" * 4 + "|"]
+    for row in load(KEPT)["rows"]:
+        shares = " | ".join(f"{row[path] / row['torch']:.2f}" for path in ("4 bits", "2 bits"))
+        lines.append(f"| {row['model']} | {row['torch'] / 1e6:.1f} MB | {shares} |")
     return lines
 
 
