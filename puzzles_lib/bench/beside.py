@@ -1,7 +1,7 @@
 """Measure packed activations beside other ways to train in less memory: time, memory and loss.
 
 Two models train under autocast to bfloat16 with AdamW: the byte language model of
-`puzzles_lib.examples.train_lm` (base size, 96 x 256 bytes), and a ViT-B/16 that names the characters of
+`puzzles_lib.examples.train_lm` (base size, 384 x 256 bytes), and a ViT-B/16 that names the characters of
 `puzzles_lib.examples.glyphs` (224 x 224 pixels, batch 128). A third, transformers' Llama with a billion
 weights in bfloat16, reads 2 x 8192 bytes. All paths start with the same weights and get the same batches.
 
@@ -37,7 +37,7 @@ from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels.checkpoints import pack_checkpoints, packed_checkpoint
 from puzzles_lib.kernels.modules import pack_activations
 
-STEPS = {"LM": 300, "ViT": 200, "Llama": 40}
+STEPS = {"LM": 100, "ViT": 200, "Llama": 30}
 LAST, ROUNDS, SECONDS, WARM_UP = 20, 5, 0.3, 50
 FP8 = {"quant_type": "torch.float8_e4m3fn", "use_scaling": True, "size_in_mb": 8}
 """Inductor's options for saved activations: 8 MB leaves out weights and attention's sums."""
@@ -187,7 +187,7 @@ LLAMA_PATHS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "checkpointed, inputs on the host": lambda model: _OnHost(_enabled(model)),
 }
 TASKS = {
-    "LM": Task(lambda: ByteLM(**SIZES["base"]), partial(_text, 96, SIZES["base"]["context"]), 6e-4, PATHS),
+    "LM": Task(lambda: ByteLM(**SIZES["base"]), partial(_text, 384, SIZES["base"]["context"]), 6e-4, PATHS),
     "ViT": Task(lambda: ViT(classes=glyphs()[0].classes), partial(_pictures, 128), 3e-4, PATHS),
     "Llama": Task(lambda: _Llama(**LLAMA), partial(_text, 2, 8192), 1e-4, LLAMA_PATHS, "transformers"),
 }

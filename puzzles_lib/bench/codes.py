@@ -14,6 +14,7 @@ import copy
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -26,8 +27,8 @@ from puzzles_lib.examples.train_lm import loss_of, take_step
 from puzzles_lib.kernels.modules import pack_activations
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 
-BATCH, STAGES, SUMS = 96, (50, 1000), (1, 4, 16, 64)
-"""Pieces of text per batch, training steps before a measurement, batches in a sum."""
+BATCH, TRAINED, STAGES, SUMS = 24, 4, (50, 1000), (1, 4, 16, 64)
+"""Pieces of text per batch, batches in a training step, such steps before a measurement, batches in a sum."""
 Seen = Callable[[torch.Tensor, int], torch.Tensor]
 
 
@@ -38,9 +39,10 @@ def _coded(bits: int, group: int = 256, rounding: str = "nearest") -> Seen:
     return seen
 
 
-def hadamard(order: int) -> torch.Tensor:
+@cache
+def hadamard(order: int, device: torch.device) -> torch.Tensor:
     """Return an orthogonal matrix [order, order] whose entries have one size. order: a power of two."""
-    matrix = torch.ones(1, 1)
+    matrix = torch.ones(1, 1, device=device)
     while len(matrix) < order:
         matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
     return matrix / math.sqrt(order)
@@ -51,7 +53,7 @@ def rotated(seen: Seen, most: int = 256) -> Seen:
 
     def through(x: torch.Tensor, seed: int) -> torch.Tensor:
         order = math.gcd(x.shape[-1], most)
-        matrix = hadamard(order).to(x.device)
+        matrix = hadamard(order, x.device)
         turned = (x.float().unflatten(-1, (-1, order)) @ matrix).flatten(-2).to(x.dtype)
         back = seen(turned, seed).float().unflatten(-1, (-1, order)) @ matrix.t()
         return back.flatten(-2).to(x.dtype)
@@ -114,7 +116,7 @@ def measure(
     rows, columns, whole, done = [], [], [], 0
     for stage in stages:
         for _ in range(done, stage):
-            take_step(model, optimizer, draw(text, generator, batch, model.context))
+            take_step(model, optimizer, draw(text, generator, TRAINED * batch, model.context))
         done = stage
         pieces = [draw(text, generator, batch, model.context) for _ in range(max(sums))]
         found = [{"steps": stage, **row} for row in _layers(model, pieces, sums)]

@@ -60,14 +60,14 @@ class Glyphs:
         angle, shear = uniform(-0.25, 0.25), uniform(-0.2, 0.2)
         wide, high = uniform(-0.25, 0.2).exp(), uniform(-0.25, 0.2).exp()
         rows = [
-            angle.cos() / wide, (shear - angle.sin()) / wide, uniform(-0.15, 0.15),
-            angle.sin() / high, angle.cos() / high, uniform(-0.15, 0.15),
+            angle.cos() / wide, (shear - angle.sin()) / wide, uniform(-0.1, 0.1),
+            angle.sin() / high, angle.cos() / high, uniform(-0.1, 0.1),
         ]  # fmt: skip
         grid = F.affine_grid(torch.stack(rows, 1).view(count, 2, 3), [count, 1, side, side], False)
         x = F.grid_sample(self.drawn[font, label][:, None], grid, align_corners=False)
-        x = uniform(0.4, 1.6)[:, None, None, None] * x
+        x = uniform(0.6, 1.6)[:, None, None, None] * x
         shade = torch.randn(count, 1, 4, 4, device=device, generator=generator)
-        x = x + 0.3 * F.interpolate(shade, (side, side), mode="bilinear")
+        x = x + 0.15 * F.interpolate(shade, (side, side), mode="bilinear")
         return x + self.noise * torch.randn(x.shape, device=device, generator=generator), label
 
 

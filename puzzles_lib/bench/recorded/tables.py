@@ -12,8 +12,8 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 def results() -> str:
     """Return the tables in Markdown, separated by blank lines."""
     tables = (
-        _eager(), _language(), _checkpointing(), _kept(), _training(), _ranks(), _dw(), _memory(), _producers(),
-        _packed_weight(), _int8(), _norms(), _attention(),
+        _eager(), _language(), _checkpointing(), _kept(), _training(), _ranks(), _dw(), _memory(),
+        _producers(), _packed_weight(), _int8(), _norms(), _attention(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
