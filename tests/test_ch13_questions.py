@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from triton.experimental.gluon.language import BlockedLayout
 
-from puzzles_lib import INT8_MATMUL, MASKED_ADD, answer, stages
+from puzzles_lib import INT8_MATMUL, MASKED_ADD, WIDE_ADD, answer, check, stages
 from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch13_machine_code import kernels
 from puzzles_lib.chapters.ch13_machine_code import questions as machine_code
@@ -83,52 +83,59 @@ MISTAKES = [
     ("ch13-q11", 2, "along K"),
     ("ch13-q11", 16, "all 128 columns"),
     ("ch13-q11", 64, "m64n128k16"),
-    ("ch13-q12", "tritongpu-pipeline", "is there already"),
-    ("ch13-q12", "ConvertTritonToTritonGPU", "a layout"),
-    ("ch13-q12", "tritongpu-optimize-dot-operands", "sounds like it"),
-    ("ch13-q12", "cse", "with a +"),
-    ("ch13-q12", "14", "with every version"),
-    ("ch13-q12", "accelerate-matmul", "part of its name"),
     ("ch13-q13", 8, "compare shared_bytes"),
     ("ch13-q13", 9, "too deep"),
     ("ch13-q13", 3, "deeper"),
     ("ch13-q13", 100, "Every stage costs"),
-    ("ch13-q14", 4, "spills"),
-    ("ch13-q14", 16, "are they needed"),
-    ("ch13-q14", 6, "power of two"),
-    ("ch13-q14", 2, "num_warps"),
-    ("ch13-q15", 32, "in bytes"),
-    ("ch13-q15", 8, "the compiler's message"),
-    ("ch13-q15", 64, "A smaller one"),
-    ("ch13-q15", 24, "Powers of two"),
     ("ch13-q16", 2, "still allowed"),
     ("ch13-q16", 4, "How many runs"),
     ("ch13-q16", 3, "is for all threads"),
     ("ch13-q16", 4095, "the whole block"),
     ("ch13-q16", 16, "share a predicate"),
-    ("ch13-q17", {"sm_80", "sm_90", "sm_100", "gfx942"}, "such as a CPU's"),
-    ("ch13-q17", {"sm_80"}, "depth of 4"),
-    ("ch13-q17", set(), "of one family"),
     ("ch13-q18", "same", "one of the three"),
     ("ch13-q18", "the same", "before it compiles"),
     ("ch13-q18", "shorter", "one for all threads"),
-    ("ch13-q20", "9", "with every version"),
-    ("ch13-q20", "ConvertTritonToTritonGPU", "with single elements"),
-    ("ch13-q20", "tritongpu-remove-layout-conversions", "tidies up"),
-    ("ch13-q20", "coalesce", "part of its name"),
-    ("ch13-q20", "sccp", "beside a +"),
     ("ch13-q21", 2, "without swizzling"),
     ("ch13-q21", 6, "r alone"),
     ("ch13-q21", 8, "a sum"),
     ("ch13-q21", 0, "a sum"),
     ("ch13-q21", 3, "in binary"),
-    ("ch13-q22", set(), "the widest one"),
-    ("ch13-q22", {128, 256}, "the middle one"),
-    ("ch13-q22", {64, 128, 256}, "the narrowest"),
-    ("ch13-q22", {64}, "at most 255"),
     ("ch13-q23", 2, "with the promise"),
     ("ch13-q23", 4, "one run of four"),
     ("ch13-q23", 1024, "share a load"),
+    ("ch13-q12", (4,), "two numbers"),
+    ("ch13-q12", (2, 4), "in front of the loop"),
+    ("ch13-q12", (2, 1), "counts iterations"),
+    ("ch13-q12", (6, 2), "must be ahead"),
+    ("ch13-q12", (4, 4), "one other"),
+    ("ch13-q12", (3, 2), "before the first dot"),
+    ("ch13-q12", (3, 3), "Three iterations are in flight"),
+    ("ch13-q14", (64, 128), "five numbers"),
+    ("ch13-q14", (64, 100, 32, 4, 4), "powers of two"),
+    ("ch13-q14", (64, 128, 32, 4, 4.5), "powers of two"),
+    ("ch13-q14", (1024, 1024, 64, 4, 4), "powers of two"),
+    ("ch13-q14", (64, 64, 32, 4, 4), "too few"),
+    ("ch13-q14", (64, 128, 64, 4, 3), "You need more"),
+    ("ch13-q14", (128, 256, 16, 4, 4), "registers spill"),
+    ("ch13-q14", (128, 64, 32, 2, 4), "without wgmma"),
+    ("ch13-q14", (128, 128, 64, 4, 4), "too many registers"),
+    ("ch13-q14", (64, 128, 64, 4, 4), "three programs' shared memory"),
+    ("ch13-q15", (2,), "two numbers"),
+    ("ch13-q15", (1, 2), "is for 3 stages"),
+    ("ch13-q15", (3, 1), "what do registers allow"),
+    ("ch13-q15", (2, 2), "next to the deepest"),
+    ("ch13-q15", (3, 2), "Divide twice"),
+    ("ch13-q17", set(), "such as a CPU's"),
+    ("ch13-q17", {"sm_90", "gfx942"}, "but not all"),
+    ("ch13-q17", {"sm_80"}, "of one family"),
+    ("ch13-q20", 9, "all lines it adds"),
+    ("ch13-q20", 3, "changes both"),
+    ("ch13-q20", 0, "a later pass removes"),
+    ("ch13-q20", 7, "beside a +"),
+    ("ch13-q22", set(), "in all four launches"),
+    ("ch13-q22", {4}, "for few threads"),
+    ("ch13-q22", {1, 2, 4}, "by many threads"),
+    ("ch13-q22", {2}, "at most 255"),
 ]
 
 
@@ -206,10 +213,14 @@ def test_small_blocks_wide_sizes_and_threads(right):
     assert right["ch13-q16"] == 1024 // 128
     assert right["ch13-q18"] == "longer"
     assert right["ch13-q23"] == 1024 // 128
-    assert right["ch13-q17"] == {name for name in machine_code.TARGETS if name.startswith("sm")}
+    assert right["ch13-q17"] == {name for name in machine_code.TARGETS if name.startswith("gfx")}
     assert right["ch13-q13"] == BLOCK_SHARED_BYTES // (2 * 128 * 64 * 2)
     assert right["ch13-q21"] == 2 ^ 6
-    assert right["ch13-q22"] == {n for n in machine_code.WIDTHS if 128 * n // 128 > 255}
+    launches = machine_code.LAUNCHES.items()
+    assert right["ch13-q22"] == {name for name, (m, n, warps) in launches if m * n // (32 * warps) > 255}
+    assert right["ch13-q12"] == (2 * (3 - 1), 2)
+    assert right["ch13-q15"] == (65536 // (200 * 128), 1)
+    assert right["ch13-q20"] == 2 * 3  # address, mask and value, of a load and of a store
 
 
 def test_a_block_of_32_is_work_for_one_warp():
@@ -305,6 +316,11 @@ def test_a_pointer_that_is_no_multiple_of_16_makes_narrow_loads():
     assert loads == {True: {"ld.global.v4.b32"}, False: {"ld.global.b32"}}
 
 
+def test_wide_add_wants_wide_loads():
+    report = check(kernels.masked_add_kernel, WIDE_ADD)  # without the edit
+    assert not report.ok and "8 of 8 loads are that narrow" in str(report)
+
+
 def test_a_constexpr_size_is_known_in_full(tmp_path):
     path = tmp_path / "constant_size.py"
     text = f"import triton\nimport triton.language as tl\n\n\n@triton.jit\n{kernels.masked_add_kernel.src}"
@@ -333,8 +349,6 @@ def refusal_of(compiled) -> str:
 
 
 def test_the_int8_kernel_is_right():
-    from puzzles_lib import check
-
     assert check(kernels.int8_matmul_kernel, INT8_MATMUL).ok
 
 

@@ -63,9 +63,7 @@ about_a_line = pytest.mark.parametrize(
 
 ALSO = {
     "far_rows": {6},
-    "running_sums": {6},
     "attended": {10},
-    "kept_scores": {4, 9},
     "norm_and_turn": {17, 18},
 }
 """Lines where a kernel could be mended as well: by tests/kernels/ch20_clinic.py."""
@@ -262,7 +260,6 @@ def test_every_nudge_is_said_and_none_holds_the_answer(patient):
     "name, code, words",
     [
         ("many_tokens", "w = tl.load", "the columns are fine"),
-        ("running_sums", "mine = ", "the lanes of the sequence correctly"),
         ("best_row", "tl.atomic_cas", "The lock is acquired"),
         ("norm_and_turn", "a = tl.load", "nobody stores to x"),
         ("products", "x = tl.load", "If masks and offsets"),
@@ -270,8 +267,6 @@ def test_every_nudge_is_said_and_none_holds_the_answer(patient):
         ("attended", "scale = ", "keeps the sums relative"),
         ("attended", "acc = acc", "relative to the same maximum"),
         ("random_rounding", "lanes = ", "The lanes are the same"),
-        ("sinks_and_window", "x = tl.load", "Is column 0 kept"),
-        ("kept_scores", "top = new", "already NaN"),
         ("tuned_rows", "tl.store", "handles the columns"),
         ("tuned_rows", "configs=", "correct for any of these configurations"),
     ],

@@ -3,9 +3,14 @@
 import re
 
 import pytest
+import torch
 
-from puzzles_lib import answer
+from puzzles_lib import answer, run
+from puzzles_lib.answers import judge
+from puzzles_lib.authoring.solutions import kernel_cells
 from puzzles_lib.chapters import questions
+from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
+from puzzles_lib.source import define
 
 MINE = {
     id: question
@@ -15,6 +20,13 @@ MINE = {
 
 RIGHT = {
     "ch20-q1": (3, 4, 0),
+    "ch20-q43": (5, 3),
+    "ch20-q47": 512,
+    "ch20-q48": (0, 0, 0, 1),
+    "ch20-q49": (3, 7, 7, 2),
+    "ch20-q56": -19,
+    "ch20-q58": (-44, 24),
+    "ch20-q61": (7, 2),
     "ch20-q62": 7,
     "ch20-q65": {24, 32, 1},
 }
@@ -28,6 +40,30 @@ MISTAKES = [
     ("ch20-q1", (3, 2, 0), "only the first"),
     ("ch20-q1", (3, 4, 1), "how many there are"),
     ("ch20-q1", (1, 4, 0), "one right and one wrong"),
+    ("ch20-q43", (5,), "2 whole numbers"),
+    ("ch20-q43", (5, 1.5), "2 whole numbers"),
+    ("ch20-q43", (5, 0), "no sums"),
+    ("ch20-q43", (32, 5), "where a block begins"),
+    ("ch20-q43", (-3, 5), "Where does the loop"),
+    ("ch20-q47", 0, "False is correct"),
+    ("ch20-q47", 128, "The byte is 128"),
+    ("ch20-q47", 2**32, "doesn't fit into a block"),
+    ("ch20-q47", 300, "something narrower"),
+    ("ch20-q48", (0, 0, 1), "4 whole numbers"),
+    ("ch20-q48", (0, 0, 2, 1), "0 or 1"),
+    ("ch20-q48", (0, 0, 0, 0), "no key is left"),
+    ("ch20-q48", (0, 1, 0, 0), "is finite"),
+    ("ch20-q48", (0, 1, 0, 1), "by hand"),
+    ("ch20-q49", ("a", "b", "c", "d"), "4 whole numbers"),
+    ("ch20-q49", (3, 1, 2, 0), "smaller than the first's"),
+    ("ch20-q49", (1, 2, 3, 0), "where both look"),
+    ("ch20-q56", -20, "nothing is rounded"),
+    ("ch20-q56", 19, "weren't there before"),
+    ("ch20-q58", (200, 1), "from -128 to 127"),
+    ("ch20-q58", (0, 100), "fits everywhere"),
+    ("ch20-q58", (3, 4), "then larger ones"),
+    ("ch20-q61", (0, 9), "Both are at least 1"),
+    ("ch20-q61", (3, 5), "Which other case"),
     ("ch20-q62", 14, "two tiles"),
     ("ch20-q62", 3, "four bytes"),
     ("ch20-q62", 8, "Count the bytes"),
@@ -59,3 +95,63 @@ def test_no_nudge_holds_the_answer(id):
     right = RIGHT[id] if isinstance(RIGHT[id], set) else {RIGHT[id]}
     for words in [MINE[id].nudge, *(nudge.words for nudge in MINE[id].nudges)]:
         assert not right <= set(map(int, re.findall(r"-?\d+", words)))
+
+
+# ---- inputs that make a kernel wrong
+
+
+def floats(*values: float) -> torch.Tensor:
+    return torch.tensor([values], dtype=torch.float32)
+
+
+def packed(a: int, b: int) -> dict:
+    x = torch.arange(1.0, a + b + 1)
+    return {"x": x, "cu": torch.tensor([0, a, a + b], dtype=torch.int32), "B": 2, "BLOCK": 16}
+
+
+def masked(*keep: int) -> dict:
+    kept = torch.tensor([keep], dtype=PUZZLES["48"].inputs[1].dtype)
+    return {"x": floats(1, 2, 3, 4), "keep": kept, "BLOCK_N": 2}
+
+
+def product(a: int, x: int) -> dict:
+    one = {"a": torch.tensor([[a]], dtype=torch.int8), "x": torch.tensor([x], dtype=torch.int8)}
+    return one | {"BLOCK_M": 1, "BLOCK_K": 1}
+
+
+PUZZLES = {patient.puzzle.number: patient.puzzle for patient in PATIENTS}
+GIVEN = {
+    "43": packed,
+    "47": lambda hits: {"x": floats(*[2.0] * hits, 0.0), "BLOCK_N": 1024},
+    "48": masked,
+    "49": lambda *logits: {"logits": floats(*logits), "BLOCK_V": 2},
+    "56": lambda x: {"x": torch.tensor([x], dtype=torch.int32), "SIZE": 10, "BLOCK_N": 1},
+    "58": product,
+    "61": lambda S, W: {"x": floats(*range(1, 9)), "S": S, "W": W, "BLOCK_N": 8},
+}
+TRIED = [
+    *(("43", lengths) for lengths in ((1, 1), (5, 3), (16, 4), (32, 1), (17, 20))),
+    *(("47", hits) for hits in (1, 128, 255, 256, 257, 512, 768)),
+    *(("48", keep) for keep in ((0, 0, 1, 1), (0, 0, 0, 1), (0, 1, 0, 0), (1, 1, 0, 0), (1, 0, 0, 1))),
+    *(("49", logits) for logits in ((1, 0, 1, 0), (3, 7, 7, 2), (1, 2, 3, 0), (5, 5, 2, 1), (0, 0, 0, 0))),
+    *(("56", x) for x in (-1, -9, -10, -11, -20, 0, 1, 19)),
+    *(("58", pair) for pair in ((16, 8), (-44, 24), (127, 1), (-128, 1), (-128, -1), (11, 11))),
+    *(("61", parts) for parts in ((4, 8), (7, 2), (4, 4), (1, 7), (9, 1), (8, 8))),
+]
+
+
+@pytest.mark.parametrize("number, value", TRIED, ids=str)
+def test_an_input_is_accepted_if_the_kernel_is_wrong_for_it(number, value):
+    puzzle = PUZZLES[number]
+    given = GIVEN[number](*(value if isinstance(value, tuple) else (value,)))
+    kernel = define(kernel_cells("notebooks")[puzzle.name], f"<{puzzle.name} in the clinic>")
+    spec = {name: each for name, each in given.items() if name in puzzle.spec.__code__.co_varnames}
+    wrong = not torch.equal(run(kernel, puzzle, **given), puzzle.spec(**spec))
+    if number == "48":
+        wrong = bool(run(kernel, puzzle, **given).isnan().any())
+    assert judge(questions()[f"ch20-q{number}"], value).ok == wrong
+
+
+def test_every_question_for_an_input_is_tried():
+    asked = {p.puzzle.number for p in PATIENTS if p.question.same and "Which line" not in p.question.asks}
+    assert asked == set(GIVEN)

@@ -83,7 +83,7 @@ def test_statements_and_pictures_are_there_before_anything_is_run(notebook):
     pictures = [cell for cell in pictures if WHEN_RUN not in cell.metadata.get("tags", ())]
     assert pictures
     for cell in statements:
-        assert "**Puzzle " in cell.outputs[0].data["text/markdown"], cell.id
+        assert "**Puzzle" in cell.outputs[0].data["text/markdown"], cell.id
     drawn = [cell for cell in pictures if cell.outputs]
     assert len(drawn) >= len(pictures) - 1, [cell.id for cell in pictures if not cell.outputs]
     shown = [cell.outputs[0].data["text/html"] for cell in drawn]

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import stat
 import sys
 
@@ -19,6 +20,7 @@ from puzzles_lib.authoring.release import (
     release,
     strip,
 )
+from puzzles_lib.drawing.colours import THEME
 
 KERNEL = """\
 @triton.jit
@@ -389,9 +391,12 @@ def test_a_picture_is_shown_as_an_image_with_its_words():
     assert cell.metadata.tags == ["nbval-ignore-output"] and "tags" not in picture.metadata
     (output,) = cell.outputs
     head, _, packed = output.data["text/html"].partition("base64,")
-    assert head.startswith('<img alt="a &lt; b, &quot;c&quot;" style="background-color:#ffffff;')
-    assert head.endswith('" src="data:image/svg+xml;')
-    assert base64.b64decode(packed.removesuffix('">')).decode() == DRAWING
+    assert head == '<img alt="a &lt; b, &quot;c&quot;" src="data:image/svg+xml;'
+    drawing = base64.b64decode(packed.removesuffix('">')).decode()
+    dark = re.search(r"<style>@media \(prefers-color-scheme:dark\)\{svg\{(.*?)\}\}</style>", drawing)
+    assert drawing.replace(dark[0], "") == DRAWING
+    defined = re.findall(r"(--[\w-]+):", dark[1])
+    assert defined == re.findall(r"var\((--jp-[\w-]+)", THEME)  # what a picture's paper and ink come from
     assert output.data["text/plain"] == '[picture] a < b, "c"'
 
 

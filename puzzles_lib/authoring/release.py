@@ -37,7 +37,6 @@ from puzzles_lib.authoring.modules import modules
 from puzzles_lib.authoring.sockets import socket_prefix
 from puzzles_lib.authoring.solutions import kernels_in, without_markers
 from puzzles_lib.chapters import CHAPTERS, breaking, puzzles
-from puzzles_lib.drawing.colours import PAPER
 from puzzles_lib.mistakes import FILE as RIGHT_KERNELS
 from puzzles_lib.stubs import FILE, HOLE, digest
 
@@ -56,8 +55,11 @@ _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": _KERNEL},
     "language_info": {"name": "python"},  # no version: it would be this machine's
 }
-# Of styles, JupyterLab leaves an image these.
-_SHEET = f"background-color:{PAPER};border-radius:8px;padding:8px;box-sizing:border-box"
+# An image doesn't see its page's variables, only whether the page is dark: JupyterLab's colors for that.
+_DARK = (
+    "<style>@media (prefers-color-scheme:dark){"
+    "svg{--jp-layout-color0:#111;--jp-content-font-color1:#fff}}</style>"
+)
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 WHEN_RUN = "when-run"  # the tag of a picture that exercises do not show before
 NOT_COMPARED = "nbval-ignore-output"  # nbval's tag: a picture is handed out as an image, and drawn as SVG
@@ -128,16 +130,17 @@ def _is_shown(cell: NotebookNode, imported: frozenset[str]) -> bool:
 def _still(output: NotebookNode, number: int) -> NotebookNode:
     """An output as it is handed out: a drawing is an image, which a notebook shows that nobody trusts yet.
 
-    JupyterLab takes inline SVG out of such a notebook, and shows no `image/svg+xml`. An image has no theme:
-    it is ink on a sheet of paper, which a dark page shows as one, until the cell is run.
+    JupyterLab takes inline SVG out of such a notebook, and shows no `image/svg+xml`. The image is dark on a
+    dark page, as JupyterLab's are by their ``color-scheme``; on any other it is ink on a sheet of paper.
     """
     copy = nbformat.from_dict(output)
     if "execution_count" in copy:
         copy.execution_count = number
     if _is_drawing(copy):
-        packed = base64.b64encode(copy.data["text/html"].encode()).decode()
+        head, end, rest = copy.data["text/html"].partition(">")
+        packed = base64.b64encode(f"{head}{end}{_DARK}{rest}".encode()).decode()
         told = html.escape(" ".join(copy.data.get("text/plain", "").removeprefix("[picture] ").split()))
-        image = f'<img alt="{told}" style="{_SHEET}" src="data:image/svg+xml;base64,{packed}">'
+        image = f'<img alt="{told}" src="data:image/svg+xml;base64,{packed}">'
         copy.data["text/html"] = image
     return copy
 

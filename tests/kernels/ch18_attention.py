@@ -108,21 +108,6 @@ def the_head_in_the_pointers(
     tl.store(lse_ptr + h * NQ + i, row_max + tl.log(total), mask=i < end_q)
 
 
-all_keys_of_the_sequence = edited(
-    VARLEN_ATTENTION,
-    "all_keys_of_the_sequence",
-    "Walks all keys of the sequence, for programs without a query too, and lets masks decide.",
-    {
-        "    end = tl.minimum(start + BLOCK_Q + keys - queries, keys)\n": "",
-        "    end = tl.where(start < queries, end, 0)\n": "",
-        "range(0, end, BLOCK_K)": "range(0, keys, BLOCK_K)",
-        "k_ptr + at_k, mask=j[:, None] < keys, other=0.0": "k_ptr + at_k, mask=j[:, None] < keys",
-        "seen = j[None, :] <= i[:, None] + keys - queries": (
-            "seen = (j[None, :] < keys) & (j[None, :] <= i[:, None] + keys - queries)"
-        ),
-    },
-)
-
 # ---- puzzle 37
 
 scaled_before_the_dot = edited(
@@ -217,7 +202,6 @@ RIGHT = [
     (WINDOW_ATTENTION, backwards),
     (WINDOW_ATTENTION, weights_in_tf32),
     (VARLEN_ATTENTION, the_head_in_the_pointers),
-    (VARLEN_ATTENTION, all_keys_of_the_sequence),
     (ATTENTION_DQ, scaled_before_the_dot),
     (ATTENTION_DQ, keys_as_rows),
     (ATTENTION_DKV, one_head_after_the_other),

@@ -1,10 +1,13 @@
-"""Chapter 13: reading exercises, and a puzzle to compile for them. It counts for nothing."""
+"""Chapter 13: reading exercises, a puzzle to compile for them, and one to solve. Neither counts."""
 
 import torch
 import triton
-from jaxtyping import Int8, Int32
+from jaxtyping import Float32, Int8, Int32
 from torch import Tensor
 
+from puzzles_lib import inputs
+from puzzles_lib.contract import Contract, Size
+from puzzles_lib.goal import Goal, Want
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -22,4 +25,27 @@ INT8_MATMUL = Puzzle(
         Case(M=64, N=64, K=128, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32),  # one program
         Case(M=100, N=90, K=75, BLOCK_M=32, BLOCK_N=64, BLOCK_K=32),  # ragged on every axis
     ),
+)
+
+
+def wide_add(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    """z[n] = x[n] + 10
+
+    N is a multiple of 4.
+    """
+    return x + 10
+
+
+WIDE_ADD = Puzzle(
+    spec=wide_add,
+    formula=r"z_n = x_n + 10",
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK),),
+    cases=(
+        Case(N=64, BLOCK=64),  # one full block
+        Case(N=20, BLOCK=32),  # one block, not full
+        Case(N=1000, BLOCK=256, fill={"x": inputs.large}),
+        Case(N=4004, BLOCK=1024),  # its machine code is measured
+    ),
+    contract=Contract({"N": Size(9000, step=4), "BLOCK": (1024, 2048)}),
+    machine=(Goal(cases=(3,), wants=(Want("load bytes", least=16),)),),
 )

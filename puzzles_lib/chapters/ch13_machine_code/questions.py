@@ -1,6 +1,7 @@
 """The reading exercises of chapter 13, about the kernels in its notebook."""
 
 import re
+from collections.abc import Callable
 
 from triton.runtime.jit import JITFunction
 
@@ -15,13 +16,15 @@ from puzzles_lib.chapters.ch13_machine_code.puzzles import INT8_MATMUL
 from puzzles_lib.compiler import find_target
 from puzzles_lib.compiler.layouts import read_layout, read_shared
 from puzzles_lib.inspector import Stages, stages
+from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Nudge, Question
 
 BLOCK_SHARED_BYTES = find_target("sm_90").shared_limit
 SIZES = (4000, 4004, 4008, 4016, 4100)
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
-WIDTHS = (64, 128, 256)  # of tiles with 128 rows
+LAUNCHES = {1: (128, 128, 2), 2: (64, 256, 4), 3: (256, 128, 8), 4: (256, 256, 8)}  # rows, columns, warps
+SUMS, IN_FLIGHT, PROGRAMS = 8192, 4, 3  # what a launch on a budget needs
 
 
 _made: dict[tuple, Stages] = {}
@@ -102,8 +105,11 @@ def _products() -> int:
     return len(re.findall(r"wgmma\.mma_async", _matmul().ptx))
 
 
-def _pass_of_the_tensor_core() -> str:
-    return next(p.name for p in _matmul().passes if "warp_group_dot" in "".join(p.after))
+def _copies() -> tuple[int, int]:
+    """Return how many copies of tiles are in front of the loop and in it."""
+    front, _, rest = _matmul().ttgir.partition("scf.for")
+    copy = "ttg.async_copy_global_to_local"
+    return front.count(copy), rest.partition("scf.yield")[0].count(copy)
 
 
 def _deepest() -> int:
@@ -120,8 +126,56 @@ def _deepest() -> int:
     return deepest
 
 
-def _warps_without_spills() -> int:
-    return next(n for n in (4, 8, 16, 32) if _matmul(BLOCK_N=256, num_warps=n).spills == 0)
+def _programs_at_a_time() -> tuple[int, int]:
+    """Return how many programs one multiprocessor runs at a time, with 3 stages and with the most."""
+    return tuple(_resident(_matmul(num_stages=n)) for n in (3, _deepest()))
+
+
+def _resident(made: Stages) -> int:
+    return resident(made.registers, made.shared_bytes, made.num_warps)
+
+
+def _launch() -> tuple[int, ...]:
+    """Return one of several launches that `_in_budget` accepts."""
+    return 64, 128, 32, 4, 4
+
+
+def _whole_launch(given: tuple) -> bool:
+    """Return whether a launch has five numbers for which a compilation ends soon."""
+    if len(given) != 5 or not all(isinstance(n, int) and n > 0 for n in given):
+        return False
+    powers = all(n.bit_count() == 1 for n in given[:4])
+    least = given[0] >= 16 and given[1] >= 16 and given[2] >= 16
+    return powers and least and max(given[:3]) <= 256 and given[3] <= 16 and given[4] <= 8
+
+
+def _launched(given: tuple) -> Stages:
+    names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages")
+    return _matmul(**dict(zip(names, given, strict=True)))
+
+
+def _in_budget(given: tuple, right: tuple) -> bool:
+    return _whole_launch(given) and _kept(given) is None
+
+
+def _kept(given: tuple) -> str | None:
+    """Return what keeps a launch from being an answer, or None."""
+    if given[0] * given[1] < SUMS:
+        return "sums"
+    if given[4] < IN_FLIGHT:
+        return "flight"
+    made = _launched(given)
+    if not made.ok or "wgmma" not in (made.tensor_core or ""):
+        return "wgmma"
+    if made.spills:
+        return "spills"
+    if resident(made.registers, 0, made.num_warps) < PROGRAMS:
+        return "registers"
+    return None if _resident(made) >= PROGRAMS else "shared"
+
+
+def _fails_by(what: str) -> Callable[[tuple, tuple], bool]:
+    return lambda given, right: _kept(given) == what
 
 
 def _loads_of_4095() -> int:
@@ -143,8 +197,11 @@ def _runs_with_eight_warps() -> int:
     return read_layout(_add(num_warps=8).ttgir, "#blocked", (1024,)).registers // 4
 
 
-def _pass_of_the_runs() -> str:
-    return next(p.name for p in _add().passes if "sizePerThread = [4]" in "".join(p.diff.added))
+def _moves_of_the_runs() -> int:
+    """Return how many moves between layouts come with the runs of four."""
+    added = (p.diff.added for p in _add().passes)
+    lines = next(lines for lines in added if "sizePerThread = [4]" in "".join(lines))
+    return sum("ttg.convert_layout" in line for line in lines)
 
 
 def _place_of_a_chunk() -> int:
@@ -153,22 +210,17 @@ def _place_of_a_chunk() -> int:
     return shared.column(6, 2 * shared.vec) // shared.vec
 
 
-def _widths_that_spill() -> set[int]:
-    return {n for n in WIDTHS if _matmul(BLOCK_N=n).spills}
+def _launches_that_spill() -> set[int]:
+    return {
+        name
+        for name, (rows, columns, warps) in LAUNCHES.items()
+        if _matmul(BLOCK_M=rows, BLOCK_N=columns, num_warps=warps).spills
+    }
 
 
-def _refusals_of_block_k_4() -> set[str]:
+def _targets_of_block_k_4() -> set[str]:
     made = {name: _once(int8_matmul_kernel, INT8_MATMUL, name, {"BLOCK_K": 4}) for name in TARGETS}
-    return {name for name, code in made.items() if not code.ok}
-
-
-def _least_block_k() -> int:
-    return next(k for k in (2, 4, 8, 16, 32, 64) if _matmul(BLOCK_K=k).ok)
-
-
-def _same_pass(given: str, right: str) -> bool:
-    """Return whether two names mean one pass: ``TritonGPUCoalesce`` is ``tritongpu-coalesce``."""
-    return re.sub(r"[^a-z0-9]", "", given) == re.sub(r"[^a-z0-9]", "", right.lower())
+    return {name for name, code in made.items() if code.ok}
 
 
 def _is(value: object):
@@ -192,7 +244,7 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q2",
-        "Which operations in TTIR take the mask as an operand? Name them as TTIR does: {'tt.…', ...}",
+        "Which operations in TTIR take the mask as an operand? Name them as TTIR does, in a set.",
         _users_of_the_mask,
         set,
         "Find the arith.cmpi. It names its result with a %. Which later lines use that name?",
@@ -376,33 +428,33 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q12",
-        "Which pass turns tt.dot into ttng.warp_group_dot, on sm_90?",
-        _pass_of_the_tensor_core,
-        str,
-        "h100.passes['…'] shows what a pass changed. Where does warp_group_dot first appear with a +?",
+        "How many copies of tiles are in front of the loop and in it, with num_stages=3 on sm_90? A pair.",
+        _copies,
+        tuple,
+        "Three iterations are in flight: one multiplies. For how many others must tiles be on their way?",
         (
             Nudge(
-                lambda given, right: "pipeline" in given,
-                "That pass puts copies and waits around it. By then, warp_group_dot is there already.",
+                lambda given, right: len(given) != 2,
+                "Give two numbers: (in front of the loop, in the loop).",
             ),
             Nudge(
-                lambda given, right: "convert-triton-to" in given or "converttritonto" in given,
-                "That pass gives each tensor a layout but leaves tt.dot as it was.",
+                lambda given, right: given == right[::-1],
+                "The numbers are correct, but the first one is for the code in front of the loop.",
+            ),
+            Nudge(_is((2, 1)), "That counts iterations. Each of them needs a tile of x and one of y."),
+            Nudge(
+                _is((6, 2)),
+                "Every iteration of the loop starts new copies itself. So how many must be ahead of it?",
             ),
             Nudge(
-                lambda given, right: given.isdigit(),
-                "Give the pass's name. Its number changes with every version of Triton.",
+                lambda given, right: given[0] == right[0],
+                "Those in front of the loop are correct. Each iteration starts one other's tiles.",
             ),
             Nudge(
-                lambda given, right: len(given) > 8 and given in right,
-                "That's part of its name. Give the whole name, as in the list.",
-            ),
-            Nudge(
-                lambda given, right: "dot" in given,
-                "Its name sounds like it. But did that pass change anything here? Look for one that did.",
+                lambda given, right: given[1] == right[1],
+                "Those in the loop are correct. How many iterations have been started before the first dot?",
             ),
         ),
-        _same_pass,
     ),
     Question(
         "ch13-q13",
@@ -420,38 +472,62 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q14",
-        "How many warps does a 128 x 256 tile need at least on sm_90, so that nothing spills?",
-        _warps_without_spills,
-        int,
-        "Compile it with num_warps=... and read spills.",
+        f"(BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages) for sm_90: at least {SUMS} sums in a program "
+        f"with wgmma, no spills, {IN_FLIGHT} iterations in flight or more, {PROGRAMS} programs at a time.",
+        _launch,
+        tuple,
+        "The registers fit, but not three programs' shared memory. What do a stage's two tiles take, and "
+        "which size makes them smaller without changing the sums?",
         (
-            Nudge(_is(4), "With 4 warps it spills. stages(...).spills says how much."),
             Nudge(
-                lambda given, right: given > right and given.bit_count() == 1,
-                "Nothing spills with that many warps. But are they needed?",
+                lambda given, right: len(given) != 5,
+                "Give five numbers: (BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages).",
             ),
-            Nudge(lambda given, right: given.bit_count() != 1, "The number of warps must be a power of two."),
+            Nudge(
+                lambda given, right: not _whole_launch(given),
+                "Tile sizes are powers of two from 16 to 256 here, warps a power of two up to 16, and stages "
+                "1 to 8.",
+            ),
+            Nudge(
+                _fails_by("sums"),
+                "A program computes BLOCK_M times BLOCK_N elements. Those are too few.",
+            ),
+            Nudge(_fails_by("flight"), "num_stages says how many iterations are in flight. You need more."),
+            Nudge(
+                _fails_by("spills"),
+                "With that launch, registers spill. How many sums does a thread hold, and how many may it?",
+            ),
+            Nudge(
+                _fails_by("wgmma"),
+                "That multiplies without wgmma. How many warps work together in one, and on how many rows?",
+            ),
+            Nudge(
+                _fails_by("registers"),
+                "Three programs need too many registers: multiply registers per thread, threads, programs.",
+            ),
         ),
+        _in_budget,
     ),
     Question(
         "ch13-q15",
-        "What is the smallest BLOCK_K for which the float16 matmul compiles for sm_90?",
-        _least_block_k,
-        int,
-        "Powers of two only. If it doesn't compile, the message says what it needs.",
+        "How many programs does a multiprocessor run at a time with 3 stages, and how many with the most "
+        "that fit? A pair.",
+        _programs_at_a_time,
+        tuple,
+        "Divide twice: registers by those of a program's 128 threads, shared memory by what a program needs.",
         (
+            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (with 3 stages, with the most)."),
             Nudge(
-                lambda given, right: given == 2 * right,
-                "That compiles. But the depth of a piece is counted in bytes, and a float16 has two.",
+                lambda given, right: given == right[::-1],
+                "Those are the numbers, but the first one is for 3 stages.",
             ),
             Nudge(
-                lambda given, right: given < right,
-                "It doesn't compile for sm_90 with that. For the compiler's message, run "
-                'stages(batched_matmul_kernel, BATCHED_MATMUL, "sm_90", BLOCK_K=4).',
+                lambda given, right: given[1] == right[1],
+                "The second number is correct. With 3 stages, what do registers allow, and shared memory?",
             ),
             Nudge(
-                lambda given, right: given > right and given.bit_count() == 1,
-                "That compiles. A smaller one does, too.",
+                lambda given, right: given[0] == right[0],
+                "The first number is correct. How much shared memory is left next to the deepest pipeline?",
             ),
         ),
     ),
@@ -479,18 +555,18 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q17",
-        f"Which of {', '.join(TARGETS)} reject int8_matmul_kernel with BLOCK_K=4? A set.",
-        _refusals_of_block_k_4,
+        f"Which of {', '.join(TARGETS)} accept int8_matmul_kernel with BLOCK_K=4? A set.",
+        _targets_of_block_k_4,
         set,
         "A tensor core takes pieces of a fixed depth. Which of the targets are of one family?",
         (
             Nudge(
-                lambda given, right: given > right,
+                lambda given, right: not given,
                 "One of them also has an instruction such as a CPU's, which adds up four products at once.",
             ),
             Nudge(
-                lambda given, right: set() < given < right,
-                "Correct so far. Could another target's tensor core work with a depth of 4?",
+                lambda given, right: given > right,
+                "One of those accepts it, but not all. Could the other tensor cores work with a depth of 4?",
             ),
         ),
     ),
@@ -522,29 +598,24 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q20",
-        "Which pass made runs of four out of single elements, on sm_90?",
-        _pass_of_the_runs,
-        str,
-        "add.passes['…'] shows what a pass changed. Where does sizePerThread = [4] first appear beside a +?",
+        "How many ttg.convert_layout does the pass add that makes runs of four, on sm_90?",
+        _moves_of_the_runs,
+        int,
+        "Find the pass where sizePerThread = [4] first appears beside a +. Count its convert_layout lines.",
         (
             Nudge(
-                lambda given, right: given.isdigit(),
-                "Give the pass's name. Its number changes with every version of Triton.",
+                _is(9),
+                "That's all lines it adds. Some are the new layout, the load and the store. Count the moves.",
             ),
             Nudge(
-                lambda given, right: "convert-triton-to" in given or "converttritonto" in given,
-                "That pass introduces layouts, with single elements. Which pass then makes runs out of them?",
+                _is(3),
+                "That's the load's or the store's share. The pass changes both of them.",
             ),
             Nudge(
-                lambda given, right: "remove" in given,
-                "That pass tidies up. By then, the runs exist.",
-            ),
-            Nudge(
-                lambda given, right: len(given) > 6 and given in right,
-                "That's part of its name. Give the whole name, as in the list.",
+                _is(0),
+                "At the end none are left, because a later pass removes them. What did this pass add?",
             ),
         ),
-        _same_pass,
     ),
     Question(
         "ch13-q21",
@@ -563,23 +634,22 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q22",
-        f"Tiles of 128 rows and {', '.join(map(str, WIDTHS))} columns, sm_90, four warps: which of them must "
-        "spill? A set of column counts.",
-        _widths_that_spill,
+        f"Which launches, as (rows, columns, warps), must spill on sm_90? {LAUNCHES} A set of their numbers.",
+        _launches_that_spill,
         set,
-        "How many sums does one of the 128 threads hold for each tile? It has at most 255 registers.",
+        "How many sums does a thread hold in each of them? It has at most 255 registers.",
         (
             Nudge(
                 lambda given, right: not given,
-                "Count the sums of the widest one. Are there registers for all of them?",
+                "Count the sums per thread. Are there registers for all of them in all four launches?",
             ),
             Nudge(
-                lambda given, right: given > right and 64 not in given,
-                "For the middle one, a thread holds 128 sums. Are 255 registers too few for that?",
+                lambda given, right: set() < given < right,
+                "Correct so far, but not all. A small tile can be too much for few threads.",
             ),
             Nudge(
                 lambda given, right: given > right,
-                "For the narrowest, a thread holds only 64 sums, and it has 255 registers.",
+                "One is too many. A large tile can be shared by many threads: divide for each launch.",
             ),
         ),
     ),

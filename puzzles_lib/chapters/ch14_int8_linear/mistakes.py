@@ -743,7 +743,7 @@ MISTAKES = (
         "garbage_past_k",
         "Lanes past K are multiplied and summed, but nobody said what they hold.",
         {
-            "mask=mask, other=0.0)\n        codes": "mask=mask)\n        codes",
+            "mask=mask, other=0.0)\n        mask": "mask=mask)\n        mask",
             "offs_n * K + k[:, None], mask=mask, other=0)": "offs_n * K + k[:, None], mask=mask)",
         },
         kind="uninitialised",

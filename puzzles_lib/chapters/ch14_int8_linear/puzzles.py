@@ -25,10 +25,14 @@ def quantize_rows(
     A peak that isn't 0 is at least 2e-36, so no scale is subnormal.
     codes[m, k] = x[m, k] / scale[m], rounded half to even.
     """
+    return _symmetric(x, torch.round)
+
+
+def _symmetric(x: Tensor, cut: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Return codes, made from quotients by cut, and scales."""
     peak = x.abs().amax(dim=1)  # [M]
-    scale = torch.where(peak > 0, peak / 127, 1.0)
-    codes = (x / scale[:, None]).round()
-    return codes.to(torch.int8), scale
+    scale = torch.where(peak > 0, peak / TOP, 1.0)
+    return cut(x / scale[:, None]).to(torch.int8), scale
 
 
 # ---- data whose codes don't depend on how a correct kernel orders its float32 operations
@@ -105,9 +109,8 @@ def _rounded_by(cut: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[Ten
     """
 
     def spec(x: Tensor) -> tuple[Tensor, Tensor]:
-        peak = x.float().abs().amax(dim=1)
-        scale = torch.where(peak > 0, peak / TOP, 1.0)
-        return cut(x.float() / scale[:, None]).to(torch.int8), scale.to(x.dtype)
+        codes, scale = _symmetric(x.float(), cut)
+        return codes, scale.to(x.dtype)
 
     return spec
 

@@ -246,19 +246,19 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q10",
-        asks="s = 2.3. Out of 1000 draws of s + u, how many become code 3 (within 50)?",
+        asks="s = 2.3. How many of 1000 copies must get code 3, not 2, so that the mean fits (within 50)?",
         right=_ups,
         kind=int,
         same=lambda value, right: abs(value - right) <= 50,
         nudges=(
-            Nudge(lambda v, r: v == 0, "That would be rounding to the nearest. Here u is added first."),
+            Nudge(lambda v, r: v == 0, "That would be rounding to the nearest: the mean would be 2."),
             Nudge(
                 lambda v, r: abs(v - 700) <= 50,
-                "That's how many stay below 3. How many reach it?",
+                "That's how many stay below 3. How many get it?",
             ),
             Nudge(lambda v, r: v == 500, "A coin toss would be biased, because 2.3 is nearer to 2."),
         ),
-        nudge="s + u reaches 3 if u is 0.7 or more.",
+        nudge="If k of 1000 codes are 3 and the rest are 2, the mean is 2 + k / 1000.",
     ),
     Question(
         id="ch16-q11",

@@ -167,9 +167,9 @@ def cancels() -> Picture:
     )
 
 
-def paths() -> Picture:
-    """Draw the three paths from an element of x to the loss, and what each adds to dx."""
-    figure, ax = new_sheet(25, 12.2)
+def paths(backward: bool = False) -> Picture:
+    """Draw the three paths from an element of x to the loss; backward: and what each adds to dx."""
+    figure, ax = new_sheet(25, 12.2 if backward else 8.2)
     y = 1.9
     x = box(ax, 0.6, y, 2.6, 1.3, "x", color=LOADED)
     centred = box(ax, 8.2, y, 3.6, 1.3, "x − μ", color=PALE)
@@ -189,6 +189,12 @@ def paths() -> Picture:
     arrow(ax, (scale.right + 0.05, 6.8), (16.8, normed.bottom + 0.05), color=GREEN, bend=0.15)
     label(ax, 16.9, 5.3, "3", align="left", color=GREEN, fontsize=12, weight="bold")
     label(ax, 0.6, 0.7, "forward: three paths lead from x to y", align="left", fontsize=11)
+    told = (
+        "The chain rule of LayerNorm. Three paths lead from x to y = x̂ w + b: path 1 directly, through "
+        "x − μ; path 2 through the mean μ; path 3 through rstd = 1 / sqrt(var(x) + eps)."
+    )
+    if not backward:
+        return Picture(figure, told)
     label(ax, 0.6, 8.5, "backward: what each path adds to dx, with g = dy · w", align="left", fontsize=11)
     y = 9.3
     label(ax, 2.9, y + 0.65, "dx = rstd · (", align="right", fontsize=12)
@@ -206,12 +212,9 @@ def paths() -> Picture:
     label(ax, at, y + 0.65, ")", align="left", fontsize=12)
     return Picture(
         figure,
-        "The chain rule of LayerNorm. Three paths lead from x to y = x̂ w + b: path 1 directly, through "
-        "x − μ; "
-        "path 2 through the mean μ; path 3 through rstd = 1 / sqrt(var(x) + eps). With g = dy w, they add to "
-        "dx, each times rstd: path 1 adds g. Path 2 subtracts mean(g), because each x is 1 / N of the mean. "
-        "Path 3 subtracts x̂ mean(g x̂), because x widens the row by x̂ / N and rstd shrinks. Together, "
-        "dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
+        f"{told} With g = dy w, they add to dx, each times rstd: path 1 adds g. Path 2 subtracts mean(g), "
+        "because each x is 1 / N of the mean. Path 3 subtracts x̂ mean(g x̂), because x widens the row by "
+        "x̂ / N and rstd shrinks. Together, dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
     )
 
 

@@ -27,6 +27,14 @@ def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
     return torch.exp2(4 * torch.rand(shape, generator=generator) - 2).to(dtype)
 
 
+def stretched(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return rows around a mean of their own, with a spread from 1/4 to 4 of their own."""
+    rows = (*shape[:-1], 1)
+    spread = torch.exp2(4 * torch.rand(rows, generator=generator) - 2)
+    middle = torch.randn(rows, generator=generator)
+    return (spread * (middle + torch.randn(shape, generator=generator))).to(dtype)
+
+
 def decays(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return values from 0.9 to 1, so that early elements still count much later."""
     return (1 - 0.1 * torch.rand(shape, generator=generator)).to(dtype)
@@ -171,16 +179,16 @@ def layer_norm_dx(
     mean: Float32[Tensor, " M"],
     rstd: Float32[Tensor, " M"],
 ) -> BFloat16[Tensor, "M N"]:
-    """dx[m, n] = rstd[m] · (g[m, n] - mean of g[m] - x̂[m, n] · mean of g[m] · x̂[m])
+    """dx: the gradient of x, if dy is the gradient of y = layer_norm(x, w, b)
 
-    with g = dy · w and x̂ = (x - mean) · rstd. The forward pass has stored mean and
-    rstd. Each program has BLOCK_M rows, which fit into one block of columns. Load dy
-    and x once. Sum in float32. The tensors can have 2^31 elements or more.
+    The forward pass has stored the mean and rstd of each row. Each program has
+    BLOCK_M rows, which fit into one block of columns. Load dy and x once. Sum in
+    float32. The tensors can have 2^31 elements or more.
     """
-    g = dy * w  # [M, N]
-    xhat = (x - mean[:, None]) * rstd[:, None]  # [M, N]
-    along = (g * xhat).mean(1, keepdim=True)  # [M, 1]
-    return rstd[:, None] * (g - g.mean(1, keepdim=True) - xhat * along)
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        y, _, _ = layer_norm(x, w, torch.zeros_like(w))
+        return torch.autograd.grad(y, x, dy)[0]
 
 
 def _dx_of(g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, off: Tensor, along: Tensor) -> Tensor:
@@ -191,6 +199,14 @@ def _dx_of(g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, off: Tensor, along:
 
 def _mean(x: Tensor) -> Tensor:
     return x.mean(1, keepdim=True)
+
+
+def _row_mean(x: Tensor) -> Tensor:
+    return x.mean(1)
+
+
+def _row_rstd(x: Tensor) -> Tensor:
+    return torch.rsqrt(x.var(1, correction=0) + 1e-5)
 
 
 def _sum_with_x(dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
@@ -213,22 +229,22 @@ LAYER_NORM_DX = Puzzle(
     number="30",
     spec=layer_norm_dx,
     formula=(
-        r"\begin{gathered} dx_{mn} = \rho_m \Big( g_{mn} - \tfrac{1}{N} \sum_j g_{mj} "
-        r"- \hat x_{mn} \, \tfrac{1}{N} \sum_j g_{mj} \hat x_{mj} \Big) \\ "
-        r"g_{mn} = dy_{mn} w_n \qquad \hat x_{mn} = (x_{mn} - \mu_m) \rho_m \end{gathered}"
+        r"dx_{mj} = \sum_{n} dy_{mn} \, \frac{\partial y_{mn}}{\partial x_{mj}} \qquad "
+        r"y_{mn} = (x_{mn} - \mu_m) \, \rho_m \, w_n + b_n"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     cases=(
-        Case(M=4, N=64, BLOCK_M=4, BLOCK_N=64, fill={"rstd": positive}),  # one program, a full block
-        Case(M=8, N=128, BLOCK_M=2, BLOCK_N=128, fill={"rstd": positive}),  # several
-        Case(M=7, N=100, BLOCK_M=4, BLOCK_N=128, fill={"rstd": positive}),  # ragged on both axes
+        Case(M=4, N=64, BLOCK_M=4, BLOCK_N=64, fill={"x": stretched}),  # one program, a full block
+        Case(M=8, N=128, BLOCK_M=2, BLOCK_N=128, fill={"x": stretched}),  # several
+        Case(M=7, N=100, BLOCK_M=4, BLOCK_N=128, fill={"x": stretched}),  # ragged on both axes
         # numbers that float16 cannot hold
-        Case(M=5, N=40, BLOCK_M=2, BLOCK_N=128, fill={"rstd": positive, "dy": far_apart}),
-        Case(M=5, N=1, BLOCK_M=2, BLOCK_N=2, fill={"rstd": positive}),  # a row of one element
+        Case(M=5, N=40, BLOCK_M=2, BLOCK_N=128, fill={"x": stretched, "dy": far_apart}),
+        Case(M=5, N=3, BLOCK_M=2, BLOCK_N=4, fill={"x": stretched}),  # short rows
         # 2.4 thousand million elements
         Case(pretend=True, M=600_001, N=4000, BLOCK_M=2, BLOCK_N=4096),
     ),
     outputs=("dx",),
+    derived={"mean": _row_mean, "rstd": _row_rstd},
     most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
     slips={
         "w is missing: g is dy times w": lambda dy, x, w, mean, rstd: layer_norm_dx(
@@ -240,12 +256,12 @@ LAYER_NORM_DX = Puzzle(
     },
     contract=Contract(
         {
-            "N": Size(1500),
+            "N": Size(1500, least=3),  # in shorter rows dx is all cancellation
             "M": Size(30),
             "BLOCK_M": (4, 16),
             "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),),
         },
-        fills=lambda s: ({"rstd": positive}, {"rstd": positive, "dy": small}),
+        fills=lambda s: ({"x": stretched}, {"x": stretched, "dy": small}),
     ),
 )
 
@@ -402,6 +418,17 @@ def _padded_blocks(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
     return mean, torch.rsqrt((x - mean[:, None]).square().mean(1) + extra + 1e-5)
 
 
+def _mean_of_means(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
+    """Return the results if the short last block counts as much as a full one."""
+    mean, squares = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
+    for number, block in enumerate(x.split(BLOCK_N, 1)):
+        own, share = block.mean(1), 1 / (number + 1)
+        apart = own - mean
+        mean = mean + apart * share
+        squares = squares + (block - own[:, None]).square().sum(1) + apart**2 * number * BLOCK_N * share
+    return mean, torch.rsqrt(squares / N + 1e-5)
+
+
 LONG_LAYER_NORM = Puzzle(
     number="33",
     spec=long_layer_norm,
@@ -425,6 +452,7 @@ LONG_LAYER_NORM = Puzzle(
     most_loads={"x": lambda s: s.M * s.N},
     slips={
         "lanes past the end are counted in the last block's M2: 0 - mean isn't 0 there": _padded_blocks,
+        "the short last block counts as much as a full one": _mean_of_means,
     },
     contract=Contract(
         {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},

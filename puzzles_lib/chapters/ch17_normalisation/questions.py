@@ -131,12 +131,15 @@ def _recorded(path: str, what: str, columns: int) -> int:
     return row[what]
 
 
-def _different_sums() -> tuple[int, int]:
-    return tuple(_recorded(path, "sums", 4096) for path in ("layer_norm_dw", "dw_by_atomics"))
+def _different_sums() -> tuple[str, ...]:
+    sums = [_recorded(path, "sums", 4096) for path in ("layer_norm_dw", "dw_by_lock", "dw_by_atomics")]
+    return tuple("one" if count == 1 else "many" for count in sums)
 
 
-def _wrong_runs() -> tuple[int, int]:
-    return tuple(_recorded("dw_by_lock, no barrier", "wrong", columns) for columns in (1024, 16384))
+def _wrong_runs() -> tuple[str, ...]:
+    runs = load(ORDERS)["runs"]
+    wrong = [_recorded(f"dw_by_lock, {how}", "wrong", 1024) for how in ("no barrier", "relaxed")]
+    return tuple("none" if count == 0 else "all" if count == runs else "some" for count in wrong)
 
 
 def _merged() -> float:
@@ -246,7 +249,7 @@ QUESTIONS = (
                 "dx has the factor rstd. Does rstd grow or shrink when x is doubled?",
             ),
         ),
-        nudge="x̂ and g don't change. What is the factor in front of the parentheses?",
+        nudge="x̂ = (x - mean) rstd doesn't change. How much does a step of 1 in x move x̂ before, and after?",
     ),
     Question(
         id="ch17-q7",
@@ -315,35 +318,42 @@ QUESTIONS = (
     ),
     Question(
         id="ch17-q11",
-        asks="Without the barrier, how many of 200 runs are wrong with (1024, 16384) columns per program? "
-        "Each may be off by 20.",
+        asks="With blocks of 1024 columns, how many of 200 runs are wrong (without the barrier, with relaxed "
+        "atomics): 'none', 'some' or 'all'?",
         right=_wrong_runs,
         kind=tuple,
-        same=lambda value, right: (
-            len(value) == 2 and all(abs(a - b) <= 20 for a, b in zip(value, right, strict=True))
-        ),
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (with 1024 columns, with 16384 columns)."),
-            Nudge(lambda v, r: abs(v[0] - v[1]) <= 20, "The two numbers are far apart."),
             Nudge(
-                lambda v, r: v[0] > v[1],
-                "With which width does each thread have more to store, so that it finishes later?",
+                lambda v, r: len(v) != 2 or not set(v) <= {"none", "some", "all"},
+                "Answer with a pair of 'none', 'some' or 'all': (without the barrier, relaxed).",
+            ),
+            Nudge(
+                lambda v, r: v[1] != r[1],
+                "Nothing makes a program with relaxed atomics wait for its stores or forget what it has "
+                "cached. How often can that be correct?",
             ),
         ),
-        nudge="The wider the block, the longer its slowest warp needs for its stores.",
+        nudge="1024 columns are 8 per thread. By how much can the slowest of four warps be late with its "
+        "stores, compared with the time that another program needs to get the lock?",
     ),
     Question(
         id="ch17-q12",
-        asks="How many different results do 200 runs on the same numbers give, with 4096 columns: (two "
-        "stages, atomics)? The second may be off by 20.",
+        asks="How many different results do 200 runs on the same numbers give (two stages, lock, atomics): "
+        "'one' or 'many'?",
         right=_different_sums,
         kind=tuple,
-        same=lambda value, right: len(value) == 2 and value[0] == right[0] and abs(value[1] - right[1]) <= 20,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (with two stages, with atomics)."),
+            Nudge(
+                lambda v, r: len(v) != 3 or not set(v) <= {"one", "many"},
+                "Answer with three strings, 'one' or 'many': (two stages, lock, atomics).",
+            ),
             Nudge(
                 lambda v, r: v[0] != r[0],
                 "With two stages, the parts are always added in the same order. Can the bits differ?",
+            ),
+            Nudge(
+                lambda v, r: v[1] != r[1],
+                "A lock lets in one program at a time. Does it also say which one comes first?",
             ),
         ),
         nudge="With atomics, 512 parts arrive in a random order at each of the 8192 elements of dw and db. "
@@ -360,7 +370,7 @@ QUESTIONS = (
                 lambda v, r: v == 4,
                 "4 is the sum of the two M2. But the two means differ as well, and that adds something.",
             ),
-            Nudge(lambda v, r: v == 36, "δ² is 16. What is n₁ n₂ / n?"),
+            Nudge(lambda v, r: v == 36, "Each mean is 2 away from the common mean, not 4."),
         ),
         nudge="Such blocks could be [1, 3] and [5, 7]. Take the squared distances of all four from 4.",
     ),

@@ -254,6 +254,22 @@ MISTAKES = (
     ),
     Mistake(
         VARLEN_ATTENTION,
+        "programs_without_queries",
+        "A program whose queries don't exist still walks all keys of its text.",
+        {"    end = tl.where(start < queries, end, 0)\n": ""},
+        kind="loads",
+        says="too many loads of k_ptr",
+    ),
+    Mistake(
+        VARLEN_ATTENTION,
+        "to_the_last_key_of_the_text",
+        "The loop walks all keys of the text, also those that no query of the program sees.",
+        {"tl.minimum(start + BLOCK_Q + keys - queries, keys)": "keys"},
+        kind="loads",
+        says="too many loads of k_ptr",
+    ),
+    Mistake(
+        VARLEN_ATTENTION,
         "heads_dealt_out",
         "The heads of k and v are assigned in turn: h % H_KV.",
         {"h // (H // H_KV)": "h % H_KV"},

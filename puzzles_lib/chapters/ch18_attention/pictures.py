@@ -196,11 +196,11 @@ def heads(H: int = 8, groups: int = 2) -> Picture:
         for h in range(g * each, (g + 1) * each):
             arrow(ax, (left + h * (width + 0.2) + width / 2, 2.0), (kv.x + width / 2, 4.1), color=LINE)
     label(ax, left - 0.4, 4.75, f"H_KV = {groups}", align="right")
-    label(ax, left, 6.2, "head h uses head h // (H // H_KV) of k and v: neighbors share", align="left")
+    label(ax, left, 6.2, "neighbors share a head of k and v", align="left")
     return Picture(
         figure,
         f"Grouped heads: q has {H} heads, k and v have {groups}. Heads 0 to {each - 1} of q use head 0 of k "
-        f"and v, and heads {each} to {H - 1} use head 1. In general, head h uses head h // (H // H_KV).",
+        f"and v, and heads {each} to {H - 1} use head 1.",
     )
 
 

@@ -226,8 +226,9 @@ def varlen_attention(
     Text b has rows cu_q[b] up to (not including) cu_q[b + 1] of q, and rows cu_k[b]
     up to cu_k[b + 1] of k and v. No text has more than MAX_Q queries. A text has at
     least as many keys as queries: its last query sees its last key, the query before
-    it sees all keys except the last, and so on. Head h of q uses head h // (H //
-    H_KV) of k and v. A NaN in one text doesn't change the results of the others.
+    it sees all keys except the last, and so on. H // H_KV neighboring heads of q
+    share a head of k and v. A NaN in one text doesn't change the results of the
+    others. Load no block of keys that no query of the program sees.
     """
     o, lse = torch.empty_like(q), q.new_empty(q.shape[1], q.shape[0])
     for queries, keys in zip(_spans(cu_q), _spans(cu_k), strict=True):
@@ -287,6 +288,19 @@ def _needed_keys(case: Case) -> int:
     return int(ends[1][ends[0] > 0].sum()) * case.H_KV * case.D
 
 
+def _visible_keys(case: Case) -> int:
+    """Return the elements of k in the blocks of keys that the queries of each program see."""
+    if not {"cu_q", "cu_k"} <= set(case.fill):  # a learner's own case
+        return case.B * triton.cdiv(case.MAX_Q, case.BLOCK_Q) * case.H * case.NK * case.D
+    ends = [case.fill[name]((case.B + 1,), torch.int32, None).diff().tolist() for name in ("cu_q", "cu_k")]
+    found = 0
+    for queries, keys in zip(*ends, strict=True):
+        for start in range(0, queries, case.BLOCK_Q):
+            end = min(start + case.BLOCK_Q + keys - queries, keys)
+            found += min(triton.cdiv(end, case.BLOCK_K) * case.BLOCK_K, keys)
+    return found * case.H * case.D
+
+
 VARLEN_ATTENTION = Puzzle(
     number="36",
     spec=varlen_attention,
@@ -294,7 +308,7 @@ VARLEN_ATTENTION = Puzzle(
         r"\begin{gathered} o_{ih} = \sum_{j} e^{s_{hij} - \mathrm{lse}_{hi}} \, v_{j g(h)} \qquad "
         r"\mathrm{lse}_{hi} = \log \sum_{j} e^{s_{hij}} \\ "
         r"s_{hij} = \tfrac{1}{\sqrt D} \, q_{ih} \cdot k_{j g(h)} \qquad "
-        r"g(h) = \lfloor h H_{KV} / H \rfloor \end{gathered}"
+        r"g(h): \text{the head of k and v that head h of q uses} \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.MAX_Q, s.BLOCK_Q), s.H, s.B),
     cases=(
@@ -346,6 +360,7 @@ VARLEN_ATTENTION = Puzzle(
     ),
     outputs=("o", "lse"),
     needed={"k": _needed_keys, "v": _needed_keys},
+    most_loads={"k": _visible_keys},
     allowance=_rounded_weights_of_each,
     slips={
         "the scores aren't divided by √D": lambda q, k, v, cu_q, cu_k: varlen_attention(
@@ -383,18 +398,27 @@ def attention_dq(
     do: BFloat16[Tensor, "H T D"],
     lse: Float32[Tensor, "H T"],
 ) -> tuple[BFloat16[Tensor, "H T D"], Float32[Tensor, "H T"]]:
-    """dq[h, i] = Σ_{j ≤ i} ds[h, i, j] · k[h, j] / √D, and delta for puzzle 38
+    """dq: the gradient of q, if do is the gradient of o; and delta for puzzle 38
 
-    with delta[h, i] = do[h, i] · o[h, i], ds[h, i, j] = p[h, i, j] · (do[h, i] ·
-    v[h, j] - delta[h, i]), p = exp(s - lse), s[h, i, j] = q[h, i] · k[h, j] / √D. o
-    and lse come from the forward pass, without a window. D is a power of two, at
-    least 16. Compute in float32; round ds to bfloat16 for its tl.dot, and only
-    there. The tensors can have 2^31 elements or more.
+    with s[h, i, j] = q[h, i] · k[h, j] / √D for j ≤ i. o and lse come from the
+    forward pass, without a window. delta[h, i] is the number that belongs to row i of
+    ds. D is a power of two, at least 16. Compute in float32; round ds to bfloat16 for
+    its tl.dot, and only there. The tensors can have 2^31 elements or more.
     """
-    delta = (do * o).sum(2)  # [H, T]
-    p = torch.exp(_scores(q, k) - lse[..., None])  # [H, T, T]
-    ds = p * (do @ v.mT - delta[..., None])
+    delta = _delta(do, o)  # [H, T]
+    _, ds = _p_and_ds(q, k, v, do, lse, delta)  # [H, T, T]
     return ds @ k / q.shape[2] ** 0.5, delta
+
+
+def _delta(do: Tensor, o: Tensor) -> Tensor:
+    return (do * o).sum(2)
+
+
+def _p_and_ds(
+    q: Tensor, k: Tensor, v: Tensor, do: Tensor, lse: Tensor, delta: Tensor
+) -> tuple[Tensor, Tensor]:
+    p = torch.exp(_scores(q, k) - lse[..., None])
+    return p, p * (do @ v.mT - delta[..., None])
 
 
 def _first_times_root(power: int, results: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -441,9 +465,8 @@ ATTENTION_DQ = Puzzle(
     number="37",
     spec=attention_dq,
     formula=(
-        r"\begin{gathered} dq_{hi} = \tfrac{1}{\sqrt D} \sum_{j \le i} ds_{hij} \, k_{hj} \qquad "
-        r"ds_{hij} = p_{hij} \, (do_{hi} \cdot v_{hj} - \delta_{hi}) \\ "
-        r"p_{hij} = e^{s_{hij} - \mathrm{lse}_{hi}} \qquad \delta_{hi} = do_{hi} \cdot o_{hi} \end{gathered}"
+        r"dq_{hi} = \tfrac{1}{\sqrt D} \sum_{j \le i} ds_{hij} \, k_{hj} \qquad "
+        r"ds_{hij} = \sum_{l} dp_{hil} \, \frac{\partial p_{hil}}{\partial s_{hij}}"
     ),
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q), s.H),
     cases=(
@@ -498,16 +521,15 @@ def attention_dkv(
 ) -> tuple[BFloat16[Tensor, "H_KV T D"], BFloat16[Tensor, "H_KV T D"]]:
     """dk[g, j] = Σ ds[h, i, j] · q[h, i] / √D and dv[g, j] = Σ p[h, i, j] · do[h, i]
 
-    summed over the queries i ≥ j of all heads h of q that use head g of k and v: h //
-    (H // H_KV) = g. p and ds are as in puzzle 37, which stores delta. D is a power of
+    summed over the queries i ≥ j of all heads h of q that use head g of k and v, see
+    puzzle 36. p and ds are as in puzzle 37, which stores delta. D is a power of
     two, at least 16. Compute in float32; round p and ds to bfloat16 for their
     tl.dot, and only there. The tensors can have 2^31 elements or more. Skip blocks of
     queries that see none of a program's keys.
     """
     heads = q.shape[0] // k.shape[0]
     k_of_h, v_of_h = k.repeat_interleave(heads, 0), v.repeat_interleave(heads, 0)
-    p = torch.exp(_scores(q, k_of_h) - lse[..., None])  # [H, T, T]
-    ds = p * (do @ v_of_h.mT - delta[..., None])
+    p, ds = _p_and_ds(q, k_of_h, v_of_h, do, lse, delta)  # [H, T, T]
     dk, dv = ds.mT @ q / q.shape[2] ** 0.5, p.mT @ do
     return tuple(each.unflatten(0, (-1, heads)).sum(1) for each in (dk, dv))
 
@@ -576,9 +598,8 @@ ATTENTION_DKV = Puzzle(
     number="38",
     spec=attention_dkv,
     formula=(
-        r"\begin{gathered} dk_{gj} = \tfrac{1}{\sqrt D} \sum_{h} \sum_{i \ge j} ds_{hij} \, q_{hi} \qquad "
-        r"dv_{gj} = \sum_{h} \sum_{i \ge j} p_{hij} \, do_{hi} \\ "
-        r"g = \lfloor h H_{KV} / H \rfloor \end{gathered}"
+        r"dk_{gj} = \tfrac{1}{\sqrt D} \sum_{h} \sum_{i \ge j} ds_{hij} \, q_{hi} \qquad "
+        r"dv_{gj} = \sum_{h} \sum_{i \ge j} p_{hij} \, do_{hi}"
     ),
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_K), s.H_KV),
     cases=(

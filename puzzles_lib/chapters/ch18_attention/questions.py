@@ -75,6 +75,21 @@ def _ds() -> float:
     return float((p * (dp - (p * dp).sum()))[0])
 
 
+KEPT = ("q", "k", "v", "o", "do", "lse")
+
+
+def _two_of_delta() -> set[str]:
+    """Return the two tensors whose rows' dot products are the sums of p · dp over a row."""
+    q, k, v, do = torch.randn(4, 6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores = q @ k.T / 2
+    p, lse = scores.softmax(1), scores.logsumexp(1, keepdim=True).expand(6, 4)
+    memory = dict(zip(KEPT, (q, k, v, p @ v, do, lse), strict=True))
+    delta = (p * (do @ v.T)).sum(1)
+    pairs = itertools.combinations(KEPT, 2)
+    (found,) = [each for each in pairs if torch.allclose((memory[each[0]] * memory[each[1]]).sum(1), delta)]
+    return set(found)
+
+
 def _products() -> float:
     forward = len(["q kᵀ", "p v"])
     dq, dkv = ["q kᵀ", "do vᵀ", "ds k"], ["k qᵀ", "v doᵀ", "pᵀ do", "dsᵀ q"]
@@ -126,10 +141,6 @@ def _tiles_of_the_last(T: int = 4096, queries: int = 128, keys: int = 64) -> tup
     """Return how many tiles of the last program are whole, and how many are cut by the diagonal."""
     whole = (T - queries + 1) // keys
     return whole, triton.cdiv(T, keys) - whole
-
-
-def _megabytes(heads: int = 8, T: int = 4096, D: int = 128) -> float:
-    return heads * bytes_kept(T, D, heads=1)["q, k, v, o"] / 2 / 2**20
 
 
 NAMES = {"the library": "ours", "cuDNN": "cuDNN", "flash": "flash"}
@@ -322,6 +333,25 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q10",
+        asks="delta is a product of two tensors that are in memory: which two of q, k, v, o, do and lse? "
+        "Answer with a set.",
+        right=_two_of_delta,
+        kind=set,
+        nudges=(
+            Nudge(
+                lambda v, r: len(v) != 2 or not v <= set(KEPT),
+                "Answer with a set of two names from q, k, v, o, do and lse.",
+            ),
+            Nudge(lambda v, r: "v" in v, "v_j depends on j, and the sum over j is still to be taken."),
+            Nudge(
+                lambda v, r: "do" not in v,
+                "do_i is a factor of each term, and it doesn't depend on j. So it can leave the sum.",
+            ),
+        ),
+        nudge="What remains in the sum is p times v. Which step of the forward pass computes it?",
+    ),
+    Question(
+        id="ch18-q11",
         asks="The forward pass has two products. How many times as much work is the backward pass with two "
         "kernels?",
         right=_products,
@@ -345,7 +375,7 @@ QUESTIONS = (
         "the start.",
     ),
     Question(
-        id="ch18-q11",
+        id="ch18-q12",
         asks="With T = 4096, blocks of 64 and a causal mask, how many tiles does the first program of dq "
         "walk, "
         "and the first program of dk and dv? Answer with a pair.",
@@ -361,7 +391,7 @@ QUESTIONS = (
         nudge="In the picture of the tiles, look at the first row and at the first column.",
     ),
     Question(
-        id="ch18-q12",
+        id="ch18-q13",
         asks="What is exp(300) in float32, multiplied by a mask's 0? Answer with a string.",
         right=_zero_times_infinity,
         kind=str,
@@ -372,7 +402,7 @@ QUESTIONS = (
         nudge="Even exp(89) is too large for float32. What does it become?",
     ),
     Question(
-        id="ch18-q13",
+        id="ch18-q14",
         asks="With H = 16 and H_KV = 4, how many tiles does the first program of dk and dv walk?",
         right=_with_heads,
         kind=int,
@@ -389,7 +419,7 @@ QUESTIONS = (
         nudge="Every head of q in the group walks the queries once. How many heads are in a group?",
     ),
     Question(
-        id="ch18-q14",
+        id="ch18-q15",
         asks="dk and dv of 64 keys with D = 128 are float32, spread over 128 threads. How many registers per "
         "thread is that?",
         right=_registers,
@@ -401,7 +431,7 @@ QUESTIONS = (
         nudge="There are two tiles, with one number per register, spread over all threads of four warps.",
     ),
     Question(
-        id="ch18-q15",
+        id="ch18-q16",
         asks="Texts of 20, 16, 0 and 50 rows are packed. What is cu_seqlens? Answer with a tuple.",
         right=_starts,
         kind=tuple,
@@ -420,7 +450,7 @@ QUESTIONS = (
         nudge="Begin with 0, and add one length after another.",
     ),
     Question(
-        id="ch18-q16",
+        id="ch18-q17",
         asks="The values of rows 20 to 35 of 86 are NaN. How many rows of o are NaN with cu_seqlens, and how "
         "many without? Answer with a pair.",
         right=_rows_of_nan,
@@ -444,7 +474,7 @@ QUESTIONS = (
         nudge="Row 20 is seen by itself and, without cu_seqlens, by every row after it.",
     ),
     Question(
-        id="ch18-q17",
+        id="ch18-q18",
         asks="Texts of 100 and 60 rows are loaded in tiles of 64 keys by one descriptor. How many rows "
         "of the "
         "second text are in the first text's last tile?",
@@ -461,7 +491,7 @@ QUESTIONS = (
         nudge="The last tile begins at row 64. How many of its rows are past row 99?",
     ),
     Question(
-        id="ch18-q18",
+        id="ch18-q19",
         asks="For which of the scales 4, 1, 0 and -1 is the scaled maximum not the maximum of the scaled "
         "scores? "
         "Answer with a set.",
@@ -477,7 +507,7 @@ QUESTIONS = (
         nudge="Try it with the scores 1, 2 and 5.",
     ),
     Question(
-        id="ch18-q19",
+        id="ch18-q20",
         asks="With T = 4096, a causal mask and tiles of 128 queries by 64 keys, how many tiles of the last "
         "program are whole, and how many are cut? Answer with a pair.",
         right=_tiles_of_the_last,
@@ -495,24 +525,6 @@ QUESTIONS = (
             ),
         ),
         nudge="The program's first query is 3968. Which of the last keys doesn't it see?",
-    ),
-    Question(
-        id="ch18-q20",
-        asks="How many MB (2^20 bytes) do the keys and values of eight heads take, with T = 4096, D = "
-        "128 and "
-        "bfloat16?",
-        right=_megabytes,
-        kind=float,
-        nudges=(
-            Nudge(
-                lambda v, r: v == r / 2,
-                "That's half of it. Did you count keys and values, with two bytes per number?",
-            ),
-            Nudge(lambda v, r: v == 2 * r, "That's twice as much. Each number has only two bytes."),
-            Nudge(lambda v, r: v == r / 8, "That's right for one head. There are eight."),
-        ),
-        nudge="There are two tensors of eight heads, with 4096 rows of 128 numbers each, and two bytes "
-        "per number.",
     ),
     Question(
         id="ch18-q21",

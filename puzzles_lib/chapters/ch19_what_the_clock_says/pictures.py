@@ -515,6 +515,7 @@ def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
     ticks = [t for t in (20, 50, 100, 200, 500, 1000, 2000, 5000) if swept.floor / 2 < t < 2 * ran[-1].us]
     ax.set_yticks(ticks, [str(t) for t in ticks])
     ax.minorticks_off()
+    ax.grid(axis="y", color=LINE, linewidth=0.5)
     _plain(ax, f"configurations of {swept.name}, fastest first; {len(swept.refused)} were refused", "µs")
     _legend(figure, ax, 3)
     figure.suptitle(swept.about, fontsize=9, color=FAINT)

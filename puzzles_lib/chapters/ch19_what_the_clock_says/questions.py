@@ -69,7 +69,7 @@ def _in_the_roofline() -> set[str]:
 
 
 def _panels() -> tuple[int, int]:
-    return tuple(panels(banded(8, 8, group), 16)[0] for group in (1, 4))
+    return tuple(panels(banded(8, 8, group), 24)[0] for group in (1, 4))
 
 
 def _best_band() -> int:
@@ -277,7 +277,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q11",
-        asks="8 x 8 tiles, and now 16 programs at a time. How many panels do programs 0 to 15 need, row "
+        asks="8 x 8 tiles, and now 24 programs at a time. How many panels do programs 0 to 23 need, row "
         "after row and in bands of 4 rows? A pair.",
         right=_panels,
         kind=tuple,
@@ -285,10 +285,14 @@ QUESTIONS = (
             Nudge(lambda v, r: v == r[::-1], "It's the other way round: row after row comes first."),
             Nudge(
                 lambda v, r: v == (9, 6),
-                "(9, 6) is for 8 at a time, as in the picture. Here 16 run at a time.",
+                "(9, 6) is for 8 at a time, as in the picture. Here 24 run at a time.",
+            ),
+            Nudge(
+                lambda v, r: v == (10, 8),
+                "(10, 8) is for programs 0 to 15, the colored ones. Here eight more run with them.",
             ),
         ),
-        nudge="Count the rows and the columns of tiles that are colored in the picture.",
+        nudge="Find programs 0 to 23 in the picture. In how many rows and in how many columns are they?",
     ),
     Question(
         id="ch19-q12",
@@ -334,17 +338,9 @@ QUESTIONS = (
                 "The two matmuls are swapped: one of them reads its inputs 48 times.",
             ),
             Nudge(lambda v, r: len(v) != 6, "Give one name for each of A, B, C, D, E and F."),
-            Nudge(
-                lambda v, r: len(v) == 6 and v[3] != r[3],
-                "D uses 255 registers per thread, the most possible. Which kernel keeps a long row in "
-                "registers?",
-            ),
-            Nudge(
-                lambda v, r: len(v) == 6 and v[0] != r[0],
-                "A uses 6% of all warps. Which kernel has few programs?",
-            ),
         ),
-        nudge="Which two use tensor cores? Which one keeps memory busy nearly all the time?",
+        nudge="Something in each profile stands out: 6% of all warps, 48 times its inputs, memory busy at "
+        "87%, 255 registers, a full queue, 9 times its inputs. Which kernel must look like that?",
     ),
     Question(
         id="ch19-q15",

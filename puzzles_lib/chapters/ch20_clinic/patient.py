@@ -3,8 +3,10 @@
 import base64
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from puzzles_lib.mistakes import FILE, Mistake
 from puzzles_lib.puzzle import Puzzle
@@ -22,7 +24,8 @@ class Patient:
     slip: what is wrong with the kernel that learners get, as edits of the correct one.
     thread: where a user reported it; the kernel is our own, reduced to what matters.
     ward: the notebook's part, one of `WARDS`.
-    question: asked before anything is run: `which_line`, or another one with the puzzle's number.
+    question: asked before anything is run: `which_line`, `reproduce`, or another one with the puzzle's
+        number.
 
     Raises ValueError if these don't fit together.
     """
@@ -67,6 +70,38 @@ def which_line(
         kind=int,
         nudge=nudge,
         nudges=nudges,
+    )
+
+
+def reproduce(
+    slip: Mistake,
+    asks: str,
+    example: int | tuple[int, ...],
+    breaks: Callable[..., bool],
+    nudge: str,
+    *nudges: Nudge,
+) -> Question:
+    """Return the question for an input that makes the broken kernel wrong; any such input is correct.
+
+    example: one of them. breaks: of the answer's whole numbers, whether the kernel is wrong for them.
+    """
+    size = len(example) if isinstance(example, tuple) else 0
+    form = f"Answer with {size} whole numbers, in a tuple."
+
+    def is_form(value: Any) -> bool:
+        return not size or (len(value) == size and all(type(each) is int for each in value))
+
+    def same(value: Any, _: Any) -> bool:
+        return is_form(value) and breaks(*(value if size else (value,)))
+
+    return Question(
+        id=f"ch20-q{slip.puzzle.number}",
+        asks=asks,
+        right=lambda: example,
+        same=same,
+        kind=tuple if size else int,
+        nudge=nudge,
+        nudges=(Nudge(lambda v, r: not is_form(v), form), *nudges) if size else nudges,
     )
 
 

@@ -5,7 +5,7 @@ from jaxtyping import Float32, Int32
 from torch import Tensor
 
 from puzzles_lib.chapters.ch18_attention.puzzles import lengths
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
@@ -65,18 +65,17 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/vllm-project/vllm/pull/23279",
     ward="sizes",
-    question=which_line(
+    question=reproduce(
         SLIP,
-        "Take a sequence from 21 to 43, in blocks of 16. Where does its first block start, and what is "
-        "summed?",
+        "Two requests of lengths (a, b) are packed, with BLOCK = 16. With which lengths does the second one "
+        "come out wrong?",
+        (1, 1),
+        lambda a, b: a >= 0 and b >= 1 and a % 16 != 0,
+        "Where does the loop of the second request begin, and where does the request itself?",
+        Nudge(lambda v, r: v[1] < 1, "Then the second request has no sums that could be wrong."),
         Nudge(
-            lambda v, r: v == r - 1,
-            "This line finds the lanes of the sequence correctly. Which lines use it, and which one doesn't?",
+            lambda v, r: v[0] % 16 == 0,
+            "Then the second request begins where a block begins, and no lane before it is loaded.",
         ),
-        Nudge(
-            lambda v, r: v == r + 1,
-            "This line stores only the sequence's own lanes. But were the sums correct?",
-        ),
-        also=frozenset({6}),  # blocks that begin with the sequence hold nothing before it
     ),
 )

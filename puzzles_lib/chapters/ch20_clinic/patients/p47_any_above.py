@@ -5,7 +5,7 @@ import triton
 from jaxtyping import Bool, Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
@@ -69,9 +69,14 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/9991",
     ward="masks",
-    question=which_line(
+    question=reproduce(
         SLIP,
-        "The count is correct up to 2^31. Which line converts it to something narrower?",
-        Nudge(lambda v, r: v == r - 1, "Count by hand: is this number ever wrong?"),
+        "How many numbers of a row have to be above the limit, so that the kernel's answer is wrong?",
+        256,
+        lambda hits: 0 < hits < 2**20 and hits % 256 == 0,
+        "The count is correct up to 2^31. Which line converts it to something narrower, and what is left?",
+        Nudge(lambda v, r: v == 0, "With 0 of them, False is correct."),
+        Nudge(lambda v, r: v == 2**32, "A row of that length doesn't fit into a block. Find a smaller one."),
+        Nudge(lambda v, r: v == 128, "The byte is 128 then, and that isn't 0."),
     ),
 )

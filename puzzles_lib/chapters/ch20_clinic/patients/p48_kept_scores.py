@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float32, Int8
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import far_below, make_inputs
 from puzzles_lib.mistakes import Mistake
@@ -81,17 +81,20 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/vllm-project/vllm/issues/48364",
     ward="masks",
-    question=which_line(
+    question=reproduce(
         SLIP,
-        "Run the loop by hand for a first block in which nothing is kept. Where does the NaN come from?",
+        "A row has N = 4 keys, with BLOCK_N = 2. For which keep, four numbers 0 or 1 with at least one 1, is "
+        "the result NaN?",
+        (0, 0, 1, 1),
+        lambda *keep: set(keep) == {0, 1} and not any(keep[:2]),
+        "Run the loop by hand. In which block, and with which maximum so far, can a subtraction give NaN?",
+        Nudge(lambda v, r: not set(v) <= {0, 1}, "Each of the numbers is 0 or 1."),
         Nudge(
-            lambda v, r: v in (r + 1, r + 2),
-            "By this line the sum is already NaN. Which subtraction made it so?",
+            lambda v, r: not any(v), "Then no key is left, and minus infinity is correct. Keep at least one."
         ),
         Nudge(
-            lambda v, r: v == r - 2,
-            "Up to here -inf is fine: it means that nothing is kept yet. What happens to it next?",
+            lambda v, r: not any(v[2:]),
+            "When the second block comes, the maximum so far is finite. Nothing is NaN then.",
         ),
-        also=frozenset({4, 9}),  # a start at -1e30, or a maximum that is never -inf
     ),
 )

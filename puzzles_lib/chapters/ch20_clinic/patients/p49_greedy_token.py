@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import zeros
 from puzzles_lib.mistakes import Mistake
@@ -37,6 +37,14 @@ def greedy_token(logits: Float32[Tensor, "M V"]) -> Int32[Tensor, " M"]:
     return logits.argmax(1).int()
 
 
+def _last_block_wins(logits: Tensor, BLOCK_V: int) -> Tensor:
+    best, token = torch.full_like(logits[:, 0], -torch.inf), torch.zeros(len(logits), dtype=torch.int32)
+    for number, block in enumerate(logits.split(BLOCK_V, 1)):
+        top, place = block.max(1)[0], block.argmax(1).int() + number * BLOCK_V
+        token, best = torch.where(top >= best, place, token), torch.maximum(best, top)
+    return token
+
+
 PUZZLE = Puzzle(
     number="49",
     spec=greedy_token,
@@ -57,6 +65,7 @@ PUZZLE = Puzzle(
         {"M": Size(9), "V": Size(200), "BLOCK_V": lambda s: (16,) if s.V > 64 else (32,)},
         fills=lambda s: ({"logits": few_levels}, {"logits": rising_below_zero}),
     ),
+    slips={"if two blocks have an equal maximum, the later block wins": _last_block_wins},
     broken_by="last_block_wins",
 )
 
@@ -66,7 +75,7 @@ SLIP = Mistake(
     "A later block takes over even if its maximum is only equal.",
     {"top > best": "top >= best"},
     kind="values",
-    says="it is correct in the cases with one block of V",
+    says="if two blocks have an equal maximum, the later block wins",
 )
 
 
@@ -74,10 +83,20 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/pytorch/pytorch/issues/93630",
     ward="masks",
-    question=which_line(
+    question=reproduce(
         SLIP,
-        "Two blocks, and a row whose largest number is in both. Which of the two should win, and which does?",
-        Nudge(lambda v, r: v == r - 1, "Inside a block, tl.max with return_indices does what PyTorch does."),
-        Nudge(lambda v, r: v == r + 1, "The largest number is correct. But what about its place?"),
+        "A row has V = 4 logits, with BLOCK_V = 2. For which logits, four whole numbers, is the token not "
+        "PyTorch's?",
+        (1, 0, 1, 0),
+        lambda *logits: max(logits[:2]) == max(logits[2:]),
+        "PyTorch takes the first of the largest logits. What happens to token when a later block comes?",
+        Nudge(
+            lambda v, r: max(v[:2]) > max(v[2:]),
+            "The second block's largest logit is smaller than the first's, so nothing changes there.",
+        ),
+        Nudge(
+            lambda v, r: max(v[:2]) < max(v[2:]),
+            "The largest logit is in the second block only, and that's where both look.",
+        ),
     ),
 )

@@ -5,7 +5,7 @@ import triton
 from jaxtyping import Int32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
@@ -62,9 +62,12 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/619",
     ward="arithmetic",
-    question=which_line(
+    question=reproduce(
         SLIP,
-        "Which line turns a point into the number of a cell?",
-        Nudge(lambda v, r: v == r - 1, "The points are loaded correctly."),
+        "With SIZE = 10, which x ends up in the wrong cell?",
+        -1,
+        lambda x: -(2**31) <= x < 0 and x % 10 != 0,
+        "The origin is in the middle of the map now. Which points weren't there before?",
+        Nudge(lambda v, r: v < 0 and v % 10 == 0, "SIZE divides this one, so nothing is rounded."),
     ),
 )

@@ -5,7 +5,7 @@ import triton
 from jaxtyping import Int8, Int32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
@@ -66,13 +66,17 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/2296",
     ward="arithmetic",
-    question=which_line(
+    question=reproduce(
         SLIP,
-        "Take -44 and 24, both int8, through the kernel by hand. Where does their product stop being "
-        "correct?",
-        Nudge(lambda v, r: v in (r - 1, r - 2), "The loads are fine: every int8 arrives as it is in memory."),
+        "M = K = 1. For which a and x, both int8, is the result wrong? (a, x)",
+        (16, 8),
+        lambda a, x: all(-128 <= each <= 127 for each in (a, x)) and not -128 <= a * x <= 127,
+        "Take small numbers through the kernel, then larger ones. In which line is the product, and what's "
+        "the dtype there?",
         Nudge(
-            lambda v, r: v in (5, r + 1), "The sums are int32, and they're large enough. What goes into them?"
+            lambda v, r: not all(-128 <= each <= 127 for each in v),
+            "An int8 goes from -128 to 127.",
         ),
+        Nudge(lambda v, r: 0 in v, "A product of 0 fits everywhere."),
     ),
 )

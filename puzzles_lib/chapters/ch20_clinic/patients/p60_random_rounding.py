@@ -23,6 +23,10 @@ def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"
     return torch.floor(x.float() + uniform(SEED, torch.arange(len(x))))
 
 
+def _draws_of_the_first_block(x: Tensor, SEED: int, BLOCK_N: int) -> Tensor:
+    return torch.floor(x.float() + uniform(SEED, torch.arange(len(x)) % BLOCK_N))
+
+
 PUZZLE = Puzzle(
     number="60",
     spec=random_rounding,
@@ -35,6 +39,7 @@ PUZZLE = Puzzle(
         Case(N=77, SEED=3, BLOCK_N=16, fill={"x": on_integers}),  # nothing to round
     ),
     exact=("z",),
+    slips={"all blocks use the draws of the first": _draws_of_the_first_block},
     contract=Contract({"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)}),
     broken_by="lanes_for_offsets",
 )
@@ -45,7 +50,7 @@ SLIP = Mistake(
     "Draws are numbered by lanes, which are the same in every program, instead of by elements.",
     {"tl.rand(SEED, n)": "tl.rand(SEED, lanes)"},
     kind="values",
-    says="program=1",
+    says="all blocks use the draws of the first",
 )
 
 PATIENT = Patient(

@@ -5,7 +5,7 @@ import triton
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
@@ -71,10 +71,16 @@ PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/10919",
     ward="arithmetic",
-    question=which_line(
+    question=reproduce(
         SLIP,
-        "Take a row of 3, with S = 4 and W = 18. What does each line do with column 0?",
-        Nudge(lambda v, r: v == r + 1, "This line loads the columns that are kept. Is column 0 kept?"),
-        Nudge(lambda v, r: v == r + 2, "The sum is correct for what was loaded. But what was loaded?"),
+        "A row has N = 8 numbers. For which S and W, both at least 1, is the sum wrong? (S, W)",
+        (4, 8),
+        lambda S, W: min(S, W) >= 1 and S + W > 8,
+        "What does each line do with column 0, with a column in the middle, and with the last one?",
+        Nudge(lambda v, r: min(v) < 1, "Both are at least 1."),
+        Nudge(
+            lambda v, r: sum(v) <= 8,
+            "Each column is in one part or in none here. Which other case is there?",
+        ),
     ),
 )
