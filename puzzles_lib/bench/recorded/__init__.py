@@ -10,6 +10,7 @@
 - in bench "training": ``cosine`` (of gradients).
 
 ``h100.json`` has the same form, for benches "eager" and "checkpointing", whose rows have all these fields.
+``eager_h200.json`` has bench "eager" on another computer, whose processor is slower.
 
 ``race.json`` has the same form, for chapter 15's launches, with binaries that the pinned Triton made. It also
 has ``launches`` (by path: how it was launched and what its binary looks like, see
@@ -37,6 +38,7 @@ from typing import Any
 
 FILE = Path(__file__).parent / "h200.json"
 H100 = FILE.with_name("h100.json")
+EAGER = FILE.with_name("eager_h200.json")
 RACE = FILE.with_name("race.json")
 LANGUAGE = FILE.with_name("language.json")
 KEPT = FILE.with_name("kept.json")
