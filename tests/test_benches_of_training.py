@@ -1,12 +1,14 @@
 """The benches that train: they give what a record needs, and measure what they say, on a CPU and in small."""
 
 import math
+from statistics import fmean
 
 import pytest
 import torch
 
 from puzzles_lib.bench import beside, codes, glyphs, language, many, tokens
 from puzzles_lib.bench.__main__ import main
+from puzzles_lib.bench.recorded import BESIDE, CODES, GLYPHS, LANGUAGE, TOKENS, load
 from puzzles_lib.examples.glyphs import FONTS, UNSEEN
 from puzzles_lib.examples.glyphs import glyphs as characters
 from puzzles_lib.examples.lm import ByteLM
@@ -160,3 +162,34 @@ def test_every_way_trains_alike(monkeypatch):
     base = {"baseline_us": 1.0, "baseline_bytes": 1}
     rows = [{"task": "LM", "path": path, **row, **base} for path, row in found.items()]
     assert beside.table({"rows": rows}).count("\n") == len(paths)
+
+
+# ---- the records
+
+
+def test_what_the_results_say_of_the_records():
+    losses = {(row["batch"], row["path"]): fmean(row["held_out"]) for row in load(TOKENS)["rows"] + usual()}
+    for batch in (24, 96):
+        exact, nearest, random = (
+            losses[batch, p] for p in ("torch", "2 bits, nearest", "2 bits, stochastic")
+        )
+        assert exact < nearest < random
+    found = {(r["steps"], r["path"], r["kind"]): r["cosine"] for r in load(CODES)["rows"]}
+    for kind in codes.KINDS:
+        nearest, random = (found[1000, path, kind] for path in ("2 bits", "2 bits, stochastic"))
+        assert nearest[0] > random[0] and nearest[-1] < random[-1]
+    rows = {row["path"]: row["held_out"] for row in load(GLYPHS)["rows"]}
+    assert rows["1 bit, stochastic"][1] > 2 * rows["2 bits, nearest"][1] and min(rows["1 bit, nearest"]) > 6
+    assert abs(rows["4 bits, nearest"][1] - rows["torch"][1]) < 0.01
+    assert {round(rows[f"2 bits, {how}"][1] - rows["torch"][1], 2) for how in ("nearest", "stochastic")} <= {
+        0.05, 0.06
+    }  # fmt: skip
+    beside_rows = {(row["task"], row["path"]): row for row in load(BESIDE)["rows"]}
+    half, four = (
+        beside_rows["LM", f"{p}"] for p in ("torch, compiled, half the memory", "packed, 4 bits, compiled")
+    )
+    assert half["us"] < four["us"] and half["bytes"] > four["bytes"]
+
+
+def usual():
+    return [{"batch": 96, **row} for row in load(LANGUAGE)["rows"]]

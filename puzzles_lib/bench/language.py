@@ -14,6 +14,7 @@ from puzzles_lib.bench.results import provenance
 from puzzles_lib.examples.lm import corpus
 from puzzles_lib.examples.train_lm import Setup, train
 
+BY_LAYER = {"2 bits in MLPs, else 4": (2, "nearest", "norm|qkv|out")}
 PATHS: dict[str, tuple] = {
     "torch": (None, None),
     "8 bits, nearest": (8, "nearest"),
@@ -22,9 +23,9 @@ PATHS: dict[str, tuple] = {
     "2 bits, stochastic": (2, "stochastic"),
     "1 bit, nearest": (1, "nearest"),
     "1 bit, stochastic": (1, "stochastic"),
+    **BY_LAYER,
 }
 """Bits and rounding by name, and a pattern of the layers that keep 4 bits."""
-BY_LAYER = {"2 bits in MLPs, else 4": (2, "nearest", "norm|qkv|out")}
 SEEDS, STEPS, BATCH = 3, 1500, 96
 AT_ONCE = 4  # runs on a GPU
 

@@ -22,7 +22,8 @@ modules of these names in `puzzles_lib.chapters.ch19_what_the_clock_says`. ``poi
 Attention's tiles were chosen from it: `puzzles_lib.authoring.tiles`.
 
 More records have forms of their own. `puzzles_lib.bench.language` measures ``language.json`` on a GPU.
-`puzzles_lib.bench.kept` counts ``kept.json`` without one.
+`puzzles_lib.bench.kept` counts ``kept.json`` without one. The modules ``tokens``, ``glyphs``, ``codes`` and
+``beside`` of `puzzles_lib.bench` measure the records of their names on a GPU.
 `puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures ``digits.json`` on a CPU.
 `puzzles_lib.authoring.orders` counts ``orders.json`` on a GPU.
 `puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds ``ptxas.json`` without a GPU.
@@ -42,6 +43,10 @@ EAGER = FILE.with_name("eager_h200.json")
 RACE = FILE.with_name("race.json")
 LANGUAGE = FILE.with_name("language.json")
 KEPT = FILE.with_name("kept.json")
+TOKENS = FILE.with_name("tokens.json")
+GLYPHS = FILE.with_name("glyphs.json")
+CODES = FILE.with_name("codes.json")
+BESIDE = FILE.with_name("beside.json")
 DIGITS = FILE.with_name("digits.json")
 ORDERS = FILE.with_name("orders.json")
 PTXAS = FILE.with_name("ptxas.json")

@@ -2,7 +2,20 @@
 
 from statistics import fmean
 
-from puzzles_lib.bench.recorded import EAGER, KEPT, LANGUAGE, Row, bits_text, load, rounding_told, rows
+from puzzles_lib.bench.recorded import (
+    BESIDE,
+    CODES,
+    EAGER,
+    GLYPHS,
+    KEPT,
+    LANGUAGE,
+    TOKENS,
+    Row,
+    bits_text,
+    load,
+    rounding_told,
+    rows,
+)
 
 VIT_B = "100864x768"
 CUBLAS, TINYGEMM = "cuBLAS, bfloat16 weight", "tinygemm, torch._weight_int4pack_mm"
@@ -12,8 +25,9 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 def results() -> str:
     """Return the tables in Markdown, separated by blank lines."""
     tables = (
-        _eager(), _language(), _checkpointing(), _kept(), _training(), _ranks(), _dw(), _memory(),
-        _producers(), _packed_weight(), _int8(), _norms(), _attention(),
+        _eager(), _language(), _tokens(), _codes(), _glyphs(), _checkpointing(), _beside(), _kept(),
+        _training(), _ranks(), _dw(), _memory(), _producers(), _packed_weight(), _int8(), _norms(),
+        _attention(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
@@ -61,6 +75,64 @@ def _language() -> list[str]:
         mean, spread = fmean(row["held_out"]), max(row["held_out"]) - min(row["held_out"])
         cells = [f"{mean:.4f}", f"{mean - exact:+.4f}", f"{spread:.4f}", f"{row['peak'] / 1e9:.2f} GB"]
         lines.append(f"| {row['path']} | {' | '.join(cells)} |")
+    return lines
+
+
+def _tokens() -> list[str]:
+    record, usual = load(TOKENS), load(LANGUAGE)
+    found = {(row["batch"], row["path"]): fmean(row["held_out"]) for row in record["rows"]}
+    found |= {(usual["batch"], row["path"]): fmean(row["held_out"]) for row in usual["rows"]}
+    batches = sorted({batch for batch, _ in found})
+    counts = " | ".join(f"{batch * record['length']:,}" for batch in batches)
+    lines = [f"| held-out loss, by tokens per step | {counts} |", "|---" * (1 + len(batches)) + "|"]
+    for path in dict.fromkeys(row["path"] for row in record["rows"]):
+        cells = []
+        for batch in batches:
+            loss, exact = found[batch, path], found[batch, "torch"]
+            cells.append(f"{loss:.4f}" if path == "torch" else f"{loss - exact:+.4f}")
+        lines.append(f"| {path} | {' | '.join(cells)} |")
+    return lines
+
+
+def _codes() -> list[str]:
+    record = load(CODES)
+    steps, last = max(row["steps"] for row in record["rows"]), record["sums"][-1]
+    some = [row for row in record["rows"] if row["steps"] == steps]
+    kinds = list(dict.fromkeys(row["kind"] for row in some))
+    head = " | ".join(f"{kind}: 1 batch | {last}" for kind in kinds)
+    lines = [f"| cosine of dW after {steps} steps | {head} |", "|---" * (1 + 2 * len(kinds)) + "|"]
+    for path in dict.fromkeys(row["path"] for row in some):
+        cells = [f"{row['cosine'][n]:.3f}" for row in some if row["path"] == path for n in (0, -1)]
+        lines.append(f"| {path} | {' | '.join(cells)} |")
+    return lines
+
+
+def _glyphs() -> list[str]:
+    record = load(GLYPHS)
+    seeds = max(len(row["held_out"]) for row in record["rows"])
+    head = " | ".join([f"loss, seed {seed}" for seed in range(seeds)] + ["right, at best", "in other fonts"])
+    lines = [f"| vision transformer | {head} |", "|---" * (3 + seeds) + "|"]
+    for row in record["rows"]:
+        cells = [f"{loss:.3f}" for loss in row["held_out"]]
+        cells += ["–"] * (seeds - len(cells))
+        cells += [f"{100 * max(row[name]):.1f}%" for name in ("right", "unseen_right")]
+        lines.append(f"| {row['path']} | {' | '.join(cells)} |")
+    return lines
+
+
+def _beside() -> list[str]:
+    found = {(row["task"], row["path"]): row for row in load(BESIDE)["rows"]}
+    tasks = list(dict.fromkeys(task for task, _ in found))
+    head = " | ".join(f"{task}: time | memory" + " | loss" * (task != "ViT") for task in tasks)
+    lines = [f"| a step with AdamW | {head} |", "|---" * (2 + head.count("|")) + "|"]
+    for path in dict.fromkeys(path for _, path in found):
+        cells = []
+        for task in tasks:
+            row = found.get((task, path))
+            cells += [_apart(row), _memory_of(row)] if row else ["–", "–"]
+            if task != "ViT":
+                cells.append(f"{row['loss']:.3f}" if row else "–")
+        lines.append(f"| {rounding_told(path)} | {' | '.join(cells)} |")
     return lines
 
 
