@@ -9,156 +9,53 @@ import io
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from puzzles_lib.bench.kept import MODELS, gpt2, kept, llama, of_text, qwen3, qwen3_moe, tokens, with_lora
 from puzzles_lib.kernels import pack_activations, pack_checkpoints, report, unpack_activations
 from puzzles_lib.kernels.modules import PLAIN
 
 pytestmark = pytest.mark.libraries
 
-VOCABULARY, TEXTS, LENGTH, IMAGE = 500, 4, 64, 64
-SIZES = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
-GATED = {**SIZES, "vocab_size": VOCABULARY, "intermediate_size": 704, "num_key_value_heads": 2}
-QWEN = {**GATED, "head_dim": 64}
-PLAIN_MLP = {**SIZES, "intermediate_size": 1024}
-
-
-def drawn(*shape: int, seed: int = 1) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def tokens() -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, VOCABULARY, (TEXTS, LENGTH), generator=generator)
-
-
-def from_transformers(model: str, config: str, **options: Any) -> nn.Module:
-    transformers = pytest.importorskip("transformers")
-    made = getattr(transformers, model)(getattr(transformers, config)(**options))
-    made.config.use_cache = False  # it would keep copies of keys and values
-    return made
-
-
-def gpt2(dropout: float = 0.0) -> nn.Module:
-    return from_transformers(
-        "GPT2LMHeadModel", "GPT2Config", vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=256, n_layer=2,
-        n_head=4, resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-
-
-def llama() -> nn.Module:
-    return from_transformers("LlamaForCausalLM", "LlamaConfig", **GATED)
-
-
-def qwen3() -> nn.Module:
-    return from_transformers("Qwen3ForCausalLM", "Qwen3Config", **QWEN)
-
-
-def gemma() -> nn.Module:
-    return from_transformers("Gemma2ForCausalLM", "Gemma2Config", **QWEN)
-
-
-def phi3() -> nn.Module:
-    return from_transformers("Phi3ForCausalLM", "Phi3Config", **GATED, pad_token_id=0)
-
-
-def qwen3_moe() -> nn.Module:
-    experts = {"moe_intermediate_size": 256, "num_experts": 4, "num_experts_per_tok": 2}
-    return from_transformers("Qwen3MoeForCausalLM", "Qwen3MoeConfig", **QWEN, **experts)
-
-
-def bert(dropout: float = 0.0) -> nn.Module:
-    return from_transformers(
-        "BertForMaskedLM", "BertConfig", **PLAIN_MLP, vocab_size=VOCABULARY, max_position_embeddings=LENGTH,
-        hidden_dropout_prob=dropout, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
-
-
-def vit_of_transformers() -> nn.Module:
-    return from_transformers(
-        "ViTForImageClassification", "ViTConfig", **PLAIN_MLP, image_size=IMAGE, patch_size=8, num_labels=10,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
-
-
-def vit_of_timm() -> nn.Module:
-    timm = pytest.importorskip("timm")
-    return timm.models.VisionTransformer(IMAGE, 8, embed_dim=256, depth=2, num_heads=4, num_classes=10)
-
-
-def vit_of_torchvision() -> nn.Module:
-    models = pytest.importorskip("torchvision.models")
-    return models.VisionTransformer(IMAGE, 8, 2, 4, 256, 1024, num_classes=10)
-
-
-def encoder(dropout: float = 0.0) -> nn.Module:
-    layer = nn.TransformerEncoderLayer(256, 4, 1024, dropout, batch_first=True)
-    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-
-
-def with_lora(model: nn.Module) -> nn.Module:
-    peft = pytest.importorskip("peft")
-    names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-    model = peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules=names))
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name:  # zero at first, so that lora_A has no gradient
-            nn.init.normal_(parameter, std=0.02, generator=torch.Generator().manual_seed(1))
-    return model
-
-
-def of_text(model: nn.Module) -> torch.Tensor:
-    return model(input_ids=tokens(), labels=tokens()).loss
-
-
-def of_images(model: nn.Module) -> torch.Tensor:
-    output = model(drawn(TEXTS, 3, IMAGE, IMAGE))
-    return F.cross_entropy(getattr(output, "logits", output), torch.arange(TEXTS))
-
-
-def of_vectors(model: nn.Module) -> torch.Tensor:
-    shape = (TEXTS, LENGTH, 256)
-    return (model(drawn(*shape)) * drawn(*shape, seed=2)).mean()
-
 
 @dataclass(frozen=True)
 class Row:
-    """A model, its loss, the share of torch's bytes that it may keep with 2 bits, classes not packed."""
+    """The share of torch's bytes that a model may keep with 2 bits, and classes that are not packed."""
 
-    make: Callable[[], nn.Module]
-    loss: Callable[[nn.Module], torch.Tensor]
     share: float
     left: set[str] = field(default_factory=set)
 
 
 TEXT, IMAGES = {"Embedding"}, {"Conv2d"}
 ROWS = {
-    "GPT-2": Row(gpt2, of_text, 0.20, TEXT),
-    "GPT-2 with dropout": Row(lambda: gpt2(0.1), of_text, 0.20, TEXT),
-    "Llama": Row(llama, of_text, 0.25, TEXT),
-    "Llama with LoRA": Row(lambda: with_lora(llama()), of_text, 0.30, TEXT),
-    "Qwen3": Row(qwen3, of_text, 0.25, TEXT),
-    "Phi-3": Row(phi3, of_text, 0.30, TEXT),
-    "Gemma 2": Row(gemma, of_text, 0.45, {"Gemma2TextScaledWordEmbedding"}),
-    "Qwen3, experts": Row(qwen3_moe, of_text, 0.25, TEXT | {"Qwen3MoeTopKRouter"}),
-    "BERT": Row(bert, of_text, 0.32, TEXT),
-    "BERT with dropout": Row(lambda: bert(0.1), of_text, 0.30, TEXT),
-    "ViT of transformers": Row(vit_of_transformers, of_images, 0.38, IMAGES | {"ViTEmbeddings"}),
-    "ViT of timm": Row(vit_of_timm, of_images, 0.38, IMAGES | {"VisionTransformer"}),
-    "ViT of torchvision": Row(vit_of_torchvision, of_images, 0.38, IMAGES | {"VisionTransformer", "Encoder"}),
-    "nn.TransformerEncoder": Row(encoder, of_vectors, 0.45),
-    "nn.TransformerEncoder with dropout": Row(lambda: encoder(0.1), of_vectors, 0.30),
+    "GPT-2": Row(0.20, TEXT),
+    "GPT-2 with dropout": Row(0.20, TEXT),
+    "Llama": Row(0.25, TEXT),
+    "Llama with LoRA": Row(0.30, TEXT),
+    "Qwen3": Row(0.25, TEXT),
+    "Phi-3": Row(0.30, TEXT),
+    "Gemma 2": Row(0.45, {"Gemma2TextScaledWordEmbedding"}),
+    "Qwen3, experts": Row(0.25, TEXT | {"Qwen3MoeTopKRouter"}),
+    "BERT": Row(0.32, TEXT),
+    "BERT with dropout": Row(0.30, TEXT),
+    "ViT of transformers": Row(0.38, IMAGES | {"ViTEmbeddings"}),
+    "ViT of timm": Row(0.38, IMAGES | {"VisionTransformer"}),
+    "ViT of torchvision": Row(0.38, IMAGES | {"VisionTransformer", "Encoder"}),
+    "nn.TransformerEncoder": Row(0.45),
+    "nn.TransformerEncoder with dropout": Row(0.30),
 }
 rows = pytest.mark.parametrize("name", ROWS)
 
 
 def made(name: str) -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
+    make, loss, library = MODELS[name]
+    pytest.importorskip(library)
     torch.manual_seed(0)
-    return ROWS[name].make().train(), ROWS[name].loss
+    return make().train(), loss
 
 
 def gradients(model: nn.Module, loss: Callable) -> dict[str, torch.Tensor]:
@@ -178,23 +75,6 @@ def cosines(model: nn.Module, plain: nn.Module, loss: Callable) -> dict[str, flo
         for name in want
         if want[name].norm() > 1e-5 * largest  # a key's bias has none in exact arithmetic
     }
-
-
-def kept(model: nn.Module, loss: Callable) -> int:
-    """Bytes of the storages that autograd keeps; parameters, buffers and logits left out."""
-    own = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers()]}
-    sizes = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own and VOCABULARY not in tensor.shape[-1:]:
-            sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        value = loss(model)
-    del value
-    return sum(sizes.values())
 
 
 def checkpointed(model: nn.Module) -> None:

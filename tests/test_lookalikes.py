@@ -301,6 +301,14 @@ def test_layers_on_the_meta_device_are_left_alone():
     assert "meta device" in str(report(model))
 
 
+def test_the_default_device_does_not_matter():
+    """Such as a GPU, after torch.set_default_device: a model is tried where it is."""
+    model = nn.Sequential(LlamaMLP(8, 16), nn.Linear(8, 8))
+    with torch.device("meta"):
+        pack_activations(model)
+    assert isinstance(model[0], Gated) and isinstance(model[0].act_fn, SiLU)
+
+
 def test_extra_names_other_classes():
     class Scale(nn.Module):
         def __init__(self):

@@ -596,8 +596,11 @@ def test_stochastic_layers_seed_themselves(make):
     assert all(torch.equal(a, b) for a, b in zip(got, again, strict=True))
     with torch.autocast("cpu", torch.bfloat16):
         layer(x).sum().backward()
-    for odd in (draw((3, 1, 64)).expand(3, 5, 64), draw((1, 64)), draw((0, 64))):
-        layer(odd.requires_grad_()).sum().backward()
+    shifted = draw((1 + 40 * 64,))[1:].view(40, 64)  # not at a multiple of eight bytes
+    for odd in (draw((3, 1, 64)).expand(3, 5, 64), draw((1, 64)), draw((0, 64)), shifted):
+        layer(odd.detach().requires_grad_()).sum().backward()
+    for odd in (draw((64, 40)).t(), shifted):
+        assert int(first.seed(odd)) and not torch.equal(first.seed(odd), first.seed(odd + 1e-6))
     seed_rounding(layer, 3)
     assert [int(b) for b in layer.buffers()] == [3] * (2 if make is PackedMLP else 1)
     assert list(layer.state_dict()) == list(unpack_activations(copy.deepcopy(layer)).state_dict())
@@ -733,6 +736,9 @@ def test_an_input_that_is_not_a_tensor_is_named_as_torch_names_it(layer):
 
 
 def test_what_is_no_option_is_named():
+    for bits in (4.0, True, "4"):
+        with pytest.raises(ValueError, match=f"^bits is {bits!r}, allowed are 1, 2, 4 and 8$"):
+            pack_activations(block(), bits)
     with pytest.raises(TypeError, match="^extra is int, allowed is a dict of packed classes$"):
         pack_activations(block(), extra=3)
     with pytest.raises(TypeError, match="^loss is str, allowed is a function of the model's output$"):

@@ -433,3 +433,29 @@ def test_opcheck():
         (packed_norm._norm_backward, (x, *saved, weight, False, 2, 8)),
     ]:
         torch.library.opcheck(operator, arguments)
+
+
+def test_a_compiled_graph_calls_operators_with_fewer_checks():
+    """Those have the same schema, the same fake and the same results."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    x = draw((40, 24)).requires_grad_()
+    torch.compiler.reset()
+    torch.compile(lambda x: quantize.quantize_unchecked(x.detach(), 2, 8), backend=backend, fullgraph=True)(x)
+    called = {node.target for node in graphs[0].graph.nodes if node.op == "call_function"}
+    assert torch.ops.bit_by_bit.quantize_pack_inside.default in called
+    names = [name for name in dir(torch.ops.bit_by_bit) if name.endswith("_inside")]
+    assert len(names) >= 8
+    for name in names:
+        inside, whole = (getattr(torch.ops.bit_by_bit, each).default for each in (name, name[:-7]))
+        assert str(inside._schema).replace("_inside", "") == str(whole._schema)
+    slopes = activation_pack(x.detach(), "gelu", 4)[1]
+    for operator, arguments in [
+        (torch.ops.bit_by_bit.quantize_pack_inside.default, (x.detach(), 2, 8, torch.tensor(3), 7)),
+        (torch.ops.bit_by_bit.activation_backward_inside.default, (x.detach(), slopes, 4)),
+    ]:
+        torch.library.opcheck(operator, arguments)

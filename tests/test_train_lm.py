@@ -6,8 +6,8 @@ from statistics import fmean
 import pytest
 import torch
 
-from puzzles_lib.bench import checkpointing, language
-from puzzles_lib.bench.recorded import LANGUAGE, load, rows
+from puzzles_lib.bench import checkpointing, kept, language
+from puzzles_lib.bench.recorded import KEPT, LANGUAGE, load, rows
 from puzzles_lib.examples import lm, train_lm
 from puzzles_lib.examples.train_lm import Setup, train
 from puzzles_lib.kernels.modules import PackedLinear, PackedMLP
@@ -85,6 +85,13 @@ def test_eager_steps_take_no_longer_than_the_goals():
         if path == "packed, 4 bits" and not case.startswith("host"):
             row = found[case, path]
             assert row["us"] < 1.25 * row["baseline_us"] and row["bytes"] < 0.5 * row["baseline_bytes"]
+
+
+def test_other_libraries_models_keep_no_more_than_the_goals():
+    found = {row["model"]: row["2 bits"] / row["torch"] for row in load(KEPT)["rows"]}
+    assert set(found) == set(kept.MODELS)
+    assert max(found.values()) <= 0.45
+    assert max(share for name, share in found.items() if "ViT" in name or "BERT" in name) <= 0.38
 
 
 def test_checkpointed_inputs_in_few_bits_take_less():

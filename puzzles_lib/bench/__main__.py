@@ -57,6 +57,26 @@ RECORDED = {
         "puzzles_lib.bench.language",
         "a language model's loss on packed activations (needs a GPU, takes minutes)",
     ),
+    "glyphs": (
+        "puzzles_lib.bench.glyphs",
+        "a vision transformer's loss on packed activations (needs a GPU, takes minutes)",
+    ),
+    "tokens": (
+        "puzzles_lib.bench.tokens",
+        "a language model's loss by format and tokens per step (needs a GPU, takes minutes)",
+    ),
+    "codes": (
+        "puzzles_lib.bench.codes",
+        "a language model's gradients by format, layer and batches summed (needs a GPU)",
+    ),
+    "beside": (
+        "puzzles_lib.bench.beside",
+        "packed activations beside checkpointing, offloading, fp8 and others (needs a GPU, takes minutes)",
+    ),
+    "kept": (
+        "puzzles_lib.bench.kept",
+        "what autograd keeps of other libraries' models, packed and not, without a GPU",
+    ),
     "orders": (
         "puzzles_lib.authoring.orders",
         "how often what nothing orders goes wrong, in chapter 17's kernels (needs a GPU)",

@@ -72,7 +72,9 @@ def _measured(model: nn.Module, pieces: torch.Tensor) -> tuple[float, int, torch
     return 1e6 * statistics.median(times), peak, gradients
 
 
-class _Checkpointed(nn.Module):
+class Checkpointed(nn.Module):
+    """A block that is called through ``call``, such as `plain_checkpoint`."""
+
     def __init__(self, block: nn.Module, call: Callable[..., torch.Tensor]) -> None:
         super().__init__()
         self.block, self.call = block, call
@@ -81,24 +83,27 @@ class _Checkpointed(nn.Module):
         return self.call(self.block, x)
 
 
-def _on_the_host(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def on_the_host(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Call a checkpointed block whose input waits in the host's memory."""
     with torch.autograd.graph.save_on_cpu(pin_memory=True):
-        return _plain(block, x)
+        return plain_checkpoint(block, x)
 
 
-def _checkpointed(call: Callable[..., torch.Tensor], model: ByteLM) -> None:
+def checkpointed(call: Callable[..., torch.Tensor], model: nn.Module) -> nn.Module:
+    """Let each of a model's blocks be called through ``call``, and return the model."""
     for place, block in enumerate(model.blocks):
-        model.blocks[place] = _Checkpointed(block, call)
+        model.blocks[place] = Checkpointed(block, call)
+    return model
 
 
-_plain = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+plain_checkpoint = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
 PATHS: dict[str, Callable[[ByteLM], Any]] = {
     "torch": lambda model: model,
     "packed, 4 bits": lambda model: pack_activations(model, 4),
     "packed, 2 bits": lambda model: pack_activations(model, 2),
-    "checkpointed": partial(_checkpointed, _plain),
-    "checkpointed, inputs in 8 bits": partial(_checkpointed, partial(packed_checkpoint, bits=8)),
-    "checkpointed, inputs in 4 bits": partial(_checkpointed, partial(packed_checkpoint, bits=4)),
-    "checkpointed, inputs on the host": partial(_checkpointed, _on_the_host),
+    "checkpointed": partial(checkpointed, plain_checkpoint),
+    "checkpointed, inputs in 8 bits": partial(checkpointed, partial(packed_checkpoint, bits=8)),
+    "checkpointed, inputs in 4 bits": partial(checkpointed, partial(packed_checkpoint, bits=4)),
+    "checkpointed, inputs on the host": partial(checkpointed, on_the_host),
 }
 """What to do to a model, by name."""

@@ -5,18 +5,17 @@ paths start with the same weights and get the same batches. Several runs share a
 has no times; `python -m puzzles_lib.bench eager` measures times.
 """
 
-import multiprocessing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-import torch
-
+from puzzles_lib.bench.many import curve, rows_of, spread
 from puzzles_lib.bench.results import provenance
 from puzzles_lib.examples.lm import corpus
 from puzzles_lib.examples.train_lm import Setup, train
 
-PATHS: dict[str, tuple[int | None, str | None]] = {
+BY_LAYER = {"2 bits in MLPs, else 4": (2, "nearest", "norm|qkv|out")}
+PATHS: dict[str, tuple] = {
     "torch": (None, None),
     "8 bits, nearest": (8, "nearest"),
     "4 bits, nearest": (4, "nearest"),
@@ -24,47 +23,40 @@ PATHS: dict[str, tuple[int | None, str | None]] = {
     "2 bits, stochastic": (2, "stochastic"),
     "1 bit, nearest": (1, "nearest"),
     "1 bit, stochastic": (1, "stochastic"),
+    **BY_LAYER,
 }
-"""Bits and rounding by name."""
+"""Bits and rounding by name, and a pattern of the layers that keep 4 bits."""
 SEEDS, STEPS, BATCH = 3, 1500, 96
 AT_ONCE = 4  # runs on a GPU
 
 
-def measure(paths: Mapping[str, tuple] = PATHS, seeds: int = SEEDS, steps: int = STEPS) -> dict[str, Any]:
-    """Return the record. Raises RuntimeError without a GPU."""
-    if not torch.cuda.is_available():
-        raise RuntimeError("bench language needs a CUDA device")
-    setups = [
-        (name, Setup("base", bits, rounding, steps, BATCH, seed=seed))
-        for seed in range(seeds)
-        for name, (bits, rounding) in paths.items()
+def measure(
+    paths: Mapping[str, tuple] = PATHS,
+    seeds: int = SEEDS,
+    steps: int = STEPS,
+    batch: int = BATCH,
+    limit: float | None = None,
+) -> dict[str, Any]:
+    """Return the record. limit: seconds. Raises RuntimeError without a GPU."""
+    jobs = [
+        (name, setup(format, seed, steps, batch)) for seed in range(seeds) for name, format in paths.items()
     ]
-    count = torch.cuda.device_count()
-    jobs = [(setup, f"cuda:{number % count}") for number, (_, setup) in enumerate(setups)]
-    with multiprocessing.get_context("spawn").Pool(AT_ONCE * count) as pool:
-        found = pool.starmap(_run, jobs, chunksize=1)
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in paths}
-    for (name, _), result in zip(setups, found, strict=True):
-        runs[name].append(result)
-    rows = [
-        {
-            "path": name,
-            "held_out": [run["held_out"] for run in some],
-            "loss": [round(fmean(run["loss"][n] for run in some), 4) for n in range(len(some[0]["loss"]))],
-            "peak": max(run["peak"] for run in some),
-        }
-        for name, some in runs.items()
-    ]
-    record = {**provenance(), "bytes": sum(map(len, corpus())), "steps": steps, "batch": BATCH}
-    return {**record, "every": steps // 30, "rows": rows}
+    results = spread(run, [job for _, job in jobs], AT_ONCE, limit)
+    record = {**provenance(), "bytes": sum(map(len, corpus())), "steps": steps, "batch": batch}
+    return {**record, "every": steps // 30, "rows": rows_of([name for name, _ in jobs], results)}
 
 
-def _run(setup: Setup, device: str) -> dict[str, Any]:
+def setup(format: Sequence[Any], seed: int, steps: int = STEPS, batch: int = BATCH) -> Setup:
+    """Return a run in one of the formats of `PATHS`."""
+    bits, rounding, finer = (*format, None)[:3]
+    return Setup("base", bits, rounding, steps, batch, seed=seed, finer=finer)
+
+
+def run(setup: Setup, device: str) -> dict[str, Any]:
+    """Train and return what a row is made of."""
     result = train(setup, device)
-    every = setup.steps // 30
-    print(f"{setup.text()}, seed {setup.seed}: {result.held_out:.4f}", flush=True)
-    means = [fmean(result.losses[first : first + every]) for first in range(0, setup.steps, every)]
-    return {"held_out": round(result.held_out, 4), "loss": means, "peak": result.peak}
+    print(f"{setup.text()}, seed {setup.seed}, batch {setup.batch}: {result.held_out:.4f}", flush=True)
+    return {"held_out": round(result.held_out, 4), "loss": curve(result.losses), "peak": result.peak}
 
 
 def table(record: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -49,10 +49,10 @@ def measure() -> Iterator[dict[str, Any]]:
         yield from json.loads(rows.read_text())
 
 
-def measure_on(ranks: Ranks, config: Config) -> Iterator[dict[str, Any]]:
-    """Yield the rows on rank 0. All ranks must call it."""
+def measure_on(ranks: Ranks, config: Config, setups: Sequence[tuple] = SETUPS) -> Iterator[dict[str, Any]]:
+    """Yield the rows of some of `SETUPS` on rank 0. All ranks must call it."""
     alone: dict[tuple[int, str], list[float]] = {}  # losses, by batch and path
-    for batch, compiled, graph, places in SETUPS:
+    for batch, compiled, graph, places in setups:
         for parallel in places:
             group = replace(ranks, parallel=parallel) if parallel else Ranks(ranks.device)
             if parallel or ranks.rank == 0:
@@ -114,11 +114,12 @@ def check_resuming(ranks: Ranks, config: Config, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    size, file = sys.argv[1:]
+    size, file, *numbers = sys.argv[1:]  # numbers: of the setups, or all
     options = {name: value for name, value in SIZES[size].items() if name != "steps"}
     ranks, config = join("ddp", None), Config(size, **options)
     rows = []
-    for each in measure_on(ranks, config):
+    some = [SETUPS[int(number)] for number in numbers] or SETUPS
+    for each in measure_on(ranks, config, some):
         rows.append(each)
         if ranks.rank == 0:
             Path(file).write_text(json.dumps(rows))  # whatever becomes of the next

@@ -7,6 +7,7 @@ Without options it trains a small model for a few hundred steps, on a GPU or thi
 
 import argparse
 import math
+import re
 import statistics
 import sys
 import time
@@ -30,6 +31,7 @@ class Setup:
     """What to train and how.
 
     bits, rounding: of `pack_activations`. No bits: torch's own layers. No rounding: the default for the bits.
+    finer: a pattern of names. Layers whose names match keep 4 bits, rounded to the nearest.
     batch: pieces of text per step, each as long as the model's context.
     """
 
@@ -40,6 +42,7 @@ class Setup:
     batch: int = 32
     lr: float = 6e-4
     seed: int = 0
+    finer: str | None = None
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
@@ -58,13 +61,19 @@ class Setup:
         model = ByteLM(**SIZES[self.size])
         if self.bits is not None:
             pack_activations(model, self.bits, rounding=self.rounding)
+        if (finer := self.finer) is not None:
+            pack_activations(model, 4, predicate=lambda name, _: bool(re.search(finer, name)))
         return model
 
     def text(self) -> str:
         """Return how activations are kept, in a few words."""
         if self.bits is None:
             return "torch"
-        return f"{self.bits} bit{'s' * (self.bits > 1)}" + (f", {self.rounding}" if self.rounding else "")
+        return (
+            f"{self.bits} bit{'s' * (self.bits > 1)}"
+            + (f", {self.rounding}" if self.rounding else "")
+            + (f", 4 in {self.finer}" if self.finer else "")
+        )
 
 
 @dataclass

@@ -31,7 +31,7 @@ def block_rows(bits: int) -> int:
 
 
 def check_bits(bits: int, name: str = "bits") -> None:
-    if isinstance(bits, bool) or bits not in BITS:
+    if type(bits) is not int or bits not in BITS:
         raise ValueError(f"{name} is {bits!r}, allowed are 1, 2, 4 and 8")
 
 

@@ -235,6 +235,7 @@ def _dequant_gemm_dw_now(
 _dequant_gemm_dw = torch.library.custom_op(
     "bit_by_bit::dequant_gemm_dw", _dequant_gemm_dw_now, mutates_args=()
 )
+_dequant_gemm_dw_inside = launching.inside("dequant_gemm_dw", _dequant_gemm_dw, _dequant_gemm_dw_now)
 
 
 def dw_unchecked(
@@ -247,7 +248,7 @@ def dw_unchecked(
 ) -> torch.Tensor:
     """Return what `dequant_gemm_dw` returns, rounded to ``dtype``, for good arguments."""
     arguments = (words, params, bits, group_size, dtype)
-    return launching.run(_dequant_gemm_dw, _dequant_gemm_dw_now, dy, *arguments)
+    return launching.run(_dequant_gemm_dw, _dequant_gemm_dw_inside, _dequant_gemm_dw_now, dy, *arguments)
 
 
 @_dequant_gemm_dw.register_fake

@@ -90,10 +90,19 @@ class Quantizing(nn.Module):
             return None
         if self._buffers.get(SEED) is not None:
             return self._buffers[SEED].to(x.device)
-        words = x.numel() * x.element_size() // 8
-        if words < 2 or not x.is_contiguous() or x.shape[-1] * x.element_size() % 8:
+        words, size = x.numel() * x.element_size() // 8, x.element_size()
+        if (
+            words > 1
+            and x.is_contiguous()
+            and not x.shape[-1] * size % 8
+            and not x.storage_offset() * size % 8
+        ):
+            return x.detach().view(torch.int64).view(-1)[words // 4 * 2]
+        row = x.detach()[tuple(length // 2 for length in x.shape[:-1])] if x.numel() else x.detach()
+        some = row[row.numel() // 2 :][: 8 // size] if row.numel() >= 16 // size else row[:0]
+        if not some.numel():
             return torch.zeros((), dtype=torch.int64, device=x.device)
-        return x.detach().view(torch.int64).view(-1)[words // 4 * 2]
+        return some.clone(memory_format=torch.contiguous_format).view(torch.int64)[0]
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """Return x @ weight^T + bias, with x's codes kept for the gradient of weight [out, in]."""

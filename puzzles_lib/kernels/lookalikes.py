@@ -350,7 +350,7 @@ def _tried(
 
 def _numbers(rows: int, like: torch.Tensor, columns: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(rows, columns, generator=generator) * 2 + 0.5
+    x = torch.randn(rows, columns, generator=generator, device="cpu") * 2 + 0.5
     return x.to(like.device, like.dtype if like.dtype in DTYPES else torch.float32)
 
 
@@ -379,7 +379,7 @@ def _is_norm(module: nn.Module, form: type[LookAlike]) -> bool:
 
 
 def _is_activation(module: nn.Module, form: type[Activation]) -> bool:
-    x = torch.linspace(-9, 9, 361).view(19, 19)
+    x = torch.linspace(-9, 9, 361, device="cpu").view(19, 19)
     return not list(module.parameters()) and _tried(module, x, lambda x: activation_ref(x, form.activation))
 
 

@@ -100,8 +100,12 @@ def pack_activations(
     is 100 times larger, the weight gradients of the others suffer: their cosine is 0.997 with 8 bits, 0.64
     with 4 and 0.30 with 2.
 
+    Gradient checkpointing keeps less than packing does, but a step takes a fifth to a third longer. If you
+    need it, `puzzles_lib.kernels.pack_checkpoints` packs what it keeps.
+
     bits, group_size, rounding: those of `PackedLinear`. slope_bits: of `PackedGELU`, and of products.
     predicate: called with the name and the module of each layer that could be packed; False leaves it alone.
+        Call the function again with a predicate to give some layers other bits than the rest.
     extra: packed classes by other classes, for layers that are not recognized: those of `PACKED`'s values
         that compute the same. A layer that does not, on a few numbers, raises a ValueError.
     Call it before the model is wrapped (compile, DDP, FSDP2), and after LoRA layers are added: then the

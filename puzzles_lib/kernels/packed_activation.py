@@ -519,13 +519,15 @@ def _activation_pack_now(
 _activation_pack = torch.library.custom_op(
     "bit_by_bit::activation_pack", _activation_pack_now, mutates_args=()
 )
+_activation_pack_inside = launching.inside("activation_pack", _activation_pack, _activation_pack_now)
 
 
 def activation_pack_unchecked(
     x: torch.Tensor, activation: str, slope_bits: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what `activation_pack` returns, for arguments that are known to be good."""
-    return launching.run(_activation_pack, _activation_pack_now, x, activation, slope_bits)
+    operators = (_activation_pack, _activation_pack_inside, _activation_pack_now)
+    return launching.run(*operators, x, activation, slope_bits)
 
 
 @_activation_pack.register_fake
@@ -551,11 +553,15 @@ def _activation_backward_now(dy: torch.Tensor, slopes: torch.Tensor, slope_bits:
 _activation_backward = torch.library.custom_op(
     "bit_by_bit::activation_backward", _activation_backward_now, mutates_args=()
 )
+_activation_backward_inside = launching.inside(
+    "activation_backward", _activation_backward, _activation_backward_now
+)
 
 
 def activation_backward_unchecked(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     """Return what `activation_backward` returns, for arguments that are known to be good."""
-    return launching.run(_activation_backward, _activation_backward_now, dy, slopes, slope_bits)
+    operators = (_activation_backward, _activation_backward_inside, _activation_backward_now)
+    return launching.run(*operators, dy, slopes, slope_bits)
 
 
 @_activation_backward.register_fake
@@ -602,7 +608,8 @@ def activation_quantize_unchecked_(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Do what `activation_quantize_` does, with arguments that are known to be good."""
     arguments = (activation, slope_bits, bits, group_size, seed)
-    return launching.run(_activation_quantize_, _activation_quantize_now_, h, *arguments)
+    operators = (_activation_quantize_, _activation_quantize_, _activation_quantize_now_)
+    return launching.run(*operators, h, *arguments)
 
 
 @_activation_quantize_.register_fake
@@ -642,7 +649,8 @@ _activation_backward_ = torch.library.custom_op(
 
 def activation_backward_unchecked_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     """Do what `activation_backward_` does, with arguments that are known to be good."""
-    return launching.run(_activation_backward_, _activation_backward_now_, dy, slopes, slope_bits)
+    operators = (_activation_backward_, _activation_backward_, _activation_backward_now_)
+    return launching.run(*operators, dy, slopes, slope_bits)
 
 
 @_activation_backward_.register_fake

@@ -92,11 +92,12 @@ def _mask_pack_now(mask: torch.Tensor) -> torch.Tensor:
 
 
 _mask_pack = torch.library.custom_op("bit_by_bit::mask_pack", _mask_pack_now, mutates_args=())
+_mask_pack_inside = launching.inside("mask_pack", _mask_pack, _mask_pack_now)
 
 
 def mask_pack_unchecked(mask: torch.Tensor) -> torch.Tensor:
     """Return the bits of a mask of booleans of any shape."""
-    return launching.run(_mask_pack, _mask_pack_now, mask)
+    return launching.run(_mask_pack, _mask_pack_inside, _mask_pack_now, mask)
 
 
 @_mask_pack.register_fake
@@ -122,11 +123,12 @@ def _dropout_backward_now(dy: torch.Tensor, bits: torch.Tensor, scale: float) ->
 _dropout_backward = torch.library.custom_op(
     "bit_by_bit::dropout_backward", _dropout_backward_now, mutates_args=()
 )
+_dropout_backward_inside = launching.inside("dropout_backward", _dropout_backward, _dropout_backward_now)
 
 
 def dropout_backward_unchecked(dy: torch.Tensor, bits: torch.Tensor, scale: float) -> torch.Tensor:
     """Return the gradient before dropout, from the bits of its mask and ``1 / (1 - p)``."""
-    return launching.run(_dropout_backward, _dropout_backward_now, dy, bits, scale)
+    return launching.run(_dropout_backward, _dropout_backward_inside, _dropout_backward_now, dy, bits, scale)
 
 
 @_dropout_backward.register_fake

@@ -373,13 +373,14 @@ def _norm_quantize_now(
 
 
 _norm_quantize = torch.library.custom_op("bit_by_bit::norm_quantize", _norm_quantize_now, mutates_args=())
+_norm_quantize_inside = launching.inside("norm_quantize", _norm_quantize, _norm_quantize_now)
 
 
 def norm_quantize_unchecked(
     x: torch.Tensor, *arguments: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return what `norm_quantize` returns, for good arguments in the operator's order."""
-    return launching.run(_norm_quantize, _norm_quantize_now, x, *arguments)
+    return launching.run(_norm_quantize, _norm_quantize_inside, _norm_quantize_now, x, *arguments)
 
 
 @_norm_quantize.register_fake
@@ -431,11 +432,12 @@ def _norm_backward_now(
 
 
 _norm_backward = torch.library.custom_op("bit_by_bit::norm_backward", _norm_backward_now, mutates_args=())
+_norm_backward_inside = launching.inside("norm_backward", _norm_backward, _norm_backward_now)
 
 
 def norm_backward_unchecked(dy: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return dx and both sums as the operator does, for arguments that are known to be good."""
-    return launching.run(_norm_backward, _norm_backward_now, dy, *arguments)
+    return launching.run(_norm_backward, _norm_backward_inside, _norm_backward_now, dy, *arguments)
 
 
 @_norm_backward.register_fake

@@ -115,11 +115,12 @@ def _relu_pack_now(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 _relu_pack = torch.library.custom_op("bit_by_bit::relu_pack", _relu_pack_now, mutates_args=())
+_relu_pack_inside = launching.inside("relu_pack", _relu_pack, _relu_pack_now)
 
 
 def relu_pack_unchecked(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what `relu_pack` returns, for x that is known to be good."""
-    return launching.run(_relu_pack, _relu_pack_now, x)
+    return launching.run(_relu_pack, _relu_pack_inside, _relu_pack_now, x)
 
 
 @_relu_pack.register_fake
@@ -148,11 +149,15 @@ def _relu_unpack_backward_now(dy: torch.Tensor, mask: torch.Tensor) -> torch.Ten
 _relu_unpack_backward = torch.library.custom_op(
     "bit_by_bit::relu_unpack_backward", _relu_unpack_backward_now, mutates_args=()
 )
+_relu_unpack_backward_inside = launching.inside(
+    "relu_unpack_backward", _relu_unpack_backward, _relu_unpack_backward_now
+)
 
 
 def relu_backward_unchecked(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return what `relu_unpack_backward` returns, for arguments that are known to be good."""
-    return launching.run(_relu_unpack_backward, _relu_unpack_backward_now, dy, mask)
+    operators = (_relu_unpack_backward, _relu_unpack_backward_inside, _relu_unpack_backward_now)
+    return launching.run(*operators, dy, mask)
 
 
 @_relu_unpack_backward.register_fake

@@ -622,13 +622,14 @@ _shapes: dict[tuple, tuple] = {}  # of a matrix, its words and params, and the s
 
 
 _quantize_pack = torch.library.custom_op("bit_by_bit::quantize_pack", _quantize_pack_now, mutates_args=())
+_quantize_pack_inside = launching.inside("quantize_pack", _quantize_pack, _quantize_pack_now)
 
 
 def quantize_unchecked(
     x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return words and params as `quantize_pack` makes them, of arguments that are known to be good."""
-    return launching.run(_quantize_pack, _quantize_pack_now, x, bits, group_size, seed)
+    return launching.run(_quantize_pack, _quantize_pack_inside, _quantize_pack_now, x, bits, group_size, seed)
 
 
 def empty_storage(
@@ -753,13 +754,16 @@ def _dequantize_now(
 
 # `dequantize` of a `PackedTensor` in its parts, as a torch operator takes them.
 dequantize_words = torch.library.custom_op("bit_by_bit::dequantize", _dequantize_now, mutates_args=())
+_dequantize_words_inside = launching.inside("dequantize", dequantize_words, _dequantize_now)
 
 
 def dequantize_unchecked(
     words: torch.Tensor, params: torch.Tensor, bits: int, group_size: int, shape: list[int]
 ) -> torch.Tensor:
     """Return what `dequantize_words` returns, without the operator around it if possible."""
-    return launching.run(dequantize_words, _dequantize_now, words, params, bits, group_size, shape)
+    return launching.run(
+        dequantize_words, _dequantize_words_inside, _dequantize_now, words, params, bits, group_size, shape
+    )
 
 
 def launch_dequantize(

@@ -10,6 +10,7 @@
 - in bench "training": ``cosine`` (of gradients).
 
 ``h100.json`` has the same form, for benches "eager" and "checkpointing", whose rows have all these fields.
+``eager_h200.json`` has bench "eager" on another computer, whose processor is slower.
 
 ``race.json`` has the same form, for chapter 15's launches, with binaries that the pinned Triton made. It also
 has ``launches`` (by path: how it was launched and what its binary looks like, see
@@ -20,7 +21,9 @@ modules of these names in `puzzles_lib.chapters.ch19_what_the_clock_says`. ``poi
 `puzzles_lib.authoring.points`. The two sweeps: `puzzles_lib.bench.sweep`. ``tiles.json`` is also a sweep.
 Attention's tiles were chosen from it: `puzzles_lib.authoring.tiles`.
 
-Four more records have forms of their own. `puzzles_lib.bench.language` measures ``language.json`` on a GPU.
+More records have forms of their own. `puzzles_lib.bench.language` measures ``language.json`` on a GPU.
+`puzzles_lib.bench.kept` counts ``kept.json`` without one. The modules ``tokens``, ``glyphs``, ``codes`` and
+``beside`` of `puzzles_lib.bench` measure the records of their names on a GPU.
 `puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures ``digits.json`` on a CPU.
 `puzzles_lib.authoring.orders` counts ``orders.json`` on a GPU.
 `puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds ``ptxas.json`` without a GPU.
@@ -36,8 +39,14 @@ from typing import Any
 
 FILE = Path(__file__).parent / "h200.json"
 H100 = FILE.with_name("h100.json")
+EAGER = FILE.with_name("eager_h200.json")
 RACE = FILE.with_name("race.json")
 LANGUAGE = FILE.with_name("language.json")
+KEPT = FILE.with_name("kept.json")
+TOKENS = FILE.with_name("tokens.json")
+GLYPHS = FILE.with_name("glyphs.json")
+CODES = FILE.with_name("codes.json")
+BESIDE = FILE.with_name("beside.json")
 DIGITS = FILE.with_name("digits.json")
 ORDERS = FILE.with_name("orders.json")
 PTXAS = FILE.with_name("ptxas.json")

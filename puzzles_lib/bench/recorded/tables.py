@@ -1,6 +1,21 @@
 """The tables of RESULTS.md, from the recorded figures: ``python -m puzzles_lib.bench report --results``."""
 
-from puzzles_lib.bench.recorded import Row, bits_text, rounding_told, rows
+from statistics import fmean
+
+from puzzles_lib.bench.recorded import (
+    BESIDE,
+    CODES,
+    EAGER,
+    GLYPHS,
+    KEPT,
+    LANGUAGE,
+    TOKENS,
+    Row,
+    bits_text,
+    load,
+    rounding_told,
+    rows,
+)
 
 VIT_B = "100864x768"
 CUBLAS, TINYGEMM = "cuBLAS, bfloat16 weight", "tinygemm, torch._weight_int4pack_mm"
@@ -10,7 +25,8 @@ LONG, SHORT = "2 bits, 100864x768x768", "2 bits, 8192x768x768"
 def results() -> str:
     """Return the tables in Markdown, separated by blank lines."""
     tables = (
-        _memory(), _producers(), _dw(), _training(), _ranks(), _packed_weight(), _int8(), _norms(),
+        _eager(), _language(), _tokens(), _codes(), _glyphs(), _checkpointing(), _beside(), _kept(),
+        _training(), _ranks(), _dw(), _memory(), _producers(), _packed_weight(), _int8(), _norms(),
         _attention(), _decoding(), _paged(), _grouped(), _cross_entropy(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
@@ -21,6 +37,119 @@ def _ratio(some: list[Row], case: str, path: str, baseline: str) -> float:
     if len(found) != 1:
         raise ValueError(f"{len(found)} recorded rows of {path} against {baseline} for {case}, one is wanted")
     return found[0]
+
+
+def _eager() -> list[str]:
+    found = {(row["case"], row["path"]): row for row in rows("eager")}
+    other = {(row["case"], row["path"]): row for row in load(EAGER)["rows"]}
+    cases = [case for case in dict.fromkeys(case for case, _ in found) if not case.startswith("host")]
+    heads = [f"{case.split(',')[0]}: time | on an H200 | memory | cosine" for case in cases]
+    lines = [f"| an eager step | {' | '.join(heads)} |", "|---" * (1 + 4 * len(cases)) + "|"]
+    for path in dict.fromkeys(path for case, path in found if case in cases):
+        cells = []
+        for case in cases:
+            row = found[case, path]
+            cells += [_apart(row), _apart(other[case, path]), _memory_of(row), f"{row['cosine']:.4f}"]
+        lines.append(f"| {rounding_told(path)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _apart(row: Row) -> str:
+    """A time, and its share of the baseline's."""
+    return f"{row['us'] / 1000:.1f} ms ({row['us'] / row['baseline_us']:.2f})"
+
+
+def _memory_of(row: Row) -> str:
+    return f"{row['bytes'] / 1e9:.2f} GB ({row['bytes'] / row['baseline_bytes']:.2f})"
+
+
+def _language() -> list[str]:
+    record = load(LANGUAGE)
+    exact = fmean(record["rows"][0]["held_out"])
+    seeds = max(len(row["held_out"]) for row in record["rows"])
+    lines = [
+        f"| byte language model, {seeds} seeds | held-out loss | to torch | seeds, apart | peak memory |"
+    ]
+    lines.append("|---" * 5 + "|")
+    for row in record["rows"]:
+        mean, spread = fmean(row["held_out"]), max(row["held_out"]) - min(row["held_out"])
+        cells = [f"{mean:.4f}", f"{mean - exact:+.4f}", f"{spread:.4f}", f"{row['peak'] / 1e9:.2f} GB"]
+        lines.append(f"| {row['path']} | {' | '.join(cells)} |")
+    return lines
+
+
+def _tokens() -> list[str]:
+    record, usual = load(TOKENS), load(LANGUAGE)
+    found = {(row["batch"], row["path"]): fmean(row["held_out"]) for row in record["rows"]}
+    found |= {(usual["batch"], row["path"]): fmean(row["held_out"]) for row in usual["rows"]}
+    batches = sorted({batch for batch, _ in found})
+    counts = " | ".join(f"{batch * record['length']:,}" for batch in batches)
+    lines = [f"| held-out loss, by tokens per step | {counts} |", "|---" * (1 + len(batches)) + "|"]
+    for path in dict.fromkeys(row["path"] for row in record["rows"]):
+        cells = []
+        for batch in batches:
+            loss, exact = found[batch, path], found[batch, "torch"]
+            cells.append(f"{loss:.4f}" if path == "torch" else f"{loss - exact:+.4f}")
+        lines.append(f"| {path} | {' | '.join(cells)} |")
+    return lines
+
+
+def _codes() -> list[str]:
+    record = load(CODES)
+    steps, last = max(row["steps"] for row in record["rows"]), record["sums"][-1]
+    some = [row for row in record["rows"] if row["steps"] == steps]
+    kinds = list(dict.fromkeys(row["kind"] for row in some))
+    head = " | ".join(f"{kind}: 1 batch | {last}" for kind in kinds)
+    lines = [f"| cosine of dW after {steps} steps | {head} |", "|---" * (1 + 2 * len(kinds)) + "|"]
+    for path in dict.fromkeys(row["path"] for row in some):
+        cells = [f"{row['cosine'][n]:.3f}" for row in some if row["path"] == path for n in (0, -1)]
+        lines.append(f"| {path} | {' | '.join(cells)} |")
+    return lines
+
+
+def _glyphs() -> list[str]:
+    record = load(GLYPHS)
+    seeds = max(len(row["held_out"]) for row in record["rows"])
+    head = " | ".join([f"loss, seed {seed}" for seed in range(seeds)] + ["right, at best", "in other fonts"])
+    lines = [f"| vision transformer | {head} |", "|---" * (3 + seeds) + "|"]
+    for row in record["rows"]:
+        cells = [f"{loss:.3f}" for loss in row["held_out"]]
+        cells += ["–"] * (seeds - len(cells))
+        cells += [f"{100 * max(row[name]):.1f}%" for name in ("right", "unseen_right")]
+        lines.append(f"| {row['path']} | {' | '.join(cells)} |")
+    return lines
+
+
+def _beside() -> list[str]:
+    found = {(row["task"], row["path"]): row for row in load(BESIDE)["rows"]}
+    tasks = list(dict.fromkeys(task for task, _ in found))
+    head = " | ".join(f"{task}: time | memory" + " | loss" * (task != "ViT") for task in tasks)
+    lines = [f"| a step with AdamW | {head} |", "|---" * (2 + head.count("|")) + "|"]
+    for path in dict.fromkeys(path for _, path in found):
+        cells = []
+        for task in tasks:
+            row = found.get((task, path))
+            cells += [_apart(row), _memory_of(row)] if row else ["–", "–"]
+            if task != "ViT":
+                cells.append(f"{row['loss']:.3f}" if row else "–")
+        lines.append(f"| {rounding_told(path)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _checkpointing() -> list[str]:
+    lines = ["| forward and backward | time | memory | cosine |", "|---" * 4 + "|"]
+    for row in rows("checkpointing"):
+        cells = [_apart(row), _memory_of(row), f"{row['cosine']:.4f}"]
+        lines.append(f"| {rounding_told(row['path'])} | {' | '.join(cells)} |")
+    return lines
+
+
+def _kept() -> list[str]:
+    lines = ["| kept for backward | torch | 4 bits | 2 bits |", "|---" * 4 + "|"]
+    for row in load(KEPT)["rows"]:
+        shares = " | ".join(f"{row[path] / row['torch']:.2f}" for path in ("4 bits", "2 bits"))
+        lines.append(f"| {row['model']} | {row['torch'] / 1e6:.1f} MB | {shares} |")
+    return lines
 
 
 def _memory() -> list[str]:
