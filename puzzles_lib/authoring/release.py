@@ -37,6 +37,7 @@ from puzzles_lib.authoring.modules import modules
 from puzzles_lib.authoring.sockets import socket_prefix
 from puzzles_lib.authoring.solutions import kernels_in, without_markers
 from puzzles_lib.chapters import CHAPTERS, breaking, puzzles
+from puzzles_lib.drawing.colours import DARK
 from puzzles_lib.mistakes import FILE as RIGHT_KERNELS
 from puzzles_lib.stubs import FILE, HOLE, digest
 
@@ -55,11 +56,6 @@ _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": _KERNEL},
     "language_info": {"name": "python"},  # no version: it would be this machine's
 }
-# An image doesn't see its page's variables, only whether the page is dark: JupyterLab's colors for that.
-_DARK = (
-    "<style>@media (prefers-color-scheme:dark){"
-    "svg{--jp-layout-color0:#111;--jp-content-font-color1:#fff}}</style>"
-)
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 WHEN_RUN = "when-run"  # the tag of a picture that exercises do not show before
 NOT_COMPARED = "nbval-ignore-output"  # nbval's tag: a picture is handed out as an image, and drawn as SVG
@@ -138,7 +134,7 @@ def _still(output: NotebookNode, number: int) -> NotebookNode:
         copy.execution_count = number
     if _is_drawing(copy):
         head, end, rest = copy.data["text/html"].partition(">")
-        packed = base64.b64encode(f"{head}{end}{_DARK}{rest}".encode()).decode()
+        packed = base64.b64encode(f"{head}{end}{DARK}{rest}".encode()).decode()
         told = html.escape(" ".join(copy.data.get("text/plain", "").removeprefix("[picture] ").split()))
         image = f'<img alt="{told}" src="data:image/svg+xml;base64,{packed}">'
         copy.data["text/html"] = image

@@ -53,6 +53,11 @@ PAPER = "#ffffff"  # the background
 # The theme's background and text color: Jupyter's, or else VS Code's, or else a light page's.
 _PAPER_OF_THEME = "var(--jp-layout-color0,var(--vscode-editor-background,#fff))"
 _INK_OF_THEME = "var(--jp-content-font-color1,var(--vscode-editor-foreground,#1a1a1a))"
+# A stored image doesn't see its page's variables, only whether the page is dark: JupyterLab's colors for that.
+DARK = (
+    "<style>@media (prefers-color-scheme:dark){"
+    "svg{--jp-layout-color0:#111;--jp-content-font-color1:#fff}}</style>"
+)
 _SHARES_OF_INK = {  # grays between paper and ink, in percent
     HATCHING: 78, FAINT: 76, RIM: 56, LINE: 48, GREY: 42, SLATE: 34, BLANK: 31, SILVER: 25, MIST: 21,
     PALE: 9, HAZE: 5,
