@@ -53,7 +53,7 @@ PAPER = "#ffffff"  # the background
 # The theme's background and text color: Jupyter's, or else VS Code's, or else a light page's.
 _PAPER_OF_THEME = "var(--jp-layout-color0,var(--vscode-editor-background,#fff))"
 _INK_OF_THEME = "var(--jp-content-font-color1,var(--vscode-editor-foreground,#1a1a1a))"
-# A stored image doesn't see its page's variables, only whether the page is dark: JupyterLab's colors for that.
+# A stored image sees only whether its page is dark, not its variables: JupyterLab's colors for that.
 DARK = (
     "<style>@media (prefers-color-scheme:dark){"
     "svg{--jp-layout-color0:#111;--jp-content-font-color1:#fff}}</style>"
