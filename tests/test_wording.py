@@ -141,6 +141,10 @@ ROWS = {
         "tl.store(z_ptr + offs, x_ptr + offs + 10)",
         "x_ptr + offs + 10 contains addresses, not values: tl.load(x_ptr + offs + 10)",
     ),
+    r"^cannot cast <triton[\w.]*\.(\w+) object": (
+        "x *= tl.slice(0, 1, 2)",
+        "a block is needed here, and this is a tl.slice",
+    ),
     r"^Unsupported ptr type|^Pointer argument of \w+ instruction": (
         "tl.store(x, z_ptr + offs)",
         "swapped: tl.store(z_ptr + offs, x, ...)",

@@ -387,9 +387,9 @@ def _float8_made(name: str, method: Callable) -> Callable:
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         told = ""
-        if name == "cast":
+        if name == "cast" and isinstance(args[0], tl.tensor):
             told = refused_cast(args[0].dtype, args[1], args[2:] == ("rtz",))
-        else:
+        elif name != "cast":
             dtype = kwargs.get("dtype") or args[1]
             told = refused_constant(args[0], dtype) if args[0] and dtype.is_fp8() else ""
         if told:

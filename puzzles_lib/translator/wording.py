@@ -217,6 +217,10 @@ def _not_a_range(t: Trouble, _: re.Match) -> str:
 _TUPLE = "a block is needed here, and this is a tuple: use its parts one by one"
 
 
+def _no_block(_: Trouble, m: re.Match) -> str:
+    return f"a block is needed here, and this is a tl.{m[1]}"
+
+
 def _descriptor(t: Trouble, _: re.Match) -> str:
     """Explain a descriptor that is used as a block or an address."""
     kind = tl.core.tensor_descriptor_base
@@ -915,6 +919,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"`_semantic` argument", _outside_of_the_compiler),
     (r"^unsupported tensor index", _subscript),
     (r"^cannot cast pointer<", _addresses_as_values),
+    (r"^cannot cast <triton[\w.]*\.(\w+) object", _no_block),
     (r"^Unsupported ptr type|^Pointer argument of \w+ instruction", _no_addresses),
     (r"^(\w+) argument cannot be block type if pointer", _one_address),
     (
