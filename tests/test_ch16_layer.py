@@ -214,7 +214,8 @@ def test_an_answer_is_not_told_below_its_question():
     book = nbformat.read(REPO / "notebooks/16_from_kernel_to_layer.ipynb", 4)
     cells = {cell.id: cell for cell in book.cells}
     told = {
-        "op-b-idea": ("fake",),
+        "op-b-idea": ("fake", "byte"),
+        "op-s-idea": ("strides", "transpose"),
         "train-rates-after": ("0.4", "apart", "far behind"),
         "prod-words-after": ("16",),
         "prod-careful-idea": ("again", "256"),
