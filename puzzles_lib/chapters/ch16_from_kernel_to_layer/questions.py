@@ -165,7 +165,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q2",
-        asks="Which of opcheck's four tests fails for the operator that changes its input?",
+        asks="Which of opcheck's four tests fails for keep_signs?",
         right=lambda: _only("keep_signs"),
         kind=str,
         nudges=(
@@ -183,7 +183,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q3",
-        asks="With how many columns, from 30 to 40, does the operator whose fake counts whole bytes pass?",
+        asks="With how many columns, from 30 to 40, does signs_of_whole_bytes pass all four tests?",
         right=lambda: {n for n in range(30, 41) if not _failing("signs_of_whole_bytes", columns=n)},
         kind=set,
         nudges=(
