@@ -210,9 +210,9 @@ def stochastic_pack(
     """words, scale, minimum as in puzzle 15, but codes round up or down at random
 
     The draw of an element is u[m, n] = tl.rand(SEED, OFFSET + m · N + n). Its code is
-    one of the two next to its steps: the upper one if u is large enough, just so often
-    that the mean is right. Codes are at most 2^BITS - 1. SEED and OFFSET may have 64
-    bits.
+    one of the two integers around (x[m, n] - minimum) / scale: the upper one if u is
+    large enough, just so often that the mean is right. Codes are at most 2^BITS - 1.
+    SEED and OFFSET may have 64 bits.
     """
     steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
     u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))  # [M, N]

@@ -36,7 +36,7 @@ def _failing(name: str, columns: int = 33, requires_grad: bool = False) -> list[
 
 
 def _are_strides(value: tuple) -> bool:
-    return len(value) == 2 and all(isinstance(stride, int) and 0 <= stride <= 100 for stride in value)
+    return len(value) == 2 and all(type(stride) is int and 0 <= stride <= 100 for stride in value)
 
 
 def _convicts(strides: tuple[int, int]) -> bool:
