@@ -65,11 +65,11 @@ MISTAKES = [
     ("ch13-q7", 128, "threadsPerWarp"),
     ("ch13-q7", 64, "one warp has"),
     ("ch13-q7", 4, "the size of a warp"),
-    ("ch13-q8", 4, "in each warp"),
-    ("ch13-q8", 8, "Go down, not across"),
+    ("ch13-q8", 2, "in each warp"),
+    ("ch13-q8", 16, "of y's tile"),
     ("ch13-q8", 1, "could not compute"),
     ("ch13-q8", 128, "every thread"),
-    ("ch13-q8", 32, "go down the column"),
+    ("ch13-q8", 32, "go down a column"),
     ("ch13-q9", 128, "wider"),
     ("ch13-q9", 255, "ptxas"),
     ("ch13-q9", 32768, "shared among"),
@@ -207,7 +207,7 @@ def test_small_blocks_wide_sizes_and_threads(right):
     assert right["ch13-q4"] == 4 * 32 // 32
     assert right["ch13-q5"] == {n for n in machine_code.SIZES if n % 16 == 0}
     assert right["ch13-q7"] == 4 * 64
-    assert right["ch13-q8"] == 4 * 32 // 8
+    assert right["ch13-q8"] == 4 * 32 // 16
     assert right["ch13-q9"] == 128 * 256 // 128
     assert right["ch13-q11"] == (128 // 64) * (64 // 16)
     assert right["ch13-q16"] == 1024 // 128

@@ -228,7 +228,8 @@ def test_an_answer_is_not_told_below_its_question():
     book = nbformat.read(REPO / "notebooks/16_from_kernel_to_layer.ipynb", 4)
     cells = {cell.id: cell for cell in book.cells}
     told = {
-        "op-b-idea": ("fake",),
+        "op-b-idea": ("fake", "byte"),
+        "op-s-idea": ("strides", "transpose"),
         "train-rates-after": ("0.4", "apart", "far behind"),
         "prod-words-after": ("16",),
         "prod-careful-idea": ("again", "256"),
@@ -333,3 +334,23 @@ def test_one_cast_lets_the_layer_train_under_autocast(capsys):
     capsys.readouterr()
     exec(PROSE["layer-autocast"], made)
     assert capsys.readouterr().out == str(dict.fromkeys(("dx", "dw", "db"), "torch.float32")) + "\n"
+
+
+def test_a_layer_without_its_x_saves_little_until_relu_keeps_bits(capsys):
+    made = cells_run("why-demo", "layer-pack", "layer-function", "op-demo", "train-op", "train-layer")
+    made["gradcheck"] = torch.autograd.gradcheck
+    capsys.readouterr()
+    exec(PROSE["train-kept"], made)
+    exact, yours = map(int, re.findall(r"(\d+) kB", capsys.readouterr().out))
+    assert exact > yours > 0.8 * exact
+    exec(PROSE["train-relu"], made)
+    told = capsys.readouterr().out
+    assert "gradcheck: True" in told and int(re.findall(r"(\d+) kB", told)[0]) <= 50
+
+
+def test_words_packed_in_the_appendix_are_the_librarys(capsys):
+    made = {"torch": torch, "quantize_pack": quantize.quantize_pack}
+    exec(PROSE["prod-pack"], made)
+    assert capsys.readouterr().out == "yours are the library's words: True\n"
+    exec(PROSE["prod-pack"].replace("view(8, 16, 70)", "view(16, 8, 70).mT.reshape(8, 16, 70)"), made)
+    assert capsys.readouterr().out == "yours are the library's words: False\n"

@@ -189,7 +189,7 @@ def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
         lanes = sorted({lane for warp, lane, _ in columns.holders((column,)) if warp == 0})
         x = left + wide * column / run
         box(ax, x, top - 1.15, wide, 0.75, linewidth=0.6)
-        label(ax, x + wide / 2, top - 0.78, ",".join(map(str, lanes)), fontsize=9)
+        label(ax, x + wide / 2, top - 0.78, ",".join(map(str, lanes)), fontsize=7.5)
         ends = f"{column}..{column + run - 1}"
         label(ax, x + wide / 2, top - 1.3, ends, align="bottom", fontsize=9, color=FAINT)
     words = f"offsets of {n} columns: held by these lanes of every warp"

@@ -90,7 +90,7 @@ def _threads_on_amd() -> int:
 
 def _holders_of_a_column() -> int:
     ttgir = _matmul("sm_80").ttgir
-    return len(read_layout(ttgir, "#ttg.slice<{dim = 0, parent = #blocked}>", (64,)).holders((5,)))
+    return len(read_layout(ttgir, "#ttg.slice<{dim = 0, parent = #blocked1}>", (128,)).holders((5,)))
 
 
 def _accumulators() -> int:
@@ -367,15 +367,18 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q8",
-        "How many threads of the program hold the same element of offs_k, in "
-        "#ttg.slice<{dim = 0, parent = #blocked}> on sm_80?",
+        "How many threads of the program hold the same element of offs_n, for the tile of y in #blocked1 on "
+        "sm_80?",
         _holders_of_a_column,
         int,
-        "In the picture, go down the column of one element. Every thread you meet needs its offset.",
+        "Draw y's tile like the picture of x's, from threadsPerWarp and warpsPerCTA. Then go down a column. "
+        "Every thread you meet needs its offset.",
         (
-            Nudge(_is(4), "That's how many there are in each warp. How many warps does the program have?"),
+            Nudge(_is(2), "That's how many there are in each warp. How many warps does the program have?"),
             Nudge(
-                _is(8), "That's across a row. All threads of a column share its offset. Go down, not across."
+                _is(16),
+                "A row of y's tile has that many lanes, and a column of x's that many threads. Go down a "
+                "column of y's tile.",
             ),
             Nudge(_is(1), "If only one thread held it, the others could not compute their addresses."),
             Nudge(_is(128), "That's every thread. Most of them hold elements of other columns."),

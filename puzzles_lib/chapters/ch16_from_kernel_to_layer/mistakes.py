@@ -19,7 +19,7 @@ MISTAKES = (
         "Uses int32 offsets, the type of a program id: beyond 2^31 they become negative.",
         _TO_INT64,
         kind="true size",
-        says="8 of 12 cases",
+        says="6 of 10 cases",
     ),
     Mistake(
         STRIDED_COPY,

@@ -29,6 +29,16 @@ def _(x):
     return x.new_empty((x.shape[0], x.shape[1] // 8), dtype=torch.uint8)
 
 
+@custom_op("ch16::row_by_row", mutates_args=())
+def row_by_row(x: torch.Tensor) -> torch.Tensor:
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+@row_by_row.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
 @custom_op("ch16::clipped", mutates_args=())
 def clipped(x: torch.Tensor) -> torch.Tensor:
     return x.clamp(-1, 1)

@@ -88,7 +88,7 @@ def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
 
 
 def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32) -> Picture:
-    """Draw what each program of puzzle 26 stores: a tile of dW, and db by the first of a row of tiles."""
+    """Draw the tile of dW that each program of puzzle 26 stores, and the db of each row of tiles."""
     down, across = -(-COUT // BLOCK_M), -(-CIN // BLOCK_N)
     figure, ax = new_sheet(25, 2.0 * down + 4.2)
     left, top, width, height = 9.6, 1.9, 4.2, 2.0
@@ -98,19 +98,19 @@ def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32
             box(ax, left + j * width, top + i * height, width, height, text, color=DW, edge=INK)
         y = top + (i + 0.5) * height
         strip = box(ax, left - 3.2, top + i * height, 1.6, height, "db", color=DY, edge=INK)
-        arrow(ax, (left - 0.1, y), (strip.right + 0.1, y))
+        label(ax, (left + strip.right) / 2, y, "?", fontsize=11)
         label(ax, strip.x - 0.3, y, f"rows {i * BLOCK_M}..{min(COUT, (i + 1) * BLOCK_M) - 1}", align="right")
     for j in range(across):
         text = f"{j * BLOCK_N}..{min(CIN, (j + 1) * BLOCK_N) - 1}"
         label(ax, left + (j + 0.5) * width, top - 0.5, text, fontsize=9, color=FAINT)
     label(ax, left + across * width / 2, 0.6, f"dW: {COUT} outputs by {CIN} inputs")
-    foot = "all programs in a row read the same dy; the first one stores its sums"
+    foot = "all programs in a row read the same dy, so all of them could sum it: who stores db?"
     label(ax, 12.5, top + down * height + 1.0, foot)
     return Picture(
         figure,
         f"dW of {COUT} by {CIN} in tiles of {BLOCK_M} by {BLOCK_N}: {down} by {across} programs, and each "
-        f"stores its tile. All programs in a row of tiles read the same columns of dy. The first of them, "
-        f"program (i, 0), stores the sums of dy to db.",
+        f"stores its tile. All programs in a row of tiles read the same columns of dy, so each of them "
+        "could sum these for db. Which one stores db?",
     )
 
 

@@ -27,8 +27,8 @@ def strided_copy(
     """y[m, n] = x[m · stride_xm + n · stride_xn], rounded to bfloat16
 
     x is a view with any strides, in elements: a slice, a transpose, one row for all.
-    The rows of y come one after the other. M or N may be 0. M, products with the
-    strides and the size of y may exceed 2^31; each stride fits into an int32.
+    The rows of y come one after the other. M, products with the strides and the size
+    of y may exceed 2^31; each stride fits into an int32.
     """
     return torch.as_strided(x, (M, N), (stride_xm, stride_xn))
 
@@ -50,9 +50,6 @@ STRIDED_COPY = Puzzle(
         # one row for all, and one column
         Case(M=20, N=33, stride_xm=0, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
         Case(M=20, N=33, stride_xm=1, stride_xn=0, BLOCK_M=16, BLOCK_N=32),
-        # nothing: no rows, no columns
-        Case(M=0, N=40, stride_xm=40, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
-        Case(M=7, N=0, stride_xm=1, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
         # y has 2.5 thousand million elements
         Case(pretend=True, M=50_000, N=50_001, stride_xm=50_001, stride_xn=1, BLOCK_M=32, BLOCK_N=64),
         # y is small: rows of x lie far apart, then columns
@@ -212,14 +209,20 @@ def stochastic_pack(
 ]:
     """words, scale, minimum as in puzzle 15, but codes round up or down at random
 
-    code[m, n] = floor((x[m, n] - minimum) / scale + u[m, n]), at most 2^BITS - 1,
-    where u[m, n] = tl.rand(SEED, OFFSET + m · N + n). SEED and OFFSET may have 64
-    bits.
+    The draw of an element is u[m, n] = tl.rand(SEED, OFFSET + m · N + n). Its code is
+    one of the two integers around (x[m, n] - minimum) / scale: the upper one if u is
+    large enough, just so often that the mean is right. Codes are at most 2^BITS - 1.
+    SEED and OFFSET may have 64 bits.
     """
     steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
     u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))  # [M, N]
-    codes = (steps + u).floor().clamp(max=2**BITS - 1).to(torch.uint8)
+    codes = up_or_down(steps, u).clamp(max=2**BITS - 1).to(torch.uint8)
     return pack_bits(codes, BITS), scale.bfloat16(), minimum.bfloat16()
+
+
+def up_or_down(steps: Tensor, u: Tensor) -> Tensor:
+    """Return the integer below or above each of steps, by a draw u from 0 to 1."""
+    return (steps + u).floor()
 
 
 def steps_up(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -269,7 +272,7 @@ def _drawn(place: Callable) -> Callable:
 
 ROUNDING_SLIPS = {
     "your codes are those of rounding to the nearest": _rounded_by(lambda steps, u: steps.round()),
-    "your codes are always rounded down: add u before the floor": _rounded_by(lambda steps, u: steps.floor()),
+    "your codes are always rounded down, whatever u is": _rounded_by(lambda steps, u: steps.floor()),
     "each row draws the same numbers: the place of row m begins at OFFSET + m * N": _drawn(
         lambda m, n, at: at.OFFSET + n
     ),
@@ -297,7 +300,7 @@ ROUNDING_SLIPS = {
         lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(at.SEED + at.OFFSET, m * at.N + n)
     ),
     "a code above 2^BITS - 1 spills into the next field: clamp after the floor": _unclamped,
-    "codes go up when u is small: the contract is floor(steps + u)": _rounded_by(
+    "codes go up when u is small: they have to when u is large": _rounded_by(
         lambda steps, u: steps.floor() + (u < steps - steps.floor())
     ),
     "codes are half a step too high: after adding u, use tl.floor instead of rounding": _rounded_by(
@@ -361,9 +364,10 @@ STOCHASTIC_PACK = Puzzle(
     number="27",
     spec=stochastic_pack,
     formula=(
-        r"\begin{gathered} \mathrm{code}_{m, n} = \left\lfloor "
-        r"\frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}} + u_{m, n} \right\rfloor \qquad "
+        r"\begin{gathered} s_{m, n} = \frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}} \qquad "
         r"g = \lfloor n / \mathrm{GROUP} \rfloor \\ "
+        r"\mathrm{code}_{m, n} \in \{ \lfloor s_{m, n} \rfloor, \; \lfloor s_{m, n} \rfloor + 1 \} "
+        r"\qquad \textrm{mean over all seeds: } s_{m, n} \\ "
         r"u_{m, n} = \mathrm{rand}(\mathrm{SEED}, \; \mathrm{OFFSET} + m N + n) \end{gathered}"
     ),
     grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),

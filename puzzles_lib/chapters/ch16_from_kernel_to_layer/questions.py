@@ -35,6 +35,18 @@ def _failing(name: str, columns: int = 33, requires_grad: bool = False) -> list[
     return [test for test, result in found.items() if result != "SUCCESS"]
 
 
+def _are_strides(value: tuple) -> bool:
+    return len(value) == 2 and all(type(stride) is int and 0 <= stride <= 100 for stride in value)
+
+
+def _convicts(strides: tuple[int, int]) -> bool:
+    """Return whether a test of opcheck fails for row_by_row and an x of 5 by 33 with these strides."""
+    found = opcheck(
+        _operators()["row_by_row"], (torch.zeros(4000).as_strided((5, 33), strides),), raise_exception=False
+    )
+    return any(result != "SUCCESS" for result in found.values())
+
+
 def _only(name: str, requires_grad: bool = False) -> str:
     (test,) = _failing(name, requires_grad=requires_grad)
     return test
@@ -153,7 +165,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q2",
-        asks="Which of opcheck's four tests fails for the operator that changes its input?",
+        asks="Which of opcheck's four tests fails for keep_signs?",
         right=lambda: _only("keep_signs"),
         kind=str,
         nudges=(
@@ -171,25 +183,37 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q3",
-        asks="Which of opcheck's four tests fails for the operator whose fake forgets the last byte?",
-        right=lambda: _only("signs_of_whole_bytes"),
-        kind=str,
+        asks="With how many columns, from 30 to 40, does signs_of_whole_bytes pass all four tests?",
+        right=lambda: {n for n in range(30, 41) if not _failing("signs_of_whole_bytes", columns=n)},
+        kind=set,
         nudges=(
-            _NO_NAME,
-            Nudge(lambda v, r: "schema" in v, "This operator changes no input. What's wrong with its fake?"),
+            Nudge(lambda v, r: v < r, "That's right, but another number of columns passes, too."),
             Nudge(
-                lambda v, r: "aot" in v,
-                "No later operation depends on the shape here, and the data is correct, so both runs agree.",
+                lambda v, r: v == set(range(33, 40)) | {30, 31},
+                "With these the two shapes differ. The question is when they agree.",
             ),
         ),
-        nudge="Which test compares the fake's shapes with the real ones?",
+        nudge="How many bytes is a row by the operator's formula, and by the fake's? When are they equal?",
     ),
     Question(
         id="ch16-q4",
-        asks="Would the fault have been found with an x of 5 by 32?",
-        right=lambda: bool(_failing("signs_of_whole_bytes", columns=32)),
-        kind=bool,
-        nudge="How many bytes does a row of 32 bits take by the kernel's formula, and by the fake's?",
+        asks="Which strides of an x of 5 by 33 show that the fake of row_by_row lies?",
+        right=lambda: (1, 5),
+        kind=tuple,
+        same=lambda value, right: _are_strides(value) and _convicts(value),
+        nudges=(
+            Nudge(
+                lambda v, r: not _are_strides(v),
+                "Answer with two numbers from 0 to 100: the strides of the rows and of the columns.",
+            ),
+            Nudge(
+                lambda v, r: v[1] == 1,
+                "No test fails for it. empty_like drops the gaps between rows, so its strides are those of "
+                "the result. What else can happen to an x of rows and columns?",
+            ),
+        ),
+        nudge="No test fails for it. empty_like drops gaps and repeats, but keeps the order of the axes. In "
+        "the result, rows are further apart than columns.",
     ),
     Question(
         id="ch16-q5",
