@@ -60,3 +60,28 @@ def test_the_script_moves_on_as_python_draws(open_html):
             drawn = pictures.drag(bits, group)._repr_html_()
             for name in ("bits", "group", "cost", "scale", "error"):
                 assert [page.locator(f"[data-is={name}]").inner_text()] == told(drawn, f'data-is="{name}')
+
+
+def test_the_times_of_larger_programs_in_the_prose_are_recorded():
+    us = {row["path"]: row["us"] for row in rows("row-wise")}
+    prose = CELLS["end-idea-warps"]
+    for kernel, blocks in (("quantize_pack", 232), ("dequantize", 185)):
+        assert f"{blocks}" in prose and round(us[f"{kernel}, 1 group a program, 4 warps"]) == blocks
+    assert f"takes {us['quantize_pack, 1 row a program, 4 warps']:.0f} µs instead of 232" in prose
+    assert f"the dequantizer {us['dequantize, 1 row a program, 4 warps']:.0f} instead of 185" in prose
+    assert f"takes {us['quantize_pack, 1 row a program, 1 warp']:.0f} µs" in prose
+    one, four = (us[f"dequantize, 1 row a program, {warps}"] for warps in ("1 warp", "4 warps"))
+    assert abs(one / four - 1) < 0.01
+
+
+def test_the_two_days_in_the_prose_are_recorded():
+    case = "2 bits, groups of 256, 100864x768"
+    (later,) = (
+        row
+        for row in rows("memory")
+        if (row["path"], row["case"]) == ("quantize_pack", case) and row["baseline"].startswith("copy")
+    )
+    (first,) = (row for row in rows("row-wise") if row["path"] == "quantize_pack, production")
+    assert first["case"] == case
+    told = f"took {later['us']:.1f} µs instead of {first['us']:.1f}, and the copy {later['baseline_us']:.1f}"
+    assert f"{told} instead of {first['baseline_us']:.1f}" in CELLS["end-idea-4"]

@@ -230,6 +230,13 @@ def test_lanes_out_of_bounds_are_marked_by_color_cross_and_words():
     assert f"✕ {alarm}" in texts(picture.figure) and alarm in picture.alt
 
 
+def test_lanes_right_of_a_tensor_are_said_to_be_in_the_next_row():
+    owner, words = np.zeros((2, 4), int), "their addresses are in the next row"
+    for masked, told in (([0, 3], False), ([0, 4], True), ([1, 4], False), ([2, 0], False)):
+        picture = access_map([a_map(owner, masked=[masked])], (1,), (0,), "t")
+        assert any(words in text for text in texts(picture.figure)) == told, masked
+
+
 def test_masked_lanes_are_hatched_inside_and_outside_the_tensor():
     def hatched(picture: Picture) -> PathPatch:
         (ax,) = picture.figure.axes

@@ -165,6 +165,8 @@ def test_a_line_typed_into_the_comment_is_noticed():
     assert "    # z = 2 * x\n" in source
     told = str(check(define(source, "<comment>"), DOUBLE))
     assert "your line is still a comment: remove the # in front" in told
+    empty = str(check(define(source.replace("    # z = 2 * x\n", ""), "<empty>"), DOUBLE))
+    assert "your lines are missing" in empty
     stub = source.replace("# z = 2 * x", "# your code here (1 line)")
     told = str(check(define(stub, "<stub>"), DOUBLE))
     assert "replace the comment `# your code here` with your lines" in told

@@ -1,4 +1,4 @@
-"""Slips of chapters 06 to 08: what the report says of results that have a known cause."""
+"""Slips of chapters 06 to 11: what the report says of results that have a known cause."""
 
 import pytest
 
@@ -8,7 +8,15 @@ from puzzles_lib import (
     EACH_WORD_ONCE,
     LIFE,
     ONCE_PER_GROUP,
+    PACK_BITS,
+    PACK_WIDE,
+    QUANTIZE_CODES,
+    QUANTIZE_PACK,
     QUANTIZED_MATMUL,
+    RELU_PACK,
+    RELU_UNPACK_BACKWARD,
+    UNPACK_BITS,
+    UNPACK_DEQUANTIZE,
     WEIGHT_CODES,
 )
 from puzzles_lib.authoring.solutions import kernel_sources, other_kernel
@@ -30,6 +38,32 @@ SLIPS = [
     (WEIGHT_CODES, "& 15", "& 7", "from & 7"),
     (QUANTIZED_MATMUL, "(w - o)", "(w + o)", "from w + o"),
     (ONCE_PER_GROUP, "(w - o)", "w", "without the offset"),
+    (PACK_BITS, "offs_w[:, None] * F", "offs_w[:, None] * BITS", "BITS codes: it has F"),
+    (PACK_BITS, "offs_w[:, None] * F", "offs_w[:, None] * 8", "8 codes: it has F"),
+    (PACK_BITS, "codes_ptr + row * N + n", "codes_ptr + n", "the codes of row 0"),
+    (UNPACK_BITS, "((1 << BITS) - 1)", "15", "keep BITS of them"),
+    (UNPACK_BITS, "words_ptr + row * W + offs_w", "words_ptr + offs_w", "the words of row 0"),
+    (PACK_WIDE, "F + first + i", "F + i", "`first` is missing in n"),
+    (PACK_WIDE, "(first + i)", "i", "`first` is missing in the shift"),
+    (QUANTIZE_CODES, 'float("-inf")', 'float("inf")', "as +inf in the maximum"),
+    (QUANTIZE_CODES, 'x, float("inf")', 'x, float("-inf")', "as -inf in the minimum"),
+    (UNPACK_DEQUANTIZE, "minimum[:, None] + scale[:, None]", "scale[:, None] + minimum[:, None]", "swapped"),
+    (UNPACK_DEQUANTIZE, "tl.cdiv(N, GROUP)", "N // GROUP", "N // GROUP scales"),
+    (RELU_PACK, "other=0.0", "other=1.0", "ones past the end"),
+    (RELU_PACK, "tl.where(shut, 0, 1) << i", "~shut.to(tl.int32) << i", "from ~ of an int32"),
+    (
+        RELU_UNPACK_BACKWARD,
+        "((words[:, None] >> i) & 1) == 1",
+        "(words[:, None] & (1 << i)) > 0",
+        "it is the sign",
+    ),
+    (
+        RELU_UNPACK_BACKWARD,
+        "((words[:, None] >> i) & 1) == 1",
+        "(words[:, None] >> i) > 0",
+        "> 0 without & 1",
+    ),
+    (RELU_UNPACK_BACKWARD, "tl.where(passes", "tl.where(dy > 0", "from the sign of dy"),
 ]
 
 
@@ -41,8 +75,38 @@ def test_a_slip_is_named(puzzle, right, wrong, says):
     assert verdict.kind == "values" and says in verdict.diagnosis, verdict
 
 
+def test_the_code_of_a_zero_that_took_part_in_the_minimum_is_named():
+    source = kernel_sources()["quantize_pack"]
+    for right, wrong in (
+        ("mask=n < N)", "mask=n < N, other=0.0)"),
+        ('tl.where(n < N, x, float("inf"))', "x"),
+        ('tl.where(n < N, x, float("-inf"))', "x"),
+        ("tl.where(n < N, codes, 0.0)", "codes"),
+    ):
+        assert right in source
+        source = source.replace(right, wrong)
+    verdict = examine(define(source, "<zeros>"), QUANTIZE_PACK).verdicts[0]
+    assert "the code of 0 were packed" in verdict.diagnosis, verdict
+
+
+def test_a_number_of_bits_is_not_the_name_of_an_axis():
+    source = kernel_sources()["quantize_pack"]
+    right = "[None, None, :], axis=2"
+    assert right in source
+    report = str(examine(define(source.replace(right, "[None, None, :], axis=1"), "<axis>"), QUANTIZE_PACK))
+    assert "the addresses are [1, 4], the value is [1, 8] = [1, F]" in report
+
+
+def test_rows_of_the_wrong_length_are_not_a_missing_program_id():
+    source = kernel_sources()["relu_pack"]
+    assert "row * W" in source
+    report = str(examine(define(source.replace("row * W", "row * N // 32"), "<rows>"), RELU_PACK))
+    assert "their offsets are the same, but rows of mask are (N+31)//32 = 3 apart" in report
+    assert "tl.program_id" not in report.split("apart")[0]
+
+
 def test_a_slip_of_one_puzzle_is_not_found_in_its_correct_results():
-    for puzzle in (CONV2D, LIFE, BATCHED_MATMUL, WEIGHT_CODES):
+    for puzzle in (CONV2D, LIFE, BATCHED_MATMUL, WEIGHT_CODES, PACK_WIDE, RELU_PACK):
         assert examine(define(kernel_sources()[puzzle.name], "<correct>"), puzzle).ok
 
 

@@ -35,6 +35,9 @@ from puzzles_lib.stubs import HOLE
 
 STILL_OPEN = Verdict("open", "not solved yet", diagnosis=f"replace the comment `{HOLE}` with your lines")
 COMMENTED = Verdict("open", "not solved yet", diagnosis="your line is still a comment: remove the # in front")
+NO_LINES = Verdict(
+    "open", "not solved yet", diagnosis="your lines are missing: the marker is gone, but no line is there"
+)
 STILL_BROKEN = Verdict("open", "not solved yet: the kernel is still broken, as it was handed out")
 
 LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single block
@@ -43,7 +46,19 @@ _REFUSED = " refuses this kernel: "
 
 def still_open(source: str) -> Verdict:
     """Return the verdict on a kernel whose code is as it was handed out, comments aside."""
-    return STILL_OPEN if HOLE in source else COMMENTED
+    if HOLE in source:
+        return STILL_OPEN
+    comments = (line.strip().lstrip("# ") for line in source.splitlines() if line.strip().startswith("#"))
+    return COMMENTED if any(map(_is_a_line, comments)) else NO_LINES
+
+
+def _is_a_line(text: str) -> bool:
+    """Return whether the text of a comment is a Python statement that does something, and not only words."""
+    try:
+        (node,) = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return False
+    return isinstance(getattr(node, "value", None), ast.Call if isinstance(node, ast.Expr) else ast.expr)
 
 
 def of_refusal(refusal: Refusal) -> Verdict:
@@ -522,8 +537,14 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case) ->
     apart = int(second.elements.flat[0] - first.elements.flat[0])
     if not apart:
         axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
-        axis = str(axes[0]) if len(axes) == 1 else "..."
-        return f"their offsets are the same: use tl.program_id({axis})"
+        if len(axes) == 1:
+            return f"their offsets are the same: use tl.program_id({axes[0]})"
+        *rows, columns = result.dims
+        if not rows:
+            return "their offsets are the same"
+        length = result.shape(case.numbers)[-1]
+        apart_by = f"{columns} = {length}" if columns != str(length) else f"{length} elements"
+        return f"their offsets are the same, but rows of {result.name} are {apart_by} apart"
     sizes = first.elements.size
     if len(result.shape(case.numbers)) != 1 or not (np.diff(first.elements) == 1).all() or apart >= sizes:
         return ""

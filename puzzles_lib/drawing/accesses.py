@@ -144,6 +144,14 @@ def _measure(panels: Sequence["_MapPanel"], shrink: float) -> list[tuple[float, 
     return [(panel.total_width, panel.total_height) for panel in panels]
 
 
+def _is_beside(tensor: TensorMap) -> bool:
+    """Return whether a masked-off lane is drawn right of a row, though its address is in the next one."""
+    if len(tensor.shape) < 2 or not len(tensor.masked):
+        return False
+    row, column = tensor.masked.reshape(-1, len(tensor.shape))[:, -2:].T
+    return bool(((column >= tensor.shape[-1]) & (row >= 0) & (row < tensor.shape[-2] - 1)).any())
+
+
 def program_name(program: Sequence[int], axes: int) -> str:
     """Return ``6`` for a launch along one axis, ``(2, 6)`` along two."""
     return str(program[0]) if axes == 1 else f"({', '.join(str(p) for p in program[:axes])})"
@@ -542,6 +550,9 @@ class _Legend:
         if any(p.group is not None and p.fewest <= MOST_STRIPES for p in shared):
             self.words.append("stripes: accessed by several programs, one stripe per program")
             self.words += _shared_names(shared, grid)
+        if program is not None and any(_is_beside(panel.tensor) for panel in panels):
+            beside = "lanes right of a tensor are past the end of a row"
+            self.words.append(f"{beside}: their addresses are in the next row")
         self.rows = math.ceil(len(self.entries) / self.columns)
         self.lines = wrap_text("; ".join(self.words), WIDEST) if self.words else []
         self.height = self.ROW * (self.rows + len(self.lines)) + 0.12

@@ -85,16 +85,24 @@ class Trouble:
         return [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
 
     def shape(self, sizes: Sequence[int]) -> str:
-        """Return ``"[8, 32] = [BLOCK_M, BLOCK_N]"`` if each size is that of one constant."""
+        """Return ``"[8, 32] = [BLOCK_M, BLOCK_N]"`` if each size is that of one constant.
+
+        Only constants count that the kernel gives to a block, as in `tl.arange`: not a number of bits.
+        """
         named = []
         for size in sizes:
             names = [
                 n for n, v in self.seen.scope.items() if isinstance(v, tl.constexpr) and v.value is not True
-                and v.value == size
+                and v.value == size and self._sizes_a_block(n)
             ]  # fmt: skip
             named.append("1" if size == 1 else names[0] if len(names) == 1 else "")
         plain = _listed(sizes)
         return f"{plain} = {_listed(named)}" if all(named) and any(n != "1" for n in named) else plain
+
+    def _sizes_a_block(self, name: str) -> bool:
+        """Return whether a constant is the size of a block by its name, or by the line that makes one."""
+        made = rf"\btl\.(arange|zeros|full|reshape|view|broadcast_to)\([^\n]*\b{re.escape(name)}\b"
+        return name.startswith("BLOCK") or bool(re.search(made, self.seen.source))
 
 
 def _listed(parts: Sequence[object]) -> str:

@@ -96,12 +96,32 @@ def _rows_of_words(codes: Tensor, BITS: int) -> Tensor:
     return _up(codes.flatten()[places], BITS)
 
 
+def _tile_rows(codes: Tensor, BITS: int, apart: int) -> Tensor:
+    """Return the words of a tile whose rows begin this many codes apart, with zeros past the end of a row."""
+    M, N = codes.shape
+    fields = 32 // BITS
+    n = torch.arange(-(-N // fields))[:, None] * apart + torch.arange(fields)  # [W, F]
+    lanes = torch.where(n < N, codes[:, n.clamp(max=N - 1)].int(), 0)  # [M, W, F]
+    return (lanes << BITS * torch.arange(fields, dtype=torch.int32)).sum(2, dtype=torch.int32)
+
+
+def _first_row(codes: Tensor, BITS: int) -> Tensor:
+    return _up(codes[:1].expand_as(codes), BITS)
+
+
 PACK_SLIPS: dict[str, Callable] = {
     "you'd get these words from >> instead of <<": _down,
     "you'd get these words with field 0 at the top: it's the lowest BITS bits": _from_the_top,
     "you'd get these words from a shift by i: field i begins at bit BITS * i": _by_number,
     "you'd get these words if only codes with n < W were loaded: a row has N codes": _loaded_below_the_words,
     "you'd get these words if a row of codes began at row * W: it has N codes": _rows_of_words,
+    "you'd get these words if every row took the codes of row 0: row `row` begins at row * N": _first_row,
+    "you'd get these words if a row of the tile had BITS codes: it has F": (
+        lambda codes, BITS: _tile_rows(codes, BITS, BITS)
+    ),
+    "you'd get these words if a row of the tile had 8 codes: it has F": (
+        lambda codes, BITS: _tile_rows(codes, BITS, 8)
+    ),
 }
 """Wrong words that are often seen, by what the report says about them."""
 
@@ -176,6 +196,12 @@ def _remainders(words: Tensor, N: int, BITS: int, divided: bool = False, masked:
 
 
 UNPACK_SLIPS: dict[str, Callable] = {
+    "you'd get these codes from & 15, which keeps 4 bits: keep BITS of them": (
+        lambda words, N, BITS: _fields(words, N, BITS, 15)
+    ),
+    "you'd get these codes if every row took the words of row 0: row `row` begins at row * W": (
+        lambda words, N, BITS: unpack_bits(words[:1].expand_as(words), N, BITS)
+    ),
     "you'd get these codes from a shift without &": lambda words, N, BITS: _fields(words, N, BITS, -1),
     "you'd get these codes from & 1 << BITS - 1: `-` binds tighter than `<<`, so write (1 << BITS) - 1": (
         lambda words, N, BITS: _fields(words, N, BITS, 1 << BITS - 1)
@@ -241,6 +267,32 @@ def pack_wide(
     return pack_bits(codes, BITS)
 
 
+def _second_half(codes: Tensor, BITS: int, loaded: bool, shifted: bool) -> Tensor:
+    """Return the words of a loop over two loads of 16 codes that forgets its place in one of two places.
+
+    loaded: whether the second load takes the second 16 codes. shifted: whether they go to the second fields.
+    """
+    lanes, fields = _by_word(codes, BITS), 32 // BITS
+    if fields <= WIDEST:
+        return _up(codes, BITS)
+    n = torch.arange(fields)
+    taken = lanes[:, :, n if loaded else n % WIDEST]
+    shifts = BITS * (n if shifted else n % WIDEST).int()
+    return (taken << shifts).sum(2, dtype=torch.int32)
+
+
+WIDEST = 16  # codes in a load of 16 bytes
+WIDE_SLIPS: dict[str, Callable] = {
+    "you'd get these words if the second load took the same codes as the first: `first` is missing in n": (
+        lambda codes, BITS: _second_half(codes, BITS, loaded=False, shifted=True)
+    ),
+    "you'd get these words if both loads went to the same fields: `first` is missing in the shift": (
+        lambda codes, BITS: _second_half(codes, BITS, loaded=True, shifted=False)
+    ),
+}
+"""Wrong words of a loop over loads, by what the report says about them."""
+
+
 PACK_WIDE = Puzzle(
     number="13b",
     spec=pack_wide,
@@ -254,7 +306,7 @@ PACK_WIDE = Puzzle(
         Case(M=2, N=4096, BITS=2, BLOCK_W=512, fill={"codes": below(4)}),
     ),
     outputs=("words",),
-    slips=PACK_SLIPS,
+    slips=PACK_SLIPS | WIDE_SLIPS,
     contract=Contract(
         {"M": Size(9), "N": Size(9000), "BITS": (1, 2, 4, 8), "BLOCK_W": (64, 128, 512)},
         fills=lambda s: ({"codes": below(2**s.BITS)},),

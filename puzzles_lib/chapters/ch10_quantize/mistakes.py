@@ -400,7 +400,7 @@ MISTAKES = (
         "Assumes that rows of scales are N // GROUP long.",
         {"tl.cdiv(N, GROUP)": "N // GROUP"},
         kind="values",
-        says="1–2 along M",
+        says="N // GROUP scales",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,

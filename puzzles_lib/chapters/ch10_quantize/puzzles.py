@@ -52,18 +52,20 @@ def _with_a_slip(
     from_minimum: bool = True,
     zero_scale: bool = False,
     zeros: Sequence[str] = (),
+    padding: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `quantize_codes` gives with a slip.
 
     steps: added to the steps between minimum and maximum. stored: whether codes come from the stored scale.
     rounding: of steps to codes. from_minimum: whether steps are counted from the minimum. zero_scale: whether
-    constant groups have the scale 0. zeros: "minimum" or "maximum", for which lanes past the end count as 0.
+    constant groups have the scale 0. zeros: "minimum" or "maximum", for which lanes past the end count as
+    `padding`.
     """
     x = x.bfloat16().float()  # rounds as a kernel does
     last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # changes no minimum, no maximum
     groups = torch.cat([x, last], 1).unflatten(1, (-1, GROUP))  # [M, G, GROUP]
     minimum, maximum = groups.aminmax(dim=2)  # [M, G]
-    padded = torch.cat([x, torch.zeros_like(last)], 1).unflatten(1, (-1, GROUP))
+    padded = torch.cat([x, torch.full_like(last, padding)], 1).unflatten(1, (-1, GROUP))
     minimum = padded.amin(2) if "minimum" in zeros else minimum
     maximum = padded.amax(2) if "maximum" in zeros else maximum
     exact = (maximum - minimum) / (2**BITS - 1 + steps)
@@ -107,6 +109,12 @@ CODE_SLIPS: dict[str, Callable] = {
     "you'd get these codes if lanes past the end of a row counted as 0 in the minimum and the maximum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("minimum", "maximum"))
     ),
+    "you'd get this scale if lanes past the end of a row counted as +inf in the maximum": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("maximum",), padding=float("inf"))
+    ),
+    "you'd get this scale if lanes past the end of a row counted as -inf in the minimum": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("minimum",), padding=float("-inf"))
+    ),
 }
 """Wrong codes that are often seen, by what the report says about them."""
 
@@ -142,9 +150,14 @@ def _across(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
     return packed.flatten(1)[:, :words], scale, minimum
 
 
-def _zeros_encoded(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the words of `quantize_pack` with the code of 0 in the fields past the end of a row."""
-    codes, scale, minimum = quantize_codes(x, BITS, GROUP)
+def _zeros_encoded(
+    x: Tensor, BITS: int, GROUP: int, zeros: Sequence[str] = ()
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the words of `quantize_pack` with the code of 0 in the fields past the end of a row.
+
+    zeros: "minimum" or "maximum", for which lanes past the end count as 0.
+    """
+    codes, scale, minimum = _with_a_slip(x, BITS, GROUP, zeros=zeros)
     of_zero = ((0.0 - minimum[:, -1:]) / scale[:, -1:]).round().clamp(max=2**BITS - 1)
     spare = -codes.shape[1] % (32 // BITS)
     of_zero = of_zero.to(torch.int32).expand(-1, spare)
@@ -162,6 +175,10 @@ WORD_SLIPS = (
         "so F comes last": _across,
         "you'd get these words with the code of 0 in the fields past the end of a row: they must be 0": (
             _zeros_encoded
+        ),
+        "you'd get these words if lanes past the end of a row counted as 0 in the minimum and the maximum, "
+        "and the code of 0 were packed": (
+            lambda x, BITS, GROUP: _zeros_encoded(x, BITS, GROUP, zeros=("minimum", "maximum"))
         ),
     }
 )
@@ -377,6 +394,14 @@ def _with_groups(words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS: in
     return minimum.double()[:, g] + scale.double()[:, g] * codes
 
 
+def _rows_of_groups(words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS: int, GROUP: int) -> Tensor:
+    """Return what `unpack_dequantize` gives if rows of scales and minima are taken to be N // GROUP long."""
+    codes = unpack_bits(words, N, BITS)  # [M, N]
+    places = torch.arange(len(words))[:, None] * (N // GROUP) + torch.arange(N) // GROUP  # [M, N]
+    places = places.clamp(max=scale.numel() - 1)
+    return minimum.double().flatten()[places] + scale.double().flatten()[places] * codes
+
+
 VALUE_SLIPS: dict[str, Callable] = {
     "you'd get these values from g = w // GROUP: GROUP counts values, and a word has F of them": (
         lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
@@ -388,6 +413,10 @@ VALUE_SLIPS: dict[str, Callable] = {
             words, scale, minimum, N, BITS, lambda w: w * (32 // BITS // GROUP)
         )
     ),
+    "you'd get these values with scale and minimum swapped": (
+        lambda words, scale, minimum, N, BITS, GROUP: unpack_dequantize(words, minimum, scale, N, BITS, GROUP)
+    ),
+    "you'd get these values if a row had N // GROUP scales: a short last group has one, too": _rows_of_groups,
 }
 """Wrong values that are often seen, by what the report says about them."""
 

@@ -60,6 +60,17 @@ def _launch() -> tuple[int, int, int]:
     return block, 100864, triton.cdiv(groups, block)
 
 
+FAIR_STEPS = (2.3, 0.9, 6.0, 100.5)
+
+
+def _are_fair(found: tuple, right: tuple) -> bool:
+    """Return whether each (smallest code, largest code, mean) is the right one; means may be 0.02 off."""
+    return len(found) == len(right) and all(
+        tuple(one[:2]) == other[:2] and abs(one[2] - other[2]) < 0.02
+        for one, other in zip(found, right, strict=True)
+    )
+
+
 QUESTIONS = (
     Question(
         id="ch10-q1",
@@ -178,6 +189,10 @@ QUESTIONS = (
         kind=tuple,
         nudges=(
             Nudge(
+                lambda v, r: any(isinstance(each, str) for each in v),
+                "Please give numbers, with GROUP // F and F worked out.",
+            ),
+            Nudge(
                 lambda v, r: v == (4, 8, 2),
                 "The last axis is summed, so it must be the fields of one word. How many fields has a word?",
             ),
@@ -195,26 +210,43 @@ QUESTIONS = (
     ),
     Question(
         id="ch10-q10",
-        asks="fair(steps) of 100000 times 2.3: the smallest and the largest code, and the mean. It should be "
-        "about (2, 3, 2.3).",
-        right=lambda: (2.0, 3.0, 2.3),
+        asks="fair(steps) of 100000 times 2.3, 0.9, 6 and 100.5: the smallest code, the largest and the mean "
+        "of each. For 2.3 they should be about (2, 3, 2.3).",
+        right=lambda: tuple((float(int(s)), float(-int(-s // 1)), s) for s in FAIR_STEPS),
         kind=tuple,
         nudges=(
             Nudge(
-                lambda v, r: v[0] == v[1], "Every value gets the same code. The rule needs a random number."
+                lambda v, r: v[0][0] == v[0][1],
+                "Every 2.3 gets the same code. The rule needs a random number for each value.",
             ),
             Nudge(
-                lambda v, r: any(float(each) % 1 for each in v[:2]),
+                lambda v, r: any(float(each) % 1 for one in v for each in one[:2]),
                 "A code is a whole number. Round at the end.",
             ),
-            Nudge(lambda v, r: v[0] < 2 or v[1] > 3, "Some codes are neither 2 nor 3."),
             Nudge(
-                lambda v, r: abs(v[2] - 2.5) < 0.02,
+                lambda v, r: v[0][0] < 2 or v[0][1] > 3,
+                "For 2.3, some codes are neither 2 nor 3.",
+            ),
+            Nudge(
+                lambda v, r: abs(v[0][2] - 2.5) < 0.02,
                 "Half of the values go up, as with a coin. How often should 2.3 go up?",
             ),
+            Nudge(
+                lambda v, r: abs(v[0][2] - r[0][2]) > 0.02,
+                "To be 2.3 on average, 3 of 10 values must go up. When is a random number below 0.3?",
+            ),
+            Nudge(
+                lambda v, r: abs(v[1][2] - r[1][2]) > 0.02,
+                "2.3 is correct on average, but 0.9 isn't: 9 of 10 must go up there. How can one formula do "
+                "both?",
+            ),
+            Nudge(
+                lambda v, r: tuple(v[2]) != r[2],
+                "2.3 and 0.9 are correct on average. But 6 is a whole number already, so it should stay 6.",
+            ),
         ),
-        nudge="To be 2.3 on average, 3 of 10 values must go up. When is a random number below 0.3?",
-        same=lambda v, r: len(v) == 3 and tuple(v[:2]) == r[:2] and abs(v[2] - r[2]) < 0.02,
+        nudge="2.3, 0.9 and 6 are correct. What does your rule do with 100.5?",
+        same=lambda v, r: _are_fair(v, r),
         computed=True,
     ),
     Question(

@@ -96,7 +96,7 @@ MISTAKES = (
         "Fills the lanes past the end of a row with 1, so their bits are set.",
         {"other=0.0": "other=1.0"},
         kind="values",
-        says="2 along axis 1",
+        says="ones past the end",
     ),
     Mistake(
         RELU_PACK,
@@ -211,7 +211,7 @@ MISTAKES = (
         "Clears the sign bit, which belongs to element 31.",
         {"words[:, None]": "(words[:, None] & 0x7FFFFFFF)"},
         kind="values",
-        says="wrong elements are zero",
+        says="bit 31 never let dy pass",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,

@@ -41,9 +41,12 @@ def relu_pack(
     return torch.relu(x), mask
 
 
-def _mask(passes: Tensor, top_first: bool = False) -> Tensor:
-    """Return the words of a mask, or those with element 0 in the highest bit."""
-    padded = torch.nn.functional.pad(passes.int(), (0, -passes.shape[1] % 32))
+def _mask(passes: Tensor, top_first: bool = False, spare: int = 0) -> Tensor:
+    """Return the words of a mask, or those with element 0 in the highest bit.
+
+    passes: bool, or the numbers that a kernel sums as bits. spare: such a number for lanes past the end.
+    """
+    padded = torch.nn.functional.pad(passes.int(), (0, -passes.shape[1] % 32), value=spare)
     bits = padded.unflatten(1, (-1, 32))  # [M, W, 32]
     shifts = torch.arange(32, dtype=torch.int32)
     return (bits << (shifts.flip(0) if top_first else shifts)).sum(2, dtype=torch.int32)
@@ -62,6 +65,14 @@ SLIPS: dict[str, Callable] = {
     "you'd get these words with element 0 in the highest bit: it's the lowest": lambda x: (
         torch.relu(x),
         _mask(~(x <= 0), top_first=True),
+    ),
+    "you'd get these words with ones past the end of a row: those bits must be 0": lambda x: (
+        torch.relu(x),
+        _mask(~(x <= 0), spare=1),
+    ),
+    "you'd get these words from ~ of an int32, where ~1 is -2: use ~ before you convert": lambda x: (
+        torch.relu(x),
+        _mask(~(x <= 0).int(), spare=-2),
     ),
 }
 """Wrong results that are often seen, by what the report says about them."""
@@ -111,10 +122,15 @@ def relu_unpack_backward(
     return torch.where(bits.flatten(1)[:, : dy.shape[1]] == 1, dy, 0)
 
 
-def _where(dy: Tensor, mask: Tensor, passes: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return dy where passes is True of the shifted word, and 0 elsewhere."""
+def _where(
+    dy: Tensor, mask: Tensor, passes: Callable[[Tensor], Tensor], but_the_sign: bool = False
+) -> Tensor:
+    """Return dy where passes is True of the shifted word, and 0 elsewhere; but_the_sign: never for bit 31."""
     shifted = (mask[:, :, None] >> torch.arange(32, dtype=torch.int32)).flatten(1)  # [M, W * 32]
-    return torch.where(passes(shifted)[:, : dy.shape[1]], dy, 0)
+    kept = passes(shifted)
+    if but_the_sign:
+        kept = kept & (torch.arange(kept.shape[1]) % 32 != 31)
+    return torch.where(kept[:, : dy.shape[1]], dy, 0)
 
 
 BACKWARD_SLIPS: dict[str, Callable] = {
@@ -132,6 +148,15 @@ BACKWARD_SLIPS: dict[str, Callable] = {
     ),
     "you'd get this dx with element 0 in the highest bit: it's the lowest": (
         lambda dy, mask: _from_the_top(dy, mask)
+    ),
+    "you'd get this dx if bit 31 never let dy pass: it is the sign, and 1 << 31 is negative": (
+        lambda dy, mask: _where(dy, mask, lambda shifted: shifted & 1 == 1, but_the_sign=True)
+    ),
+    "you'd get this dx from a shift and > 0 without & 1: the bits above are still there": (
+        lambda dy, mask: _where(dy, mask, lambda shifted: shifted > 0)
+    ),
+    "you'd get this dx from the sign of dy: the bit of the mask decides": (
+        lambda dy, mask: torch.where(dy > 0, dy, 0)
     ),
 }
 """Wrong gradients that are often seen, by what the report says about them."""

@@ -174,7 +174,9 @@ QUESTIONS = (
             Nudge(lambda v, r: not v[1], "The gradient isn't torch's yet. It needs dy and the mask."),
             Nudge(lambda v, r: v[2] > r[2], "Both results are correct, but you keep more than the mask."),
         ),
-        nudge="Keep the mask with ctx.save_for_backward.",
+        nudge="Both results are correct, but autograd keeps less than a mask. A tensor that you store as "
+        "ctx.mask stays hidden from it: no hook sees it, and nobody notices if it changes before the "
+        "backward pass. Keep the mask with ctx.save_for_backward.",
         computed=True,
     ),
 )
