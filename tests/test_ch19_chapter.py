@@ -102,8 +102,15 @@ def test_a_line_about_memory_is_judged_by_who_ran():
     assert told.splitlines()[0] == "328 of 384 fit according to you; 330 ran"
     assert "2 ran but don't fit according to you: BLOCK_M=32" in told and "0 were refused but fit" in told
     assert "228 KiB" not in told
+    assert told.endswith("correct: your line misses only the 2 that the next cell explains")
+    short = swept.judged(lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 <= 227 * 1000)
+    assert "correct" not in short and short.endswith("It needs 224 KiB: how many bytes are that?")
     whole = swept.judged(lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 <= 228 * 1024)
-    assert whole.startswith(told) and "all 228 KiB fits according to you" in whole
+    assert (
+        whole.startswith(told.rpartition("\n")[0])
+        and "correct" not in whole
+        and "all 228 KiB fits according to you" in whole
+    )
     ones = swept.judged(lambda c: True)
     assert (
         "384 of 384" in ones
@@ -162,8 +169,8 @@ TOLD = {
     "orders": "K = 8192: 1887 µs row after row, 1880 in bands of 16, 1.00 times as fast: limited by power",
     "profile": "registers per thread 255, accesses that spill 5,029,888",
     "sweep": "from 184 to 5056, 524 in the middle; the floor is 139. 54 were refused. 34 spill",
-    "twice": "the first round 75.2 to 78.9 µs",
-    "persistent": "8192x8192x128: descriptors 1.25, persistent, descriptors 1.47, cuBLAS 1.45",
+    "twice": "the first round 75.2 to 82.7 µs",
+    "persistent": "8192x8192x128: descriptors 1.25, descriptors, flattened loop 1.47, cuBLAS 1.45",
 }
 
 
@@ -197,7 +204,7 @@ def said(*words: str) -> None:
 
 def test_what_is_said_of_lies():
     assert round(LIES["no wait"]["second"] / 1000, 2) == 1.74 and round(LIES["no wait"]["first"]) == 20
-    said("The matmul takes 1.74 ms")
+    said("the matmul takes 1.74 ms")
     clocks = LIES["clocks"]
     assert (round(clocks["first"] / 1000, 2), round(clocks["second"] / 1000, 2)) == (1.61, 1.88)
     assert round(clocks["second"] / clocks["first"], 2) == 1.17
@@ -265,7 +272,7 @@ def test_what_is_said_of_profiles():
     assert "A sum: only 6% of all warps" in told and "C copy: memory is busy: it's at its roof" in told
     waits = [next(iter(rows[name]["stalls"])) for name in pictures.SIX.values()]
     assert waits.count("long_scoreboard") == 5
-    said("Five of the six wait for memory", "Only one of them is at its roof")
+    said("Five of the six mostly wait for memory", "Only one of them is at its roof")
     powers, count = rows["powers"], rows["count, 16 bins"]
     assert round(powers["xu_busy"]) == 100 and powers["dram_busy"] < 3 and powers["tensor_busy"] < 1
     assert next(iter(powers["stalls"])) == "mio_throttle" and powers["occupancy"] > 95
@@ -335,6 +342,11 @@ def test_what_is_said_of_persistent_programs():
     assert [gain(f"8192x8192x{k}") for k in (512, 128, 8192)] == [1.25, 1.47, 1.02]
     assert gain("512x512x512") == 0.81
     said("0.81")
+    small = [
+        us["512x512x512", path] for path in ("plain", "descriptors", "persistent", "persistent, flattened")
+    ]
+    assert small == [3.34, 3.63, 3.88, 4.13]
+    said("3.34 µs become 3.63 with descriptors, 3.88 with the loop, and 4.13 with `flatten`")
     short = [us["8192x8192x128", path] for path in ("persistent", "plain", "persistent, flattened")]
     assert [round(each) for each in short] == [70, 73, 49]
     assert (round(us["8192x8192x128", "descriptors"], 1), round(short[2], 1)) == (58.0, 49.4)
@@ -410,6 +422,51 @@ def test_effects_that_only_together_move_a_benchmark_too_far_are_told():
     assert not found.ok and found.lies == {} and found.most[0] == "launch"
     assert "not yet: all effects together move it by" in repr(found)
     assert standin.EFFECTS["launch"] in repr(found)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"buffers": 1}, "well cheated: it says less than 4 µs"),
+        ({}, "not yet: it should say less than 4 µs"),
+        ({"buffers": 1, "wait": False}, "not yet: exactly one lie should be found, not 2"),
+    ],
+)
+def test_a_cheat_should_lie_once_and_far_enough(options, words):
+    def cheat(gpu):
+        def copies():
+            for number in range(64):
+                gpu.copy(gpu.buffers[number % options.get("buffers", 64)])
+
+        replay = gpu.graph(copies)
+        replay()
+        gpu.synchronize()
+        start = gpu.clock()
+        for _ in range(10):
+            replay()
+        if options.get("wait", True):
+            gpu.synchronize()
+        return (gpu.clock() - start) / 640
+
+    found = laboratory.audit(cheat, cheat_below=4)
+    assert words in repr(found) and found.ok == words.startswith("well")
+
+
+def test_a_cheat_that_says_0_is_not_reached():
+    assert "no copy takes 0 µs" in repr(laboratory.audit(lambda gpu: 0.0, cheat_below=4))
+
+
+def test_a_small_factor_is_not_rounded_to_0():
+    found = laboratory.audit(lambda gpu: 0.01)
+    assert "0.00 times" not in repr(found) and "0.0014 times the truth" in repr(found)
+
+
+def test_a_benchmark_that_never_ends_is_stopped():
+    def endless(gpu):
+        while True:
+            gpu.copy(gpu.buffers[0])
+
+    assert "more than 1,000,000 copies" in repr(laboratory.audit(endless))
 
 
 def test_a_number_that_is_typed_is_no_benchmark():

@@ -196,7 +196,7 @@ def _has_locks(trial: Trial) -> bool:
 
 
 def _under_locks(trial: Trial) -> Verdict | None:
-    """A store without the lock, or a program that does not wait for it."""
+    """A store without the lock, a program that does not wait for it, or one lock for what has several."""
     puzzle, case = trial.bound.puzzle, trial.bound.case
     all_held = {result.name: blank(puzzle, result, case) for result in puzzle.results}
     fill_in_place(puzzle, all_held, trial.inputs)
@@ -207,6 +207,7 @@ def _under_locks(trial: Trial) -> Verdict | None:
         verdicts.unlocked(puzzle, case, trial.first)
         or verdicts.locked_out(puzzle, case, held)
         or verdicts.gave_up(puzzle, case, held, trial.run(FIRST_ALONE))
+        or verdicts.unused_lock(puzzle, case, trial.run(Options(record=True, quiet=True)))
     )
 
 

@@ -368,6 +368,28 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
     return None
 
 
+def unused_lock(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """Return the verdict on a kernel that uses some locks of a result and never the others.
+
+    A kernel that uses none of them passes, because it may do without. ran: a run whose accesses are kept.
+    """
+    for result in puzzle.results:
+        if result.name not in puzzle.locks:
+            continue
+        shape = result.shape(case.numbers)
+        each = [a for a in ran.accesses if a.argument == result.name and a.mask.any()]
+        used = {int(element) for a in each for element in a.elements[a.mask]}
+        unused = sorted(set(range(math.prod(shape))) - used)
+        if used and unused:
+            name = result.name
+            text = (
+                f"{name}[{_index(unused[0], shape)}] is never used, but {name}[{_index(min(used), shape)}] is"
+            )
+            diagnosis = "programs that store to different elements share a lock, so they wait for nothing"
+            return Verdict("never written", text, each[0].site, diagnosis)
+    return None
+
+
 def _must_wait(locks: str) -> str:
     return f"while {locks} is 1, a program must wait until it can change it from 0 to 1"
 

@@ -315,7 +315,7 @@ MISTAKES = (
         "The mean is treated as a constant, but every x changes it.",
         {" - straight[:, None]": ""},
         kind="values",
-        says="dx[0, 0]",
+        says="the rows of dx don't add up to 0: the mean of g isn't subtracted",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -323,7 +323,7 @@ MISTAKES = (
         "rstd is treated as a constant, but every x changes it.",
         {" - xhat * along[:, None]": ""},
         kind="values",
-        says="dx[0, 0]",
+        says="the term along x̂ isn't subtracted",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -366,7 +366,7 @@ MISTAKES = (
         "The factor rstd in front of the parentheses is missing.",
         {"rstd[:, None] * (g": "(g"},
         kind="values",
-        says="each row is off by its own factor, 0.3487 to 2.338",
+        says="the factor rstd is missing",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -390,7 +390,23 @@ MISTAKES = (
         "The second term is added instead of subtracted.",
         {"- xhat * along": "+ xhat * along"},
         kind="values",
-        says="dx[0, 0]",
+        says="the term along x̂ is added, not subtracted",
+    ),
+    Mistake(
+        LAYER_NORM_DX,
+        "both_signs",
+        "Both terms are added instead of subtracted.",
+        {"(g - straight[:, None] - xhat": "(g + straight[:, None] + xhat"},
+        kind="values",
+        says="both means are added, not subtracted",
+    ),
+    Mistake(
+        LAYER_NORM_DX,
+        "sign_of_the_mean",
+        "The mean is added instead of subtracted.",
+        {"g - straight[:, None]": "g + straight[:, None]"},
+        kind="values",
+        says="the mean of g is added, not subtracted",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -738,6 +754,17 @@ MISTAKES = (
     ),
     Mistake(
         DW_BY_LOCK,
+        "one_lock_for_all",
+        "All blocks of columns share lock 0, so their programs wait for each other without need.",
+        {
+            "tl.atomic_cas(lock_ptr + j, 0, 1)": "tl.atomic_cas(lock_ptr, 0, 1)",
+            "tl.atomic_xchg(lock_ptr + j, 0)": "tl.atomic_xchg(lock_ptr, 0)",
+        },
+        kind="never written",
+        says="lock[1] is never used, but lock[0] is",
+    ),
+    Mistake(
+        DW_BY_LOCK,
         "locked_too_short",
         "db is updated after the lock was released.",
         {
@@ -792,7 +819,7 @@ MISTAKES = (
         "The M2 of the blocks are added, but the distances between their means are left out.",
         {" + apart * apart * first * share": ""},
         kind="values",
-        says="rstd[0]",
+        says="δ² n1 n2 / n is missing",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -809,6 +836,14 @@ MISTAKES = (
         {"share = count / (first + count)": "share = 1 / (first // BLOCK_N + 1)"},
         kind="values",
         says="mean[0]",
+    ),
+    Mistake(
+        LONG_LAYER_NORM,
+        "share_of_the_old",
+        "The mean moves by the share of the elements before, not of the new ones.",
+        {"mean += apart * share": "mean += apart * first / (first + count)"},
+        kind="values",
+        says="the mean doesn't move by the new block's fraction of δ",
     ),
     Mistake(
         LONG_LAYER_NORM,

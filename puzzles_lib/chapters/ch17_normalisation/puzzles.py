@@ -1,5 +1,7 @@
 """Chapter 17: normalization forward and backward, sums over programs, and a scan over blocks."""
 
+from collections.abc import Callable
+
 import torch
 import triton
 from jaxtyping import BFloat16, Float32, Int32
@@ -201,6 +203,16 @@ def _mean(x: Tensor) -> Tensor:
     return x.mean(1, keepdim=True)
 
 
+def _with_means(off: int, along: int) -> Callable[..., Tensor]:
+    """Return a slip that subtracts the mean of g this many times, and the term along x̂ this many times."""
+
+    def slip(dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
+        g, xhat = dy * w, (x - mean[:, None]) * rstd[:, None]
+        return _dx_of(g, x, mean, rstd, off * _mean(g), along * _mean(g * xhat))
+
+    return slip
+
+
 def _row_mean(x: Tensor) -> Tensor:
     return x.mean(1)
 
@@ -250,6 +262,15 @@ LAYER_NORM_DX = Puzzle(
         "w is missing: g is dy times w": lambda dy, x, w, mean, rstd: layer_norm_dx(
             dy, x, torch.ones_like(w), mean, rstd
         ),
+        "the factor rstd is missing": lambda rstd, **others: (
+            layer_norm_dx(rstd=rstd, **others) / rstd[:, None]
+        ),
+        "the rows of dx don't add up to 0: the mean of g isn't subtracted": _with_means(0, 1),
+        "the rows of dx don't add up to 0: the mean of g is added, not subtracted": _with_means(-1, 1),
+        "the rows of dx · x̂ don't add up to 0: the term along x̂ isn't subtracted": _with_means(1, 0),
+        "the rows of dx · x̂ don't add up to 0: the term along x̂ is added, not subtracted": _with_means(1, -1),
+        "the rows of dx don't add up to 0: both means are added, not subtracted": _with_means(-1, -1),
+        "the rows of dx don't add up to 0: neither mean is subtracted": _with_means(0, 0),
         "the second sum is over g times x: it needs x̂": _sum_with_x,
         "the last term has x in front of its mean: it needs x̂": _sum_times_x,
         "the means are divided by BLOCK_N: divide by N": _over_block,
@@ -429,6 +450,21 @@ def _mean_of_means(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
     return mean, torch.rsqrt(squares / N + 1e-5)
 
 
+def _old_share(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
+    """Return the results if the mean moves by the fraction of the elements before the block."""
+    mean, count = torch.zeros_like(x[:, 0]), 0
+    for block in x.split(BLOCK_N, 1):
+        mean = mean + (block.mean(1) - mean) * count / (count + block.shape[1])
+        count += block.shape[1]
+    return mean, long_layer_norm(x)[1]
+
+
+def _not_apart(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
+    """Return the results if only the squares within the blocks are summed."""
+    squares = sum((block - _mean(block)).square().sum(1) for block in x.split(BLOCK_N, 1))
+    return x.mean(1), torch.rsqrt(squares / N + 1e-5)
+
+
 LONG_LAYER_NORM = Puzzle(
     number="33",
     spec=long_layer_norm,
@@ -453,6 +489,10 @@ LONG_LAYER_NORM = Puzzle(
     slips={
         "lanes past the end are counted in the last block's M2: 0 - mean isn't 0 there": _padded_blocks,
         "the short last block counts as much as a full one": _mean_of_means,
+        "the mean doesn't move by the new block's fraction of δ: n2 / n, or 1 for a row's first block": (
+            _old_share
+        ),
+        "M2 doesn't grow with the distance between the blocks' means: δ² n1 n2 / n is missing": _not_apart,
     },
     contract=Contract(
         {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},

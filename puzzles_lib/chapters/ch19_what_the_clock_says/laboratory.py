@@ -33,8 +33,11 @@ def recorded(what: str) -> dict[str, Any]:
 
 # ---- sweeps
 
+FITS = 227 << 10  # bytes of shared memory that a program may use
 # 19 stages of 12 KiB are exactly 228 KiB; no configuration that was tried is between 227 and 228.
 _ALL_OF_IT = {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64, "warps": 4, "stages": 19}
+# 7 stages of 32 KiB are 224 KiB, which fit: more than 227,000 bytes, and no configuration tried is between.
+_NEARLY_ALL = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "warps": 8, "stages": 7}
 
 
 class Kept(NamedTuple):
@@ -127,6 +130,7 @@ class Sweep:
         if all(each is None for each in told):
             return None
         ran = [each.us is not None for each in self.tried]
+        alike = self.tried[0].config.keys() == _ALL_OF_IT.keys()
         lines = [f"{sum(map(bool, told))} of {len(told)} fit according to you; {sum(ran)} ran"]
         for what, wanted in (
             ("ran but don't fit according to you", True),
@@ -138,15 +142,34 @@ class Sweep:
                 if bool(fit) != did and did == wanted
             ]
             lines.append(f"{len(odd)} {what}" + (f": {odd[0]}" if odd else ""))
-        alike = self.tried[0].config.keys() == _ALL_OF_IT.keys()
+        right = alike and all(
+            bool(fit) == did or (did and _buffers(each.config) > FITS)
+            for each, fit, did in zip(self.tried, told, ran, strict=True)
+        )
         if alike and sum(map(bool, told)) <= sum(ran) and fits(SimpleNamespace(**_ALL_OF_IT)):
             lines.append("a program with all 228 KiB fits according to you, but CUDA reserves 1 KiB of them")
+        elif right and not fits(SimpleNamespace(**_NEARLY_ALL)):
+            lines.append(
+                "a program with 7 stages of 32 KiB doesn't fit according to you. It needs 224 KiB: "
+                "how many bytes are that?"
+            )
+        elif right:
+            left = sum(bool(fit) != did for fit, did in zip(told, ran, strict=True))
+            lines.append(
+                "correct"
+                + (f": your line misses only the {left} that the next cell explains" if left else "")
+            )
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         head = f"{self.name} ({sizes}) on one {self.device}"
         return f"{head}: {len(self.tried)} configurations, {len(self.refused)} refused; best {self.best}"
+
+
+def _buffers(config: Mapping[str, int]) -> int:
+    """Return the bytes of a bfloat16 matmul's stages."""
+    return 2 * config["stages"] * (config["BLOCK_M"] + config["BLOCK_N"]) * config["BLOCK_K"]
 
 
 @cache

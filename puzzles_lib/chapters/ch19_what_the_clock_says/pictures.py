@@ -76,7 +76,8 @@ WHY = {
 LABELS = {
     "1000 calls from Python, a call": "per call, 1000 calls from Python",
     "100 of them in a CUDA graph, a call": "per call, 100 calls in a CUDA graph",
-    "64 times 8 MB in turn": "cycling through 64 times 8 MB",
+    "64 times 8 MB in turn": "cycling through 64 times 8 MiB",
+    "the same 8 MB each time": "the same 8 MiB each time",
     "with it": "with synchronize",
 }
 """How the picture words a record's labels, if it words them differently."""
@@ -96,8 +97,8 @@ def lies(record: Record, names: Sequence[str] = ()) -> Picture:
         label(ax, 4.5, y + 0.95, LIES[row["name"]], align="right")
         for place, which in enumerate(("first", "second")):
             color = (ORANGE, SKY)[place]
-            width = max(0.08, 5.4 * row[which] / most)
-            box(ax, 4.8, y + 0.95 * place, width, 0.8, color=color)
+            width = 5.4 * row[which] / most
+            box(ax, 4.8, y + 0.95 * place, width, 0.8, color=color, linewidth=0.8 if width > 0.1 else 0)
             of = row[f"of_{which}"]
             text = f"{_time(row[which])}: {LABELS.get(of, of)}"
             label(ax, 5.05 + width, y + 0.95 * place + 0.4, text, align="left")
@@ -292,9 +293,10 @@ def fetched(record: Record) -> Picture:
     for place, (ours, chips) in enumerate(zip(model, counted, strict=True)):
         ax.bar(place - 0.2, ours, 0.38, color=YELLOW, edgecolor=INK, linewidth=0.5, label="the model")
         ax.bar(place + 0.2, chips, 0.38, color=BLUE, edgecolor=INK, linewidth=0.5, label="the chip")
+        label(ax, place - 0.2, ours + 0.06, f"{ours:.2f}", align="baseline", fontsize=9)
         label(ax, place + 0.2, chips + 0.06, f"{chips:.2f}", align="baseline", fontsize=9)
     ax.axhline(2 * 2 * 8192**2 / 1e9, color=VERMILLION, linestyle="--", linewidth=1.1)
-    label(ax, len(groups) - 0.5, 0.32, "each input once", align="right bottom", fontsize=9, behind=PALE)
+    label(ax, 4, 2.6, "dashed: each input once, 0.27", align="bottom", fontsize=9)
     ax.set_xticks(range(len(groups)), [str(g) for g in groups])
     _plain(ax, "rows of tiles in a band", "GB from memory")
     _legend(figure, ax, 2)
@@ -433,7 +435,7 @@ def cures(record: Record, names: Sequence[str] = ()) -> Picture:
         "softmax, 2 warps": (
             "softmax",
             f"spills. With 16 warps: {fewer['registers']:.0f} registers, {fewer['spilling']:.0f} spills, "
-            f"{_time(fewer['us'])}",
+            f"{_time(fewer['us'])} instead of {_time(found['softmax, 2 warps']['us'])}",
         ),
         "column copy": ("columns", "asks L2 for too much: load rows, then transpose on chip"),
         "small tiles, group 8": ("bands", "as many loads, most from L2: use larger tiles"),
@@ -537,7 +539,7 @@ def swept_keeps(keep: Callable[[Any], object], each: Any) -> bool:
     return bool(keep(SimpleNamespace(**each.config)))
 
 
-def twice(swept: Sweep, most: int = 24) -> Picture:
+def twice(swept: Sweep, most: int = 40) -> Picture:
     """Draw the fastest configurations in both rounds of a sweep."""
     some = swept.ran[:most]
     figure = new_figure(7.6, 3.4)
@@ -545,6 +547,16 @@ def twice(swept: Sweep, most: int = 24) -> Picture:
     first, second = ([getattr(each, name) for each in some] for name in ("us", "again_us"))
     ax.plot(range(1, len(some) + 1), first, "o", color=BLUE, markersize=5, label="first round")
     ax.plot(range(1, len(some) + 1), second, "s", color=ORANGE, markersize=5, label="second round")
+    for times, color in ((first, BLUE), (second, ORANGE)):
+        ax.axhline(1.05 * min(times), color=color, linestyle="--", linewidth=1)
+    label(
+        ax,
+        1,
+        1.05 * first[0] + 0.4,
+        "dashed: 5% above the best of each round",
+        align="left bottom",
+        fontsize=9,
+    )
     ax.set_ylim(0.9 * min(first + second), 1.05 * max(first + second))
     _plain(ax, f"configurations of {swept.name}, in the order of the first round", "µs")
     _legend(figure, ax, 2)
@@ -554,7 +566,8 @@ def twice(swept: Sweep, most: int = 24) -> Picture:
         figure,
         f"The {len(some)} fastest configurations of {swept.name} on one {swept.device}, in two rounds: the "
         f"first round {first[0]:.1f} to {first[-1]:.1f} µs, the second {min(second):.1f} to "
-        f"{max(second):.1f}; its fastest was number {best + 1} in the first.",
+        f"{max(second):.1f}; its fastest was number {best + 1} in the first. "
+        "A dashed line is 5% above the best of each round.",
     )
 
 
@@ -565,7 +578,7 @@ def persistent(record: Record) -> Picture:
     """Draw the speedup of other matmuls over a plain one, by size. record: of bench "clock"."""
     looks = {
         "descriptors": (SKY, "descriptors"),
-        "persistent, flattened": (GREEN, "persistent, descriptors"),
+        "persistent, flattened": (GREEN, "descriptors, flattened loop"),
         "cuBLAS": (GREY, "cuBLAS"),
     }
     cases = list(dict.fromkeys(row["case"] for row in record["persistent"]))
