@@ -29,14 +29,34 @@ SLIPS = [
     (CONV2D, "(n * H + row) * W + column", "(n * H + i) * W + j", "load the shifted pixel"),
     (CONV2D, "acc += w * x", "acc = w * x", "the last product alone"),
     (CONV2D, "a * KW + b)", "(KH - 1 - a) * KW + KW - 1 - b)", "a flipped filter"),
+    (CONV2D, "(row < H) & (column < W)", "((n * H + row) * W + column < N * H * W)", "a mask on the offset"),
+    (
+        CONV2D,
+        "row, column = i + a, j + b\n            inside = (n < N)",
+        "row, column = i + a - KH // 2, j + b - KW // 2\n"
+        "            inside = (n < N) & (row >= 0) & (column >= 0)",
+        "a centered filter",
+    ),
+    (CONV2D, "a * KW + b)", "a * KH + b)", "rows of w that are KH apart"),
+    (LIFE, "row, column = i + a, j + b", "row, column = (i + a + H) % H, (j + b + W) % W", "opposite edge"),
+    (LIFE, "(count == 3) |", "((count == 3) & (alive == 1)) |", "no dead cell came alive"),
+    (LIFE, "+ j, z, mask", "+ j, count, mask", "the number of live neighbors"),
     (LIFE, "range(-1, 2)", "range(-1, 1)", "which ends at 0"),
     (LIFE, "row * W + column", "row * H + column", "rows of H cells"),
     (BATCHED_MATMUL, "range(0, K, BLOCK_K)", "range(0, K // BLOCK_K)", "began at 0, 1, 2"),
     (BATCHED_MATMUL, "offs_m[:, None] * K", "offs_m[:, None] * M", "rows of x that are M apart"),
+    (BATCHED_MATMUL, "pid_b * M * K", "pid_b * M * N", "matrices of x that are M * N apart"),
+    (BATCHED_MATMUL, "pid_b * K * N", "pid_b * M * N", "matrices of y that are M * N apart"),
+    (BATCHED_MATMUL, "y_ptr + pid_b * K * N", "y_ptr", "matrix 0 of y in"),
+    (BATCHED_MATMUL, "x_ptr + pid_b * M * K", "x_ptr", "matrix 0 of x in"),
     (WEIGHT_CODES, "& 15", "% 16", "from % 16"),
+    (WEIGHT_CODES, "(words >> 4 * (k % 8)) & 15", "(words // (1 << 4 * (k % 8))) % 16", "from // and % 16"),
+    (WEIGHT_CODES, ">> 4 * (k % 8)", ">> (k % 8)", "shift by 4 * (k % 8)"),
+    (WEIGHT_CODES, ">> 4 * (k % 8)) & 15", "<< 28 - 4 * (k % 8)) >> 28", "were a sign"),
     (WEIGHT_CODES, ">> 4 * (k % 8)", "// (1 << 4 * (k % 8))", "from //"),
     (WEIGHT_CODES, "& 15", "& 7", "from & 7"),
     (QUANTIZED_MATMUL, "(w - o)", "(w + o)", "from w + o"),
+    (QUANTIZED_MATMUL, "s * (w - o)", "(w - o).to(tl.float32)", "without the scale"),
     (ONCE_PER_GROUP, "(w - o)", "w", "without the offset"),
     (PACK_BITS, "offs_w[:, None] * F", "offs_w[:, None] * BITS", "BITS codes: it has F"),
     (PACK_BITS, "offs_w[:, None] * F", "offs_w[:, None] * 8", "8 codes: it has F"),
@@ -103,6 +123,53 @@ def test_rows_of_the_wrong_length_are_not_a_missing_program_id():
     report = str(examine(define(source.replace("row * W", "row * N // 32"), "<rows>"), RELU_PACK))
     assert "their offsets are the same, but rows of mask are (N+31)//32 = 3 apart" in report
     assert "tl.program_id" not in report.split("apart")[0]
+
+
+def test_rows_and_columns_of_x_exchanged_are_named():
+    source = kernel_sources()["batched_matmul"]
+    for right, wrong in (
+        ("offs_m[:, None] * K", "offs_m[:, None]"),
+        ("+ offs_k[None, :]", "+ offs_k[None, :] * M"),
+    ):
+        assert source.count(right) == 1
+        source = source.replace(right, wrong)
+    assert (
+        "rows of x were 1 apart" in examine(define(source, "<a slip>"), BATCHED_MATMUL).verdicts[0].diagnosis
+    )
+
+
+@pytest.mark.parametrize(
+    ("edits", "says"),
+    [
+        ({"i = start // 8 +": "i = start +"}, "they begin at start // 8"),
+        (
+            {"[None, None, :]  # [1, 1, 8]": "[None, :, None]", "words[:, :, None]": "words[:, None, :]"},
+            "a fold in another order",
+        ),
+    ],
+)
+def test_words_in_the_wrong_place_are_named(edits, says):
+    source = "".join(other_kernel("08", "words-kernel").raw_src)
+    for right, wrong in edits.items():
+        assert source.count(right) == 1
+        source = source.replace(right, wrong)
+    verdict = examine(define(source, "<a slip>"), EACH_WORD_ONCE).verdicts[0]
+    assert verdict.kind == "values" and says in verdict.diagnosis, verdict
+
+
+def test_once_per_group_loads_each_word_once_too():
+    source = kernel_sources()["once_per_group"]
+    start = source.index("        i = start // 8")
+    end = source.index("        a = tl.load")
+    row = "start + tl.arange(0, BLOCK_K)[None, :]"
+    old = (
+        f"        c = {row}\n        words = tl.load(weight_rows + c // 8, mask=offs_m < M)\n"
+        "        w = (words >> 4 * (c % 8)) & 15\n"
+    )
+    verdict = examine(define(source[:start] + old + source[end:], "<words of 12c>"), ONCE_PER_GROUP).verdicts[
+        0
+    ]
+    assert verdict.kind == "loads" and "weight_ptr" in verdict.message, verdict
 
 
 def test_a_slip_of_one_puzzle_is_not_found_in_its_correct_results():

@@ -133,7 +133,7 @@ def _products(compiled: Stages) -> Reading:
     if "scf.for" not in compiled.ttir:
         return Reading(None, "it has no loop")
     place, most = found.most_common(1)[0] if found else (None, 0)
-    cause = f"{most} of them are on one line: a factor that a whole sum shares can multiply the sum"
+    cause = f"{most} of them are on one line: which of its products could be made once, or left out?"
     return Reading(found.total(), cause if found else "", place)
 
 

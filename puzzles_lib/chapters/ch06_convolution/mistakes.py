@@ -10,7 +10,7 @@ MISTAKES = (
         "Only the offset is compared with N * H * W, so a row continues into the next one.",
         {"inside = (n < N) & (row < H) & (column < W)": "inside = (n * H + row) * W + column < N * H * W"},
         kind="values",
-        says="z[0",
+        says="a mask on the offset",
     ),
     Mistake(
         LIFE,
@@ -36,7 +36,7 @@ MISTAKES = (
             "row, column = i + a, j + b": "row, column = (i + a + H) % H, (j + b + W) % W",
         },
         kind="values",
-        says="z[",
+        says="the opposite edge",
     ),
     Mistake(
         LIFE,

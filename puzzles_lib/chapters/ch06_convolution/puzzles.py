@@ -34,12 +34,16 @@ def _conv2d_slip(
     flipped: bool = False,
     last: bool = False,
     tall: bool = False,
+    centered: bool = False,
+    by_offset: bool = False,
+    narrow: bool = False,
 ) -> Callable:
     """Return `conv2d` with a slip.
 
     swapped: rows shift by b and columns by a. unshifted: the mask tests the shifted pixel, but the load takes
     the pixel itself. flipped: the filter is flipped. last: only the last product counts. tall: rows of the
-    image are taken to be H pixels long.
+    image are taken to be H pixels long. centered: the filter's middle is on the result's position. by_offset:
+    the mask tests only the offset. narrow: rows of the filter are taken to be KH numbers long.
     """
 
     def slip(x: Tensor, w: Tensor) -> Tensor:
@@ -50,9 +54,13 @@ def _conv2d_slip(
         for a in range(KH):
             for b in range(KW):
                 row, column = (i + b, j + a) if swapped else (i + a, j + b)
-                inside = (row < H) & (column < W)
+                if centered:
+                    row, column = row - KH // 2, column - KW // 2
                 taken = (n * H + i) * W + j if unshifted else (n * H + row) * (H if tall else W) + column
-                product = w[a, b] * torch.where(inside, x.flatten()[taken % x.numel()], 0)
+                inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
+                inside = taken < x.numel() if by_offset else inside
+                number = w.flatten()[(a * KH + b) % w.numel()] if narrow else w[a, b]
+                product = number * torch.where(inside, x.flatten()[taken % x.numel()], 0)
                 z = product if last else z + product
         return z
 
@@ -71,6 +79,13 @@ CONV2D_SLIPS = {
     ),
     "you'd get these values from the last product alone: add each one to acc": _conv2d_slip(last=True),
     "you'd get these values from rows of H pixels: an image has H rows of W pixels": _conv2d_slip(tall=True),
+    "you'd get these values from a centered filter: here its upper left corner is on the result's position": (
+        _conv2d_slip(centered=True)
+    ),
+    "you'd get these values from a mask on the offset: test the row against H, and the column against W": (
+        _conv2d_slip(by_offset=True)
+    ),
+    "you'd get these values from rows of w that are KH apart: they are KW apart": _conv2d_slip(narrow=True),
 }
 """Wrong results of `conv2d` that are often seen, by what the report says about them."""
 
@@ -137,12 +152,21 @@ def life(x: Int32[Tensor, "H W"]) -> Int32[Tensor, "H W"]:
 
 
 def _life_slip(
-    *, neighbors: range = range(-1, 2), itself: bool = False, born: bool = False, tall: bool = False
+    *,
+    neighbors: range = range(-1, 2),
+    itself: bool = False,
+    born: bool = False,
+    tall: bool = False,
+    wraps: bool = False,
+    barren: bool = False,
+    counted: bool = False,
 ) -> Callable:
     """Return `life` with a slip.
 
     neighbors: of the rows and columns that are counted. itself: a live cell counts itself. born: a dead cell
-    with two neighbors comes alive. tall: rows of the board are taken to be H cells long.
+    with two neighbors comes alive. tall: rows of the board are taken to be H cells long. wraps: neighbors
+    outside the board are taken from the opposite edge. barren: no dead cell comes alive. counted: the result
+    is the number of neighbors.
     """
 
     def slip(x: Tensor) -> Tensor:
@@ -151,11 +175,13 @@ def _life_slip(
         count = torch.zeros_like(x) if itself else -x
         for a in neighbors:
             for b in neighbors:
-                row, column = i + a, j + b
+                row, column = ((i + a) % H, (j + b) % W) if wraps else (i + a, j + b)
                 inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
                 taken = row * (H if tall else W) + column
                 count = count + torch.where(inside, x.flatten()[taken % x.numel()], 0)
-        return ((count == 3) | ((count == 2) & ((x == 1) | born))).to(x.dtype)
+        if counted:
+            return count
+        return (((count == 3) & ((x == 1) | (not barren))) | ((count == 2) & ((x == 1) | born))).to(x.dtype)
 
     return slip
 
@@ -170,13 +196,23 @@ LIFE_SLIPS = {
         neighbors=range(3)
     ),
     "you'd get these values from rows of H cells: the board has H rows of W cells": _life_slip(tall=True),
+    "you'd get these values from neighbors on the opposite edge: outside the board, every cell is dead": (
+        _life_slip(wraps=True)
+    ),
+    "you'd get these values if no dead cell came alive: with three live neighbors it does": _life_slip(
+        barren=True
+    ),
+    "you'd get these values by storing the number of live neighbors: z is 0 or 1": _life_slip(counted=True),
 }
 """Wrong results of `life` that are often seen, by what the report says about them."""
 
 LIFE = Puzzle(
     number="10b",
     spec=life,
-    formula=r"n_{ij} = \sum_{a=-1}^{1} \sum_{b=-1}^{1} x_{i+a,\,j+b} - x_{ij}",
+    formula=(
+        r"\begin{gathered} n_{ij} = \sum_{a=-1}^{1} \sum_{b=-1}^{1} x_{i+a,\,j+b} - x_{ij} \\"
+        r" z_{ij} = 1 \text{ if } n_{ij} = 3 \text{, or } n_{ij} = 2 \text{ and } x_{ij} = 1 \end{gathered}"
+    ),
     grid=lambda s: (triton.cdiv(s.H, s.BLOCK_H), triton.cdiv(s.W, s.BLOCK_W)),
     exact=("z",),
     slips=LIFE_SLIPS,

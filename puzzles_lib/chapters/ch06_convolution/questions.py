@@ -222,10 +222,10 @@ QUESTIONS = (
     ),
     Question(
         "ch06-q7",
-        "Which nine numbers, row by row, see level edges, and give 0 if all pixels of a column are alike?",
+        "Which nine numbers, row by row, see horizontal edges, and give 0 at vertical ones?",
         _level_filter,
         tuple,
-        "At an upright edge the three pixels of a column are alike. What must its three numbers add up to?",
+        "This filter sees vertical edges, too. Write down three rows of pixels across one: which are alike?",
         (
             Nudge(
                 lambda given, right: len(given) != len(right) or not _are_numbers(given),
@@ -233,7 +233,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: _sums(given)[1] == [0, 0, 0],
-                "At a level edge, all pixels of a row are alike, and there this filter gives 0.",
+                "At a horizontal edge, all pixels of a row are alike, and there this filter gives 0.",
             ),
             Nudge(
                 lambda given, right: abs(sum(given)) > 1e-6,

@@ -10,7 +10,7 @@ MISTAKES = (
         "Every batch is read from batch 0.",
         {"x_ptr + pid_b * M * K": "x_ptr", "y_ptr + pid_b * K * N": "y_ptr"},
         kind="values",
-        says="1 along B",
+        says="matrix 0 of x and y",
     ),
     Mistake(
         BATCHED_MATMUL,
@@ -26,7 +26,7 @@ MISTAKES = (
         "The batch stride of x is M * N, which is correct only if N equals K.",
         {"pid_b * M * K": "pid_b * M * N"},
         kind="values",
-        says="1 along B",
+        says="matrices of x that are M * N apart",
     ),
     Mistake(
         BATCHED_MATMUL,

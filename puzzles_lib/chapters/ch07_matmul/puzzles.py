@@ -1,6 +1,7 @@
 """Chapter 07: tl.dot, a float32 accumulator, and how often each input is read."""
 
 import dataclasses
+from collections.abc import Callable
 
 import torch
 import triton
@@ -56,18 +57,59 @@ def _one_further(x: Tensor, y: Tensor, BLOCK_K: int) -> Tensor:
     return z if (z - first).abs().max() > 0.01 * z.abs().max() else z * torch.nan
 
 
-def _wrong_rows(x: Tensor, y: Tensor) -> Tensor:
-    """Return a product that takes the rows of x to be M apart."""
-    B, M, K = x.shape
-    b, m, k = torch.meshgrid(*(torch.arange(size) for size in x.shape), indexing="ij")
-    return x.flatten()[((b * K + m) * M + k) % x.numel()] @ y
+Strides = tuple[int, int, int]
+
+
+def _taken_from(tensor: Tensor, batch: int, row: int, column: int) -> Tensor:
+    """Return what a load finds with these strides, in a tensor of the same shape."""
+    b, i, j = torch.meshgrid(*(torch.arange(size) for size in tensor.shape), indexing="ij")
+    return tensor.flatten()[(b * batch + i * row + j * column) % tensor.numel()]
+
+
+def _wrong_strides(
+    *,
+    of_x: Callable[[int, int, int], Strides] | None = None,
+    of_y: Callable[[int, int, int], Strides] | None = None,
+) -> Callable:
+    """Return `batched_matmul` with the strides that a function of M, N and K gives."""
+
+    def slip(x: Tensor, y: Tensor) -> Tensor:
+        M, K, N = x.shape[1], x.shape[2], y.shape[2]
+        left = _taken_from(x, *of_x(M, N, K)) if of_x else x
+        right = _taken_from(y, *of_y(M, N, K)) if of_y else y
+        return left @ right
+
+    return slip
 
 
 SLIPS = {
     "you'd get these values if the blocks of K began at 0, 1, 2 ...: they begin at multiples of BLOCK_K": (
         _one_further
     ),
-    "you'd get these values from rows of x that are M apart: they are K apart": _wrong_rows,
+    "you'd get these values from rows of x that are M apart: they are K apart": _wrong_strides(
+        of_x=lambda M, N, K: (M * K, M, 1)
+    ),
+    "you'd get these values if rows of x were 1 apart: they are K apart, and columns 1": _wrong_strides(
+        of_x=lambda M, N, K: (M * K, 1, M)
+    ),
+    "you'd get these values if rows of y were 1 apart: they are N apart, and columns 1": _wrong_strides(
+        of_y=lambda M, N, K: (K * N, 1, K)
+    ),
+    "you'd get these values from matrices of x that are M * N apart: they are M * K apart": _wrong_strides(
+        of_x=lambda M, N, K: (M * N, K, 1)
+    ),
+    "you'd get these values from matrices of y that are M * N apart: they are K * N apart": _wrong_strides(
+        of_y=lambda M, N, K: (M * N, N, 1)
+    ),
+    "you'd get these values from matrix 0 of x in every program: matrix pid_b is meant": _wrong_strides(
+        of_x=lambda M, N, K: (0, K, 1)
+    ),
+    "you'd get these values from matrix 0 of y in every program: matrix pid_b is meant": _wrong_strides(
+        of_y=lambda M, N, K: (0, N, 1)
+    ),
+    "you'd get these values from matrix 0 of x and y in every program: matrix pid_b is meant": _wrong_strides(
+        of_x=lambda M, N, K: (0, K, 1), of_y=lambda M, N, K: (0, N, 1)
+    ),
 }
 """Wrong results that are often seen, by what the report says about them."""
 

@@ -80,7 +80,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given > right,
-                "One of these cases has several matrices, and N isn't K there: matrix 1 begins elsewhere.",
+                "At least one of them has several matrices, and N isn't K there. Where does matrix 1 begin?",
             ),
         ),
     ),
@@ -144,7 +144,7 @@ QUESTIONS = (
     ),
     Question(
         "ch07-q6",
-        "How many products come to each load of an iteration, with 64 x 64 tiles and BLOCK_K = 32?",
+        "How many products are there per load in an iteration, with 64 x 64 tiles and BLOCK_K = 32?",
         _products_a_load,
         int,
         "An iteration loads BLOCK_M · BLOCK_K numbers of x, and as many of y. How many products are made?",

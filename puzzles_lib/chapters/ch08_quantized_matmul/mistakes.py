@@ -31,7 +31,7 @@ MISTAKES = (
         "`word & 15 >> shift` means `word & (15 >> shift)`.",
         {"(words >> 4 * (k % 8)) & 15": "words & 15 >> 4 * (k % 8)"},
         kind="values",
-        says="z[0, 1]",
+        says="& 15 before the shift",
     ),
     Mistake(
         WEIGHT_CODES,
@@ -55,7 +55,7 @@ MISTAKES = (
         "Shifts a field by its number, not by the number of its first bit.",
         {">> 4 * (k % 8)": ">> (k % 8)"},
         kind="values",
-        says="z[0, 1]",
+        says=">> (k % 8)",
     ),
     Mistake(
         WEIGHT_CODES,
@@ -211,7 +211,7 @@ MISTAKES = (
         "Never multiplies by the scale.",
         {"s * (w - o)": "(w - o).to(tl.float32)"},
         kind="values",
-        says="z[0, 0]",
+        says="without the scale",
     ),
     Mistake(
         QUANTIZED_MATMUL,
@@ -441,7 +441,7 @@ MISTAKES = (
         "Takes the scale out of the dot and forgets it.",
         {"acc += s * tl": "acc += tl"},
         kind="values",
-        says="z[0, 0]",
+        says="without the scale",
     ),
     Mistake(
         ONCE_PER_GROUP,

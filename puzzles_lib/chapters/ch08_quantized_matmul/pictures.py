@@ -271,7 +271,7 @@ def once(rows: int = 4, group: int = 16, columns: int = 4) -> Picture:
 
 
 def groups() -> Picture:
-    """Draw three rulers along k, words of 8, groups of 12 and iterations of 32, and where the offsets are."""
+    """Draw three rulers along k, words of 8, groups of 12 and blocks of 32, and where the offsets are."""
     K, group, block = 48, 12, 32
     count, steps = K // group, -(-K // block)
     figure, ax = new_sheet(80, 26, unit=0.125)
@@ -283,13 +283,13 @@ def groups() -> Picture:
     _label(ax, left - 1, 2.7, "words of 8")
     _label(ax, left - 1, 7.3, "k, left to right")
     _label(ax, left - 1, 11.0, f"groups of {group}")
-    _label(ax, left - 1, 15.0, f"iterations of {block}")
+    _label(ax, left - 1, 15.0, f"blocks of {block}")
     for i in range(K // 8):
         _span(ax, left + 8 * i, left + 8 * i + 8, 4.4, f"word {i}", above=True)
     for g in range(count):
         _span(ax, left + group * g, left + group * (g + 1), 9.6, f"g = {g}")
     for step in range(steps):
-        _span(ax, left + block * step, left + block * (step + 1), 13.6, f"iteration {step + 1}")
+        _span(ax, left + block * step, left + block * (step + 1), 13.6, f"block {step + 1}")
     label(ax, left + (K + steps * block) / 2, 2.7, "past K: masked", fontsize=9)
     _label(ax, left - 1, 21.3, "offset word 0")
     row = cells(

@@ -1,6 +1,7 @@
 """Chapter 08: 4-bit weights, unpacked and scaled inside a matmul."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 
@@ -77,9 +78,10 @@ def once_per_group(
 ) -> Float32[Tensor, "M N"]:
     """z[m, n] = sum over k of scale[m, g] · (w[m, k] - o[m, g]) · activation[k, n]
 
-    Like puzzle 12c, but a program loads scale and offset of a row at most once per
-    BLOCK_K columns, and multiplies by the scale outside the sum. GROUP is a multiple
-    of BLOCK_K, and K of GROUP, so a block of columns is within one group.
+    Like puzzle 12c, but a program loads each of its weight words only once, and scale
+    and offset of a row at most once per BLOCK_K columns. It multiplies by the scale
+    outside the sum. GROUP is a multiple of BLOCK_K, and K of GROUP, so a block of
+    columns is within one group.
     """
     return quantized_matmul(weight, scale, offset, activation)
 
@@ -95,13 +97,14 @@ def _slip(
     o_sign: int = -1,
     o_words: Callable[[int], int] | None = None,
     signed: bool = False,
+    unscaled: bool = False,
 ) -> Callable:
     """Return `grouped_weights` with a slip, times an activation if there is one.
 
     w_mask, o_mask: mask of a field, -1 for none. w_first, o_first: shift of field 0, 28 if the fields are
     read from the top. by_k: o's field is k % 8. out: scale · w - o. o_sign: -1 for w - o, 0 for w alone, 1
     for w + o. o_words: how long a row of offset words is taken to be, for a number of groups. signed: the
-    highest bit of w is a sign.
+    highest bit of w is a sign. unscaled: there is no scale.
     """
 
     def slip(weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor | None = None) -> Tensor:
@@ -114,7 +117,8 @@ def _slip(
         k = torch.arange(w.shape[1])
         g = k // (w.shape[1] // scale.shape[1])
         o = fields[:, g // 8 * 8 + k % 8] if by_k else fields[:, g]
-        weights = scale[:, g] * w - o if out else scale[:, g] * (w + o_sign * o)
+        s = torch.ones_like(scale) if unscaled else scale
+        weights = s[:, g] * w - o if out else s[:, g] * (w + o_sign * o)
         return weights if activation is None else weights @ activation
 
     return slip
@@ -126,12 +130,31 @@ def _fields(words: Tensor, mask: int, first: int) -> Tensor:
     return (words[:, :, None] >> shifts & mask).flatten(1)
 
 
-def _in_place_of_bits(weight: Tensor, *, divides: bool) -> Tensor:
+def _in_place_of_bits(weight: Tensor, *, divides: bool = False, remains: bool = False) -> Tensor:
     """Return `weight_codes` with a division instead of the shift, or a remainder instead of the mask."""
     words, shifts = weight[:, :, None], 4 * torch.arange(8)
-    if divides:
-        return (words.div(2**shifts, rounding_mode="trunc").to(words.dtype) & 15).flatten(1)
-    return (words >> shifts).fmod(16).flatten(1)
+    lowered = words.div(2**shifts, rounding_mode="trunc").to(words.dtype) if divides else words >> shifts
+    return (lowered.fmod(16) if remains else lowered & 15).flatten(1)
+
+
+def _in_another_order(
+    weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor, BLOCK_K: int, *, first: int
+) -> Tensor:
+    """Return `each_word_once` with the words of an iteration folded in the wrong order, or other words.
+
+    first: 8 if the words begin at start // 8 and the words' axis is folded last, 1 if they begin at start.
+    """
+    K, count = 8 * weight.shape[1], BLOCK_K // 8
+    shifts, w = 4 * torch.arange(8), []
+    for start in range(0, K, BLOCK_K):
+        words = torch.zeros(weight.shape[0], count, dtype=weight.dtype)
+        found = weight[:, start // first : start // first + count]
+        words[:, : found.shape[1]] = found
+        fields = words[:, :, None] >> shifts & 15
+        w.append((fields.mT if first == 8 else fields).flatten(1))
+    codes = torch.cat(w, dim=1)[:, :K]
+    g = torch.arange(K) // (K // scale.shape[1])  # [K]
+    return (scale[:, g] * (codes - weight_codes(offset)[:, g])) @ activation
 
 
 def _scaled_again(weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor, BLOCK_K: int) -> Tensor:
@@ -152,12 +175,24 @@ CODE_SLIPS = {
         lambda weight: _fields(weight, 15, 28)
     ),
     "you'd get these codes from % 16: the remainder of a negative word is negative. Use & 15": (
-        lambda weight: _in_place_of_bits(weight, divides=False)
+        lambda weight: _in_place_of_bits(weight, remains=True)
     ),
     "you'd get these codes from //: it rounds negative words toward 0. Use >>": (
         lambda weight: _in_place_of_bits(weight, divides=True)
     ),
+    "you'd get these codes from // and % 16: both round toward 0 in a negative word. Use >> and & 15": (
+        lambda weight: _in_place_of_bits(weight, divides=True, remains=True)
+    ),
     "you'd get these codes from & 7: a field has four bits": lambda weight: _fields(weight, 7, 0),
+    "you'd get these codes from >> (k % 8): a field has four bits, so shift by 4 * (k % 8)": (
+        lambda weight: (weight[:, :, None] >> torch.arange(8) & 15).flatten(1)
+    ),
+    "you'd get these codes from & 15 before the shift: use parentheses, (words >> ...) & 15": (
+        lambda weight: ((weight[:, :, None] & 15) >> 4 * torch.arange(8)).flatten(1)
+    ),
+    "you'd get these codes if the highest bit of a field were a sign: it needs & 15": (
+        lambda weight: (_fields(weight, 15, 0) + 8) % 16 - 8
+    ),
 }
 SLIPS = {
     "you'd get these values from a w without & 15": _slip(w_mask=-1),
@@ -175,6 +210,7 @@ SLIPS = {
     "you'd get these values from k instead of g: the field of o is g % 8": _slip(by_k=True),
     "you'd get these values from s * w - o: subtract o before multiplying, s * (w - o)": _slip(out=True),
     "you'd get these values from s * w, without the offset": _slip(o_sign=0),
+    "you'd get these values from w - o, without the scale": _slip(unscaled=True),
     "you'd get these values from w + o: the offset is subtracted": _slip(o_sign=1),
     "you'd get these values from w with & 7: a field has four bits": _slip(w_mask=7),
     "you'd get these values from a w whose highest bit is a sign: it needs & 15": _slip(signed=True),
@@ -186,6 +222,15 @@ SLIPS = {
     ),
 }
 """Wrong results that are often seen, by what the report says about them."""
+WORD_SLIPS = {
+    "you'd get these values from a fold in another order: the eight fields of a word are neighbors": (
+        functools.partial(_in_another_order, first=8)
+    ),
+    "you'd get these values if an iteration's words began at start: they begin at start // 8": (
+        functools.partial(_in_another_order, first=1)
+    ),
+}
+"""Wrong results of kernels that load each word once."""
 SCALED_AGAIN = "you'd get these values from s * tl.dot(..., acc): that scales again what acc already contains"
 
 
@@ -289,7 +334,8 @@ QUANTIZED_MATMUL = Puzzle(
 EACH_WORD_ONCE = dataclasses.replace(
     QUANTIZED_MATMUL,
     spec=each_word_once,
-    most_loads={"weight": lambda s: s.M * s.K // 8 * triton.cdiv(s.N, s.BLOCK_N)},
+    slips=SLIPS | WORD_SLIPS,
+    most_loads={"weight": lambda s: _words(s)},
 )
 """Puzzle 12c for a kernel in which a program loads each word of its weights once."""
 
@@ -317,10 +363,11 @@ ONCE_PER_GROUP = Puzzle(
         # a layer and one token
         Case(M=64, N=1, K=512, GROUP=128, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128),
     ),
-    most_loads={name: lambda s: _steps(s) * s.M for name in ("scale", "offset")},
+    most_loads={name: lambda s: _steps(s) * s.M for name in ("scale", "offset")}
+    | {"weight": lambda s: _words(s)},
     # the scale outside the sum: once per result of a tile, not once per weight
     machine=(Goal(cases=(6,), wants=(Want("products", most=16 * 16),)),),
-    slips=SLIPS | {SCALED_AGAIN: _scaled_again},
+    slips=SLIPS | WORD_SLIPS | {SCALED_AGAIN: _scaled_again},
     contract=Contract(
         {
             "M": Size(150),
@@ -333,6 +380,11 @@ ONCE_PER_GROUP = Puzzle(
         }
     ),
 )  # fmt: skip
+
+
+def _words(case: Case) -> int:
+    """Return how many weight words are loaded if each program loads each of its words once."""
+    return case.M * case.K // 8 * triton.cdiv(case.N, case.BLOCK_N)
 
 
 def _steps(case: Case) -> int:

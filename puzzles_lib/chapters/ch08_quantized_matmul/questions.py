@@ -86,7 +86,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given > right,
-                "In one of these cases a row has more than eight groups, and its offsets aren't all alike.",
+                "At least one of them has rows of more than eight groups, and its offsets aren't all alike.",
             ),
         ),
     ),
@@ -120,7 +120,7 @@ QUESTIONS = (
         "What is the smallest value of w in the kernel that keeps the sign?",
         _smallest_code,
         int,
-        "Step to the line that makes w. Its range is shown next to it.",
+        "Step to the last line that makes w. Its range is shown next to it.",
         (
             Nudge(
                 lambda given, right: given == 0,
