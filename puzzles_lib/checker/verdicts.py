@@ -162,8 +162,8 @@ def judge(
             return Verdict("loads", text)
         if loads > allowed:
             text = f"too many loads of {puzzle.pointer(name)}: {loads} elements, but {allowed} are enough"
-            how = "once, and only if a result needs it: keep it, or broadcast a loaded row or column"
-            return Verdict("loads", text, diagnosis=f"load each element of {name} {how}")
+            how = "keep what you loaded, broadcast a row or column, or skip blocks that no result needs"
+            return Verdict("loads", text, diagnosis=f"load {name} only as often as its results need: {how}")
     for name in puzzle.stored_once:
         if name in ran.repeated:
             return stored_again(puzzle, case, ran.repeated[name])

@@ -270,16 +270,18 @@ def derivation(step: int = 3) -> Picture:
         return box(ax, x, y, 2.7 if square else 1.7, 1.9, text, color=color, fontsize=12)
 
     label(ax, 0.4, 0.6, "forward", align="left", fontsize=12, weight="bold")
-    matrix(1.0, 1.3, "q", KEPT)
+    q = matrix(1.0, 1.3, "q", KEPT)
     k = matrix(3.4, 1.3, "k", KEPT)
     s = matrix(8.0, 1.3, "s", AGAIN, square=True)
     p = matrix(13.4, 1.3, "p", AGAIN, square=True)
     v, o = matrix(16.8, 1.3, "v", KEPT), matrix(24.2, 1.3, "o", KEPT)
     arrow(ax, (k.right + 0.05, 2.25), (s.x - 0.05, 2.25))
+    arrow(ax, (q.x + 0.9, q.bottom + 0.05), (s.x + 0.3, s.bottom + 0.05), bend=0.25)
     label(ax, 6.6, 1.7, "q kᵀ / √D", fontsize=9.5)
     arrow(ax, (s.right + 0.05, 2.25), (p.x - 0.05, 2.25))
     label(ax, 12.05, 1.7, "exp(s − lse)", fontsize=9.5)
     arrow(ax, (v.right + 0.05, 2.25), (o.x - 0.05, 2.25))
+    arrow(ax, (p.right - 0.3, p.bottom + 0.05), (o.x + 0.3, o.bottom + 0.05), bend=0.12)
     label(ax, 21.3, 1.7, "p v", fontsize=9.5)
     lse = box(ax, 10.4, 4.1, 3.2, 0.9, "lse [T]", color=KEPT, fontsize=11)
     arrow(ax, (12.0, lse.y - 0.05), (12.0, 2.5))
@@ -490,7 +492,11 @@ def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
         ax.tick_params(labelsize=10, length=0)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
         told.append(f"{part}: " + ", ".join(f"{LOOKS[name][1]} {found[name]:.0f}" for name in LOOKS))
-    figure.suptitle(f"{case}, 16384 rows of 2048 numbers\n{about}", fontsize=9, color=FAINT)
+    figure.suptitle(
+        f"{case}: 16384 tokens in all, 2048 / D heads. Each panel has its own scale.\n{about}",
+        fontsize=9,
+        color=FAINT,
+    )
     return Picture(figure, f"Microseconds, {case}, {about}. {'; '.join(told)}.")
 
 

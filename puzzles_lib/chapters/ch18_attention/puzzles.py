@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import torch
@@ -154,6 +155,24 @@ def _from_own_block(
     return s.softmax(2) @ v, s.logsumexp(2)
 
 
+def _without_factor(of_sum: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a slip: what's summed so far isn't multiplied by factor, of the denominator or of acc."""
+
+    def slip(q: Tensor, k: Tensor, v: Tensor, W: int, BLOCK_K: int) -> tuple[Tensor, Tensor]:
+        s = _scores(q, k, W)
+        top = torch.full_like(s[..., :1], -1e30)
+        denominator, acc = torch.zeros_like(top), torch.zeros_like(q)
+        for block, values in zip(s.split(BLOCK_K, 2), v.split(BLOCK_K, 1), strict=True):
+            new = torch.maximum(top, block.amax(2, keepdim=True))
+            factor, p = torch.exp(top - new), torch.exp(block - new)
+            denominator = denominator * (1 if of_sum else factor) + p.sum(2, keepdim=True)
+            acc = acc * (factor if of_sum else 1) + p @ values
+            top = new
+        return acc / denominator, (top + denominator.log())[..., 0]
+
+    return slip
+
+
 WINDOW_ATTENTION = Puzzle(
     number="35",
     spec=window_attention,
@@ -195,6 +214,8 @@ WINDOW_ATTENTION = Puzzle(
         "lse lacks the maximum: it's row_max + log of the sum": _from_the_maximum,
         "lse is in base 2: use the natural logarithm": _to_base_two,
         "the weights are rounded before they are summed: sum first": _sum_of_rounded,
+        "acc isn't multiplied by factor when the maximum grows": _without_factor(of_sum=False),
+        "the denominator isn't multiplied by factor when the maximum grows": _without_factor(of_sum=True),
         "keys before the program's own block are missing: begin at the first query's first key": (
             _from_own_block
         ),
@@ -461,6 +482,25 @@ def _dq_without_p(
     return ds @ k / q.shape[2] ** 0.5, delta
 
 
+def _dq_without_p_or_mask(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    do: Tensor,
+    lse: Tensor,
+    BLOCK_Q: int,
+    BLOCK_K: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the results without p, whose zeros hid the keys after a query: all visited keys count."""
+    T = torch.arange(q.shape[1])
+    end = (T // BLOCK_Q * BLOCK_Q + BLOCK_Q).clamp(max=len(T))[:, None]
+    end = (end + BLOCK_K - 1) // BLOCK_K * BLOCK_K
+    delta = (do * o).sum(2)
+    ds = (do @ v.mT - delta[..., None]).masked_fill(T >= end, 0.0)
+    return ds @ k / q.shape[2] ** 0.5, delta
+
+
 ATTENTION_DQ = Puzzle(
     number="37",
     spec=attention_dq,
@@ -496,6 +536,8 @@ ATTENTION_DQ = Puzzle(
         ),
         "keys after a query count, too: their p must be 0": _dq_without_mask,
         "ds is missing the factor p: it's p times (dp - delta)": _dq_without_p,
+        "ds is missing the factor p, which also hides keys: it's p times (dp - delta)": _dq_without_p_or_mask,
+        "delta is added, not subtracted": lambda o, **others: attention_dq(o=-o, **others),
     },
     contract=Contract(
         {
@@ -625,6 +667,7 @@ ATTENTION_DKV = Puzzle(
             -1, attention_dkv(_grown(q), **others)
         ),
         "delta isn't subtracted": lambda delta, **others: attention_dkv(delta=0 * delta, **others),
+        "delta is added, not subtracted": lambda delta, **others: attention_dkv(delta=-delta, **others),
         "lse isn't subtracted from the scores": lambda lse, **others: attention_dkv(lse=0 * lse, **others),
         "dk is missing the factor 1/√D, which the scores have, too": lambda **all: _first_times_root(
             1, attention_dkv(**all)

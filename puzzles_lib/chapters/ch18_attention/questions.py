@@ -326,10 +326,13 @@ QUESTIONS = (
                 lambda v, r: v == 4,
                 "4 is p · dp. If this score rises, what happens to the other weights?",
             ),
-            Nudge(lambda v, r: v == 3, "3 is dp - delta. Multiply it by the weight."),
-            Nudge(lambda v, r: v == 8, "8 is dp itself. Subtract delta, and multiply by the weight."),
+            Nudge(
+                lambda v, r: v == 3, "3 is nearly it: one factor is missing, the weight of the raised score."
+            ),
+            Nudge(lambda v, r: v == 8, "8 is dp itself. By how much does each of the three weights change?"),
         ),
-        nudge="delta is the sum of p · dp over the row.",
+        nudge="Raise the first score: by the formula, how does each of the three weights change? Each "
+        "change counts its dp. Add up the three.",
     ),
     Question(
         id="ch18-q10",
