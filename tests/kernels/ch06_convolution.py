@@ -787,8 +787,8 @@ def flat_pixels_and_a_row_of_taps(
 
 
 WRONG = [
-    Wrong(CONV2D, columns_wrap_around, kind="values", says="0–6 along H and 6–7 along W"),
-    Wrong(CONV2D, flat_mask, kind="values", says="0–6 along H and 6–7 along W"),
+    Wrong(CONV2D, columns_wrap_around, kind="values", says="a mask on the offset"),
+    Wrong(CONV2D, flat_mask, kind="values", says="a mask on the offset"),
     Wrong(CONV2D, rows_run_into_the_next_image, kind="out of bounds", says="x_ptr"),
     Wrong(CONV2D, no_mask_on_the_load, kind="out of bounds", says="x_ptr"),
     Wrong(CONV2D, no_mask_on_the_store, kind="out of bounds", says="z_ptr"),
@@ -797,7 +797,7 @@ WRONG = [
     Wrong(CONV2D, precedence, kind="compiler", says="a < b < c"),
     Wrong(CONV2D, no_halo, kind="values", says="z[0, 0, 6]"),
     Wrong(CONV2D, height_for_width, kind="values", says="z[0, 0, 0]"),
-    Wrong(CONV2D, filter_stride_from_its_height, kind="values", says="0–6 along H"),
+    Wrong(CONV2D, filter_stride_from_its_height, kind="values", says="rows of w that are KH apart"),
     Wrong(CONV2D, filter_turned, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, centred_window, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, first_image_only, kind="never written", says="z[2, 0, 0]"),

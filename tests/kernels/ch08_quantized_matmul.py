@@ -464,11 +464,11 @@ def weights_in_a_line(
 
 
 @triton.jit
-def once_by_lane(
+def once_in_vectors(
     weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Scale and offset of an iteration as vectors, while each lane loads its own word."""
+    """Scale and offset of an iteration as vectors, and words that are broadcast before the shift."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_m, mask_n = offs_m < M, offs_n < N
@@ -477,11 +477,49 @@ def once_by_lane(
     for start in range(0, K, BLOCK_K):
         offs_k = start + tl.arange(0, BLOCK_K)
         g = start // GROUP
-        w = _field(weight_ptr + offs_m[:, None] * (K // 8), offs_k[None, :], mask_m[:, None])
+        offs_w = start // 8 + tl.arange(0, BLOCK_K // 8)
+        words = tl.load(
+            weight_ptr + offs_m[:, None] * (K // 8) + offs_w[None, :], mask=mask_m[:, None], other=0
+        )
+        words = tl.broadcast_to(words[:, :, None], (BLOCK_M, BLOCK_K // 8, 8)).reshape(BLOCK_M, BLOCK_K)
+        w = (words >> (offs_k % 8 * 4)[None, :]) & 15
         o = _field(offset_ptr + offs_m * ((groups + 7) // 8), g, mask_m)
         s = tl.load(scale_ptr + offs_m * groups + g, mask=mask_m, other=0.0)
         a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask_n[None, :], other=0.0)
         acc += s[:, None] * tl.dot((w - o[:, None]).to(tl.float32), a, input_precision="ieee")
+    mask = mask_m[:, None] & mask_n[None, :]
+    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
+
+
+@triton.jit
+def words_group_by_group(
+    weight_ptr, scale_ptr, offset_ptr, activation_ptr, z_ptr, M, N, K, GROUP,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """A loop over groups around the loop along K; each word is loaded once."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    groups = K // GROUP
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for g in range(groups):
+        s = tl.load(scale_ptr + offs_m * groups + g, mask=mask_m, other=0.0)
+        o = tl.load(offset_ptr + offs_m * ((groups + 7) // 8) + g // 8, mask=mask_m, other=0)
+        o = (o >> g % 8 * 4) & 15
+        part = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for start in range(g * GROUP, (g + 1) * GROUP, BLOCK_K):
+            offs_k = start + tl.arange(0, BLOCK_K)
+            mask_k = offs_k < (g + 1) * GROUP
+            offs_w = start // 8 + tl.arange(0, BLOCK_K // 8)
+            word = tl.load(
+                weight_ptr + offs_m[:, None] * (K // 8) + offs_w[None, :], mask=mask_m[:, None], other=0
+            )
+            w = (word[:, :, None] >> (tl.arange(0, 8) * 4)[None, None, :]) & 15
+            w = tl.reshape(w, (BLOCK_M, BLOCK_K))
+            mask = mask_k[:, None] & mask_n[None, :]
+            a = tl.load(activation_ptr + offs_k[:, None] * N + offs_n[None, :], mask=mask, other=0.0)
+            part = tl.dot((w - o[:, None]).to(tl.float32), a, part, input_precision="ieee")
+        acc += s[:, None] * part
     mask = mask_m[:, None] & mask_n[None, :]
     tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], acc, mask=mask)
 
@@ -491,8 +529,8 @@ RIGHT = [
     (WEIGHT_CODES, codes_unsigned),
     (GROUPED_WEIGHTS, weights_row_by_row),
     (GROUPED_WEIGHTS, weights_in_a_line),
-    (ONCE_PER_GROUP, once_by_lane),
-    (ONCE_PER_GROUP, group_by_group),
+    (ONCE_PER_GROUP, once_in_vectors),
+    (ONCE_PER_GROUP, words_group_by_group),
     (QUANTIZED_MATMUL, each_word_once),
     (QUANTIZED_MATMUL, helper_for_fields),
     (QUANTIZED_MATMUL, unsigned_words),
