@@ -108,6 +108,18 @@ def the_head_in_the_pointers(
     tl.store(lse_ptr + h * NQ + i, row_max + tl.log(total), mask=i < end_q)
 
 
+the_last_keys_first = edited(
+    VARLEN_ATTENTION,
+    "the_last_keys_first",
+    "From the last block of keys that a query sees to the first.",
+    {
+        "for first in range(0, end, BLOCK_K)": (
+            "for first in range(tl.cdiv(end, BLOCK_K) * BLOCK_K - BLOCK_K, -BLOCK_K, -BLOCK_K)"
+        ),
+        "scores = tl.dot(q, k.T) * D**-0.5": "scores = tl.dot(q, tl.trans(k)) / D**0.5",
+    },
+)
+
 # ---- puzzle 37
 
 scaled_before_the_dot = edited(
@@ -202,6 +214,7 @@ RIGHT = [
     (WINDOW_ATTENTION, backwards),
     (WINDOW_ATTENTION, weights_in_tf32),
     (VARLEN_ATTENTION, the_head_in_the_pointers),
+    (VARLEN_ATTENTION, the_last_keys_first),
     (ATTENTION_DQ, scaled_before_the_dot),
     (ATTENTION_DQ, keys_as_rows),
     (ATTENTION_DKV, one_head_after_the_other),

@@ -147,8 +147,8 @@ def life(x: Int32[Tensor, "H W"]) -> Int32[Tensor, "H W"]:
     padded = torch.nn.functional.pad(x, (1, 1, 1, 1))
     squares = padded.unfold(0, 3, 1).unfold(1, 3, 1)  # [H, W, 3, 3]
     neighbors = squares.sum(dim=(2, 3)) - x
-    next_cell = torch.tensor(((0, 0, 0, 1, 0, 0, 0, 0, 0), (0, 0, 1, 1, 0, 0, 0, 0, 0)))
-    return next_cell[x.long(), neighbors.long()].to(x.dtype)
+    states = torch.tensor(((0, 0, 0, 1, 0, 0, 0, 0, 0), (0, 0, 1, 1, 0, 0, 0, 0, 0)))
+    return states[x.long(), neighbors.long()].to(x.dtype)
 
 
 def _life_slip(
