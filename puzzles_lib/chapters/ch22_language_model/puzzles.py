@@ -768,9 +768,9 @@ def linear_cross_entropy_grad(
 
     These are the gradients of the sum of puzzle 72's losses, with its label and lse.
     d[t, v] is exp(logit[t, v] - lse[t]), minus 1 if v is row t's label. A row whose
-    label is -100 has d = 0. dh is 0 before the launch, and programs add to it. BLOCK_K
-    is a power of two, at least K. Load w once. Round d to bfloat16 for tl.dot, and
-    don't store it. w can have 2^31 elements or more, h has fewer.
+    label is -100 has d = 0. dh is 0 before the launch, and programs add to it.
+    BLOCK_K is a power of two, at least K. Load w once. Round d to bfloat16 for
+    tl.dot, and don't store it. w can have 2^31 elements or more, h has fewer.
     """
     d = _of_logits(h, w, label, lse)
     return d @ w, d.T @ h
