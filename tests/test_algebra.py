@@ -254,10 +254,11 @@ def test_constants_may_be_what_float32_rounds_to_them(monkeypatch):
 
 ROUNDS_BY_LARGE_NUMBERS = ("quantize_rows", "fused_linear")  # which round nothing in float64
 PACKED = "mxfp4_matmul"  # its factors are bits of floats
+DERIVED = "layer_norm_dx"  # its mean and rstd are rounded to float32
 ROUNDED = [
     puzzle
     for puzzle in puzzles()
-    if puzzle.name not in (*ROUNDS_BY_LARGE_NUMBERS, PACKED) and not puzzle.exact
+    if puzzle.name not in (*ROUNDS_BY_LARGE_NUMBERS, PACKED, DERIVED) and not puzzle.exact
 ]
 ROUNDED = [puzzle for puzzle in ROUNDED if any(each.dtype.is_floating_point for each in puzzle.results)]
 

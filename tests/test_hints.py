@@ -298,7 +298,7 @@ def test_a_report_that_a_hint_quotes_says_so():
             BATCHED_MATMUL, "offs_k[:, None] * N", "offs_k[:, None] * K", "y_ptr", "Strides",
         ),
         (BATCHED_MATMUL, "tl.dot(x, y, acc)", "tl.dot(x, y)", "last block of K", "one iteration to the"),
-        (BATCHED_MATMUL, "y_ptr + pid_b * K * N", "y_ptr + pid_b * M * N", "along B", "Which matrix"),
+        (BATCHED_MATMUL, "y_ptr + pid_b * K * N", "y_ptr + pid_b * M * N", "wrong values", "Which matrix"),
         (FUSED_DW, "k[:, None] * W", "k[:, None] * CIN", "words_ptr", "The words"),
         (FUSED_DW, "(BLOCK_K, BLOCK_N)).to(tl.bfloat16)", "(BLOCK_K, BLOCK_N))", "one dtype", "One type"),
         (PACKED_ALONG_K, "g = tl.program_id(1) * BLOCK_N // GROUP", "g = 0", "along CIN", "Whose scale"),

@@ -602,7 +602,11 @@ def test_what_the_course_imports_it_depends_on():
         needs = {"authoring": COURSE + DEV, "kernels": LIBRARY, "pytest_plugin.py": COURSE + LAB}
         needs = needs.get(part, COURSE)
         declared = {requirement.name for requirement in needs}
-        for name in _imports(path) - sys.stdlib_module_names - {"puzzles_lib"}:
+        compared = {  # with other libraries, where they are installed; matplotlib brings pillow
+            "beside.py": {"liger_kernel", "torchao", "transformers"},
+            "glyphs.py": {"PIL"},
+        }.get(path.name, set())
+        for name in _imports(path) - sys.stdlib_module_names - {"puzzles_lib"} - compared:
             assert declared & set(home.get(name, [])), f"{path.relative_to(REPO)} imports {name}"
 
 

@@ -20,7 +20,7 @@ What counts as correct:
                                                                                       35-38, 66, 68-70, 73
     float32                       float32's own error                                 others
     float64, with no other floats float64's own error                                 none
-    what `Puzzle.allowance` names that, and as far from it as the puzzle allows       35-38, 67, 70
+    what `Puzzle.allowance` names that, and as far from it as the puzzle allows       35-38, 67, 70, 72b
 
 Accepted on purpose:
 

@@ -43,7 +43,7 @@ def grouped_matmul(x: torch.Tensor, w: torch.Tensor, start: torch.Tensor) -> tor
     _check(x, w, start)
     if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad):
         return _grouped_matmul(x, w, start)
-    return launching.run(_grouped_matmul, _grouped_matmul_now, x, w, start)
+    return launching.run(_grouped_matmul, _grouped_matmul, _grouped_matmul_now, x, w, start)
 
 
 def _check(x, w, start) -> None:

@@ -64,7 +64,7 @@ def paged_attention(
     arguments = k, v, table, length, scale, longest
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return _paged_attention(q, *arguments)  # backward through it raises an error
-    return launching.run(_paged_attention, _paged_attention_now, q, *arguments)
+    return launching.run(_paged_attention, _paged_attention, _paged_attention_now, q, *arguments)
 
 
 def _check(q, k, v, table, length, max_length) -> None:

@@ -34,7 +34,7 @@ def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position: torch.
     _check(x, cos, sin, position)
     if torch.is_grad_enabled() and x.requires_grad:
         return _rope(x, cos, sin, position, False)
-    return launching.run(_rope, _rope_now, x, cos, sin, position, False)
+    return launching.run(_rope, _rope, _rope_now, x, cos, sin, position, False)
 
 
 def _check(x, cos, sin, position) -> None:

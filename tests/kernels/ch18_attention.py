@@ -90,7 +90,8 @@ def the_head_in_the_pointers(
     row_max = tl.full((BLOCK_Q,), float("-inf"), tl.float32)  # all see the first key
     total = tl.zeros((BLOCK_Q,), tl.float32)
     acc = tl.zeros((BLOCK_Q, D), tl.float32)
-    for first in range(first_k, end_k, BLOCK_K):
+    seen = end_k - end_q + first_q + (tl.program_id(0) + 1) * BLOCK_Q
+    for first in range(first_k, tl.minimum(end_k, seen), BLOCK_K):
         j = first + tl.arange(0, BLOCK_K)
         k = tl.load(k_ptr + j[None, :] * stride_knk + d[:, None], mask=j[None, :] < end_k, other=0.0)
         v = tl.load(v_ptr + j[:, None] * stride_knk + d, mask=j[:, None] < end_k, other=0.0)

@@ -255,6 +255,7 @@ QUESTIONS = (
         "with above / scale.",
         right=_pair_that_differs,
         kind=tuple,
+        computed=True,
         nudges=(
             Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (above, scale)."),
             Nudge(lambda v, r: not _is_bfloat16(v), "Both must be positive numbers that bfloat16 can hold."),
