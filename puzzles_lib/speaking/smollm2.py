@@ -99,8 +99,8 @@ class Model:
         begin, end = (self.tokens.number[f"<|im_{name}|>"] for name in ("start", "end"))
         encode = self.tokens.encode
         found = []
-        for who, words in (("system", _SYSTEM), ("user", text)):
-            found += [begin, *encode(f"{who}\n{words}"), end, *encode("\n")]
+        for role, words in (("system", _SYSTEM), ("user", text)):
+            found += [begin, *encode(f"{role}\n{words}"), end, *encode("\n")]
         return [*found, begin, *encode("assistant\n")]
 
     def _weight(self, name: str) -> Tensor:
