@@ -454,6 +454,13 @@ def _rounded_ds(q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Ten
     return BFLOAT16 * ds.abs() @ k.abs() / q.shape[2] ** 0.5, torch.zeros_like(delta)
 
 
+def _after_the_visited(T: int, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    """Return which keys come after the last block of keys that a query's program visits, bool [T, T]."""
+    i = torch.arange(T)
+    end = (i // BLOCK_Q * BLOCK_Q + BLOCK_Q).clamp(max=T)[:, None]
+    return i >= (end + BLOCK_K - 1) // BLOCK_K * BLOCK_K
+
+
 def _dq_without_mask(
     q: Tensor,
     k: Tensor,
@@ -465,10 +472,8 @@ def _dq_without_mask(
     BLOCK_K: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the results if all keys of the visited blocks counted."""
-    T = torch.arange(q.shape[1])
-    end = (T // BLOCK_Q * BLOCK_Q + BLOCK_Q).clamp(max=len(T))[:, None]
-    end = (end + BLOCK_K - 1) // BLOCK_K * BLOCK_K
-    s = (q @ k.mT / q.shape[2] ** 0.5).masked_fill(T >= end, -torch.inf)
+    after = _after_the_visited(q.shape[1], BLOCK_Q, BLOCK_K)
+    s = (q @ k.mT / q.shape[2] ** 0.5).masked_fill(after, -torch.inf)
     delta = (do * o).sum(2)
     ds = torch.exp(s - lse[..., None]) * (do @ v.mT - delta[..., None])
     return ds @ k / q.shape[2] ** 0.5, delta
@@ -493,11 +498,9 @@ def _dq_without_p_or_mask(
     BLOCK_K: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the results without p, whose zeros hid the keys after a query: all visited keys count."""
-    T = torch.arange(q.shape[1])
-    end = (T // BLOCK_Q * BLOCK_Q + BLOCK_Q).clamp(max=len(T))[:, None]
-    end = (end + BLOCK_K - 1) // BLOCK_K * BLOCK_K
+    after = _after_the_visited(q.shape[1], BLOCK_Q, BLOCK_K)
     delta = (do * o).sum(2)
-    ds = (do @ v.mT - delta[..., None]).masked_fill(T >= end, 0.0)
+    ds = (do @ v.mT - delta[..., None]).masked_fill(after, 0.0)
     return ds @ k / q.shape[2] ** 0.5, delta
 
 
