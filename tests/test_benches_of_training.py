@@ -8,11 +8,11 @@ import torch
 
 from puzzles_lib.bench import beside, codes, glyphs, language, many, tokens
 from puzzles_lib.bench.__main__ import main
-from puzzles_lib.bench.recorded import BESIDE, CODES, GLYPHS, LANGUAGE, TOKENS, load
 from puzzles_lib.examples.glyphs import FONTS, UNSEEN
 from puzzles_lib.examples.glyphs import glyphs as characters
 from puzzles_lib.examples.lm import ByteLM
 from puzzles_lib.examples.train_lm import Setup
+from puzzles_lib.timing.recorded import BESIDE, CODES, GLYPHS, LANGUAGE, TOKENS, load
 
 SMALL = {"width": 32, "layers": 2, "heads": 2, "context": 32}
 DEVICE = torch.device("cpu")

@@ -8,9 +8,9 @@ import torch
 
 from puzzles_lib import QUANTIZE_CODES, check
 from puzzles_lib.authoring.solutions import define, kernel_sources
-from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters import mistakes
 from puzzles_lib.chapters.ch10_quantize import pictures
+from puzzles_lib.timing.recorded import rows
 from tests.conftest import REPO
 from tests.test_live import told
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from puzzles_lib.bench.results import relative_error
 from puzzles_lib.chapters.ch15_racing_cublas import ladder
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, Problem
+from puzzles_lib.timing import relative_error
 
 pytestmark = pytest.mark.gpu
 RUNGS = {rung.name: rung for rung in ladder.rungs()}

@@ -12,9 +12,7 @@ import triton.language as tl
 
 from puzzles_lib import hint, session
 from puzzles_lib.authoring.solutions import ROOT, define
-from puzzles_lib.bench import recorded
 from puzzles_lib.bench.__main__ import main as bench_main
-from puzzles_lib.bench.results import relative_error
 from puzzles_lib.chapters.ch15_racing_cublas import (
     assemblers,
     ladder,
@@ -35,6 +33,7 @@ from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, over
 from puzzles_lib.kernels.bitpack import unpack_bits
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
 from puzzles_lib.overview import progress
+from puzzles_lib.timing import recorded, relative_error
 
 NOTEBOOK = ROOT / "solutions" / "15_racing_cublas.ipynb"
 RUNGS = {rung.name: rung for rung in ladder.rungs()}

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from puzzles_lib.bench.__main__ import main
-from puzzles_lib.bench.recorded import DIGITS, about, load, rounding_told, rows
 from puzzles_lib.chapters.ch16_from_kernel_to_layer import curves, digits, pictures
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
     LINEAR_BACKWARD,
@@ -24,6 +23,7 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.questions import QUESTIONS
 from puzzles_lib.kernels import quantize
 from puzzles_lib.kernels.rounding import rounding_of
 from puzzles_lib.source import define
+from puzzles_lib.timing.recorded import DIGITS, about, load, rounding_told, rows
 from tests.running import run
 from tests.test_kernels import launched
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from puzzles_lib import DOUBLE, DW_BY_LOCK, LAYER_NORM_DW, check
-from puzzles_lib.authoring import orders
-from puzzles_lib.bench.recorded import ORDERS, about, load, rows
+from puzzles_lib.bench import orders
 from puzzles_lib.chapters.ch17_normalisation import pictures
 from puzzles_lib.source import define
+from puzzles_lib.timing.recorded import ORDERS, about, load, rows
 from tests.conftest import REPO
 
 # ---- pictures

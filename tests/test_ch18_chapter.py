@@ -9,12 +9,12 @@ import torch
 import triton
 
 from puzzles_lib import WINDOW_ATTENTION, stages
-from puzzles_lib.authoring import attention as bench
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.bench.recorded import about, rows
+from puzzles_lib.bench import attention as bench
 from puzzles_lib.chapters.ch18_attention import pictures
 from puzzles_lib.chapters.ch18_attention.questions import QUESTIONS, against
 from puzzles_lib.source import define
+from puzzles_lib.timing.recorded import about, rows
 from tests.conftest import REPO
 
 RECORDED = rows("attention")

@@ -9,8 +9,6 @@ import pytest
 
 from puzzles_lib import LAYER_NORM, check
 from puzzles_lib.answers import judge
-from puzzles_lib.bench.h200 import BYTES, SHARED
-from puzzles_lib.bench.recorded import CLOCK, POINTS, PROFILES, SWEEPS, load, origin, rows
 from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch19_what_the_clock_says import (
     configurations,
@@ -21,6 +19,8 @@ from puzzles_lib.chapters.ch19_what_the_clock_says import (
     standin,
 )
 from puzzles_lib.chapters.ch19_what_the_clock_says.questions import LEFT, LOSS
+from puzzles_lib.timing.h200 import BYTES, SHARED
+from puzzles_lib.timing.recorded import CLOCK, POINTS, PROFILES, SWEEPS, load, origin, rows
 from tests.conftest import REPO
 
 RECORD, COUNTED = load(CLOCK), load(PROFILES)

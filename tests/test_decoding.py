@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import silu
 
-from puzzles_lib.authoring import decoding
+from puzzles_lib.bench import decoding
 from tests.running import Guarded
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.bench import driver
-from puzzles_lib.bench.driver import Binary, Loaded, TensorMap, parameters
+from puzzles_lib.timing import driver
+from puzzles_lib.timing.driver import Binary, Loaded, TensorMap, parameters
 
 TTIR = (
     'tt.func public @k(%x_desc: !tt.tensordesc<tensor<16x128xsi16>> loc("x_desc"(#loc)), '

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from puzzles_lib.authoring import classroom
 from puzzles_lib.bench import __main__ as bench
+from puzzles_lib.bench import classroom
 from puzzles_lib.grading import __main__ as command
 from puzzles_lib.grading import executors, sandbox
 from puzzles_lib.grading.executors import processes, work

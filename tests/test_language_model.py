@@ -9,8 +9,9 @@ import triton
 import triton.language as tl
 
 from puzzles_lib import kernel_of, speak
-from puzzles_lib.authoring import language_model
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
+from puzzles_lib.bench import language_model
+from puzzles_lib.bench.__main__ import main as bench
 from puzzles_lib.chapters import mistakes
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits
@@ -100,6 +101,23 @@ def test_a_run_is_the_same_again_and_learns():
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
     torch.manual_seed(7)
     assert language_model.loss_of(one.eval(), seen) < language_model.loss_of(Model().eval(), seen)
+
+
+def test_the_command_writes_both_files_and_how_to_make_them_again(tmp_path, monkeypatch, capsys):
+    text = torch.tensor(list(b"abcd" * 200), dtype=torch.uint8)
+    monkeypatch.setattr(language_model, "corpus", lambda: (text, text[:300]))
+    threads = torch.get_num_threads()
+    options = ["--steps", "2", "--batch", "2", "--lr", "0.001", "--seed", "7"]
+    try:
+        assert bench(["language-model", *options, "--out", str(tmp_path)]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert json.loads(capsys.readouterr().out) == record and record.keys() == RECORD.keys()
+    begin = "python -m puzzles_lib.bench language-model --steps "
+    assert record["command"] == begin + "2 --batch 2 --lr 0.001 --seed 7"
+    assert RECORD["command"].startswith(begin)
+    assert record["file bytes"] == (tmp_path / packed.WEIGHTS.name).stat().st_size
 
 
 def test_no_byte_sees_a_later_one():

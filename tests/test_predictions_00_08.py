@@ -13,11 +13,11 @@ from matplotlib.patches import Rectangle
 
 from puzzles_lib import answer
 from puzzles_lib.authoring.solutions import define, kernel_sources
-from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters import CHAPTERS, mistakes, puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
 from puzzles_lib.checker import examine
+from puzzles_lib.timing.recorded import rows
 from tests.conftest import REPO
 
 EARLY = [chapter for chapter in CHAPTERS if chapter.number < "09"]

@@ -900,7 +900,7 @@ def test_kernel_multiplies_in_shares(monkeypatch, split, group):
 
 def test_the_benchmark_of_the_cpu(monkeypatch, two_threads):
     from puzzles_lib.bench import int8
-    from puzzles_lib.bench.recorded import NAMES
+    from puzzles_lib.timing.recorded import NAMES
 
     monkeypatch.setattr(int8, "CPU_ROWS", (1, 3))
     monkeypatch.setattr(int8, "CPU_SIZE", 64)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from puzzles_lib import MASKED_ADD, check
-from puzzles_lib.bench.recorded import rows, tables
 from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.timing.recorded import rows, tables
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()

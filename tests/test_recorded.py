@@ -10,9 +10,10 @@ import pytest
 import torch
 import triton
 
+from puzzles_lib import timing
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.bench import recorded, results
 from puzzles_lib.bench.__main__ import main
+from puzzles_lib.timing import recorded
 
 
 def a_row(**changed) -> recorded.Row:
@@ -199,8 +200,8 @@ def test_report_prints_every_recorded_row_under_its_bench(capsys):
 
 
 def test_a_bench_makes_rows_that_can_be_recorded(tmp_path, on_a_gpu):
-    error = results.relative_error(torch.tensor([3.0, 4.5]), torch.tensor([3.0, 4.0]))
-    made = results.row(
+    error = timing.relative_error(torch.tensor([3.0, 4.5]), torch.tensor([3.0, 4.0]))
+    made = timing.row(
         "dw", f"{recorded.bits_text(1)}, {recorded.bits_text(2)}", "ours", 2.0, "theirs", 5.0, error
     )
     assert made["case"] == "1 bit, 2 bits" and made["ratio"] == 2.5 and made["error"] == pytest.approx(0.1)

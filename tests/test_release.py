@@ -347,7 +347,7 @@ SHOWN = [
     "OUTER_ADD",
     "ch02.pictures.tiles()",
     "ch02.pictures.tiles(OUTER_ADD, BLOCK=4)",
-    "from puzzles_lib.bench import recorded\n\nch02.pictures.bandwidth(recorded.rows('memory'))",
+    "from puzzles_lib.timing import recorded\n\nch02.pictures.bandwidth(recorded.rows('memory'))",
 ]
 NOT_SHOWN = [
     "check(kernel, OUTER_ADD)",

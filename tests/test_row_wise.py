@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from puzzles_lib.authoring.row_wise import BITS, GROUP, ROWS, quantize_rows_kernel
 from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.bench.row_wise import BITS, GROUP, ROWS, quantize_rows_kernel
 from tests.kernel_lab import execute
 
 PARTS = ("words_ptr", "scale_ptr", "minimum_ptr")

@@ -9,11 +9,11 @@ import pytest
 import torch
 from triton.runtime.errors import OutOfResources
 
-from puzzles_lib.authoring import tiles
-from puzzles_lib.bench import sweep
+from puzzles_lib.bench import tiles
 from puzzles_lib.bench.__main__ import main
-from puzzles_lib.bench.recorded import TILES, keep, load
 from puzzles_lib.kernels.attention import Tiles
+from puzzles_lib.timing import sweep
+from puzzles_lib.timing.recorded import TILES, keep, load
 from tests.running import run
 
 production = import_module("puzzles_lib.kernels.attention")

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from puzzles_lib.bench import checkpointing, kept, language
-from puzzles_lib.bench.recorded import KEPT, LANGUAGE, load, rows
 from puzzles_lib.examples import lm, train_lm
 from puzzles_lib.examples.train_lm import Setup, train
 from puzzles_lib.kernels.modules import PackedLinear, PackedMLP
+from puzzles_lib.timing.recorded import KEPT, LANGUAGE, load, rows
 
 RECORD = load(LANGUAGE)
 

@@ -147,18 +147,8 @@ def test_only_the_tracer_knows_triton_vizs_page_and_nobody_runs_anything_of_it()
 
 def test_the_harness_never_imports_production_kernels():
     users = {u for u in importers("puzzles_lib.kernels") if not u.startswith("kernels/")}
-    allowed = (
-        "bench/",
-        "examples/",
-        "authoring/attention",
-        "authoring/decoding",
-        "authoring/tiles",
-        "authoring/row_wise",
-        "authoring/quantized_matmul",
-    )
-    assert all_below(
-        users, *allowed, "chapters/ch15_racing_cublas/", "chapters/ch16_from_kernel_to_layer/curves"
-    )
+    measuring = ("chapters/ch15_racing_cublas/", "chapters/ch16_from_kernel_to_layer/curves")
+    assert all_below(users, "bench/", "examples/", *measuring)
 
 
 def test_production_kernels_import_torch_and_triton_only():
@@ -168,16 +158,35 @@ def test_production_kernels_import_torch_and_triton_only():
             assert any(name == a or name.startswith(a + ".") for a in allowed), f"{path.name} imports {name}"
 
 
-@pytest.mark.parametrize("wing", ["authoring", "grading"])
-def test_nobody_imports_what_makers_and_teachers_run(wing):
-    allowed = (f"{wing}/", "authoring/gradescope.py")  # which checks the rules that it packs for grading
-    assert not {u for u in importers(f"puzzles_lib.{wing}") if not u.startswith(allowed)}
+def test_nobody_imports_what_measures():
+    assert all_below(importers("puzzles_lib.bench"), "bench/")
 
 
-def test_benches_know_no_chapter():
-    """A chapter may quote what they measured; what measures a chapter's own kernels stands in its folder."""
-    users = importers("puzzles_lib.chapters")
-    assert not {u for u in users if u.startswith("bench/")} and any(u.startswith("authoring/") for u in users)
+def test_only_a_measurement_imports_what_makes_the_course():
+    """And of that only the masters' kernels, and what a check costs."""
+    users = {user for user in importers("puzzles_lib.authoring") if not user.startswith("authoring/")}
+    assert all_below(users, "bench/")
+    ours = {name for user in users for name in imports_of(LIBRARY / user) if "authoring" in name}
+    assert {name for name in ours if name in MODULES} == {
+        "puzzles_lib.authoring.checks",
+        "puzzles_lib.authoring.solutions",
+    }
+
+
+def test_nobody_imports_what_teachers_run():
+    allowed = ("grading/", "authoring/gradescope.py")  # which checks the rules that it packs for grading
+    assert all_below(importers("puzzles_lib.grading"), *allowed)
+
+
+def test_what_takes_times_stands_on_nothing_else_of_ours():
+    files = [path for path in FILES if place(path).startswith("timing/")]
+    names = {name for path in files for name in imports_of(path) if name.startswith("puzzles_lib")}
+    assert files and all(name.startswith("puzzles_lib.timing") for name in names)
+
+
+def test_the_functions_of_timing_have_one_address():
+    hidden = ("puzzles_lib.timing.replays", "puzzles_lib.timing.results")
+    assert all_below(importers(hidden[0]) | importers(hidden[1]), "timing/")
 
 
 def test_grading_stands_on_the_checker_alone_and_runs_code_in_one_place():
@@ -205,9 +214,9 @@ def test_grading_stands_on_the_checker_alone_and_runs_code_in_one_place():
     assert running == {"inside.py"}
 
 
-def test_only_the_authoring_wing_knows_of_solutions():
+def test_only_makers_and_measurements_know_of_solutions():
     knowing = {place(path) for path in FILES if "solutions" in path.read_text()}
-    assert all_below(knowing, "authoring/")
+    assert all_below(knowing, "authoring/", "bench/")
 
 
 @pytest.mark.parametrize(

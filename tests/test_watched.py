@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from puzzles_lib.authoring import watched
+from puzzles_lib.bench import watched
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.puzzle import Case
 

@@ -1,1 +1,4 @@
-"""Measurements that the course's figures come from: ``python -m puzzles_lib.bench --help``."""
+"""The measurements that the course's figures come from: ``python -m puzzles_lib.bench --help``.
+
+Nothing else in the library imports them. What takes the times, and the records, are in `puzzles_lib.timing`.
+"""

@@ -2,15 +2,16 @@
 
 import argparse
 import importlib
+import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
 MEASURED = {
     "memory": ("puzzles_lib.bench.memory", "bandwidth of the memory-bound kernels (needs a GPU)"),
-    "row-wise": ("puzzles_lib.authoring.row_wise", "chapter 10's kernels in several blocks (needs a GPU)"),
+    "row-wise": ("puzzles_lib.bench.row_wise", "chapter 10's kernels in several blocks (needs a GPU)"),
     "quantized-matmul": (
-        "puzzles_lib.authoring.quantized_matmul",
+        "puzzles_lib.bench.quantized_matmul",
         "chapter 08's 4-bit matmul, step by step (needs a GPU)",
     ),
     "int8": ("puzzles_lib.bench.int8", "int8 dynamic linear on this CPU, and on the GPU where there is one"),
@@ -27,8 +28,8 @@ MEASURED = {
     ),
     "training": ("puzzles_lib.bench.training", "training steps on packed activations (needs a GPU)"),
     "ranks": ("puzzles_lib.bench.ranks", "the example of training on two GPUs, packed and not (needs two)"),
-    "norms": ("puzzles_lib.authoring.norms", "chapter 17's kernels beside torch's (needs a GPU)"),
-    "attention": ("puzzles_lib.authoring.attention", "chapter 18's attention beside torch's (needs a GPU)"),
+    "norms": ("puzzles_lib.bench.norms", "chapter 17's kernels beside torch's (needs a GPU)"),
+    "attention": ("puzzles_lib.bench.attention", "chapter 18's attention beside torch's (needs a GPU)"),
     "linear-cross-entropy": (
         "puzzles_lib.bench.linear_cross_entropy",
         "a linear layer fused with its loss beside torch's: time, memory (needs a GPU)",
@@ -42,7 +43,7 @@ MEASURED = {
         "products by group beside one of cuBLAS and torch's (needs a GPU)",
     ),
     "decoding": (
-        "puzzles_lib.authoring.decoding",
+        "puzzles_lib.bench.decoding",
         "tokens of a language model of real size, by the course's kernels and torch's (needs a GPU)",
     ),
     "packed-weight": ("puzzles_lib.bench.packed_weight", "a packed weight times few rows (needs a GPU)"),
@@ -78,7 +79,7 @@ RECORDED = {
         "what autograd keeps of other libraries' models, packed and not, without a GPU",
     ),
     "orders": (
-        "puzzles_lib.authoring.orders",
+        "puzzles_lib.bench.orders",
         "how often what nothing orders goes wrong, in chapter 17's kernels (needs a GPU)",
     ),
     "clock": (
@@ -90,11 +91,11 @@ RECORDED = {
         "chapter 19: three kernels in hundreds of forms (needs a GPU)",
     ),
     "tiles": (
-        "puzzles_lib.authoring.tiles",
+        "puzzles_lib.bench.tiles",
         "the tiles of attention's kernels: the chosen ones among many (needs a GPU)",
     ),
     "points": (
-        "puzzles_lib.authoring.points",
+        "puzzles_lib.bench.points",
         "chapter 19: the course's kernels at large (needs a GPU)",
     ),
     "profiles": (
@@ -115,8 +116,9 @@ RACED = {
 """Benches of chapter 15, which may run binaries that were compiled on another machine."""
 CHAPTER = "puzzles_lib.chapters.ch15_racing_cublas"
 CHECKS = "puzzles_lib.authoring.checks"
-WATCHED = "puzzles_lib.authoring.watched"
-CLASSROOM = "puzzles_lib.authoring.classroom"
+LANGUAGE_MODEL = "puzzles_lib.bench.language_model"
+WATCHED = "puzzles_lib.bench.watched"
+CLASSROOM = "puzzles_lib.bench.classroom"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -142,6 +144,14 @@ def _run(arguments: list[str] | None) -> None:
     classroom.add_argument("folder", type=Path, metavar="FOLDER", help="where it goes on if stopped")
     classroom.add_argument("--students", type=int, default=30, metavar="N")
     classroom.add_argument("--workers", type=int, default=2, metavar="N")
+    model = commands.add_parser(
+        "language-model", help="train chapter 22's model again, on the course's prose: takes minutes"
+    )
+    model.add_argument("--steps", type=int, default=3600, help="(default: 3600)")
+    model.add_argument("--batch", type=int, default=8, help="pieces of 256 bytes per step (default: 8)")
+    model.add_argument("--lr", type=float, default=3e-3, help="highest learning rate (default: 0.003)")
+    model.add_argument("--seed", type=int, default=0, help="of weights and batches (default: 0)")
+    model.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: the library)")
     for name, (_, text) in MEASURED.items():
         measured = commands.add_parser(name, help=text)
         measured.add_argument("--json", metavar="FILE", help="write the rows there as well")
@@ -166,8 +176,12 @@ def _run(arguments: list[str] | None) -> None:
     elif chosen.command == "classroom":
         module = importlib.import_module(CLASSROOM)
         print(module.measure(chosen.folder, chosen.students, chosen.workers))
+    elif chosen.command == "language-model":
+        train = importlib.import_module(LANGUAGE_MODEL).measure
+        record = train(chosen.steps, chosen.batch, chosen.lr, chosen.seed, chosen.out)
+        print(json.dumps(record, indent=2))
     elif chosen.command in MEASURED:
-        from puzzles_lib.bench.recorded import save, table
+        from puzzles_lib.timing.recorded import save, table
 
         module = importlib.import_module(MEASURED[chosen.command][0])
         rows = list(module.measure())
@@ -175,7 +189,7 @@ def _run(arguments: list[str] | None) -> None:
         if chosen.json:
             save(rows, chosen.json)
     elif chosen.command in RECORDED:
-        from puzzles_lib.bench.recorded import keep
+        from puzzles_lib.timing.recorded import keep
 
         module = importlib.import_module(RECORDED[chosen.command][0])
         record = module.measure(chosen.paths) if chosen.command == "ptxas" else module.measure()
@@ -188,17 +202,17 @@ def _run(arguments: list[str] | None) -> None:
     elif chosen.command in RACED:
         _race(chosen)
     elif chosen.results:
-        from puzzles_lib.bench.recorded.tables import results
+        from puzzles_lib.timing.recorded.tables import results
 
         print(results())
     else:
-        from puzzles_lib.bench.recorded import report
+        from puzzles_lib.timing.recorded import report
 
         print(report())
 
 
 def _race(chosen: argparse.Namespace) -> None:
-    from puzzles_lib.bench.recorded import save, table
+    from puzzles_lib.timing.recorded import save, table
 
     ladder, programs = (importlib.import_module(f"{CHAPTER}.{name}") for name in ("ladder", "programs"))
     told = programs.read(chosen.binaries) if chosen.binaries else {"launches": {}, "triton": ""}

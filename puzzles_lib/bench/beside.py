@@ -30,12 +30,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from puzzles_lib.bench.checkpointing import checkpointed, on_the_host, plain_checkpoint
-from puzzles_lib.bench.results import provenance
 from puzzles_lib.examples.glyphs import Glyphs, glyphs
 from puzzles_lib.examples.lm import SIZES, ByteLM, corpus, draw
 from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels.checkpoints import pack_checkpoints, packed_checkpoint
 from puzzles_lib.kernels.modules import pack_activations
+from puzzles_lib.timing import provenance
 
 STEPS = {"LM": 100, "ViT": 200, "Llama": 30}
 LAST, ROUNDS, SECONDS, WARM_UP = 20, 5, 0.3, 50

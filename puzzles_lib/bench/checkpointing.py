@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from puzzles_lib.bench.results import row
 from puzzles_lib.examples.lm import ByteLM
 from puzzles_lib.kernels.checkpoints import packed_checkpoint
 from puzzles_lib.kernels.modules import pack_activations
+from puzzles_lib.timing import row
 
 SIZE = {"width": 2048, "layers": 16, "heads": 16, "context": 8192}
 TEXTS, ROUNDS = 2, 5

@@ -21,11 +21,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from puzzles_lib.bench.results import provenance
 from puzzles_lib.examples.lm import SIZES, ByteLM, corpus, draw
 from puzzles_lib.examples.train_lm import loss_of, take_step
 from puzzles_lib.kernels.modules import pack_activations
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+from puzzles_lib.timing import provenance
 
 BATCH, TRAINED, STAGES, SUMS = 24, 4, (50, 1000), (1, 4, 16, 64)
 """Pieces of text per batch, batches in a training step, such steps before a measurement, batches in a sum."""

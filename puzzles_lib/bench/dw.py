@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from puzzles_lib.bench.h200 import BYTES, CACHE, FLOPS
-from puzzles_lib.bench.recorded import bits_text
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved, sustained
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm_dw
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
+from puzzles_lib.timing import interleaved, relative_error, row, sustained
+from puzzles_lib.timing.h200 import BYTES, CACHE, FLOPS
+from puzzles_lib.timing.recorded import bits_text
 
 GROUP = 256
 LONG, SHORT = (100864, 768, 768), (8192, 768, 768)  # K, COUT, CIN: a ViT-B at batch 512, and a short K

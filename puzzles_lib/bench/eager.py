@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from puzzles_lib.bench.results import row
 from puzzles_lib.examples.lm import SIZES, ByteLM
 from puzzles_lib.examples.train_lm import loss_of, take_step
 from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels.modules import pack_activations
+from puzzles_lib.timing import row
 
 ROUNDS = 7
 IN_A_ROW = 16  # layers: a single one's time is mostly that of waking the thread that runs backward

@@ -18,10 +18,10 @@ from torch import nn
 
 from puzzles_lib.bench.language import PATHS
 from puzzles_lib.bench.many import curve, rows_of, spread
-from puzzles_lib.bench.results import provenance
 from puzzles_lib.examples.glyphs import Glyphs, glyphs
 from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels.modules import pack_activations
+from puzzles_lib.timing import provenance
 
 FORMATS = {name: format for name, format in PATHS.items() if len(format) == 2}
 SIZE = {"side": 32, "patch": 4, "channels": 1, "width": 256, "depth": 6, "heads": 4}

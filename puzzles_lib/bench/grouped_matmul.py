@@ -12,10 +12,6 @@ from itertools import pairwise
 
 import torch
 
-from puzzles_lib.bench.h200 import CACHE
-from puzzles_lib.bench.recorded import table
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.grouped_matmul import (
     GRADIENT,
     Tiles,
@@ -24,6 +20,9 @@ from puzzles_lib.kernels.grouped_matmul import (
     launch_dw,
     launch_product,
 )
+from puzzles_lib.timing import interleaved, relative_error, row
+from puzzles_lib.timing.h200 import CACHE
+from puzzles_lib.timing.recorded import table
 
 CASES = (  # rows, experts, K, N
     (8192, 8, 4096, 28672),

@@ -15,9 +15,8 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, pad
 
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.q8_linear import Q8Linear, q8_linear, quantize_rows
+from puzzles_lib.timing import interleaved, relative_error, row
 
 CPU_SIZE = 2048  # K and N
 CPU_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

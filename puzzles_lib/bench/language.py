@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from puzzles_lib.bench.many import curve, rows_of, spread
-from puzzles_lib.bench.results import provenance
 from puzzles_lib.examples.lm import corpus
 from puzzles_lib.examples.train_lm import Setup, train
+from puzzles_lib.timing import provenance
 
 BY_LAYER = {"2 bits in MLPs, else 4": (2, "nearest", "norm|qkv|out")}
 PATHS: dict[str, tuple] = {

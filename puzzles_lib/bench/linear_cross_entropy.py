@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.nn.functional import cross_entropy
 
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.linear_cross_entropy import linear_cross_entropy
+from puzzles_lib.timing import interleaved, relative_error, row
 
 CASES = ((8192, 131072, 4096), (8192, 131072, 2048), (16384, 32000, 4096), (4096, 50304, 768))  # T, V, K
 ROWS = 512  # for the error

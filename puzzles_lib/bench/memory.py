@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from puzzles_lib.bench.recorded import bits_text
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.bitpack import WORD_BITS, WORD_ROWS, block_rows
 from puzzles_lib.kernels.packed_relu import (
     relu_pack,
@@ -20,6 +17,8 @@ from puzzles_lib.kernels.packed_relu import (
     relu_unpack_backward_ref,
 )
 from puzzles_lib.kernels.quantize import dequantize, dequantize_ref, quantize_pack, quantize_pack_ref
+from puzzles_lib.timing import interleaved, relative_error, row
+from puzzles_lib.timing.recorded import bits_text
 
 SHAPES = ((100864, 768), (403456, 768))  # a ViT-B at batch 512, and four times as much
 FORMATS = tuple((bits, group) for bits in (1, 2, 4, 8) for group in (256, 128))

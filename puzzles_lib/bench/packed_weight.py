@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from puzzles_lib.bench.h200 import CACHE
-from puzzles_lib.bench.recorded import bits_text
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+from puzzles_lib.timing import interleaved, relative_error, row
+from puzzles_lib.timing.h200 import CACHE
+from puzzles_lib.timing.recorded import bits_text
 
 CASES = (  # M, N, K, bits, group size
     *((rows, 4096, 4096, 4, 128) for rows in (1, 2, 4, 8, 16, 32, 64, 128)),

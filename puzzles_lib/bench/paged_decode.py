@@ -11,10 +11,9 @@ from collections.abc import Iterator
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from puzzles_lib.bench.h200 import CACHE
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.paged_decode import paged_attention
+from puzzles_lib.timing import interleaved, relative_error, row
+from puzzles_lib.timing.h200 import CACHE
 
 CASES = (  # texts, heads of q, heads of keys, keys per text
     (1, 32, 8, 4096),

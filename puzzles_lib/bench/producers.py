@@ -12,12 +12,11 @@ import torch
 from torch.nn.functional import layer_norm, rms_norm
 
 from puzzles_lib.bench.memory import copies
-from puzzles_lib.bench.recorded import bits_text
-from puzzles_lib.bench.results import row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.packed_activation import activation_pack, activation_pack_ref, activation_quantize_
 from puzzles_lib.kernels.packed_norm import norm_quantize, norm_quantize_ref
 from puzzles_lib.kernels.quantize import quantize_pack, quantize_pack_ref
+from puzzles_lib.timing import interleaved, row
+from puzzles_lib.timing.recorded import bits_text
 
 TOKENS, WIDTH, HIDDEN = 100864, 768, 3072  # of a ViT-B at batch 512, and between its two linears
 GROUP = 256

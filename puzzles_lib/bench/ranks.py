@@ -22,9 +22,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from puzzles_lib.bench.results import row
 from puzzles_lib.examples.train_vit import SIZES, join
 from puzzles_lib.examples.training import PARALLEL, Config, Ranks, Run, train
+from puzzles_lib.timing import row
 
 PLAIN, PACKED = "torch", "packed, 2 bits"
 SETUPS = (  # batch on all GPUs, compiled, replayed, and where

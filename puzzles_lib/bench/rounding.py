@@ -10,10 +10,9 @@ from functools import partial
 import torch
 
 from puzzles_lib.bench.memory import copies
-from puzzles_lib.bench.recorded import bits_text
-from puzzles_lib.bench.results import row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.quantize import PackedTensor, quantize_pack, quantize_pack_ref
+from puzzles_lib.timing import interleaved, row
+from puzzles_lib.timing.recorded import bits_text
 
 SHAPE = (100864, 3072)  # between a ViT-B's two linears, at batch 512
 FORMATS = ((1, 256), (2, 256), (4, 256), (8, 256), (2, 32), (2, 64), (2, 128), (2, 512), (2, 1024))

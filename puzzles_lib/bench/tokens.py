@@ -12,8 +12,8 @@ from typing import Any
 
 from puzzles_lib.bench import language
 from puzzles_lib.bench.many import rows_of, spread
-from puzzles_lib.bench.results import provenance
 from puzzles_lib.examples.lm import SIZES
+from puzzles_lib.timing import provenance
 
 FORMATS = ("torch", "4 bits, nearest", "2 bits, nearest", "2 bits, stochastic")
 BATCHES = (24, 384)

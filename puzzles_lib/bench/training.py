@@ -23,11 +23,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from puzzles_lib.bench.recorded import bits_text
-from puzzles_lib.bench.results import row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels.modules import pack_activations, seed_rounding
+from puzzles_lib.timing import interleaved, row
+from puzzles_lib.timing.recorded import bits_text
 
 TOKENS, WIDTH, HIDDEN, BLOCKS = 50432, 768, 3072, 12  # a ViT-B at batch 256
 BATCH, CLASSES = 128, 1000

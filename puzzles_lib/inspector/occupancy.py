@@ -1,6 +1,6 @@
 """Compute how many programs per multiprocessor runs at a time, and what would allow one more."""
 
-from puzzles_lib.bench.h200 import PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
+from puzzles_lib.timing.h200 import PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
 
 
 def resident(registers: int, shared: int, warps: int) -> int:

@@ -447,7 +447,7 @@ DKV = {64: Tiles(128, 64, 4, 2), 128: Tiles(64, 64, 4, 2)}
 """By head dim; less than 64 takes what 64 does.
 
 Each is the fastest of 54, or within 4% of it, for causal and for full attention on an H200, as
-`python -m puzzles_lib.bench tiles` times them; ``tiles.json`` of `puzzles_lib.bench.recorded` has it all.
+`python -m puzzles_lib.bench tiles` times them; ``tiles.json`` of `puzzles_lib.timing.recorded` has it all.
 """
 
 

@@ -9,5 +9,5 @@
     tokens.py     its tokens
     speak.py      `speak` and `kernel_of`
 
-`python -m puzzles_lib.authoring.language_model` trains it and writes `weights.npz` and `record.json`.
+`python -m puzzles_lib.bench language-model` trains it and writes `weights.npz` and `record.json`.
 """

@@ -356,7 +356,7 @@ _WIDEST = 96  # characters of a line that are shown
 def ladder(rows: Sequence[dict], about: str) -> Picture:
     """Draw recorded times of the chapter's kernel and its changes for one token, on a logarithmic axis.
 
-    rows: of `puzzles_lib.bench.recorded`, bench "quantized-matmul".
+    rows: of `puzzles_lib.timing.recorded`, bench "quantized-matmul".
     """
     rows = [row for row in rows if row["case"].endswith("N = 1")]
     figure = new_figure(7.4, 3.9)

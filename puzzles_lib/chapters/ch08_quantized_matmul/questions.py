@@ -3,10 +3,10 @@
 import torch
 import triton
 
-from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import GROUPED_WEIGHTS, QUANTIZED_MATMUL
 from puzzles_lib.inputs import zeros
 from puzzles_lib.question import Nudge, Question
+from puzzles_lib.timing.recorded import rows
 
 
 def _shifted() -> int:

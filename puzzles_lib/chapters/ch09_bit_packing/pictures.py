@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from puzzles_lib.bench.h200 import CACHE, MULTIPROCESSORS, REGISTERS, SHARED, WARPS
 from puzzles_lib.drawing.colours import (
     FAINT,
     INK,
@@ -13,6 +12,7 @@ from puzzles_lib.drawing.colours import (
     YELLOW,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.timing.h200 import CACHE, MULTIPROCESSORS, REGISTERS, SHARED, WARPS
 
 BIT = 0.27  # inches per bit
 FIELDS = (SKY, YELLOW)  # alternating

@@ -1,9 +1,9 @@
 """The predictions of chapter 09."""
 
-from puzzles_lib.bench.h200 import REGISTERS, WARPS
 from puzzles_lib.chapters.ch09_bit_packing.pictures import CODES, pack
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import UNPACK_BITS
 from puzzles_lib.question import Nudge, Question
+from puzzles_lib.timing.h200 import REGISTERS, WARPS
 
 _BYTES_A_LOAD = 16  # the widest load of a thread
 

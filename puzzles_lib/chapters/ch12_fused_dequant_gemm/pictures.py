@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import triton
 
-from puzzles_lib.bench import recorded
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, YELLOW
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inspector.step import PRODUCTS, Step
+from puzzles_lib.timing import recorded
 
 PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
 WHOLE = {"linewidth": 0.9}  # a matrix, and its tiles

@@ -7,9 +7,9 @@ from typing import Any
 
 import triton
 
-from puzzles_lib.bench.recorded import PTXAS
 from puzzles_lib.chapters.ch15_racing_cublas.ladder import unsound
 from puzzles_lib.chapters.ch15_racing_cublas.machine import compile_rung, evidence, waves
+from puzzles_lib.timing.recorded import PTXAS
 
 VARIABLE = "TRITON_PTXAS_PATH"  # names the ptxas that Triton takes for its own
 

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import Sustained, interleaved, sustained
 from puzzles_lib.chapters.ch15_racing_cublas import versions
 from puzzles_lib.chapters.ch15_racing_cublas.programs import Programs
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Problem, Rung
 from puzzles_lib.kernels.quantize import dequantize
+from puzzles_lib.timing import Sustained, interleaved, relative_error, row, sustained
 
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 REPEATS = 20  # runs that must give the same bits

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from puzzles_lib.bench.h200 import BYTES, MULTIPROCESSORS
 from puzzles_lib.chapters.ch15_racing_cublas.puzzles import race_puzzle
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, GROUP, ROWS, Rung
 from puzzles_lib.inspector import Stages, stages
@@ -17,6 +16,7 @@ from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.inspector.sass import bytes_stored_to_shared, matrix_loop, overwritten_operands
 from puzzles_lib.inspector.step import PRODUCTS, SCHEDULERS, step
 from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.timing.h200 import BYTES, MULTIPROCESSORS
 
 CLOCK = 1.98e9  # the highest of an H200, in Hz; busy tensor cores lower it, see `recorded.clocks`
 PEAK = 2 * PRODUCTS * MULTIPROCESSORS * CLOCK  # FLOP/s of the tensor cores at that clock

@@ -5,7 +5,6 @@ from typing import Protocol
 
 import torch
 
-from puzzles_lib.bench.h200 import MULTIPROCESSORS
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -23,6 +22,7 @@ from puzzles_lib.drawing.colours import (
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inspector.step import PRODUCTS
+from puzzles_lib.timing.h200 import MULTIPROCESSORS
 
 UNFUSED, CUBLAS = "dequantize + cuBLAS", "cuBLAS alone, x^ ready"
 
@@ -48,7 +48,7 @@ def least_bytes(rows: int, cout: int, cin: int, group: int = 256) -> int:
 def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float) -> Picture:
     """Draw what arithmetic and memory allow, and where cuBLAS and the unfused path are.
 
-    rows: of `puzzles_lib.bench.recorded`, bench "ladder". flops, bandwidth: of the chip, per second.
+    rows: of `puzzles_lib.timing.recorded`, bench "ladder". flops, bandwidth: of the chip, per second.
     """
     figure = new_figure(8.4, 5.0)
     ax = figure.subplots()

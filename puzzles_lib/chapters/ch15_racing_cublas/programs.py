@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 import triton
 
-from puzzles_lib.bench.driver import Binary, Loaded, parameters
 from puzzles_lib.chapters.ch15_racing_cublas import versions
 from puzzles_lib.chapters.ch15_racing_cublas.launches import grid, own
 from puzzles_lib.chapters.ch15_racing_cublas.rung import BITS, CIN, COUT, GROUP, ROWS, Rung
 from puzzles_lib.kernels.quantize import dequantize_launch, storage_shapes
+from puzzles_lib.timing.driver import Binary, Loaded, parameters
 
 SUM_BLOCK = 512  # elements of dW that a program adds up
 

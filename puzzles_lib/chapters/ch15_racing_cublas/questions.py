@@ -4,13 +4,13 @@ import math
 
 import torch
 
-from puzzles_lib.bench.h200 import MULTIPROCESSORS
-from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch15_racing_cublas import versions
 from puzzles_lib.chapters.ch15_racing_cublas.records import Record, bound_of, ladder_records
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, ROWS, Rung
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.question import Nudge, Question
+from puzzles_lib.timing.h200 import MULTIPROCESSORS
+from puzzles_lib.timing.recorded import rows
 
 
 def _flop_per_byte() -> float:

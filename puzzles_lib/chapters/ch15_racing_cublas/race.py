@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib import excerpts, ledger, session
-from puzzles_lib.bench.h200 import RESERVED, SHARED
-from puzzles_lib.bench.recorded import about, clocks, rows
 from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure
 from puzzles_lib.chapters.ch15_racing_cublas.machine import (
     Bound,
@@ -44,6 +42,8 @@ from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.sass import overwritten_operands
 from puzzles_lib.source import with_helpers
 from puzzles_lib.stubs import attempt_text, has_hole
+from puzzles_lib.timing.h200 import RESERVED, SHARED
+from puzzles_lib.timing.recorded import about, clocks, rows
 
 
 @dataclass(frozen=True, repr=False)

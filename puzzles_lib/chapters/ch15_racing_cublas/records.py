@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from puzzles_lib.bench import recorded
 from puzzles_lib.chapters.ch15_racing_cublas.machine import Bound, Evidence, bound
 from puzzles_lib.chapters.ch15_racing_cublas.rung import ROWS, Rung
+from puzzles_lib.timing import recorded
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from puzzles_lib.bench.recorded import bits_text, rounding_told
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.digits import bytes_kept, mlp, train, unseen
 from puzzles_lib.kernels.modules import pack_activations, seed_rounding
+from puzzles_lib.timing.recorded import bits_text, rounding_told
 
 SEEDS, STEPS, RATE = 4, 150, 0.05
 RATES, RATE_STEPS, RATE_SEEDS = (0.05, 0.1, 0.2, 0.4), 100, 16  # near the limit, losses are spread wide

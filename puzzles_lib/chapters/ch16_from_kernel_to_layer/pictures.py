@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 
-from puzzles_lib.bench.recorded import rounding_told
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.drawing.colours import (
     BLUE,
@@ -21,6 +20,7 @@ from puzzles_lib.drawing.colours import (
     YELLOW,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.timing.recorded import rounding_told
 
 PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
 FLOAT = "float32"
@@ -263,7 +263,7 @@ def rates(record: Mapping[str, Any]) -> Picture:
 def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
     """Draw the time of a training step against its peak memory, for both models of bench "training".
 
-    rows: of `puzzles_lib.bench.recorded`. about: where they come from.
+    rows: of `puzzles_lib.timing.recorded`. about: where they come from.
     """
     rows = [row for row in rows if row["baseline"] == "torch"]
     names = list(dict.fromkeys(row["case"] for row in rows))

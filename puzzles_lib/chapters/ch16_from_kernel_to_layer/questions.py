@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import torch
 from torch.library import opcheck
 
-from puzzles_lib.bench.recorded import DIGITS, load
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import LINEAR_BACKWARD, STOCHASTIC_PACK, uniform
 from puzzles_lib.question import Nudge, Question
+from puzzles_lib.timing.recorded import DIGITS, load
 
 CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 

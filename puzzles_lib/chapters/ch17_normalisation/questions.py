@@ -5,11 +5,11 @@ import math
 
 import torch
 
-from puzzles_lib.bench.recorded import ORDERS, load
 from puzzles_lib.chapters.ch17_normalisation.puzzles import DW_BY_LOCK, LAYER_NORM, LAYER_NORM_DW
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
+from puzzles_lib.timing.recorded import ORDERS, load
 
 COMBINES = {
     "sum": lambda a, b: a + b,

@@ -6,7 +6,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from puzzles_lib.bench import recorded as bench
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -25,6 +24,7 @@ from puzzles_lib.drawing.colours import (
 )
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend, new_figure, new_sheet
+from puzzles_lib.timing import recorded as bench
 
 KEPT, AGAIN, GRADIENT = SKY, PALE_ORANGE, GREEN
 WHOLE, CUT, SKIPPED = SKY, YELLOW, None
@@ -465,7 +465,7 @@ def recorded() -> Rows:
 
 
 def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
-    """Return microseconds by part and path. rows: of `puzzles_lib.bench.recorded`, bench "attention"."""
+    """Return microseconds by part and path. rows: of `puzzles_lib.timing.recorded`, bench "attention"."""
     found: dict[str, dict[str, float]] = {}
     for part, puzzles in PARTS.items():
         some = [row for row in rows if (row["case"], row["path"]) == (case, part)]

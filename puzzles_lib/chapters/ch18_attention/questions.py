@@ -6,11 +6,11 @@ import math
 import torch
 import triton
 
-from puzzles_lib.bench.recorded import rows
 from puzzles_lib.chapters.ch18_attention.pictures import bytes_kept, times
 from puzzles_lib.chapters.ch18_attention.puzzles import WINDOW_ATTENTION
 from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
+from puzzles_lib.timing.recorded import rows
 
 FLOPS_A_CYCLE, EXP2_A_CYCLE = 4096, 16
 """Per cycle and multiprocessor of an H100 or H200: bfloat16 on tensor cores, and exponentials."""

@@ -21,9 +21,8 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.bench.results import provenance, relative_error
-from puzzles_lib.bench.timing import interleaved, sustained
 from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
+from puzzles_lib.timing import interleaved, provenance, relative_error, sustained
 
 MOST_ERROR = 1e-2  # of a bfloat16 product
 Row = dict[str, Any]

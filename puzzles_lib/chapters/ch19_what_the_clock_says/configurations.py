@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from puzzles_lib.bench.sweep import Config, Swept, Tensors, swept, table
 from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
+from puzzles_lib.timing.sweep import Config, Swept, Tensors, swept, table
 
 __all__ = ["SWEPT", "measure", "table"]
 
@@ -134,5 +134,5 @@ SWEPT = (
 
 
 def measure() -> dict[str, Any]:
-    """The record, as `puzzles_lib.bench.sweep` has it. Raises RuntimeError without a GPU."""
+    """The record, as `puzzles_lib.timing.sweep` has it. Raises RuntimeError without a GPU."""
     return swept("sweep", __name__, SWEPT)

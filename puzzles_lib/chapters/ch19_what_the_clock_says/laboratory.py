@@ -8,8 +8,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from puzzles_lib import cache_model
-from puzzles_lib.bench.h200 import BYTES, FLOPS
-from puzzles_lib.bench.recorded import CLOCK, POINTS, PROFILES, SWEEPS, load, origin
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION
@@ -20,6 +18,8 @@ from puzzles_lib.checker import guarded
 from puzzles_lib.checker.report import Report
 from puzzles_lib.goal import Traffic
 from puzzles_lib.puzzle import Case, Puzzle, pick_case
+from puzzles_lib.timing.h200 import BYTES, FLOPS
+from puzzles_lib.timing.recorded import CLOCK, POINTS, PROFILES, SWEEPS, load, origin
 
 _RECORDS = {"clock": CLOCK, "points": POINTS, "profiles": PROFILES}
 KNOWN = ("registers", "spills", "shared")  # of a configuration once it is compiled

@@ -6,8 +6,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from puzzles_lib.bench.h200 import BYTES, FLOPS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
-from puzzles_lib.bench.recorded import origin
 from puzzles_lib.cache_model import banded
 from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import Point, Sweep, modelled, panels, points
 from puzzles_lib.drawing.colours import (
@@ -27,6 +25,8 @@ from puzzles_lib.drawing.colours import (
 )
 from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inspector.occupancy import resident
+from puzzles_lib.timing.h200 import BYTES, FLOPS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
+from puzzles_lib.timing.recorded import origin
 
 Record = Mapping[str, Any]
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from puzzles_lib.bench.results import provenance
 from puzzles_lib.chapters.ch19_what_the_clock_says import kernels
+from puzzles_lib.timing import provenance
 
 SECTIONS = (
     "SpeedOfLight",

@@ -1,12 +1,12 @@
 """The predictions of chapter 19."""
 
-from puzzles_lib.bench.h200 import BYTES, FLOPS
-from puzzles_lib.bench.recorded import CLOCK, PROFILES, load
 from puzzles_lib.cache_model import banded
 from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import Point, panels, points, sweep
 from puzzles_lib.chapters.ch19_what_the_clock_says.pictures import SIX
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.question import Nudge, Question
+from puzzles_lib.timing.h200 import BYTES, FLOPS
+from puzzles_lib.timing.recorded import CLOCK, PROFILES, load
 
 LEFT, LOSS = 40, 1.05
 """How many configurations of the matmul a good pruning keeps at most, and what it may lose."""

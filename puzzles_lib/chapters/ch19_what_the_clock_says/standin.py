@@ -11,7 +11,7 @@ from functools import cache
 from numbers import Real
 from types import MappingProxyType
 
-from puzzles_lib.bench.recorded import CLOCK, load
+from puzzles_lib.timing.recorded import CLOCK, load
 
 EFFECTS = MappingProxyType(
     {

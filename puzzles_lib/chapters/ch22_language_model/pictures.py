@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from puzzles_lib.bench import recorded
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP
 from puzzles_lib.drawing.colours import (
@@ -23,6 +22,7 @@ from puzzles_lib.drawing.colours import (
 )
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend, new_figure, new_sheet
+from puzzles_lib.timing import recorded
 
 MINUS = "\N{MINUS SIGN}"
 

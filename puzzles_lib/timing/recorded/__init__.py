@@ -18,14 +18,14 @@ has ``launches`` (by path: how it was launched and what its binary looks like, s
 
 The modules that measure the records of chapter 19 describe them. ``clock.json`` and ``profiles.json``: the
 modules of these names in `puzzles_lib.chapters.ch19_what_the_clock_says`. ``points.json``:
-`puzzles_lib.authoring.points`. The two sweeps: `puzzles_lib.bench.sweep`. ``tiles.json`` is also a sweep.
-Attention's tiles were chosen from it: `puzzles_lib.authoring.tiles`.
+`puzzles_lib.bench.points`. The two sweeps: `puzzles_lib.timing.sweep`. ``tiles.json`` is also a sweep.
+Attention's tiles were chosen from it: `puzzles_lib.bench.tiles`.
 
 More records have forms of their own. `puzzles_lib.bench.language` measures ``language.json`` on a GPU.
 `puzzles_lib.bench.kept` counts ``kept.json`` without one. The modules ``tokens``, ``glyphs``, ``codes`` and
 ``beside`` of `puzzles_lib.bench` measure the records of their names on a GPU.
 `puzzles_lib.chapters.ch16_from_kernel_to_layer.curves` measures ``digits.json`` on a CPU.
-`puzzles_lib.authoring.orders` counts ``orders.json`` on a GPU.
+`puzzles_lib.bench.orders` counts ``orders.json`` on a GPU.
 `puzzles_lib.chapters.ch15_racing_cublas.assemblers` finds ``ptxas.json`` without a GPU.
 """
 

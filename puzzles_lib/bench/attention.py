@@ -16,9 +16,8 @@ import triton.language as tl
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.attention import attention
+from puzzles_lib.timing import interleaved, relative_error, row
 
 production = import_module("puzzles_lib.kernels.attention")
 

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.bench.results import provenance, relative_error
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.chapters import puzzles
+from puzzles_lib.timing import interleaved, provenance, relative_error
 
 POINTS: Mapping[str, tuple[dict[str, int], int]] = {
     "masked_add": ({"N": 1 << 26, "BLOCK": 1024}, 4),

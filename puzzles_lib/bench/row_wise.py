@@ -12,9 +12,8 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.bench.results import row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.quantize import dequantize, quantize_pack
+from puzzles_lib.timing import interleaved, row
 
 SHAPE = (100864, 768)  # a ViT-B at batch 512
 BITS, GROUP = 2, 256

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from triton.runtime.errors import OutOfResources
 
-from puzzles_lib.bench.results import provenance, relative_error
+from puzzles_lib.timing.results import provenance, relative_error
 
 SETS = 3  # of inputs, taken in turn, so that none is found in L2
 REPLAYS = 9

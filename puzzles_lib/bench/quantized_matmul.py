@@ -13,13 +13,12 @@ import torch
 import triton
 
 from puzzles_lib.authoring.solutions import kernel_sources, other_kernel
-from puzzles_lib.bench.h200 import BYTES, CACHE
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import grouped_weights
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm
 from puzzles_lib.kernels.quantize import quantize_pack
 from puzzles_lib.source import define
+from puzzles_lib.timing import interleaved, relative_error, row
+from puzzles_lib.timing.h200 import BYTES, CACHE
 
 M = K = 4096
 GROUP = 128

@@ -11,8 +11,6 @@ import torch.nn.functional as F
 import triton
 
 from puzzles_lib.authoring.solutions import other_kernel, solutions
-from puzzles_lib.bench.results import relative_error, row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.chapters.ch17_normalisation.puzzles import (
     DW_BY_LOCK,
     LAYER_NORM,
@@ -22,6 +20,7 @@ from puzzles_lib.chapters.ch17_normalisation.puzzles import (
     RMS_NORM,
 )
 from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.timing import interleaved, relative_error, row
 
 SHAPES = ((50432, 768), (8192, 4096), (4096, 16384))
 DTYPES = (torch.bfloat16, torch.float32)

@@ -20,8 +20,8 @@ import torch
 import triton
 
 from puzzles_lib.authoring.solutions import kernel_sources, other_kernel
-from puzzles_lib.bench.results import provenance
 from puzzles_lib.source import define
+from puzzles_lib.timing import provenance
 
 RUNS = 200
 NO_BARRIER = {"    tl.debug_barrier()\n": ""}

@@ -1,15 +1,13 @@
-"""``python -m puzzles_lib.authoring.language_model``: train chapter 22's model on the course's own text.
+"""``python -m puzzles_lib.bench language-model``: train chapter 22's model on the course's own text.
 
 It reads the prose of all masters and all hints, and trains on one core of this CPU. In the last quarter of
 the steps, weights are rounded to 4 bits. It writes `weights.npz` and `record.json` to `puzzles_lib/speaking`.
 The same text and options give the same weights on the same machine and torch. Losses are in nats per byte.
 """
 
-import argparse
 import hashlib
 import json
 import math
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -118,27 +116,19 @@ def train(steps: int, batch: int, lr: float, seed: int, seen: Tensor, quiet: boo
     return model
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m puzzles_lib.authoring.language_model", description=__doc__
-    )
-    parser.add_argument("--steps", type=int, default=3600, help="(default: 3600)")
-    parser.add_argument("--batch", type=int, default=8, help="pieces of 256 bytes per step (default: 8)")
-    parser.add_argument("--lr", type=float, default=3e-3, help="highest learning rate (default: 0.003)")
-    parser.add_argument("--seed", type=int, default=0, help="of weights and batches (default: 0)")
-    parser.add_argument("--out", type=Path, default=WEIGHTS.parent, help="the folder to write to")
-    chosen = parser.parse_args(arguments)
+def measure(steps: int, batch: int, lr: float, seed: int, folder: Path | None = None) -> dict[str, object]:
+    """Train, write both files to the folder (by default the library's own), and return the record."""
+    folder = folder or WEIGHTS.parent
     torch.set_num_threads(1)
     seen, unseen = corpus()
     started = time.process_time()
-    model = train(chosen.steps, chosen.batch, chosen.lr, chosen.seed, seen)
+    model = train(steps, batch, lr, seed, seen)
     seconds = time.process_time() - started
-    size = save(model, chosen.out / WEIGHTS.name)
-    packed = reference(load(chosen.out / WEIGHTS.name))
+    size = save(model, folder / WEIGHTS.name)
+    packed = reference(load(folder / WEIGHTS.name))
+    options = f"--steps {steps} --batch {batch} --lr {lr} --seed {seed}"
     record = {
-        "command": f"python -m puzzles_lib.authoring.language_model --steps {chosen.steps} "
-        f"--batch {chosen.batch} --lr {chosen.lr} --seed {chosen.seed}",
+        "command": f"python -m puzzles_lib.bench language-model {options}",
         "torch": torch.__version__,
         "sizes": asdict(model.sizes),
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -155,10 +145,5 @@ def main(arguments: list[str] | None = None) -> int:
         "CPU seconds": round(seconds),
         "file bytes": size,
     }
-    (chosen.out / RECORD.name).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-    print(json.dumps(record, indent=2))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    (folder / RECORD.name).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    return record

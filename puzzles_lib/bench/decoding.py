@@ -32,11 +32,10 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.bench.results import row
-from puzzles_lib.bench.timing import interleaved
 from puzzles_lib.kernels.grouped_matmul import grouped_matmul
 from puzzles_lib.kernels.paged_decode import paged_attention
 from puzzles_lib.kernels.rope import rope
+from puzzles_lib.timing import interleaved, row
 
 LAYERS, MEASURED = 32, (2, 4)  # of the model, and of what is measured
 WIDTH, HEADS, KV_HEADS, HEAD, HIDDEN, EXPERTS, WORDS = 4096, 32, 8, 128, 14336, 8, 32000

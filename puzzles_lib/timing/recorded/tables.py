@@ -2,7 +2,7 @@
 
 from statistics import fmean
 
-from puzzles_lib.bench.recorded import (
+from puzzles_lib.timing.recorded import (
     BESIDE,
     CODES,
     EAGER,

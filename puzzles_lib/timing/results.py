@@ -1,4 +1,4 @@
-"""Functions that the benches share: where a record comes from, a row, and the error in it."""
+"""What results share: where a record comes from, a row, and the error in it."""
 
 import datetime
 

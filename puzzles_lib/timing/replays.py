@@ -24,7 +24,7 @@ def interleaved(
     """
     runs = {name: _graph(calls).replay if captured else _called(calls) for name, calls in paths.items()}
     torch.cuda.synchronize()
-    events = {name: [] for name in paths}
+    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in paths}
     for _ in range(rounds):
         for name, run in runs.items():
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -76,7 +76,7 @@ class Sustained:
 
 def sustained(calls: Sequence[Callable[[], object]], seconds: float = 1.0) -> Sustained:
     """Return medians over the second half of the time. Raise RuntimeError if nvidia-smi reports nothing."""
-    graph, told = _graph(calls), []
+    graph = _graph(calls)
     fields = "--query-gpu=clocks.sm,power.draw.instant"
     command = ["nvidia-smi", fields, "--format=csv,noheader,nounits", "-lms", "50"]
     torch.cuda.synchronize()
@@ -88,7 +88,7 @@ def sustained(calls: Sequence[Callable[[], object]], seconds: float = 1.0) -> Su
             torch.cuda.synchronize()
             times.append((time.monotonic() - now) * 1e6 / 20 / len(calls))
         watcher.terminate()
-        told = [line.split(",") for line in watcher.stdout.read().splitlines() if line.count(",") == 1]
+        told = [line.split(",") for line in watcher.communicate()[0].splitlines() if line.count(",") == 1]
     if len(told) < 4:
         raise RuntimeError("nvidia-smi does not tell the clock")
     mhz, watts = (statistics.median(float(line[n]) for line in told[len(told) // 2 :]) for n in (0, 1))

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -60,7 +61,8 @@ class Binary:
 
         Raises TypeError if the number of values is not the number of the kernel's parameters.
         """
-        found, maps = [], iter(self.maps)
+        maps = iter(self.maps)
+        found: list[tuple[str, object]] = []
         for name in dict.fromkeys(name for name, _ in self.parameters):
             kinds = [kind for other, kind in self.parameters if other == name]
             value = values[name]
@@ -112,7 +114,9 @@ def parameters(ttir: str, ptx: str) -> tuple[tuple[str, str], ...]:
     entry = re.search(r"\.entry \w+\((.*?)\)", ptx, re.DOTALL)
     kinds = [
         f"b8[{size}]" if size else kind
-        for kind, size in re.findall(r"\.param .*?\.(b8|[usf]\d+)\b.*?_param_\d+(?:\[(\d+)\])?", entry[1])
+        for kind, size in re.findall(
+            r"\.param .*?\.(b8|[usf]\d+)\b.*?_param_\d+(?:\[(\d+)\])?", entry[1] if entry else ""
+        )
     ]
     if len(kinds) != len(names) + 2:
         raise ValueError(f"{len(names)} parameters in Triton IR, {len(kinds)} in PTX: two more are scratch")
@@ -167,7 +171,7 @@ class Loaded:
             None,
         )
 
-    def _packed(self, kind: str, value: object) -> ctypes.Array | ctypes._SimpleCData:
+    def _packed(self, kind: str, value: Any) -> Any:
         return self._encoded(value) if isinstance(value, TensorMap) else _WIDTHS[kind](value)
 
     def _encoded(self, told: TensorMap) -> ctypes.Array:

@@ -1,6 +1,6 @@
 """Measure the three kernels of `puzzles_lib.kernels.attention` with many tiles, for each head dim.
 
-The record has the form of `puzzles_lib.bench.sweep`. A kernel's blocks are ``m`` queries and ``n`` keys, and
+The record has the form of `puzzles_lib.timing.sweep`. A kernel's blocks are ``m`` queries and ``n`` keys, and
 its ``sizes`` are B, H, T and D. It also has ``causal`` and ``chosen``: its tiles at that time, from the
 tables ``FORWARD``, ``DQ`` and ``DKV``. These tables depend only on the head dim, so a choice must be good for
 causal and for full attention.
@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from puzzles_lib.authoring.attention import FORMS, ROWS, USUAL, WIDTH, expected
-from puzzles_lib.bench import sweep
+from puzzles_lib.bench.attention import FORMS, ROWS, USUAL, WIDTH, expected
 from puzzles_lib.kernels.attention import Tiles, attention
+from puzzles_lib.timing import sweep
 
 production = import_module("puzzles_lib.kernels.attention")
 
