@@ -26,7 +26,7 @@ from puzzles_lib.timing import provenance
 FORMATS = {name: format for name, format in PATHS.items() if len(format) == 2}
 SIZE = {"side": 32, "patch": 4, "channels": 1, "width": 256, "depth": 6, "heads": 4}
 SEEDS, STEPS, BATCH, RATE = 3, 4000, 256, 1e-3
-WARM_UP, TESTED = 200, 40  # steps; batches of each test
+WARM_UP, TESTED = 1000, 40  # steps; batches of each test
 
 
 @dataclass(frozen=True)
