@@ -30,13 +30,20 @@ TRUNCATED = (
     "a tensor core cuts off what it adds, where float32 rounds: 256 steps of 8 products in TF32 are off by "
     "1.8e-4 or more, allowed is 1.2e-4, and one of 2,397 elements is another float16"
 )
+ASSEMBLER = (
+    "ptxas 12.8, 12.9 and 13.0 let only the lanes without a chosen expert take part in a redux of the first "
+    "pass; ptxas 13.4 does not. See `nvdisasm` of this kernel with 4 warps: @!P0 REDUX, where P0 is the lane's"
+)
 KNOWN = {
     "long_softmax": COMPILER,  # for some sizes, as case 1 has, and for 256 columns a step
     "log_sum_exp": COMPILER,
     "float32_factors": TRUNCATED,
     "sum_instead_of_dot": TRUNCATED,  # the compiler makes it a dot
+    "who_beats_it": ASSEMBLER,
 }
 """Accepted by the checker, and yet no GPU computes them, by name."""
+FLUSHED = 2.0**-120
+"""A smaller difference is none: a GPU's `exp2` returns 0 for what is below 2^-126, where a CPU has a number."""
 OTHERWISE = (
     "on a GPU",
     "a dot in TF32",
@@ -78,6 +85,8 @@ def faults(puzzle: Puzzle, kernel: object, case: Case) -> Iterator[str]:
     launch(bound, {name: tensor.cuda() for name, tensor in inputs.items()} | results)
     for name, result in results.items():
         right = expected[name].accepts(result.cpu())
+        if result.is_floating_point():
+            right |= (result.cpu().double() - expected[name].value).abs() <= FLUSHED
         if not right.all():
             yield f"{(~right).sum()} of {right.numel()} elements of {name} are wrong"
 
