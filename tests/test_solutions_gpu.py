@@ -32,7 +32,7 @@ TRUNCATED = (
 )
 ASSEMBLER = (
     "ptxas 12.8, 12.9 and 13.0 let only the lanes without a chosen expert take part in a redux of the first "
-    "pass; ptxas 13.4 does not. See `nvdisasm` of this kernel with 4 warps: @!P0 REDUX, where P0 is the lane's"
+    "pass, and 13.4 all. In nvdisasm, with 4 warps: @!P0 REDUX, where P0 is a lane's own"
 )
 KNOWN = {
     "long_softmax": COMPILER,  # for some sizes, as case 1 has, and for 256 columns a step
@@ -43,7 +43,7 @@ KNOWN = {
 }
 """Accepted by the checker, and yet no GPU computes them, by name."""
 FLUSHED = 2.0**-120
-"""A smaller difference is none: a GPU's `exp2` returns 0 for what is below 2^-126, where a CPU has a number."""
+"""A smaller difference is none: a GPU's `exp2` returns 0 below 2^-126, where a CPU has a number."""
 OTHERWISE = (
     "on a GPU",
     "a dot in TF32",
