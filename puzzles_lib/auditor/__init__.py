@@ -11,6 +11,7 @@ place, several after each other. `audited` does the same for a block of code, ``
 project's tests, and ``python -m puzzles_lib.audit`` is the command.
 """
 
+import collections
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,13 +31,13 @@ from puzzles_lib.auditor.session import Session, audited, found
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.dtypes import of_torch
-from puzzles_lib.puzzle import MOST_PROGRAMS
 
 __all__ = ["AuditReport", "Finding", "Guard", "LaunchResult", "audit", "audited"]
 
 HARD_SECONDS = 20.0  # of CPU time for all hard inputs of a call
 SIZES_SECONDS = 1.0  # likewise for all pretended sizes
 HARD_SIZES_SECONDS = 5.0
+PRACTICAL = 1_000_000  # tokens or rows: many calls have as many
 MOST_FINDINGS = 6
 MOST_CONFIGURATIONS = 8  # of autotune whose values are compared, one after the other
 SMALLEST = 32  # roundoffs of the largest result by which tiny ones may be off
@@ -281,15 +282,25 @@ class _Call:
         report = self.report
         end = time.thread_time() + (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
-        for way in sizes.ways((self.args, self.kwargs)):
+        left = collections.deque(sizes.ways((self.args, self.kwargs)))
+        paired: set[frozenset[int]] = set()
+        while left:
+            way = left.popleft()
             if time.thread_time() > end:
                 report.unjudged.append(f"true sizes from {way} on: the time is used up")
                 return
             tried = call.tried(way, end)
-            on = f"the size {tried.way}"
+            on = str(tried.way)
             report.tried.append(on)
-            if tried.limit and tried.limit != "memory":
+            if tried.limit and tried.limit != "memory" and not way.also:
                 self._at_most(tried)
+                # A size that cannot be large enough alone may be with another one.
+                for pair in sizes.ways((self.args, self.kwargs), {way.size: tried.way.large}):
+                    if (both := frozenset((way.size, pair.size))) not in paired:
+                        paired.add(both)
+                        left.append(pair.within())
+            if way.outer > 1 and not way.inner and tried.clean:
+                left.append(way.within())
             for outcome in tried.outcomes:
                 if outcome.verdict:
                     finding = found(outcome, None, on)
@@ -303,7 +314,7 @@ class _Call:
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
         text = f"the size {tried.way.size} can be at most {tried.most:,}: beyond, {tried.limit}"
-        if self.guard.hard and tried.most < MOST_PROGRAMS[0]:  # nobody has that many rows
+        if self.guard.hard and tried.most < PRACTICAL:
             self.report.findings.append(Finding(Verdict("true size", text)))
         else:
             self.report.notes.append(text)

@@ -68,7 +68,10 @@ def _one(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _huge(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor * (math.sqrt(torch.finfo(tensor.dtype).max) / 4)
+    """Values whose squares can be added up: for float16, in float32."""
+    largest = torch.finfo(tensor.dtype).max
+    count = 1 if tensor.dtype == torch.float16 else max(tensor.numel(), 1)
+    return tensor * (math.sqrt(largest / count) / 4)
 
 
 def _tiny(tensor: torch.Tensor) -> torch.Tensor:
