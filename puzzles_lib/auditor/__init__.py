@@ -65,7 +65,8 @@ def audit(
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
     guard: what is looked for; see `Guard`.
     allowance: how far off an element of a result may be beyond that, relative to the largest of the result.
-    vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``.
+    vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``. They are tried with
+        ``hard=True`` and without. Hard inputs never change integers: they may be indices or lengths.
 
     Raises TypeError or ValueError for a bad argument, for a call that launches no Triton kernel, and for a
     reference that raises or returns other shapes. What ``function`` itself raises passes.
@@ -73,6 +74,7 @@ def audit(
     __tracebackhide__ = True
     guard = dataclasses.replace(guard or Guard(), hard=hard or (guard is not None and guard.hard))
     _check(function, like, allowance, vary)
+    others = _others(vary or {}, hard_inputs.names(function, args, kwargs))
     call = _Call(function, args, kwargs, like, guard, allowance)
     report = call.report
     first = call.run(args, kwargs, report)
@@ -85,8 +87,23 @@ def audit(
     if report.findings:
         return report
     call.compare(first)
-    call.again(vary)
+    call.again(others)
     return report
+
+
+def _others(
+    vary: Mapping[str, Callable[[], Sequence[Any]]], named: Sequence[str]
+) -> dict[str, Sequence[Any]]:
+    """Return the other values for arguments. named: what the arguments are called."""
+    found = {}
+    for name, values in vary.items():
+        if name not in named:
+            raise ValueError(f"audit: vary names {name!r}, allowed are {', '.join(named) or 'none'}")
+        found[name] = given = values()
+        if not isinstance(given, list | tuple):
+            kind = type(given).__name__
+            raise TypeError(f"audit: vary's function for {name} returns a {kind}, allowed is a list of values")
+    return found
 
 
 def _check(function: object, like: object, allowance: object, vary: object) -> None:
@@ -201,7 +218,7 @@ class _Call:
         if verdict:
             report.findings.append(Finding(verdict))
 
-    def again(self, vary: Mapping[str, Callable[[], Sequence[Any]]] | None) -> None:
+    def again(self, others: Mapping[str, Sequence[Any]]) -> None:
         """Call the function again, in processes of their own: what it keeps between calls stays as it is."""
         report, want = self.report, self.want
         if want is not None and not report.findings and self._depends_on_order():
@@ -209,8 +226,8 @@ class _Call:
         if not report.findings and self.guard.sizes:
             _ = torch.empty(0, device="meta") + 1  # torch's first such operator takes a second, once
             self._aside(self.true_sizes)
-        if self.guard.hard and len(report.findings) < MOST_FINDINGS and not report.unsupported:
-            self._aside(lambda: self.with_hard_inputs(vary))
+        if (self.guard.hard or others) and len(report.findings) < MOST_FINDINGS and not report.unsupported:
+            self._aside(lambda: self.with_hard_inputs(others))
 
     def _aside(self, work: Callable[[], None]) -> None:
         """Do work that adds to the report, and keep nothing else of it."""
@@ -284,8 +301,11 @@ class _Call:
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
         left = collections.deque(sizes.ways((self.args, self.kwargs)))
         paired: set[frozenset[int]] = set()
+        failed: set[int] = set()  # sizes with which the function does not run, or a kernel does not compile
         while left:
             way = left.popleft()
+            if way.also and failed & {way.size, *way.also}:
+                continue
             if time.thread_time() > end:
                 report.unjudged.append(f"true sizes from {way} on: the time is used up")
                 return
@@ -299,7 +319,7 @@ class _Call:
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
-            if way.outer > 1 and not way.inner and tried.clean:
+            if 1 < way.outer <= sizes.MOST_PARTS and not way.inner and tried.clean:
                 left.append(way.within())
             for outcome in tried.outcomes:
                 if outcome.verdict:
@@ -310,6 +330,8 @@ class _Call:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
             if tried.why:
                 report.unjudged.append(f"with {on}: {tried.why}")
+            if tried.why or any(outcome.unjudged for outcome in tried.outcomes):
+                failed.add(way.size)
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
@@ -319,12 +341,14 @@ class _Call:
         else:
             self.report.notes.append(text)
 
-    def with_hard_inputs(self, vary: Mapping[str, Callable[[], Sequence[Any]]] | None) -> None:
+    def with_hard_inputs(self, others: Mapping[str, Sequence[Any]]) -> None:
         """Try hard inputs, up to the first few that fail."""
         report, end = self.report, time.thread_time() + HARD_SECONDS
         guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
         told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
-        tried = hard_inputs.variants(self.function, self.args, self.kwargs, self.changed, vary)
+        tried = hard_inputs.variants(
+            self.function, self.args, self.kwargs, self.changed, others, self.guard.hard
+        )
         bound: set[int] = set()  # sizes that other sizes must fit
         for variant in tried:
             if variant.size and variant.size in bound:

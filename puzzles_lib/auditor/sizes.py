@@ -32,6 +32,7 @@ from puzzles_lib.runner import Options, Pretended, alone, run
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
 MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
+MOST_PARTS = 8  # of a tensor that is made so large that offsets within each part pass 2**31
 OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by chance
 STEPS = 40  # of a search for the largest size that can be launched
 SECONDS = 0.7  # of CPU time, for each launch
@@ -65,8 +66,9 @@ class Sized:
 
     def within(self) -> "Sized":
         """Return a way to a size so large that offsets within one part pass 2**31."""
-        large = self.large * self.outer
-        return Sized(self.size, large + (self.size - large) % 16, self.also, self.outer, True)
+        outer = min(self.outer, MOST_PARTS)
+        large = self.large * outer
+        return Sized(self.size, large + (self.size - large) % 16, self.also, outer, True)
 
     @property
     def passes(self) -> int:
