@@ -14,7 +14,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib import versions
 from puzzles_lib.compiler import Opinion, Program, interpret_was_on, program, program_of
 from puzzles_lib.compiler.vetting import vet
-from puzzles_lib.parameters import Unsupported, parameters, unfit
+from puzzles_lib.parameters import Unsupported, leaves, like, parameters, unfit
 from puzzles_lib.puzzle import Argument, Case, Puzzle, Tiled, is_number
 from puzzles_lib.runner import Pretended
 from puzzles_lib.source import Refusal
@@ -30,7 +30,8 @@ class Bound:
     configuration: the values from `triton.autotune` and `triton.heuristics`; None for a plain kernel.
     program: what is run, once the front end has been asked.
     tensors: the puzzle's tensors by the parameters that get them, if the puzzle has a ``launch``; None if
-        they are found by the parameters' names.
+        they are found by the parameters' names. Parts of tuples are parameters such as ``"pair[0]"``.
+    starts: how many bytes after the beginning of its tensor such a parameter points, if not to the beginning.
     launch_options: ``num_warps`` and the like, of such a launch.
     """
 
@@ -42,6 +43,7 @@ class Bound:
     configuration: Configuration | None = None
     program: Program | None = None
     tensors: Mapping[str, str] | None = None
+    starts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     launch_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -82,8 +84,11 @@ class Bound:
         return _bound(self.wrapped, self.puzzle, case, number)
 
     def filled(self, tensors: Mapping[str, torch.Tensor] | Mapping[str, Pretended]) -> dict[str, object]:
-        """Return the arguments with these tensors, by the puzzle's names, instead of their stand-ins."""
-        arguments = dict(self.arguments)
+        """Return the arguments with these tensors, by the puzzle's names, instead of their stand-ins.
+
+        Parameters get whole tensors, whichever part the launch passes: see `starts`.
+        """
+        arguments = leaves(self.arguments)
         for parameter, name in (self.tensors or {}).items():
             if name in tensors:
                 value, tensor = arguments[parameter], tensors[name]
@@ -156,11 +161,13 @@ def _launched(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Boun
     try:
         launched = puzzle.launched(case)
         values, options = parameters(wrapped.kernel, launched.args, launched.kwargs, wrapped.gives)
-        tensors = {
-            name: launched.name_of(value.base if isinstance(value, TensorDescriptor) else value)
-            for name, value in values.items()
+        given = {
+            name: value.base if isinstance(value, TensorDescriptor) else value
+            for name, value in leaves(values).items()
             if isinstance(value, torch.Tensor | TensorDescriptor)
         }
+        tensors = {name: launched.name_of(tensor) for name, tensor in given.items()}
+        starts = {name: start for name, tensor in given.items() if (start := launched.start_of(tensor))}
     except (TypeError, Unsupported, ValueError) as error:
         return _signature(str(error))
     if text := unfit(options):
@@ -178,6 +185,9 @@ def _launched(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Boun
             return _signature(f"{found}: {error}")
         values |= found.values
         if found.pre_hook is not None:
+            if starts:
+                name = min(starts)
+                return _signature(f"launch passes a part of {tensors[name]} to a kernel with a pre_hook")
             launch = dict(values)
             if refusal := found.prepare(launch):
                 return refusal
@@ -187,11 +197,15 @@ def _launched(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Boun
     arguments = {p.name: _empty(values.get(p.name, p.default)) for p in wrapped.kernel.params}
     if missing := [name for name, value in arguments.items() if value is inspect.Parameter.empty]:
         return _signature(f"the launch does not give {missing[0]}")
-    return Bound(wrapped.kernel, puzzle, case, arguments, wrapped, configuration, None, tensors, options)
+    return Bound(
+        wrapped.kernel, puzzle, case, arguments, wrapped, configuration, None, tensors, starts, options
+    )
 
 
 def _empty(value: object) -> object:
     """Return a tensor's stand-in, or a descriptor of one; any other value as it is."""
+    if isinstance(value, tuple):
+        return like(value, [_empty(part) for part in value])
     if isinstance(value, torch.Tensor):
         return torch.empty(0, dtype=value.dtype)
     if isinstance(value, TensorDescriptor):

@@ -159,16 +159,29 @@ class Launched(typing.NamedTuple):
 
     def name_of(self, tensor: torch.Tensor) -> str:
         """Return which of the puzzle's tensors this is, however it is viewed. Raise ValueError for none."""
-        name, whole = self.tensors.get(tensor.untyped_storage()._cdata, ("", tensor))
+        name, _ = self.tensors.get(tensor.untyped_storage()._cdata, ("", tensor))
         if not name:
             raise ValueError(
                 "launch passes a tensor that is neither an input nor a result; name it in outputs"
             )
-        if tensor.storage_offset() or tensor.dtype != whole.dtype:
-            raise ValueError(
-                f"launch passes a part of {name}, or {name} as another dtype; pass {name} itself"
-            )
         return name
+
+    def start_of(self, tensor: torch.Tensor) -> int:
+        """Return how many bytes after the beginning of the puzzle's tensor this part of it begins."""
+        return int(tensor.storage_offset()) * tensor.itemsize
+
+    def told(self, value: object) -> str:
+        """Return an argument as text, with the names of tensors."""
+        if isinstance(value, tuple):
+            return f"({', '.join(map(self.told, value))}{',' * (len(value) == 1)})"
+        if isinstance(value, TensorDescriptor):
+            return f"TensorDescriptor({self.told(value.base)}, ...)"
+        if not isinstance(value, torch.Tensor):
+            return repr(value)
+        name, start = self.name_of(value), self.start_of(value)
+        _, whole = self.tensors[value.untyped_storage()._cdata]
+        text = f"{name}.view({value.dtype})" if value.dtype != whole.dtype else name
+        return f"{text} from element {start // value.itemsize}" if start else text
 
     def sizes(self, numbers: Mapping[str, object]) -> tuple[int, ...]:
         """Return the grid. numbers: what a grid that is a function also finds by name."""
@@ -220,7 +233,8 @@ class Puzzle:
     launch: instead of ``grid``, how the kernel is launched. Then its parameters may have any names, and its
         arguments any values: ``launch=lambda kernel, s, x, z: kernel[(s.M,)](x, z, x.stride(0), 1e-6,
         BLOCK=s.BLOCK)``. It gets a stand-in for the kernel, the case, and the tensors that it asks for by
-        their names, which have shapes and no values.
+        their names, which have shapes and no values. It may pass a part of a tensor (``x[s.N:]``), or
+        a tensor as another dtype (``x.view(torch.int8)``). Accesses must then be within the whole tensor.
     cases: what `check` tries, the easiest first.
     formula: the mathematics in LaTeX, shown in the notebook.
     outputs: the names of the results, so that the kernel's pointers are ``z_ptr`` and so on. A result
@@ -551,13 +565,8 @@ class Puzzle:
     def _told_launch(self) -> str:
         """Return the first case's launch as text, with the tensors' names."""
         launched = self.launched(self.cases[0])
-
-        def told(value: object) -> str:
-            if isinstance(value, TensorDescriptor):
-                return f"TensorDescriptor({launched.name_of(value.base)}, ...)"
-            return launched.name_of(value) if isinstance(value, torch.Tensor) else repr(value)
-
-        given = [*map(told, launched.args), *(f"{n}={told(v)}" for n, v in launched.kwargs.items())]
+        named = (f"{n}={launched.told(v)}" for n, v in launched.kwargs.items())
+        given = [*map(launched.told, launched.args), *named]
         return f"kernel[{self.grid(self.cases[0])}]({', '.join(given)})"
 
     def _terms(self) -> list[str]:

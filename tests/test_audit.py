@@ -389,8 +389,40 @@ def test_other_values_for_integers_are_the_callers_to_give():
 
     where = torch.tensor([1, 5, 7], dtype=torch.int32)
     vary = {"where": lambda: [torch.tensor([1, 5, 100], dtype=torch.int32)]}
-    report = audit(taken, X, where, guard=Guard(sizes=False), hard=True, vary=vary)
-    assert [finding.on for finding in report.findings] == ["where: value 0 of vary"]
+    for hard in (True, False):
+        report = audit(taken, X, where, guard=Guard(sizes=False), hard=hard, vary=vary)
+        assert [finding.on for finding in report.findings] == ["where: value 0 of vary"]
+    assert report.tried == ["where: value 0 of vary"]
+    with pytest.raises(ValueError, match="vary names 'which', allowed are x, where"):
+        audit(taken, X, where, vary={"which": list})
+    with pytest.raises(TypeError, match="vary's function for where returns a int, allowed is a list"):
+        audit(taken, X, where, vary={"where": lambda: 3})
+
+
+def test_one_number_of_several_that_are_equal_is_varied():
+    seen = []
+
+    def copied(x, n, m):
+        seen.append((n, m))
+        z = torch.zeros(n)
+        copied_kernel[(1,)](x, z, n, BLOCK=64)
+        return z
+
+    report = audit(
+        copied, X, 8, 8, guard=Guard(sizes=False), vary={"n": lambda: [60]}, like=lambda x, n, m: x[:n]
+    )
+    assert report.ok and seen == [(8, 8)]  # the others are in another process
+    report = audit(
+        copied, X, 8, 8, guard=Guard(sizes=False), vary={"n": lambda: [60]}, like=lambda x, n, m: x[:m]
+    )
+    (finding,) = report.findings
+    assert finding.on == "n: value 0 of vary" and "shape (60,), but the reference's (8,)" in str(report)
+
+
+@triton.jit
+def copied_kernel(X, Z, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(Z + i, tl.load(X + i, mask=i < n), mask=i < n)
 
 
 @triton.jit

@@ -222,8 +222,6 @@ def test_parts_that_do_not_fit_are_refused(parts, words):
 @pytest.mark.parametrize(
     "given, words",
     [
-        (lambda x, z: x[1:], "launch passes a part of x"),
-        (lambda x, z: x.view(torch.int32), "launch passes a part of x, or x as another dtype"),
         (lambda x, z: torch.empty_like(x), "neither an input nor a result"),
         (lambda x, z: object(), "a is a object"),
     ],
@@ -240,3 +238,125 @@ def test_arguments_that_are_not_judged_are_named(given, words):
 def test_a_spec_is_needed():
     with pytest.raises(ValueError, match="spec is missing"):
         Puzzle(launch=lambda kernel, s: None)
+
+
+def halves(x: Float32[Tensor, "2*N"]) -> Float32[Tensor, " N"]:  # noqa: F821
+    n = len(x) // 2
+    return x[:n] * x[n:]
+
+
+@triton.jit
+def product_kernel(a, b, z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(a + i, mask=i < n) * tl.load(b + i, mask=i < n)
+    tl.store(z + i, x, mask=i < n)
+
+
+@triton.jit
+def square_kernel(a, b, z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(a + i, mask=i < n)
+    tl.store(z + i, x * x, mask=i < n)
+
+
+@triton.jit
+def beyond_kernel(a, b, z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(a + i, mask=i < n) * tl.load(b + i + 1, mask=i < n)
+    tl.store(z + i, x, mask=i < n)
+
+
+def _of_halves(launch):
+    cases = (Case(N=32, BLOCK=32), Case(N=50, BLOCK=32), Case(N=2**30 + 100, BLOCK=1024, pretend=True))
+    return Puzzle(spec=halves, launch=launch, cases=cases)
+
+
+HALVES = _of_halves(
+    lambda kernel, s, x, z: kernel[(triton.cdiv(s.N, s.BLOCK),)](x[: s.N], x[s.N :], z, s.N, BLOCK=s.BLOCK)
+)
+
+
+@pytest.mark.parametrize(
+    "kernel, words",
+    [
+        (product_kernel, ""),
+        (square_kernel, "wrong values in z"),
+        (beyond_kernel, "out-of-bounds load of x"),
+    ],
+)
+def test_a_launch_may_pass_parts_of_a_tensor(kernel, words):
+    report = examine(kernel, HALVES)
+    assert report.ok == (not words) and words in str(report)
+
+
+def test_a_part_is_shown_with_its_first_element():
+    assert "kernel[(1,)](x, x from element 32, z, 32, BLOCK=32)" in HALVES._repr_markdown_()
+    x = torch.randn(20)
+    torch.testing.assert_close(run(product_kernel, HALVES, x=x, N=10, BLOCK=8), x[:10] * x[10:])
+    assert "x" in trace(product_kernel, HALVES).tensors
+    assert "tl.load(b + i" in str(watch(product_kernel, HALVES, case=1))
+
+
+def test_a_launch_may_pass_tuples():
+    @triton.jit
+    def pair_kernel(pair, z, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(pair[0] + i, mask=i < n) * tl.load(pair[1] + i, mask=i < n)
+        tl.store(z + i, x, mask=i < n)
+
+    puzzle = _of_halves(
+        lambda kernel, s, x, z: kernel[(triton.cdiv(s.N, s.BLOCK),)](
+            (x[: s.N], x[s.N :]), z, s.N, BLOCK=s.BLOCK
+        )
+    )
+    assert examine(pair_kernel, puzzle).ok
+    assert "kernel[(1,)]((x, x from element 32), z, 32" in puzzle._repr_markdown_()
+
+
+def negated(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    return -x
+
+
+@pytest.mark.parametrize("bits, ok", [(-(2**31), True), (1 << 30, False)])
+def test_a_launch_may_pass_a_tensor_as_another_dtype(bits, ok):
+    @triton.jit
+    def flipped_kernel(a, z, n, BITS: tl.constexpr, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(z + i, tl.load(a + i, mask=i < n) ^ BITS, mask=i < n)
+
+    puzzle = Puzzle(
+        spec=negated,
+        launch=lambda kernel, s, x, z: kernel[(triton.cdiv(s.N, 32),)](
+            x.view(torch.int32), z.view(torch.int32), s.N, BITS=bits, BLOCK=32
+        ),
+        cases=(Case(N=100),),
+    )
+    report = examine(flipped_kernel, puzzle)
+    assert report.ok == ok and "kernel[(4,)](x.view(torch.int32), z.view(torch.int32)" in str(
+        puzzle._repr_markdown_()
+    )
+    assert ok or "wrong values in z" in str(report)
+
+
+def test_a_descriptor_may_be_of_a_part_in_another_dtype():
+    @triton.jit
+    def copied_kernel(source, z, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK
+        offs = i + tl.arange(0, BLOCK)
+        tl.store(z + offs, source.load([i]).to(tl.float32, bitcast=True), mask=offs < n)
+
+    def second(x: Float32[Tensor, "2*N"]) -> Float32[Tensor, " N"]:  # noqa: F821
+        return x[len(x) // 2 :].clone()
+
+    def launch(kernel, s, x, z):
+        part = TensorDescriptor(x[s.N :].view(torch.int32), [s.N], [1], [s.BLOCK])
+        kernel[(triton.cdiv(s.N, s.BLOCK),)](part, z, s.N, BLOCK=s.BLOCK)
+
+    puzzle = Puzzle(spec=second, launch=launch, cases=(Case(N=32, BLOCK=32), Case(N=100, BLOCK=32)))
+    assert examine(copied_kernel, puzzle).ok
+
+
+def test_a_part_and_a_hook_are_refused_in_a_sentence():
+    hook = triton.Config({"BLOCK": 16}, pre_hook=lambda arguments: None)
+    kernel = triton.autotune([hook], key=["n"])(product_kernel)
+    assert "launch passes a part of x to a kernel with a pre_hook" in str(examine(kernel, HALVES))

@@ -11,6 +11,7 @@ place, several after each other. `audited` does the same for a block of code, ``
 project's tests, and ``python -m puzzles_lib.audit`` is the command.
 """
 
+import collections
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,13 +31,13 @@ from puzzles_lib.auditor.session import Session, audited, found
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.dtypes import of_torch
-from puzzles_lib.puzzle import MOST_PROGRAMS
 
 __all__ = ["AuditReport", "Finding", "Guard", "LaunchResult", "audit", "audited"]
 
 HARD_SECONDS = 20.0  # of CPU time for all hard inputs of a call
 SIZES_SECONDS = 1.0  # likewise for all pretended sizes
 HARD_SIZES_SECONDS = 5.0
+PRACTICAL = 1_000_000  # tokens or rows: many calls have as many
 MOST_FINDINGS = 6
 MOST_CONFIGURATIONS = 8  # of autotune whose values are compared, one after the other
 SMALLEST = 32  # roundoffs of the largest result by which tiny ones may be off
@@ -64,7 +65,8 @@ def audit(
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
     guard: what is looked for; see `Guard`.
     allowance: how far off an element of a result may be beyond that, relative to the largest of the result.
-    vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``.
+    vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``. They are tried with
+        ``hard=True`` and without. Hard inputs never change integers: they may be indices or lengths.
 
     Raises TypeError or ValueError for a bad argument, for a call that launches no Triton kernel, and for a
     reference that raises or returns other shapes. What ``function`` itself raises passes.
@@ -72,6 +74,7 @@ def audit(
     __tracebackhide__ = True
     guard = dataclasses.replace(guard or Guard(), hard=hard or (guard is not None and guard.hard))
     _check(function, like, allowance, vary)
+    others = _others(vary or {}, hard_inputs.names(function, args, kwargs))
     call = _Call(function, args, kwargs, like, guard, allowance)
     report = call.report
     first = call.run(args, kwargs, report)
@@ -84,8 +87,23 @@ def audit(
     if report.findings:
         return report
     call.compare(first)
-    call.again(vary)
+    call.again(others)
     return report
+
+
+def _others(
+    vary: Mapping[str, Callable[[], Sequence[Any]]], named: Sequence[str]
+) -> dict[str, Sequence[Any]]:
+    """Return the other values for arguments. named: what the arguments are called."""
+    found = {}
+    for name, values in vary.items():
+        if name not in named:
+            raise ValueError(f"audit: vary names {name!r}, allowed are {', '.join(named) or 'none'}")
+        found[name] = given = values()
+        if not isinstance(given, list | tuple):
+            kind = type(given).__name__
+            raise TypeError(f"audit: vary's function for {name} returns a {kind}, allowed is a list of values")
+    return found
 
 
 def _check(function: object, like: object, allowance: object, vary: object) -> None:
@@ -200,7 +218,7 @@ class _Call:
         if verdict:
             report.findings.append(Finding(verdict))
 
-    def again(self, vary: Mapping[str, Callable[[], Sequence[Any]]] | None) -> None:
+    def again(self, others: Mapping[str, Sequence[Any]]) -> None:
         """Call the function again, in processes of their own: what it keeps between calls stays as it is."""
         report, want = self.report, self.want
         if want is not None and not report.findings and self._depends_on_order():
@@ -208,8 +226,8 @@ class _Call:
         if not report.findings and self.guard.sizes:
             _ = torch.empty(0, device="meta") + 1  # torch's first such operator takes a second, once
             self._aside(self.true_sizes)
-        if self.guard.hard and len(report.findings) < MOST_FINDINGS and not report.unsupported:
-            self._aside(lambda: self.with_hard_inputs(vary))
+        if (self.guard.hard or others) and len(report.findings) < MOST_FINDINGS and not report.unsupported:
+            self._aside(lambda: self.with_hard_inputs(others))
 
     def _aside(self, work: Callable[[], None]) -> None:
         """Do work that adds to the report, and keep nothing else of it."""
@@ -281,15 +299,28 @@ class _Call:
         report = self.report
         end = time.thread_time() + (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
-        for way in sizes.ways((self.args, self.kwargs)):
+        left = collections.deque(sizes.ways((self.args, self.kwargs)))
+        paired: set[frozenset[int]] = set()
+        failed: set[int] = set()  # sizes with which the function does not run, or a kernel does not compile
+        while left:
+            way = left.popleft()
+            if way.also and failed & {way.size, *way.also}:
+                continue
             if time.thread_time() > end:
                 report.unjudged.append(f"true sizes from {way} on: the time is used up")
                 return
             tried = call.tried(way, end)
-            on = f"the size {tried.way}"
+            on = str(tried.way)
             report.tried.append(on)
-            if tried.limit and tried.limit != "memory":
+            if tried.limit and tried.limit != "memory" and not way.also:
                 self._at_most(tried)
+                # A size that cannot be large enough alone may be with another one.
+                for pair in sizes.ways((self.args, self.kwargs), {way.size: tried.way.large}):
+                    if (both := frozenset((way.size, pair.size))) not in paired:
+                        paired.add(both)
+                        left.append(pair.within())
+            if 1 < way.outer <= sizes.MOST_PARTS and not way.inner and tried.clean:
+                left.append(way.within())
             for outcome in tried.outcomes:
                 if outcome.verdict:
                     finding = found(outcome, None, on)
@@ -299,21 +330,25 @@ class _Call:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
             if tried.why:
                 report.unjudged.append(f"with {on}: {tried.why}")
+            if tried.why or any(outcome.unjudged for outcome in tried.outcomes):
+                failed.add(way.size)
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
         text = f"the size {tried.way.size} can be at most {tried.most:,}: beyond, {tried.limit}"
-        if self.guard.hard and tried.most < MOST_PROGRAMS[0]:  # nobody has that many rows
+        if self.guard.hard and tried.most < PRACTICAL:
             self.report.findings.append(Finding(Verdict("true size", text)))
         else:
             self.report.notes.append(text)
 
-    def with_hard_inputs(self, vary: Mapping[str, Callable[[], Sequence[Any]]] | None) -> None:
+    def with_hard_inputs(self, others: Mapping[str, Sequence[Any]]) -> None:
         """Try hard inputs, up to the first few that fail."""
         report, end = self.report, time.thread_time() + HARD_SECONDS
         guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
         told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
-        tried = hard_inputs.variants(self.function, self.args, self.kwargs, self.changed, vary)
+        tried = hard_inputs.variants(
+            self.function, self.args, self.kwargs, self.changed, others, self.guard.hard
+        )
         bound: set[int] = set()  # sizes that other sizes must fit
         for variant in tried:
             if variant.size and variant.size in bound:

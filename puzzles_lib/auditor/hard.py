@@ -68,7 +68,10 @@ def _one(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _huge(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor * (math.sqrt(torch.finfo(tensor.dtype).max) / 4)
+    """Values whose squares can be added up: for float16, in float32."""
+    largest = torch.finfo(tensor.dtype).max
+    count = 1 if tensor.dtype == torch.float16 else max(tensor.numel(), 1)
+    return tensor * (math.sqrt(largest / count) / 4)
 
 
 def _tiny(tensor: torch.Tensor) -> torch.Tensor:
@@ -129,19 +132,22 @@ def variants(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     stored: set[int],
-    vary: Mapping[str, Callable[[], Sequence[Any]]] | None,
+    others: Mapping[str, Sequence[Any]],
+    hard: bool = True,
 ) -> Iterator[Variant]:
     """Yield hard inputs for a call, those first that have found most.
 
     stored: ids of the tensors that the function changes; they keep their layout.
-    vary: for an argument's name, a function that returns a list of other values for it.
+    others: for an argument's name, other values for it.
+    hard: whether to yield others than these.
     """
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    names = _names(function, args, kwargs)
+    told = names(function, args, kwargs)
 
     def changed(place: int, value: Any) -> tuple[tuple, dict[str, Any]]:
         old = leaves[place]
-        fresh = [value if leaf is old else _fresh(leaf) for leaf in leaves]
+        same = {place} | {n for n, leaf in enumerate(leaves) if isinstance(old, torch.Tensor) and leaf is old}
+        fresh = [value if n in same else _fresh(leaf) for n, leaf in enumerate(leaves)]
         return pytree.tree_unflatten(fresh, spec)
 
     floats = [
@@ -151,10 +157,11 @@ def variants(
         if leaf.element_size() > 1
     ]  # fmt: skip
     places = list({id(leaves[place]): place for place in floats}.values())
-    for name, others in (vary or {}).items():
-        for number, value in enumerate(others()):
-            if name in names:
-                yield Variant("vary", f"{name}: value {number} of vary", *changed(names.index(name), value))
+    for name, values in others.items():
+        for number, value in enumerate(values):
+            yield Variant("vary", f"{name}: value {number} of vary", *changed(told.index(name), value))
+    if not hard:
+        return
     for label, change in LAYOUTS.items():
         for place in places:
             tensor = leaves[place]
@@ -162,13 +169,11 @@ def variants(
                 continue
             if label == "rows of stride 0" and tensor.shape[0] < 2:
                 continue
-            yield Variant("layout", f"{names[place]}: {label}", *changed(place, change(tensor.detach())))
+            yield Variant("layout", f"{told[place]}: {label}", *changed(place, change(tensor.detach())))
     yield from _other_sizes(leaves, spec)
     for label, change in VALUES.items():
         for place in places:
-            yield Variant(
-                "value", f"{names[place]}: {label}", *changed(place, change(leaves[place].detach()))
-            )
+            yield Variant("value", f"{told[place]}: {label}", *changed(place, change(leaves[place].detach())))
 
 
 def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
@@ -213,15 +218,15 @@ def _fresh(leaf: Any) -> Any:
     return kept(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
 
-def _names(function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+def names(function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """Return what each leaf of the arguments is called: as the function's parameters are."""
     try:
         own = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         own = []
     given = [(own[place] if place < len(own) else f"argument {place}", v) for place, v in enumerate(args)]
-    names = []
+    found = []
     for name, value in [*given, *kwargs.items()]:
         count = len(pytree.tree_leaves(value))
-        names += [name + (f"[{n}]" if count > 1 else "") for n in range(count)]
-    return names
+        found += [name + (f"[{n}]" if count > 1 else "") for n in range(count)]
+    return found

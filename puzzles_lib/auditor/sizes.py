@@ -32,28 +32,57 @@ from puzzles_lib.runner import Options, Pretended, alone, run
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
 MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
+MOST_PARTS = 8  # of a tensor that is made so large that offsets within each part pass 2**31
 OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by chance
 STEPS = 40  # of a search for the largest size that can be launched
 SECONDS = 0.7  # of CPU time, for each launch
 
 
 class Sized:
-    """One way to pretend: a size that becomes another wherever a tensor of the call has it."""
+    """One way to pretend: a size that becomes another wherever a tensor of the call has it.
 
-    def __init__(self, size: int, large: int):
-        self.size, self.large = size, large
+    also: other sizes that become others at the same time. outer: how many parts a tensor has along the axes
+    before the first of these. inner: whether offsets within one of these parts must pass 2**31, too.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        large: int,
+        also: Mapping[int, int] | None = None,
+        outer: int = 1,
+        inner: bool = False,
+    ):
+        self.size, self.large, self.also = size, large, dict(also or {})
+        self.outer, self.inner = outer, inner
 
     def __str__(self) -> str:
-        return f"{self.size} as {self.large:,}"
+        every = [f"{size} as {large:,}" for size, large in {**self.also, self.size: self.large}.items()]
+        return f"the size{'s' * (len(every) > 1)} {' and '.join(every)}"
+
+    def to(self, large: int) -> "Sized":
+        """Return a way to another size."""
+        return Sized(self.size, large, self.also, self.outer, self.inner)
+
+    def within(self) -> "Sized":
+        """Return a way to a size so large that offsets within one part pass 2**31."""
+        outer = min(self.outer, MOST_PARTS)
+        large = self.large * outer
+        return Sized(self.size, large + (self.size - large) % 16, self.also, outer, True)
+
+    @property
+    def passes(self) -> int:
+        """How many elements a tensor must have for offsets to pass 2**31."""
+        return CROSSING * (self.outer if self.inner else 1)
 
     def smaller(self, large: int) -> "Sized":
         """Return a way to a smaller size, of the same remainder by 16 where that leaves one."""
-        large = max(large - (large - self.size) % 16, self.size)
-        return Sized(self.size, large)
+        return self.to(max(large - (large - self.size) % 16, self.size))
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor without memory, with that size instead of the other."""
-        shape = [self.large if n == self.size else n for n in tensor.shape]
+        sizes = {**self.also, self.size: self.large}
+        shape = [sizes.get(n, n) for n in tensor.shape]
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
             made = torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         else:
@@ -63,16 +92,18 @@ class Sized:
         return made.requires_grad_(tensor.requires_grad)
 
 
-def ways(args: Any) -> list[Sized]:
+def ways(args: Any, also: Mapping[int, int] | None = None) -> list[Sized]:
     """Return each size above 1 that the tensors of a call have, with one that makes offsets pass 2**31.
 
     A size that several tensors have is one: the others would no longer fit. So is one that a tensor has
     twice; but where it is as small as numbers of heads or of sequences, it is left out.
+
+    also: sizes that are already others, with those.
     """
-    tensors = flat(args)
+    tensors, also = flat(args), also or {}
     found = []
-    for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1):
-        others = [math.prod(n for n in t.shape if n != size) for t in tensors if size in t.shape]
+    for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1 and n not in also):
+        others = [math.prod(also.get(n, n) for n in t.shape if n != size) for t in tensors if size in t.shape]
         times = [list(t.shape).count(size) for t in tensors if size in t.shape]
         rest, power = max(zip(others, times, strict=True))
         large = math.isqrt(CROSSING // max(rest, 1)) if power > 1 else CROSSING // max(rest, 1)
@@ -80,8 +111,14 @@ def ways(args: Any) -> list[Sized]:
         if max(times) > 1 and size <= OF_SEVERAL_ROLES:
             continue
         if size < large <= LARGEST_AXIS:
-            found.append(Sized(size, large))
+            found.append(Sized(size, large, also, max(_outer(t.shape, {size, *also}) for t in tensors)))
     return found
+
+
+def _outer(shape: Sequence[int], sizes: set[int]) -> int:
+    """The number of elements along the axes before the first that has one of these sizes."""
+    first = next((axis for axis, n in enumerate(shape) if n in sizes), 0)
+    return max(math.prod(shape[:first]), 1)
 
 
 @dataclass
@@ -98,6 +135,11 @@ class Tried:
     limit: str = ""
     most: int = 0
 
+    @property
+    def clean(self) -> bool:
+        """Whether launches were judged, and nothing is wrong."""
+        return bool(self.outcomes) and not self.why and all(o.ok and not o.unjudged for o in self.outcomes)
+
 
 class Call:
     """A function and its arguments, to be called with sizes that are pretended."""
@@ -110,7 +152,7 @@ class Call:
         """Call the function with a size pretended. end: when no more is begun, of this thread's CPU time."""
         limit, most = "", way.large
         largest, why = self._survey(way)
-        if self._elements > 2 * CROSSING or largest:
+        if self._elements > 2 * way.passes or largest:
             way = self._smallest(way)
             largest, why = self._survey(way)
         if largest:
@@ -132,13 +174,14 @@ class Call:
         return found
 
     def _smallest(self, way: Sized) -> Sized:
-        """The smallest size for which a tensor of a launch passes 2**31 elements, and a little more."""
+        """The smallest size for which a tensor of a launch has enough elements, and a few more."""
         low, high = way.size, way.large
         while high - low > max(low // 64, 16):
             middle = (low + high) // 2
-            self._survey(Sized(way.size, middle))
-            low, high = (low, middle) if self._elements > CROSSING + CROSSING // 16 else (middle, high)
-        return Sized(way.size, high + (way.size - high) % 16)
+            self._survey(way.to(middle))
+            is_large = self._elements > way.passes + way.passes // 16
+            low, high = (low, middle) if is_large else (middle, high)
+        return way.to(high + (way.size - high) % 16)
 
     def _largest(self, way: Sized, why: str) -> tuple[int, str]:
         """The largest size whose grids a GPU launches and whose tensors it holds, and what bounds it."""
@@ -147,7 +190,7 @@ class Call:
             if high - low < 2:
                 break
             middle = (low + high) // 2
-            too_large, _ = self._survey(Sized(way.size, middle))
+            too_large, _ = self._survey(way.to(middle))
             if too_large:
                 high, why = middle, too_large
             else:

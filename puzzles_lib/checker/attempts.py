@@ -93,7 +93,9 @@ def attempt(
         arguments,
         programs,
         outputs,
-        replace(options, zeroed=zeroed, locks=locks, others=others, tensors=bound.tensors),
+        replace(
+            options, zeroed=zeroed, locks=locks, others=others, tensors=bound.tensors, starts=bound.starts
+        ),
     )
     missing = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
     untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in missing}

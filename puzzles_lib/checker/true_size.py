@@ -42,7 +42,14 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
         arguments,
         grid,
         outputs,
-        Options(zeroed=zeroed, said=said, seconds=seconds, only=programs, tensors=bound.tensors),
+        Options(
+            zeroed=zeroed,
+            said=said,
+            seconds=seconds,
+            only=programs,
+            tensors=bound.tensors,
+            starts=bound.starts,
+        ),
     )
     verdict = None
     if ran.stop:

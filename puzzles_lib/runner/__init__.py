@@ -16,7 +16,6 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import versions
-from puzzles_lib.dtypes import of_torch
 from puzzles_lib.runner.addresses import ELSEWHERE
 from puzzles_lib.runner.arithmetic import Arithmetic, Fused
 from puzzles_lib.runner.interleaving import Plan, Turns
@@ -167,7 +166,7 @@ def run(
     stop = None
 
     def launch() -> None:
-        given = _given(machine, code, arguments, outputs, options.tensors or {})
+        given = _given(machine, code, arguments, outputs, options.tensors or {}, options.starts or {})
         for name, (address, tensor) in (options.others or {}).items():
             memory.add(name, tensor, f"{name}{options.suffix}" in outputs, address)
         memory.locks = {name.removesuffix(options.suffix) for name in options.locks}
@@ -335,25 +334,33 @@ def _given(
     arguments: Mapping[str, object],
     outputs: Collection[str],
     tensors: Mapping[str, str],
+    starts: Mapping[str, int],
 ) -> list[Lanes | Descriptor]:
     """What the IR's kernel is given for its parameters: tensors become invented addresses."""
     wanted = iter(code.module.kernel.arguments)
     given: list[Lanes | Descriptor] = []
     known: dict[tuple, int] = {}
+    whole: dict[str, int] = {}  # where tensors begin that parameters get in part
     suffix = machine.memory.suffix
     described = "_desc" if suffix else ""
 
     def add(parameter: str, tensor: Any, ending: str) -> int:
         told = tensors.get(parameter, parameter.removesuffix(ending))
+        if told in whole:
+            machine.memory.parameters[told] = told  # no parameter's alone
+            return whole[told] + starts.get(parameter, 0)
         if parameter in tensors:
             machine.memory.parameters.setdefault(told, parameter)
         is_output = parameter in outputs or (parameter in tensors and f"{told}{suffix}" in outputs)
-        return machine.memory.add(told, tensor, is_output)
+        address = machine.memory.add(told, tensor, is_output)
+        if parameter in tensors:
+            whole[told] = address
+        return address + starts.get(parameter, 0)
 
     for name in code.takes:
         value, kind = arguments[name], next(wanted).type
         if isinstance(value, torch.Tensor | Pretended):
-            same = _place_of(value)
+            same = (*_place_of(value), starts.get(name, 0))
             if same not in known:
                 known[same] = add(name, value, suffix)
             address = known[same]
@@ -365,7 +372,7 @@ def _given(
                 row = row_of(next(wanted).type.element)
                 numbers.append(Lanes(np.array([number], row.storage), row))
             rank = len(value.shape)
-            size = of_torch(value.base.dtype).storage.itemsize
+            size = row_of(kind.pointee.element.lstrip("su")).storage.itemsize  # "si32" is i32
             base = Lanes(np.array([address], np.uint64), ADDRESS)
             made = Descriptor(base, size, tuple(numbers[:rank]), tuple(numbers[rank:]), kind.pointee.shape)
             made = made._replace(nan=getattr(value, "padding", "zero") == "nan")

@@ -25,6 +25,7 @@ class Options:
         Those named in ``outputs``, with the suffix, are results.
     tensors: the names of tensors by the parameters that get them, if a parameter isn't called after its
         tensor. ``outputs``, ``zeroed`` and ``locks`` then name tensors, with the suffix.
+    starts: how many bytes after the beginning of its tensor such a parameter points, if not to the beginning.
     defined: for an output, which places of its storage hold something at the start, from the tensor's first
         element to its last. Tensors may then overlap.
     suffix: what a pointer's name has after its tensor's.
@@ -50,6 +51,7 @@ class Options:
     locks: Collection[str] = ()
     others: Mapping[str, tuple[int, torch.Tensor]] | None = None
     tensors: Mapping[str, str] | None = None
+    starts: Mapping[str, int] | None = None
     defined: Mapping[str, np.ndarray] | None = None
     suffix: str = "_ptr"
     seconds: float = 10.0

@@ -1,0 +1,109 @@
+"""Offsets that wrap around only within one part of a tensor, or with two large sizes at once."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib import Guard, audit
+
+
+@triton.jit
+def tokens_kernel(X, Z, batch_stride, stride, N, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    token, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    if WIDE:
+        token = token.to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    offs = batch * batch_stride + token * stride + cols
+    tl.store(Z + offs, tl.load(X + offs, mask=cols < N), mask=cols < N)
+
+
+def by_token(x, wide):
+    x, z = x.contiguous(), torch.empty_like(x)
+    batches, tokens, n = x.shape
+    tokens_kernel[(tokens, batches)](x, z, x.stride(0), x.stride(1), n, wide, BLOCK=16)
+    return z
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_an_offset_within_a_batch_wraps_around(wide):
+    report = audit(by_token, torch.randn(2, 7, 12), wide)
+    assert report.ok == wide
+    if not wide:
+        assert report.findings[0].on == "the size 7 as 190,141,815"
+        assert "token * stride" in str(report)
+
+
+@triton.jit
+def heads_kernel(X, Z, head_stride, stride, N, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    if WIDE:
+        head = head.to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    offs = head * head_stride + token * stride + cols
+    tl.store(Z + offs, tl.load(X + offs, mask=cols < N), mask=cols < N)
+
+
+def by_head(x, wide):
+    z = torch.empty_like(x)
+    heads, tokens, n = x.shape
+    heads_kernel[(tokens, heads)](x, z, x.stride(0), x.stride(1), n, wide, BLOCK=16)
+    return z
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_a_grid_that_ends_at_65535_leaves_room_for_another_size(wide):
+    report = audit(by_head, torch.randn(2, 7, 12), wide)
+    assert report.ok == wide and any("at most 65,535" in note for note in report.notes)
+    if not wide:
+        assert report.findings[0].on == "the sizes 2 as 65,522 and 7 as 2,919"
+        assert "does not fit int32" in str(report)
+
+
+@triton.jit
+def tiles_kernel(X, Z, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + offs, tl.load(X + offs, mask=offs < N), mask=offs < N)
+
+
+@pytest.mark.parametrize("block, ok", [(8, False), (16, True)])
+def test_a_limit_that_few_calls_reach_is_a_note(block, ok):
+    def tiled(x):
+        z = torch.empty_like(x)
+        tiles_kernel[(1, triton.cdiv(len(x), block))](x, z, len(x), BLOCK=block)
+        return z
+
+    report = audit(tiled, torch.randn(40), guard=Guard(hard=True))
+    limit = f"the size 40 can be at most {65_535 * block:,}"
+    assert report.ok == ok and limit in str(report)
+
+
+@triton.jit
+def variance_kernel(X, Z, N, AT_ONCE: tl.constexpr, BLOCK: tl.constexpr):
+    row, cols = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + cols, mask=cols < N, other=0.0)
+    mean = tl.sum(x, 0) / N
+    centered = tl.where(cols < N, x - mean, 0.0)
+    if AT_ONCE:
+        z = tl.sum(x * x, 0) / N - mean * mean
+    else:
+        z = tl.sum(centered * centered, 0) / N
+    tl.store(Z + row, z)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_squares_of_huge_values_can_be_added_up(at_once):
+    def variance(x):
+        z = torch.empty(len(x))
+        n = x.shape[1]
+        variance_kernel[(len(x),)](x.contiguous(), z, n, at_once, BLOCK=triton.next_power_of_2(n))
+        return z
+
+    report = audit(
+        variance,
+        torch.randn(4, 50),
+        like=lambda x: x.var(1, correction=0),
+        guard=Guard(sizes=False, hard=True),
+    )
+    assert report.ok != at_once
+    assert all("values near -1000" in finding.on for finding in report.findings)
