@@ -397,7 +397,7 @@ def told(
         (1, "race", "program 0 stores it after the atomic that tells program 3 so: store first"),
         (2, "race", "put tl.debug_barrier() between the store and the atomic"),
         (3, "race", """has sem="relaxed", so it doesn't release what program 0 stored"""),
-        (4, "deadlock", "take a ticket with tl.atomic_add, or wait only for programs with a smaller id"),
+        (4, "deadlock", "Wait only for smaller tickets, taken with tl.atomic_add"),
     ],
     ids=["right", "flag first", "no barrier", "relaxed", "waits for later ones"],
 )
