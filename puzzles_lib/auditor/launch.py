@@ -104,6 +104,11 @@ class Launch:
     def inputs(self) -> tuple[Argument, ...]:
         return ()
 
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """Which tensors are locks: a launch does not say so."""
+        return ()
+
     def grid(self, case: object) -> tuple[int, ...]:
         return self.full_grid[: self.axes]
 
