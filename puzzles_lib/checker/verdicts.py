@@ -234,7 +234,8 @@ def not_finite(
         if not made or not made.how:
             spoilt = [name for name, x in inputs.items() if x.is_floating_point() and x.isnan().any()]
             if not made and spoilt:
-                text = f"{' and '.join(spoilt)} contains NaN, and 0 * NaN is NaN: mask the load"
+                verb = "contains" if len(spoilt) == 1 else "contain"
+                text = f"{' and '.join(spoilt)} {verb} NaN, and 0 * NaN is NaN: mask the load"
                 return replace(verdict, diagnosis=f"{diagnosis}: {text}")
             return verdict
         why = ""
