@@ -69,6 +69,11 @@ class Bound:
         return self.options.get("num_warps", 4)
 
     @property
+    def resident(self) -> bool:
+        """Whether all programs of the grid run at the same time."""
+        return self.puzzle.resident or bool(self.launch_options.get("launch_cooperative_grid"))
+
+    @property
     def options(self) -> dict[str, int]:
         """``num_warps`` and ``num_stages``, if the launch or a configuration sets them."""
         given = {"num_warps": self.wrapped.num_warps} if self.wrapped.num_warps else {}

@@ -261,6 +261,8 @@ class Puzzle:
     contract: how random cases are drawn; without it there are none.
     machine: goals for the machine code, or for how often it is compiled, once all cases pass.
     traffic: goals for how much is fetched from memory, once all cases pass.
+    resident: whether all programs of the grid run at the same time, as a cooperative launch promises, so that
+        each may wait for any other. A ``launch`` with ``launch_cooperative_grid=True`` says so itself.
     broken_by: the name of the mistake in the kernel that learners get to fix; "" if they get one with a hole.
 
     Raises ValueError if the parts do not fit together.
@@ -287,6 +289,7 @@ class Puzzle:
     contract: Contract | None = None
     machine: tuple[Goal | Once, ...] = ()
     traffic: tuple[Traffic, ...] = ()
+    resident: bool = False
     broken_by: str = ""
     launch: Callable[..., object] | None = None
 
@@ -317,6 +320,11 @@ class Puzzle:
             if unknown := set(names) - set(self.outputs):
                 raise ValueError(f"{self.name}: {field} names {sorted(unknown)}, which are not outputs")
         self._check_contract()
+        if self.resident and any(case.pretend for case in self.cases):
+            raise ValueError(
+                f"{self.name}: a puzzle with a resident grid has no pretended cases: few of the programs run "
+                "in them, and the others may be waited for"
+            )
         run = {number for number, case in enumerate(self.cases) if not case.pretend}
         named = {"machine": {n for goal in self.machine for n in goal.cases}}
         named["traffic"] = {goal.case for goal in self.traffic}
@@ -579,6 +587,8 @@ class Puzzle:
             )
         if self.same_bits:
             terms.append("The results must be the same, bit for bit, in any order of the programs.")
+        if self.resident:
+            terms.append("All programs run at the same time, so each of them may wait for any other.")
         return terms
 
     def __repr__(self) -> str:

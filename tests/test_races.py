@@ -9,7 +9,7 @@ import triton.language as tl
 from jaxtyping import Float32, Int32
 from torch import Tensor
 
-from puzzles_lib import check, versions
+from puzzles_lib import Guard, audit, check, versions
 from puzzles_lib.checker import examine, races
 from puzzles_lib.compiler import build, find_target, gpu_dialect, memory_accesses, translate
 from puzzles_lib.compiler.threads import _uniquely_named, _users
@@ -397,7 +397,7 @@ def told(
         (1, "race", "program 0 stores it after the atomic that tells program 3 so: store first"),
         (2, "race", "put tl.debug_barrier() between the store and the atomic"),
         (3, "race", """has sem="relaxed", so it doesn't release what program 0 stored"""),
-        (4, "deadlock", "take a ticket with tl.atomic_add, or wait only for programs with a smaller id"),
+        (4, "deadlock", "Wait only for smaller tickets, taken with tl.atomic_add"),
     ],
     ids=["right", "flag first", "no barrier", "relaxed", "waits for later ones"],
 )
@@ -533,3 +533,22 @@ def test_which_atomics_they_are_around(sem, before, after):
         eras.append(ordering.era)
         moved = [later > earlier for earlier, later in zip(eras, eras[1:], strict=False)]
         assert moved == [bool(before and at_atomics), bool(after and at_atomics)]
+
+
+@triton.jit
+def sets_back_too_early(x_ptr, z_ptr, count_ptr):
+    p = tl.program_id(0)
+    tl.store(z_ptr + p, tl.load(x_ptr + p))
+    tl.atomic_add(count_ptr, 1)
+    if p == 0:
+        tl.store(count_ptr, 0)
+
+
+def test_an_audit_names_a_plain_store_beside_atomics():
+    def counted(x):
+        z, count = torch.empty_like(x), torch.zeros(1, dtype=torch.int32)
+        sets_back_too_early[(len(x),)](x, z, count)
+        return z
+
+    report = audit(counted, torch.randn(5), guard=Guard(sizes=False))
+    assert not report.unjudged and "a plain store is safe only after all other programs" in str(report)

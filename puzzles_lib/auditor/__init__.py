@@ -50,6 +50,7 @@ def audit(
     *args: Any,
     like: Callable[..., Any] | None = None,
     hard: bool = False,
+    resident: bool = False,
     guard: Guard | None = None,
     allowance: float = 0.0,
     vary: Mapping[str, Callable[[], Sequence[Any]]] | None = None,
@@ -63,6 +64,8 @@ def audit(
         place and returns None, so does the reference. It is computed in float64, and the tolerance is derived
         from how far its results move when the inputs move by a roundoff.
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
+    resident: all programs of each grid run at the same time, so that each may wait for any other one. A
+        launch with ``launch_cooperative_grid=True`` promises that by itself.
     guard: what is looked for; see `Guard`.
     allowance: how far off an element of a result may be beyond that, relative to the largest of the result.
     vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``. They are tried with
@@ -72,7 +75,8 @@ def audit(
     reference that raises or returns other shapes. What ``function`` itself raises passes.
     """
     __tracebackhide__ = True
-    guard = dataclasses.replace(guard or Guard(), hard=hard or (guard is not None and guard.hard))
+    guard = guard or Guard()
+    guard = dataclasses.replace(guard, hard=hard or guard.hard, resident=resident or guard.resident)
     _check(function, like, allowance, vary)
     others = _others(vary or {}, hard_inputs.names(function, args, kwargs))
     call = _Call(function, args, kwargs, like, guard, allowance)

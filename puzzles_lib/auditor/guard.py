@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Guard:
-    """Named switches of an audit. All are on by default, except hard inputs.
+    """Named switches of an audit. All are on by default, except hard inputs and a resident grid.
 
         audit(softmax, x, guard=Guard(races=False, seconds=30))
 
@@ -14,6 +14,8 @@ class Guard:
     hints: `tl.multiple_of` and the like, where they are not true.
     sizes: in a call of `audit`, pretend each size so large that offsets pass 2**31.
     hard: in a call of `audit`, also try hard inputs: zeros, infinities, NaN, ties, padded rows, ...
+    resident: all programs of a grid run at the same time, as a launch with ``launch_cooperative_grid=True``
+        promises by itself, so that each may wait for any other.
     bounds: ``"view"``: a kernel may touch the elements of the tensor that it is given; ``"storage"``: also
         what lies between and around them in the same allocation.
     configurations: try every configuration of `triton.autotune`, not only the first that can be launched.
@@ -25,6 +27,7 @@ class Guard:
     hints: bool = True
     sizes: bool = True
     hard: bool = False
+    resident: bool = False
     bounds: str = "view"
     configurations: bool = True
     seconds: float = 5.0

@@ -74,6 +74,11 @@ class Launch:
         return {name: given[name] for name in ("num_warps", "num_stages") if type(given.get(name)) is int}
 
     @property
+    def is_cooperative(self) -> bool:
+        """Whether the launch promises that all programs run at the same time."""
+        return bool(self.launch_options.get("launch_cooperative_grid"))
+
+    @property
     def numbers(self) -> dict[str, int]:
         """The integers among the arguments."""
         return {n: v for n, v in leaves(self.arguments).items() if type(v) is int}
@@ -97,6 +102,11 @@ class Launch:
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
+        return ()
+
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """Which tensors are locks: a launch does not say so."""
         return ()
 
     def grid(self, case: object) -> tuple[int, ...]:

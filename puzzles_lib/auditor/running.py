@@ -16,7 +16,7 @@ from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.checker import atomicity, verdicts
-from puzzles_lib.checker.launches import too_many_threads, too_much
+from puzzles_lib.checker.launches import too_many_at_once, too_many_threads, too_much
 from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Verdict
@@ -95,6 +95,9 @@ class Runner:
             return replace(outcome, verdict=Verdict("signature", text), stopped=True)
         if verdict := too_many_threads(launch.launch_options):
             return replace(outcome, verdict=verdict, stopped=True)
+        if self.guard.resident or launch.is_cooperative:
+            if verdict := too_many_at_once(outcome.of, launch.num_warps):
+                return replace(outcome, verdict=verdict, stopped=True)
         if not outcome.of:
             outcome.notes.append("no program is started: the grid is empty")
             return outcome
@@ -140,6 +143,7 @@ class _Guarded:
         self.copies = Copies(self.tensors)
         self.defined = self._defined()
         self.only: list[Program] | None = None
+        self.resident = self.guard.resident or launch.is_cooperative
 
     def _defined(self) -> dict[str, np.ndarray]:
         if not self.guard.undefined or self.guard.bounds != "view":
@@ -164,6 +168,7 @@ class _Guarded:
                 only=self.only if options.only is None else options.only,
                 defined=self.defined,
                 others=self.launch.reached_in(given),
+                resident=options.resident or (self.resident and self.only is None and options.only is None),
                 drops_unused_loads=True,
                 suffix="",
                 seconds=4 * self.guard.seconds if seconds is None else seconds,
@@ -212,6 +217,8 @@ class _Guarded:
         tables = any(t.dtype in (torch.int64, torch.uint64) for t in self.tensors.values())
         if tables and _ELSEWHERE in ran.stop.message:
             return "the addresses in a table of pointers are of no known tensor"
+        if self.only is not None and ran.stop.kind == "deadlock":
+            return "a program waits for one that is not among those that ran"
         if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message:
             return ""
         return ran.stop.message + (f" ({ran.stop.site})" if ran.stop.site else "")
@@ -245,10 +252,14 @@ class _Guarded:
 
     def _verdict(self, forwards: Run, after: Mapping[str, torch.Tensor]) -> Verdict | None:
         if found := self._misconduct(forwards):
+            if found.kind == "deadlock" and not self.resident and "plain load" not in found.diagnosis:
+                launch: Any = self.launch
+                together = self._run(replace(QUIET, resident=True))
+                return verdicts.would_end(found, together, launch, launch)
             return found
         if not self.guard.races:
             return self._hints(forwards)
-        launch: Any = self.launch
+        launch = self.launch
         if forwards.suspect and (race := self.runner.threads.race(launch, self._run)):
             return race
         if found := self._hints(forwards):

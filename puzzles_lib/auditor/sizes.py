@@ -24,6 +24,7 @@ from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.reference import flat
 from puzzles_lib.auditor.running import Outcome
 from puzzles_lib.checker import verdicts
+from puzzles_lib.checker.launches import too_many_at_once
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.true_size import CROSSING, edges
 from puzzles_lib.puzzle import MOST_PROGRAMS
@@ -210,6 +211,9 @@ class Call:
                         f"{launch.name}: the grid has {count:,} programs along axis {axis}, but a GPU "
                         f"launches at most {most:,}"
                     )
+            if self.guard.resident or launch.is_cooperative:
+                if verdict := too_many_at_once(math.prod(launch.full_grid), launch.num_warps):
+                    too_large.append(f"{launch.name}: {verdict.message}")
             for tensor in launch.tensors.values():
                 storage = tensor.untyped_storage()
                 storages[storage._cdata] = storage.nbytes()

@@ -1,14 +1,15 @@
 """Run a bound kernel once, under guard, on its own copies of the tensors."""
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.puzzle import Argument, Case, Puzzle
-from puzzles_lib.runner import LINE_BY_LINE, Options, Run, run
+from puzzles_lib.runner import LINE_BY_LINE, Options, Program, Run, run
 from puzzles_lib.source import Refusal
 
 
@@ -94,12 +95,23 @@ def attempt(
         programs,
         outputs,
         replace(
-            options, zeroed=zeroed, locks=locks, others=others, tensors=bound.tensors, starts=bound.starts
+            options,
+            zeroed=zeroed,
+            locks=locks,
+            others=others,
+            tensors=bound.tensors,
+            starts=bound.starts,
+            resident=options.resident or (bound.resident and _all(options.only, programs)),
         ),
     )
     missing = [r for r in bound.puzzle.results if r not in taken and r.name in bound.puzzle.zeroed]
     untouched = {result.name: blank(bound.puzzle, result, bound.case) for result in missing}
     return replace(ran, outputs={**ran.outputs, **untouched})
+
+
+def _all(only: Sequence[Program] | None, grid: Program) -> bool:
+    """Return whether all programs of the grid run."""
+    return only is None or len(set(only)) == math.prod(grid)
 
 
 def _fill_table(table: torch.Tensor, rows: torch.Tensor) -> None:

@@ -4,6 +4,7 @@ If the front end's opinion leaves that open (`compiler.shared`), the kernel is c
 takes about 50 ms. If a goal of the puzzle compiles the same launch anyway, `checker.machine` checks it.
 """
 
+import math
 from collections.abc import Mapping
 
 from puzzles_lib.binding import Bound
@@ -32,6 +33,10 @@ class Launches:
         """
         if verdict := too_many_threads(bound.options):
             return verdict
+        if bound.resident:
+            programs = math.prod(bound.puzzle.programs(bound.case))
+            if verdict := too_many_at_once(programs, bound.num_warps):
+                return verdict
         if opinion.large is None or _seen_later(bound, case):
             return None
         asked = shared_memory(bound.kernel, bound.arguments, _TARGET, self._known, **bound.options)
@@ -50,6 +55,24 @@ def too_many_threads(options: Mapping[str, object]) -> Verdict | None:
         return None
     text = f"a launch would fail: {warps} warps are {32 * warps:,} threads, but a program has at most 1,024"
     return Verdict("launch", text)
+
+
+MOST_AT_ONCE = 132 * 32  # programs on an H100 or H200: 32 on each of its multiprocessors
+MOST_WARPS_AT_ONCE = 132 * 64
+
+
+def too_many_at_once(programs: int, warps: int) -> Verdict | None:
+    """Return the verdict on a resident grid that no H100 can hold at once; None for one that may fit.
+
+    Registers and shared memory may leave room for fewer programs still.
+    """
+    most = min(MOST_AT_ONCE, MOST_WARPS_AT_ONCE // max(1, warps))
+    if programs <= most:
+        return None
+    each = f"of {warps} warps" if warps > 1 else "of 1 warp"
+    text = f"{programs:,} programs {each} can't run at the same time: {_GPU} has room for {most:,}"
+    cure = "launch fewer programs, and let each walk over several blocks"
+    return Verdict("launch", text, diagnosis=cure)
 
 
 def too_much(asked: int, target: Target, site: Site | None = None, cure: str = _CURE) -> Verdict | None:

@@ -121,6 +121,19 @@ def _in_order(trial: Trial) -> Verdict | None:
     return verdict
 
 
+def _waits_for_ever(trial: Trial) -> bool:
+    if trial.verdict is None or trial.verdict.kind != "deadlock" or trial.bound.resident:
+        return False
+    return "plain load" not in trial.verdict.diagnosis
+
+
+def _whom_it_waits_for(trial: Trial) -> Verdict | None:
+    """The same fault with what would help, from a run in which all programs run at the same time."""
+    assert trial.verdict is not None
+    ran = trial.run(Options(resident=True, quiet=True))
+    return verdicts.would_end(trial.verdict, ran, trial.bound.puzzle, trial.bound.case)
+
+
 def _is_unwritten(trial: Trial) -> bool:
     return trial.verdict is not None and trial.verdict.kind == "never written"
 
@@ -179,7 +192,7 @@ def _in_another_order(trial: Trial, order: str, options: Options) -> Verdict | N
     another one may end the run, which is no fault.
     """
     ran = trial.run(replace(options, quiet=True, as_compiled=trial.as_compiled))
-    if ran.stop and ran.stop.kind in atomicity.UNENDING and not options.waits:
+    if ran.stop and ran.stop.kind in atomicity.UNENDING and not (options.waits or trial.bound.resident):
         return None
     verdict = trial.judged(ran)
     early = ran.undefined is not None and ran.undefined.kind == "early"
@@ -279,6 +292,7 @@ def _where_it_began(trial: Trial) -> Verdict | None:
 
 PROBES: Sequence[Probe] = (
     Probe("in launch order", _always, _in_order),
+    Probe("whom a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
     Probe("where NaN comes from", _is_infinite_or_nan, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 
 from puzzles_lib.binding import Bound
+from puzzles_lib.checker.launches import too_many_at_once
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.checker.verdicts import of_refusal, on_the_grid
 from puzzles_lib.puzzle import MOST_PROGRAMS
@@ -27,6 +28,8 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
     puzzle, case = bound.puzzle, bound.case
     grid = puzzle.programs(case)
     if verdict := _too_many(grid):
+        return CaseResult(str(case), verdict)
+    if bound.resident and (verdict := too_many_at_once(math.prod(grid), bound.num_warps)):
         return CaseResult(str(case), verdict)
     tensors = {a.name: Pretended(a.shape(case.numbers), a.dtype) for a in puzzle.tensors}
     outputs = {f"{result.name}_ptr" for result in puzzle.results}
@@ -52,7 +55,9 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
         ),
     )
     verdict = None
-    if ran.stop:
+    if bound.resident and ran.stop and ran.stop.kind == "deadlock":
+        pass  # it waits for programs that are not among those that ran
+    elif ran.stop:
         message, site = on_the_grid(ran.stop.message, len(puzzle.grid(case))), ran.stop.site
         late = ran.stop.kind == "true size" and site and _CAST_PRODUCT.search(site.source)
         verdict = Verdict(ran.stop.kind, message, site, _CAST_TOO_LATE if late else "")

@@ -17,6 +17,7 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import (
     Access,
+    Cause,
     Conflict,
     Fused,
     Harm,
@@ -233,7 +234,8 @@ def not_finite(
         if not made or not made.how:
             spoilt = [name for name, x in inputs.items() if x.is_floating_point() and x.isnan().any()]
             if not made and spoilt:
-                text = f"{' and '.join(spoilt)} contains NaN, and 0 * NaN is NaN: mask the load"
+                verb = "contains" if len(spoilt) == 1 else "contain"
+                text = f"{' and '.join(spoilt)} {verb} NaN, and 0 * NaN is NaN: mask the load"
                 return replace(verdict, diagnosis=f"{diagnosis}: {text}")
             return verdict
         why = ""
@@ -288,7 +290,10 @@ def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Pl
         if before.line != at.line
         else "two of its atomics"
     )
-    text = f"race: if program {second} runs while program {first} is between {where}, {verdict.message}"
+    what = verdict.message.removeprefix("race: ")
+    text = f"race: if program {second} runs while program {first} is between {where}, {what}"
+    if verdict.kind == "race" and verdict.diagnosis:
+        return Verdict("race", text, verdict.site or at, verdict.diagnosis)
     advice = (
         "what the first atomic returned is out of date by then: do it in one atomic, repeat tl.atomic_cas "
         "until it succeeds, or hold one lock from the first to the last"
@@ -319,6 +324,26 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, again: Run, order: str
             cure = "a float sum depends on the order of its additions: let one program make the whole sum"
             return Verdict("race", text, diagnosis=cure)
     return None
+
+
+def would_end(verdict: Verdict, ran: Run, puzzle: Puzzle, case: Case) -> Verdict:
+    """Return the verdict on a program that waits for ever, with what would help.
+
+    ran: a run in which all programs run at the same time.
+    """
+    if ran.stop is None or ran.stop.kind != "deadlock":
+        advice = (
+            "later programs may not start before this one ends. Wait only for smaller tickets, taken with "
+            "tl.atomic_add; a barrier of all programs needs a launch with launch_cooperative_grid=True"
+        )
+        return replace(verdict, diagnosis=advice)
+    told = misconduct(puzzle, case, ran)
+    assert told is not None
+    if told.message != verdict.message and told.site == verdict.site:
+        return replace(told, diagnosis="even if all programs run at the same time, nobody changes it anymore")
+    if told.message == verdict.message and "nobody has changed" in verdict.message:
+        return replace(verdict, diagnosis="no program changes it, even if all programs run at the same time")
+    return verdict
 
 
 def unlocked(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
@@ -679,14 +704,12 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         reader, writer = (_program(one, puzzle, case) for one in (second, first))
         why = conflict.why
         if why.what in ("release", "acquire") and why.site:
-            site = why.site
             lacks = {"release": f"release what {writer} stored", "acquire": "acquire what others released"}
-            diagnosis = (
-                f'the atomic at line {site.line} has sem="{why.sem}", so it doesn\'t {lacks[why.what]}: '
-                "leave sem out, because the default does both"
-            )
+            site, diagnosis = why.site, diagnosis or _half_missing(why, lacks[why.what])
         elif why.what == "late":
             diagnosis = f"{writer} stores it after the atomic that tells {reader} so: store first"
+            if conflict.resident:
+                diagnosis += f", or let {writer} wait at a barrier of the grid until {reader} has read it"
         elif why.what == "descriptor":
             diagnosis = "a descriptor's store ends with the kernel, and no atomic waits for it: use tl.store"
         elif why.what == "barrier":
@@ -694,6 +717,12 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
                 "put tl.debug_barrier() between the store and the atomic, which waits for one thread only"
             )
         text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
+    elif conflict.kind == "overwrite":
+        reader, writer = (_program(one, puzzle, case) for one in (first, second))
+        text = f"race: {writer} stores to {element}, which {reader} has read; nothing orders the two"
+        if conflict.why.what == "early":
+            text = f"race: {reader} reads {element} before {writer} stores it; nothing orders the two"
+        site, diagnosis = _why_overwritten(conflict, reader, writer)
     elif conflict.kind == "scope":
         both = _programs(first, second, puzzle, case)
         text = f'race: {both} update {element}, but scope="cta" keeps only one program\'s threads apart'
@@ -712,6 +741,40 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     else:
         text = f"race: {_programs(first, second, puzzle, case)} write different values to {element}"
     return Verdict("race", text, site, diagnosis)
+
+
+def _half_missing(why: Cause, lacks: str) -> str:
+    """Return what is wrong with an access to a flag. lacks: what it does not do."""
+    assert why.site is not None
+    line = why.site.line
+    if why.sem == "unused":
+        why_not = "because its result isn't used: wait for that result"
+        return f"the atomic at line {line} doesn't {lacks}, {why_not}"
+    if why.sem in ("volatile", "plain"):
+        return f"the load at line {line} doesn't {lacks}: look with tl.atomic_add(..., 0) instead"
+    return (
+        f'the atomic at line {line} has sem="{why.sem}", so it doesn\'t {lacks}: '
+        "leave sem out, because the default does both"
+    )
+
+
+def _why_overwritten(conflict: Conflict, reader: str, writer: str) -> tuple[Site, str]:
+    """Return the line at fault if a program stores to what another one has read, and what to do about it."""
+    why = conflict.why
+    if why.what in ("release", "acquire") and why.site:
+        return why.site, _half_missing(why, why.what)
+    if why.what == "barrier":
+        return conflict.site, (
+            "put tl.debug_barrier() between the load and the atomic, which waits for one thread only"
+        )
+    if why.what == "late":
+        return conflict.site, (
+            f"{reader} reads it after the last atomic that {writer} has waited for: "
+            "each barrier of the grid must wait for arrivals of its own"
+        )
+    if why.what == "early" and why.site:
+        return why.site, f"{reader} must wait until {writer} has stored it"
+    return conflict.site, "one of the two must wait for the other one"
 
 
 def _plain_store(puzzle: Puzzle, case: Case, conflict: Conflict) -> str:

@@ -18,7 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib import versions
 from puzzles_lib.runner.addresses import ELSEWHERE
 from puzzles_lib.runner.arithmetic import Arithmetic, Fused
-from puzzles_lib.runner.interleaving import Plan, Turns
+from puzzles_lib.runner.interleaving import Begun, Plan, SetAside, Turns
 from puzzles_lib.runner.lanes import ADDRESS, BOOL, Descriptor, Lanes, row_of
 from puzzles_lib.runner.limits import (
     CLOCK,
@@ -52,6 +52,7 @@ from puzzles_lib.runner.recording import (
 )
 from puzzles_lib.runner.records import (
     Access,
+    Cause,
     Conflict,
     Product,
     Program,
@@ -63,7 +64,6 @@ from puzzles_lib.runner.records import (
     asks_again,
 )
 from puzzles_lib.runner.turns import Busy, alone
-from puzzles_lib.runner.waiting import SetAside, Waits
 from puzzles_lib.source import Call
 from puzzles_lib.translator.ir import Module
 
@@ -74,6 +74,7 @@ __all__ = [
     "Arithmetic",
     "Block",
     "Busy",
+    "Cause",
     "Code",
     "Conflict",
     "Done",
@@ -160,6 +161,7 @@ def run(
     memory.ordering.at_atomics = versions.has_barriers_at_atomics(triton.__version__)
     memory.arithmetic.sums_in_tf32 = versions.has_sums_in_tf32(triton.__version__)
     memory.at_once = options.at_once
+    memory.resident = options.resident
     memory.recorder = options.recorder if options.record else None
     memory.arithmetic.as_compiled = options.as_compiled
     memory.holes_are_zero, memory.drops_unused_loads = options.holes_are_zero, options.drops_unused_loads
@@ -175,19 +177,14 @@ def run(
             memory.start_with(options.defined)
         memory.start_at_zero({name.removesuffix(options.suffix) for name in options.zeroed})
         _say(machine, code.said, set() if options.said is None else options.said)
-        if options.waits and options.plan is None:
-            _with_waits(machine, memory, programs, given)
+        if options.waits or options.resident or options.plan is not None:
+            _InTurns(machine, memory, options.plan, code).run(programs, given)
             return
-        taken = _Taken(machine, memory, programs, given, options.plan)
         for number, program in enumerate(programs):
-            if taken.runs_later(number):
-                continue
             memory.enter(program, number)
-            taken.enters(number)
             if memory.recorder:
                 memory.recorder.starts(memory, code.functions)
             machine.launch(given)
-            taken.goes_on(number)
 
     with interrupts_held(inside=launch), _calm():
         try:
@@ -252,76 +249,58 @@ def run(
     )
 
 
-def _with_waits(machine: Machine, memory: Memory, programs: Sequence[Program], given: list[Any]) -> None:
-    """Run all programs; those that wait for another one go on after it."""
-    waits = memory.turns = Waits()
-    stop = None
+class _InTurns:
+    """Runs all programs, each as far as it can, and lets those that were set aside go on."""
 
-    def run_one(program: Program, number: int, log: list[Any] | None = None) -> None:
-        nonlocal stop
-        waits.enter(log)
-        try:
-            machine.launch(given)
-        except SetAside as error:
-            stop = error.stop
-            waits.set_aside(number, program, memory.ordering.acquired, memory.waiting)
+    def __init__(self, machine: Machine, memory: Memory, plan: Plan | None, code: Code):
+        self.machine, self.memory, self.code = machine, memory, code
+        self.turns = memory.turns = Turns(plan, self._goes_on)
+        self._flops = 0
+        self._again = False
 
-    for number, program in enumerate(programs):
-        memory.enter(program, number)
-        run_one(program, number)
-    for one in waits.ending(lambda: memory.changes):
+    def run(self, programs: Sequence[Program], given: list[Any]) -> None:
+        turns, memory = self.turns, self.memory
+        for one in turns.schedule(programs, lambda: memory.changes):
+            self._begins(one)
+            try:
+                self.machine.launch(given)
+            except SetAside as error:
+                self._set_aside(one, error.stop)
+        if turns.aside:
+            first = min(turns.aside, key=lambda one: one.number)
+            assert first.stop is not None
+            memory.program = first.program
+            if memory.recorder:
+                memory.recorder.resumes(first.recorded)
+            raise Halt(first.stop)
+
+    def _begins(self, one: Begun) -> None:
+        memory = self.memory
+        self._flops, self._again = memory.flops, one.entered > 0
         memory.enter(one.program, one.number)
-        memory.ordering.acquired, memory.waiting = one.acquired, one.waiting
-        run_one(one.program, one.number, one.log)
-    if waits.aside:
-        assert stop is not None
-        raise Halt(stop)
+        if self._again:
+            memory.waiting = one.waiting
+            memory.ordering.acquired, memory.ordering.entered = one.acquired, one.entered
+        if memory.recorder and self._again:
+            memory.recorder.pauses()
+        elif memory.recorder:
+            memory.recorder.starts(memory, self.code.functions)
+        one.entered = memory.ordering.entered
 
+    def _set_aside(self, one: Begun, stop: Stop | None) -> None:
+        memory = self.memory
+        one.acquired, one.waiting = memory.ordering.acquired, memory.waiting
+        if memory.recorder:
+            one.recorded = memory.recorder.pauses()
+        self.turns.set_aside(one, stop)
 
-class _Taken:
-    """Runs the second program of a plan when its time has come."""
-
-    def __init__(
-        self,
-        machine: Machine,
-        memory: Memory,
-        programs: Sequence[Program],
-        given: list[Any],
-        plan: Plan | None,
-    ):
-        self.machine, self.memory, self.programs, self.given = machine, memory, programs, given
-        self.turns = None if plan is None else Turns(plan, self._switch)
-        if self.turns is not None:
-            memory.turns = self.turns
-
-    def runs_later(self, number: int) -> bool:
-        """Whether a program's time comes with the first one's."""
-        return self.turns is not None and number == self.turns.plan.second
-
-    def enters(self, number: int) -> None:
-        if self.turns is not None:
-            self.turns.enter(number)
-
-    def goes_on(self, number: int) -> None:
-        """After the first program, the second one goes on if it was stopped, or begins if it never did."""
-        turns = self.turns
-        if turns is None or number != turns.plan.first:
+    def _goes_on(self, one: Begun) -> None:
+        """What it did the first time counts once."""
+        if not self._again:
             return
-        if turns.stopped or turns.between is None:
-            second = turns.plan.second
-            self.memory.enter(self.programs[second], second)
-            turns.enter(second)
-            self.machine.launch(self.given)
-
-    def _switch(self) -> None:
-        assert self.turns is not None
-        memory, second = self.memory, self.turns.plan.second
-        kept = memory.program, memory.number, memory.waiting, memory.asked, memory.ordering.acquired
-        memory.enter(self.programs[second], second)
-        try:
-            self.machine.within(self.given)
-        finally:
-            memory.program, memory.number, memory.waiting, memory.asked, memory.ordering.acquired = kept
+        self.memory.flops = self._flops
+        if self.memory.recorder:
+            self.memory.recorder.resumes(one.recorded)
 
 
 def _tensor(value: object) -> object:

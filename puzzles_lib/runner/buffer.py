@@ -37,6 +37,7 @@ class Buffer:
     written: np.ndarray = field(init=False)
     storer: np.ndarray = field(init=False)  # number of the program that stored last, by element
     updater: np.ndarray | None = field(init=False, default=None)  # likewise for atomics, once there are any
+    reader: np.ndarray | None = field(init=False, default=None)  # likewise for loads, on a resident grid
     narrow: np.ndarray | None = field(init=False, default=None)  # whether that was of scope "cta", likewise
     labels: np.ndarray | None = field(init=False, default=None)  # of undefined elements, once there are any
 
@@ -67,7 +68,7 @@ class Buffer:
 
     def refine(self) -> None:
         """Take notes byte by byte from now on: somebody stores parts of elements."""
-        for name in ("written", "storer", "updater", "narrow", "labels"):
+        for name in ("written", "storer", "updater", "reader", "narrow", "labels"):
             notes = getattr(self, name)
             if notes is not None:
                 setattr(self, name, np.repeat(notes, self.unit))

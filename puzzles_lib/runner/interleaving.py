@@ -1,15 +1,24 @@
-"""Two programs that take turns: one is interrupted before an atomic, and another one runs in between.
+"""Programs that run at the same time: one is set aside where it waits or is interrupted, and goes on later.
 
-Programs run one after the other otherwise, so nothing ever comes between two atomics of one program, as it
-may on a GPU. With a `Plan` program ``first`` stops before its ``before``-th atomic, and ``second`` begins. It
-runs to its end, or stops before its own ``until``-th atomic. Then the first one goes on to its end, and the
-second one after it. To go on, a program that was stopped runs anew, and finds what it found the first time.
+Programs run one after the other otherwise. Then nothing ever comes between two atomics of one program, and a
+program that waits for another one finds for ever what it finds. Both differ on a GPU:
+
+- A program that waits is set aside when it finds the same again and again. It goes on after others have run.
+- With a `Plan`, program ``first`` is interrupted before its ``before``-th atomic, and ``second`` begins. It
+  runs to its end, to where it waits, or is interrupted itself before its ``until``-th atomic. Then the first
+  one goes on, and the second one after it.
+
+To go on, a program that was set aside runs anew, and finds what it found the first time. So each program runs
+as far as it can before another one does, and all of them may have begun at the same time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from puzzles_lib.runner.records import Program, Stop
 from puzzles_lib.source import Site
 
 
@@ -23,71 +32,144 @@ class Plan:
     until: int | None = None
 
 
-class Stopped(BaseException):
-    """The second program has come to where it is to stop."""
+class SetAside(BaseException):
+    """A program waits for what it finds, or is interrupted.
+
+    stop: why the run ends if the program waits and nobody changes what it waits for; None if it doesn't wait.
+    """
+
+    def __init__(self, stop: Stop | None = None):
+        super().__init__(stop.message if stop else "interrupted")
+        self.stop = stop
+
+
+@dataclass(eq=False)
+class Begun:
+    """A program, and where it was set aside.
+
+    log: what its accesses have found so far. acquired, waiting: see `ordering.Ordering` and `memory.Memory`.
+    entered: the era in which it began; 0 if it has not begun. recorded: what a recorder has to know of it.
+    stop: as for `SetAside`. waited: whether it has waited so far. ended: whether it has come to its end.
+    """
+
+    number: int
+    program: Program
+    log: list[Any] = field(default_factory=list)
+    acquired: np.ndarray | None = None
+    waiting: Any = None
+    entered: int = 0
+    recorded: Any = None
+    stop: Stop | None = None
+    waited: bool = False
+    ended: bool = False
 
 
 @dataclass
 class Turns:
-    """Follows one run by a plan. switch: runs the second program, and puts everything back.
+    """Follows one run in which programs may wait, or take turns by a plan.
 
-    between: the lines of the two atomics between which the second program ran.
+    goes_on: is called where a program that ran anew does something new.
+    between: the lines of the two atomics between which the first program of the plan was interrupted.
     """
 
-    plan: Plan
-    switch: Callable[[], None]
+    plan: Plan | None = None
+    goes_on: Callable[[Begun], None] | None = None
     between: tuple[Site, Site] | None = None
-    stopped: bool = False  # the second program has not come to its end
-    _running: int = -1  # the program that runs by the plan
+    aside: list[Begun] = field(default_factory=list)
+    _now: Begun | None = None
+    _replayed: int | None = None
     _atomics: int = 0
     _last: Site | None = None
-    _log: list[Any] = field(default_factory=list)
-    _replayed: int | None = None
+    _interruptions: int = 0
+    _until_is_over: bool = False
 
-    def enter(self, number: int) -> None:
-        """A program begins in its place."""
-        self._running, self._atomics, self._last = number, 0, None
-        self._replayed = 0 if number == self.plan.second and self.stopped else None
+    # ---- which program runs
 
-    def interrupt(self) -> None:
-        """Let the second program run, as far as the plan says."""
-        kept = self._atomics, self._last
-        self.enter(self.plan.second)
-        try:
-            self.switch()
-        except Stopped:
-            self.stopped = True
-        self._running, (self._atomics, self._last) = self.plan.first, kept
+    def schedule(self, programs: Sequence[Program], changes: Callable[[], int]) -> Iterator[Begun]:
+        """Yield each program when it is to begin or to go on, until all have ended, or wait for ever.
 
-    def atomic(self, site: Site) -> None:
-        """An atomic is about to be done."""
-        if self._replayed is not None:
+        changes: how often memory has been changed so far.
+        """
+        plan = self.plan
+        for number, program in enumerate(programs):
+            if plan and number == plan.second:
+                continue
+            one = Begun(number, program)
+            yield from self._run(one)
+            if plan and number == plan.first:
+                second = Begun(plan.second, programs[plan.second])
+                yield from self._run(second)
+                for each in (one, second):
+                    if each not in self.aside and not each.ended:
+                        yield from self._run(each)
+        yield from self._rest(changes)
+
+    def _rest(self, changes: Callable[[], int]) -> Iterator[Begun]:
+        """Yield the programs that were set aside, the last one first, until nothing changes anymore."""
+        while self.aside:
+            waiting, before = self.aside, (changes(), self._interruptions)
+            self.aside = []
+            while waiting:
+                yield from self._run(waiting.pop())
+                if (changes(), self._interruptions) != before:  # others that wait may go on now
+                    waiting, before = [*self.aside, *waiting], (changes(), self._interruptions)
+                    self.aside = []
+            if (changes(), self._interruptions) == before:
+                return
+
+    def _run(self, one: Begun) -> Iterator[Begun]:
+        self._now, self._replayed = one, 0
+        self._atomics, self._last = 0, None
+        one.ended, one.stop = True, None
+        yield one
+
+    def set_aside(self, one: Begun, stop: Stop | None) -> None:
+        """The program that ran waits, or was interrupted."""
+        one.ended, one.stop = False, stop
+        if stop is not None:
+            one.waited = True
+            self.aside.append(one)
             return
-        self._atomics += 1
-        if self._running == self.plan.first and self._atomics == self.plan.before and self.between is None:
-            self.between = (self._last or site, site)
-            self.interrupt()
-        elif self._running == self.plan.second and self._atomics == self.plan.until and self._may_stop:
-            raise Stopped
-        self._last = site
+        self._interruptions += 1
+        if one.waited:
+            self.aside.insert(0, one)  # all that wait come first
+
+    # ---- what it finds
 
     @property
-    def _may_stop(self) -> bool:
-        """Whether the first program waits, and the second one has not been stopped yet."""
-        return self.between is not None and not self.stopped
+    def replays(self) -> bool:
+        """Whether the program that runs finds what it found before."""
+        return self._now is not None and self._replayed is not None and self._replayed < len(self._now.log)
+
+    def atomic(self, site: Site) -> None:
+        """An atomic is about to be done. Raises `SetAside` if the program is to be interrupted here."""
+        self._atomics += 1
+        if self.plan is not None and self._now is not None and not self.replays:
+            self._interrupt(self.plan, self._now.number, site)
+        self._last = site
+
+    def _interrupt(self, plan: Plan, number: int, site: Site) -> None:
+        if number == plan.first and self._atomics == plan.before and self.between is None:
+            self.between = (self._last or site, site)
+            raise SetAside
+        if number == plan.second and self._atomics == plan.until and self.between and not self._until_is_over:
+            self._until_is_over = True
+            raise SetAside
 
     def known(self) -> list[Any]:
         """What the access that is about to be done found the first time, in a list; else an empty one."""
-        if self._replayed is None:
+        if not self.replays:
             return []
-        if self._replayed == len(self._log):
-            self._replayed = None  # from here on it goes on
-            return []
+        assert self._replayed is not None and self._now is not None
         self._replayed += 1
-        return [self._log[self._replayed - 1]]
+        return [self._now.log[self._replayed - 1]]
 
     def found(self, result: Any) -> Any:
-        """Keep what an access of the second program found, for when it runs anew."""
-        if self._running == self.plan.second and not self.stopped:
-            self._log.append(result)
+        """Keep what an access found, for when its program runs anew."""
+        assert self._now is not None
+        if self._replayed is not None:
+            self._replayed = None
+            if self.goes_on:
+                self.goes_on(self._now)
+        self._now.log.append(result)
         return result

@@ -1,7 +1,8 @@
 """``while`` loops that never end, told by what their condition depends on.
 
-Programs run one after the other, so nothing changes while one of them waits. An iteration that leaves memory
-and all that the condition depends on as the iteration before it did is followed by the same one for ever.
+Nothing changes while a program waits, because others run before it or after it. An iteration that leaves
+memory and all that the condition depends on as the iteration before it did is followed by the same one for
+ever.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from puzzles_lib.runner.interleaving import SetAside
 from puzzles_lib.runner.lanes import BlockPointer, Lanes
 from puzzles_lib.runner.operations import MARK
 from puzzles_lib.runner.records import Stop
 from puzzles_lib.runner.step import Machine
-from puzzles_lib.runner.waiting import SetAside, Waits
 from puzzles_lib.translator.ir import Operation, Value
 
 PATIENCE = 200  # iterations of a loop before anybody looks whether it goes on for ever
+SHORT_PATIENCE = 2  # where others may go on meanwhile
 _WRITING = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_scatter",
             "tt.descriptor_reduce", "tt.call", "tt.print", "tt.assert", "scf.while")  # fmt: skip
 _ASKING = (
@@ -133,11 +135,10 @@ class Turning:
 def turned(turning: Turning, loop: Loop, carried: Sequence[Any], machine: Machine) -> Stop | None:
     """An iteration begins; a Stop if it is the one that goes on for ever."""
     memory = machine.memory
-    waits = memory.turns if isinstance(memory.turns, Waits) else None
-    if waits and waits.replays:
+    if memory.replays:
         return None
     turning.turns += 1
-    if turning.turns < PATIENCE:
+    if turning.turns < (PATIENCE if memory.turns is None else SHORT_PATIENCE):
         return None
     state = [_kept(carried[place]) for place in loop.hangs_on]
     same = turning.changes == memory.changes and turning.state == state
@@ -152,7 +153,7 @@ def turned(turning: Turning, loop: Loop, carried: Sequence[Any], machine: Machin
     asked = [each for each in asked if each.site.line in loop.lines] or asked
     if loop.asks and asked:
         stop = memory.deadlock(asked[0])
-        if waits:
+        if memory.turns is not None and not asked[0].plain:
             raise SetAside(stop)
         return stop
     what = " or ".join(loop.counts)

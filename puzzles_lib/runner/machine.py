@@ -149,15 +149,6 @@ class Machine:
         self.calls.clear()
         self.call(self.module.kernel, given)
 
-    def within(self, given: Given) -> None:
-        """Run the kernel for another program while one runs, and come back to where that was."""
-        kept = self.values, self.calls, self.here, self.iterations
-        self.calls = []
-        try:
-            self.call(self.module.kernel, given)
-        finally:
-            self.values, self.calls, self.here, self.iterations = kept
-
     def call(self, function: Function, given: Given) -> Sequence[Any]:
         code = self.ready.get(function.name)
         if code is None:
@@ -225,6 +216,8 @@ class Machine:
         factors: what is multiplied, if the operands are codes of it.
         """
         self.memory.arithmetic.dots = True
+        if self.memory.replays:
+            return
         self.memory.flops += 2 * step.size * depth
         if self.memory.record:
             left, right = factors or (
@@ -258,7 +251,7 @@ class Machine:
 
     def print(self, text: str) -> None:
         """Show text, unless the run is quiet or has printed enough."""
-        for line in text.splitlines(keepends=True) if not self.quiet else ():
+        for line in text.splitlines(keepends=True) if not (self.quiet or self.memory.replays) else ():
             self.printed += 1
             if self.printed > PRINT_LIMIT:
                 self.quiet = True

@@ -21,7 +21,6 @@ from puzzles_lib.runner.meetings import Meetings
 from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
 from puzzles_lib.runner.records import Access, Conflict, Product, Program, Source, Stop, Unlocked, asks_again
-from puzzles_lib.runner.waiting import Waits
 from puzzles_lib.source import Site
 
 
@@ -48,11 +47,15 @@ class Part(NamedTuple):
 
 @dataclass
 class Waiting:
-    """A program looks at an element, perhaps again and again; ``last``: who had changed it before."""
+    """A program looks at an element, perhaps again and again.
+
+    last: who had changed it before. value: what it was at first.
+    """
 
     buffer: Buffer
     place: int
     last: int
+    value: np.generic
 
 
 @dataclass
@@ -109,7 +112,8 @@ class Memory:
         self.undefined: Source | None = None
         self.waiting: Waiting | None = None
         self.changes = 0  # times that a program may have changed an element
-        self.turns: Turns | Waits | None = None  # of a run in which programs do not run one after the other
+        self.turns: Turns | None = None  # of a run in which programs do not run one after the other
+        self.resident = False  # all programs run at the same time
         self.atomics = 0  # the most that one program has done
         self._atomics = 0
         self.meetings = Meetings()
@@ -196,6 +200,11 @@ class Memory:
         self.ordering.enter()
 
     @property
+    def replays(self) -> bool:
+        """Whether the program that runs does what it has done before."""
+        return self.turns is not None and self.turns.replays
+
+    @property
     def order_matters(self) -> bool:
         """Whether programs, or the lanes of an atomic, might leave something else in another order."""
         shared = self.shared or bool(self.read & self.stored)
@@ -236,6 +245,7 @@ class Memory:
         other: np.ndarray | None,
         row: DType,
         other_labels: Labels = None,
+        volatile: bool = False,
     ) -> tuple[np.ndarray, Labels]:
         """The values, and the labels of those that are undefined."""
         shape, dtype = pointers.shape, row.storage
@@ -264,7 +274,7 @@ class Memory:
                 values[on] = buffer.view(dtype)[index]
         for part in parts:
             buffer, index, on = part
-            self._count_load(part, shape, dtype)
+            self._count_load(part, shape, dtype, volatile)
             if self.asked is not None:
                 self.asked.append(
                     Asked(buffer, index.ravel(), buffer.view(dtype)[index.ravel()], self.site())
@@ -342,6 +352,7 @@ class Memory:
                     self._note_use(found)
             self._note_scope(buffer, index.ravel(), dtype, scope)
             self._note_meeting(buffer, index.ravel(), dtype)
+            changes = self.changes
             old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype).reshape(index.shape)
             self._label_elements(buffer, index.ravel(), dtype, found if reads else None)
             self._touch("atomic", part, shape, dtype)
@@ -349,12 +360,13 @@ class Memory:
                 flag = buffer.name, int(index.flat[0]) * dtype.itemsize
                 used = self.is_used()
                 at = self.site()
-                self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used, at)
+                tells = self.changes > changes
+                self.ordering.synchronise(flag, self.number, len(self.programs), sem, scope, used, at, tells)
         self.ordering.after_atomic(sem)
         return old, labels
 
     def _note_meeting(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
-        if self.turns is None:
+        if self.turns is None or self.turns.plan is None:
             self.meetings.note(buffer, index, dtype, self.number, self._atomics)
 
     def promised(self, hint: str, values: np.ndarray, sizes: Sequence[int], step: int) -> None:
@@ -614,15 +626,26 @@ class Memory:
         lanes = np.repeat(lanes, places.size // max(1, lanes.size))
         self.ordering.touch(kind, buffer, places, lanes, shape, self.site(), self.program, ends)
 
-    def _count_load(self, part: Part, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def _count_load(self, part: Part, shape: tuple[int, ...], dtype: np.dtype, volatile: bool) -> None:
         buffer, index = part.buffer, part.index.ravel()
         self._count(buffer, index, dtype)
         self.bytes_moved += _distinct(index) * dtype.itemsize
         if not buffer.is_output:
             return
         self.read.add(buffer.name)
-        self._note_conflict("read", buffer, index, self._others(buffer, index, dtype), dtype)
+        others = self._others(buffer, index, dtype, atomics=not volatile)
+        self._note_conflict("read", buffer, index, others, dtype)
+        if index.size == 1:
+            flag = buffer.name, int(index[0]) * dtype.itemsize
+            self.ordering.looked(flag, self.number, volatile, self.site())
+        if volatile:
+            return self._touch("look", part, shape, dtype)
         self._touch("load", part, shape, dtype)
+        if self.resident:
+            if buffer.reader is None:
+                buffer.reader = np.full_like(buffer.storer, NOBODY)
+            buffer.reader[_own_places(buffer, index, dtype)] = self.number
+        return None
 
     def _count(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> None:
         """What lanes load, each for itself."""
@@ -662,6 +685,9 @@ class Memory:
             others = self._others(buffer, index, dtype)
             self.shared = self.shared or bool((others != NOBODY).any())
             self._note_conflict("write", buffer, index, np.where(differs, others, NOBODY), dtype)
+            if buffer.reader is not None and differs.any():
+                readers = np.where(differs, self._readers(buffer, index, dtype), NOBODY)
+                self._note_conflict("overwrite", buffer, index, readers, dtype)
             if buffer.name not in self.repeated and (others != NOBODY).any():
                 self.repeated[buffer.name] = self._conflict("again", buffer, index, others, dtype)
         places = _own_places(buffer, index, dtype)
@@ -743,6 +769,15 @@ class Memory:
         others[self.ordering.is_ordered(buffer, places, others)] = NOBODY
         return others if places is index else others.reshape(len(index), -1).max(1)
 
+    def _readers(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Which other program read each element last, with nothing to order that and now; or NOBODY."""
+        assert buffer.reader is not None
+        places = _own_places(buffer, index, dtype)
+        readers = buffer.reader[places]
+        readers[readers == self.number] = NOBODY
+        readers[self.ordering.is_ordered(buffer, places, readers, loads=True)] = NOBODY
+        return readers if places is index else readers.reshape(len(index), -1).max(1)
+
     def _note_conflict(
         self, kind: str, buffer: Buffer, index: np.ndarray, others: np.ndarray, dtype: np.dtype
     ) -> None:
@@ -759,13 +794,13 @@ class Memory:
         places = _own_places(buffer, index[lane : lane + 1], dtype)
         why = self.ordering.why_not(kind, buffer, places, int(others[lane]), self.number)
         element = buffer.element(int(index[lane]) * dtype.itemsize // buffer.data.itemsize)
-        return Conflict(buffer.name, element, programs, self.site(), kind, why)
+        return Conflict(buffer.name, element, programs, self.site(), kind, why, self.resident)
 
     def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
         """A volatile load of one element is there to wait for it."""
         numbers, elements = self.addresses.places(pointers, values.dtype.itemsize)
         buffer = self._buffer(int(numbers.flat[0])) if pointers.size == 1 else None
-        if buffer is not None:
+        if buffer is not None and not self.replays:
             self._look(buffer, int(elements.flat[0]), values.flat[0])
         for asked in (self.asked or ())[-1:]:
             asked.plain = False
@@ -774,7 +809,7 @@ class Memory:
         """One element is looked at, as by who waits for it."""
         now = self.waiting
         if now is None or now.buffer is not buffer or now.place != place:
-            self.waiting = Waiting(buffer, place, self._last(buffer, place, value.itemsize))
+            self.waiting = Waiting(buffer, place, self._last(buffer, place, value.itemsize), value)
 
     def _last(self, buffer: Buffer, place: int, size: int) -> int:
         """The program that has changed an element last, or NOBODY."""
@@ -785,9 +820,13 @@ class Memory:
         """Programs run one after the other: who waits for what it finds will find it for ever."""
         buffer, place, now = asked.buffer, int(asked.index[0]), self.waiting
         if now is None or now.buffer is not buffer or now.place != place:
-            now = Waiting(buffer, place, self._last(buffer, place, asked.values.itemsize))
+            last = self._last(buffer, place, asked.values.itemsize)
+            now = Waiting(buffer, place, last, asked.values[0])
         left = "which nobody has changed"
-        if now.last != NOBODY:
+        changed = _bits(np.array(now.value)) != _bits(asked.values[:1])  # while it waited
+        if changed.any():
+            left = "as other programs have left it"
+        elif now.last != NOBODY:
             by = "it has itself" if now.last == self.number else f"program {self.programs[now.last]} has"
             left = f"as {by} left it"
         element = f"{buffer.name}[{buffer.element(place)}], {asked.values[0]}"
@@ -796,7 +835,10 @@ class Memory:
             "take a ticket with tl.atomic_add, or wait only for programs with a smaller id: "
             "later ones may not have started"
         )
-        if now.last != NOBODY:
+        if self.resident:
+            advice = f"all other programs have ended or wait as well, so nobody changes {buffer.name} anymore"
+        held = buffer.name in self.locks or not self.resident
+        if now.last != NOBODY and not changed.any() and held:
             advice = f"release the lock: tl.atomic_xchg({self.pointer(buffer.name)}, 0)"
         if asked.plain:
             advice = asks_again(self.pointer(buffer.name))

@@ -867,7 +867,7 @@ def _load(machine: Machine, step: Step, pointers: Lanes, mask: Lanes | None, oth
     addresses = pointers.full(shape)
     fill = None if other is None else other.full(shape)
     filled = None if other is None else other.labels
-    values, labels = memory.load(addresses, on, fill, step.row, filled)
+    values, labels = memory.load(addresses, on, fill, step.row, filled, step.op.flag("isVolatile"))
     result = marked(Lanes(values, step.row), labels)
     machine.accessed(before, result)
     if step.op.flag("isVolatile"):

@@ -32,8 +32,10 @@ class Options:
     seconds: limit on the run, of CPU time; see `time_limit`.
     only: run these programs of the grid, in this order.
     reverse: from the last program to the first, and so for lanes that meet in one atomic.
-    plan: two programs that take turns: see `interleaving`.
+    plan: two programs that take turns: see `interleaving`. Programs may then wait, too.
     waits: a program that waits for what nobody has done yet is set aside until others have run.
+    resident: all programs of the grid run at the same time, so that each may wait for any other one. A store
+        to what another program has read is then a race if nothing orders the two.
     elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
     as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
@@ -59,6 +61,7 @@ class Options:
     reverse: bool = False
     plan: Plan | None = None
     waits: bool = False
+    resident: bool = False
     elsewhere: int = 0
     as_compiled: bool = False
     holes_are_zero: bool = False

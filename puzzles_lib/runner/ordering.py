@@ -94,11 +94,17 @@ class _Notes:
 
 @dataclass(frozen=True)
 class _Met:
-    """A program's last atomic on a flag: what it asked for, and the clock after it."""
+    """A program's last access to a flag at a line, by an atomic or a load of one element.
+
+    sem: what the atomic asked for; ``"volatile"`` or ``"plain"`` for a load. clock: after it. tells: whether
+    it changed the flag. used: whether its result is used.
+    """
 
     sem: str
     clock: int
     site: Site
+    tells: bool = False
+    used: bool = True
 
 
 @dataclass
@@ -120,7 +126,7 @@ class Ordering:
     _released: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     acquired: np.ndarray | None = None  # era and clock up to which each program's stores are there
     clock: int = 0  # atomics of one element so far
-    _met: dict[tuple[str, int], dict[int, _Met]] = field(default_factory=dict)  # by flag and program
+    _met: dict[tuple[str, int], dict[int, dict[Site, _Met]]] = field(default_factory=dict)  # by flag, program
     entered: int = 2  # the era in which this program began
 
     def enter(self) -> None:
@@ -155,11 +161,13 @@ class Ordering:
     ) -> None:
         """A load, store or atomic of an output. ``lanes`` of the block, flattened, one for each place.
 
+        A look is a volatile load. It needs no order with atomics, because both are whole.
         ends: whether a barrier waits for it. None waits for what a descriptor stores: PTX's
         ``cp.async.bulk.wait_group.read`` waits until the block has been read, not until it is written.
         """
         notes = self._notes.setdefault(buffer.name, _Notes(_Marks.of(buffer)))
         notes.refine(buffer)
+        is_look, kind = kind == "look", "load" if kind == "look" else kind
         access = self._access(kind, site, shape)
         marks = self._marks(access, lanes)
         if notes.endless is not None and self.race is None:
@@ -174,7 +182,7 @@ class Ordering:
             others: tuple[_Marks | None, ...] = (notes.stored, notes.loaded, notes.updated)
         elif kind == "load":
             mine = notes.loaded = notes.loaded or _Marks.of(buffer)
-            others = (notes.stored, notes.updated)
+            others = (notes.stored, None if is_look else notes.updated)
         else:
             mine = notes.updated = notes.updated or _Marks.of(buffer)
             others = (notes.stored, notes.loaded)
@@ -183,6 +191,8 @@ class Ordering:
                 self._compare(
                     buffer, places, marks, other, program, kind == "store" and other is notes.loaded
                 )
+        if is_look:
+            return
         if kind != "store":
             again = self._clash(mine, places, marks)
             marks = np.where(again, marks | _SEVERAL, marks)
@@ -281,11 +291,16 @@ class Ordering:
         scope: str,
         is_used: bool,
         site: Site,
+        tells: bool,
     ) -> None:
-        """An atomic of one thread on one element, its ``sem`` and ``scope`` as Triton names them."""
+        """An atomic of one thread on one element, its ``sem`` and ``scope`` as Triton names them.
+
+        tells: whether it has changed the element.
+        """
         self.clock += 1
         if scope in ("gpu", "sys"):
-            self._met.setdefault(flag, {})[number] = _Met(sem, self.clock, site)
+            met = _Met(sem, self.clock, site, tells, is_used or self.at_atomics)
+            self._met.setdefault(flag, {}).setdefault(number, {})[site] = met
             known = self._released.get(flag)
             if sem in _ACQUIRES and (is_used or self.at_atomics) and known is not None:
                 self.acquired = known if self.acquired is None else np.maximum(self.acquired, known)
@@ -298,11 +313,28 @@ class Ordering:
         if is_used:
             self.barrier()
 
-    def is_ordered(self, buffer: Buffer, places: np.ndarray, by: np.ndarray) -> np.ndarray:
-        """Whether this program may count on what the programs ``by`` have last done to these elements."""
+    def looked(self, flag: tuple[str, int], number: int, volatile: bool, site: Site) -> None:
+        """A load of one element, which may be there to see what others have done to it by atomics."""
+        if flag in self._met:
+            self.clock += 1
+            sem = "volatile" if volatile else "plain"
+            self._met[flag].setdefault(number, {})[site] = _Met(sem, self.clock, site)
+
+    def is_ordered(
+        self, buffer: Buffer, places: np.ndarray, by: np.ndarray, loads: bool = False
+    ) -> np.ndarray:
+        """Whether this program may count on what the programs ``by`` have last done to these elements.
+
+        loads: they have loaded them. Otherwise they have stored or updated them.
+        """
         notes = self._notes.get(buffer.name)
         if self.acquired is None or notes is None:
             return np.zeros(places.shape, bool)
+        if loads:
+            assert notes.loaded is not None
+            notes.refine(buffer)
+            era, clock = notes.loaded.era[places], notes.loaded.clock[places]
+            return (era < self.acquired[0][by]) & (clock < self.acquired[1][by])
         era, clock = self._last(buffer, notes, places)
         ordered = (era < self.acquired[0][by]) & (clock < self.acquired[1][by])
         return ordered if notes.endless is None else ordered & (notes.endless.era[places] == 0)
@@ -324,31 +356,51 @@ class Ordering:
         line. Of a read, where both programs have met at a flag, ``"release"`` and ``"acquire"``: the atomic
         at this line has a ``sem`` that lacks this half. Where the reader has acquired something of the
         writer, ``"late"``: the element was stored after the release; ``"barrier"``: there was none before
-        the release; ``"descriptor"``: one has stored it, which no release waits for.
+        the release; ``"descriptor"``: one has stored it, which no release waits for. The same goes for a
+        store to what ``by`` has loaded, an overwrite; ``"early"``: nothing had been stored there, and the
+        load is at this line.
         """
         notes = self._notes.get(buffer.name)
-        if notes is None or kind not in ("read", "update"):
+        if notes is None or kind not in ("read", "update", "overwrite"):
             return Cause()
+        if kind == "overwrite":
+            assert notes.loaded is not None
+            if not buffer.written[places].all():
+                return Cause("early", self._touch(int(notes.loaded.mark[places[0]])).site)
+            return self._why_not_ordered(by, number, notes.loaded.clock[places])
         if kind == "update":
             return Cause("store", self._touch(int(notes.stored.mark[places[0]])).site)
         if notes.endless is not None and notes.endless.era[places].any():
             reached = self.acquired is not None and self.acquired[1][by]
             return Cause("descriptor") if reached else Cause()
         _, clock = self._last(buffer, notes, places)
+        return self._why_not_ordered(by, number, clock)
+
+    def _why_not_ordered(self, by: int, number: int, clock: np.ndarray) -> Cause:
+        """Why what program ``by`` did at these times is not ordered before what ``number`` does now."""
         if half := self._missing_half(by, number, int(clock.max())):
             return half
         if self.acquired is None or not self.acquired[1][by]:
             return Cause()
         return Cause("late" if (clock >= self.acquired[1][by]).any() else "barrier")
 
-    def _missing_half(self, by: int, number: int, stored: int) -> Cause | None:
-        """The atomic that would have ordered two programs at a flag with another ``sem``."""
+    def _missing_half(self, by: int, number: int, done: int) -> Cause | None:
+        """The access to a flag that would have ordered two programs, were it another one.
+
+        done: when program ``by`` did what is to be ordered.
+        """
         for met in self._met.values():
-            theirs, mine = met.get(by), met.get(number)
-            if theirs is None or mine is None or not stored < theirs.clock < mine.clock:
+            theirs = [each for each in met.get(by, {}).values() if each.clock > done]
+            first = min((each.clock for each in theirs), default=0)
+            mine = [each for each in met.get(number, {}).values() if theirs and each.clock > first]
+            if not mine:
                 continue
-            if theirs.sem not in _RELEASES:
-                return Cause("release", theirs.site, theirs.sem)
-            if mine.sem not in _ACQUIRES:
-                return Cause("acquire", mine.site, mine.sem)
+            told = [each for each in theirs if each.tells] or theirs
+            if not any(each.sem in _RELEASES for each in told):
+                worst = max(told, key=lambda each: each.clock)
+                return Cause("release", worst.site, worst.sem)
+            seen = [each for each in mine if not each.tells] or mine
+            if not any(each.sem in _ACQUIRES and each.used for each in seen):
+                worst = max(seen, key=lambda each: (each.sem not in _ACQUIRES, each.clock))
+                return Cause("acquire", worst.site, worst.sem if worst.sem not in _ACQUIRES else "unused")
         return None

@@ -105,7 +105,7 @@ def _repeated(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 class PretendedBuffer:
     """A `Buffer` of an argument that is not there."""
 
-    order = inside = labels = None
+    order = inside = labels = reader = None
 
     def __init__(self, name: str, tensor: Pretended, base: int, is_output: bool):
         self.name, self.tensor, self.base, self.is_output = name, tensor, base, is_output

@@ -193,6 +193,16 @@ class Recorder:
         self._now = Recording(memory.program, number, dict(self._before))
         self.recordings[number] = self._now
 
+    def pauses(self) -> tuple["Recording | None", list[int]]:
+        """A program is set aside, or runs anew. Returns what `resumes` needs to go on with it."""
+        kept = self._now, self._stack
+        self._now, self._stack = None, []
+        return kept
+
+    def resumes(self, kept: tuple["Recording | None", list[int]]) -> None:
+        """A program does what it has not done before."""
+        self._now, self._stack = kept[0], list(kept[1])
+
     def ends(self, stop: Stop | None) -> None:
         """The run is over. One that broke off did so in the statement that was begun last."""
         if self._memory is not None:

@@ -114,9 +114,11 @@ class Conflict:
 
     kind: ``"write"``: both stored there, different values (one program twice: two lanes of one store);
     ``"update"``: the second changed by an atomic what the first had stored; ``"read"``: the second loaded
-    what the first had stored, with nothing to order them; ``"scope"``: both updated it, one of them by an
-    atomic that is one within its program only; ``"again"``: both stored there, no matter which values.
-    why: of a read or an update: the reason.
+    what the first had stored, with nothing to order them; ``"overwrite"``: on a resident grid, the
+    second stored where the first had loaded, with nothing to order them; ``"scope"``: both updated it, one of
+    them by an atomic that is one within its program only; ``"again"``: both stored there, no matter which
+    values.
+    why: of a read, an update or an overwrite: the reason. resident: whether the grid is.
     """
 
     argument: str
@@ -125,6 +127,7 @@ class Conflict:
     site: Site
     kind: str
     why: Cause = Cause()
+    resident: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from puzzles_lib.chapters.ch20_clinic.puzzles import PUZZLES
 from tests.kernels import Wrong, edited
 
 (
+    ANY_ABOVE,
     ATTENDED,
+    BEST_ROW,
     DISCOUNTED_SUM,
     FAR_ROWS,
     GREEDY_TOKEN,
@@ -16,7 +18,9 @@ from tests.kernels import Wrong, edited
 ) = (
     next(p for p in PUZZLES if p.name == name)
     for name in (
+        "any_above",
         "attended",
+        "best_row",
         "discounted_sum",
         "far_rows",
         "greedy_token",
@@ -175,7 +179,36 @@ only_clearly_larger = edited(
     {"top > best": "top > best + 1e-6"},
 )
 
+nearly_equal_in_a_block = edited(
+    GREEDY_TOKEN,
+    "nearly_equal_in_a_block",
+    "Takes the first of those that are nearly as large as the maximum.",
+    {
+        "top, place = tl.max(x, axis=0, return_indices=True)": (
+            "top = tl.max(x, axis=0)\n"
+            "        place = tl.min(tl.where(tl.abs(x - top) < 1e-7, v - v0, BLOCK_V), axis=0)"
+        )
+    },
+)
+
+better_by_a_hair = edited(
+    BEST_ROW,
+    "better_by_a_hair",
+    "Takes over only if the score is larger by more than 1e-7.",
+    {"better = x > tl.load(": "better = x - 1e-7 > tl.load("},
+)
+
+above_the_limit_by_a_hair = edited(
+    ANY_ABOVE,
+    "above_the_limit_by_a_hair",
+    "Takes the next float above 1 for 1.",
+    {"x > 1)": "x > 1.0000001)"},
+)
+
 WRONG = [
+    Wrong(GREEDY_TOKEN, nearly_equal_in_a_block, "values", "logits:a_hair_apart"),
+    Wrong(BEST_ROW, better_by_a_hair, "values", "x:scores_a_hair_apart"),
+    Wrong(ANY_ABOVE, above_the_limit_by_a_hair, "values", "x:last_above"),
     Wrong(GREEDY_TOKEN, only_clearly_larger, "values", "logits:a_hair_apart"),
     Wrong(ATTENDED, values_not_rescaled, "values", "x:late_maximum   (case=3)"),
     Wrong(ATTENDED, weights_not_rescaled, "values", "x:late_maximum   (case=3)"),

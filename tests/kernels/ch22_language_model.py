@@ -16,7 +16,7 @@ from puzzles_lib.chapters.ch22_language_model.puzzles import (
     SAMPLE_TOKEN,
     SWIGLU_DOWN,
 )
-from tests.kernels import edited
+from tests.kernels import Wrong, edited
 
 # ---- puzzle 66
 
@@ -410,6 +410,19 @@ def every_pair(logits_ptr, token_ptr, V, P, SEED, BLOCK_V: tl.constexpr):
     score = tl.where(before < P, logits - tl.log(-tl.log(tl.rand(SEED, b * V + n))), float("-inf"))
     tl.store(token_ptr + b, tl.argmax(score, 0))
 
+
+rounded_logits = edited(
+    ROUTE,
+    "rounded_logits",
+    "Takes logits for equal that agree to six decimals.",
+    {
+        "tl.max(logits, axis=1, return_indices=True)": (
+            "tl.max(tl.floor(logits * 1e6) / 1e6, axis=1, return_indices=True)"
+        )
+    },
+)
+
+WRONG = [Wrong(ROUTE, rounded_logits, "values", "logits:a_hair_apart")]
 
 RIGHT = [
     (ROPE, both_halves_at_once),

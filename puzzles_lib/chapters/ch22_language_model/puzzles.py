@@ -999,6 +999,12 @@ def preferring(*experts: int, over: float = 20.0) -> Fill:
     return fill
 
 
+def a_hair_apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Return tiny numbers that differ by single bits of float32 in a row."""
+    order = torch.rand(shape, generator=generator).argsort(-1)
+    return (2.0**-100 * (1 + order * 2.0**-23)).to(dtype)
+
+
 ROUTE = Puzzle(
     number="74",
     spec=route,
@@ -1030,6 +1036,7 @@ ROUTE = Puzzle(
             "BLOCK_E": lambda s: (triton.next_power_of_2(s.E),),
         },
         most_programs=20,
+        fills=lambda s: ({}, {"logits": a_hair_apart}),
     ),
 )
 

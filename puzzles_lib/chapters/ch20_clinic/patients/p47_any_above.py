@@ -23,9 +23,9 @@ def at_the_limit(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
 
 
 def last_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return ones, except for the last of each row, which is 2."""
+    """Return ones, except for the last of each row, which is the next float above 1."""
     x = torch.ones(shape, dtype=dtype)
-    x[..., -1] = 2
+    x[..., -1] += torch.finfo(dtype).eps
     return x
 
 

@@ -28,8 +28,8 @@ def nothing_left(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
 
 
 def a_hair_apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return rows that rise by float32's smallest step above 1, once every 16 columns."""
-    return (1 + torch.arange(shape[-1]) // 16 * 2.0**-23).expand(shape).to(dtype)
+    """Return rows of tiny numbers that rise by one bit of float32, once every 5 columns."""
+    return (2.0**-100 * (1 + torch.arange(shape[-1]) // 5 * 2.0**-23)).expand(shape).to(dtype)
 
 
 def greedy_token(logits: Float32[Tensor, "M V"]) -> Int32[Tensor, " M"]:

@@ -17,6 +17,12 @@ def scores(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generato
     return (1 + torch.rand(shape, generator=generator)).to(dtype)
 
 
+def scores_a_hair_apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return tiny numbers above 0, which differ by single bits of float32 in a column."""
+    order = torch.rand(shape, generator=generator).argsort(0)
+    return (2.0**-100 * (1 + order * 2.0**-23)).to(dtype)
+
+
 def best_row(
     x: Float32[Tensor, "M N"],
     BLOCK_N: int,
@@ -50,7 +56,10 @@ PUZZLE = Puzzle(
     zeroed=("best", "row", "lock"),
     locks=("lock",),
     exact=("best",),
-    contract=Contract({"M": Size(5), "N": Size(70), "BLOCK_N": (16,)}, fills=lambda s: ({"x": scores},)),
+    contract=Contract(
+        {"M": Size(5), "N": Size(70), "BLOCK_N": (16,)},
+        fills=lambda s: ({"x": scores}, {"x": scores_a_hair_apart}),
+    ),
     broken_by="given_back_early",
 )
 
