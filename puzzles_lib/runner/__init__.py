@@ -52,6 +52,7 @@ from puzzles_lib.runner.recording import (
     Step,
 )
 from puzzles_lib.runner.records import (
+    UNMARKED,
     Access,
     Cause,
     Conflict,
@@ -71,6 +72,7 @@ from puzzles_lib.translator.ir import Module
 __all__ = [
     "ELSEWHERE",
     "RETURNS",
+    "UNMARKED",
     "Access",
     "Arithmetic",
     "Block",

@@ -355,7 +355,7 @@ class Memory:
             changes = self.changes
             old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype).reshape(index.shape)
             self._label_elements(buffer, index.ravel(), dtype, found if reads else None)
-            self._touch("atomic", part, shape, dtype)
+            self._touch("atomic" if self.changes > changes else "poll", part, shape, dtype)
             if pointers.size == 1:
                 flag = buffer.name, int(index.flat[0]) * dtype.itemsize
                 used = self.is_used()
