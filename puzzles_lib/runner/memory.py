@@ -717,8 +717,11 @@ class Memory:
                 self.changes += 1
         elif len(np.unique(index)) == len(index):
             found = before
-            self.changes += 1
             data[index] = operation(before, *operands)
+            changed = bool((_bits(data[index]) != _bits(before)).any())
+            self.changes += changed
+            if not changed and self.asked is not None:
+                self.asked.append(Asked(buffer, index, before, self.site(), plain=False))
         else:
             found = np.empty_like(before)
             self.changes += 1
