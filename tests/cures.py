@@ -137,7 +137,25 @@ def _released(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]
     yield [*lines, "    tl.debug_barrier()", f"    tl.atomic_xchg({used[0] if used else name}, 0)"]
 
 
+def _sem_left_out(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
+    for name in ("tl.atomic_add", "tl.atomic_xchg", "tl.atomic_cas", "tl.atomic_min", "tl.atomic_max"):
+        for call in _calls(lines, at, name):
+            call.keywords = [keyword for keyword in call.keywords if keyword.arg != "sem"]
+            yield _replaced(lines, call, ast.unparse(call))
+
+
+def _on_its_own(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
+    first, _ = _statement(lines, at)
+    indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
+    for call in _calls(lines, at, "tl.load"):
+        edited = _replaced(lines, call, "loaded")
+        yield [*edited[:first], f"{indent}loaded = {ast.unparse(call)}", f"{indent}tl.debug_barrier()",
+               *edited[first:]]  # fmt: skip
+
+
 CURES: dict[str, Edit] = {
+    "leave sem out, because the default does both": _sem_left_out,
+    "load on a line of its own": _on_its_own,
     "other= gives them a value": _other,
     "make a factor int64": _int64,
     "put tl.debug_barrier() between the two": _barrier,

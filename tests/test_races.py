@@ -17,7 +17,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Recorder
 from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.source import Refusal
-from tests import running
+from tests import cures, running
 from tests.racing import RACING, Racing
 
 RACY = [each for each in RACING if each.is_racy]
@@ -552,3 +552,24 @@ def test_an_audit_names_a_plain_store_beside_atomics():
 
     report = audit(counted, torch.randn(5), guard=Guard(sizes=False))
     assert not report.unjudged and "a plain store is safe only after all other programs" in str(report)
+
+
+@triton.jit
+def updates_what_it_loads_on_the_same_line(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Rolls its block by one, in a single statement."""
+    i = tl.arange(0, BLOCK)
+    tl.store(z_ptr + i, tl.load(x_ptr + i))
+    tl.debug_barrier()
+    tl.atomic_xchg(z_ptr + i, tl.load(z_ptr + (i + 1) % BLOCK))
+
+
+def rolled(x: Float32[Tensor, " BLOCK"]) -> Float32[Tensor, " BLOCK"]:
+    return x.roll(-1, 0)
+
+
+def test_a_load_within_a_store_gets_no_advice_about_a_loop():
+    puzzle = Puzzle(number="0", spec=rolled, grid=lambda s: (1,), cases=(Case(BLOCK=256),))
+    report = examine(updates_what_it_loads_on_the_same_line, puzzle)
+    assert report.verdicts[0].kind == "race" and "into the loop" not in str(report)
+    assert "load on a line of its own" in str(report)
+    assert cures.failures(updates_what_it_loads_on_the_same_line, puzzle, report) == []

@@ -388,6 +388,32 @@ def meets_and_notes(z_ptr, order_ptr, P):
     tl.store(order_ptr + tl.atomic_add(z_ptr + 1, 1), tl.program_id(0))
 
 
+@triton.jit
+def looks_at_all_flags(flag_ptr, z_ptr, WANTED: tl.constexpr, VOLATILE: tl.constexpr):
+    flags = flag_ptr + tl.arange(0, 4)
+    tl.atomic_xchg(flag_ptr + tl.program_id(0), 1)
+    if VOLATILE:
+        while tl.sum(tl.load(flags, volatile=True)) < WANTED:
+            pass
+    else:
+        while tl.sum(tl.atomic_add(flags, 0)) < WANTED:
+            pass
+    tl.store(z_ptr + tl.program_id(0), 1)
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+@pytest.mark.parametrize("wanted", [4, 5])
+def test_a_program_may_wait_for_a_block_of_flags(wanted, volatile):
+    flags, z = torch.zeros(4, dtype=torch.int32), torch.zeros(4)
+    arguments = {"flag_ptr": flags, "z_ptr": z, "WANTED": wanted, "VOLATILE": volatile}
+    outputs = ["flag_ptr", "z_ptr"]
+    done = run(looks_at_all_flags, arguments, (4, 1, 1), outputs, zeroed=outputs, resident=True)
+    if wanted == 4:
+        assert done.stop is None and z.tolist() == [1] * 4
+    else:
+        assert done.stop.kind == "deadlock" and "wait as well" in done.stop.advice
+
+
 def shares(x, kernel=barrier, **options):
     rows, width = x.shape
     part, z, count = torch.empty_like(x), torch.empty_like(x), torch.zeros(2, dtype=torch.int32)

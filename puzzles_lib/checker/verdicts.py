@@ -16,6 +16,7 @@ from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import (
+    UNMARKED,
     Access,
     Cause,
     Conflict,
@@ -292,8 +293,9 @@ def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Pl
     )
     what = verdict.message.removeprefix("race: ")
     text = f"race: if program {second} runs while program {first} is between {where}, {what}"
-    if verdict.kind == "race" and verdict.diagnosis:
-        return Verdict("race", text, verdict.site or at, verdict.diagnosis)
+    why = ran.conflict.why if ran.conflict and verdict.kind == "race" else Cause()
+    if why.what in ("release", "acquire", "barrier") and why.sem not in UNMARKED:
+        return Verdict("race", text, verdict.site, verdict.diagnosis)
     advice = (
         "what the first atomic returned is out of date by then: do it in one atomic, repeat tl.atomic_cas "
         "until it succeeds, or hold one lock from the first to the last"
@@ -410,7 +412,7 @@ def unused_lock(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
             text = (
                 f"{name}[{_index(unused[0], shape)}] is never used, but {name}[{_index(min(used), shape)}] is"
             )
-            diagnosis = "programs that store to different elements share a lock, so they wait for nothing"
+            diagnosis = "programs that store to different elements share a lock, so they wait without need"
             return Verdict("never written", text, each[0].site, diagnosis)
     return None
 
@@ -716,6 +718,8 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             diagnosis = (
                 "put tl.debug_barrier() between the store and the atomic, which waits for one thread only"
             )
+        elif puzzle.locks and not diagnosis and not why.what:
+            diagnosis = f"read {conflict.argument} only while you hold the lock that its writers hold"
         text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
     elif conflict.kind == "overwrite":
         reader, writer = (_program(one, puzzle, case) for one in (first, second))
@@ -747,10 +751,10 @@ def _half_missing(why: Cause, lacks: str) -> str:
     """Return what is wrong with an access to a flag. lacks: what it does not do."""
     assert why.site is not None
     line = why.site.line
-    if why.sem == "unused":
+    if why.sem == UNMARKED[0]:
         why_not = "because its result isn't used: wait for that result"
         return f"the atomic at line {line} doesn't {lacks}, {why_not}"
-    if why.sem in ("volatile", "plain"):
+    if why.sem in UNMARKED[1:]:
         return f"the load at line {line} doesn't {lacks}: look with tl.atomic_add(..., 0) instead"
     return (
         f'the atomic at line {line} has sem="{why.sem}", so it doesn\'t {lacks}: '
@@ -820,7 +824,9 @@ def race_within(
     where = _program(race.program, puzzle, case)
     text = f"race within {where}: {element} is {first}, then {second}, with no barrier between"
     cure = "put tl.debug_barrier() between the two: threads run at their own pace"
-    if race.first.site == race.second.site:
+    if race.first.site == race.second.site and race.first.kind == "load" != race.second.kind:
+        cure = "load on a line of its own, and put tl.debug_barrier() after it: threads run at their own pace"
+    elif race.first.site == race.second.site:
         cure = "put tl.debug_barrier() into the loop: threads run at their own pace"
     alone = "; with num_warps=1 it would be correct" if safe_with_one else ""
     return Verdict("race", text, race.second.site, f"{cure} ({target.name}, {warps}{alone})")

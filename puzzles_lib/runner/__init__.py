@@ -51,6 +51,7 @@ from puzzles_lib.runner.recording import (
     Step,
 )
 from puzzles_lib.runner.records import (
+    UNMARKED,
     Access,
     Cause,
     Conflict,
@@ -70,6 +71,7 @@ from puzzles_lib.translator.ir import Module
 __all__ = [
     "ELSEWHERE",
     "RETURNS",
+    "UNMARKED",
     "Access",
     "Arithmetic",
     "Block",

@@ -355,7 +355,7 @@ class Memory:
             changes = self.changes
             old[every] = self._update(operation, buffer, index.ravel(), lanes, dtype).reshape(index.shape)
             self._label_elements(buffer, index.ravel(), dtype, found if reads else None)
-            self._touch("atomic", part, shape, dtype)
+            self._touch("atomic" if self.changes > changes else "poll", part, shape, dtype)
             if pointers.size == 1:
                 flag = buffer.name, int(index.flat[0]) * dtype.itemsize
                 used = self.is_used()
@@ -717,8 +717,11 @@ class Memory:
                 self.changes += 1
         elif len(np.unique(index)) == len(index):
             found = before
-            self.changes += 1
             data[index] = operation(before, *operands)
+            changed = bool((_bits(data[index]) != _bits(before)).any())
+            self.changes += changed
+            if not changed and self.asked is not None:
+                self.asked.append(Asked(buffer, index, before, self.site(), plain=False))
         else:
             found = np.empty_like(before)
             self.changes += 1

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from puzzles_lib.runner.buffer import Buffer
-from puzzles_lib.runner.records import Cause, Program, Touch, WithinProgram
+from puzzles_lib.runner.records import UNMARKED, Cause, Program, Touch, WithinProgram
 from puzzles_lib.source import Site
 
 # A mark is an access's number, a lane of its block, and the thread that holds it.
@@ -80,6 +80,7 @@ class _Notes:
     stored: _Marks
     loaded: _Marks | None = None
     updated: _Marks | None = None  # by atomics
+    looked: _Marks | None = None  # by volatile loads
     endless: _Marks | None = None  # by descriptors; its eras are those in which the programs began
 
     def refine(self, buffer: Buffer) -> None:
@@ -89,6 +90,7 @@ class _Notes:
             self.stored = self.stored.refined(times)
             self.loaded = self.loaded and self.loaded.refined(times)
             self.updated = self.updated and self.updated.refined(times)
+            self.looked = self.looked and self.looked.refined(times)
             self.endless = self.endless and self.endless.refined(times)
 
 
@@ -161,13 +163,15 @@ class Ordering:
     ) -> None:
         """A load, store or atomic of an output. ``lanes`` of the block, flattened, one for each place.
 
-        A look is a volatile load. It needs no order with atomics, because both are whole.
+        kind: also ``"look"``, a volatile load, which may come after an atomic of another thread; and
+            ``"poll"``, an atomic that leaves an element as it is, which may come after such a look. But a
+            thread that still looks must not miss a change.
         ends: whether a barrier waits for it. None waits for what a descriptor stores: PTX's
         ``cp.async.bulk.wait_group.read`` waits until the block has been read, not until it is written.
         """
         notes = self._notes.setdefault(buffer.name, _Notes(_Marks.of(buffer)))
         notes.refine(buffer)
-        is_look, kind = kind == "look", "load" if kind == "look" else kind
+        asked, kind = kind, {"look": "load", "poll": "atomic"}.get(kind, kind)
         access = self._access(kind, site, shape)
         marks = self._marks(access, lanes)
         if notes.endless is not None and self.race is None:
@@ -179,20 +183,21 @@ class Ordering:
             notes.endless.mark[places] = marks
         if kind == "store":
             mine = notes.stored
-            others: tuple[_Marks | None, ...] = (notes.stored, notes.loaded, notes.updated)
+            others: tuple[_Marks | None, ...] = (notes.stored, notes.loaded, notes.updated, notes.looked)
+        elif asked == "look":
+            mine = notes.looked = notes.looked or _Marks.of(buffer)
+            others = (notes.stored,)
         elif kind == "load":
             mine = notes.loaded = notes.loaded or _Marks.of(buffer)
-            others = (notes.stored, None if is_look else notes.updated)
+            others = (notes.stored, notes.updated)
         else:
             mine = notes.updated = notes.updated or _Marks.of(buffer)
-            others = (notes.stored, notes.loaded)
+            others = (notes.stored, notes.loaded, None if asked == "poll" else notes.looked)
         for other in others:
             if other is not None and self.race is None:
                 self._compare(
                     buffer, places, marks, other, program, kind == "store" and other is notes.loaded
                 )
-        if is_look:
-            return
         if kind != "store":
             again = self._clash(mine, places, marks)
             marks = np.where(again, marks | _SEVERAL, marks)
@@ -317,7 +322,7 @@ class Ordering:
         """A load of one element, which may be there to see what others have done to it by atomics."""
         if flag in self._met:
             self.clock += 1
-            sem = "volatile" if volatile else "plain"
+            sem = UNMARKED[1 if volatile else 2]
             self._met[flag].setdefault(number, {})[site] = _Met(sem, self.clock, site)
 
     def is_ordered(
@@ -402,5 +407,5 @@ class Ordering:
             seen = [each for each in mine if not each.tells] or mine
             if not any(each.sem in _ACQUIRES and each.used for each in seen):
                 worst = max(seen, key=lambda each: (each.sem not in _ACQUIRES, each.clock))
-                return Cause("acquire", worst.site, worst.sem if worst.sem not in _ACQUIRES else "unused")
+                return Cause("acquire", worst.site, worst.sem if worst.sem not in _ACQUIRES else UNMARKED[0])
         return None

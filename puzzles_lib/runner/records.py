@@ -95,12 +95,16 @@ class Source:
         return f"undefined lanes of {self.what} are used: its load has {left}"
 
 
+UNMARKED = ("unused", "volatile", "plain")
+"""What a `Cause` has instead of a ``sem``: of an atomic whose result nobody uses, and of loads."""
+
+
 @dataclass(frozen=True)
 class Cause:
     """Why nothing orders two programs at an element; see `ordering.Ordering.why_not`.
 
     what: the reason in a word, ``""`` if there is none to name. site: the line at fault, if there is one.
-    sem: of the atomic at that line.
+    sem: of the atomic at that line, or one of `UNMARKED`.
     """
 
     what: str = ""

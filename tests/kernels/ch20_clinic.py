@@ -205,7 +205,36 @@ above_the_limit_by_a_hair = edited(
     {"x > 1)": "x > 1.0000001)"},
 )
 
+looks_before_it_locks = edited(
+    BEST_ROW,
+    "looks_before_it_locks",
+    "Compares with what it has read before it took the lock.",
+    {
+        "    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass\n": "",
+        "    tl.store(best_ptr": (
+            "    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass\n    tl.store(best_ptr"
+        ),
+    },
+)
+
+locks_relaxed = edited(
+    BEST_ROW,
+    "locks_relaxed",
+    "Takes the lock by a relaxed atomic.",
+    {"0, 1) == 1": '0, 1, sem="relaxed") == 1'},
+)
+
+unlocks_by_acquire = edited(
+    BEST_ROW,
+    "unlocks_by_acquire",
+    "Gives the lock back by an atomic that only acquires.",
+    {"lock_ptr + j, 0)": 'lock_ptr + j, 0, sem="acquire")'},
+)
+
 WRONG = [
+    Wrong(BEST_ROW, looks_before_it_locks, "race", "read best only while you hold the lock"),
+    Wrong(BEST_ROW, locks_relaxed, "race", "doesn't acquire what others released"),
+    Wrong(BEST_ROW, unlocks_by_acquire, "race", "doesn't release what program (0, 0) stored"),
     Wrong(GREEDY_TOKEN, nearly_equal_in_a_block, "values", "logits:a_hair_apart"),
     Wrong(BEST_ROW, better_by_a_hair, "values", "x:scores_a_hair_apart"),
     Wrong(ANY_ABOVE, above_the_limit_by_a_hair, "values", "x:last_above"),
