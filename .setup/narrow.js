@@ -2,8 +2,8 @@
 // - In a narrow window its left sidebar, usually the list of files, closes once, because the pictures need the
 //   width. It opens again as always, and by itself when the window grows.
 // - What a chapter prints breaks between words. JupyterLab would break within them.
-// - In a dark theme the pictures that a chapter is handed out with are dark, too. They are images of ink on
-//   paper, until their cell is run and draws them in the colors of the theme.
+// - In a dark theme the pictures that a chapter is handed out with are dark, too. They are images, which see only
+//   the color-scheme of their element, until their cell is run and draws them in the colors of the theme.
 (() => {
   const WIDE = 1240; // pixels of a window that has room for both
   const CHAPTER = "triton-bit-by-bit"; // the class of a chapter's element
@@ -21,7 +21,7 @@
     let closed = false;
     const sheet = document.createElement("style");
     sheet.textContent = `${PRINTED} { word-break: normal; overflow-wrap: anywhere }
-      ${STORED} { filter: invert(0.93) hue-rotate(180deg) }`;
+      ${STORED} { color-scheme: dark }`;
     document.head.append(sheet);
 
     async function look() {

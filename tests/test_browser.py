@@ -180,6 +180,17 @@ def test_a_stored_picture_has_the_themes_paper_before_its_cell_is_run(open_noteb
     assert paper > 240 if theme == "light" else paper < 40
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_stored_photo_is_no_negative(open_notebook, theme):
+    book = open_notebook("06_convolution", theme=theme)
+    picture = book.output("ch06.pictures.filters()").locator("img[src^='data:image/svg+xml']")
+    picture.wait_for()
+    shot = Image.open(BytesIO(picture.screenshot())).convert("L")
+    scale = shot.width / 768  # of the picture's own coordinates
+    sun, roof = (shot.getpixel((int(x * scale), int(y * scale))) for x, y in ((200, 80), (77, 108)))
+    assert sun > 240 and roof < 60
+
+
 # ---- a narrow window
 
 

@@ -37,13 +37,15 @@ def _conv2d_slip(
     centered: bool = False,
     by_offset: bool = False,
     narrow: bool = False,
+    turned: bool = False,
 ) -> Callable:
     """Return `conv2d` with a slip.
 
     swapped: rows shift by b and columns by a. unshifted: the mask tests the shifted pixel, but the load takes
     the pixel itself. flipped: the filter is flipped. last: only the last product counts. tall: rows of the
     image are taken to be H pixels long. centered: the filter's middle is on the result's position. by_offset:
-    the mask tests only the offset. narrow: rows of the filter are taken to be KH numbers long.
+    the mask tests only the offset. narrow: rows of the filter are taken to be KH numbers long. turned: an
+    image is taken to have W rows of H pixels.
     """
 
     def slip(x: Tensor, w: Tensor) -> Tensor:
@@ -56,7 +58,8 @@ def _conv2d_slip(
                 row, column = (i + b, j + a) if swapped else (i + a, j + b)
                 if centered:
                     row, column = row - KH // 2, column - KW // 2
-                taken = (n * H + i) * W + j if unshifted else (n * H + row) * (H if tall else W) + column
+                rows, length = (W, H) if turned else (H, H if tall else W)
+                taken = (n * H + i) * W + j if unshifted else (n * rows + row) * length + column
                 inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
                 inside = taken < x.numel() if by_offset else inside
                 number = w.flatten()[(a * KH + b) % w.numel()] if narrow else w[a, b]
@@ -86,6 +89,9 @@ CONV2D_SLIPS = {
         _conv2d_slip(by_offset=True)
     ),
     "you'd get these values from rows of w that are KH apart: they are KW apart": _conv2d_slip(narrow=True),
+    "you'd get these values from W rows of H pixels: an image has H rows of W pixels": _conv2d_slip(
+        turned=True
+    ),
 }
 """Wrong results of `conv2d` that are often seen, by what the report says about them."""
 
@@ -160,13 +166,14 @@ def _life_slip(
     wraps: bool = False,
     barren: bool = False,
     counted: bool = False,
+    by_offset: bool = False,
 ) -> Callable:
     """Return `life` with a slip.
 
     neighbors: of the rows and columns that are counted. itself: a live cell counts itself. born: a dead cell
     with two neighbors comes alive. tall: rows of the board are taken to be H cells long. wraps: neighbors
     outside the board are taken from the opposite edge. barren: no dead cell comes alive. counted: the result
-    is the number of neighbors.
+    is the number of neighbors. by_offset: the mask tests only the offset.
     """
 
     def slip(x: Tensor) -> Tensor:
@@ -178,6 +185,7 @@ def _life_slip(
                 row, column = ((i + a) % H, (j + b) % W) if wraps else (i + a, j + b)
                 inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
                 taken = row * (H if tall else W) + column
+                inside = (taken >= 0) & (taken < H * W) if by_offset else inside
                 count = count + torch.where(inside, x.flatten()[taken % x.numel()], 0)
         if counted:
             return count
@@ -198,6 +206,9 @@ LIFE_SLIPS = {
     "you'd get these values from rows of H cells: the board has H rows of W cells": _life_slip(tall=True),
     "you'd get these values from neighbors on the opposite edge: outside the board, every cell is dead": (
         _life_slip(wraps=True)
+    ),
+    "you'd get these values from a mask on the offset: test the shifted row, and the shifted column": (
+        _life_slip(by_offset=True)
     ),
     "you'd get these values if no dead cell came alive: with three live neighbors it does": _life_slip(
         barren=True

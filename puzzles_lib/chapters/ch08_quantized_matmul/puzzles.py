@@ -98,13 +98,17 @@ def _slip(
     o_words: Callable[[int], int] | None = None,
     signed: bool = False,
     unscaled: bool = False,
+    whole: bool = False,
+    field_0: bool = False,
+    word_0: bool = False,
 ) -> Callable:
     """Return `grouped_weights` with a slip, times an activation if there is one.
 
     w_mask, o_mask: mask of a field, -1 for none. w_first, o_first: shift of field 0, 28 if the fields are
     read from the top. by_k: o's field is k % 8. out: scale · w - o. o_sign: -1 for w - o, 0 for w alone, 1
     for w + o. o_words: how long a row of offset words is taken to be, for a number of groups. signed: the
-    highest bit of w is a sign. unscaled: there is no scale.
+    highest bit of w is a sign. unscaled: there is no scale. whole: o is its whole word. field_0: o is field 0
+    of its word. word_0: o is in word 0 of its row.
     """
 
     def slip(weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor | None = None) -> Tensor:
@@ -116,7 +120,11 @@ def _slip(
         w = (w + 8) % 16 - 8 if signed else w
         k = torch.arange(w.shape[1])
         g = k // (w.shape[1] // scale.shape[1])
-        o = fields[:, g // 8 * 8 + k % 8] if by_k else fields[:, g]
+        if whole:
+            o = offset[:, g // 8]
+        else:
+            field = k % 8 if by_k else 0 * g if field_0 else g % 8
+            o = fields[:, (0 * g if word_0 else g // 8 * 8) + field]
         s = torch.ones_like(scale) if unscaled else scale
         weights = s[:, g] * w - o if out else s[:, g] * (w + o_sign * o)
         return weights if activation is None else weights @ activation
@@ -170,6 +178,9 @@ def _scaled_again(weight: Tensor, scale: Tensor, offset: Tensor, activation: Ten
 
 
 CODE_SLIPS = {
+    "you'd get these codes from >> 4 * k % 8, which means (4 * k) % 8: shift by 4 * (k % 8)": (
+        lambda weight: (weight[:, :, None] >> 4 * torch.arange(8) % 8 & 15).flatten(1)
+    ),
     "you'd get these codes from a shift without & 15": lambda weight: _fields(weight, -1, 0),
     "you'd get these codes by reading the fields from the top: field 0 is the lowest 4 bits": (
         lambda weight: _fields(weight, 15, 28)
@@ -210,6 +221,12 @@ SLIPS = {
     "you'd get these values from k instead of g: the field of o is g % 8": _slip(by_k=True),
     "you'd get these values from s * w - o: subtract o before multiplying, s * (w - o)": _slip(out=True),
     "you'd get these values from s * w, without the offset": _slip(o_sign=0),
+    "you'd get these values from w alone: that step is correct": _slip(o_sign=0, unscaled=True),
+    "you'd get these values from the whole word as o: shift its field down, and keep four bits": _slip(
+        whole=True
+    ),
+    "you'd get these values from field 0 of every offset word: the field of o is g % 8": _slip(field_0=True),
+    "you'd get these values from offset word 0 in every group: the word of o is g // 8": _slip(word_0=True),
     "you'd get these values from w - o, without the scale": _slip(unscaled=True),
     "you'd get these values from w + o: the offset is subtracted": _slip(o_sign=1),
     "you'd get these values from w with & 7: a field has four bits": _slip(w_mask=7),
