@@ -79,8 +79,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     count["unjudged"] += sum(len(report.unsupported) for report in reports)
     terminalreporter.section("audit")
     terminalreporter.line(
-        f"{len(launches)} launches in {len(reports)} tests: {count['ok']} clean, {count['FINDING']} with a "
+        f"{_counted(len(launches), 'launch', 'es')} in {_counted(len(reports), 'test', 's')}: "
+        f"{count['ok']} clean, {count['FINDING']} with a "
         f"finding, {count['unjudged']} not judged or not wholly"
     )
     for reason in dict.fromkeys(text for report in reports for text in report.unjudged):
         terminalreporter.line(f"not judged: {reason}")
+
+
+def _counted(number: int, noun: str, ending: str) -> str:
+    return f"{number} {noun}{ending if number != 1 else ''}"

@@ -106,7 +106,9 @@ def _others(
         found[name] = given = values()
         if not isinstance(given, list | tuple):
             kind = type(given).__name__
-            raise TypeError(f"audit: vary's function for {name} returns a {kind}, allowed is a list of values")
+            raise TypeError(
+                f"audit: vary's function for {name} returns a {kind}, allowed is a list of values"
+            )
     return found
 
 
@@ -131,6 +133,7 @@ class _Ran:
     results: list[torch.Tensor]
     coarsest: float
     changed: set[int]  # ids of the caller's tensors
+    read: str = ""  # the operator of torch's that took elements that hold nothing
 
 
 class _Call:
@@ -152,6 +155,7 @@ class _Call:
         self.largest = 0.0
         self.want: Wanted | None = None
         self.coarsest = 0.0
+        self.read = ""
 
     def run(
         self,
@@ -161,11 +165,12 @@ class _Call:
         guard: Guard | None = None,
         on: str = "",
         configuration: int | None = None,
+        poison: int = 0,
     ) -> _Ran:
         """Call the function under guard with copies of these arguments."""
         guard = guard or self.guard
         given, named = cloned((tuple(args), dict(kwargs)), keeping())
-        session = Session(guard, report, configuration=configuration)
+        session = Session(guard, report, configuration=configuration, poison=poison)
         with pretended(), session.active():
             result = self.function(*given, **named)
         with plain():
@@ -181,7 +186,8 @@ class _Call:
         if any(o.in_tf32 for o in outcomes):
             coarsest = max(coarsest, TF32_ROUNDOFF)
         floats = [of_torch(t.dtype).roundoff or 0.0 for t in results if t.is_floating_point()]
-        return _Ran(results, max([coarsest, *floats, FLOAT32_ROUNDOFF]), changed)
+        coarsest = max([coarsest, *floats, FLOAT32_ROUNDOFF])
+        return _Ran(results, coarsest, changed, session.defined.read)
 
     def _never_written(
         self, results: list[torch.Tensor], session: Session, report: AuditReport, on: str
@@ -206,7 +212,7 @@ class _Call:
     def compare(self, ran: _Ran) -> None:
         """Compare the results with the reference's."""
         report = self.report
-        self.changed, self.largest = ran.changed, _largest(ran.results)
+        self.changed, self.largest, self.read = ran.changed, _largest(ran.results), ran.read
         if self.like is None:
             return
         if report.unsupported or any(launch.status == "unjudged" for launch in report.launches):
@@ -225,6 +231,8 @@ class _Call:
     def again(self, others: Mapping[str, Sequence[Any]]) -> None:
         """Call the function again, in processes of their own: what it keeps between calls stays as it is."""
         report, want = self.report, self.want
+        if self.read and not report.findings and not report.unjudged:
+            self._with_other_poison()
         if want is not None and not report.findings and self._depends_on_order():
             self._aside(lambda: self._in_other_orders(want))
         if not report.findings and self.guard.sizes:
@@ -245,6 +253,30 @@ class _Call:
             report.findings, report.unjudged, report.notes, report.tried = aside(told)
         except Ended as error:
             report.unjudged.append(str(error))
+
+    def _with_other_poison(self) -> None:
+        """Compare what two fillings of `torch.empty` lead to, if an operator of torch's has read one."""
+        guard = dataclasses.replace(self.guard, races=False, hints=False, configurations=False)
+
+        def called(poison: int) -> list[torch.Tensor]:
+            return aside(
+                lambda: self.run(self.args, self.kwargs, AuditReport(), guard, poison=poison).results
+            )
+
+        try:
+            one, two = called(0), called(1)
+        except Ended as error:
+            self.report.unjudged.append(str(error))
+            return
+        if len(one) == len(two) and all(
+            a.shape == b.shape and _same(a, b) for a, b in zip(one, two, strict=True)
+        ):
+            return
+        name = "the result" if len(one) == 1 else "the results"
+        verb = "depends" if len(one) == 1 else "depend"
+        text = f"{name} {verb} on elements that are never written: torch's {self.read} reads them"
+        advice = "they hold what torch.empty found in memory"
+        self.report.findings.append(Finding(Verdict("never written", text, diagnosis=advice)))
 
     def _depends_on_order(self) -> bool:
         """Whether values may depend on the order of the programs, or on the configuration of autotune."""

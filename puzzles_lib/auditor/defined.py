@@ -13,6 +13,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+_UPDATES = {"aten::add_", "aten::sub_", "aten::mul_", "aten::div_", "aten::clamp_", "aten::relu_"}
 _MADE_EMPTY = ("aten::empty", "aten::new_empty", "aten::resize_")
 POISON = (0xA5, 0x5A)
 
@@ -21,11 +22,13 @@ class Defined(TorchDispatchMode):
     """Follows the tensors that are made empty while the mode is on.
 
     poison: the byte that integers are filled with; floats are filled with NaN, or with a large number.
+    read: the first of torch's operators that got a tensor with elements that hold nothing, by name.
     """
 
     def __init__(self, poison: int = 0) -> None:
         super().__init__()
         self.poison = poison
+        self.read = ""
         self._known: dict[int, tuple[StorageWeakRef, np.ndarray]] = {}
 
     @classmethod
@@ -37,8 +40,10 @@ class Defined(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
         name = func._schema.name
+        if self._known and not self.read and self._reads(func._schema, args, kwargs):
+            self.read = name.removeprefix("aten::")
+        result = func(*args, **kwargs)
         if name.startswith(_MADE_EMPTY):
             if isinstance(result, torch.Tensor) and result.device.type == "cpu" and name != "aten::resize_":
                 self._begin(result)
@@ -61,6 +66,20 @@ class Defined(TorchDispatchMode):
             for tensor in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(tensor, torch.Tensor):
                     self.define(tensor)
+
+    def _reads(self, schema: Any, args: tuple, kwargs: Mapping[str, Any]) -> bool:
+        """Whether an operator takes elements that hold nothing. One that returns a view takes none."""
+        if any(result.alias_info is not None for result in schema.returns) and not schema.is_mutable:
+            return False
+        for place, argument in enumerate(schema.arguments):
+            stored = argument.alias_info is not None and argument.alias_info.is_write
+            if stored and schema.name not in _UPDATES:
+                continue
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            for tensor in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(tensor, torch.Tensor) and self.elements(tensor) is not None:
+                    return True
+        return False
 
     def _of(self, tensor: torch.Tensor) -> np.ndarray | None:
         """The notes on a tensor's storage, byte by byte; None if all of it holds something."""
