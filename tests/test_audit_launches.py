@@ -218,3 +218,42 @@ def test_a_device_guard_and_a_gpu_s_generator_are_there():
             assert (seed, offset) == (7, 0)
             generator.set_state(torch.tensor([7, 4]).view(torch.uint8))
             assert generator.get_offset() == 4 and generator.initial_seed() == 7
+
+
+@triton.jit
+def copied_kernel(x, z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize("block", [(16,), ()])
+@pytest.mark.parametrize("n, ok", [(40, True), (50, False)])
+def test_a_kernel_that_is_compiled_ahead_is_launched_later(block, n, ok):
+    """As code does that asks how many programs fit on a multiprocessor."""
+
+    def copied(x):
+        z = torch.empty_like(x)
+        compiled = copied_kernel.warmup(x, z, n, BLOCK=16, num_warps=8, grid=(1,))
+        compiled._init_handles()
+        fit = 65_536 // (compiled.n_regs * 32 * compiled.metadata.num_warps)
+        assert min(fit, (227 << 10) // compiled.metadata.shared) > 0
+        launched = compiled[(triton.cdiv(n, 16), 1, 1)](x, z, n, *block)
+        assert launched.n_spills == 0 and launched.name == "copied_kernel"
+        return z
+
+    report = audit(copied, torch.randn(40), guard=Guard(sizes=False))
+    assert report.ok == ok and len(report.launches) == 1
+    assert report.launches[0].launch.num_warps == 8
+
+
+def test_a_raw_stream_is_there_and_afterwards_not():
+    was = hasattr(torch._C, "_cuda_getCurrentRawStream")
+
+    def copied(x):
+        assert torch._C._cuda_getCurrentRawStream(x.device.index) == 0
+        z = torch.empty_like(x)
+        copied_kernel[(3,)](x, z, 40, BLOCK=16)
+        return z
+
+    assert audit(copied, torch.randn(40), guard=Guard(sizes=False)).ok
+    assert hasattr(torch._C, "_cuda_getCurrentRawStream") == was

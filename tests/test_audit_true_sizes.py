@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from puzzles_lib import Guard, audit
+from puzzles_lib.auditor import running
 
 
 @triton.jit
@@ -107,3 +108,34 @@ def test_squares_of_huge_values_can_be_added_up(at_once):
     )
     assert report.ok != at_once
     assert all("values near -1000" in finding.on for finding in report.findings)
+
+
+@triton.jit
+def doubled_kernel(X, Which, Z, n, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = (i < n) if MASKED else (i >= 0)
+    at = tl.load(Which + i % 4)
+    tl.store(Z + i, 2 * tl.load(X + at, mask=mask), mask=mask)
+
+
+@pytest.mark.parametrize("masked, last", [(True, 99), (False, 99), (True, 100)])
+def test_tensors_too_large_to_copy_are_pretended_at_the_edges(monkeypatch, masked, last):
+    monkeypatch.setattr(running, "MOST_BYTES", 500)
+
+    def doubled(x, which):
+        z = torch.empty_like(x)
+        doubled_kernel[(triton.cdiv(len(x), 32),)](x, which, z, len(x), masked, BLOCK=32)
+        return z
+
+    x, which = torch.ones(100), torch.tensor([0, 5, last, 7])
+    report = audit(doubled, x, which, guard=Guard(sizes=False), like=lambda x, which: 2 * x)
+    if masked and last < 100:
+        assert report.ok and not report.compared
+        told = (
+            "too large to judge whole: its tensors have 0 MiB; 2 of 4 programs ran, at the edges of the grid"
+        )
+        assert told in str(report) and "0 of 1 launch clean, the rest unjudged" in str(report)
+    else:
+        (finding,) = report.findings
+        words = "out-of-bounds load of X" if last == 100 else "out-of-bounds store of Z in program 3"
+        assert words in finding.verdict.message

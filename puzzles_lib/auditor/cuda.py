@@ -56,6 +56,8 @@ def pretended(tensors: str = "cpu") -> Iterator[None]:
         for owner, name, value in _replacements():
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))
+        # torch's CPU build has no such function.
+        stack.enter_context(_set(torch._C, "_cuda_getCurrentRawStream", lambda device=0: 0))
         stack.enter_context(driven())
         stack.enter_context(OnGPU(tensors))
         yield
@@ -63,12 +65,16 @@ def pretended(tensors: str = "cpu") -> Iterator[None]:
 
 @contextlib.contextmanager
 def _set(owner: Any, name: str, value: Any) -> Iterator[None]:
-    was = getattr(owner, name)
+    missing = object()
+    was = getattr(owner, name, missing)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, was)
+        if was is missing:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, was)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import torch
 from puzzles_lib import compiler
 from puzzles_lib.auditor.catching import alike, allocator_is_set
 from puzzles_lib.auditor.defined import Defined, span_of
+from puzzles_lib.auditor.edges import at_edges, integers
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.checker import atomicity, verdicts
@@ -38,6 +39,7 @@ _NO_ALLOCATOR = (
     "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
 )
 _ALLOCATOR = "before the launch: triton.set_allocator(lambda size, alignment, stream: torch.empty(size, ...))"
+MOST_BYTES = 192 << 20  # of a launch's tensors that are copied for each run
 MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
 
 
@@ -98,15 +100,32 @@ class Runner:
         if self.guard.resident or launch.is_cooperative:
             if verdict := too_many_at_once(outcome.of, launch.num_warps):
                 return replace(outcome, verdict=verdict, stopped=True)
+        tensors = list(launch.all_tensors.values())
         if not outcome.of:
             outcome.notes.append("no program is started: the grid is empty")
             return outcome
         code = self._translated(launch, outcome)
-        if code is not None:
+        size = sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+        if code is not None and size > MOST_BYTES:
+            self._at_edges(launch, outcome, code, size)
+        elif code is not None:
             _Guarded(self, launch, outcome, code).judge()
             if outcome.verdict is None and not allocator_is_set() and _makes_descriptors(code):
                 outcome.verdict = Verdict("launch", _NO_ALLOCATOR, diagnosis=_ALLOCATOR)
         return outcome
+
+    def _at_edges(self, launch: Launch, outcome: Outcome, code: compiler.Program, size: int) -> None:
+        """Look only where the programs at the edges of a grid access tensors that are too large to copy."""
+        ran = at_edges(code, launch, integers(launch.tensors))
+        outcome.programs, outcome.stopped = ran.programs, True
+        if ran.stop and ran.stop.kind not in (*_NOT_JUDGED, "deadlock"):
+            message = verdicts.on_the_grid(ran.stop.message, launch.axes)
+            outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
+        else:
+            outcome.unjudged = (
+                f"{launch.name}: too large to judge whole: its tensors have {size / 2**20:,.0f} MiB; "
+                f"{ran.programs} of {outcome.of:,} programs ran, at the edges of the grid, on made-up floats"
+            )
 
     def _translated(self, launch: Launch, outcome: Outcome) -> compiler.Program | None:
         stages = launch.options.get("num_stages", 0)

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from puzzles_lib import compiler
 from puzzles_lib.auditor.catching import caught, plain
 from puzzles_lib.auditor.cuda import pretended
+from puzzles_lib.auditor.edges import at_edges
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.reference import flat
@@ -26,9 +27,9 @@ from puzzles_lib.auditor.running import Outcome
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.launches import too_many_at_once
 from puzzles_lib.checker.report import Verdict
-from puzzles_lib.checker.true_size import CROSSING, edges
+from puzzles_lib.checker.true_size import CROSSING
 from puzzles_lib.puzzle import MOST_PROGRAMS
-from puzzles_lib.runner import Options, Pretended, alone, run
+from puzzles_lib.runner import alone
 
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
@@ -36,7 +37,6 @@ MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
 MOST_PARTS = 8  # of a tensor that is made so large that offsets within each part pass 2**31
 OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by chance
 STEPS = 40  # of a search for the largest size that can be launched
-SECONDS = 0.7  # of CPU time, for each launch
 
 
 class Sized:
@@ -268,24 +268,8 @@ class Call:
             outcome.unjudged = f"{launch.name} does not compile at this size: {why}"
             return outcome
         code = compiler.program_of(launch.kernel, launch.arguments, opinion)
-        tensors = {}
-        for name, tensor in launch.tensors.items():
-            span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-            values = self._values.get(tensor.untyped_storage()._cdata)
-            tensors[name] = Pretended((span if tensor.numel() else 0,), tensor.dtype, values)
-        ran = run(
-            code,
-            launch.with_tensors(tensors),
-            launch.full_grid,
-            set(tensors),
-            Options(
-                zeroed=set(tensors),
-                suffix="",
-                seconds=SECONDS,
-                quiet=True,
-                only=edges(launch.full_grid, [each.numel() for each in tensors.values()]),
-            ),
-        )
+        known = {name: self._values.get(t.untyped_storage()._cdata) for name, t in launch.tensors.items()}
+        ran = at_edges(code, launch, {name: each for name, each in known.items() if each is not None})
         outcome.programs = ran.programs
         if ran.stop and ran.stop.kind in ("time limit", "memory limit", "error", "deadlock"):
             outcome.unjudged = f"{launch.name}: {ran.stop.message}"
