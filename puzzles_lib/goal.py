@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 MEASURES = {
     "load bytes": "bytes of a thread's narrowest load",
+    "wide loads": "loads of 16 bytes in a thread's program",
+    "float dots": "tl.dot of tiles that aren't integers",
     "exchanges": "instructions that pass values between threads",
     "busy": "share of the time that tensor cores can be busy",
     "spills": "bytes that a thread spills to memory",

@@ -9,6 +9,7 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
+from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR, TILED_LINEAR
 from puzzles_lib.checker import examine, machine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checking import check
@@ -18,6 +19,7 @@ from puzzles_lib.inspector import stages
 from puzzles_lib.inspector.measures import measure
 from puzzles_lib.inspector.occupancy import one_more, resident
 from puzzles_lib.puzzle import Case, Puzzle
+from tests.kernels import ch14_int8_linear
 
 
 def doubled(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
@@ -264,3 +266,19 @@ def test_what_is_to_be_compiled_once_is_shown():
     assert "\n- one compiled kernel for all of them\n" in ONCE._repr_markdown_()
     with pytest.raises(ValueError, match="doubled: machine names case 9"):
         dataclasses.replace(ONCE, machine=(Once(cases=(0, 9)),))
+
+
+# ---- chapter 14's goals
+
+
+@pytest.mark.parametrize(
+    "kernel, puzzle, says",
+    [
+        (ch14_int8_linear.strides_and_masks, TILED_LINEAR, "one bit of the mask is enough for all of them"),
+        (ch14_int8_linear.exact_in_float16, INT8_LINEAR, "tl.dot of tiles that aren't integers: 1"),
+    ],
+)
+def test_a_kernel_that_leaves_out_the_lesson_misses_the_goal(kernel, puzzle, says):
+    report = check(kernel, puzzle)
+    assert not report.ok and f"all {len(puzzle.cases)} cases pass" in str(report)
+    assert says in str(report)

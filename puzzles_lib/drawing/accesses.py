@@ -42,6 +42,7 @@ from puzzles_lib.drawing.layout import (
 from puzzles_lib.drawing.sheet import Picture, label
 
 MOST_STRIPES = 8  # up to this many programs that share an element get a stripe each; more become gray
+THIN = 0.12  # inches: an outline with a white edge would hide the colors of such an area
 MOST_TURNS = 12  # the most iterations of the outlined program that are numbered
 TALLEST_MAP = 7.4  # in inches: about what a screen shows of a notebook
 _APART = (5, 3, 1)  # steps in PROGRAM_COLORS along each axis, so that neighbors have different colors
@@ -357,6 +358,9 @@ class _MapPanel:
             thick = max(
                 1, round(0.06 / self.cell[1])
             )  # the number of lines of cells in a stripe if the cells are small
+            rows = int((area & (groups == group)).any(1).sum())
+            if rows * lines < thick * len(programs):  # too thin for a stripe of each program
+                lines, thick = -(-len(programs) // rows), 1
             fine = np.repeat(area & (groups == group), lines, axis=0)
             which = np.arange(len(fine)) // thick % len(programs)
             for number, program in enumerate(programs):
@@ -385,8 +389,11 @@ class _MapPanel:
             self._lines_of(ax, turns, colors=INK, linewidths=1.2, linestyles=":", zorder=3.95)
         if self.outlined.any():
             edges = contour(self.outlined)
-            self._lines_of(ax, edges, colors="white", linewidths=4, zorder=4)
-            self._lines_of(ax, edges, colors=INK, linewidths=2, zorder=4.1)
+            extent = np.array([self.outlined.any(0).sum(), self.outlined.any(1).sum()]) * self.cell
+            thin = min(extent) < THIN
+            if not thin:
+                self._lines_of(ax, edges, colors="white", linewidths=4, zorder=4)
+            self._lines_of(ax, edges, colors=INK, linewidths=1.2 if thin else 2, zorder=4.1)
         if self.bad.any():
             area = area_path(self.bad, self.corner, self.cell)
             ax.add_patch(PathPatch(area, facecolor=BAD, lw=0, zorder=5))

@@ -16,6 +16,10 @@ from puzzles_lib.inspector.step import moves, step
 
 _WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # bytes of a load; 4 if none is named
 _MOST_REGISTERS = 255  # the most registers of a thread
+_SHARED = (
+    "elements share a load if one thread has them as neighbors, the compiler knows that their address is a "
+    "multiple of the load's width, and one bit of the mask is enough for all of them"
+)
 _PRODUCT = re.compile(r"= (?:arith\.(?:mulf|divf)|math\.fma)\b.* : (?:tensor<((?:\d+x)*)[a-z]|[a-z])")
 
 
@@ -55,11 +59,27 @@ def _load_bytes(compiled: Stages) -> Reading:
         return Reading(None, "the kernel loads nothing from memory")
     widths = [_width(each.operation) for each in loads]
     narrow = loads[widths.index(min(widths))]
-    cause = (
-        f"{widths.count(min(widths))} of {len(loads)} loads are that narrow: lanes share a load if they are "
-        "neighbors in memory, belong to one thread, and the load's width divides the address"
+    return Reading(
+        min(widths),
+        f"{widths.count(min(widths))} of {len(loads)} loads are that narrow: {_SHARED}",
+        narrow.line,
     )
-    return Reading(min(widths), cause, narrow.line)
+
+
+def _wide_loads(compiled: Stages) -> Reading:
+    loads = [each for each in _code(compiled) if each.operation.startswith(("LDG.", "LDGSTS."))]
+    narrow = [each for each in loads if _width(each.operation) < 16]
+    return Reading(len(loads) - len(narrow), f"all of them are narrower: {_SHARED}", _commonest(narrow))
+
+
+def _float_dots(compiled: Stages) -> Reading:
+    """Return how many ``tt.dot`` of the Triton IR take floats."""
+    dots = [line for line in compiled.read("ttir") if re.search(r"= tt\.dot\b", line.text)]
+    floats = [line for line in dots if not re.search(r": tensor<(?:\d+x)+i\d+>", line.text)]
+    cause = (
+        "a tensor core adds the products of int8 tiles exactly, and their bytes are a quarter of float32's"
+    )
+    return Reading(len(floats), cause if floats else "", floats[0].source if floats else None)
 
 
 def _width(operation: str) -> int:
@@ -145,6 +165,8 @@ def _commonest(code: Iterable[_Instruction]) -> int | None:
 
 _MEASURED: Mapping[str, Callable[[Stages], Reading]] = {
     "load bytes": _load_bytes,
+    "wide loads": _wide_loads,
+    "float dots": _float_dots,
     "exchanges": _exchanges,
     "busy": _busy,
     "spills": _spills,

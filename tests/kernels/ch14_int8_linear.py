@@ -392,8 +392,6 @@ RIGHT = [
     (QUANTIZE_ROWS, rounded_by_hand),
     (QUANTIZE_ROWS, block_pointers_and_rint),
     (INT8_LINEAR, accumulates_in_the_dot),
-    (INT8_LINEAR, exact_in_float16),
     (INT8_LINEAR, weights_on_the_left),
     (TILED_LINEAR, one_run_of_bytes),
-    (TILED_LINEAR, strides_and_masks),
 ]

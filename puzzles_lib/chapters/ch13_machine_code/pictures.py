@@ -48,7 +48,7 @@ def stations() -> Picture:
     arrow(ax, (last + 0.2, 3.6), (last - gap, 5.3))
     arrow(ax, (last + width / 2, 3.6), (last + width / 2, 5.2))
     arrow(ax, (2 * (width + gap) + 0.1, 6.7), (width + 0.1 + width + gap, 6.7))
-    told = "up to TTIR, almost the same for every target; from there, each has passes of its own"
+    told = "TTIR is almost the same for every target; TTGIR and LLVM IR come from each target's own passes"
     label(ax, 0.2, 4.35, told, align="left", color=FAINT)
     return Picture(
         figure,
@@ -89,9 +89,9 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
         raise ValueError(f"block: warp is {warp!r}, allowed are those with a share of their own: {having}")
     start, span = shares[0]
     own = [i for i in range(start, start + span) if any(h[:2] == (warp, lane) for h in order[i])]
-    figure, ax = new_sheet(22, 8.5)
+    figure, ax = new_sheet(22, 10.2)
     left, width = 0.6, 20.8
-    tops = (1.3, 4.3, 7.3)
+    tops = (2.2, 5.2, 8.2)
 
     def part(x: float, y: float, w: float, text: str, number: int, color: object) -> None:
         box(ax, x, y, w, 1, text, color=color, edge=INK, fontsize=9)
@@ -103,8 +103,11 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
         part(left + begin * scale, tops[0], length * scale, f"warp {holder}", begin, color)
     for begin, _ in shares:
         mine = left + (begin + lane * len(own)) * scale
-        box(ax, mine, tops[0], len(own) * scale, 1, "", color=MARK, edge=INK)
-    marked = f"the block, {n} elements; marked are those of lane {lane} of warp {warp}"
+        box(ax, mine, tops[0], len(own) * scale, 1, "", color=MARK, edge=MARK)
+        middle = mine + len(own) * scale / 2
+        arrow(ax, (middle, tops[0] - 1.05), (middle, tops[0] - 0.5))
+        label(ax, middle, tops[0] - 1.25, f"lane {lane}", fontsize=9)
+    marked = f"the block, {n} elements; the arrows are at those of lane {lane} of warp {warp}"
     label(ax, left, 0.3, marked, align="left")
 
     each = width / (shown + 1)
@@ -114,23 +117,28 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     rest = f"... lane {layout.lanes - 1}"
     label(ax, left + each * (shown + 0.5), tops[1] + 0.5, rest, fontsize=9)
 
-    wide = 2.4
-    x = left + max(0.0, each * (lane + 0.5) - wide * len(own) / 2)
-    _enlarge(ax, left + each * lane, each, tops[1] + 1, x, wide * len(own), tops[2])
-    for i, element in enumerate(own):
-        register = next(r for w, t, r in order[element] if (w, t) == (warp, lane))
-        part(x + wide * i, tops[2], wide, f"register {register}", element, YELLOW)
-    words = f"{len(own)} neighbors of lane {lane}:\none load can fetch them"
-    if len(shares) > 1:
-        words += f".\nIt holds {len(own) * len(shares)} elements in all"
-    label(ax, x + wide * len(own) + 0.4, tops[2] + 0.5, words, align="left")
+    gap = 0.8
+    wide = min(2.5, (width - gap * (len(shares) - 1)) / (len(own) * len(shares)))
+    ordinals = ("first", "second", "third", "fourth")
+    for number, (begin, _) in enumerate(shares):
+        x = left + number * (wide * len(own) + gap)
+        above = (left + each * lane, each, tops[1] + 1)
+        if number:
+            above = (left + (begin + lane * len(own)) * scale, len(own) * scale, tops[0] + 1)
+        _enlarge(ax, *above, x, wide * len(own), tops[2])
+        for i, element in enumerate(e + begin - start for e in own):
+            register = next(r for w, t, r in order[element] if (w, t) == (warp, lane))
+            part(x + wide * i, tops[2], wide, f"register {register}", element, YELLOW)
+        which = ordinals[number] if number < len(ordinals) else f"{number + 1}th"
+        words = f"lane {lane}'s {which} run: {len(own)} neighbors, one load can fetch them"
+        label(ax, x, tops[2] + 1.5, words, align="left", fontsize=9)
     told = ", ".join(f"{b} to {b + length - 1} warp {w}" for b, length, w in runs)
     return Picture(
         figure,
         f"A block of {n} elements in the layout {layout.name}. By warps: {told}. Of warp {warp}'s elements "
         f"{start} to {start + span - 1}, each lane holds {len(own)} neighbors: lane {lane} has the elements "
-        f"{own[0]} to {own[-1]}, in its registers 0 to {len(own) - 1}. It holds {len(own) * len(shares)} "
-        "elements in all.",
+        f"{own[0]} to {own[-1]}, in its registers 0 to {len(own) - 1}. Lane {lane} has "
+        f"{len(own) * len(shares)} elements in all, in {len(shares)} such runs.",
     )
 
 
@@ -252,15 +260,18 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
                     mine.append(f"[{row}, {column}] in register {holder[2]}")
         cells(ax, texts, x=x, y=y, width=wide, height=tall, colors=colors, fontsize=9)
         m, k = layout.shape
-        words = f"{name}: {m} x {k}, {layout.registers} registers per lane"
-        label(ax, x, y - 0.35, words, align="left")
+        real = layout.registers if name == "acc" else layout.registers // 2  # two float16 in each
+        words = f"{name}: {m} x {k}, {real} registers per lane"
+        label(ax, x, y - 0.35, words, align="left", fontsize=9)
+        label(ax, x + wide * k - 0.2, y - 0.35, axes[name][1], color=FAINT)
         label(ax, x - 0.3, y + tall * m / 2, axes[name][0], color=FAINT)
         told.append(f"{name} {', '.join(mine)}")
     words = (
         "one warp, one mma.sync.m16n8k16:\n\n"
         "  acc += x @ y\n\n"
         "numbers are lanes;\n"
-        f"lane {lane} is marked, with\nits registers r0, r1, ..."
+        f"the cells of lane {lane} are marked:\nr0, r1, ... number its elements;\n"
+        "two float16 share a register"
     )
     label(ax, 2.0, 1.1 + 8 * tall, words, align="left", fontsize=11)
     return Picture(
@@ -315,7 +326,7 @@ def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int =
 
 def pipelined(steps: int = 4) -> Picture:
     """Copies and dots of a loop, one after the other and overlapped; a copy as long as two dots."""
-    figure, ax = new_sheet(24.4, 8.0)
+    figure, ax = new_sheet(24.4, 9.6)
     left, wide, tall = 4.3, 1.62, 0.9
     ends = []
     for y, num_stages in ((1.1, 1), (5.0, 3)):
@@ -343,13 +354,20 @@ def pipelined(steps: int = 4) -> Picture:
         if num_stages == 1:
             words = "time goes to the right; here a tile takes as long to arrive as two dots"
             label(ax, left, y - 0.6, words, align="left", fontsize=9, color=FAINT)
-        words = "loads" if num_stages == 1 else f"copies,\n{lanes} in flight"
+        words = "loads" if num_stages == 1 else f"copies,\n{lanes} at a time"
         label(ax, left - 0.3, y + tall * lanes / 2, words, align="right")
         label(ax, left - 0.3, y + tall * (lanes + 0.5), "tensor cores", align="right")
+    x, foot = left + wide * (dots[1][0] + 0.5), 5.0 + 3 * tall + 0.5  # the middle of dot 1
+    ax.plot([x, x], [4.9, foot], color=INK, linewidth=1.4, linestyle="--", zorder=5)
+    words = (
+        "here, dot 1 reads one pair of tiles, while pairs 2 and 3 arrive:\nthree pairs are in shared memory"
+    )
+    label(ax, x, foot + 0.8, words)
     return Picture(
         figure,
         f"{steps} iterations of a matmul's loop, if a tile takes as long to arrive as two dots. "
         f"num_stages=1: load, dot, load, dot; done after the time of {ends[0]:g} dots. num_stages=3: two "
-        "copies are in flight while a dot runs, and the tensor cores wait for the first copy only; done "
+        "copies run beside a dot, so three pairs of tiles are in shared memory: one that is multiplied, and "
+        "two that arrive. The tensor cores wait for the first copy only; done "
         f"after {ends[1]:g}.",
     )

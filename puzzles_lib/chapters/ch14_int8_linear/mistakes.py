@@ -13,7 +13,7 @@ MISTAKES = (
         QUANTIZE_ROWS,
         "truncated",
         "Drops the fraction: every code moves toward zero.",
-        {"(x / scale[:, None] + 12582912.0) - 12582912.0  # half to even": "x / scale[:, None]"},
+        {"(x / scale[:, None] + 12582912.0) - 12582912.0": "x / scale[:, None]"},
         kind="values",
         says="your codes are truncated",
     ),
@@ -23,7 +23,7 @@ MISTAKES = (
         "Rounds with floor(x + 0.5): ties always go up, even to odd codes.",
         {
             "(x / scale": "tl.floor(x / scale",
-            "12582912.0) - 12582912.0  # half to even": "0.5)",
+            "12582912.0) - 12582912.0": "0.5)",
         },
         kind="values",
         says="your ties always go up",
@@ -33,7 +33,7 @@ MISTAKES = (
         "half_away_from_zero",
         "Adds a half away from zero and truncates: ties go outward.",
         {
-            "codes = (x / scale[:, None] + 12582912.0) - 12582912.0  # half to even": (
+            "codes = (x / scale[:, None] + 12582912.0) - 12582912.0": (
                 "steps = x / scale[:, None]\n        codes = tl.where(steps < 0, steps - 0.5, steps + 0.5)"
             )
         },
@@ -44,7 +44,7 @@ MISTAKES = (
         QUANTIZE_ROWS,
         "magic_for_positive_numbers_only",
         "2^23 rounds positive numbers only: just below it, float32 numbers are half a unit apart.",
-        {"12582912.0) - 12582912.0  # half to even": "8388608.0) - 8388608.0"},
+        {"12582912.0) - 12582912.0": "8388608.0) - 8388608.0"},
         kind="values",
         says="2^23 rounds only positive quotients",
     ),
@@ -52,7 +52,7 @@ MISTAKES = (
         QUANTIZE_ROWS,
         "magic_left_on",
         "Expects the cast to drop the bits of 12582912, but a GPU clamps to int16 on the way to int8.",
-        {" - 12582912.0  # half to even": ""},
+        {" - 12582912.0": ""},
         kind="uninitialised",
         says="is cast to int8, whose range is -128 to 127",
     ),
@@ -84,6 +84,14 @@ MISTAKES = (
         {"tl.where(peak > 0, peak / 127, 1.0)": "peak / 127"},
         kind="uninitialised",
         says="is cast to int8, whose range is -128 to 127",
+    ),
+    Mistake(
+        QUANTIZE_ROWS,
+        "least_peak",
+        "Avoids 0 / 0 with a least peak that no row is below, except rows of zeros.",
+        {"tl.where(peak > 0, peak / 127, 1.0)": "tl.maximum(peak, 1e-35) / 127"},
+        kind="values",
+        says="their scale should be 1",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -223,7 +231,7 @@ MISTAKES = (
         "float16 ends at 65504 and has only even numbers above 2048.",
         {
             "dtype=tl.int32": "dtype=tl.float16",
-            "tl.dot(x, w)  # [BLOCK_M, BLOCK_N], int32": "tl.dot(x, w).to(tl.float16)",
+            "tl.dot(x, w)": "tl.dot(x, w).to(tl.float16)",
         },
         kind="values",
         says="y[0, 0]",
@@ -234,7 +242,7 @@ MISTAKES = (
         "Above 2^24, float32 has only even numbers.",
         {
             "dtype=tl.int32": "dtype=tl.float32",
-            "tl.dot(x, w)  # [BLOCK_M, BLOCK_N], int32": "tl.dot(x, w).to(tl.float32)",
+            "tl.dot(x, w)": "tl.dot(x, w).to(tl.float32)",
         },
         kind="values",
         says="6 of 7 cases",
@@ -247,7 +255,6 @@ MISTAKES = (
             "dtype=tl.int32": "dtype=tl.float32",
             "acc += tl.dot": "acc = tl.dot",
             "(x, w)": '(x.to(tl.float32), w.to(tl.float32), acc, input_precision="ieee")',
-            ", int32": "",
         },
         kind="values",
         says="6 of 7 cases",
@@ -258,7 +265,7 @@ MISTAKES = (
         "Sums wrap around at 128.",
         {
             "dtype=tl.int32": "dtype=tl.int8",
-            "tl.dot(x, w)  # [BLOCK_M, BLOCK_N], int32": "tl.dot(x, w).to(tl.int8)",
+            "tl.dot(x, w)": "tl.dot(x, w).to(tl.int8)",
         },
         kind="values",
         says="y[0, 0]",
@@ -269,7 +276,7 @@ MISTAKES = (
         "Sums wrap around at 32768: two products are enough.",
         {
             "dtype=tl.int32": "dtype=tl.int16",
-            "tl.dot(x, w)  # [BLOCK_M, BLOCK_N], int32": "tl.dot(x, w).to(tl.int16)",
+            "tl.dot(x, w)": "tl.dot(x, w).to(tl.int16)",
         },
         kind="values",
         says="y[0, 0]",
@@ -326,11 +333,26 @@ MISTAKES = (
                 "    y = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)"
             ),
             "acc += tl.dot(x, w)": "y += tl.dot(x, w) * (x_scale * w_scale) + bias",
-            ", int32\n": "\n",
             "    y = acc * (x_scale * w_scale) + bias\n": "",
         },
         kind="values",
         says="y[0, 0]",
+    ),
+    Mistake(
+        INT8_LINEAR,
+        "weight_scale_forgotten",
+        "Forgets the scale of the weights.",
+        {"(x_scale * w_scale)": "x_scale"},
+        kind="values",
+        says="without the weights' scale",
+    ),
+    Mistake(
+        INT8_LINEAR,
+        "weight_rows_of_a_block",
+        "Assumes that rows of weights are one block apart.",
+        {"offs_n * K + k[:, None]": "offs_n * BLOCK_K + k[:, None]"},
+        kind="values",
+        says="rows of wq are read BLOCK_K elements apart",
     ),
     Mistake(
         INT8_LINEAR,
@@ -360,7 +382,7 @@ MISTAKES = (
         INT8_LINEAR,
         "one_scale_for_all_channels",
         "Uses the first weight scale for the whole matrix.",
-        {"w_scale_ptr + offs_n, mask=offs_n < N)  # [1, BLOCK_N]": "w_scale_ptr)"},
+        {"w_scale_ptr + offs_n, mask=offs_n < N)": "w_scale_ptr)"},
         kind="values",
         says="1–15 along N",
     ),
@@ -368,7 +390,7 @@ MISTAKES = (
         INT8_LINEAR,
         "one_scale_for_all_rows",
         "Uses the first row's scale for the whole tensor.",
-        {"x_scale_ptr + offs_m, mask=offs_m < M)  # [BLOCK_M, 1]": "x_scale_ptr)"},
+        {"x_scale_ptr + offs_m, mask=offs_m < M)": "x_scale_ptr)"},
         kind="values",
         says="1–15 along M",
     ),
@@ -646,7 +668,7 @@ MISTAKES = (
             "    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32)": (
                 "    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)"
             ),
-            "    scale = tl.where(peak > 0, peak / 127, 1.0)  # [BLOCK_M, 1]\n": "",
+            "    scale = tl.where(peak > 0, peak / 127, 1.0)\n": "",
             "        codes = ": (
                 "        peak = tl.max(tl.abs(x), axis=1, keep_dims=True)\n"
                 "        scale = tl.where(peak > 0, peak / 127, 1.0)\n"
@@ -662,7 +684,7 @@ MISTAKES = (
         FUSED_LINEAR,
         "codes_truncated",
         "Drops the fraction: every code moves toward zero.",
-        {"(x / scale + 12582912.0) - 12582912.0  # half to even": "x / scale"},
+        {"(x / scale + 12582912.0) - 12582912.0": "x / scale"},
         kind="values",
         says="your codes are truncated",
     ),
@@ -670,7 +692,7 @@ MISTAKES = (
         FUSED_LINEAR,
         "ties_go_up",
         "Rounds with floor(x + 0.5): ties always go up, even to odd codes.",
-        {"(x / scale + 12582912.0) - 12582912.0  # half to even": "tl.floor(x / scale + 0.5)"},
+        {"(x / scale + 12582912.0) - 12582912.0": "tl.floor(x / scale + 0.5)"},
         kind="values",
         says="6 of 7 cases",
     ),
@@ -678,7 +700,7 @@ MISTAKES = (
         FUSED_LINEAR,
         "ties_go_away_from_zero",
         "Adds a half away from zero and truncates: ties go outward.",
-        {"(x / scale + 12582912.0) - 12582912.0  # half to even": "x / scale + tl.where(x < 0, -0.5, 0.5)"},
+        {"(x / scale + 12582912.0) - 12582912.0": "x / scale + tl.where(x < 0, -0.5, 0.5)"},
         kind="values",
         says="your ties always go away from zero",
     ),
@@ -686,7 +708,7 @@ MISTAKES = (
         FUSED_LINEAR,
         "magic_for_positive_numbers_only",
         "2^23 rounds positive numbers only: just below it, float32 numbers are half a unit apart.",
-        {"12582912.0) - 12582912.0  # half to even": "8388608.0) - 8388608.0"},
+        {"12582912.0) - 12582912.0": "8388608.0) - 8388608.0"},
         kind="values",
         says="2^23 rounds only positive quotients",
     ),
@@ -729,6 +751,22 @@ MISTAKES = (
         {"(scale * w_scale)": "w_scale"},
         kind="values",
         says="without the row's scale",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "weight_scale_forgotten",
+        "Forgets the scale of the weights.",
+        {"(scale * w_scale)": "scale"},
+        kind="values",
+        says="without the weights' scale",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "undivided",
+        "Rounds x itself instead of x / scale.",
+        {"x / scale": "x"},
+        kind="values",
+        says="without being divided by its scale",
     ),
     Mistake(
         FUSED_LINEAR,

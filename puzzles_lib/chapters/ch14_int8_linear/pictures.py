@@ -80,6 +80,10 @@ def cuts() -> Picture:
         for code in codes.unique():
             part = x[codes == code]
             ax.plot([part.min(), part.max()], [code, code], color=color, linewidth=3, solid_capstyle="butt")
+        if cut is torch.round:
+            ties = torch.arange(-2.5, 3)
+            ax.plot(ties, cut(ties), "o", color=INK, markersize=5)
+            ax.text(0.75, -2.6, "dots: the ties go\nto the even code", fontsize=9, color=INK)
         size = float(x[codes == 0].max() - x[codes == 0].min())
         ax.set_title(f"{name}: the step at 0 is {size:.0f} wide", fontsize=10, color=INK)
         ax.set_xlabel("x / scale", fontsize=10)
@@ -89,6 +93,7 @@ def cuts() -> Picture:
         ax.set_aspect("equal")
         ax.spines[["top", "right"]].set_visible(False)
         told.append(f"{name}: the step at 0 is {size:.0f} wide")
+    told[-1] += "; the ties -2.5, -1.5, ..., 2.5 are at the even code"
     axes[0].set_ylabel("code", fontsize=10)
     return Picture(
         figure,
@@ -222,30 +227,29 @@ def fused(K: int = 8) -> Picture:
     )
 
 
-def tokens(
-    counts: Sequence[int] = (1, 2, 4, 64, 65, 84), blocks: Sequence[int] = (16, 64), N: int = 256
-) -> Picture:
+def tokens(counts: Sequence[int] = (1, 2, 4, 64, 65, 84), blocks: Sequence[int] = (16, 64)) -> Picture:
     """Rows that programs work on and rows that exist, for several numbers of tokens."""
-    figure = new_figure(7.6, 3.3)
+    figure = new_figure(8.6, 3.3)
     axes = figure.subplots(1, len(blocks), sharey=True, sharex=True)
     told = []
     for ax, block in zip(axes, blocks, strict=True):
         parts = []
         for place, M in enumerate(counts):
-            case = Case(M=M, N=N, K=256, BLOCK_M=block, BLOCK_N=64, BLOCK_K=64)
-            rows_, columns, _ = INT8_LINEAR.programs(case)
+            case = Case(M=M, N=256, K=256, BLOCK_M=block, BLOCK_N=64, BLOCK_K=64)
+            rows_ = INT8_LINEAR.programs(case)[0]
             wasted = rows_ * block - M
             ax.barh(place, M, color=BLUE, height=0.66, label=None if place else "tokens")
             ax.barh(
                 place, wasted, left=M, color=PALE, edgecolor=LINE, hatch="///", height=0.66,
                 label=None if place else "masked-off rows",
             )  # fmt: skip
-            words = f"{rows_ * columns} programs, {wasted} off"
+            down = f"{rows_} row{'s' * (rows_ != 1)} of tiles"
+            words = f"{down}, {wasted} row{'s' * (wasted != 1)} off" if wasted else f"{down}, none off"
             label(ax, rows_ * block + 3, place, words, align="left", fontsize=9)
             parts.append(f"M = {M} {words}")
         ax.set_yticks(range(len(counts)), [f"M = {M}" for M in counts], fontsize=10)
         ax.set_title(f"BLOCK_M = {block}", fontsize=11, color=INK)
-        ax.set_xlim(0, 250)
+        ax.set_xlim(0, 300)
         ax.set_xticks([0, 64, 128])
         ax.set_xlabel("rows of the tiles", fontsize=10)
         ax.tick_params(labelsize=9)
@@ -256,8 +260,7 @@ def tokens(
     figure.legend(*shown, fontsize=9, frameon=False, loc="outside lower center", ncols=2)
     return Picture(
         figure,
-        f"How many rows of INT8_LINEAR's tiles are tokens and how many are masked off, for N = {N}, "
-        f"BLOCK_N = 64. {'. '.join(told)}.",
+        f"How many rows of INT8_LINEAR's tiles are tokens and how many are masked off. {'. '.join(told)}.",
     )
 
 
@@ -318,7 +321,7 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
         ("[N, K]: k innermost", lambda n, k: n * K + k),
         ("tiles, k innermost", in_tiles),
     )
-    figure, ax = new_sheet(32, 10.0, unit=0.28)
+    figure, ax = new_sheet(32, 11.2, unit=0.28)
     told, width = [], 1.0
     for number, (name, place) in enumerate(layouts):
         left = 2.2 + 10.4 * number
@@ -342,6 +345,8 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
         words = f"memory: {runs} run{'s' * (runs != 1)} of {len(tile) // runs} bytes"
         label(ax, left + K / 2, 9.4, words)
         told.append(f"{name}: the tile n = 0..{TILE_N - 1}, k = 0..{TILE_K - 1} is at {tile}, {words[8:]}")
+    words = f"A number is the address of wq[n, k]. Yellow: one tile of {TILE_N} × {TILE_K}."
+    label(ax, 2.2, 10.7, words, align="left")
     return Picture(
         figure,
         f"Addresses of the bytes of a {N} by {K} weight matrix in three layouts, with one tile marked. "

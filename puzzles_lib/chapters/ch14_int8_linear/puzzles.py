@@ -9,6 +9,7 @@ from jaxtyping import Float32, Int8
 from torch import Tensor
 
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.goal import Goal, Want
 from puzzles_lib.inputs import unmoved
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -76,10 +77,12 @@ def one_outlier(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 
 
 def some_zero_rows(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return rows like those of `off_ties`; every third is zero, and the one after it rises to its end."""
+    """Return rows like those of `off_ties`; some are zero, and the one after each rises to its end."""
     x = off_ties(shape, dtype, generator)
-    x[::3] = 0.0
-    x[1::3] = x[1::3].gather(1, x[1::3].abs().argsort(dim=1))
+    zero = torch.arange(shape[0]) % 7 % 4 == 1  # rows 1 and 5: not as far apart as blocks are
+    rising = zero.roll(1)
+    x[zero] = 0.0
+    x[rising] = x[rising].gather(1, x[rising].abs().argsort(dim=1))
     return x
 
 
@@ -134,6 +137,13 @@ CUTS = {
 }
 """Slips in making codes from quotients, by what a report says of them."""
 
+
+def _other_scale_for_zeros(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return quantize_rows with another scale for rows of zeros: a least peak of 1e-12, as is often used."""
+    codes, scale = quantize_rows(x)
+    return codes, torch.where(x.abs().amax(dim=1) > 0, scale, torch.tensor(1e-12) / TOP).to(scale.dtype)
+
+
 QUANTIZE_ROWS = Puzzle(
     number="22",
     spec=quantize_rows,
@@ -159,7 +169,8 @@ QUANTIZE_ROWS = Puzzle(
         Case(M=1, K=200, BLOCK_M=1, BLOCK_K=64, fill={"x": tiny}),
     ),
     outputs=("codes", "scale"),
-    slips={text: _rounded_by(cut) for text, cut in CUTS.items()},
+    slips={text: _rounded_by(cut) for text, cut in CUTS.items()}
+    | {"the rows of zeros are wrong: their scale should be 1": _other_scale_for_zeros},
     most_loads={"x": lambda s: 2 * s.M * s.K},  # once for the peak, once for the codes
     contract=Contract(
         {
@@ -231,6 +242,26 @@ def _only_bias(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: T
     return bias.expand(len(x_scale), -1)
 
 
+def _rows_of_a_block(
+    xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor, BLOCK_K: int
+) -> Tensor:
+    """Return y if rows of wq are taken to be BLOCK_K elements apart."""
+    places = torch.arange(wq.shape[0])[:, None] * BLOCK_K + torch.arange(wq.shape[1])
+    there = wq.flatten()[places.clamp(max=wq.numel() - 1)]  # a kernel that goes further is out of bounds
+    return int8_linear(xq, x_scale, there, w_scale, bias)
+
+
+def _without(*names: str) -> Callable[..., Tensor]:
+    """Return int8_linear without some of its scales."""
+
+    def spec(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+        given = {"x_scale": x_scale, "w_scale": w_scale}
+        kept = {name: torch.ones_like(each) if name in names else each for name, each in given.items()}
+        return int8_linear(xq, kept["x_scale"], wq, kept["w_scale"], bias)
+
+    return spec
+
+
 def _bias_forgotten(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
     """Return y without the bias."""
     return int8_linear(xq, x_scale, wq, w_scale, torch.zeros_like(bias))
@@ -273,8 +304,13 @@ INT8_LINEAR = Puzzle(
         "it is what you get if wq is read as [K, N]: row n starts at n * K": _weights_as_k_by_n,
         "it is what you get if the bias is added before the scales": _bias_scaled,
         "it is what you get without the bias": _bias_forgotten,
+        "it is what you get without the weights' scale": _without("w_scale"),
+        "it is what you get without the row's scale": _without("x_scale"),
+        "it is what you get without the two scales": _without("x_scale", "w_scale"),
+        "rows of wq are read BLOCK_K elements apart: they are K elements apart": _rows_of_a_block,
         "y is only the bias: no product is added to acc": _only_bias,
     },
+    machine=(Goal(cases=(1,), wants=(Want("float dots", most=0),)),),
     contract=Contract(
         {
             "M": Size(150),
@@ -298,7 +334,7 @@ def fused_linear(
     """Puzzles 22 and 23 in one kernel
 
     y[m, n] = scale[m] · w_scale[n] · (Σ over k of codes[m, k] · wq[n, k]) + bias[n]
-    with codes and scale as quantize_rows(x) makes them: one scale per row of x.
+    with codes and scale as quantize_rows(x) makes them: one scale per row of x, 1 for a row of zeros.
     """
     codes, scale = quantize_rows(x)
     return int8_linear(codes, scale, wq, w_scale, bias)
@@ -318,6 +354,16 @@ def _scale_forgotten(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the codes of x with scales of 1."""
     codes, scale = quantize_rows(x)
     return codes, torch.ones_like(scale)
+
+
+def _weights_scale_forgotten(x: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return fused_linear with scales of 1 for the weights."""
+    return fused_linear(x, wq, torch.ones_like(w_scale), bias)
+
+
+def _undivided(cut: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """Return quantize_rows with codes that are x itself, cut to integers."""
+    return lambda x: (cut(x).to(torch.int8), quantize_rows(x)[1])
 
 
 FUSED_LINEAR = Puzzle(
@@ -352,7 +398,13 @@ FUSED_LINEAR = Puzzle(
     ),
     outputs=("y",),
     slips={text: _fused(_rounded_by(cut)) for text, cut in CUTS.items()}
-    | {"it is what you get without the row's scale": _fused(_scale_forgotten)},
+    | {
+        "it is what you get without the row's scale": _fused(_scale_forgotten),
+        "it is what you get without the weights' scale": _weights_scale_forgotten,
+        "x is rounded to codes without being divided by its scale": _fused(_undivided(torch.round)),
+        "x is cast to int8 without being divided by its scale and rounded": _fused(_undivided(torch.trunc)),
+    },
+    machine=(Goal(cases=(1,), wants=(Want("float dots", most=0),)),),
     contract=Contract(
         {
             "M": Size(150),
@@ -470,6 +522,7 @@ TILED_LINEAR = Puzzle(
     ),
     outputs=("y",),
     slips=TILE_SLIPS,
+    machine=(Goal(cases=(4,), wants=(Want("wide loads", least=1),)),),
     most_loads={"tiles": lambda s: triton.cdiv(s.M, s.BLOCK_M) * _tile_elements(s)},
     contract=Contract(
         {

@@ -7,8 +7,26 @@ from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
 
-def _left_after_twelve() -> float:
-    return 0.99**12
+def _errors_of_twelve() -> tuple[float, float]:
+    """Return twelve errors of 1%, in percent: random ones, whose squares add up, and a bias."""
+    return 12**0.5, 100 * (1 - 0.99**12)
+
+
+def _within(value: tuple, right: tuple, slack: float) -> bool:
+    return len(value) == 2 and all(abs(v - r) <= slack for v, r in zip(value, right, strict=True))
+
+
+def _bytes_asked() -> tuple[int, int]:
+    """Return the bytes that two launches and one ask for, for 512 tokens of 768 and 3072 outputs."""
+    M, K, rest = 512, 768, _weights_asked()
+    return (
+        rest + 2 * 4 * M * K + M * K + _programs_along_n() * M * K,
+        rest + _programs_along_n() * 2 * 4 * M * K,
+    )
+
+
+def _weights_asked(M: int = 512, N: int = 3072, K: int = 768, BLOCK_M: int = 64) -> int:
+    return M // BLOCK_M * N * K
 
 
 def _wrapped() -> int:
@@ -62,18 +80,43 @@ def _what_the_cache_says() -> int:
 QUESTIONS = (
     Question(
         id="ch14-q1",
-        asks="Each of twelve layers passes on 0.99 of what it received. How much is left (within 0.02)?",
-        right=_left_after_twelve,
-        kind=float,
-        same=lambda value, right: abs(value - right) <= 0.02,
+        asks="Twelve layers with an error of 1% each: how large is the whole error, in percent, if the "
+        "errors are random, and if they're a bias? (random, bias), within 0.3",
+        right=_errors_of_twelve,
+        kind=tuple,
+        same=lambda value, right: _within(value, right, 0.3),
         nudges=(
-            Nudge(lambda v, r: v > 1, "Answer with a share of 1, such as 0.5."),
+            Nudge(lambda v, r: len(v) != 2, "Give two numbers, in percent: (random, bias)."),
             Nudge(
-                lambda v, r: v > 0.95,
-                "That's about one layer's loss, or that of a random walk. Twelve layers multiply.",
+                lambda v, r: max(v) < 1,
+                "Answer in percent: a single layer's error is 1, and there are twelve.",
+            ),
+            Nudge(
+                lambda v, r: _within(v, r[::-1], 0.3),
+                "The numbers are correct, but the first one is for random errors.",
+            ),
+            Nudge(
+                lambda v, r: v[0] == 12,
+                "12% would be the sum. Independent errors partly cancel: it's their squares that add up.",
+            ),
+            Nudge(
+                lambda v, r: abs(v[0] - r[0]) <= 0.3 and v[1] == 12,
+                "The first number is correct. But each layer loses 1% of what has *arrived* there.",
+            ),
+            Nudge(
+                lambda v, r: abs(v[0] - r[0]) <= 0.3 and 80 < v[1] < 100,
+                "The first number is correct. The second one should be what is lost, not what is left.",
+            ),
+            Nudge(
+                lambda v, r: abs(v[0] - r[0]) <= 0.3,
+                "The first number is correct. With a bias, each layer multiplies what it received by 0.99.",
+            ),
+            Nudge(
+                lambda v, r: abs(v[1] - r[1]) <= 0.3,
+                "The second number is correct. For random errors, add the twelve squares. Then what?",
             ),
         ),
-        nudge="Each layer multiplies what it received by 0.99.",
+        nudge="Random, independent errors: their squares add up. A bias: each layer multiplies by 0.99.",
     ),
     Question(
         id="ch14-q2",
@@ -176,6 +219,10 @@ QUESTIONS = (
                 "Each of the 768 terms multiplies by two scales. Count both of them.",
             ),
             Nudge(
+                lambda v, r: v == (r[0], 1),
+                "One multiplication scales the sum. But the two scales have to be multiplied, too.",
+            ),
+            Nudge(
                 lambda v, r: v[0] == r[0],
                 "The first number is correct. Neither scale depends on k, so where can both of them go?",
             ),
@@ -203,5 +250,45 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 0, "fill_ writes new values into the same memory. Is the key known?"),
         ),
         nudge="fill_ changes the values in place. What is the key, and is it in the cache already?",
+    ),
+    Question(
+        id="ch14-q11",
+        asks="M = 512, BLOCK_M = 64, N = 3072, K = 768, BLOCK_N = 64: how many bytes do all programs "
+        "ask for? (two launches, quantized inside the matmul)",
+        right=_bytes_asked,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "Give two numbers of bytes: (two launches, one launch)."),
+            Nudge(
+                lambda v, r: v == r[::-1], "The numbers are correct, but the first one is for two launches."
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] and v[1] == _weights_asked() + _programs_along_n() * 4 * 512 * 768,
+                "The first number is correct. How often does a program of the fused kernel walk along K?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] and v[1] == _weights_asked() + 2 * 4 * 512 * 768,
+                "The first number is correct. In the fused kernel, how many programs need the same row of x?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0],
+                "The first number is correct. In the fused kernel, who reads x, how often, and how many "
+                "bytes is one value?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] - 4 * 512 * 768,
+                "Puzzle 22 needs the whole row before its first code. How often does it read x?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] - (_programs_along_n() - 1) * 512 * 768,
+                "With two launches, how many programs of the second one load the same codes?",
+            ),
+            Nudge(
+                lambda v, r: v[1] == r[1],
+                "The second number is correct. With two launches, x is read by the first one, and codes are "
+                "written by the first and read by the second. Count all three.",
+            ),
+        ),
+        nudge="x is float32, and a code is one byte. Who reads x or codes, how often, and who writes them?",
     ),
 )
