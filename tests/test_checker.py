@@ -299,6 +299,17 @@ def rows_too_close(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl
     tl.store(z_ptr + offs_m[:, None] * M + offs_n[None, :], x * s[:, None], mask=mask)
 
 
+@triton.jit
+def loads_by_its_number_only(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    s = tl.load(s_ptr + offs_m, mask=offs_m < M)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs_m[:, None] * N + offs_n[None, :], mask=mask)
+    row = tl.arange(0, BLOCK_M)[:, None]
+    tl.store(z_ptr + row * N + offs_n[None, :], x * s[:, None], mask=mask)
+
+
 @pytest.mark.parametrize(
     "kernel, words, line",
     [
@@ -316,6 +327,11 @@ def rows_too_close(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl
         (
             first_rows_only,
             "overwrite each other at z[0, 0]: their offsets are the same: use tl.program_id(0)",
+            "tl.store(z_ptr",
+        ),
+        (
+            loads_by_its_number_only,
+            "z[0, 0]: their offsets are the same, although their tl.program_id(0) differs",
             "tl.store(z_ptr",
         ),
     ],

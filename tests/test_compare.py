@@ -436,6 +436,12 @@ def test_a_factor_near_1_is_not_told_as_1():
     assert told == "every element is 1.00001 times what it should be"
 
 
+def test_values_that_were_rounded_are_not_off_by_a_factor():
+    coarse = 0.009 * torch.tensor([1.0, -1.0]).repeat(4, 25)
+    mismatch = judge(a_third, lambda x: (x.float() / 3 * (1 + coarse)).bfloat16(), COARSE, M=4, T=50)
+    assert mismatch is not None and "every element" not in mismatch.diagnosis
+
+
 def test_neighbours_of_a_flag_are_no_roundings():
     x = torch.arange(40, dtype=torch.int32) % 2
     assert "each wrong element" not in judge(doubled, lambda x: x, x, N=40).diagnosis

@@ -17,6 +17,7 @@ from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits
 from puzzles_lib.chapters.ch17_normalisation.puzzles import RMS_NORM
 from puzzles_lib.chapters.ch22_language_model.puzzles import ROPE
+from puzzles_lib.coach.contrast import Contrast
 from puzzles_lib.speaking import packed
 from puzzles_lib.speaking.launching import Launcher
 from puzzles_lib.speaking.model import Model, Sizes
@@ -166,6 +167,21 @@ def test_a_text_is_the_same_by_all_kernels(capsys):
     assert "rope_kernel" in kernels._repr_html_() and "torch" not in str(kernels)
 
 
+def test_the_router_and_the_nucleus_take_part_if_asked_for(capsys):
+    mine = by_kernels() | {name: solutions()[name] for name in ("route", "nucleus_token")}
+    by_torch, by_mine = (speak("The mask", each, length=6, seed=3, top_p=0.8) for each in ({}, mine))
+    assert by_mine.text == by_torch.text and str(by_mine).startswith("9 of 9 kernels are yours\n")
+    assert str(by_torch).startswith("0 of 8 kernels are yours\n")
+    names = list(by_mine.tallies)
+    assert names.index("route") == names.index("grouped_matmul") - 1 and names[-1] == "nucleus_token"
+    assert "sample_token" not in names and by_mine.tallies["route"].launches == 18
+    assert speak("The mask", length=6, heat=0, top_p=0.8).text == speak("The mask", length=6, heat=0).text
+
+
+def test_a_nucleus_of_one_byte_is_heat_0():
+    assert speak("The mask", length=12, top_p=1e-6).text == speak("The mask", length=12, heat=0).text
+
+
 def test_heat_0_takes_the_likeliest_byte():
     (row,) = logits({}, [b"The mask"])
     assert speak("The mask", length=1, heat=0).text.encode()[-1] == int(row.argmax())
@@ -194,6 +210,12 @@ def test_what_is_no_kernel_of_the_puzzle_is_a_verdict():
         assert speak("The mask", {"rope": kernel}, length=1).report is not None
 
 
+def test_a_mistake_is_run_itself():
+    shown = Contrast("rope", "a slip", kernel=_wrong("second_half_kept"))
+    assert "never written" in str(speak("The mask", {"rope": shown}, length=1).report)
+    assert speak("The mask", {"rope": Contrast("rope", "not yet")}, length=1).yours == []
+
+
 def test_none_and_an_open_hole_are_torch():
     assert speak("The mask", {"rope": None}, length=1).yours == []
 
@@ -211,6 +233,10 @@ def test_none_and_an_open_hole_are_torch():
         ({"heat": -1}, "heat is -1"),
         ({"heat": float("nan")}, "heat is nan"),
         ({"seed": -1}, "seed is -1"),
+        ({"top_p": 0}, "top_p is 0, allowed are numbers above 0 up to 1"),
+        ({"top_p": True}, "top_p is True"),
+        ({"top_p": 0.5, "model": "smollm2"}, "smollm2 draws from all tokens"),
+        ({"kernels": {"nucleus_token": None}}, "needs top_p"),
     ],
 )
 def test_bad_arguments_are_named(arguments, words):

@@ -7,7 +7,7 @@ import triton.language as tl
 from jaxtyping import Float16, Float32
 from torch import Tensor
 
-from puzzles_lib import LONG_SOFTMAX, ONLINE_SOFTMAX, Case, Puzzle, check
+from puzzles_lib import LONG_SOFTMAX, MXFP4_MATMUL, ONLINE_SOFTMAX, Case, Puzzle, check
 from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.source import define
 
@@ -33,6 +33,13 @@ def test_a_start_at_minus_infinity_subtracts_infinities():
 def test_the_maximum_of_the_block_before_lets_exp_overflow():
     told = first_lines(ONLINE_SOFTMAX, "row_max = new_max", "row_max = row_max")
     assert "an exp overflowed" in told
+
+
+def test_a_scale_of_255_is_told():
+    last = "mask=is_n & is_g, other=127"
+    told = first_lines(MXFP4_MATMUL, last, last.replace("127", "255"))
+    assert "are NaN: a scale is 255, which means NaN, and 0 * NaN is NaN\n" in told
+    assert "tl.dot_scaled(" in told.splitlines()[-1]
 
 
 def spec(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:

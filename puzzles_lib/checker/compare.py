@@ -215,8 +215,10 @@ def _off_by(w: _Wrong) -> str:
         return f"every element is off by {_number(difference.median(), 4)}"
     ratio = w.got[some] / w.value[some]
     slack = (w.slack[some] / w.value[some]).abs()
-    if bool((w.got[~some] == 0).all()) and _constant(ratio, slack) and ((ratio - 1).abs() > slack / 2).any():
+    if bool((w.got[~some] == 0).all()) and _constant(ratio, slack):
         factor = ratio.median()
+        if not ((factor - 1).abs() > slack / 2).any():  # only rounding
+            return ""
         digits = 4 if _number(factor, 4) != "1" else 7
         return f"every element is {_number(factor, digits)} times what it should be"
     return ""

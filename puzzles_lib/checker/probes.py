@@ -141,7 +141,7 @@ def _is_unwritten(trial: Trial) -> bool:
 def _why_unwritten(trial: Trial) -> Verdict | None:
     """The same fault with its reason, from a run whose accesses are kept."""
     recorded = trial.run(Options(record=True, quiet=True))
-    return verdicts.never_written(trial.bound.puzzle, trial.bound.case, recorded)
+    return verdicts.never_written(trial.bound.puzzle, trial.bound.case, recorded, trial.bound.kernel.src)
 
 
 def _threads_may_race(trial: Trial) -> bool:

@@ -506,16 +506,21 @@ def _never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Ve
     return Verdict("never written", f"{text}, the first is {result.name}[{place}]")
 
 
-def never_written(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
-    """Say why elements of a result are not written, from a run whose accesses were kept."""
+def never_written(puzzle: Puzzle, case: Case, ran: Run, source: str = "") -> Verdict | None:
+    """Say why elements of a result are not written, from a run whose accesses were kept.
+
+    source: of the kernel.
+    """
     for result in puzzle.results:
         verdict = _never_written(puzzle, result, case, ran)
         if verdict:
-            return _why_not_written(verdict, result, puzzle, case, ran)
+            return _why_not_written(verdict, result, puzzle, case, ran, source)
     return None
 
 
-def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: Case, ran: Run) -> Verdict:
+def _why_not_written(
+    verdict: Verdict, result: Argument, puzzle: Puzzle, case: Case, ran: Run, source: str
+) -> Verdict:
     stores = [a for a in ran.accesses if a.kind != "load" and a.argument == result.name]
     if not stores:
         for access in ran.accesses:
@@ -543,7 +548,7 @@ def _why_not_written(verdict: Verdict, result: Argument, puzzle: Puzzle, case: C
                 place = f"{result.name}[{_index(element, shape)}]"
                 why = (
                     _wrong_stride(access, result, case)
-                    or _wrong_start(first, access, result, case)
+                    or _wrong_start(first, access, result, case, source)
                     or "do their offsets depend on tl.program_id?"
                 )
                 both = _programs(first.program, access.program, puzzle, case)
@@ -579,7 +584,7 @@ def _named(size: int, case: Case, plain: str = "") -> str:
     return f"{names[0]} = {size} elements"
 
 
-def _wrong_start(first: Access, second: Access, result: Argument, case: Case) -> str:
+def _wrong_start(first: Access, second: Access, result: Argument, case: Case, source: str) -> str:
     """Say where two programs' blocks begin if the second begins within the first; "" if it isn't clear."""
     if first.site != second.site or first.elements.shape != second.elements.shape:
         return ""
@@ -587,6 +592,8 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case) ->
     if not apart:
         axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
         if len(axes) == 1:
+            if re.search(rf"program_id\((axis=)?{axes[0]}\)", source):  # it's used, but not for these offsets
+                return f"their offsets are the same, although their tl.program_id({axes[0]}) differs"
             return f"their offsets are the same: use tl.program_id({axes[0]})"
         *rows, columns = result.dims
         if not rows:

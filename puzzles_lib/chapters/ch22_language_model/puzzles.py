@@ -1,5 +1,6 @@
 """Chapter 22: the kernels that a language model needs when it writes."""
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -115,9 +116,10 @@ def paged_attention(
     + PART - 1 of the text. A part without keys has o = 0 and lse = -inf. Head h of q
     uses head h // (H // H_KV) of k and v, and H // H_KV is a power of two.
 
-    PAGE and D are powers of two, at least 16. Entries of the table after the last
-    page of a text, and slots after its last key, contain anything, even NaN. Round
-    the weights to bfloat16 for the second tl.dot, and only there.
+    PAGE and D are powers of two, at least 16. Slots after a text's last key contain
+    anything, even NaN. Entries of the table after its last page are no pages: a
+    program loads only those of its pages, once each. Round the weights to bfloat16
+    for the second tl.dot.
     """
     B, H, D = q.shape
     PAGE, W = k.shape[1], table.shape[1]
@@ -185,6 +187,14 @@ def _normal(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generat
     return torch.randn(shape, generator=generator).to(dtype)
 
 
+def _pages(case: Case) -> int:
+    """Return how many pages all texts have together."""
+    if "length" not in case.fill:  # a learner's own case
+        return case.B * case.W
+    lengths_of = case.fill["length"]((case.B,), torch.int32, None).tolist()
+    return sum(triton.cdiv(length, case.PAGE) for length in lengths_of)
+
+
 def _keys(case: Case) -> int:
     """Return how many numbers of k the results depend on."""
     if "length" not in case.fill:  # a learner's own case
@@ -198,6 +208,12 @@ def _in_order(
     """Return the results if the pages of a text were 0, 1, 2 and so on."""
     pages = (torch.arange(table.shape[1]) % len(k)).expand_as(table)
     return paged_attention(q, k, v, pages, length, PART)
+
+
+def _heads_first(kv: Tensor) -> Tensor:
+    """Return what a kernel finds in k or v if it takes a page for [H_KV, PAGE, D]."""
+    pages, page, heads, d = kv.shape
+    return kv.reshape(pages, heads, page, d).transpose(1, 2)
 
 
 def _dealt(kv: Tensor, q: Tensor) -> Tensor:
@@ -248,15 +264,23 @@ PAGED_ATTENTION = Puzzle(
         Case(B=1, H=2, H_KV=2, D=16, PAGES=20, PAGE=16, W=9, PART=9, fill=spread(20, 16, 140)),
     ),
     outputs=("o", "lse"),
-    needed={"k": _keys, "v": _keys, "table": lambda s: s.B},
-    # a group of heads shares its keys
-    most_loads={name: lambda s: s.B * s.W * s.PAGE * s.H_KV * s.D for name in ("k", "v")},
+    needed={"k": _keys, "v": _keys, "table": _pages},
+    # a group of heads shares its keys, and each head of keys looks a page up once
+    most_loads={
+        **{name: lambda s: s.B * s.W * s.PAGE * s.H_KV * s.D for name in ("k", "v")},
+        "table": lambda s: _pages(s) * s.H_KV,
+    },
     allowance=_rounded_weights,
     slips={
         "the scores aren't divided by √D": lambda q, k, v, table, length, PART: paged_attention(
             q * q.shape[-1] ** 0.5, k, v, table, length, PART
         ),
         "these are the pages 0, 1, 2, ... and not those of the table": _in_order,
+        "slots and heads are swapped: a slot has H_KV heads of D numbers each": (
+            lambda q, k, v, table, length, PART: paged_attention(
+                q, _heads_first(k), _heads_first(v), table, length, PART
+            )
+        ),
         "head h uses head h // (H // H_KV), not h % H_KV": lambda q, k, v, table, length, PART: (
             paged_attention(q, _dealt(k, q), _dealt(v, q), table, length, PART)
         ),
@@ -525,6 +549,18 @@ def _gated(activation: Callable[[Tensor, Tensor], Tensor]) -> Callable:
     return spec
 
 
+def _rows_of_k(h: Tensor, w: Tensor, start: Tensor) -> Tensor:
+    """Return `swiglu_down` if row p of h began at p · K."""
+    P, K = h.shape[0], h.shape[1] // 2
+    at = K * torch.arange(P)[:, None] + torch.arange(2 * K)
+    return swiglu_down(h.flatten()[at], w, start)
+
+
+def _taking_turns(h: Tensor, w: Tensor, start: Tensor) -> Tensor:
+    """Return `swiglu_down` if gate and up were neighbors."""
+    return swiglu_down(torch.cat((h[:, 0::2], h[:, 1::2]), 1), w, start)
+
+
 def far_gates(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return normal values times 60: exp(-g) of the least ones overflows float32."""
     return (60 * torch.randn(shape, generator=generator)).to(dtype)
@@ -559,6 +595,11 @@ SWIGLU_DOWN = Puzzle(
         "you'd get these values without up: x is silu(gate) · up": _gated(
             lambda gate, up: silu(gate)
         ),
+        "you'd get these values without silu: x is silu(gate) · up": _gated(
+            lambda gate, up: gate * up
+        ),
+        "these rows begin at p · K: a row of h has 2K numbers": _rows_of_k,
+        "gate and up are taken in turn: the first K numbers of a row are its gates": _taking_turns,
     },
     contract=Contract(
         _EXPERTS
@@ -602,6 +643,11 @@ def few_values(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
     return torch.randint(-1, 2, shape, generator=generator).to(dtype)
 
 
+def tied_at_0(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return -2, -1 and 0: the largest is 0, which no division changes, and is there many times."""
+    return torch.randint(-2, 1, shape, generator=generator).to(dtype)
+
+
 def mostly_banned(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return minus infinity for all tokens except a few, which are below -1000."""
     values = -1000 - torch.rand(shape, generator=generator)
@@ -613,6 +659,19 @@ def mostly_banned(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.G
 def cold(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return heat 0 for all rows."""
     return torch.zeros(shape, dtype=dtype)
+
+
+def _turned_noise(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
+    """Return draws with the sign of the noise turned around."""
+    u = uniform(SEED, torch.arange(logits.numel()).view(logits.shape)).to(logits.dtype)
+    noisy = logits / heat[:, None] + torch.log(-torch.log(u))
+    return torch.where(heat[:, None] > 0, noisy, logits).argmax(1).int()
+
+
+def _rows_of_blocks(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: int) -> Tensor:
+    """Return draws with the random numbers b · BLOCK_V + n."""
+    beyond = torch.full((len(logits), BLOCK_V - V), -torch.inf, dtype=logits.dtype)
+    return sample_token(torch.cat((logits, beyond), 1), heat, SEED)
 
 
 SAMPLE_TOKEN = Puzzle(
@@ -628,7 +687,7 @@ SAMPLE_TOKEN = Puzzle(
         Case(B=6, V=64, SEED=123, BLOCK_V=64),  # several, all full
         Case(B=9, V=100, SEED=2**40 + 3, BLOCK_V=128),  # ragged; a seed of more than 32 bits
         Case(B=9, V=33, SEED=5, BLOCK_V=256, fill={"logits": mostly_banned}),  # nearly all are banned
-        Case(B=4, V=50, SEED=1, BLOCK_V=64, fill={"logits": few_values, "heat": cold}),  # ties
+        Case(B=4, V=50, SEED=1, BLOCK_V=64, fill={"logits": tied_at_0, "heat": cold}),  # ties
     ),
     outputs=("token",),
     derived={"heat": _some_cold},
@@ -642,6 +701,11 @@ SAMPLE_TOKEN = Puzzle(
         "the logits are multiplied by heat: divide by it": lambda logits, heat, SEED: sample_token(
             logits * heat[:, None].square(), heat, SEED
         ),
+        "the noise is divided by heat, too: divide the logits only": lambda logits, heat, SEED: sample_token(
+            logits, (heat > 0).to(heat.dtype), SEED
+        ),
+        "the noise has the wrong sign: it's -log(-log(u))": _turned_noise,
+        "u's place is b · BLOCK_V + n here: it's b · V + n": _rows_of_blocks,
     },
     contract=Contract(
         {
@@ -838,6 +902,9 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
     allowance=_rounded_d,
     slips={
         "the label is missing: d is 1 smaller there": _without_label,
+        "exp(logit) isn't a probability yet: it's exp(logit - lse)": lambda h, w, label, lse: (
+            linear_cross_entropy_grad(h, w, label, torch.zeros_like(lse))
+        ),
         "a row with label -100 has d = 0": _all_rows_learn,
     },
     contract=Contract(
@@ -987,6 +1054,16 @@ def _best_two(logits: Tensor) -> tuple[Tensor, Tensor]:
     return logits.gather(1, expert), expert
 
 
+def _with_order(logits: Tensor, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    order, weight, start = route(logits)
+    return change(order), weight, start
+
+
+def _with_weights(logits: Tensor, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    order, weight, start = route(logits)
+    return order, change(weight), start
+
+
 def preferring(*experts: int, over: float = 20.0) -> Fill:
     """Return a fill for logits in which these experts are far above all others."""
 
@@ -1027,6 +1104,17 @@ ROUTE = Puzzle(
     ),
     outputs=("order", "weight", "start"),
     exact=("order", "start"),
+    slips={
+        "the two weights of a token are swapped: its larger logit has the larger weight": lambda logits: (
+            _with_weights(logits, lambda weight: 1 - weight)
+        ),
+        "these are tokens: token t makes the choices 2t and 2t + 1": lambda logits: _with_order(
+            logits, lambda order: order // 2
+        ),
+        "these are first choices only: token t's second choice is 2t + 1": lambda logits: _with_order(
+            logits, lambda order: order // 2 * 2
+        ),
+    },
     most_loads={"logits": lambda s: 2 * s.T * s.E * s.E},
     contract=Contract(
         {
@@ -1063,6 +1151,24 @@ def nucleus_token(
     return torch.where(before < P, noisy, -torch.inf).argmax(1).int()
 
 
+def _nothing_crosses(logits: Tensor, P: float, SEED: int) -> Tensor:
+    """Return draws from the likeliest token and those with which the sum is still below P."""
+    probability = logits.softmax(1)
+    rivals = probability[:, None, :] > probability[:, :, None]
+    before = torch.where(rivals, probability[:, None, :], 0.0).sum(2)
+    kept = (before + probability < P) | (before == 0)
+    return nucleus_token(torch.where(kept, logits, -torch.inf), 1.0, SEED)
+
+
+def halving(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return logits of the probabilities 1/2, 1/4, 1/8 and 1/8, which sum to 3/4 exactly, and others of 0."""
+    values = torch.full(shape, -torch.inf)
+    for row in values:
+        places = torch.randperm(shape[1], generator=generator)[:4]
+        row[places] = -math.log(2) * torch.tensor([0.0, 1.0, 2.0, 2.0])
+    return values.to(dtype)
+
+
 NUCLEUS_TOKEN = Puzzle(
     number="75",
     spec=nucleus_token,
@@ -1080,9 +1186,15 @@ NUCLEUS_TOKEN = Puzzle(
         Case(B=8, V=40, P=0.05, SEED=11, BLOCK_V=64),  # hardly any token is kept besides the largest
         Case(B=9, V=33, P=0.6, SEED=5, BLOCK_V=256, fill={"logits": mostly_banned}),  # nearly all are banned
         Case(B=8, V=30, P=0.3, SEED=1, BLOCK_V=32, fill={"logits": few_values}),  # ties are kept together
+        Case(B=12, V=12, P=0.7, SEED=9, BLOCK_V=16, fill={"logits": halving}),  # the second crosses P
+        Case(B=12, V=12, P=0.75, SEED=2, BLOCK_V=16, fill={"logits": halving}),  # two reach P exactly
     ),
     outputs=("token",),
     slips={
+        "the token that crosses P is missing: it's kept if the sum before it is below P": _nothing_crosses,
+        "a token is kept although the sum before it is P already: it must be below": (
+            lambda logits, P, SEED: nucleus_token(logits, P * (1 + 2.0**-20), SEED)
+        ),
         "these are draws from all tokens: keep the likeliest, up to P": lambda logits, P, SEED: nucleus_token(
             logits, 1.0, SEED
         ),
@@ -1096,12 +1208,12 @@ NUCLEUS_TOKEN = Puzzle(
     contract=Contract(
         {
             "V": Size(300),
-            "B": Size(24),
+            "B": Size(28),
             "P": (0.2, 0.8, 0.95),
             "SEED": (1, 2**31 - 1, 2**50 + 1),
             "BLOCK_V": lambda s: (triton.next_power_of_2(s.V),),
         },
-        most_programs=24,
+        most_programs=28,
     ),
 )
 
