@@ -63,8 +63,8 @@ def test_the_kernel_of_three_loops_is_no_answer_to_the_puzzle_of_two():
 
 
 def test_the_numbers_of_chapter_06_about_one_program_are_those_of_its_map():
-    asked = cell("06", "p10-trace-idea")
-    numbers = re.search(r"so (\d+) pixels take (\d+) loads", asked)
+    asked = cell("06", "p10-trace-after")
+    numbers = re.search(r"So (\d+) pixels take (\d+) loads", asked)
     shape = eval(re.search(r"small = (Case\(.*\))", cell("06", "p10-trace"))[1], {"Case": Case})
     H, W, KH, KW = shape.H, shape.W, shape.KH, shape.KW
     loads = sum((H - a) * (W - b) for a in range(KH) for b in range(KW))

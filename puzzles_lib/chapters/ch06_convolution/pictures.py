@@ -71,7 +71,7 @@ def filters() -> Picture:
     blurred, edges = (CONV2D.spec(x[None], w)[0] for w in (blur, edge))
     return _hung(
         {
-            "x": (x, "a house, mountains, the sun"),
+            "x": (x, "a house, mountains, the sun, a field"),
             "blurred": (blurred, "by 25 numbers, each 1/25"),
             "edges": (edges, "by nine numbers; 0 is gray"),
         }
@@ -182,17 +182,20 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
         own = {"color": None, "edge": WINDOW, "linewidth": 2.2, "dashed": True}
         box(ax, left + q * BLOCK_W, top + p * BLOCK_H, BLOCK_W, BLOCK_H, **own)
         label(ax, left, 1.2, f"program (0, {p}, {q})", align="left", fontsize=11)
-        legend = f"pixels of its tile {counts['tile']}, of the halo {counts['halo']}, zeros {counts['zero']}"
+        legend = f"{counts['tile']} pixels of its tile, {counts['halo']} of its halo"
+        legend += f", {counts['zero']} zeros" * bool(counts["zero"])
         label(ax, left, top + rows + 0.7, legend, align="left")
     for n, (color, hatch, text) in enumerate(
         (
-            (TILE, None, "its own tile, dashed"),
-            (HALO, None, "halo: the neighbors' pixels"),
+            (TILE, None, "its own tile"),
+            (HALO, None, "its halo, in other tiles"),
             (None, PADDING, "outside: masked off, zero"),
         )
     ):
         x, y = 1.0 + (0, 8.5, 19.5)[n], top + rows + 1.5
         box(ax, x, y, color=color, hatch=hatch)
+        if color == TILE:
+            box(ax, x, y, **own)
         label(ax, x + 1.3, y + 0.5, text, align="left")
     return Picture(
         figure,
@@ -238,7 +241,7 @@ def images(
 
 def next_row(W: int = 5, KW: int = 3) -> Picture:
     """Two rows of an image in memory, and a window that runs past the end of the first."""
-    figure, ax = new_sheet(2 * W + 7.4, 5.3)
+    figure, ax = new_sheet(2 * W + 7.4, 4.7)
     start = W - KW + 1
     texts = [f"{i},{j}" for i in range(2) for j in range(W)]
     colors = [TILE] * W + [HALO] * W

@@ -47,20 +47,21 @@ def _under_one_number() -> tuple[int, int, int, int]:
 
 
 RESULTS = 1024
-"""How many results a tile of question 6 has, for a filter of 3 x 9."""
+"""How many results a tile of question 6 has, for a filter of 3 x 11."""
 
 
 def _different_pixels(BLOCK_H: int, BLOCK_W: int) -> int:
-    return (BLOCK_H + 3 - 1) * (BLOCK_W + 9 - 1)
+    return (BLOCK_H + 3 - 1) * (BLOCK_W + 11 - 1)
 
 
-def _best_tile() -> tuple[int, int]:
+def _best_tile() -> tuple[int, int, int]:
     tiles = [(2**power, RESULTS // 2**power) for power in range(11)]
-    return min(tiles, key=lambda tile: _different_pixels(*tile))
+    best = min(tiles, key=lambda tile: _different_pixels(*tile))
+    return *best, _different_pixels(*best)
 
 
 def _is_tile(given: tuple) -> bool:
-    whole = len(given) == 2 and all(isinstance(side, int) and side > 0 for side in given)
+    whole = len(given) == 3 and all(isinstance(side, int) and side > 0 for side in given)
     return whole and given[0] * given[1] == RESULTS  # 1024 has no other factors than powers of two
 
 
@@ -100,7 +101,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given > right,
-                "That is too large. Only two of the six numbers cover a pixel. Outside the image, x is 0.",
+                "That is too large. Which numbers of the filter cover a pixel? Outside the image, x is 0.",
             ),
         ),
     ),
@@ -169,6 +170,11 @@ QUESTIONS = (
                 "A filter with one row has no halo. How many rows has the halo of a filter with five rows?",
             ),
             Nudge(
+                lambda given, right: given[1] == right[1],
+                "The different pixels are correct. Each number of the filter loads a whole tile: "
+                "how many loads is that?",
+            ),
+            Nudge(
                 lambda given, right: given[0] == right[0],
                 "The loads are correct. Now count the rows and columns that the shifted tiles cover in all.",
             ),
@@ -195,28 +201,37 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: (given[0], given[2]) == (right[0], right[2]),
-                "The first row and column are correct. Each result uses one pixel, side by side.",
+                "The first row and column are correct. There is one pixel for each result: how many rows and "
+                "columns is that?",
             ),
         ),
     ),
     Question(
         "ch06-q6",
-        "Which tile of 1024 results needs the fewest different pixels for a filter of 3 x 9?",
+        "Which tile of 1024 results needs the fewest different pixels for a filter of 3 x 11, and how many?",
         _best_tile,
         tuple,
-        "This tile needs more pixels than another one. How many rows and columns has its halo?",
+        "This tile needs more pixels than another one. What does a side twice as long do to its halo?",
         (
             Nudge(
                 lambda given, right: not _is_tile(given),
-                "Answer with two powers of two whose product is 1024: (BLOCK_H, BLOCK_W).",
+                "Answer with three numbers: (BLOCK_H, BLOCK_W, pixels). The sides are powers of two, "
+                "and their product is 1024.",
             ),
             Nudge(
-                lambda given, right: given == right[::-1],
-                "You have both numbers, in the wrong order. The filter is wider than high.",
+                lambda given, right: given[2] != _different_pixels(*given[:2]),
+                "This tile needs another number of pixels. How many rows and columns do its shifted "
+                "tiles cover in all?",
             ),
             Nudge(
                 lambda given, right: given[0] == given[1],
-                "A square is best for a square filter. Here the halo has 2 rows, but 8 columns.",
+                "The count is correct. But a square is best for a square filter. Here the halo has 2 rows, "
+                "and 10 columns.",
+            ),
+            Nudge(
+                lambda given, right: given[0] > given[1],
+                "The count is correct. But the filter is wider than high: which side should be "
+                "the longer one?",
             ),
         ),
     ),
