@@ -21,30 +21,36 @@ class Excerpt:
     def _repr_markdown_(self) -> str:
         shown: list[str] = []
         for line in self.lines:
-            *parts, last = _broken(line)
+            *parts, last = _broken(line, _in_brackets(shown))
             shown += [part if _unclosed([*shown, part]) else f"{part} \\" for part in parts]
             shown.append(last)
         return "\n".join(("```python", *shown, "```"))
 
 
-def _broken(line: str) -> list[str]:
-    """Break a line into parts that fit: a comment goes above its code, and continuations are indented."""
+def _broken(line: str, inside: bool = False) -> list[str]:
+    """Break a line into parts that fit: a comment goes above its code, and continuations are indented.
+
+    inside: whether the line is within brackets, so that it's a continuation itself and isn't indented again.
+    """
     code, mark, comment = line.partition("  # ")
     if len(line) <= LONGEST:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
     if mark and code.strip():
-        return [*_broken(f"{indent}# {comment}"), *_broken(code)]
-    further = indent + ("# " if line.lstrip().startswith("#") else " " * 8)
+        return [*_broken(f"{indent}# {comment}"), *_broken(code, inside)]
+    further = indent + ("# " if line.lstrip().startswith("#") else "" if inside else " " * 8)
     return textwrap.wrap(line, LONGEST - 2, subsequent_indent=further, break_long_words=False)
 
 
 def _unclosed(lines: Sequence[str]) -> bool:
     """Return whether the parts end with a comment or an open bracket, so that Python needs no backslash."""
+    return lines[-1].lstrip().startswith("#") or _in_brackets(lines)
+
+
+def _in_brackets(lines: Sequence[str]) -> bool:
+    """Return whether lines end with an open bracket."""
     text = "\n".join(lines)
-    return lines[-1].lstrip().startswith("#") or any(
-        text.count(a) > text.count(b) for a, b in ("()", "[]", "{}")
-    )
+    return any(text.count(a) > text.count(b) for a, b in ("()", "[]", "{}"))
 
 
 def excerpt(file: str, first: str, last: str) -> Excerpt:

@@ -2,7 +2,7 @@
 
 Every path starts with the same weights and gets the same batches, seed by seed, so each curve can be compared
 with float32's own: its distance, averaged over the steps. The learning rate is float32's, too. Then the same
-at other learning rates, for 2 bits and 1. This takes minutes of CPU time and no GPU.
+at other learning rates, for 2 bits and 1; there, each loss is also compared with float32's, seed by seed. This takes minutes of CPU time and no GPU.
 
 These curves describe one small task. On a language model, formats rank differently.
 """
@@ -44,7 +44,11 @@ def losses(path: str, seed: int, steps: int, rate: float = RATE) -> tuple[list[f
 
 
 def measure() -> dict[str, Any]:
-    """Return the record: curves at one learning rate, and mean losses with standard errors at several."""
+    """Return the record: curves at one learning rate, and mean losses at several.
+
+    ``beyond`` is a mean loss minus float32's of the same seeds; errors are standard errors of the means.
+    ``above`` counts the seeds in which it is larger than float32's.
+    """
     curves, exact = [], {}
     for path in PATHS:
         runs = [losses(path, seed, STEPS) for seed in range(SEEDS)]
@@ -58,12 +62,16 @@ def measure() -> dict[str, Any]:
         curves.append({**kept, "apart": round(fmean(apart), 5), **of_unseen, "loss": mean})
     rates = []
     for rate in RATES:
+        plain: list[float] = []
         for path in PATHS:
             if path == FLOAT or path.startswith(("1", "2")):
                 means = [fmean(losses(path, seed, RATE_STEPS, rate)[0]) for seed in range(RATE_SEEDS)]
-                error = stdev(means) / RATE_SEEDS**0.5
-                row = {"rate": rate, "path": path, "loss": round(fmean(means), 4), "error": round(error, 4)}
-                rates.append(row)
+                plain = plain or means
+                beyond = [mean - one for mean, one in zip(means, plain, strict=True)]
+                row = {"rate": rate, "path": path}
+                row |= dict(zip(("loss", "error"), _mean_and_error(means), strict=True))
+                row |= dict(zip(("beyond", "beyond_error"), _mean_and_error(beyond), strict=True))
+                rates.append(row | {"above": sum(each > 0 for each in beyond)})
     return {
         "versions": {"torch": torch.__version__.split("+")[0]},
         "date": datetime.date.today().isoformat(),
@@ -72,6 +80,10 @@ def measure() -> dict[str, Any]:
         "curves": curves,
         "rates": rates,
     }
+
+
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    return round(fmean(values), 4), round(stdev(values) / len(values) ** 0.5, 4)
 
 
 def _apart(run: list[float], exact: list[float]) -> float:
@@ -96,6 +108,18 @@ def table(record: Mapping[str, Any]) -> str:
         lines.append(f"{path:18} " + " ".join(f"{found[rate]:7.3f}" for rate in rates))
     errors = [max(row["error"] for row in record["rates"] if row["rate"] == rate) for rate in rates]
     lines.append(f"{'standard error':18} " + " ".join(f"{error:7.3f}" for error in errors))
+    return "\n".join(lines)
+
+
+def rates_table(record: Mapping[str, Any]) -> str:
+    """Return the losses at several learning rates as text, and how far each is from float32's, seed by seed."""
+    lines = [f"{'rate':>4}  {'path':18}   mean loss      minus float32's"]
+    for row in record["rates"]:
+        if row["path"] == FLOAT and len(lines) > 1:
+            lines.append("")
+        lines.append(f"{row['rate']:4g}  {row['path']:18}  {row['loss']:.3f} ± {row['error']:.3f}")
+        if row["path"] != FLOAT:
+            lines[-1] += f"  {row['beyond']:+.4f} ± {row['beyond_error']:.4f}"
     return "\n".join(lines)
 
 

@@ -447,6 +447,14 @@ MISTAKES = (
     ),
     Mistake(
         STOCHASTIC_PACK,
+        "up_as_often_as_down",
+        "Goes up if u is above the fraction, which is how often it should stay down.",
+        {"tl.floor(steps + u)": "tl.floor(steps) + (u > steps - tl.floor(steps)).to(tl.float32)"},
+        kind="values",
+        says="as often as they should stay down",
+    ),
+    Mistake(
+        STOCHASTIC_PACK,
         "offset_of_32_bits",
         "Counts the draws in 32 bits, so they repeat after 2^32.",
         {"tl.rand(SEED, OFFSET + row * N + n)": "tl.rand(SEED, (OFFSET + row * N + n).to(tl.int32))"},

@@ -32,7 +32,7 @@ BITS_LOOKS = {8: (SKY, "D"), 4: (GREEN, "s"), 2: (BLUE, "o"), 1: (VERMILLION, "^
 
 def layer() -> Picture:
     """Draw what a linear layer computes in forward and backward, and which puzzle does what."""
-    figure, ax = new_sheet(25, 9.4)
+    figure, ax = new_sheet(25, 10.6)
     label(ax, 0.3, 1.4, "forward", align="left", fontsize=11)
     label(ax, 0.3, 7.4, "backward", align="left", fontsize=11)
     x = box(ax, 3.6, 0.9, 2.6, 1.2, "x", color=VALUES)
@@ -43,19 +43,22 @@ def layer() -> Picture:
     arrow(ax, (x.right + 0.1, 1.3), (y.x - 0.1, 1.3))
     label(ax, 13.0, 0.85, "y = x Wᵀ + b, exact: cuBLAS")
     arrow(ax, (x.right + 0.1, 1.9), (words.x + 0.6, words.y - 0.1))
-    label(ax, 8.9, 2.55, "25: any strides,  27: round and pack", align="left")
+    label(ax, 8.9, 2.55, "puzzle 25: copy from any strides,  puzzle 27: round and pack", align="left")
     arrow(ax, (words.x + 0.6, words.bottom + 0.1), (dw.right + 0.1, dw.y + 0.3))
-    label(ax, 8.9, 6.05, "26: unpack inside the product", align="left")
+    label(ax, 8.9, 6.05, "puzzle 26: unpack x̂ inside the product", align="left")
     arrow(ax, (dy.x - 0.1, 7.4), (dw.right + 0.1, 7.4))
     label(ax, 13.0, 7.85, "dW = dyᵀ x̂,  db = sum of dy")
-    text = "this is all we keep of x"
+    text = "all we keep of x: they stand for x̂, close to x"
     label(ax, words.right + 0.3, 4.35, text, align="left", color=FAINT)
-    label(ax, 12.5, 8.9, "dx = dy W doesn't need x", color=FAINT)
+    dx = box(ax, 3.6, 9.0, 2.6, 1.2, "dx", color=VALUES)
+    arrow(ax, (dy.x - 0.1, 7.9), (dx.right + 0.1, 9.6))
+    label(ax, 13.0, 9.7, "dx = dy W needs no x: cuBLAS", align="left")
     return Picture(
         figure,
         "A linear layer. Forward computes y = x Wᵀ + b exactly. On the side, puzzles 25 and 27 turn x into "
-        "words, scales and minima, and this is all we keep of x. Backward computes dW = dyᵀ x̂ and db from "
-        "dy and the words, which puzzle 26 unpacks inside the product. dx = dy W doesn't need x.",
+        "words, scales and minima. They stand for x̂, which is close to x, and are all we keep of it. Backward "
+        "computes dW = dyᵀ x̂ and db from dy and the words, which puzzle 26 unpacks inside the product, and "
+        "dx = dy W, which needs no x.",
     )
 
 
@@ -90,7 +93,7 @@ def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
 def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32) -> Picture:
     """Draw the tile of dW that each program of puzzle 26 stores, and the db of each row of tiles."""
     down, across = -(-COUT // BLOCK_M), -(-CIN // BLOCK_N)
-    figure, ax = new_sheet(25, 2.0 * down + 4.2)
+    figure, ax = new_sheet(25, 2.0 * down + 3.5)
     left, top, width, height = 9.6, 1.9, 4.2, 2.0
     for i in range(down):
         for j in range(across):
@@ -137,6 +140,8 @@ def draws(steps: float = 2.3, count: int = 40, seed: int = 7) -> Picture:
     label(ax, place + width + 0.3, 1.5, f"s + 1 = {steps + 1:g}", align="left")
     label(ax, left + 0.62 * width, 4.55, f"{count - up} draws of s + u: code {low}", color=ORANGE)
     label(ax, left + 1.04 * width, 4.55, f"{up} draws: code {low + 1}", align="left", color=BLUE)
+    label(ax, left - 0.3, 2.4, "draw 1", align="right", fontsize=9, color=FAINT)
+    label(ax, left - 0.3, 3.7, f"draw {count}", align="right", fontsize=9, color=FAINT)
     mean = low + up / count
     text = f"the mean of {count} codes is {mean:.2f}; the nearest code would be {low} each time"
     label(ax, 12.5, 5.6, text)
@@ -229,11 +234,13 @@ def rates(record: Mapping[str, Any]) -> Picture:
         "2 bits, stochastic": (BLUE, "s", "-", 1.6),
     }  # fmt: skip
     for place, (path, (color, mark, line, wide)) in enumerate(looks.items()):
-        aside = 1.02 ** (place - 2)  # so that the bars of a rate are next to each other
+        aside = 1.02**place  # so that the bars of a rate are next to each other
         found = [(row["rate"] * aside, row["loss"]) for row in record["rates"] if row["path"] == path]
         alpha = 0.45 if path == FLOAT else 1.0
-        ax.plot(*zip(*found, strict=True), marker=mark, linestyle=line, color=color, linewidth=wide,
-            markersize=5, label=path, alpha=alpha)  # fmt: skip
+        fill = color if line == "-" else "none"
+        ax.plot(*zip(*found, strict=True), marker=mark, linestyle=line if path == FLOAT else "none",
+            color=color, linewidth=wide, markersize=5, markerfacecolor=fill, label=path,
+            alpha=alpha)  # fmt: skip
         errors = [row["error"] for row in record["rates"] if row["path"] == path]
         ax.errorbar(*zip(*found, strict=True), yerr=errors, fmt="none", ecolor=color, elinewidth=1, capsize=3)
         told.append(f"{path}: " + ", ".join(f"{loss:.2f} at {rate / aside:g}" for rate, loss in found))
@@ -247,13 +254,11 @@ def rates(record: Mapping[str, Any]) -> Picture:
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(fontsize=9, frameon=False, loc="upper center")
-    label(ax, marks[-1], 0.9, "no difference here", align="right baseline", fontsize=9)
     seeds = f"mean of {record['rate_seeds']} seeds, with its standard error"
     figure.suptitle(seeds, fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Mean loss of the first steps on the digits by learning rate, {seeds}. {'; '.join(told)}. At "
-        f"{marks[-1]:g} the paths don't differ by more than chance.",
+        f"Mean loss of the first steps on the digits by learning rate, {seeds}. {'; '.join(told)}.",
     )
 
 
@@ -282,7 +287,10 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
         told[-1] += f" ({name})"
         title = name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP")
         ax.set_title(title, fontsize=11, color=INK)
-        ax.set_xlim(0, 1.08 * max(row["us"] for row in rows if row["case"] == name) / 1000)
+        times = [row["us"] / 1000 for row in rows if row["case"] == name]
+        ax.set_xlim(
+            min(times) - 0.08 * (max(times) - min(times)), max(times) + 0.08 * (max(times) - min(times))
+        )
         ax.set_ylim(0)
         ax.set_xlabel("ms per step, replayed", fontsize=10)
         ax.tick_params(labelsize=9)
@@ -327,17 +335,17 @@ def words(BITS: int = 2) -> Picture:
     column = [f"k={16 * j}" for j in range(F)]
     x = 17.0
     block = cells(ax, [[text] for text in column], x=x, y=1.6, width=2.2, height=0.62, colors=PACKED)
-    label(ax, x + 1.1, 0.7, f"production: {F} rows, 16 apart")
+    label(ax, x + 1.1, 0.7, f"the library: {F} rows, 16 apart")
     label(ax, block.right + 0.3, 1.9, "field 0", align="left", fontsize=9, color=FAINT)
     label(ax, block.right + 0.3, block.bottom - 0.3, f"field {F - 1}", align="left", fontsize=9, color=FAINT)
     label(ax, x - 0.3, 1.9, "column n", align="right")
-    told = "a thread that loads these values packs the word by itself; dW's sum runs along k, too"
-    label(ax, 12.5, 7.0, told)
+    told = "a thread that loads these 8 values packs the word by itself"
+    label(ax, x + 1.1, 7.0, told)
     return Picture(
         figure,
         f"Which {BITS}-bit values share a word. In puzzle 15: the neighbors n = 0, 1, 2 ... of one row. In "
-        f"production: the {F} rows {', '.join(str(16 * j) for j in range(F))} of one column, in fields 0 to "
-        f"{F - 1} of 16 bits. {told[0].upper()}{told[1:]}.",
+        f"the library: the {F} rows {', '.join(str(16 * j) for j in range(F))} of one column, in fields 0 to "
+        f"{F - 1} of 16 bits: {told}.",
     )
 
 
@@ -361,8 +369,9 @@ def again(row: int = 3, column: int = 300, rows: int = 128, columns: int = 768, 
         text = f"{each * group}..{(each + 1) * group - 1}"
         label(ax, left + (each + 0.5) * wide, top - 0.45, text, fontsize=9, color=FAINT)
         ax.plot([left + each * wide] * 2, [top, top + height], color=LINE, linewidth=0.8)
-    for each in (0, *own[2::4]):
-        label(ax, left - 0.25, top + (each + 1) * step, f"row {each}", align="right", fontsize=9, color=FAINT)
+    for each in own[::2]:
+        label(ax, left - 0.25, top + (each + 1) * step, f"rows {each}, {each + 1}", align="right",
+            fontsize=9, color=FAINT)  # fmt: skip
     x = left + width + 0.5
     arrow(ax, (x - 0.15, spoilt[0]), (left + (across + 1) * wide + 0.1, spoilt[0]))
     label(ax, x, spoilt[0], f"comes back as NaN: row {row}", align="left", color=VERMILLION)

@@ -28,7 +28,8 @@ def strided_copy(
 
     x is a view with any strides, in elements: a slice, a transpose, one row for all.
     The rows of y come one after the other. M, products with the strides and the size
-    of y may exceed 2^31; each stride fits into an int32.
+    of y may exceed 2^31; each stride fits into an int32. Axis 0 of the grid counts
+    blocks of rows, axis 1 blocks of columns.
     """
     return torch.as_strided(x, (M, N), (stride_xm, stride_xn))
 
@@ -89,10 +90,9 @@ def linear_backward(
     """dw and db, the gradients of y = x wᵀ + b, for the x that the words stand for
 
     x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
-    elements; don't load anything for it. If dw isn't needed, the grid has only one
-    column of programs. Each program loads its dy once, and one program stores each
-    element of db. K may be 0; dw may exceed 2^31 elements. Sum in float32; the
-    checker's x are exact bfloat16 numbers.
+    elements; don't load anything for it. Each program loads its dy once, and one
+    program stores each element of db. K may be 0; dw may exceed 2^31 elements. Sum in
+    float32; the checker's x are exact bfloat16 numbers.
     """
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
@@ -210,8 +210,8 @@ def stochastic_pack(
     """words, scale, minimum as in puzzle 15, but codes round up or down at random
 
     The draw of an element is u[m, n] = tl.rand(SEED, OFFSET + m · N + n). Its code is
-    one of the two integers around (x[m, n] - minimum) / scale: the upper one if u is
-    large enough, just so often that the mean is right. Codes are at most 2^BITS - 1.
+    one of the two integers around s = (x[m, n] - minimum) / scale: the upper one if u
+    is large enough. Over all seeds, the mean is s. Codes are at most 2^BITS - 1.
     SEED and OFFSET may have 64 bits.
     """
     steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
@@ -302,6 +302,9 @@ ROUNDING_SLIPS = {
     "a code above 2^BITS - 1 spills into the next field: clamp after the floor": _unclamped,
     "codes go up when u is small: they have to when u is large": _rounded_by(
         lambda steps, u: steps.floor() + (u < steps - steps.floor())
+    ),
+    "codes go up as often as they should stay down": _rounded_by(
+        lambda steps, u: steps.floor() + (u > steps - steps.floor())
     ),
     "codes are half a step too high: after adding u, use tl.floor instead of rounding": _rounded_by(
         lambda steps, u: (steps + u).round()

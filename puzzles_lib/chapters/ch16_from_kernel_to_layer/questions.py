@@ -125,11 +125,10 @@ def _off() -> float:
 
 def _apart() -> str:
     rows = {row["path"]: row for row in load(DIGITS)["rates"] if row["rate"] == 0.4}
-    nearest, exact = rows["1 bit, nearest"], rows["float32"]
-    by = nearest["loss"] - exact["loss"]
-    if abs(by) < 2 * max(nearest["error"], exact["error"]):
+    beyond, error = (rows["1 bit, nearest"][name] for name in ("beyond", "beyond_error"))
+    if abs(beyond) < 2 * error:
         return "not apart"
-    return "above" if by > 0 else "below"
+    return "above" if beyond > 0 else "below"
 
 
 def _shape_of_words() -> tuple[int, int, int]:
@@ -258,8 +257,14 @@ QUESTIONS = (
         asks="A model's first layer gets images. Which of dx, dw and db does its backward compute?",
         right=_computed_by_a_first_layer,
         kind=set,
-        nudges=(Nudge(lambda v, r: "dx" in v, "Who would use the gradient of the images?"),),
-        nudge="Answer with a set of names, such as {'dx', 'dw'}. Which parameters are trained?",
+        nudges=(
+            Nudge(
+                lambda v, r: not v <= {"dx", "dw", "db"},
+                "Answer with a set of names, such as {'dx', 'dw'}.",
+            ),
+            Nudge(lambda v, r: "dx" in v, "Who would use the gradient of the images?"),
+        ),
+        nudge="The layer has two parameters, and both are trained. Which gradients do they need?",
     ),
     Question(
         id="ch16-q9",
@@ -338,7 +343,7 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: v == "above",
-                "Four of the seeds, taken alone, said so, too. What about the other twelve?",
+                "Nine of the sixteen seeds, taken alone, say so. What about the other seven?",
             ),
             Nudge(
                 lambda v, r: v == "below",
