@@ -55,6 +55,7 @@ class Patience:
                         if time.monotonic() > end:
                             raise
 
+        kernel.pformat = lambda message: message  # it lays out every message for a log that nobody reads
         kernel.KernelManager = functools.partial(KernelManager, transport="ipc", ip=self.prefix)
         plugin.RunningKernel = Kernel
         local_provisioner.launch_kernel = self.launch

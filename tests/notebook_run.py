@@ -43,7 +43,8 @@ def run_under_nbval(
     _fonts_are_known()
     name = f"{notebook.parent.name}/{notebook.name}"
     arguments = [
-        *("-c", f"{REPO}/pyproject.toml", "-p", "no:xdist", "-p", "no:cacheprovider", "--show-capture=no"),
+        *("-c", f"{REPO}/pyproject.toml", "--disable-plugin-autoload", "-p", "nbval.plugin"),
+        *("-p", "no:cacheprovider", "-p", "no:logging", "--show-capture=no", "-o", "faulthandler_timeout=0"),
         *(*options, f"--nbval-cell-timeout={CELL_TIMEOUT_S}"),
         f"--nbval-kernel-startup-timeout={START_TIMEOUT_S}",
         f"--nbval-sanitize-with={REPO}/tests/nbval_sanitize.cfg",

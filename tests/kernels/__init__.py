@@ -4,6 +4,7 @@ A module per chapter has those that are written out, ``WRONG`` and ``RIGHT``. Fr
 wrong ones are edits of the course's solutions instead: the chapter's ``MISTAKES``.
 """
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping
@@ -42,11 +43,13 @@ def _modules() -> list:
     return [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
 
 
-def wrong() -> list[Wrong]:
-    """Every wrong kernel of every chapter, written out or made by edits."""
+@functools.cache
+def wrong() -> tuple[Wrong, ...]:
+    """Every wrong kernel of every chapter, written out or made by edits: a second and a half to make."""
     written = [each for module in _modules() for each in getattr(module, "WRONG", ())]
     sources = kernel_sources()
-    return written + [made(m, sources[m.puzzle.name]) for chapter in CHAPTERS for m in chapter.mistakes]
+    mistakes = (mistake for chapter in CHAPTERS for mistake in chapter.mistakes)
+    return (*written, *(made(mistake, sources[mistake.puzzle.name]) for mistake in mistakes))
 
 
 def made(mistake: Mistake, source: str) -> Wrong:
