@@ -115,7 +115,7 @@ class Runner:
         return outcome
 
     def _at_edges(self, launch: Launch, outcome: Outcome, code: compiler.Program, size: int) -> None:
-        """Look only where the programs at the edges of a grid access tensors that are too large to copy."""
+        """Check only the programs at the edges of a grid, on tensors that are too large to copy."""
         ran = at_edges(code, launch, integers(launch.tensors))
         outcome.programs, outcome.stopped = ran.programs, True
         if ran.stop and ran.stop.kind not in (*_NOT_JUDGED, "deadlock"):
