@@ -77,6 +77,17 @@ def test_fragments_name_the_lane_or_register_of_every_element(a100):
         at = shown.index(next(t for t in shown[at:] if " registers per lane" in t), at) + 1
 
 
+def test_wgmma_names_the_warp_of_every_row():
+    ttgir = _matmul().ttgir
+    shown = texts(pictures.wgmma(ttgir))
+    layout = read_layout(ttgir, "#mma", (128, 128))
+    found = [re.fullmatch(r"warp (\d): rows (\d+)\u2013(\d+)", text) for text in shown]
+    bands = [tuple(map(int, match.groups())) for match in found if match]
+    assert [last - first for _, first, last in bands] == [15] * 8
+    for warp, first, last in bands:
+        assert {layout.holders((row, 77))[0][0] for row in range(first, last + 1)} == {warp}
+
+
 def test_swizzled_chunks_lie_where_the_layout_puts_them(a100):
     shared = read_shared(a100, "#shared")
     assert shared == SharedLayout("#shared", 8, 1, 8)

@@ -90,16 +90,17 @@ MISTAKES = [
     ("ch13-q16", 2, "still allowed"),
     ("ch13-q16", 4, "How many runs"),
     ("ch13-q16", 3, "is for all threads"),
-    ("ch13-q16", 4095, "the whole block"),
+    ("ch13-q16", 1024, "the whole block"),
+    ("ch13-q16", 4095, "all of x"),
     ("ch13-q16", 16, "share a predicate"),
     ("ch13-q18", "same", "one of the three"),
     ("ch13-q18", "the same", "before it compiles"),
     ("ch13-q18", "shorter", "one for all threads"),
-    ("ch13-q21", 2, "without swizzling"),
-    ("ch13-q21", 6, "r alone"),
-    ("ch13-q21", 8, "a sum"),
-    ("ch13-q21", 0, "a sum"),
-    ("ch13-q21", 3, "in binary"),
+    ("ch13-q21", [2, 6], "8 rows, each"),
+    ("ch13-q21", [[9] * 8] * 8, "8 rows, each"),
+    ("ch13-q21", [[0] * 8] * 8, "every place once"),
+    ("ch13-q21", [[*range(8)]] * 8, "without swizzling"),
+    ("ch13-q21", [[*range(8)], *[[7, 6, 5, 4, 3, 2, 1, 0]] * 7], "depend on r"),
     ("ch13-q23", 2, "with the promise"),
     ("ch13-q23", 4, "one run of four"),
     ("ch13-q23", 1024, "share a load"),
@@ -109,13 +110,13 @@ MISTAKES = [
     ("ch13-q12", (6, 2), "must be ahead"),
     ("ch13-q12", (4, 4), "one other"),
     ("ch13-q12", (3, 2), "before the first dot"),
-    ("ch13-q12", (3, 3), "Three iterations are in flight"),
+    ("ch13-q12", (3, 3), "Three iterations are under way"),
     ("ch13-q14", (64, 128), "five numbers"),
     ("ch13-q14", (64, 100, 32, 4, 4), "powers of two"),
     ("ch13-q14", (64, 128, 32, 4, 4.5), "powers of two"),
     ("ch13-q14", (1024, 1024, 64, 4, 4), "powers of two"),
     ("ch13-q14", (64, 64, 32, 4, 4), "too few"),
-    ("ch13-q14", (64, 128, 64, 4, 3), "You need more"),
+    ("ch13-q14", (64, 128, 64, 4, 3), "is less than 4"),
     ("ch13-q14", (128, 256, 16, 4, 4), "registers spill"),
     ("ch13-q14", (128, 64, 32, 2, 4), "without wgmma"),
     ("ch13-q14", (128, 128, 64, 4, 4), "too many registers"),
@@ -136,6 +137,11 @@ MISTAKES = [
     ("ch13-q22", {4}, "for few threads"),
     ("ch13-q22", {1, 2, 4}, "by many threads"),
     ("ch13-q22", {2}, "at most 255"),
+    ("ch13-q24", ("inline",), "two names"),
+    ("ch13-q24", ("tritongpu-pipeline", "tritongpu-accelerate-matmul"), "is for the tensor core"),
+    ("ch13-q24", ("accelerate-matmul", "inline"), "The first name is correct"),
+    ("ch13-q24", ("inline", "pipeline"), "The second name is correct"),
+    ("ch13-q24", ("inline", "cse"), "Look into some passes"),
 ]
 
 
@@ -150,7 +156,7 @@ def right() -> dict[str, object]:
 
 
 def test_there_are_as_many_as_the_chapter_asks():
-    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 24)]
+    assert [*MINE] == [f"ch13-q{n}" for n in range(1, 25)]
     assert all(questions()[i] is q for i, q in MINE.items())
     cells = {c.id: c for c in nbformat.read(MASTER, as_version=4).cells}
     assert {i for i in cells if re.fullmatch(r"q\d+", i)} == {i.removeprefix("ch13-") for i in MINE}
@@ -160,7 +166,7 @@ def test_there_are_as_many_as_the_chapter_asks():
 def test_the_masters_answer_is_right(id):
     (cell,) = (c for c in nbformat.read(MASTER, as_version=4).cells if f"ch13-{c.id}" == id)
     tree = ast.parse(cell.source)
-    value = ast.literal_eval(tree.body[1].value)
+    value = eval(ast.unparse(tree.body[1].value), {})  # a literal, or a table made by a comprehension
     assert answer(id, value).ok
     assert answer(id).status == "open" and answer(id, None).status == "open"
 
@@ -215,7 +221,9 @@ def test_small_blocks_wide_sizes_and_threads(right):
     assert right["ch13-q23"] == 1024 // 128
     assert right["ch13-q17"] == {name for name in machine_code.TARGETS if name.startswith("gfx")}
     assert right["ch13-q13"] == BLOCK_SHARED_BYTES // (2 * 128 * 64 * 2)
-    assert right["ch13-q21"] == 2 ^ 6
+    assert right["ch13-q21"] == tuple(tuple(c ^ r for c in range(8)) for r in range(8))
+    assert answer("ch13-q21", [[(c + r) % 8 for c in range(8)] for r in range(8)]).ok  # is as good
+    assert right["ch13-q24"] == ("tritongpu-accelerate-matmul", "tritongpu-pipeline")
     launches = machine_code.LAUNCHES.items()
     assert right["ch13-q22"] == {name for name, (m, n, warps) in launches if m * n // (32 * warps) > 255}
     assert right["ch13-q12"] == (2 * (3 - 1), 2)

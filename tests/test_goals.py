@@ -274,7 +274,7 @@ def test_what_is_to_be_compiled_once_is_shown():
 @pytest.mark.parametrize(
     "kernel, puzzle, says",
     [
-        (ch14_int8_linear.strides_and_masks, TILED_LINEAR, "one bit of the mask is enough for all of them"),
+        (ch14_int8_linear.strides_and_masks, TILED_LINEAR, "one bit of the mask must be enough"),
         (ch14_int8_linear.exact_in_float16, INT8_LINEAR, "tl.dot of tiles that aren't integers: 1"),
     ],
 )

@@ -17,8 +17,8 @@ from puzzles_lib.inspector.step import moves, step
 _WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # bytes of a load; 4 if none is named
 _MOST_REGISTERS = 255  # the most registers of a thread
 _SHARED = (
-    "elements share a load if one thread has them as neighbors, the compiler knows that their address is a "
-    "multiple of the load's width, and one bit of the mask is enough for all of them"
+    "elements share a load if one thread has them as neighbors and the compiler knows that their address is "
+    "a multiple of the load's width. And one bit of the mask must be enough for all of them"
 )
 _PRODUCT = re.compile(r"= (?:arith\.(?:mulf|divf)|math\.fma)\b.* : (?:tensor<((?:\d+x)*)[a-z]|[a-z])")
 

@@ -282,6 +282,58 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
     )
 
 
+def wgmma(ttgir: str) -> Picture:
+    """The tiles of a 128 x 128 x 64 dot on an H100: which warp holds which rows, and what one wgmma takes.
+
+    ttgir: of a matmul compiled for sm_90 with four warps and these tiles, with its ``#mma``.
+    """
+    rows, columns, depth = 128, 128, 64
+    piece_rows, piece_depth = 64, 16  # of m64n128k16
+    layout = read_layout(ttgir, "#mma", (rows, columns))
+    runs = _runs([layout.holders((row, 0)) for row in range(rows)])
+    wide, tall = 0.9 / 16, 0.8 / 16  # of an element
+    left, top = 10.0, 1.3
+    corner = top + depth * tall + 1.3
+    figure, ax = new_sheet(24.4, corner + rows * tall + 0.4)
+    x = left - 1.2 - depth * wide
+    box(ax, left, top, columns * wide, depth * tall, color=PALE, edge=INK)
+    box(ax, left, top, columns * wide, piece_depth * tall, color=YELLOW, edge=INK)
+    label(ax, left, top - 0.4, f"y: {depth} x {columns}, in shared memory", align="left")
+    label(ax, left - 0.4, top + depth * tall / 2, "k", color=FAINT)
+    box(ax, x, corner, depth * wide, rows * tall, color=PALE, edge=INK)
+    box(ax, x, corner, piece_depth * wide, piece_rows * tall, color=YELLOW, edge=INK)
+    label(ax, x, corner - 0.8, f"x: {rows} x {depth},\nin shared memory", align="left")
+    label(ax, x + depth * wide - 0.2, corner - 0.4, "k", color=FAINT)
+    for y in (top, corner):
+        label(ax, left + columns * wide - 0.2, y - 0.4, "n", color=FAINT)
+    label(ax, x - 0.4, corner + rows * tall / 2, "m", color=FAINT)
+    told = []
+    for begin, length, warp in runs:
+        words = f"warp {warp}: rows {begin}\u2013{begin + length - 1}"
+        color = PROGRAM_COLORS[warp % len(PROGRAM_COLORS)]
+        box(ax, left, corner + begin * tall, columns * wide, length * tall, words, color=color, fontsize=9)
+        told.append(words.replace("\u2013", " to "))
+    label(ax, left, corner - 0.4, f"acc: {rows} x {columns}, in registers", align="left")
+    right = left + columns * wide + 0.3
+    foot = corner + piece_rows * tall
+    ax.plot([right, right + 0.2, right + 0.2, right], [corner, corner, foot, foot], color=INK, linewidth=1.4)
+    label(
+        ax,
+        right + 0.5,
+        (corner + foot) / 2,
+        f"rows of one\nm{piece_rows}n{columns}k{piece_depth}",
+        align="left",
+    )
+    words = "yellow: what one wgmma\nreads. Four warps share\nit, 16 rows each."
+    label(ax, 0.4, top + depth * tall / 2, words, align="left", fontsize=11)
+    return Picture(
+        figure,
+        f"The tiles of a dot on an H100. x, {rows} x {depth}, and y, {depth} x {columns}, are in shared "
+        f"memory; acc, {rows} x {columns}, is in registers: {'; '.join(told)}. One wgmma reads "
+        f"{piece_rows} rows and {piece_depth} columns of x, and {piece_depth} rows of y, and adds to {piece_rows} rows of acc.",
+    )
+
+
 def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int = 2) -> Picture:
     """Eight rows of a tile in shared memory, as they are and swizzled; which banks a column of chunks hits.
 

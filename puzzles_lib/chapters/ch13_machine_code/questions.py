@@ -1,7 +1,7 @@
 """The reading exercises of chapter 13, about the kernels in its notebook."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from triton.runtime.jit import JITFunction
 
@@ -24,7 +24,7 @@ BLOCK_SHARED_BYTES = find_target("sm_90").shared_limit
 SIZES = (4000, 4004, 4008, 4016, 4100)
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 LAUNCHES = {1: (128, 128, 2), 2: (64, 256, 4), 3: (256, 128, 8), 4: (256, 256, 8)}  # rows, columns, warps
-SUMS, IN_FLIGHT, PROGRAMS = 8192, 4, 3  # what a launch on a budget needs
+SUMS, DEEP, PROGRAMS = 8192, 4, 3  # what a launch on a budget needs
 
 
 _made: dict[tuple, Stages] = {}
@@ -162,8 +162,8 @@ def _kept(given: tuple) -> str | None:
     """Return what keeps a launch from being an answer, or None."""
     if given[0] * given[1] < SUMS:
         return "sums"
-    if given[4] < IN_FLIGHT:
-        return "flight"
+    if given[4] < DEEP:
+        return "depth"
     made = _launched(given)
     if not made.ok or "wgmma" not in (made.tensor_core or ""):
         return "wgmma"
@@ -204,10 +204,44 @@ def _moves_of_the_runs() -> int:
     return sum("ttg.convert_layout" in line for line in lines)
 
 
-def _place_of_a_chunk() -> int:
-    """Return the place of chunk 2 in row 6."""
+def _places() -> tuple[tuple[int, ...], ...]:
+    """Return where Triton's own layout puts each chunk of eight rows."""
     shared = read_shared(_matmul("sm_80", num_stages=1).ttgir, "#shared")
-    return shared.column(6, 2 * shared.vec) // shared.vec
+    return tuple(
+        tuple(shared.column(row, chunk * shared.vec) // shared.vec for chunk in range(8)) for row in range(8)
+    )
+
+
+def _whole_table(given: tuple) -> bool:
+    """Return whether an answer is eight rows of eight places."""
+    rows = len(given) == 8 and all(isinstance(row, list | tuple) and len(row) == 8 for row in given)
+    return rows and all(isinstance(p, int) and 0 <= p < 8 for row in given for p in row)
+
+
+def _each_once(lines: Iterable) -> bool:
+    return all(sorted(line) == list(range(8)) for line in lines)
+
+
+def _without_conflicts(given: tuple, right: tuple) -> bool:
+    return _whole_table(given) and _each_once(given) and _each_once(zip(*given, strict=True))
+
+
+def _passes_of_dot_and_copies() -> tuple[str, str]:
+    """Return the passes that bring in wgmma and the copies ahead of time."""
+    changed = _matmul().passes.changed
+
+    def first(operation: str) -> str:
+        return next(p.name for p in changed if any(operation in line for line in p.diff.added))
+
+    return first("ttng.warp_group_dot"), first("ttg.async_copy_global_to_local")
+
+
+def _same_passes(given: tuple, right: tuple) -> bool:
+    return len(given) == 2 and all(map(_same_pass, given, right))
+
+
+def _same_pass(given: object, right: str) -> bool:
+    return given in (right, right.removeprefix("tritongpu-"))
 
 
 def _launches_that_spill() -> set[int]:
@@ -349,7 +383,9 @@ QUESTIONS = (
                 "That's one short. Count elements 0, 1, 2 and 3: element 3 is the fourth of them.",
             ),
             Nudge(
-                lambda given, right: given.lstrip("r").isdigit() and int(given.lstrip("r")) > int(right[1:]),
+                lambda given, right: (
+                    given.lstrip("r").isdigit() and 0 < int(given.lstrip("r")) - int(right[1:]) <= 4
+                ),
                 "That register belongs to the second load, which starts at element 512.",
             ),
         ),
@@ -434,7 +470,7 @@ QUESTIONS = (
         "How many copies of tiles are in front of the loop and in it, with num_stages=3 on sm_90? A pair.",
         _copies,
         tuple,
-        "Three iterations are in flight: one multiplies. For how many others must tiles be on their way?",
+        "Three iterations are under way: one multiplies. For how many others must tiles be on their way?",
         (
             Nudge(
                 lambda given, right: len(given) != 2,
@@ -476,7 +512,7 @@ QUESTIONS = (
     Question(
         "ch13-q14",
         f"(BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages) for sm_90: at least {SUMS} sums in a program "
-        f"with wgmma, no spills, {IN_FLIGHT} iterations in flight or more, {PROGRAMS} programs at a time.",
+        f"with wgmma, no spills, num_stages of {DEEP} or more, {PROGRAMS} programs at a time.",
         _launch,
         tuple,
         "The registers fit, but not three programs' shared memory. What do a stage's two tiles take, and "
@@ -495,7 +531,7 @@ QUESTIONS = (
                 _fails_by("sums"),
                 "A program computes BLOCK_M times BLOCK_N elements. Those are too few.",
             ),
-            Nudge(_fails_by("flight"), "num_stages says how many iterations are in flight. You need more."),
+            Nudge(_fails_by("depth"), f"num_stages, the last number, is less than {DEEP}."),
             Nudge(
                 _fails_by("spills"),
                 "With that launch, registers spill. How many sums does a thread hold, and how many may it?",
@@ -551,8 +587,12 @@ QUESTIONS = (
                 "The edge cuts only one run, but which thread has it? One program is for all threads.",
             ),
             Nudge(
-                lambda given, right: given >= 1024,
+                lambda given, right: given == 1024,
                 "That's the whole block. 128 threads share it.",
+            ),
+            Nudge(
+                _is(4095),
+                "That's all of x. It takes four programs, and each of them has 128 threads.",
             ),
         ),
     ),
@@ -622,18 +662,27 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q21",
-        "In #shared, at which place does row 6 keep chunk 2?",
-        _place_of_a_chunk,
-        int,
-        "Write 2 and 6 in binary. The place has a 1 wherever the two bits differ.",
+        "Where does each of 8 rows keep each of its 8 chunks, so that chunk c of all rows can be read in one "
+        "round? A list of 8 rows of 8 places: places[r][c].",
+        _places,
+        tuple,
+        "Some chunk c is at the same place in two rows, so these two rows take turns. How could the place "
+        "depend on r as well?",
         (
-            Nudge(_is(2), "That's its place without swizzling, and in row 0. What is c xor r here?"),
-            Nudge(_is(6), "That's r alone. What is c xor r, with c = 2?"),
             Nudge(
-                lambda given, right: given in (0, 8),
-                "That's a sum. Exclusive or adds nothing up: it looks at each pair of bits by itself.",
+                lambda given, right: not _whole_table(given),
+                "Give 8 rows, each of them 8 places from 0 to 7: places[r][c].",
+            ),
+            Nudge(
+                lambda given, right: not _each_once(given),
+                "In one of your rows, two chunks are at the same place. Each row needs every place once.",
+            ),
+            Nudge(
+                lambda given, right: all(list(row) == list(range(8)) for row in given),
+                "That's the tile without swizzling: chunk c of all eight rows is in the same banks.",
             ),
         ),
+        _without_conflicts,
     ),
     Question(
         "ch13-q22",
@@ -668,5 +717,33 @@ QUESTIONS = (
             ),
             Nudge(_is(4), "That covers one run of four elements. How many runs does a thread have?"),
         ),
+    ),
+    Question(
+        "ch13-q24",
+        "Which pass of the matmul for sm_90 brings in the tensor core, and which one copies tiles ahead "
+        "of time? A pair of names.",
+        _passes_of_dot_and_copies,
+        tuple,
+        "Look into some passes: h100.passes[name]. Which one has a + beside ttng.warp_group_dot, and "
+        "which one beside ttg.async_copy_global_to_local?",
+        (
+            Nudge(
+                lambda given, right: len(given) != 2,
+                "Give two names of passes: (the tensor core, copies ahead of time).",
+            ),
+            Nudge(
+                lambda given, right: _same_passes(given[::-1], right),
+                "The names are correct, but the first one is for the tensor core.",
+            ),
+            Nudge(
+                lambda given, right: _same_pass(given[0], right[0]),
+                "The first name is correct. Which pass has a + beside ttg.async_copy_global_to_local?",
+            ),
+            Nudge(
+                lambda given, right: _same_pass(given[1], right[1]),
+                "The second name is correct. Which pass has a + beside ttng.warp_group_dot?",
+            ),
+        ),
+        _same_passes,
     ),
 )

@@ -402,7 +402,7 @@ FUSED_LINEAR = Puzzle(
         "it is what you get without the row's scale": _fused(_scale_forgotten),
         "it is what you get without the weights' scale": _weights_scale_forgotten,
         "x is rounded to codes without being divided by its scale": _fused(_undivided(torch.round)),
-        "x is cast to int8 without being divided by its scale and rounded": _fused(_undivided(torch.trunc)),
+        "x itself is cast to int8, not divided by its scale and not rounded": _fused(_undivided(torch.trunc)),
     },
     machine=(Goal(cases=(1,), wants=(Want("float dots", most=0),)),),
     contract=Contract(
