@@ -268,7 +268,10 @@ def noisy(
             top = zero - height if value > 0 else zero
             won = n == winner and column > 0
             box(ax, left + 1.3 * n, top, 1.1, height, color=VERMILLION if won else PALE_SKY)
+            at = top - 0.35 if value > 0 else top + height + 0.35
+            label(ax, left + 1.3 * n + 0.55, at, f"{value:.1f}".replace("-", MINUS), fontsize=8)
             label(ax, left + 1.3 * n + 0.55, 8.0, str(n), fontsize=9, color=FAINT)
+        ax.plot([left - 0.2, left + 1.3 * count], [zero, zero], color=INK, linewidth=1)
         told.append(f"{name}: {', '.join(f'{value:.1f}' for value in values)}, largest is {winner}")
     legend(ax, 1.5, (7.1, VERMILLION, "the largest: this one is drawn"))
     many = torch.tensor(logits) - torch.log(-torch.log(uniform(1, torch.arange(draws * count)))).view(
@@ -277,7 +280,7 @@ def noisy(
     shares = [n / draws for n in many.argmax(1).bincount(minlength=count).tolist()]
     softmax = torch.tensor(logits).softmax(0).tolist()
     left = 0.6 + 6.5 * len(bars)
-    label(ax, left, 0.7, f"{draws} draws (softmax)", align="left", fontsize=10)
+    label(ax, left, 0.7, f"of {draws} draws (by softmax)", align="left", fontsize=10)
     for n, (share, p) in enumerate(zip(shares, softmax, strict=True)):
         box(ax, left + 1.3 * n, zero - 4 * share, 1.1, 4 * share, color=VERMILLION)
         label(ax, left + 1.3 * n + 0.55, 6.5, f"{share:.2f}", fontsize=9)
@@ -299,7 +302,7 @@ def streamed(tiles: int = 4, now: int = 2) -> Picture:
         box(ax, x, 0.9, 3.0, 1.5, f"block {n}", color=PALE_ORANGE if n != now else ORANGE)
         words = "forgotten" if n < now else "now" if n == now else "not yet"
         box(ax, x, 3.6, 3.0, 2.4, words, color=PALE_GREEN if n == now else None, dashed=n != now)
-    label(ax, 6.4, 6.6, "tiles of logits: only one exists, in registers", align="left", color=FAINT)
+    label(ax, 6.4, 7.5, "tiles of logits: only one exists, in registers", align="left", color=FAINT)
     x = 6.4 + 3.3 * now + 1.5
     arrow(ax, (x, 2.45), (x, 3.5))
     arrow(ax, (4.9, 6.2), (x - 1.0, 6.1), bend=0.12)
@@ -350,6 +353,9 @@ def both_gradients(rows: int = 3, classes: int = 4, now: tuple[int, int] = (1, 2
     label(ax, 21.6, 3.2, "dh: all programs add to it", align="left", fontsize=11)
     y = 3.6 + 1.8 * row + 0.75
     arrow(ax, (19.4, y), (21.5, y))
+    arrow(ax, (4.9, y), (6.3, y))
+    middle = 6.4 + 3.3 * column + 1.5
+    arrow(ax, (middle, 2.35), (middle, 2.95))
     bottom = 3.6 + 1.8 * rows + 0.5
     x = 6.4 + 3.3 * column + 1.5
     arrow(ax, (x, bottom - 0.7), (x, bottom - 0.05))
