@@ -161,6 +161,7 @@ RIGHT = {
     "ch22-q17": (1, 2, 0, 4, 3, 5),
     "ch22-q18": (2, 3),
     "ch22-q19": 239.3,
+    "ch22-q21": 2.7,
 }
 
 # What learners may think, with a word of what they must read.
@@ -621,7 +622,7 @@ MISTAKES = [
     ("ch22-q6", 1, "have more pages"),
     ("ch22-q6", 4, "times heads of keys"),
     ("ch22-q7", 6.0, "plain average"),
-    ("ch22-q8", "1", "Try it in Python"),
+    ("ch22-q8", "1", "for infinities"),
     ("ch22-q9", (0, 3, 3, 12), "last expert end"),
     ("ch22-q9", (3, 3, 12, 16), "first expert begin"),
     ("ch22-q9", (3, 0, 9, 4), "Add them up"),
@@ -647,6 +648,10 @@ MISTAKES = [
     ("ch22-q17", (2, 1, 0, 4, 3, 5), "earlier token"),
     ("ch22-q18", (1, 2), "crosses the line"),
     ("ch22-q18", (2, 2), "first number is correct"),
+    ("ch22-q18", (3, 3), "Is that below 0.75"),
+    ("ch22-q21", -797.0, "Which lanes does it count"),
+    ("ch22-q21", 0.0, "how many lanes have logit 0"),
+    ("ch22-q21", 15.0, "And its logarithm"),
     ("ch22-q19", 478.6, "two bytes"),
     ("ch22-q19", 119.6, "once per token"),
 ]

@@ -1,7 +1,7 @@
 """The model as a chain of puzzles: each step is one, and runs by a reader's kernel or in torch.
 
 Keys and values are in pages, as puzzle 67 has them. What is too small for a kernel stays in torch: the lookup
-of an embedding, the matmul of a router, and the sum over the chosen experts. A router chooses by puzzle 74 if a
+of an embedding, the matmul of a router, and the sum over the chosen experts. Routers choose by puzzle 74 if a
 kernel for it is given, and bytes are drawn by puzzle 75 instead of 71 if only the likely ones may be drawn.
 """
 

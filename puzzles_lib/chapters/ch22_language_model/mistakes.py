@@ -491,7 +491,7 @@ MISTAKES = (
             "tl.where(heat > 0, noisy, logits)": "noisy",
         },
         kind="values",
-        says="token[",
+        says="noise decides in rows with heat 0",
     ),
     Mistake(
         SAMPLE_TOKEN,

@@ -31,7 +31,7 @@ def chain() -> Picture:
     """Draw a token's way through the model, and which puzzle is which step."""
     figure, ax = new_sheet(27, 11.4)
     steps = (
-        ("norm", "28", PALE_SKY),
+        ("add, norm", "28", PALE_SKY),
         ("q, k, v", "12", PALE_SKY),
         ("RoPE", "66", PALE_GREEN),
         ("attention\nover pages", "67", PALE_GREEN),
@@ -39,7 +39,7 @@ def chain() -> Picture:
         ("out", "12", PALE_SKY),
     )
     experts = (
-        ("norm", "28", PALE_SKY),
+        ("add, norm", "28", PALE_SKY),
         ("router", "", PALE),
         ("gate and up\nper expert", "69", PALE_GREEN),
         ("SwiGLU\nand down", "70", PALE_GREEN),
@@ -48,7 +48,7 @@ def chain() -> Picture:
     box(ax, 0.4, 0.5, 2.6, 1.2, "byte", color=PALE_ORANGE)
     label(ax, 3.4, 1.1, "its row of the embedding", align="left", color=FAINT, fontsize=9)
     box(ax, 0.2, 2.4, 26.4, 6.3, color=None, dashed=True)
-    label(ax, 26.3, 8.1, "three layers", align="right", color=FAINT, fontsize=9)
+    label(ax, 26.3, 2.05, "three such layers, one after the other", align="right", color=FAINT, fontsize=9)
     for y, row in ((3.2, steps), (6.0, experts)):
         for number, (text, puzzle, color) in enumerate(row):
             x = 0.9 + 4.3 * number
@@ -61,7 +61,7 @@ def chain() -> Picture:
     ax.plot([25.95, 26.25, 26.25, 2.65, 2.65], [3.95, 3.95, 5.5, 5.5, 5.7], color=INK, linewidth=1)
     arrow(ax, (2.65, 5.4), (2.65, 6.05))
     for number, (text, puzzle, color) in enumerate(
-        (("norm", "28", PALE_SKY), ("256 logits", "12", PALE_SKY), ("draw", "71", PALE_GREEN))
+        (("add, norm", "28", PALE_SKY), ("256 logits", "12", PALE_SKY), ("draw", "71", PALE_GREEN))
     ):
         x = 0.9 + 4.3 * number
         box(ax, x, 9.3, 3.5, 1.0, text, color=color)
@@ -77,23 +77,25 @@ def chain() -> Picture:
     return Picture(
         figure,
         "A token's way through the model. A byte's row of the embedding passes three layers. First come "
-        "norm (puzzle 28), q, k, v (12), RoPE (66), attention over pages (67), merge (68) and out (12). Then "
-        "come norm, router, gate and up per expert (69), SwiGLU and down (70), and the sum of two experts. "
-        "After the layers come norm, 256 logits (12) and the draw of the next byte (71).",
+        "add and norm (puzzle 28), q, k, v (12), RoPE (66), attention over pages (67), merge (68) and out "
+        "(12). Then come add and norm, router, gate and up per expert (69), SwiGLU and down (70), and the "
+        "sum of two experts. After the layers come add and norm, 256 logits (12) and the draw of the next "
+        "byte (71). Each add puts the latest result back on the token.",
     )
 
 
-def rotations(positions: Sequence[int] = (0, 1, 2, 3), speeds: Sequence[float] = (1.0, 0.25)) -> Picture:
-    """Draw two pairs of a head as arrows, at several positions."""
+def rotations(positions: Sequence[int] = (0, 1, 2, 3), size: int = 16) -> Picture:
+    """Draw the first two pairs of a head of ``size`` numbers as arrows, at several positions."""
     figure, ax = new_sheet(25, 9.6)
     told = []
-    for row, speed in enumerate(speeds):
+    for row in range(2):
+        speed = 10_000 ** (-2 * row / size)
         y = 2.6 + 4.4 * row
         label(
             ax,
             0.3,
             y,
-            f"pair {row}: elements {row} and D/2{f' + {row}' * (row > 0)}\n{speed:g} rad per position",
+            f"pair {row}: elements {row} and {row + size // 2}\n{speed:.3g} rad per position",
             align="left",
             fontsize=10,
         )
@@ -108,7 +110,11 @@ def rotations(positions: Sequence[int] = (0, 1, 2, 3), speeds: Sequence[float] =
                 label(ax, x, 0.5, f"position {position}", color=FAINT)
             label(ax, x, y + 1.95, f"{math.degrees(angle):.0f}°", fontsize=9, color=FAINT)
             told.append(f"pair {row} at position {position}: {math.degrees(angle):.0f} degrees")
-    return Picture(figure, f"Two pairs of numbers as arrows, rotated by their position. {'; '.join(told)}.")
+    label(ax, 0.3, 0.5, f"D = {size}", align="left", fontsize=10)
+    return Picture(
+        figure,
+        f"Two pairs of a head with D = {size} as arrows, rotated by their position. {'; '.join(told)}.",
+    )
 
 
 def pages(
@@ -229,13 +235,15 @@ def gated() -> Picture:
     box(ax, 13.0, 4.1, 5.0, 1.6, "x = silu(gate) · up", color=PALE_GREEN, fontsize=10)
     label(ax, 15.5, 6.1, "in registers, never stored", fontsize=9, color=FAINT)
     arrow(ax, (18.1, 4.9), (20.0, 4.9))
-    label(ax, 19.0, 4.4, "tl.dot", fontsize=9, color=FAINT)
-    box(ax, 20.1, 4.1, 3.2, 1.6, "w[e]", color=PALE)
+    label(ax, 19.0, 5.5, "tl.dot", fontsize=9, color=FAINT)
+    box(ax, 20.1, 4.1, 3.2, 1.6, "z", color=PALE)
+    arrow(ax, (19.0, 3.0), (19.0, 4.0))
+    box(ax, 17.4, 1.4, 3.2, 1.6, "w[e]", color=PALE_ORANGE)
     return Picture(
         figure,
         "A row of h has 2K numbers: first the gates, from K on the values up. A tile of the gates and the "
         "tile K further on become a tile of x = silu(gate) times up. It's in registers and goes into tl.dot "
-        "with w[e], so x is never stored.",
+        "with a tile of w[e], which gives z. So x is never stored.",
     )
 
 
@@ -260,7 +268,10 @@ def noisy(
             top = zero - height if value > 0 else zero
             won = n == winner and column > 0
             box(ax, left + 1.3 * n, top, 1.1, height, color=VERMILLION if won else PALE_SKY)
+            at = top - 0.35 if value > 0 else top + height + 0.35
+            label(ax, left + 1.3 * n + 0.55, at, f"{value:.1f}".replace("-", MINUS), fontsize=8)
             label(ax, left + 1.3 * n + 0.55, 8.0, str(n), fontsize=9, color=FAINT)
+        ax.plot([left - 0.2, left + 1.3 * count], [zero, zero], color=INK, linewidth=1)
         told.append(f"{name}: {', '.join(f'{value:.1f}' for value in values)}, largest is {winner}")
     legend(ax, 1.5, (7.1, VERMILLION, "the largest: this one is drawn"))
     many = torch.tensor(logits) - torch.log(-torch.log(uniform(1, torch.arange(draws * count)))).view(
@@ -269,7 +280,7 @@ def noisy(
     shares = [n / draws for n in many.argmax(1).bincount(minlength=count).tolist()]
     softmax = torch.tensor(logits).softmax(0).tolist()
     left = 0.6 + 6.5 * len(bars)
-    label(ax, left, 0.7, f"{draws} draws (softmax)", align="left", fontsize=10)
+    label(ax, left, 0.7, f"of {draws} draws (by softmax)", align="left", fontsize=10)
     for n, (share, p) in enumerate(zip(shares, softmax, strict=True)):
         box(ax, left + 1.3 * n, zero - 4 * share, 1.1, 4 * share, color=VERMILLION)
         label(ax, left + 1.3 * n + 0.55, 6.5, f"{share:.2f}", fontsize=9)
@@ -291,9 +302,10 @@ def streamed(tiles: int = 4, now: int = 2) -> Picture:
         box(ax, x, 0.9, 3.0, 1.5, f"block {n}", color=PALE_ORANGE if n != now else ORANGE)
         words = "forgotten" if n < now else "now" if n == now else "not yet"
         box(ax, x, 3.6, 3.0, 2.4, words, color=PALE_GREEN if n == now else None, dashed=n != now)
-    label(ax, 6.4, 6.6, "tiles of logits: only one exists, in registers", align="left", color=FAINT)
+    label(ax, 6.4, 7.5, "tiles of logits: only one exists, in registers", align="left", color=FAINT)
     x = 6.4 + 3.3 * now + 1.5
     arrow(ax, (x, 2.45), (x, 3.5))
+    arrow(ax, (4.9, 6.2), (x - 1.0, 6.1), bend=0.12)
     arrow(ax, (20.0, 4.8), (21.2, 4.8))
     names = ("row_max", "denominator", "chosen")
     for n, name in enumerate(names):
@@ -341,6 +353,9 @@ def both_gradients(rows: int = 3, classes: int = 4, now: tuple[int, int] = (1, 2
     label(ax, 21.6, 3.2, "dh: all programs add to it", align="left", fontsize=11)
     y = 3.6 + 1.8 * row + 0.75
     arrow(ax, (19.4, y), (21.5, y))
+    arrow(ax, (4.9, y), (6.3, y))
+    middle = 6.4 + 3.3 * column + 1.5
+    arrow(ax, (middle, 2.35), (middle, 2.95))
     bottom = 3.6 + 1.8 * rows + 0.5
     x = 6.4 + 3.3 * column + 1.5
     arrow(ax, (x, bottom - 0.7), (x, bottom - 0.05))
@@ -367,7 +382,7 @@ def both_gradients(rows: int = 3, classes: int = 4, now: tuple[int, int] = (1, 2
     )
 
 
-def microscaled(byte: int = 0x2E, group: int = MX_GROUP) -> Picture:
+def microscaled(shown: int = 2, group: int = MX_GROUP) -> Picture:
     """Draw 32 codes in 16 bytes with one scale, the bits of a code, and the numbers on a line."""
     figure, ax = new_sheet(27, 9.6)
     label(
@@ -378,24 +393,37 @@ def microscaled(byte: int = 0x2E, group: int = MX_GROUP) -> Picture:
         align="left",
         fontsize=11,
     )
-    codes = [hex(n * 7 % 16)[2:].upper() for n in range(group)]
-    colors = [PALE_SKY if n // 2 % 2 else SKY for n in range(group)]
-    cells(ax, codes, x=0.4, y=1.1, width=0.72, colors=colors, fontsize=9)
-    box(ax, 24.4, 1.1, 2.0, 1.0, "scale", color=ORANGE, fontsize=9)
+    numbers = [(n * 7 + n // 16 * 3) % 16 for n in range(group)]
+    byte = numbers[2 * shown] | numbers[2 * shown + 1] << 4
+    colors = [ORANGE if n // 2 == shown else PALE_SKY if n // 2 % 2 else SKY for n in range(group)]
+    cells(ax, [f"{n:X}" for n in numbers], x=0.4, y=1.1, width=0.72, colors=colors, fontsize=9)
+    label(ax, 0.4, 2.5, f"k = 0, 1, 2, …, {group - 1}", align="left", fontsize=9, color=FAINT)
+    box(ax, 24.4, 1.1, 2.0, 1.0, "scale", color=PALE_GREEN, fontsize=9)
     label(ax, 25.4, 2.5, "one byte", fontsize=9, color=FAINT)
     low, high = byte & 15, byte >> 4
-    label(ax, 0.4, 3.5, f"a byte: 0x{byte:02X}", align="left", fontsize=11)
+    words = f"byte {shown}, which has k = {2 * shown} and {2 * shown + 1}, is 0x{byte:02X}"
+    label(ax, 0.4, 3.5, words, align="left", fontsize=11)
     bits = f"{byte:08b}"
     roles = [VERMILLION, PALE_ORANGE, PALE_ORANGE, PALE_GREEN] * 2
     cells(ax, list(bits), x=0.4, y=4.0, width=1.1, colors=roles)
-    for at, code, name in ((0.4, high, "high half: k = 2j + 1"), (4.8, low, "low half: k = 2j")):
+    for at, code, name in (
+        (0.4, high, f"high half: k = {2 * shown + 1}"),
+        (4.8, low, f"low half: k = {2 * shown}"),
+    ):
         label(ax, at + 2.2, 5.5, name, fontsize=9, color=FAINT)
         number = E2M1[code & 7] * (-1) ** (code >> 3)
         label(ax, at + 2.2, 6.1, f"{number:g}".replace("-", MINUS), fontsize=10)
     legend(
         ax, 4.2, (11.0, VERMILLION, "sign"), (14.0, PALE_ORANGE, "exponent"), (18.6, PALE_GREEN, "fraction")
     )
-    label(ax, 0.4, 7.2, "all numbers, before the scale", align="left", fontsize=11)
+    label(
+        ax,
+        0.4,
+        7.2,
+        "the numbers of all 16 codes, before the scale (0 has two codes)",
+        align="left",
+        fontsize=11,
+    )
     zero, unit = 13.4, 2.0
     ax.plot([zero - 6.2 * unit, zero + 6.2 * unit], [8.3, 8.3], color=INK, linewidth=1)
     for number in sorted({sign * n for n in E2M1 for sign in (1, -1)}):

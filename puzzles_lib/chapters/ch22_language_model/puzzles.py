@@ -231,10 +231,10 @@ PAGED_ATTENTION = Puzzle(
     number="67",
     spec=paged_attention,
     formula=(
-        r"\begin{gathered} o_{b h s} = \sum_{j \in \mathrm{part}\ s} e^{s_{bhj} - \mathrm{lse}_{bhs}} \, "
-        r"v_{b j g} \qquad \mathrm{lse}_{bhs} = \log \sum_{j \in \mathrm{part}\ s} e^{s_{bhj}} \\ "
-        r"s_{bhj} = \tfrac{1}{\sqrt D} \, q_{bh} \cdot k_{b j g} \qquad "
-        r"g = \lfloor h H_{KV} / H \rfloor \qquad b j \to \mathrm{page}, \mathrm{slot} \end{gathered}"
+        r"\begin{gathered} s_{bhj} = \tfrac{1}{\sqrt D} \, q_{bh} \cdot k_{b j g} \qquad "
+        r"g = \lfloor h H_{KV} / H \rfloor \\ "
+        r"o_{b h s} = \sum_{j \in \mathrm{part}\ s} e^{s_{bhj} - \mathrm{lse}_{bhs}} \, "
+        r"v_{b j g} \qquad \mathrm{lse}_{bhs} = \log \sum_{j \in \mathrm{part}\ s} e^{s_{bhj}} \end{gathered}"
     ),
     grid=lambda s: (triton.cdiv(s.W, s.PART), s.H_KV, s.B),
     cases=(
@@ -705,6 +705,9 @@ SAMPLE_TOKEN = Puzzle(
             logits, (heat > 0).to(heat.dtype), SEED
         ),
         "the noise has the wrong sign: it's -log(-log(u))": _turned_noise,
+        "noise decides in rows with heat 0: take the first of their largest logits": (
+            lambda logits, heat, SEED: sample_token(logits, heat.clamp(min=1e-9), SEED)
+        ),
         "u's place is b · BLOCK_V + n here: it's b · V + n": _rows_of_blocks,
     },
     contract=Contract(

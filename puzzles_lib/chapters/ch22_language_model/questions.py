@@ -88,7 +88,12 @@ def _order() -> tuple[int, ...]:
     return tuple(sorted(range(len(choices)), key=lambda choice: choices[choice]))
 
 
-def _kept(limits: tuple[float, ...] = (0.7, 0.8)) -> tuple[int, ...]:
+def _lse_of_padding(classes: int = 33, block: int = 16) -> float:
+    """Return the log-sum-exp of the lanes after the last class, next to which the classes vanish."""
+    return math.log(-classes % block)
+
+
+def _kept(limits: tuple[float, ...] = (0.75, 0.8)) -> tuple[int, ...]:
     before = [0, *itertools.accumulate(PROBABILITIES)][:-1]
     return tuple(sum(each < limit for each in before) for limit in limits)
 
@@ -187,9 +192,12 @@ QUESTIONS = (
         _difference_of_infinities,
         str,
         nudges=(
-            Nudge(lambda value, right: value == "1", "It would be if x - x were always 0. Try it in Python."),
+            Nudge(
+                lambda value, right: value == "1",
+                "It would be if x - x were always 0. Is it, for infinities?",
+            ),
         ),
-        nudge='Try float("-inf") - float("-inf").',
+        nudge="Subtract first. Which numbers plus minus infinity are minus infinity?",
     ),
     Question(
         "ch22-q9",
@@ -244,6 +252,23 @@ QUESTIONS = (
             Nudge(lambda value, right: abs(value - 4.29) < 0.01, "Here a GB is 2^30 bytes. Divide by that."),
         ),
         nudge="Multiply rows, classes and four bytes, and divide by 2^30.",
+    ),
+    Question(
+        "ch22-q21",
+        "Which lse does the kernel store in case 5?",
+        _lse_of_padding,
+        float,
+        same=lambda value, right: abs(value - right) < 0.06,  # one decimal is enough
+        nudges=(
+            Nudge(
+                lambda value, right: value < -700, "That's the correct lse. Which lanes does it count, too?"
+            ),
+            Nudge(lambda value, right: value == 0, "exp(0) is 1, but how many lanes have logit 0?"),
+            Nudge(
+                lambda value, right: value in (15, 16, 48), "And its logarithm? How many lanes are no class?"
+            ),
+        ),
+        nudge="48 lanes, of which 33 are classes: the others have exp(0) = 1 each. Take the log of the sum.",
     ),
     Question(
         "ch22-q14",
@@ -329,13 +354,17 @@ QUESTIONS = (
     ),
     Question(
         "ch22-q18",
-        "How many tokens are kept with P = 0.7 and with P = 0.8?",
+        "How many tokens are kept with P = 0.75 and with P = 0.8?",
         _kept,
         tuple,
         nudges=(
             Nudge(
                 lambda value, right: tuple(value) == (1, 2),
                 "The token that crosses the line is in, too.",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (3,),
+                "The sum before the third token is 0.75. Is that below 0.75?",
             ),
             Nudge(
                 lambda value, right: tuple(value)[:1] == right[:1],
