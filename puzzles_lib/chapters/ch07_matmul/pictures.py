@@ -45,13 +45,12 @@ def waiting_bytes(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, iterations: int = 3)
 
 def tiles() -> Picture:
     """What one program reads and writes: a band of x, a band of y, a tile of z."""
-    case = BATCHED_MATMUL.cases[2]
+    case = BATCHED_MATMUL.cases[1]
     i, j = 1, 0
     M, N, K = case.M, case.N, case.K
-    steps = triton.cdiv(K, case.BLOCK_K)
-    past = steps * case.BLOCK_K - K  # lanes of the last iteration
-    gap = past + 14
-    figure = new_figure(6.9, 5.8)
+    steps = K // case.BLOCK_K
+    gap = 16
+    figure = new_figure(6.9, 5.6)
     ax = figure.add_subplot()
     ax.set(xlim=(-24, K + gap + N + 4), ylim=(K + gap + M + 12, -12), aspect="equal")
     ax.set_axis_off()
@@ -60,13 +59,9 @@ def tiles() -> Picture:
         box(ax, *matrix, linewidth=0.9)
     row, column = i * case.BLOCK_M, j * case.BLOCK_N
     for step in range(steps):
-        start, stop = step * case.BLOCK_K, min((step + 1) * case.BLOCK_K, K)
-        box(ax, start, top + row, stop - start, case.BLOCK_M, f"iteration {step + 1}", color=X, **TILE)
-        box(ax, left + column, start, case.BLOCK_N, stop - start, f"iter. {step + 1}", color=Y, **TILE)
-    box(ax, K, top + row, past, case.BLOCK_M, color=None, hatch=PADDING, edge=INK, dashed=True)
-    box(ax, left + column, K, case.BLOCK_N, past, color=None, hatch=PADDING, edge=INK, dashed=True)
-    label(ax, K + past / 2, top + row - 4, "past K: 0", fontsize=9)
-    label(ax, left + column + case.BLOCK_N + 2, K + past / 2, "past K: 0", align="left", fontsize=9)
+        start = step * case.BLOCK_K
+        box(ax, start, top + row, case.BLOCK_K, case.BLOCK_M, f"iteration\n{step + 1}", color=X, **TILE)
+        box(ax, left + column, start, case.BLOCK_N, case.BLOCK_K, f"it. {step + 1}", color=Y, **TILE)
     box(ax, left + column, top + row, case.BLOCK_N, case.BLOCK_M, "acc", color=Z, **TILE)
     words = [
         (K / 2, top + M + 7, f"x: M × K = {M} × {K}"),
@@ -80,21 +75,20 @@ def tiles() -> Picture:
         f"BLOCK_K = {case.BLOCK_K}: one iteration along K",
     )
     for line, text in enumerate(legend):
-        label(ax, -22, 22 + 10 * line, text, align="left", fontsize=10)
+        label(ax, -22, 22 + 11 * line, text, align="left", fontsize=10)
     for x, y, text in words:
         label(ax, x, y, text)
     middle = top + row + case.BLOCK_M / 2
     label(ax, -2, middle, f"{case.BLOCK_M} rows", align="right", fontsize=9)
     middle = left + column + case.BLOCK_N / 2
-    label(ax, middle, K + past + 7, f"{case.BLOCK_N} columns", fontsize=9)
+    label(ax, middle, K + 6, f"{case.BLOCK_N} columns", fontsize=9)
     return Picture(
         figure,
         f"Program ({i}, {j}, b) of the case M={M}, N={N}, K={K}, BLOCK_M={case.BLOCK_M}, "
         f"BLOCK_N={case.BLOCK_N}, BLOCK_K={case.BLOCK_K}. It owns the tile of z with rows {row} to "
         f"{row + case.BLOCK_M - 1} and columns {column} to {column + case.BLOCK_N - 1}, named acc. It walks "
         f"along K in {steps} iterations: each takes a block of the same rows of x and a block of the same "
-        f"columns of y. {K - (steps - 1) * case.BLOCK_K} of the second iteration's {case.BLOCK_K} lanes "
-        f"exist. The others, hatched, are past K and are loaded as 0.",
+        f"columns of y.",
     )
 
 
@@ -108,7 +102,8 @@ def walk(iterations: int = 3, block: int = 2) -> Picture:
     x, y = small_product()
     tile, size = x.shape
     steps = size // block
-    figure, ax = new_sheet(iterations * (size + tile + 3.2) + 0.4, size + tile + 3.6, unit=0.3)
+    alone = 9.0 * (iterations == 1)  # room for the first row's sums
+    figure, ax = new_sheet(iterations * (size + tile + 3.2) + 0.4 + alone, size + tile + 3.6, unit=0.3)
     sums = []
     for step in range(iterations):
         left, top = 1.2 + step * (size + tile + 3.2), 1.5
@@ -124,7 +119,7 @@ def walk(iterations: int = 3, block: int = 2) -> Picture:
             x=left,
             y=top + size + 0.5,
             colors=across,
-            title="x" if step == 0 else None,
+            title="x",
             fontsize=9,
         )
         cells(
@@ -133,11 +128,16 @@ def walk(iterations: int = 3, block: int = 2) -> Picture:
             x=left + size + 0.5,
             y=top,
             colors=down,
-            title="y" if step == 0 else None,
+            title="y",
             fontsize=9,
         )
         acc = cells(ax, done.tolist(), x=left + size + 0.5, y=top + size + 0.5, colors=Z, fontsize=9)
         label(ax, acc.x + tile / 2, acc.bottom + 0.5, "acc")
+    if alone:
+        for n in range(tile):
+            products = " + ".join(f"{x[0, k]}·{y[k, n]}" for k in ks)
+            text = f"acc[0, {n}] = {products} = {done[0, n]}"
+            label(ax, acc.right + 1.0, acc.y + 0.5 + n, text, align="left")
     return Picture(
         figure,
         f"x of {tile} x {size}, {x.tolist()}, and y of {size} x {tile}, {y.tolist()}, walked along K in "
@@ -156,7 +156,7 @@ def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> 
     ratios = [(2 * size / block + 1) / 3 for block in blocks]
     registers = [block * block * 4 / 1024 for block in blocks]
     figure = new_figure(7.8, 3.6)
-    axes = figure.subplots(1, 2)
+    axes = figure.subplots(1, 2, sharey=True)
     counts = [(size // block) ** 2 for block in blocks]
     names = [f"{block} x {block}\n{count} programs" for block, count in zip(blocks, counts, strict=True)]
     for ax, values, color, title, words in (
@@ -171,7 +171,7 @@ def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> 
         ax.set_xticks([])
         ax.tick_params(labelsize=9)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
-        ax.invert_yaxis()
+    axes[0].invert_yaxis()  # and the other one, which shares it
     axes[1].axvline(256, color=VERMILLION, linewidth=1.4)
     label(
         axes[1], 256, 4.62, "all that a multiprocessor has", align="right top", fontsize=9, color=VERMILLION
@@ -282,15 +282,16 @@ def repeats() -> Picture:
         top = 1.2
         rule = side / count
         corner = (left + side + gap, top + side + gap)
-        for name, color, x, y in (("x", X, left, corner[1]), ("y", Y, corner[0], top)):
+        for color, x, y in ((X, left, corner[1]), (Y, corner[0], top)):
             box(ax, x, y, side, side, color=color, edge=INK, linewidth=0.9)
-            label(ax, x + side / 2, y + 0.76 * side, f"{name}, read {count}x", behind=color)
+        label(ax, left + side / 2, corner[1] - 0.4, f"x, read {count}x")
+        label(ax, corner[0] - 0.2, top + side / 2, f"y, read {count}x", align="right")
         box(ax, *corner, side, side, color=Z, **TILE)
         # what the tiles of a row, and those of a column, have in common
         for x in (left, corner[0]):
             box(ax, x, corner[1], side, rule, color=None, edge=VERMILLION, linewidth=2.4)
         for y in (top, corner[1]):
-            box(ax, corner[0], y, rule, side, color=None, edge=BLUE, linewidth=2.4, dashed=True)
+            box(ax, corner[0], y, rule, side, color=None, edge=INK, linewidth=2.4, dashed=True)
         for i in range(1, count):
             ax.plot([corner[0] + i * rule] * 2, [corner[1], corner[1] + side], color=INK, linewidth=0.7)
             ax.plot([corner[0], corner[0] + side], [corner[1] + i * rule] * 2, color=INK, linewidth=0.7)
@@ -302,7 +303,7 @@ def repeats() -> Picture:
         label(ax, middle, 0.5, words)
         label(ax, middle, corner[1] + side + 0.5, f"bytes: {ratio:.2f}x the minimum")
         told.append(f"blocks of {block}: {programs} program{'s' * (programs > 1)}, {count}x, {ratio:.2f}x")
-    words = "solid frame: a row of tiles, and the rows of x that each reads; dashed: a column, and its y"
+    words = "solid frame: a row of tiles, which all read the same rows of x; dashed: a column, and its y"
     label(ax, 9.1, corner[1] + side + 1.3, words, fontsize=9)
     return Picture(
         figure,

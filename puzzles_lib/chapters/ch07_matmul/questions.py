@@ -51,6 +51,11 @@ def _are_blocks(given: tuple) -> bool:
 
 
 def _within_all(given: tuple, right: tuple) -> bool:
+    """Return whether the blocks fit, move few bytes, and no longer BLOCK_K fits."""
+    return _reads_little(given) and not _fits(given[0], given[1], 2 * given[2])
+
+
+def _reads_little(given: tuple) -> bool:
     return _are_blocks(given) and _fits(*given) and traffic(*given[:2]) < MOST_BYTES
 
 
@@ -97,7 +102,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given == 0,
-                "One tl.dot adds up in float32, and tl.store rounds the result to float16 anyway.",
+                "A single tl.dot is rounded to float16 once, and tl.store would do that anyway.",
             ),
         ),
     ),
@@ -154,6 +159,10 @@ QUESTIONS = (
                 "Each number takes part in that many products. But a product needs two numbers, x and y.",
             ),
             Nudge(
+                lambda given, right: 2 * given == right,
+                "That's half of it. How many products are made, and how many numbers are loaded in all?",
+            ),
+            Nudge(
                 lambda given, right: given == 64 * 64 * 32,
                 "That is how many products an iteration makes. Divide by the numbers it loads.",
             ),
@@ -161,7 +170,7 @@ QUESTIONS = (
     ),
     Question(
         "ch07-q7",
-        "Which blocks, (BLOCK_M, BLOCK_N, BLOCK_K), stay under 1.3x and within both budgets?",
+        "Which blocks stay under 1.3x and within both budgets, in the fewest iterations?",
         _best_tile,
         tuple,
         "It fits, but it reads too much. Which input is larger? Find a tile that reads that one once.",
@@ -178,6 +187,10 @@ QUESTIONS = (
                 lambda given, right: not _fits(*given),
                 "The accumulator fits. But three iterations' tiles of x and y take more than 128 KiB. Count "
                 "them: which block makes both smaller?",
+            ),
+            Nudge(
+                lambda given, right: _reads_little(given),
+                "It fits, and it reads little. But there's shared memory left for fewer, longer iterations.",
             ),
             Nudge(
                 lambda given, right: given[1] >= SHAPE.N,
