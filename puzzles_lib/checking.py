@@ -70,9 +70,14 @@ _SEEN = {  # kind -> what a user sees, if the message names a line or the cause
     "deadlock": "the kernel never ends",
 }
 AS_REPORTED = (
-    "The kernel is as it was reported, so you see only what its user saw. As soon as you change it, the "
-    "report names lines and causes."
+    "The kernel's function is as it was reported, so you see only what goes wrong. Once you change it, the "
+    "report tells you all that it knows."
 )
+_CURES = {  # what a report on a broken kernel leaves out, because its learner looks for it
+    "put tl.debug_barrier() between the two: ": "",
+    "put tl.debug_barrier() into the loop: ": "",
+    "put tl.debug_barrier() between the store and the atomic, which waits": "the atomic waits",
+}
 
 
 def _as_reported(report: Report) -> Report:
@@ -90,6 +95,21 @@ def _as_reported(report: Report) -> Report:
     )
 
 
+def _without_cures(report: Report) -> Report:
+    """Return the report on a kernel that was handed out broken, and then changed, without a race's cure."""
+
+    def uncured(verdict: Verdict | None) -> Verdict | None:
+        if verdict is None:
+            return None
+        diagnosis = verdict.diagnosis
+        for cure, rest in _CURES.items():
+            diagnosis = diagnosis.replace(cure, rest)
+        return dataclasses.replace(verdict, diagnosis=diagnosis)
+
+    cases = tuple(dataclasses.replace(case, verdict=uncured(case.verdict)) for case in report.cases)
+    return dataclasses.replace(report, verdict=uncured(report.verdict), cases=cases)
+
+
 def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
     """Record the check and return its report, with any notes."""
     wrapped = unwrap(kernel)
@@ -104,6 +124,8 @@ def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
         if wrapped and puzzle.broken_by and not report.ok and is_untouched(wrapped.kernel):
             kind = ledger.OPEN
             report = _as_reported(report)
+        elif puzzle.broken_by:
+            report = _without_cures(report)
         trouble = ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel))
         notes.append(trouble or "")
         if report.ok and not trouble and known.get(puzzle.name) != ledger.SOLVED:

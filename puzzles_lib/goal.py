@@ -112,10 +112,12 @@ class Once:
 
     Triton compiles one for each class of an integer: 1, a multiple of 16, or any other.
     target: as for `stages`.
+    keeps: integers, multiples of 16 in these cases, of which the compiled kernel must know that.
     """
 
     cases: tuple[int, ...]
     target: str = "sm_90"
+    keeps: tuple[str, ...] = ()
 
     @property
     def launch(self) -> str:
@@ -128,11 +130,12 @@ class Once:
         return f"machine code of {named(self.cases)}, for {self.target}"
 
     @property
-    def wants(self) -> tuple[str]:
-        return ("one compiled kernel for all of them",)
+    def wants(self) -> tuple[str, ...]:
+        kept = (f"it knows that 16 divides {name}" for name in self.keeps)
+        return ("one compiled kernel for all of them", *kept)
 
     def __str__(self) -> str:
-        return f"{self.title}: {self.wants[0]}"
+        return f"{self.title}: {'; '.join(self.wants)}"
 
 
 def named(cases: Sequence[int]) -> str:

@@ -6,15 +6,20 @@ import sys
 import pytest
 import torch
 
+from puzzles_lib import check, hint
+from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
+    LINEAR_BACKWARD,
     MARGIN,
     STOCHASTIC_PACK,
+    STRIDED_COPY,
     steps_up,
     stochastic_pack,
     uniform,
 )
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.source import define
 from tests.kernel_lab import evaluate
 
 PLACES = torch.tensor([0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40 + 5, 2**62 + 3])
@@ -70,3 +75,33 @@ def test_a_spec_that_differentiates_is_not_the_first_to_import_torchs_compiler()
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    "puzzle, changes, title",
+    [
+        (LINEAR_BACKWARD, {"offs_n[None, :] < CIN": "offs_n[None, :] < W * F"}, "Past the edges"),
+        (
+            LINEAR_BACKWARD,
+            {"    if NEED_DB:\n        tl.store": "    if True:\n        tl.store"},
+            "isn't needed",
+        ),
+        (
+            STRIDED_COPY,
+            {"tl.program_id(0)": "tl.program_id(-1)", "tl.program_id(1)": "tl.program_id(0)", "(-1)": "(1)"},
+            "Which axis is which?",
+        ),
+        (
+            STOCHASTIC_PACK,
+            {"tl.floor(steps + u)": "tl.floor(steps) + (u > steps - tl.floor(steps)).to(tl.float32)"},
+            "Up or down?",
+        ),
+    ],
+)
+def test_a_hint_is_about_the_mistake_that_the_report_shows(puzzle, changes, title):
+    source = kernel_sources()[puzzle.name]
+    for right, wrong in changes.items():
+        assert right in source
+        source = source.replace(right, wrong)
+    check(define(source, "<wrong>"), puzzle)
+    assert title in str(hint(puzzle)).splitlines()[0]

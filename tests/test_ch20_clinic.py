@@ -63,8 +63,6 @@ about_a_line = pytest.mark.parametrize(
 
 ALSO = {
     "far_rows": {6},
-    "attended": {10},
-    "norm_and_turn": {17, 18},
 }
 """Lines where a kernel could be mended as well: by tests/kernels/ch20_clinic.py."""
 
@@ -263,7 +261,9 @@ def test_every_nudge_is_said_and_none_holds_the_answer(patient):
         ("best_row", "tl.atomic_cas", "The lock is acquired"),
         ("norm_and_turn", "a = tl.load", "nobody stores to x"),
         ("products", "x = tl.load", "If masks and offsets"),
+        ("norm_and_turn", "tl.store(y_ptr + at_b", "No other line has the numbers"),
         ("attended", "best = ", "Which lines use it"),
+        ("attended", "new = ", "Which line doesn't keep it"),
         ("attended", "scale = ", "keeps the sums relative"),
         ("attended", "acc = acc", "relative to the same maximum"),
         ("random_rounding", "lanes = ", "The lanes are the same"),
@@ -310,6 +310,60 @@ def test_a_cast_after_the_product_is_told():
     late = HANDED_OUT["far_rows"].replace("b * T * K", "(b * T * K).to(tl.int64)")
     report = check(define(late, "<cast too late>"), patient.puzzle)
     assert "the cast on this line comes after the product" in report.verdicts[0].diagnosis
+
+
+@pytest.mark.parametrize(
+    "name, gone, still",
+    [
+        ("label_probability", "", "lane 0 of warp 0, with no barrier between"),
+        ("best_row", "", "the atomic waits for one thread only"),
+        ("norm_and_turn", "n < N - H", "with no barrier between"),
+    ],
+)
+def test_the_cure_of_a_race_is_left_to_its_learner(name, gone, still):
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == name)
+    source = HANDED_OUT[name].replace(
+        "tl.store(y_ptr + row + n, x * rstd, mask=n < N)", f"tl.store(y_ptr + row + n, x * rstd, mask={gone})"
+    )
+    kernel = define(source.replace("):\n", "):\n    N = N + 0\n", 1), "<changed>")
+    assert "put tl.debug_barrier()" in str(examine(kernel, patient.puzzle))
+    told = str(check(kernel, patient.puzzle))
+    assert still in told and "debug_barrier" not in told
+
+
+@pytest.mark.parametrize(
+    "stages, words",
+    [
+        (1, "bytes of shared memory"),
+        (2, "bytes of shared memory"),
+        (4, "programs at a time"),
+        (7, "programs"),
+    ],
+)
+def test_only_the_most_stages_for_two_programs_meet_the_goal(stages, words):
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "tiled_product")
+    kernel = define(HANDED_OUT["tiled_product"].replace("num_stages=8", f"num_stages={stages}"), "<stages>")
+    (verdict,) = examine(kernel, patient.puzzle).verdicts
+    assert verdict.kind == "machine" and words in verdict.message
+
+
+def test_a_stride_that_is_no_longer_specialized_is_told():
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "temperatures")
+    both = kernel_sources()["temperatures"].replace('["M"]', '["M", "V"]')
+    (verdict,) = examine(define(both, "<both>"), patient.puzzle).verdicts
+    assert (
+        "doesn't know that 16 divides V" in verdict.message
+        and verdict.diagnosis == "V is i32 for the compiler"
+    )
+
+
+def test_a_seed_per_block_is_told():
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "random_rounding")
+    source = HANDED_OUT["random_rounding"].replace(
+        "tl.rand(SEED, lanes)", "tl.rand(SEED + tl.program_id(0), lanes)"
+    )
+    (verdict, *_) = examine(define(source, "<a seed per block>"), patient.puzzle).verdicts
+    assert verdict.diagnosis.startswith("each block has a seed of its own")
 
 
 def test_grading_finds_each_kernel_and_runs_nothing_for_it():

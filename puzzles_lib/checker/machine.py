@@ -60,6 +60,12 @@ def _judged_together(kernel: object, puzzle: Puzzle, goal: Once) -> GoalResult:
         kernels.setdefault(tuple(told.values()), []).append(case)
     measured = f"kernels compiled: {len(kernels)}"
     if len(kernels) == 1:
+        known = dict(zip(names, *kernels, strict=True))
+        forgotten = next((name for name in goal.keeps if "divisible by" not in known.get(name, "")), "")
+        if forgotten:
+            text = f"the compiled kernel doesn't know that 16 divides {forgotten}"
+            cause = f"{forgotten} is {known.get(forgotten, 'not a parameter')} for the compiler"
+            return GoalResult(goal.launch, verdict=Verdict("machine", text, None, cause))
         return GoalResult(goal.launch, measured)
     classes = zip(names, zip(*kernels, strict=True), strict=True)
     name, seen = next((name, seen) for name, seen in classes if len(set(seen)) > 1)

@@ -2,7 +2,8 @@
 
 Every path starts with the same weights and gets the same batches, seed by seed, so each curve can be compared
 with float32's own: its distance, averaged over the steps. The learning rate is float32's, too. Then the same
-at other learning rates, for 2 bits and 1; there, each loss is also compared with float32's, seed by seed. This takes minutes of CPU time and no GPU.
+at other learning rates, for 2 bits and 1, where each loss is also compared with float32's, seed by seed.
+This takes minutes of CPU time and no GPU.
 
 These curves describe one small task. On a language model, formats rank differently.
 """
@@ -112,7 +113,7 @@ def table(record: Mapping[str, Any]) -> str:
 
 
 def rates_table(record: Mapping[str, Any]) -> str:
-    """Return the losses at several learning rates as text, and how far each is from float32's, seed by seed."""
+    """Return the losses at several learning rates as text, and their differences from float32's."""
     lines = [f"{'rate':>4}  {'path':18}   mean loss      minus float32's"]
     for row in record["rates"]:
         if row["path"] == FLOAT and len(lines) > 1:

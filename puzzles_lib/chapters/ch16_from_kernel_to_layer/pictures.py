@@ -56,9 +56,9 @@ def layer() -> Picture:
     return Picture(
         figure,
         "A linear layer. Forward computes y = x Wᵀ + b exactly. On the side, puzzles 25 and 27 turn x into "
-        "words, scales and minima. They stand for x̂, which is close to x, and are all we keep of it. Backward "
-        "computes dW = dyᵀ x̂ and db from dy and the words, which puzzle 26 unpacks inside the product, and "
-        "dx = dy W, which needs no x.",
+        "words, scales and minima. They stand for x̂, which is close to x, and are all we keep of it. "
+        "Backward computes dW = dyᵀ x̂ and db from dy and the words, which puzzle 26 unpacks inside the "
+        "product, and dx = dy W, which needs no x.",
     )
 
 

@@ -75,15 +75,18 @@ def method() -> Picture:
 
 
 SYMPTOMS = (
-    ("starts at some size", ("int32 offsets, 2^31", "grid y, z: 65,535", "a ragged end")),
-    ("for some values", ("a fill: other=", f"{MINUS}inf {MINUS} {MINUS}inf", "a narrow store")),
-    ("differs from run to run", ("no barrier", "a lock, a flag", "two stores, one place")),
-    ("same every run, but off", ("by a digit: TF32", "by one: // of negatives", "by 256: int8 products")),
+    ("starts at some size", ("offsets beyond 2^31", "a grid axis: 65,535", "a ragged end")),
+    ("for some values", ("masked-off lanes", f"inf {MINUS} inf is NaN", "a store to fewer bits")),
+    ("differs from run to run", ("a missing barrier", "a lock, a flag", "two stores, one place")),
+    (
+        "same every run, but off",
+        ("digits: rounded early", "by one: // of negatives", "by 256: int8 products"),
+    ),
     (
         "depends on what ran before",
-        ("autotune, in place", "a result isn't cleared", "never tested alone"),
+        ("autotune's own runs", "a result isn't cleared", "never tested alone"),
     ),
-    ("parts right, whole wrong", ("(a + b) + c differs", "two maxima", "masks joined by +")),
+    ("parts right, whole wrong", ("the order of adding", "two maxima mixed", "how masks are joined")),
     ("less random than asked", ("a draw is reused",)),
 )
 """Symptoms, and what may cause them."""
@@ -91,16 +94,16 @@ SYMPTOMS = (
 
 def symptoms() -> Picture:
     """Draw a map from symptoms to likely causes."""
-    figure, ax = new_sheet(19.2, 2.2 + 1.9 * len(SYMPTOMS))
-    label(ax, 2.9, 0.7, "you see", fontsize=12, color=FAINT)
-    label(ax, 12.8, 0.7, "look for", fontsize=12, color=FAINT)
+    figure, ax = new_sheet(20.0, 2.2 + 1.9 * len(SYMPTOMS))
+    label(ax, 3.6, 0.7, "you see", fontsize=12, color=FAINT)
+    label(ax, 13.5, 0.7, "look for", fontsize=12, color=FAINT)
     for number, (seen, causes) in enumerate(SYMPTOMS):
         y = 1.5 + 1.9 * number
         label(ax, 0.1, y + 0.65, str(number), align="left", color=FAINT)
-        box(ax, 0.7, y, 5.0, 1.3, seen, color=PALE_ORANGE, fontsize=11)
-        arrow(ax, (5.8, y + 0.65), (6.5, y + 0.65))
+        box(ax, 0.7, y, 5.9, 1.3, seen, color=PALE_ORANGE, fontsize=11)
+        arrow(ax, (6.65, y + 0.65), (7.25, y + 0.65))
         for place, cause in enumerate(causes):
-            box(ax, 6.6 + 4.2 * place, y, 4.05, 1.3, cause, color=PALE_SKY)
+            box(ax, 7.3 + 4.15 * place, y, 4.05, 1.3, cause, color=PALE_SKY)
     told = "; ".join(f"{seen}: {', '.join(causes)}" for seen, causes in SYMPTOMS)
     return Picture(figure, f"A map from symptoms to likely causes. {told}.")
 
@@ -290,7 +293,7 @@ def least(case: Case = ROW_MINIMUM.cases[3], m: int = 0) -> Picture:
         label(ax, edge + 0.5, y, text, align="left")
     for at, to, text in ((left, end, f"lanes 0 to {case.N - 1}: the row"), (end, edge, "masked off")):
         label(ax, (at + to) / 2, foot + 0.7, text)
-    label(ax, left, 6.9, f"so every z of the row would be {lowest:.3f} too large", align="left")
+    label(ax, left, 6.9, f"with 0 in those lanes, every z of the row is {lowest:.3f} too large", align="left")
     return Picture(
         figure,
         f"A row of {case.N} numbers from {lowest:.3f} to {max(x):.3f}, in a block of {case.BLOCK_N} lanes. "
@@ -562,7 +565,14 @@ def coarse_parts(case: Case = BIAS_GRADIENT.cases[1], n: int = 1) -> Picture:
         arrow(ax, (place(part), y - 0.5), (place(coarse), y - 0.35), color=VERMILLION, bend=-0.4)
         label(ax, left - 0.5, y, f"program {number}:  {_digits(part, 4)}", align="right", fontsize=11)
         label(ax, right + 0.5, y, _digits(coarse, 4), align="left", fontsize=11)
-        label(ax, place(first + 0.5 * step), y + 0.65, f"{step:g} apart", fontsize=9, color=FAINT)
+        label(
+            ax,
+            place(first + 0.5 * step),
+            y + 0.65,
+            f"bfloat16 numbers are {step:g} apart here",
+            fontsize=9,
+            color=FAINT,
+        )
         told.append(f"{_digits(part, 4)} as {_digits(coarse, 4)}")
     y = 2.2 + 1.9 * len(parts)
     ends = [_digits(float(values.sum()), 4) for values in (parts, taken)]
@@ -859,19 +869,19 @@ def adds_up(case: Case = TUNED_SUM.cases[2], blocks: Sequence[int] = (32, 64), t
     )
 
 
-def left_over(case: Case = TUNED_ROWS.cases[1], blocks: Sequence[int] = (256, 32)) -> Picture:
+def left_over(case: Case = TUNED_ROWS.cases[4], blocks: Sequence[int] = (512, 256)) -> Picture:
     """Draw a row after two configurations, one after the other, and after the second one alone."""
     N, (large, small) = case.N, blocks
     figure, ax = new_sheet(19.2, 6.1)
     left, width = 5.9, 12.9 / N
     done = [min(block, N) for block in blocks]
     rows = (
-        (f"blocks of {large} are tried", ((0, done[0], SKY, None, f"stored by blocks of {large}"),)),
+        (f"blocks of {large} (removed)", ((0, done[0], SKY, None, f"stored by blocks of {large}"),)),
         (
             f"then blocks of {small}",
             (
                 (0, done[1], ORANGE, None, f"stored by blocks of {small}"),
-                (done[1], N, SKY, None, f"still what blocks of {large} stored"),
+                (done[1], N, SKY, None, "as before"),
             ),
         ),
         (
@@ -889,13 +899,14 @@ def left_over(case: Case = TUNED_ROWS.cases[1], blocks: Sequence[int] = (256, 32
             x, wide = left + first * width, (end - first) * width
             box(ax, x, y, wide, 1.0, "" if hatch else text, color=color, hatch=hatch)
             if hatch:
-                label(ax, x + wide / 2, y + 1.4, text)
+                label(ax, x + wide, y + 1.4, text, align="right")
     for at in (0, done[1], N):
         label(ax, left + at * width, 0.7, str(at), align="bottom", color=FAINT)
     ax.plot([0.4, left + N * width], [4.05, 4.05], color=LINE, linewidth=1, linestyle="--")
     return Picture(
         figure,
-        f"A row of {N} numbers. Blocks of {large} store all of it. Blocks of {small}, tried after them, "
+        f"A row of {N} numbers. Blocks of {large}, the option that was removed, store all of it. Blocks of "
+        f"{small}, tried after them, "
         f"store 0 to {done[1] - 1}, and the rest still has what blocks of {large} stored: the row "
         f"is correct. Blocks of {small} alone store 0 to {done[1] - 1}; the rest is what was in memory.",
     )

@@ -13,10 +13,7 @@ from puzzles_lib.question import Nudge
 
 
 def far_rows(x: Float32[Tensor, "B T K"]) -> Float32[Tensor, "B T"]:
-    """z[b, t] = sum over k of x[b, t, k]²
-
-    x may have more than 2^31 elements.
-    """
+    """z[b, t] = sum over k of x[b, t, k]²"""
     return x.square().sum(2)
 
 

@@ -72,6 +72,8 @@ PATIENT = Patient(
         SLIP,
         "Which elements of y does each of the three stores write?",
         Nudge(lambda v, r: v in (7, 13, 14), "The loads are fine: nobody stores to x."),
-        also=frozenset({17, 18}),  # a barrier before these stores mends it, too
+        Nudge(
+            lambda v, r: v in (17, 18), "No other line has the numbers that this one stores, so it has to."
+        ),
     ),
 )

@@ -89,6 +89,10 @@ PATIENT = Patient(
             lambda v, r: v in (13, 14),
             "You may add two numbers if they're relative to the same maximum. Are these two?",
         ),
-        also=frozenset({10}),
+        Nudge(
+            lambda v, r: v == 10,
+            "You may keep the old maximum for a while: exp(8) easily fits into float32. Which line doesn't "
+            "keep it?",
+        ),
     ),
 )

@@ -19,12 +19,22 @@ def on_integers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 
 
 def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"]:
-    """z[n] = floor(x[n] + u[n]), with u[n] = tl.rand(SEED, n): up or down"""
+    """z[n] = floor(x[n] + u[n]), where u are the draws of a single program
+
+    z doesn't depend on BLOCK_N: cut into blocks, x is rounded by the same draws as in
+    one block that holds all of it.
+    """
     return torch.floor(x.float() + uniform(SEED, torch.arange(len(x))))
 
 
 def _draws_of_the_first_block(x: Tensor, SEED: int, BLOCK_N: int) -> Tensor:
     return torch.floor(x.float() + uniform(SEED, torch.arange(len(x)) % BLOCK_N))
+
+
+def _a_seed_per_block(x: Tensor, SEED: int, BLOCK_N: int) -> Tensor:
+    n = torch.arange(len(x))
+    u = torch.cat([uniform(SEED + b, n[:BLOCK_N]) for b in range(triton.cdiv(len(x), BLOCK_N))])
+    return torch.floor(x.float() + u[: len(x)])
 
 
 PUZZLE = Puzzle(
@@ -39,7 +49,10 @@ PUZZLE = Puzzle(
         Case(N=77, SEED=3, BLOCK_N=16, fill={"x": on_integers}),  # nothing to round
     ),
     exact=("z",),
-    slips={"all blocks use the draws of the first": _draws_of_the_first_block},
+    slips={
+        "all blocks use the draws of the first": _draws_of_the_first_block,
+        "each block has a seed of its own: in one block, the same x would get other draws": _a_seed_per_block,
+    },
     contract=Contract({"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)}),
     broken_by="lanes_for_offsets",
 )

@@ -18,13 +18,12 @@ def sinks_and_window(
     S: int,
     W: int,
 ) -> Float32[Tensor, " M"]:
-    """z[m] = sum of x[m, n] over the first S columns and the last W, each once
+    """z[m] = sum of x[m, n] over all n that are among the first S or the last W
 
-    If S + W is at least N, that's every column. Each program computes one row, which
-    fits in its block.
+    Each program computes one row, which fits in its block.
     """
-    n = torch.arange(x.shape[1])
-    return x[:, (n < S) | (n >= x.shape[1] - W)].sum(1)
+    first, rest = x[:, :S], x[:, S:]
+    return first.sum(1) + rest[:, max(0, rest.shape[1] - W) :].sum(1)
 
 
 def _in_one_part(x: Tensor, S: int, W: int) -> Tensor:

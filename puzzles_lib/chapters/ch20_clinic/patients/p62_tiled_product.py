@@ -14,6 +14,9 @@ from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
 
+STAGE = 2 * (128 * 64 + 64 * 128)
+"""The bytes of a stage: a tile of a and one of b, in bfloat16."""
+
 
 def tiled_product(
     a: BFloat16[Tensor, "M K"],
@@ -46,7 +49,7 @@ PUZZLE = Puzzle(
             "BLOCK_K": lambda s: (16,) if s.K > 128 else (64,),
         },
     ),
-    machine=(Goal(cases=(1,), wants=(Want("programs", least=1),)),),
+    machine=(Goal(cases=(1,), wants=(Want("programs", least=2), Want("shared", least=3 * STAGE))),),
     broken_by="eight_stages",
 )
 
@@ -63,8 +66,7 @@ SLIP = Mistake(
 @cache
 def stages_that_fit() -> int:
     """Return how many stages of both tiles fit in an H100's shared memory."""
-    a_stage = 2 * (128 * 64 + 64 * 128)  # bytes, of bfloat16
-    return 232_448 // a_stage
+    return 232_448 // STAGE
 
 
 PATIENT = Patient(

@@ -36,7 +36,7 @@ PUZZLE = Puzzle(
         Case(M=5, V=41, BLOCK_M=4, BLOCK_V=32, fill={"logits": large}),  # ragged on both axes
     ),
     contract=Contract({"M": Size(40), "V": Size(150), "BLOCK_M": (16,), "BLOCK_V": (64,)}),
-    machine=(Once(cases=(0, 1, 2)),),
+    machine=(Once(cases=(0, 1, 2), keeps=("V",)),),
     broken_by="specialised",
 )
 
