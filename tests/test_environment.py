@@ -44,14 +44,20 @@ def squares(x_ptr, z_ptr, BLOCK: tl.constexpr):
 ARGUMENTS = {"x_ptr": torch.empty(0), "z_ptr": torch.empty(0), "BLOCK": 64}
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_no_variable_changes_what_is_compiled(name, monkeypatch, tmp_path):
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "without"))
-    plain = gpu_dialect(squares, ARGUMENTS, SM_90), build(translate(squares, ARGUMENTS, SM_90)).texts
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "with"))
-    monkeypatch.setenv(name, SETTINGS[name])
+def compiled() -> tuple[object, ...]:
     built = build(translate(squares, ARGUMENTS, SM_90))
-    assert (gpu_dialect(squares, ARGUMENTS, SM_90), built.texts) == plain and built.binary
+    assert built.binary
+    return gpu_dialect(squares, ARGUMENTS, SM_90), built.texts, built.binary
+
+
+def test_no_variable_changes_what_is_compiled(monkeypatch, tmp_path):
+    """All are set at once: each that is let through changes the code as if it were the only one."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "without"))
+    plain = compiled()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "with"))
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    assert compiled() == plain
 
 
 def test_a_knob_changes_nothing_either(monkeypatch):

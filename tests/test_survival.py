@@ -463,8 +463,8 @@ def test_an_interrupt_ends_a_compilation_at_once(session):
 def test_with_triton_interpret_set_check_says_what_to_do(tmp_path):
     with opened(PUZZLES_STATE_DIR=str(tmp_path), TRITON_INTERPRET="1") as live:
         answer = live.run("check(sound, MASKED_ADD)")
-    assert "TRITON_INTERPRET" in answer.out and "unset" in answer.out and not answer.traceback
-    assert len(answer.out.splitlines()) <= 3
+    assert "TRITON_INTERPRET" in answer.out and "unset it and restart" in answer.out
+    assert not answer.traceback and not answer.err and len(answer.out.splitlines()) <= 3
 
 
 def test_triton_interpret_set_later_does_no_harm(session):
