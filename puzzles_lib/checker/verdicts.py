@@ -731,6 +731,15 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         both = _programs(first, second, puzzle, case)
         text = f'race: {both} update {element}, but scope="cta" keeps only one program\'s threads apart'
         diagnosis = 'leave scope out: "gpu", which keeps all programs apart, is the default'
+    elif conflict.kind == "mixed":
+        other, writer = (_program(one, puzzle, case) for one in (first, second))
+        does = "looks at" if conflict.why.what == "looks" else "changes"
+        line = f" at line {conflict.why.site.line}" if conflict.why.site else ""
+        text = f"race: {writer} stores to {element}, which {other} {does} by an atomic{line}"
+        text += "; nothing orders the two"
+        diagnosis = _plain_store(puzzle, case, conflict)
+        if conflict.why.what == "looks":
+            diagnosis = "a plain store doesn't release what was stored before it: use tl.atomic_xchg instead"
     elif conflict.kind == "update" and conflict.why.site:
         site = conflict.why.site
         writer, updater = (_program(one, puzzle, case) for one in (first, second))
