@@ -341,6 +341,17 @@ def test_a_cooperative_launch_is_a_resident_grid():
     assert "All programs run at the same time" in str(plain)
 
 
+@pytest.mark.parametrize("programs, says", [(1024, ""), (4096, "4,096 programs of 4 warps can't run")])
+def test_at_true_size_a_program_may_wait_for_those_that_are_left_out(programs, says):
+    pretended = Case(P=programs, B=4096, COUNT=0, pretend=True)
+    puzzle = Puzzle(
+        number="0", spec=neighbors, launch=launch, outputs=("part", "z", "count"), zeroed=("count",),
+        cases=(*puzzle_of().cases, pretended),
+    )  # fmt: skip
+    report = examine(barrier, puzzle)
+    assert report.ok is not bool(says) and says in str(report), report
+
+
 def test_more_programs_than_a_gpu_holds_are_not_resident():
     report = examine(barrier, puzzle_of(2113, P=2113))
     assert "2,113 programs of 4 warps can't run at the same time" in report.verdicts[0].message

@@ -336,7 +336,8 @@ def would_end(verdict: Verdict, ran: Run, puzzle: Puzzle, case: Case) -> Verdict
     if ran.stop is None or ran.stop.kind != "deadlock":
         advice = (
             "a GPU may start later programs only when this one has ended. Wait only for smaller tickets, "
-            "taken with tl.atomic_add; a barrier of all programs needs a launch with launch_cooperative_grid=True"
+            "taken with tl.atomic_add; a barrier of all programs needs a launch with "
+            "launch_cooperative_grid=True"
         )
         return replace(verdict, diagnosis=advice)
     told = misconduct(puzzle, case, ran)
