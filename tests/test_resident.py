@@ -199,7 +199,7 @@ def wrong(x_ptr, part_ptr, z_ptr, count_ptr, P, B: tl.constexpr, HOW: tl.constex
     "how, kind, says",
     [
         (NO_BARRIER, "race", "put tl.debug_barrier() between the store and the atomic"),
-        (RELAXED_ARRIVAL, "race", """has sem="relaxed", so it doesn't release what program 4 stored"""),
+        (RELAXED_ARRIVAL, "race", """has sem="relaxed", so it doesn't release what program 0 stored"""),
         (OWN_BLOCK, "race", """scope="cta" keeps only one program's threads apart"""),
         (RELAXED_WAIT, "race", """has sem="relaxed", so it doesn't acquire what others released"""),
         (ONE_TOO_FEW, "race", "program 3 reads part[4, 0] before program 4 stores it"),
@@ -341,6 +341,17 @@ def test_a_cooperative_launch_is_a_resident_grid():
     assert "All programs run at the same time" in str(plain)
 
 
+@pytest.mark.parametrize("programs, says", [(1024, ""), (4096, "4,096 programs of 4 warps can't run")])
+def test_at_true_size_a_program_may_wait_for_those_that_are_left_out(programs, says):
+    pretended = Case(P=programs, B=4096, COUNT=0, pretend=True)
+    puzzle = Puzzle(
+        number="0", spec=neighbors, launch=launch, outputs=("part", "z", "count"), zeroed=("count",),
+        cases=(*puzzle_of().cases, pretended),
+    )  # fmt: skip
+    report = examine(barrier, puzzle)
+    assert report.ok is not bool(says) and says in str(report), report
+
+
 def test_more_programs_than_a_gpu_holds_are_not_resident():
     report = examine(barrier, puzzle_of(2113, P=2113))
     assert "2,113 programs of 4 warps can't run at the same time" in report.verdicts[0].message
@@ -412,6 +423,48 @@ def test_a_program_may_wait_for_a_block_of_flags(wanted, volatile):
         assert done.stop is None and z.tolist() == [1] * 4
     else:
         assert done.stop.kind == "deadlock" and "wait as well" in done.stop.advice
+
+
+@triton.jit
+def everybody_waits_without_a_barrier(x_ptr, part_ptr, z_ptr, count_ptr, P, B: tl.constexpr):
+    """The atomics that wait come after a barrier, but nobody needs to see them."""
+    p = tl.program_id(0)
+    i = tl.arange(0, B)
+    for turn in range(2):
+        tl.store(part_ptr + p * B + i, (turn + 1) * tl.load(x_ptr + p * B + i))
+        tl.atomic_add(count_ptr, 1)
+        while tl.atomic_add(count_ptr, 0) < (2 * turn + 1) * P:
+            pass
+        other = tl.load(part_ptr + (p + 1) % P * B + i)
+        arrive(count_ptr, (2 * turn + 2) * P)
+        tl.store(z_ptr + p * B + i, other + 2 * tl.load(x_ptr + p * B + i))
+
+
+def test_an_atomic_that_waits_releases_nothing():
+    report = examine(everybody_waits_without_a_barrier, puzzle_of(4 * P))
+    assert report.verdicts[0].kind == "race", report
+    assert "put tl.debug_barrier() between the store and the atomic" in str(report)
+
+
+@triton.jit
+def flag_by_a_plain_store(x_ptr, z_ptr, flag_ptr):
+    p = tl.program_id(0)
+    if p == 1:
+        tl.store(flag_ptr, 1)
+    while tl.atomic_add(flag_ptr, 0) == 0:
+        pass
+    tl.store(z_ptr + p, tl.load(x_ptr + p))
+
+
+def test_a_plain_store_to_what_others_look_at_is_told_as_such():
+    def flagged(x):
+        z, flag = torch.empty_like(x), torch.zeros(1, dtype=torch.int32)
+        flag_by_a_plain_store[(len(x),)](x, z, flag, launch_cooperative_grid=True)
+        return z
+
+    report = audit(flagged, torch.randn(2), guard=Guard(sizes=False))
+    assert "program 1 stores to flag_ptr[0], which program 0 looks at by an atomic" in str(report)
+    assert "use tl.atomic_xchg instead" in str(report)
 
 
 def shares(x, kernel=barrier, **options):

@@ -335,8 +335,9 @@ def would_end(verdict: Verdict, ran: Run, puzzle: Puzzle, case: Case) -> Verdict
     """
     if ran.stop is None or ran.stop.kind != "deadlock":
         advice = (
-            "later programs may not start before this one ends. Wait only for smaller tickets, taken with "
-            "tl.atomic_add; a barrier of all programs needs a launch with launch_cooperative_grid=True"
+            "a GPU may start later programs only when this one has ended. Wait only for smaller tickets, "
+            "taken with tl.atomic_add; a barrier of all programs needs a launch with "
+            "launch_cooperative_grid=True"
         )
         return replace(verdict, diagnosis=advice)
     told = misconduct(puzzle, case, ran)
@@ -738,6 +739,15 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         both = _programs(first, second, puzzle, case)
         text = f'race: {both} update {element}, but scope="cta" keeps only one program\'s threads apart'
         diagnosis = 'leave scope out: "gpu", which keeps all programs apart, is the default'
+    elif conflict.kind == "mixed":
+        other, writer = (_program(one, puzzle, case) for one in (first, second))
+        does = "looks at" if conflict.why.what == "looks" else "changes"
+        line = f" at line {conflict.why.site.line}" if conflict.why.site else ""
+        text = f"race: {writer} stores to {element}, which {other} {does} by an atomic{line}"
+        text += "; nothing orders the two"
+        diagnosis = _plain_store(puzzle, case, conflict)
+        if conflict.why.what == "looks":
+            diagnosis = "a plain store doesn't release what was stored before it: use tl.atomic_xchg instead"
     elif conflict.kind == "update" and conflict.why.site:
         site = conflict.why.site
         writer, updater = (_program(one, puzzle, case) for one in (first, second))

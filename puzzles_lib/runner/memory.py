@@ -684,7 +684,9 @@ class Memory:
             self._note_conflict("write", buffer, index, np.where(lost, self.number, NOBODY), dtype)
             others = self._others(buffer, index, dtype)
             self.shared = self.shared or bool((others != NOBODY).any())
-            self._note_conflict("write", buffer, index, np.where(differs, others, NOBODY), dtype)
+            stored = self._others(buffer, index, dtype, atomics=False)
+            self._note_conflict("write", buffer, index, np.where(differs, stored, NOBODY), dtype)
+            self._note_conflict("mixed", buffer, index, np.where(differs, others, NOBODY), dtype)
             if buffer.reader is not None and differs.any():
                 readers = np.where(differs, self._readers(buffer, index, dtype), NOBODY)
                 self._note_conflict("overwrite", buffer, index, readers, dtype)

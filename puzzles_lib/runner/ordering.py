@@ -114,11 +114,14 @@ class Ordering:
     """Follows one run. Without ``held_by``, each line and each lane of a block is a thread of its own.
 
     at_atomics: whether the compiler puts barriers around atomics, as Triton does from 3.9 on.
+    resident: whether all programs run at the same time. Then an atomic that leaves a flag as it is releases
+        nothing: who finds the flag so cannot know that the atomic has been.
     suspect: whether any two of these met with nothing between; only then is it worth knowing the threads.
     """
 
     held_by: HeldBy | None = None
     at_atomics: bool = False
+    resident: bool = False
     suspect: bool = False
     race: WithinProgram | None = None
     era: int = 2  # even; what a whole block touches bears the odd number after it
@@ -309,7 +312,7 @@ class Ordering:
             known = self._released.get(flag)
             if sem in _ACQUIRES and (is_used or self.at_atomics) and known is not None:
                 self.acquired = known if self.acquired is None else np.maximum(self.acquired, known)
-            if sem in _RELEASES:
+            if sem in _RELEASES and (tells or not self.resident):
                 known = np.zeros((2, programs), np.int64) if known is None else known.copy()
                 if self.acquired is not None:
                     known = np.maximum(known, self.acquired)
@@ -357,17 +360,25 @@ class Ordering:
     def why_not(self, kind: str, buffer: Buffer, places: np.ndarray, by: int, number: int) -> Cause:
         """Why nothing orders what program ``by`` has done to an element and what ``number`` does now.
 
-        kind: as in `records.Conflict`. Of an update, ``"store"``: the first one was a plain store, at this
-        line. Of a read, where both programs have met at a flag, ``"release"`` and ``"acquire"``: the atomic
-        at this line has a ``sem`` that lacks this half. Where the reader has acquired something of the
-        writer, ``"late"``: the element was stored after the release; ``"barrier"``: there was none before
-        the release; ``"descriptor"``: one has stored it, which no release waits for. The same goes for a
-        store to what ``by`` has loaded, an overwrite; ``"early"``: nothing had been stored there, and the
-        load is at this line.
+        kind: as in `records.Conflict`. Of a mixed one, ``"looks"`` if the atomics of ``by`` have left the
+        element as it was, else ``"changes"``, and the line of the last one. Of an update, ``"store"``: the
+        first one was a plain store, at this line. Of a read, where both programs have met at a flag,
+        ``"release"`` and ``"acquire"``: the access at this line has a ``sem`` that lacks this half, or one of
+        `UNMARKED` instead. Where the reader has acquired something of the writer, ``"late"``: the element was
+        stored after the release; ``"barrier"``: there was none before the release; ``"descriptor"``: one has
+        stored it, which no release waits for. The same goes for a store to what ``by`` has loaded, an
+        overwrite; ``"early"``: nothing had been stored there, and the load is at this line.
         """
         notes = self._notes.get(buffer.name)
-        if notes is None or kind not in ("read", "update", "overwrite"):
+        if notes is None or kind not in ("read", "update", "overwrite", "mixed"):
             return Cause()
+        if kind == "mixed":
+            flag = buffer.name, int(places[0]) * buffer.unit
+            met = self._met.get(flag, {}).get(by, {}).values()
+            looks = bool(met) and not any(each.tells for each in met)
+            return Cause(
+                "looks" if looks else "changes", max(met, key=lambda each: each.clock).site if met else None
+            )
         if kind == "overwrite":
             assert notes.loaded is not None
             if not buffer.written[places].all():

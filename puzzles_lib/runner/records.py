@@ -117,12 +117,13 @@ class Conflict:
     """A race: two programs disagree about an element of an output.
 
     kind: ``"write"``: both stored there, different values (one program twice: two lanes of one store);
+    ``"mixed"``: the second stored where the first had done an atomic;
     ``"update"``: the second changed by an atomic what the first had stored; ``"read"``: the second loaded
     what the first had stored, with nothing to order them; ``"overwrite"``: on a resident grid, the
     second stored where the first had loaded, with nothing to order them; ``"scope"``: both updated it, one of
     them by an atomic that is one within its program only; ``"again"``: both stored there, no matter which
     values.
-    why: of a read, an update or an overwrite: the reason. resident: whether the grid is.
+    why: the reason, of a read, an update, an overwrite or a mixed one. resident: whether the grid is.
     """
 
     argument: str
