@@ -83,7 +83,7 @@ def cuts() -> Picture:
         if cut is torch.round:
             ties = torch.arange(-2.5, 3)
             ax.plot(ties, cut(ties), "o", color=INK, markersize=5)
-            ax.text(0.75, -2.6, "dots: the ties go\nto the even code", fontsize=9, color=INK)
+            label(ax, 0.75, -2.1, "dots: the ties go\nto the even code", fontsize=9, align="left")
         size = float(x[codes == 0].max() - x[codes == 0].min())
         ax.set_title(f"{name}: the step at 0 is {size:.0f} wide", fontsize=10, color=INK)
         ax.set_xlabel("x / scale", fontsize=10)
