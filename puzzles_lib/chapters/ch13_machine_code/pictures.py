@@ -330,7 +330,8 @@ def wgmma(ttgir: str) -> Picture:
         figure,
         f"The tiles of a dot on an H100. x, {rows} x {depth}, and y, {depth} x {columns}, are in shared "
         f"memory; acc, {rows} x {columns}, is in registers: {'; '.join(told)}. One wgmma reads "
-        f"{piece_rows} rows and {piece_depth} columns of x, and {piece_depth} rows of y, and adds to {piece_rows} rows of acc.",
+        f"{piece_rows} rows and {piece_depth} columns of x, and {piece_depth} rows of y, and adds to "
+        f"{piece_rows} rows of acc.",
     )
 
 
