@@ -86,7 +86,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given < right,
-                "Correct so far, but more cases pass. One word has room for eight offsets. Is that enough there?",
+                "Correct so far, but more cases pass. Where is one word's room for eight offsets enough?",
             ),
             Nudge(
                 lambda given, right: given > right,
