@@ -117,14 +117,14 @@ DRAWN = dataclasses.replace(PASSED, drawn=True, label="M=7  N=301")
 def test_drawn_cases_are_a_line_together_and_a_failure_is_told_in_full():
     report = Report("outer_add", (PASSED, DRAWN, DRAWN))
     assert report.ok and str(report).splitlines()[:3] == [
-        "outer_add: all 1 cases pass",
+        "outer_add: the only case passes",
         "pass   M=32  N=32   1 program, 4.4 kB moved (1.00x)",
         "pass   and 2 random cases",
     ]
     failed = dataclasses.replace(FAILED, drawn=True, number=2)
     report = Report("outer_add", (PASSED, DRAWN, failed))
     assert not report.ok and str(report).splitlines()[:3] == [
-        "outer_add: all 1 cases pass, but a random one fails",
+        "outer_add: the only case passes, but a random one fails",
         "pass   M=32  N=32",
         "FAIL   M=90  N=100   random   (case=2)",
     ]

@@ -255,6 +255,7 @@ class Report:
         if self.verdict:
             return f"{self.title}: not run"
         passed, count = sum(c.ok for c in self.listed), len(self.listed)
+        every = f"all {passed} cases pass" if passed > 1 else "the only case passes"
         if self.right:
             kinds = list(dict.fromkeys(goal.of for goal in self.goals if goal.ok == self.ok))
             of = " and its ".join(kinds)
@@ -263,9 +264,9 @@ class Report:
                 met, missed = "meet their goals", "miss their goals"
             told = f", and its {of} {met}" if self.ok else f", but its {of} {missed}"
             told = told if self.goals else ""
-            return f"{self.title}: all {passed} cases pass{told}"
+            return f"{self.title}: {every}{told}"
         if passed == count and self.drawn:
-            return f"{self.title}: all {passed} cases pass, but a random one fails"
+            return f"{self.title}: {every}, but a random one fails"
         return f"{self.title}: {passed} of {count} cases pass"
 
     def rows(self, most: int = MOST_LINES) -> list[Row]:
