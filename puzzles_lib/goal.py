@@ -112,7 +112,7 @@ class Once:
 
     Triton compiles one for each class of an integer: 1, a multiple of 16, or any other.
     target: as for `stages`.
-    keeps: integers, multiples of 16 in these cases, of which the compiled kernel must know that.
+    keeps: integers that must be compiled as multiples of 16, as they are in these cases.
     """
 
     cases: tuple[int, ...]
@@ -131,7 +131,7 @@ class Once:
 
     @property
     def wants(self) -> tuple[str, ...]:
-        kept = (f"it knows that 16 divides {name}" for name in self.keeps)
+        kept = (f"{name} compiled as a multiple of 16" for name in self.keeps)
         return ("one compiled kernel for all of them", *kept)
 
     def __str__(self) -> str:

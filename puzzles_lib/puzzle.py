@@ -331,6 +331,11 @@ class Puzzle:
         for field, numbers in named.items():
             if missed := numbers - run:
                 raise ValueError(f"{self.name}: {field} names case {min(missed)}, which is not run in full")
+        for goal in self.machine:
+            for name in goal.keeps if isinstance(goal, Once) else ():
+                if bad := [n for n in goal.cases if self.cases[n].numbers.get(name, 1) % 16]:
+                    text = f"machine keeps {name!r}, which isn't a multiple of 16 in case {bad[0]}"
+                    raise ValueError(f"{self.name}: {text}")
         for case in self.cases:
             if missing := set(self.spec_numbers) - set(case.numbers):
                 raise ValueError(

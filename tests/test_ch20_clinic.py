@@ -352,9 +352,28 @@ def test_a_stride_that_is_no_longer_specialized_is_told():
     both = kernel_sources()["temperatures"].replace('["M"]', '["M", "V"]')
     (verdict,) = examine(define(both, "<both>"), patient.puzzle).verdicts
     assert (
-        "doesn't know that 16 divides V" in verdict.message
+        "V isn't compiled as a multiple of 16" in verdict.message
         and verdict.diagnosis == "V is i32 for the compiler"
     )
+
+
+@pytest.mark.parametrize(
+    "name, right, wrong, words",
+    [
+        (
+            "any_above",
+            "hits = tl.sum((x > 1).to(tl.int32))",
+            "hits = tl.sum((x > 1).to(tl.int64))",
+            "low byte",
+        ),
+        ("attended", "tl.exp(top - new)", "tl.exp(top - best)", "still has the old one"),
+    ],
+)
+def test_a_mend_in_the_wrong_place_is_told(name, right, wrong, words):
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == name)
+    assert right in HANDED_OUT[name]
+    report = check(define(HANDED_OUT[name].replace(right, wrong), "<mended elsewhere>"), patient.puzzle)
+    assert words in report.verdicts[0].diagnosis
 
 
 def test_a_seed_per_block_is_told():

@@ -266,6 +266,10 @@ def test_what_is_to_be_compiled_once_is_shown():
     assert "\n- one compiled kernel for all of them\n" in ONCE._repr_markdown_()
     with pytest.raises(ValueError, match="doubled: machine names case 9"):
         dataclasses.replace(ONCE, machine=(Once(cases=(0, 9)),))
+    with pytest.raises(
+        ValueError, match="doubled: machine keeps 'M', which isn't a multiple of 16 in case 0"
+    ):
+        dataclasses.replace(ONCE, machine=(Once(cases=(0, 1), keeps=("M",)),))
 
 
 # ---- chapter 14's goals

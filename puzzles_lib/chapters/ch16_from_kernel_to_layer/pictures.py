@@ -255,7 +255,7 @@ def rates(record: Mapping[str, Any]) -> Picture:
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(fontsize=9, frameon=False, loc="upper center")
     seeds = f"mean of {record['rate_seeds']} seeds, with its standard error"
-    figure.suptitle(seeds, fontsize=9, color=FAINT)
+    figure.suptitle(f"{seeds}; the marks of a rate are side by side", fontsize=9, color=FAINT)
     return Picture(
         figure,
         f"Mean loss of the first steps on the digits by learning rate, {seeds}. {'; '.join(told)}.",

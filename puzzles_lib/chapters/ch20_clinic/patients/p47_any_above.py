@@ -37,6 +37,10 @@ def any_above(x: Float32[Tensor, "M N"]) -> Bool[Tensor, " M"]:
     return (x > 1).any(1)
 
 
+def _low_byte(x: Tensor) -> Tensor:
+    return (x > 1).sum(1) & 255 != 0
+
+
 PUZZLE = Puzzle(
     number="47",
     spec=any_above,
@@ -53,6 +57,7 @@ PUZZLE = Puzzle(
         {"M": Size(17), "N": Size(700), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
         fills=lambda s: ({}, {"x": last_above}),
     ),
+    slips={"where a count's low byte is 0, the answer is False: eight bits of it are stored": _low_byte},
     broken_by="count_as_bool",
 )
 
