@@ -174,6 +174,8 @@ def test_what_the_results_say_of_the_records():
             losses[batch, p] for p in ("torch", "2 bits, nearest", "2 bits, stochastic")
         )
         assert exact < nearest < random
+    most = [losses[384, f"2 bits, {how}"] - losses[384, "torch"] for how in ("nearest", "stochastic")]
+    assert [round(each, 3) for each in most] == [0.006, 0.015]  # chapter 16 says so
     found = {(r["steps"], r["path"], r["kind"]): r["cosine"] for r in load(CODES)["rows"]}
     for kind in codes.KINDS:
         nearest, random = (found[1000, path, kind] for path in ("2 bits", "2 bits, stochastic"))
