@@ -171,9 +171,9 @@ def _fit(hint: Hint, report: Report | None, source: str = "") -> tuple[int, int]
     The second number is the length of these words: the longer they are, the less they fit by chance.
 
     Wrong values have too many causes, so only words count. What a compiler refuses is mostly about shapes: a
-    hint on the compiler in general fits only that. A case's label counts only if it tells where the kernel
-    fails: if it is that of the first case, or if no case with it passes. It doesn't count if the diagnosis
-    knows the cause.
+    hint on the compiler in general fits only that. A case's label counts unless the diagnosis knows the
+    cause. Of wrong values it must tell where the kernel fails: it is that of the first case, or no case with
+    it passes.
     """
     if not report or not report.verdicts:
         return NO_FIT
@@ -208,7 +208,7 @@ def _labels(words: Sequence[str], verdict: Verdict, report: Report) -> list[str]
         return []
     found = [each for each in words if each and _says(each, first.label)]
     passes = any(_says(each, case.label) for case in report.cases if case.ok for each in found)
-    return found if first is report.cases[0] or not passes else []
+    return found if first is report.cases[0] or verdict.kind != "values" or not passes else []
 
 
 _CALL = re.compile(r"tl\.(\w+)\((\w+)=\)")
