@@ -8,12 +8,15 @@
 
     ## Who needs it
     fits: out of bounds, values (on_ties)
+    unless: negative, tl.load(mask=)
 
     Both sides do.
 
 A puzzle's hints go from a nudge to nearly the answer. The optional line ``fits:`` names the kinds of verdict
-that a hint is about. Words in parentheses must occur in the report on the first case that fails. If a
-puzzle is solved twice, its second kernel follows a colon: ``# LONG_SOFTMAX: online_softmax_kernel``.
+that a hint is about. Words in parentheses must occur in the report on the first case that fails. The optional
+line ``unless:`` names what tells that the hint is about another mistake: words of this report, or an argument
+that all calls of a function have already. (``other=`` counts for loads with a mask.) If a puzzle is solved
+twice, its second kernel follows a colon: ``# LONG_SOFTMAX: online_softmax_kernel``.
 """
 
 import re
@@ -34,11 +37,12 @@ class Fit:
 
 @dataclass(frozen=True)
 class Hint:
-    """A hint in Markdown, and the verdicts that it fits."""
+    """A hint in Markdown, the verdicts that it fits, and what speaks against it."""
 
     title: str
     text: str
     fits: tuple[Fit, ...] = ()
+    unless: tuple[str, ...] = ()
 
 
 Key = tuple[str, str]
@@ -68,9 +72,15 @@ def _hint(part: str) -> Hint:
     if text.startswith("fits:"):
         line, _, text = text.partition("\n")
         fits = tuple(_fit(each.strip(), title) for each in line.removeprefix("fits:").split(","))
+    unless: tuple[str, ...] = ()
+    if text.startswith("unless:"):
+        line, _, text = text.partition("\n")
+        unless = tuple(each.strip() for each in line.removeprefix("unless:").split(","))
+        if not fits or not all(unless):
+            raise ValueError(f"## {title}: unless needs words, and a line 'fits:' before it")
     if not title.strip() or not text.strip():
         raise ValueError(f"## {title}: a hint has a title and a text")
-    return Hint(title.strip(), text.strip(), fits)
+    return Hint(title.strip(), text.strip(), fits, unless)
 
 
 def _fit(text: str, title: str) -> Fit:

@@ -11,11 +11,15 @@ from puzzles_lib.puzzle import Puzzle
 
 @dataclass(frozen=True)
 class Checked:
-    """A check. kernel: the name of its kernel, "" if it was not a kernel. report: the result."""
+    """A check. kernel: the name of its kernel, "" if it was not a kernel. report: the result.
+
+    source: the kernel's code, "" if it was not a kernel.
+    """
 
     puzzle: Puzzle
     kernel: str
     report: Report
+    source: str = ""
 
 
 _last: dict[str, Checked] = {}
@@ -29,7 +33,9 @@ def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report, *, stee
     steers: whether hints follow this check. They don't follow one of another kernel than the puzzle's own.
     """
     if steers:
-        _last[puzzle.name] = Checked(puzzle, kernel.__name__ if kernel else "", report)
+        _last[puzzle.name] = Checked(
+            puzzle, kernel.__name__ if kernel else "", report, kernel.src if kernel else ""
+        )
     if kernel and report.ok:
         _passed[puzzle.name] = puzzle, kernel
 

@@ -122,6 +122,7 @@ def test_they_are_read():
         ("# MASKED_ADD\n\nText.\n", "without hints"),
         ("# MASKED_ADD\nText.\n\n## One\n\nText.", "text before the first hint"),
         ("# MASKED_ADD\n\n## One\n", "a title and a text"),
+        ("# MASKED_ADD\n\n## One\nunless: NaN\n\nText.", "before it"),
         ("# MASKED_ADD\n\n## One\nfits: values (\n\nText.", r"fits 'values \(', allowed is"),
     ],
 )
@@ -342,7 +343,7 @@ def test_a_report_that_a_hint_quotes_says_so():
             "\n    words = tl.sum(codes << (BITS * i).to(tl.uint8)", "shift of 8 bits", "Codes are bytes",
         ),
         (QUANTIZE_ROWS, "tl.abs(x), axis=1", "tl.abs(x)", "along M", "The peak"),
-        (QUANTIZE_PACK, "(high - low) / TOP", "(high - low) / (TOP + 1)", "M=1", "The first case fails"),
+        (QUANTIZE_PACK, "(high - low) / TOP", "(high - low) / (TOP + 1)", "2^BITS steps", "In which order"),
         (
             QUANTIZE_CODES, 'tl.where(n < N, x, float("inf"))', "tl.where(n < N, x, 0.0)", "0 in the minimum",
             "The last group of a row",
@@ -560,6 +561,56 @@ def test_words_of_the_report_weigh_more_than_its_kind(monkeypatch):
     monkeypatch.setattr(hinting, "hints", lambda: {("masked_add", ""): known})
     failed(MASKED_ADD, "values", "wrong in x:on_ties")
     assert numbers(MASKED_ADD, 3) == [2, 1, 3]
+
+
+def test_words_are_no_part_of_longer_words_and_numbers(monkeypatch):
+    """N=5 is neither N=50 nor BLOCK_N=5, and y_ptr is not dy_ptr."""
+    known = (Hint("a", "A."), Hint("b", "B.", (Fit("values", "N=5"), Fit("values", "y_ptr"))))
+    monkeypatch.setattr(hinting, "hints", lambda: {("masked_add", ""): known})
+    for message, number in (("BLOCK_N=5", 1), ("N=50", 1), ("dy_ptr", 1), ("N=5", 2), ("a load of y_ptr", 2)):
+        monkeypatch.setattr(hinting, "_shown", {})
+        failed(MASKED_ADD, "values", message)
+        told = hint(MASKED_ADD)
+        assert told.number == number and ("Chosen because" in str(told)) == (number == 2)
+
+
+def test_a_case_is_a_reason_only_if_no_other_case_with_its_label_passes():
+    hint_ = Hint("a", "A.", (Fit("values", "N=5"), Fit("values", "N=7")))
+    wrong = Verdict("values", "wrong")
+
+    def fits(*cases: tuple[str, Verdict | None]) -> bool:
+        report = Report("masked_add", tuple(CaseResult(label, verdict) for label, verdict in cases))
+        return hinting._fit(hint_, report) > hinting.NO_FIT
+
+    assert fits(("N=1", None), ("N=5", wrong), ("N=7", wrong))
+    assert not fits(("N=1", None), ("N=5", wrong), ("M=3  N=5", None))
+    assert fits(("N=5", wrong), ("M=3  N=5", None))  # the first case
+    assert not fits(("N=1", None), ("N=5", Verdict("values", "wrong", diagnosis="you'd get these from >>")))
+
+
+@pytest.mark.parametrize(
+    "code, chosen",
+    [
+        ("tl.load(p, mask=m)", True),
+        ("tl.load(p, mask=m, other=0)", False),
+        ("tl.load(p, m, 0)", False),
+        ("tl.load(p, m, 0) + tl.load(p, m)", True),
+        ("tl.load(p, m, 0) + tl.load(p)", False),
+        ("tl.load(p)", True),
+    ],
+)
+def test_advice_that_the_code_follows_already_is_passed_over(code, chosen):
+    advice = Hint("a", "A.", (Fit("values", "NaN"),), ("tl.load(other=)",))
+    report = Report("masked_add", (CaseResult("N=1", Verdict("values", "2 are NaN")),))
+    assert (hinting._fit(advice, report, f"def f():\n    x = {code}\n") > hinting.NO_FIT) == chosen
+
+
+def test_words_can_speak_against_a_hint():
+    one = Hint("a", "A.", (Fit("never written"),), ("overwrite each other",))
+    for said, chosen in (("", True), ("programs 0 and 1 overwrite each other", False)):
+        verdict = Verdict("never written", "none of z", diagnosis=said)
+        report = Report("masked_add", (CaseResult("N=1", verdict),))
+        assert (hinting._fit(one, report) > hinting.NO_FIT) == chosen
 
 
 def test_the_next_check_is_heard(monkeypatch):

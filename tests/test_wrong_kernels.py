@@ -4,13 +4,34 @@ from collections import Counter
 
 import pytest
 
-from puzzles_lib.chapters import puzzles
+from puzzles_lib.chapters import hints, puzzles
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
 from puzzles_lib.checker import examine
+from puzzles_lib.checker.report import Report
+from puzzles_lib.coach import hinting
+from puzzles_lib.wrapped import unwrap
 from tests import cures, kernels
+from tests.conftest import REPO
 from tests.kernels import Wrong
 
 WRONG = kernels.wrong()
+
+
+def _allowed() -> dict[str, dict[str, list[str]]]:
+    """Return the titles of tests/hints_chosen.txt, by puzzle and kernel."""
+    found: dict[str, dict[str, list[str]]] = {}
+    puzzle = ""
+    for line in (REPO / "tests/hints_chosen.txt").read_text().splitlines():
+        if line.startswith("  "):
+            kernel, _, titles = line.strip().partition(": ")
+            found[puzzle][kernel] = [title.removeprefix("! ") for title in titles.split(" / ")]
+        elif not line.startswith("#"):
+            puzzle = line
+            found[puzzle] = {}
+    return found
+
+
+ALLOWED = _allowed()
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda w: f"{w.puzzle.name}-{w.kernel.__name__}")
@@ -24,6 +45,25 @@ def test_wrong_kernel_is_rejected_for_its_reason(wrong):
     assert wrong.says in text, text
     assert len(text.splitlines()) <= 12 and "Traceback" not in text and "site-packages" not in text
     assert cures.failures(wrong.kernel, wrong.puzzle, report) == []
+    assert misfit(wrong, report) == ""
+
+
+def misfit(wrong: Wrong, report: Report) -> str:
+    """Return the title of the hint that is chosen but isn't about the mistake; "" if there is none."""
+    known = hints().get((wrong.puzzle.name, ""), ())
+    if wrong.puzzle.name not in ALLOWED or not known:
+        return ""
+    number, fits = hinting._choice(known, report, {}, unwrap(wrong.kernel).kernel.src)
+    title = known[number - 1].title
+    return title if fits and title not in ALLOWED[wrong.puzzle.name].get(wrong.kernel.__name__, []) else ""
+
+
+def test_hints_that_may_be_chosen_are_of_kernels_and_hints_that_there_are():
+    names = {(wrong.puzzle.name, wrong.kernel.__name__) for wrong in WRONG}
+    assert {(p, kernel) for p, allowed in ALLOWED.items() for kernel in allowed} <= names
+    for puzzle, allowed in ALLOWED.items():
+        titles = {each.title for each in hints()[puzzle, ""]}
+        assert {title for some in allowed.values() for title in some} <= titles
 
 
 def test_every_wrong_kernel_says_what_is_wrong_with_it():

@@ -1,5 +1,7 @@
 """Show the next hint of a puzzle, beginning with the one that fits the last check: `hint`."""
 
+import ast
+import math
 import re
 import sys
 import textwrap
@@ -15,6 +17,8 @@ from puzzles_lib.session import last_check, last_race
 
 MANY_CAUSES = {"values": None, "error": None, "compiler": re.compile(r"shape|axis|axes|= \[[A-Z]|column")}
 """The kinds of verdict that no hint fits as such, except if the report speaks of this."""
+CAUSE = re.compile(r"you'd get|what you get")
+"""What a diagnosis says that knows what the kernel does wrong."""
 MOST_CHARACTERS = 100  # of the last check's message
 NO_FIT = (0, 0)
 
@@ -77,10 +81,11 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     if isinstance(puzzle, Puzzle):
         checked = last_check(puzzle)
         said, key = checked.report if checked else None, _key(puzzle, checked.kernel if checked else "")
+        code = checked.source if checked else ""
         name, source = puzzle.name.upper(), "check"
     elif isinstance(puzzle, Version):
         caller = sys._getframe(1)
-        key = puzzle.hint_key
+        key, code = puzzle.hint_key, ""
         said, name, source = last_race(key), _name(puzzle, caller.f_locals, caller.f_globals), "race"
     else:
         raise TypeError(f"hint(PUZZLE): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
@@ -97,8 +102,8 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         )
     shown = _shown.setdefault(key, {})
     failure = _failure(said)
-    chosen, fits = (number, False) if number else _choice(known, said, shown)
-    fits_too = fits or bool(number and _fit(known[chosen - 1], said) > NO_FIT)
+    chosen, fits = (number, False) if number else _choice(known, said, shown, code)
+    fits_too = fits or bool(number and _fit(known[chosen - 1], said, code) > NO_FIT)
     shown[chosen] = failure if fits_too else shown.get(chosen, "")
     notes = []
     if fits and said:
@@ -107,7 +112,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         notes.append(f"Chosen because your last {source} said: “{short}”")
     if len(shown) < len(known):
         call = f"hint({name})" if name else "hint of this version, without a number,"
-        following, fitting = _choice(known, said, shown)
+        following, fitting = _choice(known, said, shown, code)
         why = ", which fits your last check" * (fitting and following < chosen and source == "check")
         notes.append(f"Still stuck? {call} shows hint {following}{why}.")
     else:
@@ -116,14 +121,17 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes))
 
 
-def _choice(known: Sequence[Hint], said: Report | None, shown: Mapping[int, str]) -> tuple[int, bool]:
+def _choice(
+    known: Sequence[Hint], said: Report | None, shown: Mapping[int, str], code: str = ""
+) -> tuple[int, bool]:
     """Return the number of the next hint, and whether it was chosen because it fits the last check.
 
-    A hint fits by words of the failure, or by its kind, except for the kinds that have many causes.
+    A hint fits by words of the failure, or by its kind, except for the kinds that have many causes. code: of
+    the kernel.
     """
     numbers = range(1, len(known) + 1)
     failure = _failure(said)
-    fits = {n: _fit(known[n - 1], said) for n in numbers}
+    fits = {n: _fit(known[n - 1], said, code) for n in numbers}
     fitting = [n for n in numbers if fits[n] > NO_FIT and shown.get(n) != failure]
     fitting.sort(key=lambda n: (-fits[n][0], -fits[n][1], n in shown))
     if fitting:
@@ -157,22 +165,69 @@ def _failure(report: Report | None) -> str:
     return f"{verdict.kind} {failed} {re.sub(r'[-+.e0-9]+', '', f'{verdict.message} {verdict.diagnosis}')}"
 
 
-def _fit(hint: Hint, report: Report | None) -> tuple[int, int]:
+def _fit(hint: Hint, report: Report | None, source: str = "") -> tuple[int, int]:
     """Return how well a hint fits a check: 3 by words of the diagnosis, 2 by others, 1 by its kind, else 0.
 
     The second number is the length of these words: the longer they are, the less they fit by chance.
 
     Wrong values have too many causes, so only words count. What a compiler refuses is mostly about shapes: a
-    hint on the compiler in general fits only that.
+    hint on the compiler in general fits only that. A case's label counts unless the diagnosis knows the
+    cause. Of wrong values it must tell where the kernel fails: it is that of the first case, or no case with
+    it passes.
     """
     if not report or not report.verdicts:
         return NO_FIT
     verdict = _telling(report)
+    told = [verdict.message]
+    if verdict.site and verdict.kind == "machine":
+        told.append(verdict.site.source)
     case = next((case.label for case in report.cases if case.verdict == verdict), "")
-    line = verdict.site.source if verdict.site and verdict.kind == "machine" else ""
-    told = "\n".join([case, verdict.message, verdict.diagnosis, line])
-    fits = [fit for fit in hint.fits if fit.kind == verdict.kind and fit.words in told]
+    if any(_follows(each, source) or _says(each, case, *told, verdict.diagnosis) for each in hint.unless):
+        return NO_FIT
+    fits = [fit for fit in hint.fits if fit.kind == verdict.kind]
+    found = [(2 + _says(fit.words, verdict.diagnosis), len(fit.words)) for fit in fits
+             if fit.words and _says(fit.words, *told, verdict.diagnosis)]  # fmt: skip
+    if not CAUSE.search(verdict.diagnosis):
+        found += [(2, len(words)) for words in _labels([fit.words for fit in fits], verdict, report)]
     speaks = MANY_CAUSES.get(verdict.kind, re.compile(""))
-    of_kind = 1 if speaks and speaks.search(told) else 0
-    found = [(2 + (fit.words in verdict.diagnosis), len(fit.words)) for fit in fits if fit.words]
+    of_kind = 1 if speaks and speaks.search("\n".join([*told, verdict.diagnosis])) else 0
     return max([*found, *((of_kind, 0) for fit in fits if not fit.words)], default=NO_FIT)
+
+
+def _says(words: str, *texts: str) -> bool:
+    """Return whether a text has these words, and not only as a part of longer words or numbers."""
+    before = r"(?<!\w)" if re.match(r"\w", words) else ""
+    after = r"(?![\d])(?!\.\d)" if re.search(r"\d$", words) else ""
+    return any(re.search(before + re.escape(words) + after, text) for text in texts)
+
+
+def _labels(words: Sequence[str], verdict: Verdict, report: Report) -> list[str]:
+    """Return those of the words that tell, as labels of cases, where the kernel fails."""
+    first = next((case for case in report.cases if case.verdict == verdict), None)
+    if first is None:
+        return []
+    found = [each for each in words if each and _says(each, first.label)]
+    passes = any(_says(each, case.label) for case in report.cases if case.ok for each in found)
+    return found if first is report.cases[0] or verdict.kind != "values" or not passes else []
+
+
+_CALL = re.compile(r"tl\.(\w+)\((\w+)=\)")
+_PLACES = {("load", "mask"): 1, ("load", "other"): 2, ("store", "mask"): 2, ("dot", "input_precision"): 3}
+
+
+def _follows(unless: str, source: str) -> bool:
+    """Return whether all calls of a function have an argument already, as ``tl.load(other=)`` asks."""
+    wanted = _CALL.fullmatch(unless)
+    if not wanted or not source:
+        return False
+    name, argument = wanted.groups()
+    calls = [node for node in ast.walk(ast.parse(textwrap.dedent(source)))
+             if isinstance(node, ast.Call) and ast.unparse(node.func) == f"tl.{name}"]  # fmt: skip
+
+    def has(call: ast.Call, argument: str) -> bool:
+        named = argument in [keyword.arg for keyword in call.keywords]
+        return named or len(call.args) > _PLACES.get((name, argument), math.inf)
+
+    if argument == "other":
+        calls = [call for call in calls if has(call, "mask")]
+    return bool(calls) and all(has(call, argument) for call in calls)
