@@ -87,7 +87,7 @@ def test_tokens_are_counted_by_batch(monkeypatch):
     record = tokens.measure(steps=3)
     assert [row["batch"] for row in record["rows"]] == [24] * 4 + [384] * 4
     assert [row["path"] for row in record["rows"][:4]] == list(tokens.FORMATS)
-    assert [len(row["held_out"]) for row in record["rows"][::4]] == [3, 1]
+    assert [len(row["held_out"]) for row in record["rows"][::4]] == [3, 2]
     assert "  6,144  2 bits, nearest" in tokens.table(record)
 
 

@@ -777,7 +777,7 @@ def add_then_access(x_ptr, z_ptr, ACCESS: tl.constexpr):
         tl.store(z_ptr, tl.load(x_ptr + pid))
 
 
-@pytest.mark.parametrize("access, kind", [("load", "read"), ("store", "write")])
+@pytest.mark.parametrize("access, kind", [("load", "read"), ("store", "mixed")])
 def test_a_plain_access_to_what_others_update_atomically_is_a_race(access, kind):
     done = execute(add_then_access, 2, x_ptr=torch.ones(2), z_ptr=torch.full((2,), 5.0), ACCESS=access)
     assert done.conflict.programs == ((0, 0, 0), (1, 0, 0)) and done.conflict.kind == kind

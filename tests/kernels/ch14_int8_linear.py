@@ -10,7 +10,7 @@ from puzzles_lib.chapters.ch14_int8_linear.puzzles import (
     QUANTIZE_ROWS,
     TILED_LINEAR,
 )
-from tests.kernels import Wrong
+from tests.kernels import Wrong, edited
 
 # ---- puzzle 22, wrong
 
@@ -295,6 +295,17 @@ def one_run_of_bytes(
     tl.store(y_ptr + offs_m * N + offs_n, y, mask=(offs_m < M) & (offs_n < N))
 
 
+from_the_last_tile = edited(
+    TILED_LINEAR,
+    "from_the_last_tile",
+    "Walks along K from the last tile; scales the sums by w's scales first.",
+    {
+        "for step in range(steps):": "for step in range(steps - 1, -1, -1):",
+        "acc * (x_scale * w_scale) + bias": "acc * w_scale * x_scale + bias",
+    },
+)
+
+
 @triton.jit
 def strides_and_masks(
     xq_ptr, x_scale_ptr, tiles_ptr, w_scale_ptr, bias_ptr, y_ptr, M, N, K,
@@ -394,4 +405,5 @@ RIGHT = [
     (INT8_LINEAR, accumulates_in_the_dot),
     (INT8_LINEAR, weights_on_the_left),
     (TILED_LINEAR, one_run_of_bytes),
+    (TILED_LINEAR, from_the_last_tile),
 ]

@@ -683,6 +683,7 @@ QUESTIONS = (
             ),
         ),
         _without_conflicts,
+        computed=True,
     ),
     Question(
         "ch13-q22",

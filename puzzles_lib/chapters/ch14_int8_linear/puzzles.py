@@ -334,7 +334,8 @@ def fused_linear(
     """Puzzles 22 and 23 in one kernel
 
     y[m, n] = scale[m] · w_scale[n] · (Σ over k of codes[m, k] · wq[n, k]) + bias[n]
-    with codes and scale as quantize_rows(x) makes them: one scale per row of x, 1 for a row of zeros.
+    with codes and scale as quantize_rows(x) makes them: one scale per row of x, and 1
+    for a row of zeros.
     """
     codes, scale = quantize_rows(x)
     return int8_linear(codes, scale, wq, w_scale, bias)

@@ -290,5 +290,6 @@ QUESTIONS = (
             ),
         ),
         nudge="x is float32, and a code is one byte. Who reads x or codes, how often, and who writes them?",
+        computed=True,
     ),
 )

@@ -14,8 +14,8 @@ from puzzles_lib.question import Nudge
 def tuned_rows(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
     """z[m, n] = 2 x[m, n]
 
-    Each program computes one row. Autotune chooses the block size: its first choice is
-    in the table.
+    Each program computes one row. Autotune chooses the block size: the table has its
+    first choice.
     """
     return 2 * x
 
