@@ -15,8 +15,8 @@ from puzzles_lib.question import Nudge
 def tuned_sum(x: Float32[Tensor, " N"]) -> Float32[Tensor, "1"]:
     """z[0] = sum over n of x[n]
 
-    Each program adds its part. Autotune chooses the block size: the table has its first
-    choice.
+    Each program adds its part. Autotune chooses the block size: the table has its
+    first choice.
     """
     return x.sum(0, keepdim=True)
 
