@@ -216,6 +216,12 @@ def test_a_mistake_is_run_itself():
     assert speak("The mask", {"rope": Contrast("rope", "not yet")}, length=1).yours == []
 
 
+def test_without_top_p_the_kernel_that_draws_from_the_likely_is_not_used():
+    mine = {"nucleus_token": solutions()["nucleus_token"]}
+    spoken = speak("The mask", mine, length=2)
+    assert spoken.yours == [] and spoken.text == speak("The mask", length=2).text
+
+
 def test_none_and_an_open_hole_are_torch():
     assert speak("The mask", {"rope": None}, length=1).yours == []
 
@@ -236,7 +242,6 @@ def test_none_and_an_open_hole_are_torch():
         ({"top_p": 0}, "top_p is 0, allowed are numbers above 0 up to 1"),
         ({"top_p": True}, "top_p is True"),
         ({"top_p": 0.5, "model": "smollm2"}, "smollm2 draws from all tokens"),
-        ({"kernels": {"nucleus_token": None}}, "needs top_p"),
     ],
 )
 def test_bad_arguments_are_named(arguments, words):

@@ -23,7 +23,7 @@ from puzzles_lib.source import define
 from puzzles_lib.speaking import packed, smollm2
 from puzzles_lib.speaking.launching import Launcher, Stopped, Tally
 from puzzles_lib.speaking.model import Sizes
-from puzzles_lib.speaking.steps import NUCLEUS_TOKEN, OPTIONAL, STEPS, Decoder, steps_of
+from puzzles_lib.speaking.steps import OPTIONAL, STEPS, Decoder, steps_of
 from puzzles_lib.stubs import is_untouched
 
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
@@ -129,7 +129,7 @@ def speak(
         256 bytes (1024 tokens).
     heat: 0 always takes the likeliest; 1 draws by the model's probabilities.
     top_p: draws from the likeliest bytes only, up to this probability, by puzzle 75 instead of 71. None draws
-        from all, as smollm2 always does.
+        from all, as smollm2 always does; then the kernel of puzzle 75 isn't used.
     seed: of the draws. The same arguments give the same text.
     layers: how many of smollm2's 30 layers your kernels run, from the first. All 30 take about 15 seconds per
         token.
@@ -235,8 +235,6 @@ def _check_arguments(
         raise ValueError(f"speak: top_p is {top_p!r}, allowed are numbers above 0 up to 1, and None")
     if top_p is not None and model != "course":
         raise ValueError(f"speak: top_p is {top_p!r}, but {model} draws from all tokens: leave it out")
-    if top_p is None and model == "course" and NUCLEUS_TOKEN.name in kernels:
-        raise ValueError("speak: kernels has 'nucleus_token', which needs top_p, such as 0.9")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
         raise ValueError(f"speak: seed is {seed!r}, allowed are integers from 0 to below 2^62")
     if isinstance(layers, bool) or not isinstance(layers, int) or not 1 <= layers <= 30:
