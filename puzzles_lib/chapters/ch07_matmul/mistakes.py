@@ -23,7 +23,8 @@ MISTAKES = (
     Mistake(
         BATCHED_MATMUL,
         "batch_stride_for_square_sizes",
-        "The batch stride of x is M * N, which is correct only if N equals K. (With one batch, no stride counts.)",
+        "The batch stride of x is M * N, which is correct only if N equals K. "
+        "(With one batch, no stride counts.)",
         {"pid_b * M * K": "pid_b * M * N"},
         kind="values",
         says="matrices of x that are M * N apart",
