@@ -2,12 +2,15 @@
 
 import pytest
 import torch
+import triton
 
 from puzzles_lib.chapters.ch15_racing_cublas import ladder
 from puzzles_lib.chapters.ch15_racing_cublas.rung import CIN, COUT, Problem
 from puzzles_lib.timing import relative_error
+from puzzles_lib.versions import too_old
 
-pytestmark = pytest.mark.gpu
+WHY_NOT = too_old(triton.__version__)
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "it can run")]
 RUNGS = {rung.name: rung for rung in ladder.rungs()}
 RUNS = 300
 
