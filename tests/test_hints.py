@@ -605,6 +605,13 @@ def test_advice_that_the_code_follows_already_is_passed_over(code, chosen):
     assert (hinting._fit(advice, report, f"def f():\n    x = {code}\n") > hinting.NO_FIT) == chosen
 
 
+def test_code_that_cannot_be_read_by_itself_follows_no_advice():
+    advice = Hint("a", "A.", (Fit("values", "NaN"),), ("tl.load(other=)",))
+    report = Report("masked_add", (CaseResult("N=1", Verdict("values", "2 are NaN")),))
+    inner = '    def f():\n        """A line,\nand another."""\n        x = tl.load(p, m, 0)\n'
+    assert hinting._fit(advice, report, inner) > hinting.NO_FIT
+
+
 def test_words_can_speak_against_a_hint():
     one = Hint("a", "A.", (Fit("never written"),), ("overwrite each other",))
     for said, chosen in (("", True), ("programs 0 and 1 overwrite each other", False)):

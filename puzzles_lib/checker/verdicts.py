@@ -329,7 +329,7 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, again: Run, order: str
 
 
 def would_end(verdict: Verdict, ran: Run, puzzle: Puzzle, case: Case) -> Verdict:
-    """Return the verdict on a program that waits for ever, with what would help.
+    """Return the verdict on a program that waits forever, with what would help.
 
     ran: a run in which all programs run at the same time.
     """

@@ -221,7 +221,11 @@ def _follows(unless: str, source: str) -> bool:
     if not wanted or not source:
         return False
     name, argument = wanted.groups()
-    calls = [node for node in ast.walk(ast.parse(textwrap.dedent(source)))
+    try:
+        tree = ast.parse(textwrap.dedent(source))
+    except SyntaxError:  # an inner function with a docstring whose lines begin further left
+        return False
+    calls = [node for node in ast.walk(tree)
              if isinstance(node, ast.Call) and ast.unparse(node.func) == f"tl.{name}"]  # fmt: skip
 
     def has(call: ast.Call, argument: str) -> bool:

@@ -18,7 +18,7 @@ from puzzles_lib.runner.records import Stop
 from puzzles_lib.runner.step import Machine
 from puzzles_lib.translator.ir import Operation, Value
 
-PATIENCE = 200  # iterations of a loop before anybody looks whether it goes on for ever
+PATIENCE = 200  # iterations of a loop before anybody looks whether it goes on forever
 SHORT_PATIENCE = 2  # where others may go on meanwhile
 _WRITING = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_scatter",
             "tt.descriptor_reduce", "tt.call", "tt.print", "tt.assert", "scf.while")  # fmt: skip
@@ -133,7 +133,7 @@ class Turning:
 
 
 def turned(turning: Turning, loop: Loop, carried: Sequence[Any], machine: Machine) -> Stop | None:
-    """An iteration begins; a Stop if it is the one that goes on for ever."""
+    """An iteration begins; a Stop if it is the one that goes on forever."""
     memory = machine.memory
     if memory.replays:
         return None

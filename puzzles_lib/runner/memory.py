@@ -822,7 +822,7 @@ class Memory:
         return max(int(n[np.array([place])][0]) for n in notes) if buffer.unit == size else NOBODY
 
     def deadlock(self, asked: Asked) -> Stop:
-        """Programs run one after the other: who waits for what it finds will find it for ever."""
+        """Programs run one after the other: who waits for what it finds will find it forever."""
         buffer, place, now = asked.buffer, int(asked.index[0]), self.waiting
         if now is None or now.buffer is not buffer or now.place != place:
             last = self._last(buffer, place, asked.values.itemsize)
