@@ -116,10 +116,11 @@ def test_errors_say_what_is_allowed(arguments, error, words):
 @pytest.fixture(params=[True, False], ids=["TMA", "pointers"])
 def guarded(monkeypatch, request):
     """As if this were a GPU with TMA, or one without; small tiles."""
-    for name, result in (("_product_kernel", "y_ptr"), ("_dw_kernel", "dw_ptr")):
+    for name, result in (("_product_kernel", "y_ptr"), ("_dw_kernel", "dw")):
         monkeypatch.setattr(module, name, Guarded(getattr(module, name), (result,)))
-    for name in ("FEW", "SOME", "MANY", "GRADIENT", "OLD"):
-        monkeypatch.setattr(module, name, module.Tiles(16, 32, 16, group=2))
+    for name in ("FEW", "SOME", "MANY", "OLD"):
+        monkeypatch.setattr(module, name, module.Tiles(16, 32, 16, group=2, persistent=request.param))
+    monkeypatch.setattr(module, "multiprocessors", lambda device: 3)
     fits = module._fits_tma
     monkeypatch.setattr(module, "_hopper", lambda x: False)
     monkeypatch.setattr(module, "_tma", lambda *matrices: request.param and fits(*matrices))

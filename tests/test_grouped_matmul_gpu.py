@@ -61,6 +61,18 @@ def test_every_tile_computes_every_shape(monkeypatch, name, transposed):
         assert all(torch.equal(found, grouped_matmul(x, w, start)) for _ in range(20))
 
 
+@pytest.mark.parametrize("name", ["GRADIENT_SOME", "GRADIENT_MANY", "OLD"])
+def test_every_tile_computes_every_gradient(monkeypatch, name):
+    monkeypatch.setattr(module, "choose_gradient_tiles", lambda *_: getattr(module, name))
+    for counts, K, N in (((300, 0, 1, 511), 96, 200), ((7, 9), 1000, 16), ((129,) * 9, 256, 512)):
+        x, _, start = draw(counts, K, N, torch.bfloat16, False)
+        dy = torch.randn(sum(counts), N, device="cuda").bfloat16()
+        want = module.grouped_matmul_dw_ref(x.double(), dy.double(), start)
+        found = module._grouped_matmul_dw(x, dy, start)
+        assert (found.double() - want).norm() <= 2**-8 * want.norm()
+        assert all(torch.equal(found, module._grouped_matmul_dw(x, dy, start)) for _ in range(20))
+
+
 def test_a_nan_stays_with_its_expert():
     x, w, start = draw((200, 200, 30), 128, 256, torch.bfloat16, True)
     x[250] = torch.nan

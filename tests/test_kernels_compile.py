@@ -174,7 +174,7 @@ def grouped_for_hopper(kernel, names, blocks, tiles, **constants):
         "TMA": True,
     }
     types = {name: f"tensordesc<bf16{list(block)}>" for name, block in zip(names, blocks, strict=True)}
-    types |= dict.fromkeys(("y_ptr", "dw_ptr"), "*bf16") | {"start_ptr": "*i32"}
+    types |= dict.fromkeys(("y_ptr", "x_ptr", "dy_ptr"), "*bf16") | {"start_ptr": "*i32"}
     order = kernel.arg_names
     signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in order}
     aligned = [name for name in order if name in ("N", "K") or name.endswith("_ptr")]
@@ -186,13 +186,16 @@ def grouped_for_hopper(kernel, names, blocks, tiles, **constants):
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
-@pytest.mark.parametrize("name", ["FEW", "SOME", "MANY", "GRADIENT"])
+@pytest.mark.parametrize("name", ["FEW", "SOME", "MANY", "GRADIENT_SOME", "GRADIENT_MANY"])
 def test_products_by_group_keep_the_tensor_cores_busy_and_fit(name, tmp_path):
     """wgmma isn't waited for one by one (ptxas's C7515), as it would be in a loop that may be empty."""
     tiles = getattr(grouped, name)
-    if name == "GRADIENT":
-        blocks = (tiles.k, tiles.m), (tiles.k, tiles.n)
-        found = [grouped_for_hopper(grouped._dw_kernel, ("x", "dy"), blocks, tiles)]
+    if name.startswith("GRADIENT"):
+        block = (1, tiles.m, tiles.n)
+        found = [
+            grouped_for_hopper(grouped._dw_kernel, ("dw",), (block,), tiles, WHOLE=whole)
+            for whole in (True, False)
+        ]
     else:
         found = [
             grouped_for_hopper(

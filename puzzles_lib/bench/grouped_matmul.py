@@ -13,8 +13,8 @@ from itertools import pairwise
 import torch
 
 from puzzles_lib.kernels.grouped_matmul import (
-    GRADIENT,
     Tiles,
+    choose_gradient_tiles,
     choose_tiles,
     grouped_matmul,
     launch_dw,
@@ -157,6 +157,12 @@ def sweep() -> Iterator[dict[str, object]]:
         for k, stages in ((64, 3), (64, 4), (128, 2))
         for group in (4, 16)
     ]
+    of_dw = [
+        Tiles(m, n, 32, group, warps, stages, persistent)
+        for m, n, warps, persistent in ((128, 256, 8, True), (256, 128, 8, True), (128, 128, 4, False))
+        for stages in (3, 4, 5, 6)
+        for group in (8, 16)
+    ]
     few = [
         Tiles(16, n, k, 1, warps, stages)
         for n, warps in ((32, 4), (64, 4), (128, 4), (128, 8))
@@ -173,8 +179,9 @@ def sweep() -> Iterator[dict[str, object]]:
             dy, dw, want = torch.randn_like(y), torch.empty_like(w.mT), torch.empty_like(w.mT)
             launch_dw(dy, x, start, want)
             yield from _swept(
-                f"{_text(case)}, dw", some, want, dw,
-                lambda t, s, dy=dy, dw=dw: launch_dw(dy, s[0], s[2], dw, t), sets[:1], GRADIENT,
+                f"{_text(case)}, dw", of_dw, want, dw,
+                lambda t, s, dy=dy, dw=dw: launch_dw(dy, s[0], s[2], dw, t), sets[:1],
+                choose_gradient_tiles(case[0], case[1], True),
             )  # fmt: skip
         torch.cuda.empty_cache()
 

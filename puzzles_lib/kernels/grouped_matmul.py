@@ -9,7 +9,7 @@ its tile: the tiles of the experts before are summed until they pass its number.
     dw[e] = Σ_p x[p]ᵀ dy[p]    over the rows of expert e; zeros if there are none
 
 A tile at the end of a group loads rows of the next group, and doesn't store what they give. In dw such rows
-would count, so the last step of a group is masked.
+would count, so its loads are masked.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib.kernels import launching
-from puzzles_lib.kernels.common import check_dtype, overlapped
+from puzzles_lib.kernels.common import check_dtype, multiprocessors, overlapped
 
 HALVES = (torch.float16, torch.bfloat16)
 DTYPES = (*HALVES, torch.float32, torch.float64)
@@ -154,29 +154,42 @@ def _product_kernel(
 
 @triton.jit
 def _dw_kernel(
-    x, dy, start_ptr, dw_ptr, P, K, N,
+    x_ptr, dy_ptr, start_ptr, dw, P, E, K, N,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-    TMA: tl.constexpr,
+    WHOLE: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
-    """A tile [BLOCK_M, BLOCK_N] of an expert's dw [K, N], in steps of BLOCK_K rows."""
-    expert = tl.program_id(1)
-    m, n = _in_order(tl.program_id(0), tl.cdiv(K, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP)
-    begin, end = tl.load(start_ptr + expert), tl.minimum(tl.load(start_ptr + expert + 1), P)
-    whole = begin + tl.maximum(end - begin, 0) // BLOCK_K * BLOCK_K
-    acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    for p in range(begin, whole, BLOCK_K):
-        a = _tile(x, p, m * BLOCK_M, P, K, BLOCK_K, BLOCK_M, TMA)
-        b = _tile(dy, p, n * BLOCK_N, P, N, BLOCK_K, BLOCK_N, TMA)
-        acc = tl.dot(a.T, b, acc)
-    if whole < end:
-        is_row = (whole + tl.arange(0, BLOCK_K) < end)[:, None]
-        a = tl.where(is_row, _tile(x, whole, m * BLOCK_M, P, K, BLOCK_K, BLOCK_M, TMA), 0.0)
-        b = tl.where(is_row, _tile(dy, whole, n * BLOCK_N, P, N, BLOCK_K, BLOCK_N, TMA), 0.0)
-        acc = tl.dot(a.T, b, acc)
-    k = m * BLOCK_M + tl.arange(0, BLOCK_M)
-    c = n * BLOCK_N + tl.arange(0, BLOCK_N)
-    at = (expert.to(tl.int64) * K + k)[:, None] * N + c[None, :]
-    tl.store(dw_ptr + at, acc.to(dw_ptr.dtype.element_ty), mask=(k < K)[:, None] & (c < N)[None, :])
+    """Tiles [BLOCK_M, BLOCK_N] of the experts' dw [K, N], in steps of BLOCK_K rows. Programs share the tiles.
+
+    The rows of the next group have to count as zeros, and TMA knows only where the tensor ends. Asynchronous
+    copies with a mask cost nothing more. WHOLE: tiles divide K and N. TMA: dw is a descriptor.
+    """
+    tiles_m, tiles_n = tl.cdiv(K, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    row = tl.arange(0, BLOCK_K)
+    for tile in range(tl.program_id(0), E * tiles_m * tiles_n, tl.num_programs(0)):
+        expert = tile // (tiles_m * tiles_n)
+        m, n = _in_order(tile % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP)
+        begin, end = tl.load(start_ptr + expert), tl.minimum(tl.load(start_ptr + expert + 1), P)
+        k = m * BLOCK_M + tl.arange(0, BLOCK_M)
+        c = n * BLOCK_N + tl.arange(0, BLOCK_N)
+        x_at = x_ptr + (begin + row).to(tl.int64)[:, None] * K + k[None, :]
+        dy_at = dy_ptr + (begin + row).to(tl.int64)[:, None] * N + c[None, :]
+        acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+        for p in range(begin, end, BLOCK_K):
+            mine = (p + row < end)[:, None]
+            if WHOLE:
+                a = tl.load(x_at, mask=mine, other=0.0)
+                b = tl.load(dy_at, mask=mine, other=0.0)
+            else:
+                a = tl.load(x_at, mask=mine & (k < K)[None, :], other=0.0)
+                b = tl.load(dy_at, mask=mine & (c < N)[None, :], other=0.0)
+            acc = tl.dot(a.T, b, acc)
+            x_at += BLOCK_K * K
+            dy_at += BLOCK_K * N
+        if TMA:
+            dw.store([expert, m * BLOCK_M, n * BLOCK_N], acc.to(dw.dtype).reshape([1, BLOCK_M, BLOCK_N]))
+        else:
+            at = (expert.to(tl.int64) * K + k)[:, None] * N + c[None, :]
+            tl.store(dw + at, acc.to(dw.dtype.element_ty), mask=(k < K)[:, None] & (c < N)[None, :])
 
 
 @dataclass(frozen=True)
@@ -189,12 +202,14 @@ class Tiles:
     group: int = 8
     warps: int = 4
     stages: int = 4
+    persistent: bool = False  # dw: a program per multiprocessor, which takes one tile after the other
 
 
 FEW = Tiles(16, 64, 128)
 SOME = Tiles(128, 256, 64, group=4, warps=8)
 MANY = Tiles(128, 256, 64, warps=8, stages=3)
-GRADIENT = Tiles(128, 128, 64, stages=3)
+GRADIENT_SOME = Tiles(128, 128, 32)
+GRADIENT_MANY = Tiles(128, 256, 32, warps=8, stages=5, persistent=True)
 OLD = Tiles(64, 64, 32, stages=3)  # for GPUs without TMA, or sizes that it doesn't take
 
 
@@ -204,6 +219,13 @@ def choose_tiles(rows: int, experts: int, tma: bool) -> Tiles:
     if each <= 16:
         return FEW
     return OLD if not tma else SOME if each <= 512 else MANY
+
+
+def choose_gradient_tiles(rows: int, experts: int, hopper: bool) -> Tiles:
+    """Return the tiles of dw, by how many rows an expert has on average: the best on an H200 and an H100."""
+    if not hopper:
+        return OLD
+    return GRADIENT_SOME if rows / min(rows, experts) <= 192 else GRADIENT_MANY
 
 
 def tiles_of_groups(rows: int, experts: int, block: int) -> int:
@@ -261,14 +283,15 @@ def launch_dw(
 ) -> None:
     """Fill dw [E, K, N] from a contiguous x [P, K] and dy [P, N]; no size is 0. tiles: if not the chosen."""
     (P, K), N, E = x.shape, dy.shape[1], dw.shape[0]
-    tma = _tma(x, dy)
-    tiles = tiles or (GRADIENT if tma else OLD)
-    operands: tuple = (x, dy)
-    if tma:
-        operands = _described(x, [tiles.k, tiles.m]), _described(dy, [tiles.k, tiles.n])
-    _dw_kernel[(triton.cdiv(K, tiles.m) * triton.cdiv(N, tiles.n), E)](
-        *operands, start, dw, P, K, N,
-        BLOCK_M=tiles.m, BLOCK_N=tiles.n, BLOCK_K=tiles.k, GROUP=tiles.group, TMA=tma,
+    tma = _tma(dw)
+    tiles = tiles or choose_gradient_tiles(P, E, _hopper(x))
+    programs = E * triton.cdiv(K, tiles.m) * triton.cdiv(N, tiles.n)
+    if tiles.persistent:
+        programs = min(programs, multiprocessors(x.device))
+    _dw_kernel[(programs,)](
+        x, dy, start, _described(dw, [1, tiles.m, tiles.n]) if tma else dw, P, E, K, N,
+        BLOCK_M=tiles.m, BLOCK_N=tiles.n, BLOCK_K=tiles.k, GROUP=tiles.group,
+        WHOLE=K % tiles.m == 0 and N % tiles.n == 0, TMA=tma,
         num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
 
