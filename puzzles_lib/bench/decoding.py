@@ -12,11 +12,13 @@ and 30 times half of what 2 more add. ``us`` is this time. The paths:
   aren't experts'.
 - "torch": torch's norm, attention over a contiguous cache, top-k, sort, and grouped product.
 - "torch, compiled": the same after torch.compile.
+- "lmdeploy", where it can be imported: its Triton kernels for attention and experts, and otherwise the
+  course's path.
 - "floor": the bytes of the weights and keys that a step reads, at the rate of a copy in the same run.
 
-Each runs as a replayed CUDA graph, and the first two also launch by launch ("eager", wall time). The error
-compares the logits after 2 layers with torch's in float32: the median over the texts, as a text whose token
-meets two nearly equal experts may take another one.
+Each runs as a replayed CUDA graph, and all but the compiled one also launch by launch ("eager", wall time).
+The error compares the logits after 2 layers with torch's in float32: the median over the texts, as a text
+whose token meets two nearly equal experts may take another one.
 """
 
 import functools
@@ -32,6 +34,7 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.bench.peers import Peer, lmdeploy
 from puzzles_lib.kernels.grouped_matmul import grouped_matmul
 from puzzles_lib.kernels.paged_decode import paged_attention
 from puzzles_lib.kernels.rope import rope
@@ -183,7 +186,10 @@ class Kernels:
         q = rope(heads[:, :HEADS], s.cos, s.sin, s.position)
         k[at] = rope(heads[:, HEADS : HEADS + KV_HEADS], s.cos, s.sin, s.position)
         v[at] = heads[:, HEADS + KV_HEADS :]
-        return F.linear(paged_attention(q, k, v, s.table, s.length).view(len(y), -1), w["out"])
+        return F.linear(self._attend(q, kv, s).view(len(y), -1), w["out"])
+
+    def _attend(self, q: torch.Tensor, kv: Pair, s: State) -> torch.Tensor:
+        return paged_attention(q, *kv, s.table, s.length)
 
     def _experts(self, y: torch.Tensor, w: Weights) -> torch.Tensor:
         tokens, pairs = len(y), 2 * len(y)
@@ -201,6 +207,21 @@ class Kernels:
             z, order, weight, mixed, pairs, WIDTH, ROWS=triton.next_power_of_2(pairs), BLOCK=512
         )
         return mixed
+
+
+class WithPeer(Kernels):
+    """A step in which a library's kernels compute attention and the experts."""
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__()
+        self.peer = peer
+
+    def _attend(self, q: torch.Tensor, kv: Pair, s: State) -> torch.Tensor:
+        return self.peer.paged_attention(q, *kv, s.length, s.table)
+
+    def _experts(self, y: torch.Tensor, w: Weights) -> torch.Tensor:
+        best, chosen = F.linear(y, w["router"]).float().topk(2, dim=1)
+        return self.peer.experts(y, w["up"], w["down"], best.softmax(1), chosen, 2)
 
 
 # ---- with torch
@@ -265,6 +286,10 @@ def _rows(batch: int, layers: list[Weights], ends: Weights, copy: float) -> Iter
     }
     compiled = torch.compile(torch_step, dynamic=False)
     steps["torch, compiled"] = lambda some: compiled(some, ends, s)
+    peer = lmdeploy()
+    if peer:
+        with_peer = WithPeer(peer)
+        steps[peer.name] = lambda some: with_peer.step(some, ends, s)
     errors = _errors(steps, layers[:2], ends, s)
     if errors["kernels"] > 2 * errors["torch"] + 2**-6:
         raise RuntimeError(f"bench decoding: the logits differ from torch's in float32, by {errors}")
@@ -274,7 +299,8 @@ def _rows(batch: int, layers: list[Weights], ends: Weights, copy: float) -> Iter
         calls = {name: [lambda step=step, some=some: step(some).argmax(1)] for name, step in steps.items()}
         graphs = interleaved(calls, ROUNDS)
         at[count] = {f"{name}, CUDA graph": us for name, us in graphs.items()}
-        at[count] |= {f"{name}, eager": _wall(calls[name][0]) for name in ("kernels", "torch")}
+        launched = [name for name in steps if name != "torch, compiled"]
+        at[count] |= {f"{name}, eager": _wall(calls[name][0]) for name in launched}
     few, more = MEASURED
     times = {
         name: at[few][name] + (LAYERS - few) * (at[more][name] - at[few][name]) / (more - few)

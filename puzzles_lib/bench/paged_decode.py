@@ -2,8 +2,8 @@
 
 Keys and values are nearly all that this step reads. So the baseline is a copy that moves as many bytes: it
 reads half of them and writes half. A chip reads somewhat faster than it copies. torch's attention has its
-keys in one piece, which spares it the table, and takes texts of one length. Errors are relative, against
-float64, on the first text.
+keys in one piece, which spares it the table, and takes texts of one length. Where lmdeploy can be imported,
+its Triton kernel runs, too. Errors are relative, against float64, on the first text.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from puzzles_lib.bench.peers import lmdeploy
 from puzzles_lib.kernels.paged_decode import paged_attention
 from puzzles_lib.timing import interleaved, relative_error, row
 from puzzles_lib.timing.h200 import CACHE
@@ -62,10 +63,16 @@ def _rows(texts: int, heads: int, groups: int, keys: int) -> Iterator[dict[str, 
         # This is an elementwise kernel, because Tensor.copy_ is slower within a CUDA graph.
         BASELINE: [lambda s=s: torch.mul(s, 1.0, out=copy) for s in sources],
     }
+    peer = lmdeploy()
+    if peer:
+        paths[peer.name] = [
+            lambda q=q, k=k, v=v, table=table, length=length: peer.paged_attention(q, k, v, length, table)
+            for q, k, v, table, length in sets
+        ]
     errors = {BASELINE: 0.0}
     of_k, of_v = (each[:1].double() for each in whole[0])
     want = scaled_dot_product_attention(sets[0][0][:1, :, None].double(), of_k, of_v, enable_gqa=True)
-    for name in ("paged_attention", "torch, keys in one piece"):
+    for name in paths.keys() - {BASELINE}:
         errors[name] = relative_error(paths[name][0]()[:1].view(-1), want.view(-1))
     if errors["paged_attention"] > 2 * errors["torch, keys in one piece"] + 2**-8:
         raise RuntimeError(f"bench paged-decode: the results differ from float64's, by {errors}")
