@@ -12,8 +12,8 @@ and 30 times half of what 2 more add. ``us`` is this time. The paths:
   aren't experts'.
 - "torch": torch's norm, attention over a contiguous cache, top-k, sort, and grouped product.
 - "torch, compiled": the same after torch.compile.
-- "lmdeploy", where it can be imported: its Triton kernels for attention and experts, and otherwise the
-  course's path.
+- "lmdeploy", where it can be imported: its Triton kernels for attention and experts, with pages of 64 keys,
+  its default, and otherwise the course's path.
 - "floor": the bytes of the weights and keys that a step reads, at the rate of a copy in the same run.
 
 Each runs as a replayed CUDA graph, and all but the compiled one also launch by launch ("eager", wall time).
@@ -25,7 +25,7 @@ import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.authoring.solutions import solutions
-from puzzles_lib.bench.peers import Peer, lmdeploy
+from puzzles_lib.bench.peers import Peer, in_pages, lmdeploy
 from puzzles_lib.kernels.grouped_matmul import grouped_matmul
 from puzzles_lib.kernels.paged_decode import paged_attention
 from puzzles_lib.kernels.rope import rope
@@ -102,9 +102,9 @@ class State:
     """What texts have besides weights: the newest tokens, caches per layer, pages, positions and angles."""
 
     token: torch.Tensor  # [B]
-    pages: list[Pair]  # k, v [pages, PAGE, KV_HEADS, HEAD]
+    pages: list[Pair]  # k, v [pages, keys of a page, KV_HEADS, HEAD]
     whole: list[Pair]  # the same keys, [B, KV_HEADS, KEYS, HEAD]
-    table: torch.Tensor  # int32 [B, KEYS / PAGE]
+    table: torch.Tensor  # int32 [B, pages of a text]
     length: torch.Tensor  # int32 [B]
     position: torch.Tensor  # int32 [B]
     cos: torch.Tensor  # [KEYS, HEAD / 2]
@@ -125,6 +125,16 @@ def _state(batch: int, layers: int) -> State:
     full = torch.full((batch,), KEYS, device="cuda", dtype=torch.int32)
     token = torch.randint(WORDS, (batch,), device="cuda")
     return State(token, pages, whole, table.int(), full, full - 1, angle.cos().float(), angle.sin().float())
+
+
+def _repaged(s: State, page: int) -> State:
+    """Return the same texts with other pages."""
+    table = torch.randperm(s.table.numel() * PAGE // page, device="cuda").view(len(s.table), -1)
+    pages = [
+        (in_pages(k.transpose(1, 2), table, page), in_pages(v.transpose(1, 2), table, page))
+        for k, v in s.whole
+    ]
+    return replace(s, pages=pages, table=table.int())
 
 
 # ---- with the course's kernels
@@ -165,8 +175,9 @@ class Kernels:
         """Return the logits [B, WORDS]."""
         x = ends["embedding"][s.token]
         h = torch.zeros_like(x)
-        page = s.table.gather(1, (s.position // PAGE).long()[:, None])[:, 0]
-        at = page.long(), (s.position % PAGE).long()
+        size = s.pages[0][0].shape[1]
+        page = s.table.gather(1, (s.position // size).long()[:, None])[:, 0]
+        at = page.long(), (s.position % size).long()
         for number, w in enumerate(layers):
             y, h = self._norm(x, h, w["attention_norm"])
             x = self._attention(y, w, s, s.pages[number], at)
@@ -288,8 +299,8 @@ def _rows(batch: int, layers: list[Weights], ends: Weights, copy: float) -> Iter
     steps["torch, compiled"] = lambda some: compiled(some, ends, s)
     peer = lmdeploy()
     if peer:
-        with_peer = WithPeer(peer)
-        steps[peer.name] = lambda some: with_peer.step(some, ends, s)
+        with_peer, paged = WithPeer(peer), _repaged(s, peer.page)
+        steps[peer.name] = lambda some: with_peer.step(some, ends, paged)
     errors = _errors(steps, layers[:2], ends, s)
     if errors["kernels"] > 2 * errors["torch"] + 2**-6:
         raise RuntimeError(f"bench decoding: the logits differ from torch's in float32, by {errors}")

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from importlib import import_module
 
 import torch
+import torch.nn.functional as F
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A library's functions, and a name for its rows."""
+    """A library's functions, a name for its rows, and how many keys its pages have by default."""
 
     name: str
+    page: int
     paged_attention: Callable[..., torch.Tensor]  # q, k, v, lengths, table of pages
     experts: Callable[..., torch.Tensor]  # x, both matrices, weights and numbers of the experts, how many
 
@@ -26,4 +28,12 @@ def lmdeploy() -> Peer | None:
         experts = import_module("lmdeploy.pytorch.kernels.cuda.fused_moe")
     except ImportError:
         return None
-    return Peer("lmdeploy", attention.flash_attn_with_kvcache, experts.fused_moe)
+    return Peer("lmdeploy", 64, attention.flash_attn_with_kvcache, experts.fused_moe)
+
+
+def in_pages(each: torch.Tensor, table: torch.Tensor, page: int) -> torch.Tensor:
+    """Return the keys of texts [B, keys, heads, D] in pages [pages, page, heads, D]; table: which, [B, W]."""
+    padded = F.pad(each, (0, 0, 0, 0, 0, table.shape[1] * page - each.shape[1]))
+    pages = torch.empty_like(padded.reshape(-1, page, *each.shape[2:]))
+    pages[table.flatten().long()] = padded.reshape(pages.shape)
+    return pages
