@@ -264,7 +264,7 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
     words = (
         "one warp, one mma.sync.m16n8k16:\n\n"
         "  acc += x @ y\n\n"
-        "numbers are lanes;\n"
+        "numbers are lanes, and a tint is\nthe four lanes that share a row of acc;\n"
         f"the cells of lane {lane} are marked:\nr0, r1, ... number its elements;\n"
         "two float16 share a register"
     )
@@ -406,7 +406,8 @@ def pipelined(steps: int = 4) -> Picture:
         label(ax, left - 0.3, y + tall * lanes / 2, words, align="right")
         label(ax, left - 0.3, y + tall * (lanes + 0.5), "tensor cores", align="right")
     x, foot = left + wide * (dots[1][0] + 0.5), 5.0 + 3 * tall + 0.5  # the middle of dot 1
-    ax.plot([x, x], [4.9, foot], color=INK, linewidth=1.4, linestyle="--", zorder=5)
+    for top, end in ((4.9, 5.0 + 2 * tall), (5.0 + 3 * tall, foot)):  # not through its name
+        ax.plot([x, x], [top, end], color=INK, linewidth=1.4, linestyle="--", zorder=5)
     words = (
         "here, dot 1 reads one pair of tiles, while pairs 2 and 3 arrive:\nthree pairs are in shared memory"
     )

@@ -604,7 +604,7 @@ QUESTIONS = (
         f"Which of {', '.join(TARGETS)} accept int8_matmul_kernel with BLOCK_K=4? A set.",
         _targets_of_block_k_4,
         set,
-        "Answer with names from the question: a tensor core takes pieces of a fixed depth.",
+        "Not one of those does: their tensor cores are of one family. Which target has something else?",
         (
             Nudge(
                 lambda given, right: not given,
@@ -613,11 +613,6 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given > right,
                 "One of those accepts it, but not all. Could the other tensor cores work with a depth of 4?",
-            ),
-            Nudge(
-                lambda given, right: given.isdisjoint(right),
-                "Not one of those does: their tensor cores are of one family. Which target has something "
-                "else?",
             ),
         ),
     ),
