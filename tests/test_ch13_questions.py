@@ -32,6 +32,9 @@ MISTAKES = [
     ("ch13-q1", 2, "neither is 16"),
     ("ch13-q1", 1, "part of the code"),
     ("ch13-q1", 7, "two answers about N"),
+    ("ch13-q2", {4002, 4003}, "more than N, or less"),
+    ("ch13-q2", set(), "never stored"),
+    ("ch13-q2", {4001}, "off from there on"),
     ("ch13-q19", {2, 4, 8, 16}, "how wide can its load be"),
     ("ch13-q19", {2, 4, 8, 16, 32}, "how wide can its load be"),
     ("ch13-q19", {4}, "a single one"),
@@ -159,7 +162,7 @@ def right() -> dict[str, object]:
 
 
 def test_there_are_as_many_as_the_chapter_asks():
-    assert len(MINE) == 22
+    assert len(MINE) == 23
     assert all(questions()[i] is q for i, q in MINE.items())
     cells = {c.id: c for c in nbformat.read(MASTER, as_version=4).cells}
     assert {i for i in cells if re.fullmatch(r"q\d+", i)} == {i.removeprefix("ch13-") for i in MINE}

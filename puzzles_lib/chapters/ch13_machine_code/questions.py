@@ -60,6 +60,11 @@ def _compilations() -> int:
     return len({_add(N=n, BLOCK=block).ttir for n, block in SIX_LAUNCHES})
 
 
+def _left_out() -> set[int]:
+    """Return the elements that the rounded mask of q2 leaves out."""
+    return set(range(4002 // 4 * 4, 4002))
+
+
 def _holder_of_700() -> tuple[int, int, int]:
     (holder,) = read_layout(_add().ttgir, "#blocked", (1024,)).holders((700,))
     return holder
@@ -281,6 +286,20 @@ QUESTIONS = (
                 _is(2), "BLOCK isn't all that counts, and neither is 16. What else does Triton ask about N?"
             ),
             Nudge(_is(1), "A constexpr is part of the code, and so are the answers about N."),
+        ),
+    ),
+    Question(
+        "ch13-q2",
+        "mask = offs < N // 4 * 4, and N = 4002: which elements of z come out wrong? A set.",
+        _left_out,
+        set,
+        "What is N // 4 * 4? The mask is off from there on.",
+        (
+            Nudge(
+                _is({4002, 4003}),
+                "z has no such elements: it ends at N. Is N // 4 * 4 more than N, or less?",
+            ),
+            Nudge(_is(set()), "Some are never stored. For which offsets is the mask off, though z goes on?"),
         ),
     ),
     Question(
