@@ -290,16 +290,16 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q2",
-        "mask = offs < N // 4 * 4, and N = 4002: which elements of z come out wrong? A set.",
+        "A kernel stores whole runs of four only, and N = 4002: which elements of z come out wrong? A set.",
         _left_out,
         set,
-        "What is N // 4 * 4? The mask is off from there on.",
+        "Where does the last whole run of four end? Nothing is stored from there on.",
         (
             Nudge(
                 _is({4002, 4003}),
-                "z has no such elements: it ends at N. Is N // 4 * 4 more than N, or less?",
+                "z has no such elements: it ends at N. Does the last whole run end before N, or after it?",
             ),
-            Nudge(_is(set()), "Some are never stored. For which offsets is the mask off, though z goes on?"),
+            Nudge(_is(set()), "Some are never stored: is N a multiple of 4?"),
         ),
     ),
     Question(
