@@ -133,7 +133,7 @@ MISTAKES = (
         "The scores of slots that aren't keys are 0 instead of minus infinity.",
         {'tl.where(is_key[None, :], scores, float("-inf"))': "tl.where(is_key[None, :], scores, 0.0)"},
         kind="values",
-        says="[",
+        says="count with a score of 0",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -183,7 +183,7 @@ MISTAKES = (
         "lse is only the log of the sum.",
         {"row_max + tl.log(denominator)": "tl.log(denominator)"},
         kind="values",
-        says="lse",
+        says="lse lacks the maximum",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -191,7 +191,23 @@ MISTAKES = (
         "acc isn't rescaled when the maximum grows.",
         {"acc * factor[:, None]": "acc"},
         kind="values",
-        says="o[",
+        says="rescale it, too",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
+        "head_0_for_all",
+        "Every program loads head 0 of k and v.",
+        {"((page * PAGE + slot) * H_KV + g)": "((page * PAGE + slot) * H_KV)"},
+        kind="values",
+        says="use head 0 of k and v here",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
+        "begins_with_the_text",
+        "Every part begins with page 0 of the text.",
+        {"range(part * PART, end)": "range(0, end)"},
+        kind="values",
+        says="part s begins at page s",
     ),
     Mistake(
         MERGE_PARTS,

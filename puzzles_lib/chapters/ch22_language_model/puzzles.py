@@ -1,7 +1,7 @@
 """Chapter 22: the kernels that a language model needs when it writes."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import torch
@@ -221,6 +221,69 @@ def _dealt(kv: Tensor, q: Tensor) -> Tensor:
     return kv.repeat(1, 1, q.shape[1] // kv.shape[2], 1)
 
 
+def _parts(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> Iterator[tuple[tuple[int, slice, int], Tensor, Tensor]]:
+    """Yield for each part with keys its place in lse, its scores [H, keys] and its values [keys, H, D]."""
+    size, group = PART * k.shape[1], q.shape[1] // k.shape[2]
+    for b in range(len(q)):
+        j = torch.arange(int(length[b]))
+        page, place = table[b, j // k.shape[1]].long(), j % k.shape[1]
+        keys, values = (kv[page, place].repeat_interleave(group, 1) for kv in (k, v))
+        scores = torch.einsum("hd,jhd->hj", q[b], keys) / q.shape[2] ** 0.5
+        for s, first in enumerate(range(0, len(j), size)):
+            yield (b, slice(None), s), scores[:, first : first + size], values[first : first + size]
+
+
+def _from_the_first_page(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results if every part began with its text."""
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    for b in range(len(q)):
+        for s in range(o.shape[2]):
+            until = length[b : b + 1].clamp(max=(s + 1) * PART * k.shape[1])
+            whole = paged_attention(q[b : b + 1], k, v, table[b : b + 1], until, table.shape[1])
+            o[b, :, s], lse[b, :, s] = whole[0][0, :, 0], whole[1][0, :, 0]
+    return o, lse
+
+
+def _free_slots_count(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results if slots after the last key had a score of 0 and values of 0."""
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    wide = lse.clone()
+    for b, keys in enumerate(length.tolist()):
+        if free := -keys % k.shape[1]:
+            s = keys // (PART * k.shape[1])
+            wide[b, :, s] = torch.logaddexp(lse[b, :, s], lse.new_tensor(free).log())
+    return o * torch.where(lse > -torch.inf, torch.exp(lse - wide), 0.0)[..., None], wide
+
+
+def _lse_of_the_sum(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    for at, scores, _ in _parts(q, k, v, table, length, PART):
+        lse[at] -= scores.amax(1)
+    return o, lse
+
+
+def _sum_not_rescaled(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results if the weights of each page were kept when the maximum grows."""
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    for at, scores, values in _parts(q, k, v, table, length, PART):
+        pages = range(0, scores.shape[1], k.shape[1])
+        tops = [scores[:, : first + k.shape[1]].amax(1, keepdim=True) for first in pages]
+        kept = torch.cat([top.expand(-1, k.shape[1]) for top in tops], 1)[:, : scores.shape[1]]
+        total = torch.exp(scores - tops[-1]).sum(1, keepdim=True)
+        o[at] = torch.einsum("hj,jhd->hd", torch.exp(scores - kept) / total, values)
+    return o, lse
+
+
 def _drawn_texts(s: SimpleNamespace) -> dict[str, Fill]:
     """Return texts for a random case: the first fills its row of the table nearly, the last is short."""
     texts = [s.W * s.PAGE - 3, *[0] * (s.B - 2), *[5] * (s.B > 1)]
@@ -283,6 +346,19 @@ PAGED_ATTENTION = Puzzle(
         ),
         "head h uses head h // (H // H_KV), not h % H_KV": lambda q, k, v, table, length, PART: (
             paged_attention(q, _dealt(k, q), _dealt(v, q), table, length, PART)
+        ),
+        "all heads of q use head 0 of k and v here: program (part, g, b) needs head g": (
+            lambda q, k, v, table, length, PART: paged_attention(
+                q, k[:, :, :1].expand_as(k), v[:, :, :1].expand_as(v), table, length, PART
+            )
+        ),
+        "every part begins with the text's first page here: part s begins at page s · PART": (
+            _from_the_first_page
+        ),
+        "slots after the last key count with a score of 0: give them minus infinity": _free_slots_count,
+        "lse lacks the maximum: it's the maximum plus the log of the sum": _lse_of_the_sum,
+        "you'd get these values if acc kept its weights when the maximum grows: rescale it, too": (
+            _sum_not_rescaled
         ),
     },
     contract=Contract(

@@ -2,10 +2,12 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
+import torch
 import triton
 
-from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP
+from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP, rope
 from puzzles_lib.question import Nudge, Question
 from puzzles_lib.speaking.model import Model
 
@@ -26,13 +28,33 @@ def _same_distance(query: int = 7, key: int = 3) -> set[str]:
     return {letter for letter, (q, k) in PAIRS.items() if q - k == query - key}
 
 
-def _pages(keys: int = 70, page: int = 16) -> tuple[int, int]:
-    pages = triton.cdiv(keys, page)
-    return pages, pages * page - keys
+def _unheard(query: int = 7, key: int = 3) -> set[str]:
+    """Return which bugs of RoPE leave the score of two tokens as it is."""
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 1, 1, 16, generator=generator, dtype=torch.float64)
+    angle = torch.arange(16)[:, None] * 10_000 ** (-2 * torch.arange(8, dtype=torch.float64) / 16)
+    first = torch.where(torch.arange(8) == 0, angle, 0.0)
+
+    def score(turn: Callable[[torch.Tensor, int], torch.Tensor]) -> float:
+        return float((turn(q, query) * turn(k, key)).sum())
+
+    def turned(x: torch.Tensor, position: int, by: torch.Tensor = angle, sign: int = 1) -> torch.Tensor:
+        return rope(x, by.cos(), sign * by.sin(), torch.tensor([position]))
+
+    bugs = {
+        "a": lambda x, position: turned(x, 0),  # each new token comes alone
+        "b": lambda x, position: turned(x, position).roll(8, 2),
+        "c": lambda x, position: turned(x, position, sign=-1),
+        "d": lambda x, position: turned(x, position, by=first),
+        "e": lambda x, position: -turned(x, position),
+    }
+    return {letter for letter, bug in bugs.items() if abs(score(bug) - score(turned)) < 1e-9}
 
 
-def _place(key: int = 37, page: int = 16, table: tuple[int, ...] = (9, 4, 7, 0, 2)) -> tuple[int, int]:
-    return table[key // page], key % page
+def _place(
+    key: int = 8, page: int = 4, table: tuple[int, ...] = (0, 3), free: tuple[int, ...] = (5,)
+) -> tuple[int, int]:
+    return (*table, *free)[key // page], key % page
 
 
 def _largest_part(keys: int = 4096, page: int = 16, heads: int = 2, processors: int = 132) -> int:
@@ -116,7 +138,7 @@ QUESTIONS = (
                 lambda value, right: value == 589824 // 2, "That's the experts' part. What about the rest?"
             ),
         ),
-        nudge="Half of the experts' weights stay unused, and everything else is used.",
+        nudge="Which weights does every byte use? And how many of the experts does it use?",
     ),
     Question(
         "ch22-q2",
@@ -133,37 +155,57 @@ QUESTIONS = (
                 "In d, both positions are doubled. What's their difference?",
             ),
         ),
-        nudge="Subtract the key's position from the query's, in each pair.",
+        nudge="Rotate both arrows of 7 and 3 by the same angle. Which pairs of positions can you reach?",
+    ),
+    Question(
+        "ch22-q22",
+        "Which bugs leave the text as it is?",
+        _unheard,
+        set,
+        nudges=(
+            Nudge(
+                lambda value, right: "c" in value,
+                "In c, arrows turn the other way: a query that comes after its key looks like one before it.",
+            ),
+            Nudge(
+                lambda value, right: "d" in value,
+                "In d, seven of eight pairs don't say where they are.",
+            ),
+            Nudge(
+                lambda value, right: "a" in value,
+                "In a, each new byte comes alone, so t is 0. By which angle is its query rotated?",
+            ),
+            Nudge(
+                lambda value, right: "e" not in value,
+                "In e, both vectors point the other way. What's their dot product?",
+            ),
+        ),
+        nudge="Does a dot product care in which order its terms are added?",
     ),
     Question(
         "ch22-q4",
-        "How many pages does the text take, and how many slots are free?",
-        _pages,
-        tuple,
-        nudges=(
-            Nudge(
-                lambda value, right: tuple(value)[:1] == (4,),
-                "Four pages have 64 slots. Where do the others go?",
-            ),
-            Nudge(
-                lambda value, right: tuple(value)[:1] == right[:1],
-                "The pages are correct. How many slots do they have in all?",
-            ),
-        ),
-        nudge="Count whole pages, the last of which isn't full.",
-    ),
-    Question(
-        "ch22-q5",
-        "Where is the key: page and slot?",
+        "In which page and slot is the key?",
         _place,
         tuple,
         nudges=(
             Nudge(
-                lambda value, right: tuple(value)[:1] == (2,), "It's the text's page number 2. Look it up."
+                lambda value, right: tuple(value)[:1] == (2,),
+                "It's in the third page of its text. But page 2 of the cache has another text's key.",
             ),
-            Nudge(lambda value, right: tuple(value)[1:] == (37,), "A page has only 16 slots."),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (3,),
+                "Page 3 has the text's keys 4 to 7. Where does it continue?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (4,),
+                "Page 4 belongs to the first text. Which page is free?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "The page is correct. It was free until now, so which of its slots is filled first?",
+            ),
         ),
-        nudge="Divide by the page's size: the quotient is looked up in the table, the remainder is the slot.",
+        nudge="Keys 0 to 3 are in the text's first page. Which of its pages has key 8?",
     ),
     Question(
         "ch22-q6",
@@ -174,7 +216,7 @@ QUESTIONS = (
             Nudge(lambda value, right: value == 1, "That's enough programs. Can a part have more pages?"),
             Nudge(lambda value, right: value > right, "Count the programs: parts times heads of keys."),
         ),
-        nudge="The text has 256 pages. Two heads need 66 parts each, or more.",
+        nudge="How many parts does each head of keys need? And how many pages does the text have?",
     ),
     Question(
         "ch22-q7",
@@ -182,9 +224,12 @@ QUESTIONS = (
         _merged,
         float,
         nudges=(
-            Nudge(lambda value, right: value == 6, "That's the plain average. The weights are exp(lse)."),
+            Nudge(
+                lambda value, right: value == 6,
+                "That's the plain average. Which part has more weight?",
+            ),
         ),
-        nudge="The weights are exp(0) and exp(log 3). Divide by their sum.",
+        nudge="Each o was divided by its part's own denominator. Undo that, and divide by a common one.",
     ),
     Question(
         "ch22-q8",
