@@ -150,9 +150,11 @@ RIGHT = {
     "ch22-q6": 3,
     "ch22-q7": 7.0,
     "ch22-q8": "nan",
-    "ch22-q9": (0, 3, 3, 12, 16),
+    "ch22-q9": (2, 3),
     "ch22-q10": (12, 5),
-    "ch22-q12": 7.39,
+    "ch22-q23": 3,
+    "ch22-q12": {"a", "b"},
+    "ch22-q24": "b",
     "ch22-q13": 4.0,
     "ch22-q14": 128,
     "ch22-q20": (0.5, -0.75, 0.25),
@@ -628,12 +630,18 @@ MISTAKES = [
     ("ch22-q6", 4, "times heads of keys"),
     ("ch22-q7", 6.0, "has more weight"),
     ("ch22-q8", "1", "for infinities"),
-    ("ch22-q9", (0, 3, 3, 12), "last expert end"),
-    ("ch22-q9", (3, 3, 12, 16), "first expert begin"),
-    ("ch22-q9", (3, 0, 9, 4), "Add them up"),
+    ("ch22-q9", (1, 3), "Where does it end"),
+    ("ch22-q9", (0, 3), "Which is the last"),
+    ("ch22-q9", (2, 2), "ends before row 13"),
     ("ch22-q10", (5, 5), "like the largest one"),
     ("ch22-q10", (12, 4), "really needs"),
-    ("ch22-q12", 1.65, "divides the logits"),
+    ("ch22-q23", 1, "2K + K + K"),
+    ("ch22-q23", 2, "has it stored"),
+    ("ch22-q12", {"a", "b", "c"}, "are doubled"),
+    ("ch22-q12", {"a", "d"}, "moves away"),
+    ("ch22-q24", "a", "It's *least*"),
+    ("ch22-q24", "c", "a difference of two logarithms"),
+    ("ch22-q24", "d", "has the weight 1"),
     ("ch22-q13", 1.0, "one byte per logit"),
     ("ch22-q13", 2.0, "four bytes"),
     ("ch22-q13", 4.29, "2^30"),
@@ -679,9 +687,9 @@ def test_right(id):
         assert repr(answer(id, RIGHT[id])).startswith(f"{id}: Correct.")
 
 
-@pytest.mark.parametrize("value, ok", [(7.4, True), (7.389, True), (7.3, False), (7.5, False)])
-def test_one_decimal_is_enough_for_heat(value, ok):
-    assert answer("ch22-q12", value).ok == ok
+@pytest.mark.parametrize("value, ok", [(2.7, True), (2.708, True), (2.6, False), (2.8, False)])
+def test_one_decimal_is_enough_for_lse(value, ok):
+    assert answer("ch22-q21", value).ok == ok
 
 
 @pytest.mark.parametrize("id, value, words", MISTAKES)

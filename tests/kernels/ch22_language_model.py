@@ -140,13 +140,12 @@ weights_from_the_total = edited(
 masks_for_idle_programs = edited(
     GROUPED_MATMUL,
     "masks_for_idle_programs",
-    "Programs without rows walk all tiles, but load nothing; strides instead of products.",
+    "Programs without rows walk all tiles, but load nothing; a stride instead of a product.",
     {
-        "start_ptr, z_ptr, N, K,": "start_ptr, z_ptr, N, K, stride_xp, stride_we, stride_wk,",
+        "start_ptr, z_ptr, N, K,": "start_ptr, z_ptr, N, K, stride_we,",
         "tl.where(begin < end, tl.cdiv(K, BLOCK_K), 0)": "tl.cdiv(K, BLOCK_K)",
-        "w_mask = (k[:, None] < K) &": "w_mask = (begin < end) & (k[:, None] < K) &",
-        "p[:, None] * K": "p[:, None] * stride_xp",
-        "(e * K + k)[:, None] * N": "e * stride_we + k[:, None] * stride_wk",
+        "w_mask = (k[:, None] < K) &": "w_mask = (tl.max(is_row.to(tl.int32)) > 0) & (k[:, None] < K) &",
+        "w_ptr + e * K * N": "w_ptr + e * stride_we",
     },
 )
 leaves_early = edited(

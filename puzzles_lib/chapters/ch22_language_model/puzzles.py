@@ -750,6 +750,18 @@ def _rows_of_blocks(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: in
     return sample_token(torch.cat((logits, beyond), 1), heat, SEED)
 
 
+def _lanes_of(logits: Tensor, SEED: int, V: int, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+    """Return the logits of all lanes, with 0 in those past the last, and their Gumbel noise."""
+    place = torch.arange(len(logits))[:, None] * V + torch.arange(BLOCK_V)
+    noise = -torch.log(-torch.log(uniform(SEED, place).to(logits.dtype)))
+    return torch.cat((logits, logits.new_zeros(len(logits), BLOCK_V - V)), 1), noise
+
+
+def _zeros_win(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: int) -> Tensor:
+    lanes, noise = _lanes_of(logits, SEED, V, BLOCK_V)
+    return torch.where(heat[:, None] > 0, lanes / heat[:, None] + noise, lanes).argmax(1).int()
+
+
 SAMPLE_TOKEN = Puzzle(
     number="71",
     spec=sample_token,
@@ -785,6 +797,7 @@ SAMPLE_TOKEN = Puzzle(
             lambda logits, heat, SEED: sample_token(logits, heat.clamp(min=1e-9), SEED)
         ),
         "u's place is b · BLOCK_V + n here: it's b · V + n": _rows_of_blocks,
+        "a lane past the last byte can win with a logit of 0: give it minus infinity": _zeros_win,
     },
     contract=Contract(
         {

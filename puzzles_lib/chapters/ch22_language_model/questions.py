@@ -12,7 +12,7 @@ from puzzles_lib.question import Nudge, Question
 from puzzles_lib.speaking.model import Model
 
 PAIRS = {"a": (17, 13), "b": (3, 7), "c": (104, 100), "d": (14, 6)}
-COUNTS = (3, 0, 9, 4)
+START = (0, 4, 4, 13, 14)
 CHOICES = ((2, 0), (0, 3), (2, 3))
 PROBABILITIES = (0.5, 0.25, 0.15, 0.1)
 
@@ -71,17 +71,49 @@ def _difference_of_infinities() -> str:
     return str(math.exp(-math.inf - -math.inf))
 
 
-def _starts() -> tuple[int, ...]:
-    return (0, *itertools.accumulate(COUNTS))
+def _experts_of(rows: tuple[int, ...] = (4, 13)) -> tuple[int, ...]:
+    return tuple(
+        next(e for e, (first, end) in enumerate(itertools.pairwise(START)) if first <= row < end)
+        for row in rows
+    )
 
 
 def _grouped_programs(block: int = 4) -> tuple[int, int]:
-    each = [triton.cdiv(count, block) for count in COUNTS]
+    each = [triton.cdiv(end - first, block) for first, end in itertools.pairwise(START)]
     return len(each) * max(each), sum(each)
 
 
-def _times_as_likely(difference: float = 1.0, heat: float = 0.5) -> float:
-    return math.exp(difference / heat)
+def _blocks_of_columns() -> int:
+    """Return for how many blocks storing x moves as much as computing it anew, in multiples of K per row."""
+    return next(n for n in itertools.count(1) if 2 + 1 + n == 2 * n)
+
+
+def _same_probabilities() -> set[str]:
+    logits, heat = torch.tensor([2.0, 0.5, -1.0, 0.0]), 0.8
+    changed = {
+        "a": (logits + 5) / heat,
+        "b": 2 * logits / (2 * heat),
+        "c": logits / (heat / 2),
+        "d": (logits + torch.tensor([5.0, 0, 0, 0])) / heat,
+    }
+    wanted = (logits / heat).softmax(0)
+    return {letter for letter, each in changed.items() if torch.allclose(each.softmax(0), wanted)}
+
+
+def _waits_least() -> str:
+    """Return which number is largest where -log(u) / exp(logit) is least, in many random rows."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(1000, 8, generator=generator)
+    u = torch.rand(1000, 8, generator=generator)
+    least = (-u.log() / logits.exp()).argmin(1)
+    numbers = {
+        "a": logits + torch.log(-u.log()),
+        "b": logits - torch.log(-u.log()),
+        "c": logits - u.log(),
+        "d": -u.log() / logits,
+    }
+    (found,) = (letter for letter, each in numbers.items() if torch.equal(each.argmax(1), least))
+    return found
 
 
 def _tokens_per_second(weights: float = 7e9, bytes_per_second: float = 3.35e12) -> float:
@@ -246,17 +278,24 @@ QUESTIONS = (
     ),
     Question(
         "ch22-q9",
-        "What is start?",
-        _starts,
+        "Which expert do the rows belong to?",
+        _experts_of,
         tuple,
         nudges=(
-            Nudge(lambda value, right: tuple(value) == right[:-1], "And where does the last expert end?"),
-            Nudge(lambda value, right: tuple(value) == right[1:], "Where does the first expert begin?"),
             Nudge(
-                lambda value, right: tuple(value) == COUNTS, "These are the counts. Add them up as you go."
+                lambda value, right: tuple(value)[:1] == (1,),
+                "Expert 1 begins at row 4. Where does it end?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (0,),
+                "Expert 0 has four rows, from row 0 on. Which is the last?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[1:] == (2,),
+                "Expert 2 ends before row 13.",
             ),
         ),
-        nudge="It has five numbers: where each expert begins, and where the last one ends.",
+        nudge="Expert e has the rows from start[e] to before start[e + 1].",
     ),
     Question(
         "ch22-q10",
@@ -273,18 +312,62 @@ QUESTIONS = (
                 "The first number is correct. Now count the blocks that each expert really needs.",
             ),
         ),
-        nudge="The largest expert needs cdiv(9, 4) programs, and every expert gets as many.",
+        nudge="How many blocks of rows does the bound M need? Every expert gets as many programs.",
+    ),
+    Question(
+        "ch22-q23",
+        "With how many blocks of columns do both ways move the same number of elements?",
+        _blocks_of_columns,
+        int,
+        nudges=(
+            Nudge(
+                lambda value, right: value == 1,
+                "Then storing x moves 2K + K + K elements per row, and not storing it 2K.",
+            ),
+            Nudge(
+                lambda value, right: value == 2,
+                "Before the matmul, one kernel has loaded h. How many elements per row has it stored?",
+            ),
+        ),
+        nudge="Count multiples of K per row. n blocks of columns load h n times, or x n times.",
     ),
     Question(
         "ch22-q12",
-        "How many times as likely is the first byte with heat 0.5?",
-        _times_as_likely,
-        float,
-        same=lambda value, right: abs(value - right) < 0.05,  # one decimal is enough
+        "Which changes leave all probabilities as they are?",
+        _same_probabilities,
+        set,
         nudges=(
-            Nudge(lambda value, right: abs(value - 1.6487) < 0.01, "That's heat 2. Heat divides the logits."),
+            Nudge(
+                lambda value, right: "c" in value,
+                "In c, all differences between logits divided by the heat are doubled.",
+            ),
+            Nudge(
+                lambda value, right: "d" in value,
+                "In d, one logit moves away from the others. Which byte is likelier now?",
+            ),
         ),
-        nudge="Divide both logits by the heat. The ratio is exp of their difference.",
+        nudge="How many times as likely one byte is as another depends on the difference of two numbers.",
+    ),
+    Question(
+        "ch22-q24",
+        "Which number is largest for the byte that waits least?",
+        _waits_least,
+        str,
+        nudges=(
+            Nudge(
+                lambda value, right: value == "a",
+                "The logarithm of the wait is log(-log(u)) - logit. It's *least* for this byte.",
+            ),
+            Nudge(
+                lambda value, right: value == "c",
+                "The logarithm of a quotient is a difference of two logarithms, one of -log(u).",
+            ),
+            Nudge(
+                lambda value, right: value == "d",
+                "A byte with a logit of 0 has the weight 1, and can wait. What would it get here?",
+            ),
+        ),
+        nudge="Take the logarithm of the wait. It grows with the wait, so what does minus the logarithm do?",
     ),
     Question(
         "ch22-q13",
