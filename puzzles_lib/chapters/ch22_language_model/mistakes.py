@@ -656,6 +656,14 @@ MISTAKES = (
     ),
     Mistake(
         LINEAR_CROSS_ENTROPY_GRAD,
+        "label_added",
+        "1 is added at the label.",
+        {"p - 1.0, p)": "p + 1.0, p)"},
+        kind="values",
+        says="1 is added at the label",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
         "ignored_rows_learn",
         "Rows with label -100 have gradients.",
         {

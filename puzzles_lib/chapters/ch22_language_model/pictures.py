@@ -293,7 +293,7 @@ def noisy(
 
 def streamed(tiles: int = 4, now: int = 2) -> Picture:
     """Draw a block of rows that walks over all classes, and the three numbers per row that stay."""
-    figure, ax = new_sheet(28.6, 9.4)
+    figure, ax = new_sheet(28.6, 8.2)
     label(ax, 0.4, 3.2, "h", align="left", fontsize=11)
     box(ax, 0.4, 3.6, 4.4, 2.4, "BLOCK_T rows", color=PALE_SKY)
     label(ax, 6.4, 0.5, "w, a block of classes per iteration", align="left", fontsize=11)
@@ -311,15 +311,12 @@ def streamed(tiles: int = 4, now: int = 2) -> Picture:
     for n, name in enumerate(names):
         box(ax, 21.4, 3.2 + 1.15 * n, 4.6, 1.0, name, color=PALE_GREEN)
     label(ax, 23.7, 2.7, "per row", fontsize=9, color=FAINT)
-    label(ax, 21.4, 7.3, "at the end:", align="left", fontsize=10)
-    label(ax, 21.4, 8.0, "lse = row_max + log(denominator)", align="left", fontsize=9)
-    label(ax, 21.4, 8.6, f"loss = lse {MINUS} chosen", align="left", fontsize=9)
+    label(ax, 21.4, 7.3, "they become lse and loss", align="left", fontsize=10)
     return Picture(
         figure,
         f"A program has a block of rows of h and walks over {tiles} blocks of classes of w. In iteration "
         f"{now} only that tile of logits exists, in registers: earlier ones are forgotten. Each tile is "
-        "folded into row_max, denominator and chosen, one number per row each. At the end, lse is "
-        "row_max plus the log of denominator, and the loss is lse minus chosen.",
+        "folded into row_max, denominator and chosen, one number per row each. They become lse and loss.",
     )
 
 

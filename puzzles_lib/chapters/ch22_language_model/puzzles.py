@@ -949,6 +949,11 @@ def _without_label(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[Te
     return d @ w, d.T @ h
 
 
+def _one_too_many(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    d = _of_logits(h, w, label, lse, one=-1.0)
+    return d @ w, d.T @ h
+
+
 def _all_rows_learn(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     return linear_cross_entropy_grad(h, w, torch.where(label == IGNORED, -1, label), lse)
 
@@ -994,6 +999,7 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
     allowance=_rounded_d,
     slips={
         "the label is missing: d is 1 smaller there": _without_label,
+        "1 is added at the label: it's the probability minus 1": _one_too_many,
         "exp(logit) isn't a probability yet: it's exp(logit - lse)": lambda h, w, label, lse: (
             linear_cross_entropy_grad(h, w, label, torch.zeros_like(lse))
         ),

@@ -120,12 +120,9 @@ def _tokens_per_second(weights: float = 7e9, bytes_per_second: float = 3.35e12) 
     return bytes_per_second / (2 * weights)
 
 
-def _gigabytes(rows: int = 8192, classes: int = 131_072) -> float:
-    return rows * classes * 4 / 2**30
-
-
-def _loads_of_w(rows: int = 8192, block: int = 64) -> int:
-    return triton.cdiv(rows, block)
+def _loads_of_w(rows: int = 8192, block: int = 64) -> tuple[int, int]:
+    tiles_of_a_block_of_classes = programs = triton.cdiv(rows, block)
+    return tiles_of_a_block_of_classes, programs
 
 
 def _bits() -> float:
@@ -370,18 +367,6 @@ QUESTIONS = (
         nudge="Take the logarithm of the wait. It grows with the wait, so what does minus the logarithm do?",
     ),
     Question(
-        "ch22-q13",
-        "How many GB do the logits take?",
-        _gigabytes,
-        float,
-        nudges=(
-            Nudge(lambda value, right: value == right / 4, "That's one byte per logit. float32 has four."),
-            Nudge(lambda value, right: value == right / 2, "float32 has four bytes."),
-            Nudge(lambda value, right: abs(value - 4.29) < 0.01, "Here a GB is 2^30 bytes. Divide by that."),
-        ),
-        nudge="Multiply rows, classes and four bytes, and divide by 2^30.",
-    ),
-    Question(
         "ch22-q21",
         "Which lse does the kernel store in case 5?",
         _lse_of_padding,
@@ -396,18 +381,32 @@ QUESTIONS = (
                 lambda value, right: value in (15, 16, 48), "And its logarithm? How many lanes are no class?"
             ),
         ),
-        nudge="48 lanes, of which 33 are classes: the others have exp(0) = 1 each. Take the log of the sum.",
+        nudge="Next to exp(0), exp(-850) is nothing. Which lanes have logit 0, and how many are they?",
     ),
     Question(
         "ch22-q14",
-        "How many times is w loaded?",
+        "How many programs of each load a given row of w?",
         _loads_of_w,
-        int,
+        tuple,
         nudges=(
-            Nudge(lambda value, right: value == 1, "One program loads it once. How many programs are there?"),
-            Nudge(lambda value, right: value == 8192, "A program takes 64 rows, and w serves all of them."),
+            Nudge(
+                lambda value, right: 131_072 in value,
+                "131,072 is the number of all tiles. A tile needs only the 128 rows of w that are its classes.",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[1:] == (1,),
+                "One program of ours loads a row of w once. How many programs are there?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[1:] == right[1:],
+                "Ours is correct. In the plain matmul, which tiles need this row of w?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "The plain matmul is correct. Which of our programs walk past this row of w?",
+            ),
         ),
-        nudge="Each program loads all of w once. Count the programs.",
+        nudge="A row of w is one class. Which rows of h need its logits, and how many programs have them?",
     ),
     Question(
         "ch22-q20",
@@ -428,7 +427,7 @@ QUESTIONS = (
                 "The label's logit should grow, so its gradient is negative.",
             ),
         ),
-        nudge="Subtract 1 from the probability of class 1. The three numbers add up to 0.",
+        nudge="Two things change with a logit: lse always, and logit[label] if it's the label's own.",
     ),
     Question(
         "ch22-q15",
