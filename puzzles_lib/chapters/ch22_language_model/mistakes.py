@@ -764,6 +764,16 @@ MISTAKES = (
     ),
     Mistake(
         MXFP4_MATMUL,
+        "scales_by_columns",
+        "The scales of w are taken for [K // 32, N].",
+        {
+            "w_scale_ptr + n[:, None] * (K // 32) + g": "w_scale_ptr + g * N + n[:, None]",
+        },
+        kind="values",
+        says="are taken by columns",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
         "first_scale_for_all",
         "The first scale of a row is used for the whole row.",
         {
@@ -906,6 +916,16 @@ MISTAKES = (
     ),
     Mistake(
         ROUTE,
+        "second_choices_after_the_first",
+        "The second choices are numbered after all first ones.",
+        {
+            "2 * t + (second == e)": "t + T * (second == e)",
+        },
+        kind="values",
+        says="numbers from T on",
+    ),
+    Mistake(
+        ROUTE,
         "no_end",
         "The end of the last expert isn't stored.",
         {
@@ -952,7 +972,7 @@ MISTAKES = (
             "tl.cumsum(falling) - falling": "tl.cumsum(falling)",
         },
         kind="values",
-        says="token[",
+        says="own probability is in its sum",
     ),
     Mistake(
         NUCLEUS_TOKEN,
@@ -1008,7 +1028,7 @@ MISTAKES = (
             "    p /= tl.sum(p, axis=0)\n": "",
         },
         kind="values",
-        says="token[",
+        says="do the probabilities add up to 1",
     ),
     Mistake(
         NUCLEUS_TOKEN,
@@ -1018,7 +1038,7 @@ MISTAKES = (
             " - tl.log(-tl.log(tl.rand(SEED, b * V + n)))": "",
         },
         kind="values",
-        says="the likeliest tokens",
+        says="is noise added",
     ),
     Mistake(
         NUCLEUS_TOKEN,
@@ -1028,6 +1048,14 @@ MISTAKES = (
             'mask=n < V, other=float("-inf")': "mask=n < V, other=0.0",
         },
         kind="values",
-        says="token[",
+        says="a lane past the last token can win",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "kept_by_lane",
+        "The mask of the sorted block is used for the unsorted one.",
+        {"tl.where(p >= least, noisy": "tl.where(before < P, noisy"},
+        kind="values",
+        says="say nothing about unsorted lanes",
     ),
 )

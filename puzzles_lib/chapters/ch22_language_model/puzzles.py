@@ -19,6 +19,7 @@ from puzzles_lib.chapters.ch18_attention.puzzles import (
     lengths,
 )
 from puzzles_lib.contract import Contract, Fill, Size
+from puzzles_lib.goal import Goal, Want
 from puzzles_lib.inputs import very_negative
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -1036,7 +1037,8 @@ def mxfp4_matmul(
     code, times 2^(w_scale[n, k//32] - 127). Byte w[n, j] has two codes: the low half
     is that of k = 2j, the high half that of k = 2j + 1. Codes are e2m1. The codes 0
     to 7 are 0, 0.5, 1, 1.5, 2, 3, 4 and 6, and 8 to 15 are the same with a minus.
-    Scales are from 1 to 254. K is a multiple of 32, and BLOCK_K is, too.
+    Scales are from 1 to 254. K is a multiple of 32, and BLOCK_K is, too. Let
+    tl.dot_scaled do all multiplications of numbers.
     """
     codes = torch.stack((w & 15, w >> 4), dim=2).flatten(1).long()  # [N, K]
     numbers = torch.tensor([*E2M1, *(-n for n in E2M1)], dtype=x.dtype)
@@ -1066,6 +1068,11 @@ def scales(code: int) -> Fill:
 
 def _halves_swapped(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> Tensor:
     return mxfp4_matmul(x, x_scale, w << 4 | w >> 4, w_scale)
+
+
+def _by_columns(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> Tensor:
+    """Return the products if w_scale were indexed as [K//32, N]."""
+    return mxfp4_matmul(x, x_scale, w, w_scale.reshape(-1, len(w)).T)
 
 
 MXFP4_MATMUL = Puzzle(
@@ -1106,7 +1113,9 @@ MXFP4_MATMUL = Puzzle(
         "you'd get these values without the scales of x": lambda x, x_scale, w, w_scale: mxfp4_matmul(
             x, torch.full_like(x_scale, 127), w, w_scale
         ),
+        "the scales of w are taken by columns: row n of w_scale has the scales of w[n]": _by_columns,
     },
+    machine=(Goal(cases=(5,), wants=(Want("products", most=0),), target="sm_100"),),
     contract=Contract(
         {
             "M": Size(300),
@@ -1212,6 +1221,9 @@ ROUTE = Puzzle(
         "these are first choices only: token t's second choice is 2t + 1": lambda logits: _with_order(
             logits, lambda order: order // 2 * 2
         ),
+        "all second choices have numbers from T on here: token t's second choice is 2t + 1": (
+            lambda logits: _with_order(logits, lambda order: order // 2 + order % 2 * len(logits))
+        ),
     },
     most_loads={"logits": lambda s: 2 * s.T * s.E * s.E},
     contract=Contract(
@@ -1258,6 +1270,32 @@ def _nothing_crosses(logits: Tensor, P: float, SEED: int) -> Tensor:
     return nucleus_token(torch.where(kept, logits, -torch.inf), 1.0, SEED)
 
 
+def _with_itself(logits: Tensor, P: float, SEED: int) -> Tensor:
+    """Return draws from the tokens with which the sum is still below P; token 0 if there are none."""
+    probability = logits.softmax(1)
+    rivals = probability[:, None, :] > probability[:, :, None]
+    before = torch.where(rivals, probability[:, None, :], 0.0).sum(2)
+    some = nucleus_token(torch.where(before + probability < P, logits, -torch.inf), 1.0, SEED)
+    return torch.where((before + probability < P).any(1), some, 0).int()
+
+
+def _by_lane(logits: Tensor, P: float, SEED: int) -> Tensor:
+    """Return draws from as many of the first tokens as there are in the nucleus."""
+    falling = logits.softmax(1).sort(1, descending=True).values
+    kept = falling.cumsum(1) - falling < P
+    return nucleus_token(torch.where(kept, logits, -torch.inf), 1.0, SEED)
+
+
+def _zeros_are_likely(logits: Tensor, P: float, SEED: int, V: int, BLOCK_V: int) -> Tensor:
+    lanes, noise = _lanes_of(logits, SEED, V, BLOCK_V)
+    probability, order = lanes.softmax(1).sort(1, descending=True)
+    kept = torch.zeros_like(lanes, dtype=torch.bool).scatter(
+        1, order, probability.cumsum(1) - probability < P
+    )
+    least = torch.where(kept, lanes, torch.inf).amin(1, keepdim=True)
+    return torch.where(lanes >= least, lanes + noise, -torch.inf).argmax(1).int()
+
+
 def halving(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return logits of the probabilities 1/2, 1/4, 1/8 and 1/8, which sum to 3/4 exactly, and others of 0."""
     values = torch.full(shape, -torch.inf)
@@ -1286,6 +1324,7 @@ NUCLEUS_TOKEN = Puzzle(
         Case(B=8, V=30, P=0.3, SEED=1, BLOCK_V=32, fill={"logits": few_values}),  # ties are kept together
         Case(B=12, V=12, P=0.7, SEED=9, BLOCK_V=16, fill={"logits": halving}),  # the second crosses P
         Case(B=12, V=12, P=0.75, SEED=2, BLOCK_V=16, fill={"logits": halving}),  # two reach P exactly
+        Case(B=2, V=100, P=0.5, SEED=4, BLOCK_V=2048),  # a block whose pairs would be too many for a tile
     ),
     outputs=("token",),
     slips={
@@ -1296,9 +1335,12 @@ NUCLEUS_TOKEN = Puzzle(
         "these are draws from all tokens: keep the likeliest, up to P": lambda logits, P, SEED: nucleus_token(
             logits, 1.0, SEED
         ),
-        "these are the likeliest tokens: add noise to the ones you keep": lambda logits, P, SEED: (
-            logits.argmax(1).int()
+        "the likeliest token always wins: is noise added, and do the probabilities add up to 1?": (
+            lambda logits, P, SEED: logits.argmax(1).int()
         ),
+        "a token's own probability is in its sum: compare the sum before it with P": _with_itself,
+        "the first lanes are kept: sums of the sorted block say nothing about unsorted lanes": _by_lane,
+        "a lane past the last token can win with a logit of 0: give it minus infinity": _zeros_are_likely,
         "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, P, SEED: torch.cat(
             [nucleus_token(logits[b : b + 1], P, SEED) for b in range(len(logits))]
         ),

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import torch
 import triton
 
-from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP, rope
+from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, rope
 from puzzles_lib.question import Nudge, Question
 from puzzles_lib.speaking.model import Model
 
 PAIRS = {"a": (17, 13), "b": (3, 7), "c": (104, 100), "d": (14, 6)}
 START = (0, 4, 4, 13, 14)
-CHOICES = ((2, 0), (0, 3), (2, 3))
+ORDER, ROUTED = (1, 2, 0, 4, 3, 5), (0, 2, 2, 4, 6)
 PROBABILITIES = (0.5, 0.25, 0.15, 0.1)
 
 
@@ -125,8 +125,9 @@ def _loads_of_w(rows: int = 8192, block: int = 64) -> tuple[int, int]:
     return tiles_of_a_block_of_classes, programs
 
 
-def _bits() -> float:
-    return 4 + 8 / MX_GROUP
+def _with_one_scale(numbers: tuple[float, ...] = (1000.0, 10.0)) -> tuple[float, ...]:
+    scale = 2.0 ** math.ceil(math.log2(max(numbers) / max(E2M1)))
+    return tuple(scale * min(E2M1, key=lambda code: abs(code - number / scale)) for number in numbers)
 
 
 def _decoded(byte: int = 0xA5, scale: int = 129) -> tuple[float, float]:
@@ -134,9 +135,11 @@ def _decoded(byte: int = 0xA5, scale: int = 129) -> tuple[float, float]:
     return low * 2.0 ** (scale - 127), high * 2.0 ** (scale - 127)
 
 
-def _order() -> tuple[int, ...]:
-    choices = [expert for pair in CHOICES for expert in pair]
-    return tuple(sorted(range(len(choices)), key=lambda choice: choices[choice]))
+def _experts_of_token(token: int = 2) -> tuple[int, ...]:
+    return tuple(
+        next(e for e, (first, end) in enumerate(itertools.pairwise(ROUTED)) if choice in ORDER[first:end])
+        for choice in (2 * token, 2 * token + 1)
+    )
 
 
 def _lse_of_padding(classes: int = 33, block: int = 16) -> float:
@@ -391,7 +394,7 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda value, right: 131_072 in value,
-                "131,072 is the number of all tiles. A tile needs only the 128 rows of w that are its classes.",
+                "131,072 is the number of all tiles. A tile needs only 128 rows of w.",
             ),
             Nudge(
                 lambda value, right: tuple(value)[1:] == (1,),
@@ -431,15 +434,24 @@ QUESTIONS = (
     ),
     Question(
         "ch22-q15",
-        "How many bits does a weight take, with its share of the scale?",
-        _bits,
-        float,
+        "What have 1000 and 10 become?",
+        _with_one_scale,
+        tuple,
         nudges=(
-            Nudge(lambda value, right: value == 4, "Those are the code's bits. Add its share of the scale."),
-            Nudge(lambda value, right: value == 12, "A scale is shared by 32 weights."),
-            Nudge(lambda value, right: value == 5, "The scale is a whole byte. Divide 8 bits by 32."),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (1000,),
+                "Is 1000 one of the eight numbers times a power of two?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (768,),
+                "768 is the most that fits with a scale of 128. 1000 needs a larger one.",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "1024 is correct, with a scale of 256. In units of it, which code is next to 10?",
+            ),
         ),
-        nudge="Add four bits, and a 32nd of the eight bits of a scale.",
+        nudge="Which power of two, times 6, is at least 1000? Measure both numbers in units of it.",
     ),
     Question(
         "ch22-q16",
@@ -456,28 +468,32 @@ QUESTIONS = (
                 "The first is correct. Code 0xA is 8 + 2: a minus, and the number of code 2.",
             ),
         ),
-        nudge="Codes 5 and 0xA are 3 and -1. The scale is 2 to the power of 129 - 127.",
+        nudge="Each half of the byte is a code. Look it up, and multiply it by the scale that 129 means.",
     ),
     Question(
         "ch22-q17",
-        "What is order?",
-        _order,
+        "Which experts did token 2 choose?",
+        _experts_of_token,
         tuple,
         nudges=(
             Nudge(
-                lambda value, right: tuple(value) == (0, 1, 0, 2, 1, 2),
-                "These are tokens. Token t makes the choices 2t and 2t + 1.",
+                lambda value, right: tuple(value) == (4, 5),
+                "These are token 2's choices. At which places of order are they?",
             ),
             Nudge(
-                lambda value, right: tuple(value) == (0, 0, 2, 2, 3, 3),
-                "These are the experts. Which choice has each?",
+                lambda value, right: tuple(value) == (3, 5),
+                "These are the places of its choices in order. Which expert has place 3?",
             ),
             Nudge(
-                lambda value, right: sorted(value) == sorted(right),
-                "These are all choices. Expert 0 comes first, and its earlier token before the later one.",
+                lambda value, right: tuple(value) == right[::-1],
+                "The best one is choice 2t, and the second best 2t + 1.",
+            ),
+            Nudge(
+                lambda value, right: 1 in value,
+                "Expert 1 begins at place 2 and ends at place 2.",
             ),
         ),
-        nudge="Choices 0 to 5 are of the experts 2, 0, 0, 3, 2, 3. Begin with those of expert 0.",
+        nudge="Token t makes the choices 2t and 2t + 1. Find them in order, and then their places in start.",
     ),
     Question(
         "ch22-q18",
