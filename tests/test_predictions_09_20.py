@@ -161,7 +161,7 @@ RIGHT = {
     "ch22-q16": (12.0, -4.0),
     "ch22-q17": (2, 3),
     "ch22-q18": (2, 3),
-    "ch22-q19": 239.3,
+    "ch22-q19": (239.3, 3829),
     "ch22-q21": 2.7,
 }
 
@@ -664,8 +664,10 @@ MISTAKES = [
     ("ch22-q21", -797.0, "Which lanes does it count"),
     ("ch22-q21", 0.0, "how many lanes have logit 0"),
     ("ch22-q21", 15.0, "And its logarithm"),
-    ("ch22-q19", 478.6, "two bytes"),
-    ("ch22-q19", 119.6, "once per token"),
+    ("ch22-q19", (478.6, 7657), "two bytes"),
+    ("ch22-q19", (119.6, 1914), "once per token"),
+    ("ch22-q19", (239.3, 239.3), "how many tokens does it write"),
+    ("ch22-q19", (239.3, 15), "How often"),
 ]
 
 MINE = {

@@ -116,8 +116,9 @@ def _waits_least() -> str:
     return found
 
 
-def _tokens_per_second(weights: float = 7e9, bytes_per_second: float = 3.35e12) -> float:
-    return bytes_per_second / (2 * weights)
+def _tokens_per_second(weights: float = 7e9, bytes_per_second: float = 3.35e12) -> tuple[float, ...]:
+    steps = bytes_per_second / (2 * weights)
+    return tuple(texts * steps for texts in (1, 16))
 
 
 def _loads_of_w(rows: int = 8192, block: int = 64) -> tuple[int, int]:
@@ -518,14 +519,29 @@ QUESTIONS = (
     ),
     Question(
         "ch22-q19",
-        "How many tokens per second can it write at most?",
+        "How many tokens per second can it write at most, with one text and with 16?",
         _tokens_per_second,
-        float,
-        same=lambda value, right: abs(value - right) < 1,
-        nudges=(
-            Nudge(lambda value, right: abs(value - 2 * right) < 2, "bfloat16 has two bytes per weight."),
-            Nudge(lambda value, right: abs(value - right / 2) < 1, "A weight is loaded once per token."),
+        tuple,
+        same=lambda value, right: (
+            len(value) == 2 and all(abs(v / r - 1) < 0.005 for v, r in zip(value, right, strict=True))
         ),
-        nudge="Divide the bytes that a second moves by the bytes of all weights.",
+        nudges=(
+            Nudge(
+                lambda value, right: abs(value[0] / right[0] - 2) < 0.01, "bfloat16 has two bytes per weight."
+            ),
+            Nudge(
+                lambda value, right: abs(value[0] / right[0] - 0.5) < 0.01,
+                "A weight is loaded once per token.",
+            ),
+            Nudge(
+                lambda value, right: len(value) == 2 and value[0] == value[1],
+                "A step of 16 texts loads the weights once, too. But how many tokens does it write?",
+            ),
+            Nudge(
+                lambda value, right: abs(value[0] / right[0] - 1) < 0.005,
+                "The first is correct. How often does a step of 16 texts load each weight?",
+            ),
+        ),
+        nudge="A step loads each weight once. How many steps fit into a second?",
     ),
 )
