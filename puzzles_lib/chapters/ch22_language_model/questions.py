@@ -399,7 +399,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda value, right: tuple(value)[1:] == (1,),
-                "One program of ours loads a row of w once. How many programs are there?",
+                "In ours, one program loads each row of w once. How many programs are there?",
             ),
             Nudge(
                 lambda value, right: tuple(value)[1:] == right[1:],
