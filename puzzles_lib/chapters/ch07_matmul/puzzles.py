@@ -74,9 +74,10 @@ Strides = tuple[int, int, int]
 
 
 def _taken_from(tensor: Tensor, batch: int, row: int, column: int) -> Tensor:
-    """Return what a load finds with these strides, in a tensor of the same shape."""
+    """Return what a load finds with these strides, in a tensor of the same shape; NaN is past its end."""
     b, i, j = torch.meshgrid(*(torch.arange(size) for size in tensor.shape), indexing="ij")
-    return tensor.flatten()[(b * batch + i * row + j * column) % tensor.numel()]
+    at = b * batch + i * row + j * column
+    return tensor.flatten()[at % tensor.numel()].where(at < tensor.numel(), torch.nan)
 
 
 def _wrong_strides(

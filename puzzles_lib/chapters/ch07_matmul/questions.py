@@ -218,6 +218,42 @@ QUESTIONS = (
         ),
     ),
     Question(
+        "ch07-q7",
+        "Which blocks move less than 3x the minimum within the three limits, in the fewest iterations?",
+        _best_tile,
+        tuple,
+        "It's within the limits, but reads too much. x is larger than y: how often does your tile read it?",
+        (
+            Nudge(
+                lambda given, right: not _are_blocks(given),
+                "Answer with three powers of two, each 16 or more: (BLOCK_M, BLOCK_N, BLOCK_K).",
+            ),
+            Nudge(
+                lambda given, right: _programs(*given[:2]) < MULTIPROCESSORS,
+                "That makes fewer than 132 programs, so some multiprocessors have nothing to do. Count the "
+                "tiles along M and along N.",
+            ),
+            Nudge(
+                lambda given, right: tile_bytes(*given[:2]) > REGISTERS,
+                "This accumulator needs more than 128 KiB: 4 bytes times BLOCK_M times BLOCK_N.",
+            ),
+            Nudge(
+                lambda given, right: not _fits(*given),
+                "There are enough programs, and the accumulator fits. But three iterations' tiles of x and y "
+                "take more than 227 KiB. Which block makes both smaller?",
+            ),
+            Nudge(
+                lambda given, right: _reads_little(given),
+                "It fits, and it reads little. But there's shared memory left for fewer, longer iterations.",
+            ),
+            Nudge(
+                lambda given, right: reads(*given[:2])[0] <= 3,
+                "It's within the limits, and x isn't read often. Now read y less often: which side is that?",
+            ),
+        ),
+        same=_within_all,
+    ),
+    Question(
         "ch07-q8",
         "How many times are x and y read in each of the four shapes?",
         _reads,
@@ -260,41 +296,5 @@ QUESTIONS = (
         ),
         same=lambda given, right: _are_pairs(given) and tuple(map(tuple, given)) == right,
         computed=True,
-    ),
-    Question(
-        "ch07-q7",
-        "Which blocks move less than 3x the minimum within the three limits, in the fewest iterations?",
-        _best_tile,
-        tuple,
-        "It's within the limits, but reads too much. x is larger than y: how often does your tile read it?",
-        (
-            Nudge(
-                lambda given, right: not _are_blocks(given),
-                "Answer with three powers of two, each 16 or more: (BLOCK_M, BLOCK_N, BLOCK_K).",
-            ),
-            Nudge(
-                lambda given, right: _programs(*given[:2]) < MULTIPROCESSORS,
-                "That makes fewer than 132 programs, so some multiprocessors have nothing to do. Count the "
-                "tiles along M and along N.",
-            ),
-            Nudge(
-                lambda given, right: tile_bytes(*given[:2]) > REGISTERS,
-                "This accumulator needs more than 128 KiB: 4 bytes times BLOCK_M times BLOCK_N.",
-            ),
-            Nudge(
-                lambda given, right: not _fits(*given),
-                "There are enough programs, and the accumulator fits. But three iterations' tiles of x and y "
-                "take more than 227 KiB. Which block makes both smaller?",
-            ),
-            Nudge(
-                lambda given, right: _reads_little(given),
-                "It fits, and it reads little. But there's shared memory left for fewer, longer iterations.",
-            ),
-            Nudge(
-                lambda given, right: reads(*given[:2])[0] <= 3,
-                "It's within the limits, and x isn't read often. Now read y less often: which side is that?",
-            ),
-        ),
-        same=_within_all,
     ),
 )
