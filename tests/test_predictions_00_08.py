@@ -164,7 +164,7 @@ MISTAKES = [
     ("ch07-q7", (128, 128, 256), "makes both smaller"),
     ("ch07-q7", (64, 128, 32), "read y less often"),
     ("ch07-q7", (128, 128, 32), "longer iterations"),
-    ("ch07-q7", (256, 64, 32), "x is larger than y"),
+    ("ch07-q7", (128, 64, 32), "x is larger than y"),
     ("ch07-q8", (1, 2, 3, 4), "Return a pair"),
     ("ch07-q8", ((1, 16), (16, 1), (16, 1), (5, 2)), "are exchanged"),
     ("ch07-q8", ((16, 1), (1, 16), (1, 16), (1, 4)), "only partly inside z"),

@@ -64,8 +64,8 @@ SLIPS = [
     (GROUPED_WEIGHTS, "groups + g, mask", "groups, mask", "the scale of group 0"),
     (GROUPED_WEIGHTS, "scale_ptr + offs_m * groups", "scale_ptr + offs_m * ((groups + 7) // 8)", "of scales"),
     (GROUPED_WEIGHTS, "offs_m * (K // 8)", "offs_m * groups", "rows of K // GROUP weight words"),
-    (QUANTIZED_MATMUL, "k * N + offs_n, mask", "k + offs_n * K, mask", "columns of activation were K"),
-    (ONCE_PER_GROUP, "k * N + offs_n, mask", "k + offs_n * K, mask", "columns of activation were K"),
+    (QUANTIZED_MATMUL, "k * N + offs_n, mask", "k + offs_n * K, mask", "columns of the activation were K"),
+    (ONCE_PER_GROUP, "k * N + offs_n, mask", "k + offs_n * K, mask", "columns of the activation were K"),
     (QUANTIZED_MATMUL, "(w - o)", "(w + o)", "from w + o"),
     (QUANTIZED_MATMUL, "s * (w - o)", "(w - o).to(tl.float32)", "without the scale"),
     (ONCE_PER_GROUP, "(w - o)", "w", "without the offset"),
@@ -152,7 +152,13 @@ def test_rows_and_columns_of_x_exchanged_are_named():
 @pytest.mark.parametrize(
     ("edits", "says"),
     [
-        ({"i = start // 8 +": "i = start +"}, "they begin at start // 8"),
+        (
+            {
+                "i = start // 8 +": "i = start +",
+                "weight_rows + i, mask=offs_m < M": "weight_rows + i, mask=(offs_m < M) & (i < K // 8), other=0",
+            },
+            "they begin at start // 8",
+        ),
         (
             {"[None, None, :]  # [1, 1, 8]": "[None, :, None]", "words[:, :, None]": "words[:, None, :]"},
             "a fold in another order",
