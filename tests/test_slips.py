@@ -155,7 +155,7 @@ def test_rows_and_columns_of_x_exchanged_are_named():
         (
             {
                 "i = start // 8 +": "i = start +",
-                "weight_rows + i, mask=offs_m < M": "weight_rows + i, mask=(offs_m < M) & (i < K // 8), other=0",
+                "i, mask=offs_m < M)": "i, mask=(offs_m < M) & (i < K // 8), other=0)",
             },
             "they begin at start // 8",
         ),
