@@ -299,7 +299,7 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
         f'<rect width="{wide:g}" height="{high:g}" fill="{Z}"/>'
         f'<path d="{"".join(lines)}" fill="none" stroke="{INK}" stroke-width="0.8" '
         f'vector-effect="non-scaling-stroke"/></svg>'
-        f'<div><div style="margin-bottom:.5em">z: {SHAPE.M} x {SHAPE.N}, drawn wider. K = {SHAPE.K}</div>'
+        f'<div><div style="margin-bottom:.5em">z: {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}</div>'
         f"{sliders}</div>"
         f'<div aria-live="polite">{numbers}</div></div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),

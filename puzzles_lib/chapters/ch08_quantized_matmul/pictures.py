@@ -246,11 +246,12 @@ def once(rows: int = 4, group: int = 16, columns: int = 4) -> Picture:
             for m in range(rows):
                 label(ax, 1 + width / 2, top + m + 0.5, f"s{m}, o{m}", fontsize=9, behind=GROUPS[m])
             words = f"multiplied by s: {lanes} weights"
+            label(ax, group + 2.2, top + rows / 2, words, align="left", fontsize=9)
         else:
             result = cells(
                 ax,
                 [[f"s{m} · sum"] * columns for m in range(rows)],
-                x=7,
+                x=12,
                 y=top,
                 width=2.7,
                 colors=[shade * columns for shade in shades],
@@ -259,7 +260,7 @@ def once(rows: int = 4, group: int = 16, columns: int = 4) -> Picture:
             )
             label(ax, result.x, top - 0.8, f"the dot's result, [{rows}, {columns}]", align="left")
             words = f"multiplied by s: {rows * columns} sums"
-        label(ax, group + 2.2, top + rows / 2, words, align="left", fontsize=9)
+            label(ax, result.x, result.bottom + 0.7, words, align="left", fontsize=9)
     return Picture(
         figure,
         f"A tile of {rows} rows by {group} columns, all within one group. In puzzle 12c, each of the "
@@ -405,19 +406,19 @@ def road(kernel: object) -> Picture:
     widest = min(_WIDEST, max(len(line) for line in lines))
     unit, high, top = 0.078, 2.4, 4.5
     wide = 0.6 * 9 / 72 / unit  # of a character of size 9
-    right = 1 + max(widest, 76) * wide  # where the code ends
-    figure, ax = new_sheet(right + 13, top + high * len(lines), unit=unit)
+    left = 16  # of the code, after the chapters
+    figure, ax = new_sheet(left + max(widest, 76) * wide, top + high * len(lines), unit=unit)
     names = ", ".join(f"{number} {name}" for number, name, _ in _CHAPTERS)
     label(ax, 1, 1.5, names, align="left", fontsize=9, color=FAINT)
     marks = {number: 0 for number, _, _ in _CHAPTERS}
     for i, line in enumerate(lines):
         y = top + high * i
         shown = line if len(line) <= _WIDEST else line[: _WIDEST - 1] + "…"
-        label(ax, 1, y, shown, align="left", fontsize=9, family="monospace")
+        label(ax, left, y, shown, align="left", fontsize=9, family="monospace")
         found = [number for number, _, pattern in _CHAPTERS if i and re.search(pattern, line)]
         for number in found:
             marks[number] += 1
-        label(ax, right, y, " ".join(found), align="left", fontsize=9, color=BLUE)
+        label(ax, left - 1.5, y, " ".join(found), align="right", fontsize=9, color=BLUE)
     told = "; ".join(f"{number} {name}: {marks[number]}" for number, name, _ in _CHAPTERS)
     return Picture(
         figure,
