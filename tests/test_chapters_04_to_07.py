@@ -7,6 +7,7 @@ from itertools import product
 import nbformat
 import pytest
 import torch
+import triton
 
 from puzzles_lib import answer
 from puzzles_lib.authoring.solutions import define, kernel_sources
@@ -86,6 +87,13 @@ def test_the_rule_of_chapter_07_is_what_the_checker_counts():
         x, y, z = case.M * case.K, case.K * case.N, case.M * case.N
         reads = -(-case.N // case.BLOCK_N), -(-case.M // case.BLOCK_M)
         assert f"({(reads[0] * x + reads[1] * y + z) / (x + y + z):.2f}x)" in result.cost()
+
+
+def test_a_rule_is_accepted_as_pairs_of_any_kind():
+    exec(cell("07", "q8").partition("\n\n\n")[0], names := {"triton": triton})
+    counts = [names["reads"](case) for case in TILE_SHAPES.cases]
+    assert answer("ch07-q8", counts).ok and answer("ch07-q8", tuple(map(list, counts))).ok
+    assert "Return a pair" in answer("ch07-q8", [sum(pair) for pair in counts]).words
 
 
 # ---- a tile on a budget

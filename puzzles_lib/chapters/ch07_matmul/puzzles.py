@@ -1,7 +1,7 @@
 """Chapter 07: tl.dot, a float32 accumulator, and how often each input is read."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import torch
 import triton
@@ -57,15 +57,20 @@ def _one_further(x: Tensor, y: Tensor, BLOCK_K: int) -> Tensor:
     return z if (z - first).abs().max() > 0.01 * z.abs().max() else z * torch.nan
 
 
-def _blocks_at(start: Callable[[int, int, int, int], Iterable[int]]) -> Callable:
-    """Return `batched_matmul` whose blocks of K begin at other numbers: a function of M, K and two blocks."""
+def _blocks_at(starts: Callable[[int, int, int, int], Sequence[int]]) -> Callable:
+    """Return `batched_matmul` whose blocks of K begin at other numbers: a function of M, K and two blocks.
+
+    It is NaN if these are the first or the full blocks of K, because then the slip could be another one.
+    """
 
     def slip(x: Tensor, y: Tensor, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> Tensor:
         M, K = x.shape[1:]
         z = torch.zeros(x.shape[0], M, y.shape[2], dtype=x.dtype)
-        for k in start(M, K, BLOCK_M, BLOCK_K):
+        found = list(starts(M, K, BLOCK_M, BLOCK_K))
+        for k in found:
             z = z + x[:, :, k : k + BLOCK_K] @ y[:, k : k + BLOCK_K]
-        return z
+        full = list(range(0, K // BLOCK_K * BLOCK_K, BLOCK_K))
+        return z * torch.nan if found in ([0], full) and K > BLOCK_K else z
 
     return slip
 

@@ -400,8 +400,8 @@ ONCE_PER_GROUP = Puzzle(
         # a layer and one token
         Case(M=64, N=1, K=512, GROUP=128, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128),
     ),
-    most_loads={name: lambda s: _steps(s) * s.M for name in ("scale", "offset")}
-    | {"weight": lambda s: _words(s)},
+    most_loads={"weight": lambda s: _words(s)}
+    | {name: lambda s: _steps(s) * s.M for name in ("scale", "offset")},
     # the scale outside the sum: once per result of a tile, not once per weight
     machine=(Goal(cases=(6,), wants=(Want("products", most=16 * 16),)),),
     slips=SLIPS | ACTIVATION_SLIPS | WORD_SLIPS | {SCALED_AGAIN: _scaled_again},
