@@ -7,6 +7,7 @@ from itertools import product
 import nbformat
 import pytest
 import torch
+import triton
 
 from puzzles_lib import answer
 from puzzles_lib.authoring.solutions import define, kernel_sources
@@ -88,30 +89,47 @@ def test_the_rule_of_chapter_07_is_what_the_checker_counts():
         assert f"({(reads[0] * x + reads[1] * y + z) / (x + y + z):.2f}x)" in result.cost()
 
 
+def test_a_rule_is_accepted_as_pairs_of_any_kind():
+    exec(cell("07", "q8").partition("\n\n\n")[0], names := {"triton": triton})
+    counts = [names["reads"](case) for case in TILE_SHAPES.cases]
+    assert answer("ch07-q8", counts).ok and answer("ch07-q8", tuple(map(list, counts))).ok
+    assert "Return a pair" in answer("ch07-q8", [sum(pair) for pair in counts]).words
+
+
 # ---- a tile on a budget
 
 
 def test_one_tile_alone_is_within_the_budgets_and_reads_little():
     sides = [2**power for power in range(4, 12)]
     good = [blocks for blocks in product(sides, repeat=3) if answer("ch07-q7", blocks).ok]
-    assert good == [(256, 128, 32)] and questions()["ch07-q7"].right() == good[-1]
+    assert good == [(128, 128, 128)] and questions()["ch07-q7"].right() == good[-1]
 
 
-@pytest.mark.parametrize("blocks, fits", [((256, 128, 32), True), ((256, 128, 64), False)])
+@pytest.mark.parametrize("blocks, fits", [((128, 128, 128), True), ((128, 128, 256), False)])
 def test_the_compiler_waits_with_the_tiles_of_three_iterations(blocks, fits):
     kernel = define(SOURCES["batched_matmul"], "<matmul>")
     report = examine(kernel, on_budget(*blocks))
     assert report.cases[0].ok and report.ok == fits
-    assert f"a program uses: {ch07.waiting_bytes(*blocks)}" in str(report), str(report)
+    taken = ch07.waiting_bytes(*blocks)
+    said = f"a program uses: {taken}" if fits else f"a program needs {taken // 1024} KB of shared memory"
+    assert said in str(report), str(report)
 
 
-@pytest.mark.parametrize("tile", [(64, 64), (256, 128), (16, 2048)])
+def test_the_numbers_of_chapter_07_about_other_tiles():
+    told = cell("07", "p11-budget-after")
+    columns, rows = ch07.reads(256, 128)
+    assert f"It makes {rows * columns} programs, so {132 - rows * columns} multiprocessors are idle" in told
+    assert "read five times, and not three" in told and (ch07.reads(64, 64)[0], columns) == (5, 3)
+
+
+@pytest.mark.parametrize("tile", [(64, 64, 32), (128, 128, 128), (16, 1024, 16)])
 def test_a_tile_shows_what_it_reads_and_costs(tile):
     page = ch07.drag(*tile)._repr_html_()
-    reads = ch07.reads(*tile)
+    reads = ch07.reads(*tile[:2])
     assert told(page, "programs") == [str(reads[0] * reads[1])]
-    assert told(page, "bytes moved") == [f"{ch07.traffic(*tile):.2f}x the minimum"]
-    assert told(page, "accumulator") == [f"{ch07.tile_bytes(*tile) / 1024:g} KiB"]
+    assert told(page, "bytes moved") == [f"{ch07.traffic(*tile[:2]):.2f}x the minimum"]
+    assert told(page, "accumulator") == [f"{ch07.tile_bytes(*tile[:2]) / 1024:g} KiB"]
+    assert told(page, "shared memory") == [f"{ch07.waiting_bytes(*tile) / 1024:g} KiB"]
 
 
 # ---- pictures
@@ -186,14 +204,15 @@ def test_a_key_is_dragged_and_the_weights_follow(show):
 @pytest.mark.browser
 def test_a_tile_is_dragged_to_the_one_on_the_budget(show):
     page = show(ch07.drag())
-    for name, steps in (("BLOCK_M", 2), ("BLOCK_N", 1)):
+    for name, steps in (("BLOCK_M", 1), ("BLOCK_N", 1), ("BLOCK_K", 2)):
         page.get_by_role("slider", name=name, exact=True).focus()
         for _ in range(steps):
             page.keyboard.press("ArrowRight")
-    told = [page.locator(f'[data-is="{name}"]').inner_text() for name in ("bytes moved", "accumulator")]
-    assert told == ["1.23x the minimum", "128 KiB"]
+    names = ("bytes moved", "accumulator", "shared memory", "lanes past N")
+    told = [page.locator(f'[data-is="{name}"]').inner_text() for name in names]
+    assert told == ["2.93x the minimum", "64 KiB", "192 KiB", "17%"]
     page.keyboard.press("ArrowRight")
-    assert page.locator("[data-is=accumulator]").inner_text() == "256 KiB"
+    assert page.locator('[data-is="shared memory"]').inner_text() == "384 KiB"
 
 
 @pytest.mark.browser

@@ -1,10 +1,10 @@
 """Measure chapter 08's 4-bit matmul on a GPU, step by step: how much each change of the kernel gains.
 
-The kernels are the chapter's answers, and edits of the last one: dots with TF32 and with bfloat16 instead of
-float32. A layer of 4096 x 4096 weights in groups of 128 takes one activation, then sixteen. For comparison
-there are cuBLAS with weights in float32 and bfloat16, the production kernel, and the floor: the time that
-reading the packed weights takes. The error of a path is the norm of its distance from the product with the
-same weights in float64, over the norm of that product.
+The kernels are the chapter's answers and edits of them: 12c with each word loaded once, and 12d with dots in
+TF32 and in bfloat16 instead of float32. A layer of 4096 x 4096 weights in groups of 128 takes one activation,
+then sixteen. For comparison there are cuBLAS with weights in float32 and bfloat16, the production kernel, and
+the floor: the time that reading the packed weights takes. The error of a path is the norm of its distance
+from the product with the same weights in float64, over the norm of that product.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 import triton
 
-from puzzles_lib.authoring.solutions import kernel_sources, other_kernel
+from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import grouped_weights
 from puzzles_lib.kernels.dequant_gemm import dequant_gemm
 from puzzles_lib.kernels.quantize import quantize_pack
@@ -26,6 +26,12 @@ COLUMNS = (1, 16)  # of the activation
 COPIES = 2 * CACHE // (M * K // 2) + 1  # of the packed weights, taken in turn: no cache holds them all
 BASELINE = "cuBLAS, bfloat16 weight"
 _EXACT = 'acc += s * tl.dot((w - o).to(tl.float32), a, input_precision="ieee")'
+_FIELDS = "        w = (tl.load(weight_rows + k // 8, mask=mask, other=0) >> 4 * (k % 8)) & 15\n"
+_WORDS = """        i = start // 8 + tl.arange(0, BLOCK_K // 8)[None, :]
+        words = tl.load(weight_rows + i, mask=(offs_m < M) & (i < K // 8), other=0)
+        shifts = 4 * tl.arange(0, 8)[None, None, :]
+        w = tl.reshape((words[:, :, None] >> shifts) & 15, (BLOCK_M, BLOCK_K))
+"""
 _LOWER = {
     "TF32": 'acc += s * tl.dot((w - o).to(tl.float32), a, input_precision="tf32")',
     "bfloat16": "acc += s * tl.dot((w - o).to(tl.bfloat16), a.to(tl.bfloat16))",
@@ -38,11 +44,14 @@ def steps() -> dict[str, tuple[object, tuple[int, int, int]]]:
     last = sources["once_per_group"]
     if last.count(_EXACT) != 1:
         raise ValueError("the answer to puzzle 12d has changed: its dot is not found")
+    if sources["quantized_matmul"].count(_FIELDS) != 1:
+        raise ValueError("the answer to puzzle 12c has changed: its w is not found")
     whole = define(sources["quantized_matmul"], "<puzzle 12c>")
+    words = define(sources["quantized_matmul"].replace(_FIELDS, _WORDS), "<each word once>")
     found = {
         "12c, tiles of 64 x 64 x 32": (whole, (64, 64, 32)),
         "12c, tiles of 16 x 16 x 128": (whole, small),
-        "each word once": (other_kernel("08", "words-kernel"), small),
+        "each word once": (words, small),
         "12d, once per group": (define(last, "<puzzle 12d>"), small),
     }
     for kind, dot in _LOWER.items():

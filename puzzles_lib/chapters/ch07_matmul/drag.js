@@ -1,5 +1,5 @@
 (root) => {
-  // A tile to drag: how often it reads x and y, and what its accumulator takes.
+  // A tile to drag: how often it reads x and y, and what it takes.
   const box = root.querySelector("[data-sizes]");
   const [M, N, K] = box.dataset.sizes.split(" ").map(Number);
   const lines = box.querySelector("path");
@@ -10,7 +10,7 @@
     return length;
   };
   const draw = () => {
-    const m = side("BLOCK_M"), n = side("BLOCK_N");
+    const m = side("BLOCK_M"), n = side("BLOCK_N"), k = side("BLOCK_K");
     const xReads = Math.ceil(N / n), yReads = Math.ceil(M / m), bytes = 4 * m * n;
     const moved = (xReads * M * K + yReads * K * N + M * N) / (M * K + K * N + M * N);
     let path = "";
@@ -22,6 +22,8 @@
     show("y is read", `${yReads}x`);
     show("bytes moved", `${moved.toFixed(2)}x the minimum`);
     show("accumulator", `${bytes / 1024} KiB`);
+    show("shared memory", `${(6 * (m + n) * k) / 1024} KiB`);
+    show("lanes past N", `${Math.round(100 * (1 - N / (xReads * n)))}%`);
   };
   root.oninput = draw;
   draw();

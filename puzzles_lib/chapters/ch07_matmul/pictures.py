@@ -17,7 +17,7 @@ TILE = {"edge": INK, "linewidth": 0.9, "fontsize": 9}
 PADDING = "xxx"
 
 
-MOST_BYTES = 1.3
+MOST_BYTES = 3
 """What it may move, as a multiple of the minimum."""
 
 
@@ -61,7 +61,7 @@ def tiles() -> Picture:
     for step in range(steps):
         start = step * case.BLOCK_K
         box(ax, start, top + row, case.BLOCK_K, case.BLOCK_M, f"iteration\n{step + 1}", color=X, **TILE)
-        box(ax, left + column, start, case.BLOCK_N, case.BLOCK_K, f"it. {step + 1}", color=Y, **TILE)
+        box(ax, left + column, start, case.BLOCK_N, case.BLOCK_K, f"iter. {step + 1}", color=Y, **TILE)
     box(ax, left + column, top + row, case.BLOCK_N, case.BLOCK_M, "acc", color=Z, **TILE)
     words = [
         (K / 2, top + M + 7, f"x: M × K = {M} × {K}"),
@@ -69,7 +69,7 @@ def tiles() -> Picture:
         (left + N / 2, top + M + 7, f"z: M × N = {M} × {N}"),
     ]
     legend = (
-        f"one program, tile row {i}, tile column {j}",
+        f"program ({i}, {j}, b): tile row {i}, tile column {j}",
         f"BLOCK_M = {case.BLOCK_M}: its rows of x and z",
         f"BLOCK_N = {case.BLOCK_N}: its columns of y and z",
         f"BLOCK_K = {case.BLOCK_K}: one iteration along K",
@@ -97,15 +97,14 @@ def small_product(tile: int = 3, size: int = 6) -> tuple[Tensor, Tensor]:
     return torch.arange(tile * size).view(tile, size) % 5, torch.arange(size * tile).view(size, tile) % 4
 
 
-def walk(iterations: int = 3, block: int = 2) -> Picture:
+def walk(block: int = 2) -> Picture:
     """The walk along K: each iteration takes two new blocks, and the accumulator stays."""
     x, y = small_product()
     tile, size = x.shape
     steps = size // block
-    alone = 9.0 * (iterations == 1)  # room for the first row's sums
-    figure, ax = new_sheet(iterations * (size + tile + 3.2) + 0.4 + alone, size + tile + 3.6, unit=0.3)
+    figure, ax = new_sheet(steps * (size + tile + 3.2) + 0.4, size + tile + 3.6, unit=0.3)
     sums = []
-    for step in range(iterations):
+    for step in range(steps):
         left, top = 1.2 + step * (size + tile + 3.2), 1.5
         ks = range(step * block, (step + 1) * block)
         done = x[:, : (step + 1) * block] @ y[: (step + 1) * block]
@@ -133,58 +132,12 @@ def walk(iterations: int = 3, block: int = 2) -> Picture:
         )
         acc = cells(ax, done.tolist(), x=left + size + 0.5, y=top + size + 0.5, colors=Z, fontsize=9)
         label(ax, acc.x + tile / 2, acc.bottom + 0.5, "acc")
-    if alone:
-        for n in range(tile):
-            products = " + ".join(f"{x[0, k]}·{y[k, n]}" for k in ks)
-            text = f"acc[0, {n}] = {products} = {done[0, n]}"
-            label(ax, acc.right + 1.0, acc.y + 0.5 + n, text, align="left")
     return Picture(
         figure,
         f"x of {tile} x {size}, {x.tolist()}, and y of {size} x {tile}, {y.tolist()}, walked along K in "
         f"{steps} iterations of {block}. Each iteration takes {block} columns of x and {block} rows of y, "
-        f"and adds their product to acc, which stays. acc after {_which(iterations)}: "
+        f"and adds their product to acc, which stays. acc after each iteration: "
         f"{'; '.join(str(s) for s in sums)}.",
-    )
-
-
-def _which(count: int) -> str:
-    return "each iteration" if count > 1 else "the first iteration"
-
-
-def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Picture:
-    """What a larger tile saves in reads, and how many registers it takes."""
-    ratios = [(2 * size / block + 1) / 3 for block in blocks]
-    registers = [block * block * 4 / 1024 for block in blocks]
-    figure = new_figure(7.8, 3.6)
-    axes = figure.subplots(1, 2, sharey=True)
-    counts = [(size // block) ** 2 for block in blocks]
-    names = [f"{block} x {block}\n{count} programs" for block, count in zip(blocks, counts, strict=True)]
-    for ax, values, color, title, words in (
-        (axes[0], ratios, X, "bytes requested, times the minimum", [f"{r:.0f}x" for r in ratios]),
-        (axes[1], registers, Z, "registers for the accumulator", [f"{k:.0f} KiB" for k in registers]),
-    ):
-        ax.barh(names, values, color=color, height=0.66)
-        for place, (value, word) in enumerate(zip(values, words, strict=True)):
-            label(ax, value + 0.02 * max(values), place, word, align="left", fontsize=9)
-        ax.set_title(title, fontsize=11, color=INK)
-        ax.set_xlim(0, 1.25 * max(values))
-        ax.set_xticks([])
-        ax.tick_params(labelsize=9)
-        ax.spines[["top", "right", "bottom"]].set_visible(False)
-    axes[0].invert_yaxis()  # and the other one, which shares it
-    axes[1].axvline(256, color=VERMILLION, linewidth=1.4)
-    label(
-        axes[1], 256, 4.62, "all that a multiprocessor has", align="right top", fontsize=9, color=VERMILLION
-    )
-    told = "; ".join(
-        f"{' in '.join(n.splitlines())}: {w:.0f}x, {k:.0f} KiB"
-        for n, w, k in zip(names, ratios, registers, strict=True)
-    )
-    return Picture(
-        figure,
-        f"A product of {size} x {size} matrices by tiles of several sizes: bytes requested, as a multiple of "
-        f"the minimum, and registers for a float32 accumulator, of which a multiprocessor has 256 KiB. "
-        f"{told}.",
     )
 
 
@@ -227,14 +180,14 @@ def ragged_k() -> Picture:
     last = strips["x", steps - 1]
     words = "hatched: past K,\nloaded as 0\n(other=0)"
     label(ax, last.right + 0.3, 2.3, words, align="left", fontsize=9)
-    words = "without other in x, such a lane\nmay contain ∞: ∞·0 = NaN"
+    words = "without other, such a lane\nmay contain ∞: ∞·0 = NaN"
     label(ax, last.right + 0.3, 4.3, words, align="left", fontsize=9, color=VERMILLION)
     return Picture(
         figure,
         f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Iteration 1 "
         f"brings acc to {sum(a * b for a, b in zip(row[:block], column[:block], strict=True))}. Iteration "
         f"2 has {block - pad} real pairs. The {pad} lanes past K are 0 in both blocks and add 0·0, so acc "
-        f"ends at {total}. Without other=0 in x, such a lane may contain infinity: infinity times 0 is NaN.",
+        f"ends at {total}. Without other=0, such a lane may contain infinity: infinity times 0 is NaN.",
     )
 
 
@@ -242,7 +195,7 @@ def running_sums() -> Picture:
     """The accumulator of one element of z in the puzzle's last case, in float32 and in float16."""
     case = BATCHED_MATMUL.cases[-1]
     inputs = make_inputs(BATCHED_MATMUL, case)
-    terms = inputs["x"][0, 0].float() * inputs["y"][0, :, 0].float()  # [K]
+    terms = inputs["x"][0, 1].float() * inputs["y"][0, :, 0].float()  # [K]
     steps = terms.view(-1, case.BLOCK_K).sum(1)  # [K / BLOCK_K]
     half, sums = torch.zeros((), dtype=torch.float16), []
     for step in steps:
@@ -259,15 +212,16 @@ def running_sums() -> Picture:
         "acc in float16", (13, sums[12]), (0, 8), textcoords="offset points", ha="center", color=VERMILLION
     )
     ax.set_xlabel(f"iteration, each with {case.BLOCK_K} along K")
-    ax.set_ylabel("acc")
+    ax.set_ylabel("acc[1, 0]")
+    ax.set_xticks(range(1, len(steps) + 1, 3))
     ax.ticklabel_format(useOffset=False)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
-        f"The accumulator of z[0, 0, 0] in the case K={case.K} over its {len(steps)} iterations. In float32 "
+        f"The accumulator of z[0, 1, 0] in the case K={case.K} over its {len(steps)} iterations. In float32 "
         f"it climbs from {full[0]:.2f} to {full[-1]:.2f}. In float16 it is {sums[-1]:.0f} from the first "
         f"iteration to the last: each adds about {steps[1:].mean():.1f}, and float16 has no number between "
-        f"2048 and 2050.",
+        f"6144 and 6148.",
     )
 
 
@@ -314,24 +268,26 @@ def repeats() -> Picture:
     )
 
 
-def drag(BLOCK_M: int = 64, BLOCK_N: int = 64) -> Live:
-    """The tiles of `SHAPE` on its z, with sliders for their sides, and what they read and cost."""
+def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
+    """The tiles of `SHAPE` on its z, with sliders for the blocks, and what they read and cost."""
     x_reads, y_reads = reads(BLOCK_M, BLOCK_N)
-    moved, cost = traffic(BLOCK_M, BLOCK_N), tile_bytes(BLOCK_M, BLOCK_N) / 1024
     sliders = "".join(
-        f'<label>{name} = <b>{side}</b><input data-side="{name}" type="range" min="4" max="11" '
+        f'<label>{name} = <b>{side}</b><input data-side="{name}" type="range" min="4" max="10" '
         f'value="{side.bit_length() - 1}" aria-label="{name}" style="width:100%"></label>'
-        for name, side in (("BLOCK_M", BLOCK_M), ("BLOCK_N", BLOCK_N))
+        for name, side in (("BLOCK_M", BLOCK_M), ("BLOCK_N", BLOCK_N), ("BLOCK_K", BLOCK_K))
     )
     high, wide = SHAPE.M / 8, SHAPE.N / 8
     lines = [f"M0 {i * BLOCK_M / 8:g}H{wide:g}" for i in range(1, y_reads)]
     lines += [f"M{j * BLOCK_N / 8:g} 0V{high:g}" for j in range(1, x_reads)]
+    inside = SHAPE.N / (x_reads * BLOCK_N)
     told = {
         "programs": f"{x_reads * y_reads}",
         "x is read": f"{x_reads}x",
         "y is read": f"{y_reads}x",
-        "bytes moved": f"{moved:.2f}x the minimum",
-        "accumulator": f"{cost:g} KiB",
+        "bytes moved": f"{traffic(BLOCK_M, BLOCK_N):.2f}x the minimum",
+        "accumulator": f"{tile_bytes(BLOCK_M, BLOCK_N) / 1024:g} KiB",
+        "shared memory": f"{waiting_bytes(BLOCK_M, BLOCK_N, BLOCK_K) / 1024:g} KiB",
+        "lanes past N": f"{100 * (1 - inside):.0f}%",
     }
     numbers = "".join(f'<div>{name}: <b data-is="{name}">{text}</b></div>' for name, text in told.items())
     return Live(
@@ -341,16 +297,16 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64) -> Live:
         f'<svg viewBox="0 0 {wide:g} {high:g}" preserveAspectRatio="none" style="width:6em;height:18em" '
         f'aria-hidden="true">'
         f'<rect width="{wide:g}" height="{high:g}" fill="{Z}"/>'
-        f'<path d="{"".join(lines)}" fill="none" stroke="{INK}" stroke-width="1.2" '
+        f'<path d="{"".join(lines)}" fill="none" stroke="{INK}" stroke-width="0.8" '
         f'vector-effect="non-scaling-stroke"/></svg>'
-        f'<div><div style="margin-bottom:.5em">z: {SHAPE.M} x {SHAPE.N}, drawn wider. K = {SHAPE.K}</div>'
+        f'<div><div style="margin-bottom:.5em">z: {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}</div>'
         f"{sliders}</div>"
         f'<div aria-live="polite">{numbers}</div></div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
-        f"A z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, cut into tiles, with sliders for BLOCK_M and BLOCK_N "
-        f"from 16 to 2048. {BLOCK_M} x {BLOCK_N}: "
+        f"A z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, cut into tiles, with sliders for BLOCK_M, BLOCK_N and "
+        f"BLOCK_K from 16 to 1024. {BLOCK_M} x {BLOCK_N} x {BLOCK_K}: "
         f"{', '.join(f'{name} {text}' for name, text in told.items())}.",
     )
 
 
-__all__ = ["cost", "drag", "ragged_k", "repeats", "running_sums", "small_product", "tiles", "walk"]
+__all__ = ["drag", "ragged_k", "repeats", "running_sums", "tiles", "walk"]

@@ -1,7 +1,7 @@
 """Chapter 07: tl.dot, a float32 accumulator, and how often each input is read."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import triton
@@ -57,13 +57,32 @@ def _one_further(x: Tensor, y: Tensor, BLOCK_K: int) -> Tensor:
     return z if (z - first).abs().max() > 0.01 * z.abs().max() else z * torch.nan
 
 
+def _blocks_at(starts: Callable[[int, int, int, int], Sequence[int]]) -> Callable:
+    """Return `batched_matmul` whose blocks of K begin at other numbers: a function of M, K and two blocks.
+
+    It is NaN if these are the first or the full blocks of K, because then the slip could be another one.
+    """
+
+    def slip(x: Tensor, y: Tensor, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> Tensor:
+        M, K = x.shape[1:]
+        z = torch.zeros(x.shape[0], M, y.shape[2], dtype=x.dtype)
+        found = list(starts(M, K, BLOCK_M, BLOCK_K))
+        for k in found:
+            z = z + x[:, :, k : k + BLOCK_K] @ y[:, k : k + BLOCK_K]
+        full = list(range(0, K // BLOCK_K * BLOCK_K, BLOCK_K))
+        return z * torch.nan if found in ([0], full) and K > BLOCK_K else z
+
+    return slip
+
+
 Strides = tuple[int, int, int]
 
 
 def _taken_from(tensor: Tensor, batch: int, row: int, column: int) -> Tensor:
-    """Return what a load finds with these strides, in a tensor of the same shape."""
+    """Return what a load finds with these strides, in a tensor of the same shape; NaN is past its end."""
     b, i, j = torch.meshgrid(*(torch.arange(size) for size in tensor.shape), indexing="ij")
-    return tensor.flatten()[(b * batch + i * row + j * column) % tensor.numel()]
+    at = b * batch + i * row + j * column
+    return tensor.flatten()[at % tensor.numel()].where(at < tensor.numel(), torch.nan)
 
 
 def _wrong_strides(
@@ -86,6 +105,18 @@ SLIPS = {
     "you'd get these values if the blocks of K began at 0, 1, 2 ...: they begin at multiples of BLOCK_K": (
         _one_further
     ),
+    "you'd get these values if every iteration loaded the first block of K: offs_k begins at k": _blocks_at(
+        lambda M, K, BLOCK_M, BLOCK_K: [0] * triton.cdiv(K, BLOCK_K)
+    ),
+    "you'd get these values from a loop in steps of BLOCK_M: its steps are BLOCK_K": _blocks_at(
+        lambda M, K, BLOCK_M, BLOCK_K: range(0, K, BLOCK_M)
+    ),
+    "you'd get these values from a loop that ends at M: it ends at K": _blocks_at(
+        lambda M, K, BLOCK_M, BLOCK_K: range(0, M, BLOCK_K)
+    ),
+    "you'd get these values from rows of x that are N apart: they are K apart": _wrong_strides(
+        of_x=lambda M, N, K: (M * K, N, 1)
+    ),
     "you'd get these values from rows of x that are M apart: they are K apart": _wrong_strides(
         of_x=lambda M, N, K: (M * K, M, 1)
     ),
@@ -100,6 +131,9 @@ SLIPS = {
     ),
     "you'd get these values from matrices of y that are M * N apart: they are K * N apart": _wrong_strides(
         of_y=lambda M, N, K: (M * N, N, 1)
+    ),
+    "you'd get these values from matrices of y that are M * K apart: they are K * N apart": _wrong_strides(
+        of_y=lambda M, N, K: (M * K, N, 1)
     ),
     "you'd get these values from matrix 0 of x in every program: matrix pid_b is meant": _wrong_strides(
         of_x=lambda M, N, K: (0, K, 1)
@@ -125,8 +159,8 @@ BATCHED_MATMUL = Puzzle(
         Case(B=2, M=64, N=32, K=96, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32),
         # ragged on every axis
         Case(B=2, M=45, N=50, K=100, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64),
-        # fewer rows and columns than a block, one element in the last block of K
-        Case(B=2, M=5, N=20, K=81, BLOCK_M=16, BLOCK_N=64, BLOCK_K=16),
+        # fewer rows and columns than a block, one element in the last block of K; y is square
+        Case(B=2, M=5, N=33, K=33, BLOCK_M=16, BLOCK_N=64, BLOCK_K=16),
         # a sum that float16 cannot keep
         Case(
             B=1, M=16, N=16, K=1024, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64, fill={"x": big_then_small, "y": ones}
@@ -162,22 +196,23 @@ TILE_SHAPES = dataclasses.replace(
 )
 """Puzzle 11 in shapes for which the rule of how often inputs are read cannot be confused with another."""
 
-SHAPE = Case(B=1, M=2048, N=96, K=256)
+SHAPE = Case(B=1, M=6144, N=320, K=256)
 """The product for which a tile is chosen."""
-BUDGET = 128 * 1024
-"""Bytes of registers that its accumulator may take, and of shared memory that its tiles may take."""
+MULTIPROCESSORS = 132
+"""Those of an H100: as many programs as it needs so that none of them is idle."""
+REGISTERS = 128 * 1024
+"""Bytes of registers that the accumulator may take."""
+SHARED = 227 * 1024
+"""Bytes of shared memory that a program on an H100 may take."""
 
 
 def on_budget(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> Puzzle:
-    """Return puzzle 11 for `SHAPE` with these blocks, and `BUDGET` as a goal for its shared memory.
-
-    It compiles with 8 warps: an accumulator of 128 KiB doesn't fit into the registers of 4.
-    """
+    """Return puzzle 11 for `SHAPE` with these blocks, and `SHARED` as a goal for its shared memory."""
     return dataclasses.replace(
         BATCHED_MATMUL,
         cases=(SHAPE.but(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K),),
         contract=None,
-        machine=(Goal(cases=(0,), wants=(Want("shared", most=BUDGET),), num_warps=8),),
+        machine=(Goal(cases=(0,), wants=(Want("shared", most=SHARED),)),),
     )
 
 

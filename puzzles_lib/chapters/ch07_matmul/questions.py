@@ -3,16 +3,22 @@
 import itertools
 
 import torch
+import triton
 
 from puzzles_lib.chapters.ch07_matmul.pictures import (
     MOST_BYTES,
-    small_product,
+    reads,
     tile_bytes,
     traffic,
     waiting_bytes,
 )
-from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL, BUDGET, SHAPE
-from puzzles_lib.inputs import make_inputs
+from puzzles_lib.chapters.ch07_matmul.puzzles import (
+    BATCHED_MATMUL,
+    MULTIPROCESSORS,
+    REGISTERS,
+    SHARED,
+    TILE_SHAPES,
+)
 from puzzles_lib.question import Nudge, Question
 
 
@@ -21,17 +27,51 @@ def _with_the_batch_stride_of_z() -> set[int]:
     return {number for number, case in enumerate(BATCHED_MATMUL.cases) if case.B == 1 or case.N == case.K}
 
 
-def _one_step() -> int:
-    return sum(case.K <= case.BLOCK_K for case in BATCHED_MATMUL.cases)
+def _in_one_iteration() -> set[int]:
+    return {number for number, case in enumerate(BATCHED_MATMUL.cases) if case.K <= case.BLOCK_K}
 
 
-def _after_two_iterations() -> tuple[int, ...]:
-    x, y = small_product()
-    return tuple((x[0, :4] @ y[:4]).tolist())
+VALUES = {"0": 0.0, "1": 1.0, "inf": float("inf"), "nan": float("nan")}
 
 
-def _products_a_load() -> int:
-    return 64 * 64 * 32 // (64 * 32 + 32 * 64)
+def _harmless() -> set[str]:
+    """Return the values of x, by their names, whose product with a 0 of y adds nothing."""
+    return {name for name, value in VALUES.items() if value * 0.0 == 0.0}
+
+
+BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
+
+
+def _products_a_load(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> float:
+    return BLOCK_M * BLOCK_N * BLOCK_K / (BLOCK_M * BLOCK_K + BLOCK_K * BLOCK_N)
+
+
+def _blocks_that_help() -> set[str]:
+    """Return the blocks that make more products per load if they're doubled."""
+    blocks = dict.fromkeys(BLOCKS, 64)
+    now = _products_a_load(**blocks)
+    return {name for name in BLOCKS if _products_a_load(**blocks | {name: 128}) > now}
+
+
+def _reads() -> tuple[tuple[int, int], ...]:
+    return tuple((triton.cdiv(c.N, c.BLOCK_N), triton.cdiv(c.M, c.BLOCK_M)) for c in TILE_SHAPES.cases)
+
+
+def _are_pairs(given: tuple) -> bool:
+    return all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in given)
+
+
+def _column(given: tuple, number: int) -> list:
+    return [pair[number] for pair in given]
+
+
+def _by_whole_tiles() -> list[list]:
+    """Return the last shape's pair by a division that isn't rounded up."""
+    case = TILE_SHAPES.cases[-1]
+    return [
+        [case.N // case.BLOCK_N, case.M // case.BLOCK_M],
+        [case.N / case.BLOCK_N, case.M / case.BLOCK_M],
+    ]
 
 
 def _best_tile() -> tuple[int, int, int]:
@@ -42,7 +82,16 @@ def _best_tile() -> tuple[int, int, int]:
 
 
 def _fits(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> bool:
-    return tile_bytes(BLOCK_M, BLOCK_N) <= BUDGET and waiting_bytes(BLOCK_M, BLOCK_N, BLOCK_K) <= BUDGET
+    return (
+        tile_bytes(BLOCK_M, BLOCK_N) <= REGISTERS
+        and waiting_bytes(BLOCK_M, BLOCK_N, BLOCK_K) <= SHARED
+        and _programs(BLOCK_M, BLOCK_N) >= MULTIPROCESSORS
+    )
+
+
+def _programs(BLOCK_M: int, BLOCK_N: int) -> int:
+    columns, rows = reads(BLOCK_M, BLOCK_N)
+    return columns * rows
 
 
 def _are_blocks(given: tuple) -> bool:
@@ -59,16 +108,10 @@ def _reads_little(given: tuple) -> bool:
     return _are_blocks(given) and _fits(*given) and traffic(*given[:2]) < MOST_BYTES
 
 
-def _last_iteration_that_counts() -> int:
-    """Return the last iteration of case 4 that changes element [0, 0] of a float16 accumulator."""
-    case = BATCHED_MATMUL.cases[4]
-    tensors = make_inputs(BATCHED_MATMUL, case)
-    products = tensors["x"][0, 0].float() * tensors["y"][0, :, 0].float()
-    acc, last = torch.zeros((), dtype=torch.float16), 0
-    for number, part in enumerate(products.split(case.BLOCK_K), start=1):
-        before, acc = acc, acc + part.sum().half()
-        last = number if acc != before else last
-    return last
+def _half_a_step() -> int:
+    """Return half the distance from 6144 to the next float16: a sum rounds back to 6144 up to here."""
+    start = torch.tensor(6144.0, dtype=torch.float16)
+    return int((torch.nextafter(start, torch.tensor(torch.inf, dtype=torch.float16)) - start).item()) // 2
 
 
 QUESTIONS = (
@@ -80,8 +123,16 @@ QUESTIONS = (
         "In which cases is pid_b * M * N the same number as pid_b * M * K, for every pid_b there is?",
         (
             Nudge(
-                lambda given, right: given == {0},
-                "Case 0 has M, N and K alike. But in one more case the distance doesn't matter.",
+                lambda given, right: given == {0, 4},
+                "Those two have a single matrix. Does the distance matter in all of the others?",
+            ),
+            Nudge(
+                lambda given, right: given == {3},
+                "Case 3 has two matrices, and M * N is M * K. Where can no distance be wrong?",
+            ),
+            Nudge(
+                lambda given, right: given < right,
+                "Correct so far, but more cases pass. What if there's only one matrix?",
             ),
             Nudge(
                 lambda given, right: given > right,
@@ -91,112 +142,159 @@ QUESTIONS = (
     ),
     Question(
         "ch07-q3",
-        "In how many of the five cases is a float16 accumulator correct?",
-        _one_step,
-        int,
-        "If one tl.dot completes the sum, it is rounded only once. In which cases is K at most BLOCK_K?",
+        "In which of the five cases is a float16 accumulator still correct?",
+        _in_one_iteration,
+        set,
+        "How often is the sum rounded in each case? Once is no more than tl.store would do.",
         (
             Nudge(
-                lambda given, right: given == len(BATCHED_MATMUL.cases),
+                lambda given, right: given == set(range(len(BATCHED_MATMUL.cases))),
                 "With several iterations, the sum so far is rounded each time. The checker notices that.",
             ),
             Nudge(
-                lambda given, right: given == 0,
+                lambda given, right: not given,
                 "A single tl.dot is rounded to float16 once, and tl.store would do that anyway.",
             ),
         ),
     ),
     Question(
         "ch07-q4",
-        "Which iteration, counting from 1, is the last one that changes acc[0, 0]?",
-        _last_iteration_that_counts,
-        int,
-        "Step through the iterations with acc[0, 0] in view. How far apart are float16 numbers there?",
+        "How large may an iteration's sum be at most, if acc[1, 0] stays 6144?",
+        _half_a_step,
+        float,
+        "How far apart are float16 numbers between 4096 and 8192? Which of two does a sum become?",
         (
             Nudge(
-                lambda given, right: given == 16,
-                "That iteration adds something, too. But is acc[0, 0] a different number afterwards?",
+                lambda given, right: given == 4,
+                "4 is how far the next float16 is. But a sum becomes the nearest one. When is that 6148?",
             ),
             Nudge(
-                lambda given, right: given == 0,
-                "acc[0, 0] starts as 0 and does change. We count the iterations from 1.",
+                lambda given, right: given == 1,
+                "1 is correct from 2048 to 4096. From 4096 on, float16 numbers are twice as far apart.",
             ),
         ),
     ),
     Question(
         "ch07-q5",
-        "K = 6 in blocks of 2: what is in the first row of acc after the second iteration?",
-        _after_two_iterations,
-        tuple,
-        "Iteration 2 adds x[0, 2] times row 2 of y, and x[0, 3] times row 3, to what the picture shows.",
+        "Past K, y's lanes are 0. Which values in x's lanes do no harm?",
+        _harmless,
+        set,
+        "Each of these lanes of x is multiplied by a 0 of y, and the product is added. What is it?",
         (
             Nudge(
-                lambda given, right: len(given) != 3, "Answer with three numbers, one for each column of y."
+                lambda given, right: {str(value) for value in given} == {"0"},
+                "0 does no harm. But is it the only one? Multiply each of the four by 0.",
             ),
             Nudge(
-                lambda given, right: given == (7, 12, 9),
-                "That is what the second iteration adds. What was there before?",
+                lambda given, right: bool(given & {"inf", "nan"}),
+                "Try it in Python: float('inf') * 0.0, and float('nan') * 0.0.",
             ),
             Nudge(
-                lambda given, right: given == (3, 0, 1),
-                "That is what the first iteration left. Now add the second one.",
-            ),
-            Nudge(
-                lambda given, right: given == tuple((small_product()[0][0] @ small_product()[1]).tolist()),
-                "That is the whole product, after three iterations. We are asking for two.",
+                lambda given, right: not {str(value) for value in given} <= set(VALUES),
+                'Answer with a set of the names in quotes, such as {"inf"}.',
             ),
         ),
+        same=lambda given, right: {str(value) for value in given} == right,
     ),
     Question(
         "ch07-q6",
-        "How many products are there per load in an iteration, with 64 x 64 tiles and BLOCK_K = 32?",
-        _products_a_load,
-        int,
-        "An iteration loads BLOCK_M · BLOCK_K numbers of x, and as many of y. How many products are made?",
+        "Which of the three blocks makes more products per load, if you double it?",
+        _blocks_that_help,
+        set,
+        "Compare two tiles, such as 64 x 64 and 128 x 64: how many products, and how many loads, has each?",
         (
             Nudge(
-                lambda given, right: given == 64,
-                "Each number takes part in that many products. But a product needs two numbers, x and y.",
+                lambda given, right: not given <= {name.casefold() for name in BLOCKS},
+                'Answer with a set of names, such as {"BLOCK_K"}.',
             ),
             Nudge(
-                lambda given, right: 2 * given == right,
-                "That's half of it. How many products are made, and how many numbers are loaded in all?",
+                lambda given, right: "block_k" in given,
+                "A BLOCK_K twice as long makes twice as many products. How many more numbers does it load?",
             ),
             Nudge(
-                lambda given, right: given == 64 * 64 * 32,
-                "That is how many products an iteration makes. Divide by the numbers it loads.",
+                lambda given, right: len(given) == 1,
+                "Correct, but there's another one. What if you exchange rows and columns?",
             ),
         ),
     ),
     Question(
         "ch07-q7",
-        "Which blocks stay under 1.3x and within both budgets, in the fewest iterations?",
+        "Which blocks move less than 3x the minimum within the three limits, in the fewest iterations?",
         _best_tile,
         tuple,
-        "It fits, but it reads too much. Which input is larger? Find a tile that reads that one once.",
+        "It's within the limits, but reads too much. x is larger than y: how often does your tile read it?",
         (
             Nudge(
                 lambda given, right: not _are_blocks(given),
                 "Answer with three powers of two, each 16 or more: (BLOCK_M, BLOCK_N, BLOCK_K).",
             ),
             Nudge(
-                lambda given, right: tile_bytes(*given[:2]) > BUDGET,
+                lambda given, right: _programs(*given[:2]) < MULTIPROCESSORS,
+                "That makes fewer than 132 programs, so some multiprocessors have nothing to do. Count the "
+                "tiles along M and along N.",
+            ),
+            Nudge(
+                lambda given, right: tile_bytes(*given[:2]) > REGISTERS,
                 "This accumulator needs more than 128 KiB: 4 bytes times BLOCK_M times BLOCK_N.",
             ),
             Nudge(
                 lambda given, right: not _fits(*given),
-                "The accumulator fits. But three iterations' tiles of x and y take more than 128 KiB. Count "
-                "them: which block makes both smaller?",
+                "There are enough programs, and the accumulator fits. But three iterations' tiles of x and y "
+                "take more than 227 KiB. Which block makes both smaller?",
             ),
             Nudge(
                 lambda given, right: _reads_little(given),
                 "It fits, and it reads little. But there's shared memory left for fewer, longer iterations.",
             ),
             Nudge(
-                lambda given, right: given[1] >= SHAPE.N,
-                "One column of tiles, so x is read once: good. Now read y less often, within the budget.",
+                lambda given, right: reads(*given[:2])[0] <= 3,
+                "It's within the limits, and x isn't read often. Now read y less often: which side is that?",
             ),
         ),
         same=_within_all,
+    ),
+    Question(
+        "ch07-q8",
+        "How many times are x and y read in each of the four shapes?",
+        _reads,
+        tuple,
+        "Take the first shape: which programs need row 0 of x, and which need column 0 of y?",
+        (
+            Nudge(
+                lambda given, right: not _are_pairs(given),
+                "Return a pair: how many times x is read, and how many times y is.",
+            ),
+            Nudge(
+                lambda given, right: [pair[::-1] for pair in map(tuple, given)] == list(right),
+                "Your two numbers are exchanged. The first shape has one row of 16 tiles, and all of them "
+                "need the same rows of x.",
+            ),
+            Nudge(
+                lambda given, right: (
+                    list(map(tuple, given[:-1])) == list(right[:-1]) and list(given[-1]) in _by_whole_tiles()
+                ),
+                "Three shapes fit. In the last one, the tiles at the edges are only partly inside z, and "
+                "their programs read, too.",
+            ),
+            Nudge(
+                lambda given, right: list(given[1]) != list(given[2]),
+                "Shapes 1 and 2 differ only in BLOCK_K, but your numbers differ. Does a longer BLOCK_K "
+                "change how many programs need a row of x?",
+            ),
+            Nudge(
+                lambda given, right: _column(given, 0) == _column(right, 0),
+                "x fits in all four shapes, but y doesn't. Which programs need the same columns of y?",
+            ),
+            Nudge(
+                lambda given, right: _column(given, 1) == _column(right, 1),
+                "y fits in all four shapes, but x doesn't. Which programs need the same rows of x?",
+            ),
+            Nudge(
+                lambda given, right: [list(pair) for pair in given] == [[x * y] * 2 for x, y in right],
+                "That's how many programs there are. But only some of them need row 0 of x.",
+            ),
+        ),
+        same=lambda given, right: _are_pairs(given) and tuple(map(tuple, given)) == right,
+        computed=True,
     ),
 )

@@ -14,8 +14,8 @@
       const i = Number(one.dataset.field);
       one.firstChild.textContent = `field ${i}: ${(word >>> (4 * i)) & 15}`;
       one.setAttribute("aria-pressed", i === field);
-      one.style.outline = i === field ? "3px solid currentColor" : "";
-      one.style.outlineOffset = "-3px";
+      one.style.outline = i === field ? "2px solid currentColor" : "";
+      one.style.outlineOffset = "-5px";  // inside the color, so that it's seen on any page
     }
     root.querySelector("[data-i]").textContent = field;
     const shifted = word >> (4 * field);

@@ -108,7 +108,7 @@ MISTAKES = (
     Mistake(
         GROUPED_WEIGHTS,
         "one_offset_word_a_row",
-        "Assumes one offset word per row, which is correct only up to 8 groups.",
+        "Assumes one offset word per row, which is correct only up to 8 groups, or if all offsets are 0.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
         says="offset rows of one word",
@@ -232,7 +232,7 @@ MISTAKES = (
     Mistake(
         QUANTIZED_MATMUL,
         "one_offset_word_a_row",
-        "Assumes one offset word per row, which is correct only up to 8 groups.",
+        "Assumes one offset word per row, which is correct only up to 8 groups, or if all offsets are 0.",
         {"offs_m * ((groups + 7) // 8)": "offs_m"},
         kind="values",
         says="offset rows of one word",

@@ -10,14 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from puzzles_lib.drawing.colours import (
-    BLACK,
     BLUE,
     FAINT,
     GREEN,
     INK,
     ORANGE,
     PALE,
-    PURPLE,
     SKY,
     VERMILLION,
     YELLOW,
@@ -162,7 +160,7 @@ def fold(codes: tuple[int, ...] = CODES) -> Picture:
         index=True,
     )
     label(ax, fields.right + 0.4, 3.7, "[1, 2, 8]: a new axis, field i", align="left")
-    flat = cells(
+    cells(
         ax,
         [*codes, *second],
         x=left,
@@ -171,7 +169,7 @@ def fold(codes: tuple[int, ...] = CODES) -> Picture:
         title="w",
         index=True,
     )
-    label(ax, flat.right, 5.2, "[1, 16], k above", align="right bottom")
+    label(ax, left, 5.2, "[1, 16], with k above each code", align="left bottom")
     return Picture(
         figure,
         f"Two words, {pack(codes)} and {pack(second)}, have the shape [1, 2]. Shifted by 0, 4, ... 28 along "
@@ -248,20 +246,21 @@ def once(rows: int = 4, group: int = 16, columns: int = 4) -> Picture:
             for m in range(rows):
                 label(ax, 1 + width / 2, top + m + 0.5, f"s{m}, o{m}", fontsize=9, behind=GROUPS[m])
             words = f"multiplied by s: {lanes} weights"
+            label(ax, group + 2.2, top + rows / 2, words, align="left", fontsize=9)
         else:
             result = cells(
                 ax,
-                [[f"s{m} ·"] * columns for m in range(rows)],
-                x=11,
+                [[f"s{m} · sum"] * columns for m in range(rows)],
+                x=12,
                 y=top,
-                width=1.6,
+                width=2.7,
                 colors=[shade * columns for shade in shades],
                 edge=FAINT,
                 fontsize=9,
             )
             label(ax, result.x, top - 0.8, f"the dot's result, [{rows}, {columns}]", align="left")
             words = f"multiplied by s: {rows * columns} sums"
-        label(ax, group + 2.2, top + rows / 2, words, align="left", fontsize=9)
+            label(ax, result.x, result.bottom + 0.7, words, align="left", fontsize=9)
     return Picture(
         figure,
         f"A tile of {rows} rows by {group} columns, all within one group. In puzzle 12c, each of the "
@@ -344,13 +343,11 @@ _CHAPTERS = (
     ("01", "blocks", r"tl\.(load|store|arange|program_id)\b|\bmask\w*\b"),
     ("02", "broadcasting", r"\[:, None\]|\[None, :\]|\) & \("),
     ("03", "fusion", r"\w \* \(\w - \w\)"),
-    ("04", "loops", r"^\s*for\b"),
+    ("04", "loops, other", r"^\s*for\b|\bother\b"),
     ("05", "dot", r"tl\.dot\b|input_precision"),
-    ("06", "padding", r"\bother\b"),
     ("07", "accumulator", r"\bacc\b"),
-    ("08", "words, groups", r">>|\(?4 \* \(?\w+ % 8\)*|& 15|(?:\w+ )?// (?:8|GROUP)|\bgroups\b"),
+    ("08", "words, groups", r">>|& 15|// (?:8|GROUP)|\bgroups\b"),
 )
-_COLORS = (ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, BLACK)
 _WIDEST = 96  # characters of a line that are shown
 _UNTOLD = ("12d, dots in bfloat16", "cuBLAS, float32 weight")  # recorded, but not told of in the chapter
 
@@ -386,7 +383,7 @@ def ladder(rows: Sequence[dict], about: str) -> Picture:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_yticks(range(len(rows)), [row["path"] for row in rows])
     ax.invert_yaxis()
-    ax.grid(axis="x", color=PALE)
+    ax.grid(axis="x", color=FAINT, linewidth=0.6)
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
@@ -398,37 +395,31 @@ def ladder(rows: Sequence[dict], about: str) -> Picture:
 
 
 def road(kernel: object) -> Picture:
-    """Draw a kernel line by line, with what each chapter taught underlined in its color."""
+    """Draw a kernel line by line, with the chapters that taught what is in it."""
     source = inspect.getsource(kernel.fn)
     lines = [
         line.rstrip() for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]
     lines = [re.sub(r"\s+# .*$", "", line) for line in lines if not line.startswith("@")]
     body = next((i for i, line in enumerate(lines) if line.rstrip().endswith(":")), 0) + 1
-    lines, body = [f"{lines[0].partition('(')[0]}(...):", *lines[body:]], 1  # parameters taught nothing new
-    marks = {number: [] for number, _, _ in _CHAPTERS}
+    lines = [f"{lines[0].partition('(')[0]}(...):", *lines[body:]]  # parameters taught nothing new
     widest = min(_WIDEST, max(len(line) for line in lines))
-    unit, high, top = 0.078, 2.9, 8.0
+    unit, high, top = 0.078, 2.4, 4.5
     wide = 0.6 * 9 / 72 / unit  # of a character of size 9
-    left = 1.0
-    figure, ax = new_sheet(left + max(widest, 84) * wide + 1, top + high * len(lines), unit=unit)
-    colors = dict(zip((number for number, _, _ in _CHAPTERS), _COLORS, strict=True))
-    for c, (number, name, _) in enumerate(_CHAPTERS):
-        x, y = left + 21 * (c % 4), 1.5 + 2.8 * (c // 4)
-        ax.plot([x, x + 3], [y, y], color=colors[number], linewidth=4)
-        label(ax, x + 4, y, f"{number} {name}", align="left", fontsize=9)
+    left = 16  # of the code, after the chapters
+    figure, ax = new_sheet(left + max(widest, 76) * wide, top + high * len(lines), unit=unit)
+    names = ", ".join(f"{number} {name}" for number, name, _ in _CHAPTERS)
+    label(ax, 1, 1.5, names, align="left", fontsize=9, color=FAINT)
+    marks = {number: 0 for number, _, _ in _CHAPTERS}
     for i, line in enumerate(lines):
         y = top + high * i
         shown = line if len(line) <= _WIDEST else line[: _WIDEST - 1] + "…"
         label(ax, left, y, shown, align="left", fontsize=9, family="monospace")
-        for number, _, pattern in _CHAPTERS if i >= body else ():
-            for found in re.finditer(pattern, line):
-                start = found.start() + len(found[0]) - len(found[0].lstrip())
-                ends = [left + wide * at for at in (start, max(found.end(), start + 1))]
-                ax.plot(ends, [y + 1.15] * 2, color=colors[number], linewidth=3, solid_capstyle="butt")
-            if re.search(pattern, line):
-                marks[number].append(line.strip())
-    told = "; ".join(f"{number} {name}: {len(marks[number])}" for number, name, _ in _CHAPTERS)
+        found = [number for number, _, pattern in _CHAPTERS if i and re.search(pattern, line)]
+        for number in found:
+            marks[number] += 1
+        label(ax, left - 1.5, y, " ".join(found), align="right", fontsize=9, color=BLUE)
+    told = "; ".join(f"{number} {name}: {marks[number]}" for number, name, _ in _CHAPTERS)
     return Picture(
         figure,
         f"{kernel.__name__}, {len(lines)} lines, with the number of lines that use what each chapter "

@@ -1,6 +1,5 @@
 """Chapter 08: 4-bit weights, unpacked and scaled inside a matmul."""
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def weight_codes(weight: Int32[Tensor, "M K//8"]) -> Int32[Tensor, "M K"]:
-    """z[m, k] = field k % 8 of weight[m, k // 8]
+    """weight[m, j] has the codes z[m, 8j] to z[m, 8j + 7] as its fields 0 to 7
 
     Field i of an int32 word is its bits 4i to 4i + 3, read as a number from 0 to 15.
     K is a multiple of 8.
@@ -33,9 +32,8 @@ def grouped_weights(
 ) -> Float32[Tensor, "M K"]:
     """z[m, k] = scale[m, g] · (w[m, k] - o[m, g])
 
-    g is k // GROUP; w[m, k] is field k % 8 of weight[m, k // 8], and o[m, g] is field
-    g % 8 of offset[m, g // 8].
-    Field i of an int32 word is its bits 4i to 4i + 3, read as a number from 0 to 15.
+    g is k // GROUP. The codes w[m, k] are packed as in puzzle 12a, and so are the
+    offsets o[m, g]. In the last offset word of a row, some fields may be unused.
     K is a multiple of 8 and of GROUP.
     """
     w, o = weight_codes(weight), weight_codes(offset)
@@ -55,19 +53,6 @@ def quantized_matmul(
     K is a multiple of 8 and of GROUP.
     """
     return grouped_weights(weight, scale, offset) @ activation
-
-
-def each_word_once(
-    weight: Int32[Tensor, "M K//8"],
-    scale: Float32[Tensor, "M K//GROUP"],
-    offset: Int32[Tensor, " M (K//GROUP+7)//8"],
-    activation: Float32[Tensor, "K N"],
-) -> Float32[Tensor, "M N"]:
-    """z[m, n] = sum over k of scale[m, g] · (w[m, k] - o[m, g]) · activation[k, n]
-
-    Like puzzle 12c, but a program loads each of its weight words only once.
-    """
-    return quantized_matmul(weight, scale, offset, activation)
 
 
 def once_per_group(
@@ -101,6 +86,11 @@ def _slip(
     whole: bool = False,
     field_0: bool = False,
     word_0: bool = False,
+    o_shift: Callable[[Tensor], Tensor] | None = None,
+    s_words: Callable[[int], int] | None = None,
+    w_words: Callable[[int], int] | None = None,
+    group_0: bool = False,
+    across: bool = False,
 ) -> Callable:
     """Return `grouped_weights` with a slip, times an activation if there is one.
 
@@ -108,28 +98,47 @@ def _slip(
     read from the top. by_k: o's field is k % 8. out: scale · w - o. o_sign: -1 for w - o, 0 for w alone, 1
     for w + o. o_words: how long a row of offset words is taken to be, for a number of groups. signed: the
     highest bit of w is a sign. unscaled: there is no scale. whole: o is its whole word. field_0: o is field 0
-    of its word. word_0: o is in word 0 of its row.
+    of its word. word_0: o is in word 0 of its row. o_shift: of a group's number, instead of 4 * (g % 8).
+    s_words, w_words: like o_words, of the scales and of the words of w. group_0: s is always that of group 0.
+    across: rows and columns of the activation are exchanged.
     """
 
     def slip(weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor | None = None) -> Tensor:
-        if o_words:
-            rows, count = offset.shape
-            places = torch.arange(rows)[:, None] * o_words(scale.shape[1]) + torch.arange(count)
-            offset = offset.flatten()[places]
+        groups = scale.shape[1]
+        columns = 8 * weight.shape[1] if activation is None else activation.shape[1]
+        nothing = torch.full((weight.shape[0], columns), torch.nan)
+        offset = _rows_apart(offset, o_words, groups)
+        scale, weight = _rows_apart(scale, s_words, groups), _rows_apart(weight, w_words, groups)
+        if offset is None or scale is None or weight is None:
+            return nothing
         w, fields = _fields(weight, w_mask, w_first), _fields(offset, o_mask, o_first)
         w = (w + 8) % 16 - 8 if signed else w
         k = torch.arange(w.shape[1])
         g = k // (w.shape[1] // scale.shape[1])
         if whole:
             o = offset[:, g // 8]
+        elif o_shift:
+            o = offset[:, g // 8] >> o_shift(g) & 15
         else:
             field = k % 8 if by_k else 0 * g if field_0 else g % 8
             o = fields[:, (0 * g if word_0 else g // 8 * 8) + field]
         s = torch.ones_like(scale) if unscaled else scale
-        weights = s[:, g] * w - o if out else s[:, g] * (w + o_sign * o)
+        s = s[:, 0 * g if group_0 else g]
+        weights = s * w - o if out else s * (w + o_sign * o)
+        if across and activation is not None:
+            activation = activation.flatten().view(activation.shape[::-1]).T
         return weights if activation is None else weights @ activation
 
     return slip
+
+
+def _rows_apart(tensor: Tensor, words: Callable[[int], int] | None, groups: int) -> Tensor | None:
+    """Return what loads find if rows are `words(groups)` apart; None if some are past the tensor's end."""
+    if words is None:
+        return tensor
+    rows, count = tensor.shape
+    places = torch.arange(rows)[:, None] * words(groups) + torch.arange(count)
+    return tensor.flatten()[places] if int(places.max()) < tensor.numel() else None
 
 
 def _fields(words: Tensor, mask: int, first: int) -> Tensor:
@@ -148,7 +157,7 @@ def _in_place_of_bits(weight: Tensor, *, divides: bool = False, remains: bool = 
 def _in_another_order(
     weight: Tensor, scale: Tensor, offset: Tensor, activation: Tensor, BLOCK_K: int, *, first: int
 ) -> Tensor:
-    """Return `each_word_once` with the words of an iteration folded in the wrong order, or other words.
+    """Return `once_per_group` with the words of an iteration folded in the wrong order, or other words.
 
     first: 8 if the words begin at start // 8 and the words' axis is folded last, 1 if they begin at start.
     """
@@ -227,6 +236,16 @@ SLIPS = {
     ),
     "you'd get these values from field 0 of every offset word: the field of o is g % 8": _slip(field_0=True),
     "you'd get these values from offset word 0 in every group: the word of o is g // 8": _slip(word_0=True),
+    "you'd get these values from >> 4 * g % 8, which means (4 * g) % 8: shift by 4 * (g % 8)": _slip(
+        o_shift=lambda g: 4 * g % 8
+    ),
+    "you'd get these values from the scale of group 0 in every group": _slip(group_0=True),
+    "you'd get these values from rows of scales that are as long as those of offset: a row has K // GROUP": (
+        _slip(s_words=lambda groups: (groups + 7) // 8)
+    ),
+    "you'd get these values from rows of K // GROUP weight words: a row has K // 8": _slip(
+        w_words=lambda groups: groups
+    ),
     "you'd get these values from w - o, without the scale": _slip(unscaled=True),
     "you'd get these values from w + o: the offset is subtracted": _slip(o_sign=1),
     "you'd get these values from w with & 7: a field has four bits": _slip(w_mask=7),
@@ -239,6 +258,12 @@ SLIPS = {
     ),
 }
 """Wrong results that are often seen, by what the report says about them."""
+ACTIVATION_SLIPS = {
+    "you'd get these values if columns of the activation were K apart: its rows are N apart": _slip(
+        across=True
+    ),
+}
+"""Wrong results of kernels that multiply by an activation."""
 WORD_SLIPS = {
     "you'd get these values from a fold in another order: the eight fields of a word are neighbors": (
         functools.partial(_in_another_order, first=8)
@@ -248,13 +273,16 @@ WORD_SLIPS = {
     ),
 }
 """Wrong results of kernels that load each word once."""
-SCALED_AGAIN = "you'd get these values from s * tl.dot(..., acc): that scales again what acc already contains"
+SCALED_AGAIN = (
+    "you'd get these values from s * (acc + ...), as in s * tl.dot(..., acc): that scales again what acc "
+    "already contains"
+)
 
 
 WEIGHT_CODES = Puzzle(
     number="12a",
     spec=weight_codes,
-    formula=r"z_{m, k} = \mathrm{field}_{\,k \bmod 8} \big( \mathrm{weight}_{m, \lfloor k / 8 \rfloor} \big)",
+    formula=r"\mathrm{weight}_{m, j} \equiv \sum_{i=0}^{7} 16^{\,i} \, z_{m, 8 j + i} \pmod{2^{32}}",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.K, s.BLOCK_K)),
     cases=(
         # one program, one word per row
@@ -333,7 +361,7 @@ QUANTIZED_MATMUL = Puzzle(
         # a layer and one token
         Case(M=64, N=1, K=256, GROUP=32, BLOCK_M=64, BLOCK_N=16, BLOCK_K=64),
     ),
-    slips=SLIPS,
+    slips=SLIPS | ACTIVATION_SLIPS,
     contract=Contract(
         {
             "M": Size(150),
@@ -347,14 +375,6 @@ QUANTIZED_MATMUL = Puzzle(
         }
     ),
 )  # fmt: skip
-
-EACH_WORD_ONCE = dataclasses.replace(
-    QUANTIZED_MATMUL,
-    spec=each_word_once,
-    slips=SLIPS | WORD_SLIPS,
-    most_loads={"weight": lambda s: _words(s)},
-)
-"""Puzzle 12c for a kernel in which a program loads each word of its weights once."""
 
 ONCE_PER_GROUP = Puzzle(
     number="12d",
@@ -380,11 +400,11 @@ ONCE_PER_GROUP = Puzzle(
         # a layer and one token
         Case(M=64, N=1, K=512, GROUP=128, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128),
     ),
-    most_loads={name: lambda s: _steps(s) * s.M for name in ("scale", "offset")}
-    | {"weight": lambda s: _words(s)},
+    most_loads={"weight": lambda s: _words(s)}
+    | {name: lambda s: _steps(s) * s.M for name in ("scale", "offset")},
     # the scale outside the sum: once per result of a tile, not once per weight
     machine=(Goal(cases=(6,), wants=(Want("products", most=16 * 16),)),),
-    slips=SLIPS | WORD_SLIPS | {SCALED_AGAIN: _scaled_again},
+    slips=SLIPS | ACTIVATION_SLIPS | WORD_SLIPS | {SCALED_AGAIN: _scaled_again},
     contract=Contract(
         {
             "M": Size(150),

@@ -1,16 +1,18 @@
 """The predictions of chapter 08."""
 
-import torch
 import triton
 
+from puzzles_lib.chapters.ch08_quantized_matmul.pictures import CODES, pack
 from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import GROUPED_WEIGHTS, QUANTIZED_MATMUL
 from puzzles_lib.inputs import zeros
 from puzzles_lib.question import Nudge, Question
 from puzzles_lib.timing.recorded import rows
 
 
-def _shifted() -> int:
-    return int((torch.tensor(9, dtype=torch.int32) << 28) >> 28)
+def _fields_without_mask() -> set[int]:
+    """Return the fields that `>>` alone gives, once bit 31 of the chapter's word is 0."""
+    word = pack(CODES) & (2**31 - 1)
+    return {i for i in range(8) if word >> 4 * i == word >> 4 * i & 15}
 
 
 def _with_one_offset_word() -> set[int]:
@@ -22,15 +24,32 @@ def _with_one_offset_word() -> set[int]:
     }
 
 
-def _loads() -> int:
-    """Return one load per code and per program that needs it."""
+def _loads_of_a_word() -> int:
+    """Return eight lanes times the programs that need a word."""
     case = QUANTIZED_MATMUL.cases[2]
-    return case.M * case.K * triton.cdiv(case.N, case.BLOCK_N)
+    return 8 * triton.cdiv(case.N, case.BLOCK_N)
 
 
-def _smallest_code() -> int:
-    """Return the smallest number of four bits if the first one is a sign."""
-    return -(2 ** (4 - 1))
+def _detour() -> int:
+    """Return the bytes of a weight that is stored and read again, in those of its code."""
+    code, stored = 4 / 8, 4
+    return int((code + 2 * stored) / code)
+
+
+LAYER = 4096  # rows and columns of the weights that are timed
+LAYER_GROUP = 128
+MULTIPROCESSORS = 132  # of an H200
+
+
+def _best_blocks() -> tuple[int, int, int]:
+    """Return the smallest BLOCK_N, the longest BLOCK_K, and the tallest BLOCK_M with enough programs."""
+    sides = [2**power for power in range(4, 13)]
+    tall = max(side for side in sides if LAYER // side >= MULTIPROCESSORS)
+    return tall, min(sides), max(side for side in sides if LAYER_GROUP % side == 0)
+
+
+def _are_blocks(given: tuple) -> bool:
+    return len(given) == 3 and all(isinstance(b, int) and b >= 16 and b & (b - 1) == 0 for b in given)
 
 
 def _products() -> int:
@@ -50,26 +69,18 @@ def _best_change() -> str:
 QUESTIONS = (
     Question(
         "ch08-q1",
-        "The top field of a word is 9. What is word >> 28?",
-        _shifted,
-        int,
-        "9 is 1001 in binary. What does >> put into the 28 places on the left of it?",
+        "Bit 31 is now 0. For which fields i does word >> 4 * i alone give the code?",
+        _fields_without_mask,
+        set,
+        "Take field 0: word >> 0 is the whole word. Which bits have to be 0, if a code is to be left alone?",
         (
             Nudge(
-                lambda given, right: given == 9,
-                "9 is what you'd get from an unsigned word. This word is negative, because bit 31 is set.",
+                lambda given, right: given == set(range(8)),
+                "There are no copies of a sign bit any more. But what about the fields above the chosen one?",
             ),
             Nudge(
-                lambda given, right: given == -9,
-                "The sign is correct. But with copies of the sign in front, 1001 means -8 + 1, not -9.",
-            ),
-            Nudge(
-                lambda given, right: given == -right,
-                "That has the correct size. But bit 31 of the word is set, so the result is negative.",
-            ),
-            Nudge(
-                lambda given, right: given == -1,
-                "-1 is 32 ones. The lowest four bits are those of the field, 1001, and two of them are 0.",
+                lambda given, right: not given,
+                "Most fields have other codes above them. Is there one that has nothing above it?",
             ),
         ),
     ),
@@ -96,43 +107,49 @@ QUESTIONS = (
     ),
     Question(
         "ch08-q3",
-        "Over all lanes and programs, how many loads of a weight word are there?",
-        _loads,
+        "Over all lanes and programs, how many times is each weight word loaded?",
+        _loads_of_a_word,
         int,
-        "Each of the 45 x 104 codes has a lane that loads its word. In how many programs does that happen?",
+        "Follow one word: which lanes of a program load it, and which programs need it?",
         (
             Nudge(
-                lambda given, right: given == 585,
-                "585 is how many words there are. How many lanes load each of them?",
+                lambda given, right: given == 1,
+                "A kernel could manage that. But in yours, each lane loads the word that its own code is in.",
             ),
             Nudge(
-                lambda given, right: 2 * given == right,
-                "You counted one program per row of tiles. But N = 50 is cut into two blocks.",
+                lambda given, right: given == 8,
+                "That's how many lanes of a program load it. But how many programs need the same weights? "
+                "Look at N.",
             ),
             Nudge(
-                lambda given, right: 8 * given == right,
+                lambda given, right: given == 2,
                 "It's true that two programs need each word. In each of them, how many lanes load it?",
             ),
             Nudge(
-                lambda given, right: given == 2 * 48 * 128,
-                "That counts all lanes. Those past row 45 or column 104 are masked off, so they don't load.",
+                lambda given, right: given == 45 * 104 * 2,
+                "That's how many loads of words there are. How many are they per word?",
             ),
         ),
     ),
     Question(
         "ch08-q4",
-        "What is the smallest value of w in the kernel that keeps the sign?",
-        _smallest_code,
+        "How many times as many bytes does the detour through stored weights move?",
+        _detour,
         int,
-        "Step to the last line that makes w. Its range is shown next to it.",
+        "Half a byte of code is read either way. What else is moved, if a float32 is stored and read again?",
         (
             Nudge(
-                lambda given, right: given == 0,
-                "0 is the smallest code in a correct kernel. Here the top bit of a field is a sign.",
+                lambda given, right: given == 8,
+                "A float32 has eight times as many bytes as a code. But it's moved twice, and the code is "
+                "moved, too.",
             ),
             Nudge(
-                lambda given, right: given == -15,
-                "That would need five bits. With a sign, four bits reach only half as far.",
+                lambda given, right: given == 9,
+                "That's what 12b moves: it reads a code and writes a float32. Then the matmul reads that.",
+            ),
+            Nudge(
+                lambda given, right: given + 1 == right,
+                "That counts the float32 twice, which is correct. But 12b has to read the code, too.",
             ),
         ),
     ),
@@ -166,12 +183,37 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given == "groups",
-                "That's the second largest. A tile has 16 columns, and one token fills one. What computes "
-                "all those products?",
+                "That saves loads and some multiplications. But a tile has 16 columns, and one token fills "
+                "one. What computes all the products of the others?",
             ),
             Nudge(
                 lambda given, right: given == "words",
-                "The GPU answers eight lanes with one read already, so this is the smallest of the four.",
+                "The GPU answers eight lanes with one read already, so this saves less than you'd think.",
+            ),
+        ),
+    ),
+    Question(
+        "ch08-q7",
+        "Which blocks waste the fewest columns, keep an iteration within a group, and busy the whole GPU?",
+        _best_blocks,
+        tuple,
+        "Only BLOCK_M is left. The 4096 rows are cut into tiles of BLOCK_M: how many programs are that?",
+        (
+            Nudge(
+                lambda given, right: not _are_blocks(given),
+                "Answer with three powers of two, each 16 or more: (BLOCK_M, BLOCK_N, BLOCK_K).",
+            ),
+            Nudge(
+                lambda given, right: given[1] > right[1],
+                "One token is one column of the activation. How narrow can a tile of tl.dot be?",
+            ),
+            Nudge(
+                lambda given, right: given[2] > right[2],
+                "Such an iteration has columns of several groups, which have several scales per row.",
+            ),
+            Nudge(
+                lambda given, right: given[2] < right[2],
+                "That's within a group. But then a group takes several iterations, and each loads its scale.",
             ),
         ),
     ),
