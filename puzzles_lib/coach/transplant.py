@@ -5,8 +5,8 @@
     own:   packed = tl.sum(c << (lane * BITS), 1)      # a learner's
 
 Expressions are compared by what they mean: a local name that is assigned once stands for its expression, and
-the order of a sum's terms doesn't matter. The smallest changed expression that occurs once in the correct
-kernel and once in the learner's is replaced. The learner's other text stays as it is.
+the order of a sum's terms doesn't matter. The smallest changed expression that both kernels contain equally
+often is replaced. The learner's other text stays as it is.
 """
 
 import ast
@@ -139,7 +139,14 @@ class _Meaning:
     def expressions(self) -> list[ast.expr]:
         """Return the function's expressions, except names, numbers and attributes."""
         body = (node for each in self.function.body for node in ast.walk(each))
-        return [node for node in body if isinstance(node, ast.expr) and not isinstance(node, _LEAVES)]
+        found = [node for node in body if isinstance(node, ast.expr) and not _is_small(node)]
+        return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _is_small(node: ast.expr) -> bool:
+    """Return whether an expression says too little, or isn't one on its own, as ``:, None``."""
+    inner = node.elts if isinstance(node, ast.Tuple) else [node]
+    return isinstance(node, _LEAVES) or any(isinstance(each, ast.Slice) for each in inner)
 
 
 def _in_order(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -205,14 +212,14 @@ class _Transplant:
         """Note the edits for a change: of one expression if possible, else of statements."""
         if len(change.old) == len(change.new) == 1:
             for old, new in reversed(list(_narrowed(change.old[0], change.new[0]))):
-                if found := self._only(old):
+                if found := self._same(old):
                     self.edits.append((*self._span(found), self._in_place(new, found)))
                     return
         if any(isinstance(each, _BLOCKS) for each in (*change.old, *change.new)):
             raise NoPlace
         places = [self._statement(each) for each in change.old]
         anchor = places[0] if places else change.before and self._statement(change.before)
-        if anchor is None or (isinstance(anchor, _BLOCKS) and not places):
+        if anchor is None:
             raise NoPlace
         self.line = anchor.lineno
         indent = " " * anchor.col_offset
@@ -238,23 +245,28 @@ class _Transplant:
             first = self._at(place.lineno, place.col_offset)
             self.edits.append((first, first, "".join(f"{name}, " for name in added)))
 
-    def _only(self, node: ast.expr) -> ast.expr | None:
-        """Return the one expression of the learner that means the same; None if it isn't clear."""
-        if isinstance(node, _LEAVES):
+    def _same(self, node: ast.expr) -> ast.expr | None:
+        """Return the learner's expression that means the same; None if it isn't clear.
+
+        If the correct kernel has several of them, in the same order as the learner's.
+        """
+        if _is_small(node):
             return None
         wanted = self.right.of(node)
-        if sum(self.right.of(each) == wanted for each in self.right.expressions()) != 1:
-            return None
-        found = [each for each in self.own.expressions() if self.own.of(each) == wanted]
-        return found[0] if len(found) == 1 else None
+        rights = [each for each in self.right.expressions() if self.right.of(each) == wanted]
+        owns = [each for each in self.own.expressions() if self.own.of(each) == wanted]
+        places = [(each.lineno, each.col_offset) for each in rights]
+        return owns[places.index((node.lineno, node.col_offset))] if len(owns) == len(rights) else None
 
     def _statement(self, node: ast.stmt) -> ast.stmt:
+        """Return the learner's statement that does the same, as `_same` does for an expression."""
         wanted = self.right.statement(node)
-        every = list(_in_order(self.right.function.body))
-        found = [each for each in _in_order(self.own.function.body) if self.own.statement(each) == wanted]
-        if len(found) != 1 or sum(self.right.statement(each) == wanted for each in every) != 1:
+        rights = [n for n in _in_order(self.right.function.body) if self.right.statement(n) == wanted]
+        owns = [n for n in _in_order(self.own.function.body) if self.own.statement(n) == wanted]
+        lines = [each.lineno for each in rights]
+        if len(owns) != len(rights) or node.lineno not in lines:
             raise NoPlace
-        return found[0]
+        return owns[lines.index(node.lineno)]
 
     def _named(self, node: ast.AST) -> ast.AST:
         """Return a part of the wrong kernel with the learner's names."""
@@ -309,7 +321,7 @@ class _Renamed(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         """Return the learner's name for an expression if there is one; else the expression, renamed."""
         right, own = self.transplant.right, self.transplant.own
-        if isinstance(node, ast.expr) and not isinstance(node, _LEAVES):
+        if isinstance(node, ast.expr) and not _is_small(node):
             wanted = right.of(node)
             for name in own.defined:
                 value = own.stands_for(name)
@@ -346,7 +358,8 @@ def _of_block(old: ast.stmt, new: ast.stmt) -> Iterator[_Change]:
     assert type(old) in heads
     field = "iter" if isinstance(old, ast.For) else "test"
     if ast.dump(getattr(old, field)) != ast.dump(getattr(new, field)):
-        yield _Change(None, [ast.Expr(getattr(old, field))], [ast.Expr(getattr(new, field))])
+        ends = [ast.copy_location(ast.Expr(getattr(each, field)), each) for each in (old, new)]
+        yield _Change(None, ends[:1], ends[1:])
     for part in ("body", "orelse"):
         yield from _changes(getattr(old, part), getattr(new, part))
 
