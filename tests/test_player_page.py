@@ -202,11 +202,11 @@ def test_columns_and_rows_of_a_heat_map_are_numbered(show):
     canvas = page.locator(".blocks canvas").first
     columns, rows = (page.locator(f".blocks .{name}").first.locator("i") for name in ("columns", "rows"))
     assert columns.all_inner_texts() == [str(n) for n in range(0, 64, 4)]
-    assert rows.all_inner_texts() == [str(n) for n in range(0, 16, 2)]
+    assert rows.all_inner_texts() == [str(n) for n in range(0, 16, 4)]
     x = columns.nth(3).bounding_box()["x"] + 2 - canvas.bounding_box()["x"]
     y = rows.nth(2).bounding_box()["y"] + 2 - canvas.bounding_box()["y"]
     canvas.hover(position={"x": x, "y": y})
-    assert page.locator(".inspect").inner_text().startswith("x[4, 12] = ")
+    assert page.locator(".inspect").inner_text().startswith("x[8, 12] = ")
 
 
 def test_axes_are_named_unless_one_is_a_formula(show):
