@@ -72,10 +72,19 @@ def record(name: str, solved: bool, kind: str = "", attempt: str = "") -> str | 
     LOCK_TIMEOUT_S if another process holds the lock.
     """
     try:
-        digest = hashlib.sha256(attempt.encode()).hexdigest()[:16] if attempt else ""
-        return _record(name, PASS if solved else kind, digest)
+        return _record(name, PASS if solved else kind, _digest(attempt))
     except Exception as error:  # a check must go on, whatever happens
         return f"your progress could not be saved: {_reason(error)}"
+
+
+def solved_by(name: str, attempt: str) -> bool:
+    """Return whether this text was the first that solved a puzzle. Never raises."""
+    entry = entries()[0].get(name)
+    return bool(entry and attempt and entry.state == SOLVED and entry.attempt == _digest(attempt))
+
+
+def _digest(attempt: str) -> str:
+    return hashlib.sha256(attempt.encode()).hexdigest()[:16] if attempt else ""
 
 
 def load() -> tuple[dict[str, str], str | None]:

@@ -30,6 +30,7 @@ class Mistake:
     edits: maps a text that occurs exactly once in the correct kernel to its replacement.
     kind: the kind of the checker's first verdict, such as ``"values"``.
     says: words of the report on this slip: an argument's name, an element, a diagnosis.
+    asks: what to guess before the report is shown; "" for a question that fits its kind.
     """
 
     puzzle: Puzzle
@@ -38,6 +39,7 @@ class Mistake:
     edits: Mapping[str, str]
     kind: str
     says: str = ""
+    asks: str = ""
 
     def apply(self, source: str) -> str:
         """Return the wrong kernel's source, made from the correct one's.

@@ -1,12 +1,14 @@
-"""Remember the checks and races of this Python session, for `hint` and `mistake`."""
+"""Remember the checks and races of this Python session, for `hint`, `mistake` and `speak`."""
 
 from dataclasses import dataclass
 
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib import ledger
 from puzzles_lib.checker.report import Report
 from puzzles_lib.hints import Key
 from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.stubs import attempt_text
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Checked:
 
 _last: dict[str, Checked] = {}
 _passed: dict[str, tuple[Puzzle, JITFunction]] = {}
+_judged: dict[tuple[str, str], tuple[Puzzle, bool]] = {}
 _raced: dict[Key, Report] = {}
 
 
@@ -36,6 +39,8 @@ def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report, *, stee
         _last[puzzle.name] = Checked(
             puzzle, kernel.__name__ if kernel else "", report, kernel.src if kernel else ""
         )
+    if kernel:
+        _judged[puzzle.name, attempt_text(kernel)] = puzzle, report.right
     if kernel and report.ok:
         _passed[puzzle.name] = puzzle, kernel
 
@@ -50,6 +55,18 @@ def passed(puzzle: Puzzle) -> JITFunction | None:
     """Return the last kernel that passed this puzzle, not another with the same name; None if none did."""
     owner, kernel = _passed.get(puzzle.name, (None, None))
     return kernel if owner is puzzle else None
+
+
+def verdict_on(puzzle: Puzzle, kernel: JITFunction) -> bool | None:
+    """Return whether a kernel, as its text is now, passed its last check; None if it wasn't checked.
+
+    It may have solved the puzzle in an earlier session. A kernel that only misses a goal has passed.
+    """
+    text = attempt_text(kernel)
+    owner, right = _judged.get((puzzle.name, text), (None, False))
+    if owner is puzzle:
+        return right
+    return True if ledger.solved_by(puzzle.name, text) else None
 
 
 def remember_race(key: Key, report: Report) -> None:

@@ -1,7 +1,13 @@
-"""A sentence of help below two errors of Triton's that newcomers meet in a notebook."""
+"""What a notebook shows of an error: help below two of Triton's, and ours without the library's frames."""
 
+import linecache
 import sys
-from typing import Any
+import traceback
+from pathlib import Path
+from typing import Any, TypeVar
+
+_HERE = str(Path(__file__).parent)
+E = TypeVar("E", bound=Exception)
 
 HELP = {
     "@jit functions should be defined in a Python file": (
@@ -28,3 +34,23 @@ def _help(result: Any) -> None:
     for words, sentence in HELP.items():
         if words in error:
             print(sentence, file=sys.stderr)
+
+
+def sentence_first(error: E) -> E:
+    """Return the error, which a notebook then shows as its sentence and the learner's lines."""
+    error._render_traceback_ = lambda: _shown(error)  # type: ignore[attr-defined]
+    return error
+
+
+def _shown(error: Exception) -> list[str]:
+    frames = [
+        (frame.f_code.co_name, line, linecache.getline(frame.f_code.co_filename, line).strip())
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(_HERE) and "site-packages" not in frame.f_code.co_filename
+    ]
+    lines = [
+        f"    line {line}{f' of {name}' if name != '<module>' else ''}: {text}"
+        for name, line, text in frames
+        if text
+    ]
+    return [f"{type(error).__name__}: {error.args[0] if error.args else error}", *lines]

@@ -3,6 +3,10 @@
 import sys
 
 import pytest
+import torch
+
+from puzzles_lib import INT8_LINEAR, run
+from puzzles_lib.authoring.solutions import solutions
 
 KERNEL = """
 import triton
@@ -51,6 +55,7 @@ def shell():
         ("trace(kernel, CONSTANT_ADD, case=99)", "trace: case is 99, allowed are 0 to "),
         ("watch(kernel, CONSTANT_ADD, program='x')", "watch: program is 'x', allowed are 0 to "),
         ("run(kernel, CONSTANT_ADD)", "run: x is missing, constant_add takes Float32[N]"),
+        ("run(kernel, CONSTANT_ADD, 1)", "run: name each tensor, as in run(kernel, CONSTANT_ADD, x=...)"),
         ("hint('constant_add')", "hint(PUZZLE): puzzle is a str, allowed is a Puzzle"),
         ("hint(CONSTANT_ADD, 99)", "hint: number is 99, allowed are 1 to "),
         ("mistake(SQUARE, 'x')", "mistake: which is 'x', allowed are 1 to "),
@@ -83,5 +88,39 @@ def test_a_wrong_argument_is_named(shell, capsys, line, said):
     result = shell.run_cell(line, store_history=True)
     assert result.error_in_exec is not None
     shown = capsys.readouterr().out.splitlines()
-    assert said in shown[-1], shown[-1]
+    assert said in shown[0] or said in shown[-1], shown[-1]
     assert sum("/puzzles_lib/" in text for text in shown) <= 1, "\n".join(shown)
+
+
+def test_a_bad_run_is_a_sentence_and_the_learners_lines(shell, capsys):
+    capsys.readouterr()
+    shell.run_cell(
+        "def mine(x):\n    y = x\n    return run(kernel, CONSTANT_ADD, y=y)\n\nmine(1)", store_history=True
+    )
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "TypeError: run: x is missing, constant_add takes Float32[N]"
+    assert shown[1:] == ["    line 5: mine(1)", "    line 3 of mine: return run(kernel, CONSTANT_ADD, y=y)"]
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"x_scale": "w_scale", "w_scale": "x_scale"}, "but M is 5. Are x_scale and w_scale swapped?"),
+        ({"x_scale": "w_scale"}, "but M is 5$"),
+        (
+            {"BLOCK_M": None, "BLOCK_K": None},
+            "BLOCK_M, BLOCK_K are missing, int8_linear needs each as an",
+        ),
+        ({"BLOCK_M": None}, "BLOCK_M is missing, int8_linear needs it as an integer"),
+    ],
+)
+def test_what_a_bad_run_says(given, said):
+    right = {
+        "xq": torch.zeros(5, 40, dtype=torch.int8), "x_scale": torch.rand(5),
+        "wq": torch.zeros(6, 40, dtype=torch.int8), "w_scale": torch.rand(6), "bias": torch.rand(6),
+        "BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 32,
+    }  # fmt: skip
+    values = right | {name: right[other] for name, other in given.items() if other}
+    values = {name: value for name, value in values.items() if given.get(name, "") is not None}
+    with pytest.raises((TypeError, ValueError), match=said):
+        run(solutions()["int8_linear"], INT8_LINEAR, **values)

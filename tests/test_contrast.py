@@ -1,6 +1,7 @@
-"""`mistake`: closed until the puzzle is solved; then a difference of few lines, and what the checker says."""
+"""`mistake`: words until the puzzle is solved, then a difference of few lines, and a folded report."""
 
 import dataclasses
+import html
 import json
 import re
 
@@ -17,6 +18,7 @@ from tests.test_walls import ROOT
 
 SOLVED = kernel_sources()["pack_bits"]
 OWN = SOLVED.replace("words", "sums").replace("sums_ptr", "words_ptr")  # another's names
+EVERY = [(each.puzzle, each.name) for chapter in CHAPTERS for each in chapter.mistakes]
 SHOWN = [
     (path.name, *found)
     for path in sorted((ROOT / "solutions").glob("*.ipynb"))
@@ -36,12 +38,36 @@ def signs(told: contrast.Contrast, sign: str) -> list[str]:
     return [text.strip() for s, text in told.lines if s == sign]
 
 
-def test_nothing_of_the_answer_is_shown_before_the_puzzle_is_solved():
+def solve(source: str = SOLVED, name: str = "<own>") -> None:
+    assert check(define(source, name), PACK_BITS).ok
+
+
+def test_before_the_puzzle_is_solved_the_slip_is_told_in_words():
     ledger.record("pack_bits", False)
     told = mistake(PACK_BITS, "shifted_down")
-    assert "solve the puzzle first" in str(told) and told.kernel is None and told.report is None
-    for line in filter(None, SOLVED.splitlines()):
-        assert line.strip() not in str(told) + told._repr_html_()
+    assert "Shifts the fields down" in str(told) and told.kernel is None and told.report is None
+    assert "Once your kernel passes `check(..., PACK_BITS)`, run this cell again" in str(told)
+    assert "Once your kernel passes <code>check(..., PACK_BITS)</code>" in told._repr_html_()
+
+
+def test_solved_in_another_session_is_told_in_words_too():
+    """A learner's own kernel isn't known then, and the course's would be an answer."""
+    ledger.record("pack_bits", True)
+    told = mistake(PACK_BITS, "shifted_down")
+    assert "You solved this puzzle in another session" in str(told)
+    assert told.kernel is None and told.report is None
+
+
+@pytest.mark.parametrize("puzzle, name", EVERY, ids=lambda value: getattr(value, "name", str(value)))
+def test_no_line_of_the_courses_kernel_is_shown_before(puzzle, name):
+    told = mistake(puzzle, name)
+    for line in filter(lambda line: len(line.strip()) > 12, kernel_sources()[puzzle.name].splitlines()):
+        assert line.strip() not in str(told) + html.unescape(told._repr_html_())
+
+
+def test_a_kernel_that_failed_shows_nothing():
+    assert not check(define(OWN.replace("<<", ">>"), "<wrong>"), PACK_BITS).ok
+    assert mistake(PACK_BITS, "shifted_down").kernel is None
 
 
 def test_a_puzzle_of_the_same_name_opens_nothing():
@@ -50,36 +76,89 @@ def test_a_puzzle_of_the_same_name_opens_nothing():
     assert mistake(PACK_BITS).report is None
 
 
-def test_once_solved_earlier_it_is_shown_against_the_courses_kernel():
-    ledger.record("pack_bits", True)
-    told = mistake(PACK_BITS, "shifted_down")
-    assert not told.own and told.report.verdicts[0].kind == "values"
-    assert signs(told, "-") == ["words = tl.sum(codes << BITS * i, axis=1)  # [BLOCK_W]"]
-    assert signs(told, "+") == ["words = tl.sum(codes >> BITS * i, axis=1)  # [BLOCK_W]"]
-    assert str(told.report) in str(told) and "Shifts the fields down" in str(told)
-    assert len(str(told).splitlines()) < 24
-
-
 def test_once_solved_in_this_session_it_is_shown_against_ones_own():
-    assert check(define(OWN, "<own pack_bits>"), PACK_BITS).ok
+    solve(OWN)
     told = mistake(PACK_BITS, "shifted_down")
     assert told.own and signs(told, "-") == ["sums = tl.sum(codes << BITS * i, axis=1)  # [BLOCK_W]"]
-    assert "your correct kernel" in str(told)
+    assert signs(told, "+") == ["sums = tl.sum(codes >> BITS * i, axis=1)  # [BLOCK_W]"]
+    assert told.report.verdicts[0].kind == "values"
+    assert "your correct kernel" in str(told) and "Shifts the fields down" in str(told)
+    assert len(str(told).splitlines()) < 26
+
+
+def test_the_report_is_folded_below_a_question():
+    solve()
+    told = mistake(PACK_BITS, "shifted_down")
+    asked = "Which elements are wrong in the first case: all, or only some?"
+    assert told.asks == asked
+    page = told._repr_html_()
+    before, opened, after = page.partition("<details>")
+    assert opened and "FAIL" not in before and "FAIL" in after
+    assert after.index("</summary>") > after.index("Guess, then open.") > after.index(asked)
+    text = str(told)
+    assert text.index("What will `check` say?") < text.index(str(told.report))
+
+
+@pytest.mark.parametrize(
+    "puzzle, name, words",
+    [
+        (
+            PACK_BITS,
+            "no_mask_on_the_words",
+            "an access out of bounds, a race, elements that are never written",
+        ),
+        (SCALAR_FLASH_ATTENTION, "factor_forgotten", "Which of the"),
+    ],
+)
+def test_the_question_fits_what_happens(puzzle, name, words):
+    assert check(solutions()[puzzle.name], puzzle).ok
+    assert words in mistake(puzzle, name).asks
+
+
+def test_a_mistake_may_have_a_question_of_its_own(monkeypatch):
+    solve()
+    known = [dataclasses.replace(mistakes(PACK_BITS)[0], asks="Which row is wrong?")]
+    monkeypatch.setattr(contrast, "mistakes", lambda puzzle: known)
+    assert mistake(PACK_BITS).asks == "Which row is wrong?"
+
+
+SUM = "words = tl.sum(codes << BITS * i"
+OTHERWISE = [
+    (SOLVED.replace(SUM, "words = tl.sum(codes << i * BITS"), "words = tl.sum(codes >> BITS * i, axis=1)"),
+    (
+        SOLVED.replace(SUM, "words = tl.sum((codes << i * BITS)"),
+        "words = tl.sum((codes >> BITS * i), axis=1)",
+    ),
+    (OWN.replace("codes <", "c <").replace("codes =", "c ="), "sums = tl.sum(c >> BITS * i, axis=1)"),
+    (
+        SOLVED.replace(SUM, f"up = BITS * i\n    {SUM.replace('BITS * i', 'up')}"),
+        "words = tl.sum(codes >> up, axis=1)",
+    ),
+]
+
+
+@pytest.mark.parametrize("own, line", OTHERWISE)
+def test_it_is_made_in_a_kernel_that_is_written_otherwise(own, line):
+    solve(own)
+    told = mistake(PACK_BITS, "shifted_down")
+    (added,) = signs(told, "+")
+    assert told.own and added.startswith(line)
 
 
 def test_where_it_has_no_place_in_ones_own_it_is_shown_against_the_courses():
-    assert check(define(SOLVED.replace("codes << BITS * i", "codes << i * BITS"), "<own>"), PACK_BITS).ok
+    solve(SOLVED.replace("codes << BITS * i", "codes * (1 << BITS * i)"))
     told = mistake(PACK_BITS, "shifted_down")
     assert not told.own and told.report
+    assert "the course's correct kernel (yours has no such place)" in str(told)
 
 
 def test_where_it_does_no_harm_in_ones_own_it_is_shown_against_the_courses():
     """`codes << BITS * i` stands in it, and is not what is stored."""
     twice = SOLVED.replace("    words = tl.sum(codes << BITS * i, axis=1)", (
         "    old = tl.sum(codes << BITS * i, axis=1)\n"
-        "    words = tl.sum(codes << i * BITS, axis=1) + 0 * old"
+        "    words = tl.sum(codes * (1 << BITS * i), axis=1) + 0 * old"
     ))  # fmt: skip
-    assert check(define(twice, "<twice>"), PACK_BITS).ok
+    solve(twice)
     assert not mistake(PACK_BITS, "shifted_down").own
 
 
@@ -100,15 +179,16 @@ def test_comments_around_a_hole_are_not_shown():
 
 
 def test_nothing_is_noted_and_the_right_kernel_stays(state_dir):
-    ledger.record("pack_bits", True)
+    solve()
+    kept = session.last_check(PACK_BITS), session.passed(PACK_BITS)
     before = (state_dir / "progress.json").read_bytes()
     mistake(PACK_BITS, "shifted_down")
     assert (state_dir / "progress.json").read_bytes() == before
-    assert session.last_check(PACK_BITS) is None and session.passed(PACK_BITS) is None
+    assert (session.last_check(PACK_BITS), session.passed(PACK_BITS)) == kept
 
 
 def test_it_can_be_watched_by_the_call_that_is_named():
-    ledger.record("pack_bits", True)
+    solve()
     told = mistake(PACK_BITS, "shifted_down")
     call = 'watch(mistake(PACK_BITS, "shifted_down").kernel, PACK_BITS, case=0'
     assert call in str(told)
@@ -116,7 +196,7 @@ def test_it_can_be_watched_by_the_call_that_is_named():
 
 
 def test_html_escapes_and_colours_by_the_theme():
-    ledger.record("pack_bits", True)
+    solve()
     page = mistake(PACK_BITS, "shifted_down")._repr_html_()
     assert "codes &lt;&lt; BITS" in page and "codes << BITS" not in page
     assert "var(--jp-success" in page and "var(--jp-error" in page
@@ -132,7 +212,7 @@ def test_what_is_no_puzzle_or_no_mistake_is_refused():
 
 
 def test_numbers_count_from_1_as_chapter_00_says():
-    ledger.record("pack_bits", True)
+    solve()
     for number, slip in enumerate(mistakes(PACK_BITS)[:2], 1):
         assert mistake(PACK_BITS, number).headline.endswith(slip.what)
     assert str(mistake(PACK_BITS)) == str(mistake(PACK_BITS, 1))
@@ -182,9 +262,9 @@ def test_a_puzzles_right_kernel_is_there_where_it_has_mistakes_and_only_there():
 
 def test_a_hand_out_may_leave_the_right_kernels_away(monkeypatch):
     monkeypatch.setattr(contrast, "FILE", "not there.json")
-    ledger.record("pack_bits", True)
+    solve(SOLVED.replace("codes << BITS * i", "codes << i * BITS"))
     assert "has no other" in str(mistake(PACK_BITS, "shifted_down"))
-    assert check(solutions()["pack_bits"], PACK_BITS).ok
+    solve()
     assert mistake(PACK_BITS, "shifted_down").own
 
 

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import kernel_of, speak
+from puzzles_lib import check, kernel_of, session, speak
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.bench import language_model
 from puzzles_lib.bench.__main__ import main as bench
@@ -221,6 +221,50 @@ def test_a_mistake_is_run_itself():
     shown = Contrast("rope", "a slip", kernel=_wrong("second_half_kept"))
     assert "never written" in str(speak("The mask", {"rope": shown}, length=1).report)
     assert speak("The mask", {"rope": Contrast("rope", "not yet")}, length=1).yours == []
+
+
+@pytest.fixture
+def fresh(monkeypatch, state_dir):
+    """A session without checks."""
+    monkeypatch.setattr(session, "_judged", {})
+
+
+def test_a_kernel_that_fails_check_is_named(fresh):
+    mine = _wrong("the_other_way")
+    assert not check(mine, ROPE).ok
+    spoken = speak("The mask", {"rope": mine}, length=1)
+    name = mine.__name__
+    words = f"1 of 8 kernels are yours, but the text can be wrong: {name} fails `check`"
+    assert str(spoken).startswith(words) and f"{name} (fails check)" in str(spoken)
+    assert "--jp-error-color1" in spoken._repr_html_() and words in spoken._repr_html_()
+
+
+def test_a_kernel_counts_as_checked_only_as_it_is(fresh):
+    right = solutions()["rope"]
+    unchecked = "rope_kernel hasn't passed `check` as it is now."
+    assert unchecked in str(speak("The mask", {"rope": right}, length=1))
+    assert check(right, ROPE).ok
+    assert speak("The mask", {"rope": right}, length=1).doubts == {}
+    session._judged.clear()  # another session, which knows the progress file
+    assert speak("The mask", {"rope": right}, length=1).doubts == {}
+    edited = define(
+        kernel_sources()["rope"].replace("tl.program_id(0)", "tl.program_id(0) + 0"), "<edited rope>"
+    )
+    assert unchecked in str(speak("The mask", {"rope": edited}, length=1))
+
+
+def test_mistakes_and_open_holes_are_named(fresh):
+    shown = Contrast("rope", "a slip", kernel=_wrong("the_other_way"))
+    assert "with a mistake" in str(speak("The mask", {"rope": shown}, length=1))
+    assert "torch (the mistake isn't shown yet)" in str(
+        speak("The mask", {"rope": Contrast("rope", "not yet")}, length=1)
+    )
+    (cell,) = (
+        source for each in json.loads((REPO / "notebooks/22_language_model.ipynb").read_text())["cells"]
+        if "def rope_kernel(" in (source := "".join(each["source"]))
+    )  # fmt: skip
+    hole = define(cell.partition("\ncheck(")[0], "<rope with a hole>")
+    assert "torch (your lines are missing)" in str(speak("The mask", {"rope": hole}, length=1))
 
 
 def test_without_top_p_the_kernel_that_draws_from_the_likely_is_not_used():

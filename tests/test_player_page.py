@@ -6,7 +6,7 @@ import pytest
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import MASKED_ADD
+from puzzles_lib import MASKED_ADD, QUANTIZE_ROWS
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.player import watch
@@ -168,8 +168,8 @@ def test_loops_are_counted_stepped_over_and_helpers_shown(show):
     )
     page.get_by_label("next step").click(click_count=2)
     assert "winding_kernel called this function at line" in page.locator(".code .caller").inner_text()
-    page.get_by_label("name whose changes to look for").select_option("j")
-    page.get_by_label("next change of that name").click()
+    page.get_by_label("name to look for").select_option("j")
+    page.get_by_label("next line that sets that name").click()
     assert page.locator(".code .turn").all_inner_texts() == ["iteration 1 of 2", "iteration 1 of 2"]
 
 
@@ -202,11 +202,11 @@ def test_columns_and_rows_of_a_heat_map_are_numbered(show):
     canvas = page.locator(".blocks canvas").first
     columns, rows = (page.locator(f".blocks .{name}").first.locator("i") for name in ("columns", "rows"))
     assert columns.all_inner_texts() == [str(n) for n in range(0, 64, 4)]
-    assert rows.all_inner_texts() == [str(n) for n in range(0, 16, 2)]
+    assert rows.all_inner_texts() == [str(n) for n in range(0, 16, 4)]
     x = columns.nth(3).bounding_box()["x"] + 2 - canvas.bounding_box()["x"]
     y = rows.nth(2).bounding_box()["y"] + 2 - canvas.bounding_box()["y"]
     canvas.hover(position={"x": x, "y": y})
-    assert page.locator(".inspect").inner_text().startswith("x[4, 12] = ")
+    assert page.locator(".inspect").inner_text().startswith("x[8, 12] = ")
 
 
 def test_axes_are_named_unless_one_is_a_formula(show):
@@ -475,3 +475,48 @@ def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined
     stored.locator(".undefined").hover()
     said = page.locator(".inspect").inner_text()
     assert said.startswith("the value of lane [7] undefined") and said.endswith("lane [7] stores to z[199]")
+
+
+WRAPPED = """(host) => [...host.shadowRoot.querySelectorAll(".code > div")]
+    .filter((row) => row.getBoundingClientRect().height > 30).length"""
+
+
+@pytest.mark.parametrize("width", [1400, 1000])
+@pytest.mark.parametrize("name", ["quantize_rows", "conv2d", "once_per_group", "window_attention"])
+def test_lines_of_code_are_whole_in_a_wide_window(show, name, width):
+    puzzle = next(each for each in puzzles() if each.name == name)
+    page = show(watch(solutions()[name], puzzle, 1), width=width)
+    assert page.locator(".puzzles-player").evaluate(WRAPPED) == 0
+
+
+def test_a_wrapped_line_goes_on_right_of_where_it_begins(show):
+    page = show(watch(solutions()["quantize_rows"], QUANTIZE_ROWS, 1), width=500)
+    left = """(host) => [...host.shadowRoot.querySelectorAll(".code > div")].map((row) => {
+        const range = document.createRange();
+        range.selectNodeContents(row);
+        const lines = [...range.getClientRects()].filter((box) => box.width > 0 && box.height > 0);
+        const top = Math.min(...lines.map((box) => box.top));
+        const text = row.textContent.replace(/^\\d+/, "");
+        const start = row.getBoundingClientRect().left + 4 + 39 + 7.8 * text.search(/\\S/);
+        const later = lines.filter((box) => box.top > top + 10 && box.left > 0);
+        return later.length ? Math.min(...later.map((box) => box.left)) - start : 1;
+    })"""
+    assert min(page.locator(".puzzles-player").evaluate(left)) > 0
+
+
+def test_the_last_number_of_a_row_is_not_cut(show):
+    page = show(watch(solutions()["quantize_rows"], QUANTIZE_ROWS, 2, step=20))
+    cut = page.locator(".puzzles-player").evaluate("""(host) =>
+        [...host.shadowRoot.querySelectorAll(".scroll")].filter((box) => {
+            box.scrollTop = box.scrollHeight;
+            const last = box.querySelector(".rows i:last-child");
+            return last && last.getBoundingClientRect().bottom > box.getBoundingClientRect().bottom + 0.5;
+        }).length""")
+    assert cut == 0
+
+
+def test_a_short_column_is_shown_as_one(show):
+    page = show(watch(solutions()["quantize_rows"], QUANTIZE_ROWS, 2, step=20))
+    grid = page.locator(".block", has=page.get_by_role("heading", name="rows", exact=True)).locator(".grid")
+    assert grid.locator("span").count() == 4
+    assert len({box["x"] for each in grid.locator("span").all() if (box := each.bounding_box())}) == 1

@@ -8,6 +8,7 @@ from jaxtyping import Float32, Int32
 from torch import Tensor
 
 from puzzles_lib import Guard, audit, trace
+from puzzles_lib.auditor.command import main
 from puzzles_lib.checker import examine, guarded
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Options, Plan, Recorder
@@ -485,6 +486,16 @@ def test_an_audit_knows_cooperative_launches_and_is_told_of_others():
     assert audit(shares, x, guard=Guard(resident=True, sizes=False)).ok
     report = audit(shares, x)
     assert "Wait only for smaller tickets" in str(report)
+
+
+def rows():
+    return (torch.randn(P, B),)
+
+
+@pytest.mark.parametrize("option, status", [([], 1), (["--resident"], 0)])
+def test_the_command_takes_resident(option, status):
+    command = [f"{__name__}:shares", "--inputs", f"{__name__}:rows", "--like", f"{__name__}:reference"]
+    assert main([*command, *option]) == status
 
 
 def test_an_audit_says_when_a_resident_grid_is_too_large():

@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--like", help="a reference that takes the same arguments, as module:function")
     parser.add_argument("--hard", action="store_true", help="try hard inputs, too")
+    parser.add_argument("--resident", action="store_true", help="all programs of a grid run at the same time")
     parser.add_argument("--no-sizes", action="store_true", help="do not pretend sizes beyond 2**31")
     parser.add_argument("--seconds", type=float, default=Guard.seconds, help="CPU time of one launch")
     parser.add_argument("--json", metavar="FILE", help="write the report there")
@@ -37,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         values = inputs()
         args, kwargs = ((), values) if isinstance(values, dict) else (values, {})
         args = args if isinstance(args, tuple | list) else (args,)
-        guard = Guard(hard=given.hard, sizes=not given.no_sizes, seconds=given.seconds)
+        guard = Guard(
+            hard=given.hard, resident=given.resident, sizes=not given.no_sizes, seconds=given.seconds
+        )
         report = audit(function, *args, like=like, guard=guard, **kwargs)
     except (ImportError, TypeError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)

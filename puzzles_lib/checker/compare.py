@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from puzzles_lib.checker.expected import FACTOR_CONDITION, FLOAT32_ROUNDOFF, Expected, evaluate
+from puzzles_lib.checker.misread import UNUSED, misreads
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -148,6 +149,15 @@ def _diagnoses(w: _Wrong) -> Iterator[str]:
     for diagnose in (_nan, _transposed, _slip, _zero, _cut_off, _off_by, _one_step, _precision, _per_row):
         if text := diagnose(w):
             yield text
+    named = _misread(w)
+    for text in _vague(w):
+        yield f"{text}; {named}" if named else text
+    if named:
+        yield named
+
+
+def _vague(w: _Wrong) -> Iterator[str]:
+    """Yield which elements are wrong, and what may be the cause."""
     if w.value.any() and not w.value[w.wrong].any():
         zeros, wrong = int((w.value == 0).sum()), int(w.wrong.sum())
         if wrong == zeros:
@@ -159,6 +169,22 @@ def _diagnoses(w: _Wrong) -> Iterator[str]:
     for diagnose in (_one_block, _all_of_a_block, _where):
         if text := diagnose(w):
             yield text
+
+
+def _misread(w: _Wrong) -> str:
+    """Return the one way to misread an input that leads to this result; "" if there is none, or several."""
+    if w.wrong.sum() < FEWEST_WRONG or w.got[w.wrong].unique().numel() < FEWEST_WRONG:
+        return ""  # a few numbers may be equal by chance
+    found = [
+        text
+        for text, value in misreads(w.puzzle, w.case, w.inputs, w.expected.argument)
+        if w.would_be(value) and not w.off(value).sum() > w.off(w.value).sum() / 2
+    ]
+    unused = [text.removeprefix(UNUSED) for text in found if text.startswith(UNUSED)]
+    if unused and len(unused) == len(found):
+        names = " or ".join(filter(None, [", ".join(unused[:-1]), unused[-1]]))
+        return f"it is what you get if {names} is 0 everywhere: is a term missing?"
+    return found[0] if len(found) == 1 else ""
 
 
 def _nan(w: _Wrong) -> str:
@@ -281,6 +307,7 @@ def _precision(w: _Wrong) -> str:
 
 SLIP_SLACK = 2.0**-16  # a slip may lead to sums of large numbers that cancel
 COARSE_SLACK = 2.0**-7  # more, if these numbers were rounded to half precision
+FEWEST_WRONG = 8  # wrong elements, with as many values, from which a way to misread an input is no accident
 ENOUGH_ERRORS = 16  # the number of errors from which it is clear that they are all to one side
 ENOUGH_TO_MEASURE = 12  # the number of errors from which their size is clear
 CHANCE = 0.01  # the probability below which something is no accident

@@ -9,13 +9,14 @@ from puzzles_lib.checker import SECONDS_PER_CASE, outputs
 from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
 from puzzles_lib.puzzle import ALLOWED_NUMBERS, Case, Puzzle, evaluate, expect_puzzle, is_number
+from puzzles_lib.stumbles import sentence_first
 
 
 def run(
     kernel: object,
     puzzle: Puzzle,
     /,
-    *,
+    *unnamed: object,
     seconds: float = SECONDS_PER_CASE,
     **values: torch.Tensor | float | None,
 ) -> torch.Tensor | tuple[torch.Tensor, ...]:
@@ -35,10 +36,16 @@ def run(
     uninitialized lanes used, elements never written, a race, an input changed, or a limit reached.
     """
     __tracebackhide__ = True
-    expect_puzzle("run", kernel, puzzle)
-    positive("run", seconds)
-    tensors, numbers = _tensors_and_numbers(puzzle, values)
-    case = Case(fill=None, salt="", pretend=False, **_numbers(puzzle, tensors, numbers))
+    try:
+        expect_puzzle("run", kernel, puzzle)
+        positive("run", seconds)
+        if unnamed:
+            names = ", ".join(f"{each.name}=..." for each in puzzle.inputs)
+            raise TypeError(f"run: name each tensor, as in run(kernel, {puzzle.name.upper()}, {names})")
+        tensors, numbers = _tensors_and_numbers(puzzle, values)
+        case = Case(fill=None, salt="", pretend=False, **_numbers(puzzle, tensors, numbers))
+    except (TypeError, ValueError) as error:
+        raise sentence_first(error.with_traceback(None)) from None
     inputs = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     found = outputs(kernel, puzzle, case, inputs, seconds=seconds)
     if isinstance(found, Report):
@@ -92,9 +99,30 @@ def _numbers(puzzle: Puzzle, tensors: Mapping[str, torch.Tensor], given: Mapping
         if dim.isidentifier():
             numbers.setdefault(dim, size)
     if missing := [name for name in puzzle.cases[0].numbers if name not in numbers]:
-        raise TypeError(f"run: {', '.join(missing)} is missing, {puzzle.name} needs it as an integer")
+        are, it = ("are", "each") if len(missing) > 1 else ("is", "it")
+        raise TypeError(f"run: {', '.join(missing)} {are} missing, {puzzle.name} needs {it} as an integer")
     for name, dim, size in axes:
         if size != (wanted := evaluate(dim, numbers)):
             shape = tuple(tensors[name].shape)
-            raise ValueError(f"run: {name} has shape {shape}, but {dim} is {wanted}")
+            other = _swapped_with(name, puzzle, tensors, given)
+            advice = f". Are {name} and {other} swapped?" if other else ""
+            raise ValueError(f"run: {name} has shape {shape}, but {dim} is {wanted}{advice}")
     return numbers
+
+
+def _swapped_with(
+    name: str, puzzle: Puzzle, tensors: Mapping[str, torch.Tensor], given: Mapping[str, Any]
+) -> str:
+    """Return the one input that fits together with all others if it changes places with this one; else ""."""
+    fits = []
+    for other in (each.name for each in puzzle.inputs if each.name != name):
+        if tensors[other].dtype == tensors[name].dtype and tensors[other].dim() == tensors[name].dim():
+            changed = {**tensors, name: tensors[other], other: tensors[name]}
+            numbers = dict(given)
+            shapes = [(each.dims, changed[each.name].shape) for each in puzzle.inputs]
+            sizes = [pair for dims, shape in shapes for pair in zip(dims, shape, strict=True)]
+            for dim, size in sizes:
+                if dim.isidentifier():
+                    numbers.setdefault(dim, size)
+            fits += [other] if all(size == evaluate(dim, numbers) for dim, size in sizes) else []
+    return fits[0] if len(fits) == 1 else ""

@@ -1,14 +1,17 @@
-"""Show a correct kernel with one slip, as a diff of a few lines, and its report: `mistake`.
+"""Make a typical mistake in a learner's kernel, show its few lines, and ask what `check` says: `mistake`.
 
-It is shown only when the puzzle is solved, because it is the answer except for one line. The correct kernel
-is the learner's own if the slip fits into it and leads to the same kind of verdict. Otherwise it is the
-course's, from `right.json` in the chapter's folder, made by ``make notebooks``. Its texts are in base64, so
-that nobody reads an answer by accident. A hand-out may omit these files.
+Until the learner's kernel has passed in this session, the mistake is only told in words, because the change
+is the answer except for one line. A mistake is written as edits of the course's kernel. If the learner's
+kernel has no place for them, the course's is shown, and the card says so. It is in `right.json` in the
+chapter's folder, made by ``make notebooks``. Its texts are in base64, so that nobody reads an answer by
+accident. A hand-out may omit these files.
+
+The report is folded, with a question above it, so that one guesses before one looks.
 """
 
 import base64
+import contextlib
 import dataclasses
-import html
 import json
 import re
 import textwrap
@@ -21,12 +24,15 @@ from puzzles_lib import ledger
 from puzzles_lib.chapters import CHAPTERS, mistakes
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
+from puzzles_lib.coach.transplant import NoPlace, transplanted
 from puzzles_lib.difference import Lines, difference, drawn, told
-from puzzles_lib.drawing.card import Theme, card, framed, rows
+from puzzles_lib.drawing.card import Theme, card, framed, marked, rows
 from puzzles_lib.mistakes import FILE, Mistake
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.session import passed
 from puzzles_lib.source import define
+
+_ASKED = "What will `check` say?"
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,8 @@ class Contrast:
 
     what: the slip, in a sentence, or why nothing is shown. lines: (sign, text) of the diff: ``"-"`` for the
     correct kernel, ``"+"`` for the wrong one, ``" "`` for both. own: whether the correct one is the
-    learner's. kernel: the wrong kernel; None if nothing is shown.
+    learner's. kernel: the wrong kernel; None if nothing is shown. asks: what to guess before the report.
+    wait: what to do first, if the slip is only told in words.
     """
 
     title: str
@@ -44,6 +51,8 @@ class Contrast:
     own: bool = False
     kernel: KernelInterface | None = None
     report: Report | None = None
+    asks: str = ""
+    wait: str = ""
 
     @property
     def headline(self) -> str:
@@ -51,28 +60,33 @@ class Contrast:
 
     @property
     def whose(self) -> str:
-        owner = "your" if self.own else "the course's"
-        return f"- {owner} correct kernel   + with the mistake"
+        owner = "your correct kernel" if self.own else "the course's correct kernel (yours has no such place)"
+        return f"- {owner}   + with the mistake"
 
     def __repr__(self) -> str:
         if not self.report:
-            return self.headline
-        return "\n".join([self.headline, "", *told(self.lines, self.whose), "", str(self.report)])
+            return "\n".join(filter(None, [self.headline, self.wait]))
+        asked = f"{_ASKED} {self.asks} Guess before you read on."
+        return "\n".join([self.headline, "", *told(self.lines, self.whose), "", asked, "", str(self.report)])
 
     def _repr_html_(self) -> str:
         if not self.report:
-            return card(Theme.OPEN, self.title, rows(self.what))
+            return card(Theme.OPEN, self.title, rows(self.what, self.wait))
         code = drawn(self.lines, self.whose)
-        head = f'<div style="font-weight:bold">{html.escape(self.headline)}</div>'
-        return framed(Theme.NEUTRAL, f"{head}{code}") + self.report._repr_html_()
+        head = f'<div style="font-weight:bold">{marked(self.headline)}</div>'
+        asked = f"<b>{marked(_ASKED)}</b> {marked(self.asks)} Guess, then open."
+        summary = f'<summary style="cursor:pointer">{asked}</summary>'
+        answer = f'<div style="margin-top:0.5em">{self.report._repr_html_()}</div>'
+        return framed(Theme.NEUTRAL, f"{head}{code}<details>{summary}{answer}</details>")
 
 
 def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
-    """Return a wrong kernel of the puzzle, compared with a correct one, and its report.
+    """Return your kernel with a typical mistake in it, and its report.
 
-    which: the mistake's number, from 1, or its name. It is shown only if the puzzle is solved, now or
-    earlier; otherwise a line says so, and ``.kernel`` is None. A line also says so if the puzzle has no
-    mistakes, or none with this number. `progress` does not change.
+    which: the mistake's number, from 1, or its name. Until your kernel has passed the puzzle in this session,
+    the mistake is only told in words, and ``.kernel`` is None. If your kernel has no place for it, the
+    course's is shown instead. A line says so if the puzzle has no mistakes, or none with this number.
+    `progress` does not change.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if ``which`` is neither a whole number
     nor the name of a mistake.
@@ -89,23 +103,58 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
         return Contrast(puzzle.name, f"there is no mistake {which}: {subject}{numbers}.")
     slip = _pick(puzzle, which)
     title = f"{puzzle.name}, {slip.name.replace('_', ' ')}"
-    if not passed(puzzle) and ledger.load()[0].get(puzzle.name) != ledger.SOLVED:
-        return Contrast(title, "solve the puzzle first, then run this again. It shows most of an answer.")
-    for number, (own, source, scope) in enumerate(_right_kernels(puzzle)):
+    if not passed(puzzle):
+        return Contrast(title, slip.what, wait=_wait(puzzle))
+    seen: set[str] = set()
+    for number, each in enumerate(_wrong_kernels(puzzle, slip)):
+        if each.wrong in seen:
+            continue
+        seen.add(each.wrong)
         try:
-            wrong = slip.apply(source)
-            kernel = define(wrong, f"<{title}, {number}>", scope)
-        except Exception:  # the slip doesn't fit into this kernel, or the result isn't a kernel
+            kernel = define(each.wrong, f"<{title}, {number}>", each.scope)
+        except Exception:  # the slip fits the text, but the result isn't a kernel
             continue
         report = examine(kernel, puzzle)
-        if report.verdicts and report.verdicts[0].kind == slip.kind:
+        if report.verdicts and report.verdicts[0].kind == slip.kind and each.says in str(report):
             named = f'"{which}"' if isinstance(which, str) else which
             call = f"mistake({puzzle.name.upper()}, {named}).kernel"
-            lines = difference(source.splitlines(), wrong.splitlines())
-            return Contrast(title, slip.what, lines, own, kernel, _watching(report, call))
+            lines = difference(each.right.splitlines(), each.wrong.splitlines())
+            asks = slip.asks or _question(report)
+            return Contrast(title, slip.what, lines, each.own, kernel, _watching(report, call), asks)
     return Contrast(
         title, "this mistake doesn't fit into your kernel, and this copy of the course has no other."
     )
+
+
+def _wait(puzzle: Puzzle) -> str:
+    """Return what a learner does before the mistake is shown."""
+    check = f"check(..., {puzzle.name.upper()})"
+    if ledger.load()[0].get(puzzle.name) == ledger.SOLVED:
+        return (
+            f"You solved this puzzle in another session. Run the cell with your kernel and `{check}` again, "
+            "then this one: it makes the mistake in your kernel."
+        )
+    return (
+        f"Once your kernel passes `{check}`, run this cell again. It then makes the mistake in your kernel, "
+        "and you guess what `check` says."
+    )
+
+
+def _question(report: Report) -> str:
+    """Return what to guess about a report that is still folded. It doesn't contain the answer."""
+    failed = [case for case in report.listed if not case.ok]
+    kinds = "an access out of bounds, a race, elements that are never written, or wrong values"
+    if report.verdict:
+        return "Does the kernel run at all? If it doesn't, who objects, and to what?"
+    if not failed:
+        return "Do the cases still pass? If they do, what is left to object to?"
+    count = len(report.listed)
+    later = f"Which of the {count} cases is the first to fail, from 0" if report.listed[0].ok else ""
+    if report.verdicts[0].kind == "values":
+        if later:
+            return f"{later}? Are all of its values wrong, or only some?"
+        return "Which elements are wrong in the first case: all, or only some?"
+    return f"{later}, and with what: {kinds}?" if later else f"What does it find: {kinds}?"
 
 
 def _pick(puzzle: Puzzle, which: int | str) -> Mistake:
@@ -121,16 +170,43 @@ def _pick(puzzle: Puzzle, which: int | str) -> Mistake:
     return found
 
 
-def _right_kernels(puzzle: Puzzle) -> Iterator[tuple[bool, str, dict[str, object] | None]]:
-    """Yield correct kernels: whether it is the learner's own, its source, and the names it may use."""
-    if own := passed(puzzle):
-        source = textwrap.dedent("".join(own.raw_src))
-        yield True, _without_markers(source), dict(own.fn.__globals__)
+@dataclass(frozen=True)
+class _Pair:
+    """A correct kernel and one with the mistake, as sources.
+
+    own: whether they are the learner's. scope: the names that they may use. says: what the report must say.
+    """
+
+    own: bool
+    right: str
+    wrong: str
+    scope: dict[str, object] | None = None
+    says: str = ""
+
+
+def _wrong_kernels(puzzle: Puzzle, slip: Mistake) -> Iterator[_Pair]:
+    """Yield kernels with the mistake, the best first."""
+    course = _of_the_course(puzzle)
+    if kernel := passed(puzzle):
+        own = _without_markers(textwrap.dedent("".join(kernel.raw_src)))
+        scope = dict(kernel.fn.__globals__)
+        with contextlib.suppress(ValueError):
+            yield _Pair(True, own, slip.apply(own), scope)
+        if course:
+            with contextlib.suppress(NoPlace):
+                yield _Pair(True, own, transplanted(course, slip.apply(course), own), scope, slip.says)
+    if course:
+        yield _Pair(False, course, slip.apply(course))
+
+
+def _of_the_course(puzzle: Puzzle) -> str:
+    """Return the course's kernel for a puzzle; "" if this copy has none."""
     for chapter in CHAPTERS:
         file = chapter.place / FILE
         if puzzle in chapter.puzzles and file.exists():
             if packed := json.loads(file.read_text("utf-8")).get(puzzle.name):
-                yield False, base64.b64decode(packed).decode(), None
+                return base64.b64decode(packed).decode()
+    return ""
 
 
 def _without_markers(source: str) -> str:

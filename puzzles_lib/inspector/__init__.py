@@ -29,6 +29,7 @@ from puzzles_lib.inspector.sass import reached
 from puzzles_lib.puzzle import Case, Puzzle, expect_puzzle, pick_case
 from puzzles_lib.runner import Busy, alone
 from puzzles_lib.source import Refusal, with_helpers
+from puzzles_lib.stumbles import sentence_first
 from puzzles_lib.wrapped import unwrap
 
 __all__ = ["Diff", "History", "Line", "Listing", "Passes", "Stages", "diff", "stages"]
@@ -70,12 +71,15 @@ def stages(
     exist, and KeyboardInterrupt when interrupted.
     """
     __tracebackhide__ = True
-    expect_puzzle("stages", kernel, puzzle)
-    chosen = find_target(target)
-    case = _with(kernel, pick_case(puzzle, case, "stages"), numbers)
     asked = {"num_warps": num_warps, "num_stages": num_stages}
     options = {name: value for name, value in asked.items() if value is not None}
-    _check_options(options)
+    try:
+        expect_puzzle("stages", kernel, puzzle)
+        chosen = find_target(target)
+        case = _with(kernel, pick_case(puzzle, case, "stages"), numbers)
+        _check_options(options)
+    except (TypeError, ValueError) as error:
+        raise sentence_first(error.with_traceback(None)) from None
     made = None
     with contextlib.suppress(KeyboardInterrupt):
         made = _compile(kernel, puzzle, case, chosen, options)

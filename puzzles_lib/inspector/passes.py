@@ -11,6 +11,7 @@ from typing import overload
 from puzzles_lib.compiler.locations import read
 from puzzles_lib.inspector import page
 from puzzles_lib.inspector.diff import Diff
+from puzzles_lib.stumbles import sentence_first
 
 _HEADER = re.compile(r"^// -----// .*$", re.MULTILINE)
 # "IR Dump Before Inliner (inline) ('builtin.module' operation)"; from 3.9, "InlinerPass: inline{options}".
@@ -69,7 +70,9 @@ class Passes(Sequence[Pass]):
         __tracebackhide__ = True
         if not isinstance(which, str):
             if isinstance(which, int) and not -len(self) <= which < len(self):
-                raise IndexError(f"there is no pass {which}: the passes are 0 to {len(self) - 1}")
+                raise sentence_first(
+                    IndexError(f"there is no pass {which}: the passes are 0 to {len(self) - 1}")
+                )
             return self.entries[which]
         found = [p for p in self.entries if p.name == which]
         if not found:
@@ -78,7 +81,7 @@ class Passes(Sequence[Pass]):
             near = part or difflib.get_close_matches(which, names, cutoff=0.7)
             some = ", ".join(dict.fromkeys(p.name for p in self.changed))
             told = f"did you mean {' or '.join(near)}?" if near else f"there are {some}, ..."
-            raise KeyError(f"there is no pass {which!r}; {told}")
+            raise sentence_first(KeyError(f"there is no pass {which!r}; {told}"))
         return next((p for p in found if p.changed), found[0])
 
     @cached_property

@@ -374,6 +374,8 @@ const SHEET_NUMBERS = 96; // the same for a whole tensor
 const STRIP = 32; // cells in a row of a heat map with one axis
 const MOST_PIXELS = 32000; // along a canvas: browsers leave larger ones blank
 const MOST_TICKS = 64; // numbers along an edge of a heat map
+const MOST_COLUMN = 8; // the most rows of a [n, 1] block shown below each other
+const MOST_NARROW = 200; // pixels of the widest block if there are two columns of them next to the code
 const MOST_KEPT = 480; // pixels that the blocks of a step keep for larger ones
 const FRAME_MS = 650; // the time of a step while it plays
 const STATES = ["", "right", "wrong", "later", "undefined", "race"];
@@ -384,7 +386,7 @@ const STATE_WORDS = {
 };
 const KEYS = [
   ["→ ←", "next, previous step"], ["↓ ↑", "past a loop"], ["Page Down, Page Up", "next, previous load or store"],
-  ["n, Shift+n", "next, previous change of the chosen name"], ["w", "first wrong value"],
+  ["n, Shift+n", "next, previous line that sets the chosen name"], ["w", "first wrong value"],
   ["Home, End", "first, last step"], ["] [", "next, previous program"], ["Tab, then arrows", "lanes of a block"],
 ];
 
@@ -461,7 +463,7 @@ class Stage {
     this.programs = make("input", { type: "range", min: 0, max: run.programs.length - 1,
       "aria-label": "program", oninput: () => this.goProgram(Number(this.programs.value)) });
     this.programText = make("span");
-    this.names = make("select", { "aria-label": "name whose changes to look for",
+    this.names = make("select", { "aria-label": "name to look for",
       onchange: () => { this.name = this.names.value; this.show(); } });
     this.playing = button("▶ play", "play", () => this.toggle());
     this.alarm = button("", "first wrong value", () => this.goFirstWrong(), { class: "alarm" });
@@ -470,7 +472,7 @@ class Stage {
       step: pair(span("step"), "step", (d) => this.near(d)),
       loop: pair(span("past loop"), "end of a loop", (d) => overLoop(run, this.program, this.at, d)),
       access: pair(span("load / store"), "load or store", (d) => nextAccess(this.program, this.at, d)),
-      change: pair(this.names, "change of that name", (d) => nextChange(this.program, this.at, d, this.name)),
+      change: pair(this.names, "line that sets that name", (d) => nextChange(this.program, this.at, d, this.name)),
     };
     this.code = make("div", { class: "code", tabindex: 0, role: "group", "aria-label": "source" });
     this.blocks = make("div", { class: "blocks" });
@@ -669,7 +671,7 @@ class Stage {
         String(functionOf(run, program, each.step).first + each.line - 1)));
     source.lines.forEach((text, i) => {
       const on = i + 1 >= first && i + 1 <= last;
-      const row = make("div", { class: on ? "on" : "", "aria-current": on && "step" },
+      const row = make("div", { class: on ? "on" : "", "aria-current": on && "step", style: `--in: ${text.search(/\S|$/)}ch` },
         make("span", { class: "number" }, String(source.first + i)), ...coloured(text, on ? roles : new Map()));
       if (turns.has(i + 1)) row.append(make("span", { class: "turn" }, turnText(turns.get(i + 1))));
       rows.push(row);
@@ -681,6 +683,7 @@ class Stage {
 
   showBlocks() {
     const { run, program, at, step } = this;
+    this.blocks.classList.remove("narrow");
     const content = (value) => run.values[value].h ?? value;  // the block itself: others may hold the same
     const shown = { has: (value) => seen.has(content(value)), add: (value) => seen.add(content(value)) };
     const seen = new Set();
@@ -720,6 +723,8 @@ class Stage {
       }
     }
     this.blocks.replaceChildren(...blocks);
+    const cells = [...this.blocks.querySelectorAll(".scroll > *")];
+    if (cells.every((each) => each.scrollWidth < MOST_NARROW)) this.blocks.classList.add("narrow");
     if (!blocks.length) this.blocks.append(make("p", { class: "quiet" }, "This line doesn't read or change any names."));
   }
 
@@ -896,12 +901,13 @@ class Stage {
 
   cells(spec) {
     const isStrip = spec.shape.filter((size) => size > 1).length < 2;
-    let columns = isStrip ? spec.size : spec.shape[spec.shape.length - 1];
+    const isColumn = isStrip && spec.shape.length > 1 && spec.shape[spec.shape.length - 1] === 1 && spec.size <= MOST_COLUMN;
+    let columns = isColumn ? 1 : isStrip ? spec.size : spec.shape[spec.shape.length - 1];
     const few = spec.size <= (spec.isSheet ? SHEET_NUMBERS : NUMBERS) && (isStrip || columns <= 16);
     if (few && isStrip) {
       const widest = Math.max(1, ...Array.from({ length: spec.size }, (_, i) => spec.text(i).length));
       const box = spec.isSheet ? this.tensors : this.blocks;
-      columns = Math.min(columns, wrapped(box.clientWidth - 70, widest));
+      columns = Math.min(columns, wrapped(roomIn(box) - 70, widest));
     }
     const view = few ? this.numberCells(spec, columns) : this.heatCells(spec);
     const element = make("div", { class: "scroll", "data-cells": "", tabindex: spec.size > 1 ? 0 : undefined,
@@ -927,7 +933,9 @@ class Stage {
     const spans = [];
     for (let i = 0; i < size; i++) {
       if (head && i % columns === 0) {
-        const places = isStrip ? String(i) : coordinates(shape, i).slice(0, -1).join(", ");
+        const place = coordinates(shape, i);
+        const places = !isStrip || columns === 1 ? place.slice(0, -1).join(", ")
+          : shape.length > 1 ? `[${place.join(", ")}]` : String(i);
         grid.append(make("i", {}, places));
       }
       const value = number(i);
@@ -951,7 +959,8 @@ class Stage {
     const isStrip = shape.filter((each) => each > 1).length < 2;
     const columns = isStrip ? Math.min(size, STRIP) : shape[shape.length - 1];
     const rows = Math.ceil(size / columns);
-    const room = [Math.floor(536 / columns), Math.floor(230 / rows), isStrip ? 13 : spec.isSheet ? 9 : 11];
+    const most = Math.min(536, roomIn(spec.isSheet ? this.tensors : this.blocks) - 60);
+    const room = [Math.floor(most / columns), Math.floor((spec.isSheet || isStrip ? 230 : 176) / rows), isStrip ? 13 : spec.isSheet ? 9 : 11];
     const longest = Math.max(columns, rows);
     const side = Math.min(Math.max(3, Math.min(...room)), Math.max(1, Math.floor(16000 / longest)));
     const scale = Math.min(2, Math.ceil(devicePixelRatio || 1), MOST_PIXELS / (longest * side));
@@ -1201,6 +1210,15 @@ function enlarged(pen, data, columns, rows, side) {
       pen.drawImage(small, left * side, top * side, width * side, height * side);
     }
   }
+}
+
+/** Return the width of a box's column in pixels. */
+function roomIn(box) {
+  const { columnCount, columnWidth, columnGap } = getComputedStyle(box);
+  const [wide, gap] = [parseFloat(columnWidth), parseFloat(columnGap)];
+  if (!(columnCount > 1 && wide)) return box.clientWidth;
+  const count = Math.max(1, Math.min(Number(columnCount), Math.floor((box.clientWidth + gap) / (wide + gap))));
+  return (box.clientWidth + gap) / count - gap;
 }
 
 /** Return how many cells of a number of characters fit into a row: a power of two. */

@@ -2,12 +2,13 @@
 
 import codecs
 import contextlib
+import dataclasses
 import html
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -20,15 +21,19 @@ from puzzles_lib.coach.contrast import Contrast
 from puzzles_lib.drawing.card import Theme, card, heads, rows
 from puzzles_lib.notebooks import JUST_THE_PUZZLES
 from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.session import verdict_on
 from puzzles_lib.source import define
 from puzzles_lib.speaking import packed, smollm2
 from puzzles_lib.speaking.launching import Launcher, Stopped, Tally
 from puzzles_lib.speaking.model import Sizes
 from puzzles_lib.speaking.steps import OPTIONAL, STEPS, Decoder, steps_of
 from puzzles_lib.stubs import is_untouched
+from puzzles_lib.wrapped import unwrap
 
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
 _TORCH = "torch"
+_FAILS, _UNCHECKED, _MISTAKE = "fails check", "not checked", "with a mistake"
+_OPEN, _HIDDEN = "your lines are missing", "the mistake isn't shown yet"
 _STEPS = {"course": STEPS, "smollm2": smollm2.STEPS}  # by the model's name
 
 
@@ -39,7 +44,8 @@ class Spoken:
     text: with the prompt. tallies: by the puzzle's name, in the order of a token's way. report: why a
     reader's kernel was stopped, or None. steps: how many kernels can take part. where: in which layers, if
     not in all. missing: why nothing was written, if the model isn't installed. by_torch: what torch writes,
-    with the prompt; "" if that isn't known. unsolved: names of kernels that are still as handed out.
+    with the prompt; "" if that isn't known. doubts: what is known of a kernel that hasn't passed `check` as
+    it is, by the puzzle's name.
     """
 
     prompt: str
@@ -50,7 +56,7 @@ class Spoken:
     where: str = ""
     missing: str = ""
     by_torch: str = ""
-    unsolved: tuple[str, ...] = ()
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def yours(self) -> list[str]:
@@ -63,14 +69,27 @@ class Spoken:
             return self.missing
         if self.report:
             return f"Stopped after {len(self.text.encode()) - len(self.prompt.encode())} bytes"
-        return f"{len(self.yours)} of {self.steps} kernels are yours{self.where}"
+        wrong = [self._called(name) for name, doubt in self.doubts.items() if doubt in (_FAILS, _MISTAKE)]
+        wrong = [name for name in wrong if name]
+        but = f", but the text can be wrong: {_and(wrong)} {_do(wrong, 'fail')} `check`" if wrong else ""
+        return f"{len(self.yours)} of {self.steps} kernels are yours{self.where}{but}"
+
+    @property
+    def _note(self) -> str:
+        """The kernels of which nothing is known."""
+        found = [self._called(name) for name, doubt in self.doubts.items() if doubt == _UNCHECKED]
+        names = [name for name in found if name]
+        now = "they are" if len(names) > 1 else "it is"
+        return f"{_and(names)} {_do(names, 'has')}n't passed `check` as {now} now." if names else ""
+
+    def _called(self, name: str) -> str:
+        """Return the name of the kernel that ran a puzzle's step; "" if none did."""
+        return self.tallies[name].kernel if name in self.tallies else ""
 
     @property
     def _remarks(self) -> list[str]:
-        """Return what else there is to say: whose kernel was skipped, and whether torch writes the same."""
-        remarks = []
-        if self.unsolved:
-            remarks.append(f"not solved yet, so torch ran it: {', '.join(self.unsolved)}")
+        """Return what else there is to say: of which kernels nothing is known, and whether torch differs."""
+        remarks = [self._note] if self._note else []
         if self.by_torch and self.by_torch == self.text:
             remarks.append("torch writes the same text")
         elif self.by_torch:
@@ -86,7 +105,7 @@ class Spoken:
         return [
             (
                 name.replace("_", " "),
-                tally.kernel or _TORCH,
+                (tally.kernel or _TORCH) + (f" ({self.doubts[name]})" if name in self.doubts else ""),
                 tally.launches,
                 _share(tally.bytes / total) if tally.kernel else "",
             )
@@ -95,9 +114,11 @@ class Spoken:
 
     def __str__(self) -> str:
         lines = [self._headline, *self._remarks] + ([str(self.report)] if self.report else [])
-        for name, by, launches, share in self._table():
+        table = self._table()
+        width = max((len(by) + 2 for _, by, *_ in table), default=0)
+        for name, by, launches, share in table:
             moved = f"  {share} of your kernels' bytes" if share else ""
-            lines.append(f"{name:<18}{by:<28}{launches:5} launches{moved}")
+            lines.append(f"{name:<18}{by:<{max(width, 28)}}{launches:5} launches{moved}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -114,13 +135,24 @@ class Spoken:
             for name, by, launches, share in self._table()
         )
         head = heads("step", "run by", "launches", *["share of your kernels' bytes"] * shares)
-        theme = Theme.WRONG if self.report else Theme.NEUTRAL
+        failed = {_FAILS, _MISTAKE} & {self.doubts.get(name) for name in self.yours}
+        theme = Theme.WRONG if self.report or failed else Theme.NEUTRAL
         table = f'<table style="margin:0.3em 0">{head}{bars}</table>' if bars else ""
         return card(theme, self._headline, f"{body}{table}")
 
 
 def _share(part: float) -> str:
     return "<1%" if 0 < part < 0.01 else f"{part:.0%}"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def _do(names: Sequence[str], verb: str) -> str:
+    """Return "fail" or "has" for one name or several."""
+    several = {"fail": "fail", "has": "have"}
+    return several[verb] if len(names) > 1 else {"fail": "fails", "has": "has"}[verb]
 
 
 def _bar(share: str) -> str:
@@ -168,8 +200,9 @@ def speak(
     given = {name: _unwrapped(kernel) for name, kernel in (kernels or {}).items()}
     _check_arguments(prompt, given, model, heat, top_p, seed, layers)
     launch = Launcher({name: kernel for name, kernel in given.items() if kernel is not None})
+    doubts = _doubts(kernels or {}, launch)
     if model == "smollm2":
-        return _answer(prompt, launch, length, heat, seed, layers)
+        return dataclasses.replace(_answer(prompt, launch, length, heat, seed, layers), doubts=doubts)
     start = prompt.encode()
     _check_length(len(start), length, Sizes().context, "bytes")
     with _one_thread():
@@ -182,13 +215,27 @@ def speak(
                 by_torch = prompt + _decoded(_written(alone, start, length, heat, seed, top_p))
     steps = steps_of(launch.kernels, top_p is not None and heat > 0)
     tallies = _tallies(launch, steps)
-    unsolved = tuple(name for name, each in given.items() if each is not None and name not in launch.kernels)
-    return Spoken(prompt, prompt + text, tallies, report, len(steps), by_torch=by_torch, unsolved=unsolved)
+    return Spoken(prompt, prompt + text, tallies, report, len(steps), by_torch=by_torch, doubts=doubts)
 
 
 def _unwrapped(kernel: object) -> object:
     """Return a mistake's kernel, None if it isn't shown yet; anything else as it is."""
     return kernel.kernel if isinstance(kernel, Contrast) else kernel
+
+
+def _doubts(given: Mapping[str, object], launch: Launcher) -> dict[str, str]:
+    """Return what is known of each kernel that hasn't passed `check` as it is, by the puzzle's name."""
+    every = {step.name: step for step in (*STEPS, *OPTIONAL)}
+    found = {}
+    for name, kernel in given.items():
+        wrapped = unwrap(kernel)
+        if isinstance(kernel, Contrast):
+            found[name] = _MISTAKE if kernel.kernel else _HIDDEN
+        elif wrapped and name not in launch.kernels:
+            found[name] = _OPEN
+        elif wrapped and (passed := verdict_on(every[name], wrapped.kernel)) is not True:
+            found[name] = _UNCHECKED if passed is None else _FAILS
+    return found
 
 
 def _answer(prompt: str, launch: Launcher, length: int, heat: float, seed: int, layers: int) -> Spoken:

@@ -1,0 +1,386 @@
+"""Make the change between two kernels in a third one, which computes the same with other names.
+
+    right: words = tl.sum(codes << BITS * i, axis=1)
+    wrong: words = tl.sum(codes >> BITS * i, axis=1)
+    own:   packed = tl.sum(c << (lane * BITS), 1)      # a learner's
+
+Expressions are compared by what they mean: a local name that is assigned once stands for its expression, and
+the order of a sum's terms doesn't matter. The smallest changed expression that both kernels contain equally
+often is replaced. The learner's other text stays as it is.
+"""
+
+import ast
+import copy
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_COMMUTES = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
+_MIRRORED = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+_LEAVES = (ast.Name, ast.Constant, ast.Attribute)
+_BLOCKS = (ast.For, ast.While, ast.If)
+
+
+class NoPlace(Exception):
+    """The change has no clear place in the learner's kernel."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Statements of the correct kernel, what they are in the wrong one, and the statement before them."""
+
+    before: ast.stmt | None
+    old: Sequence[ast.stmt]
+    new: Sequence[ast.stmt]
+
+
+def transplanted(right: str, wrong: str, own: str) -> str:
+    """Return the learner's source with the change from ``right`` to ``wrong``.
+
+    Raises `NoPlace` if it has no place there, or several.
+    """
+    try:
+        functions = [_kernel(text) for text in (right, wrong, own)]
+        return _Transplant(functions[0], functions[1], functions[2], own).made()
+    except (SyntaxError, RecursionError):
+        raise NoPlace from None
+
+
+def _kernel(source: str) -> ast.FunctionDef:
+    """Return the last function of a source."""
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    if not functions:
+        raise NoPlace
+    return functions[-1]
+
+
+class _Meaning:
+    """Numbers for the expressions of a function: the same for those that mean the same.
+
+    numbers: shared by the functions that are compared.
+    """
+
+    def __init__(self, function: ast.FunctionDef, numbers: dict[object, int]):
+        self.function, self._numbers = function, numbers
+        self.parameters = {each.arg for each in function.args.args + function.args.kwonlyargs}
+        self.defined: dict[str, list[tuple[str, ast.expr]]] = {}
+        for node in _in_order(function.body):
+            for name, how, value in _definitions(node):
+                self.defined.setdefault(name, []).append((how, value))
+        self._known: dict[str, int] = {}
+        taken: Counter[int] = Counter()
+        for name in self.defined:
+            if name not in self.parameters and not self.stands_for(name):
+                how, value = self.defined[name][0]
+                base = self._number("first", how, self.of(value))
+                self._known[name] = self._number("variable", base, taken[base])
+                taken[base] += 1
+
+    def stands_for(self, name: str) -> ast.expr | None:
+        """Return the expression of a local name that is assigned once; else None."""
+        found = self.defined.get(name, [])
+        plain = len(found) == 1 and found[0][0] == "=" and name not in self.parameters
+        return found[0][1] if plain else None
+
+    def _number(self, *shape: object) -> int:
+        return self._numbers.setdefault(shape, len(self._numbers))
+
+    def name(self, name: str) -> int:
+        """Return the number of a name."""
+        if name not in self._known:
+            self._known[name] = self._number("name", name)  # what its own definition may mention
+            if value := self.stands_for(name):
+                self._known[name] = self.of(value)
+        return self._known[name]
+
+    def of(self, node: object) -> int:
+        """Return the number of an expression, or of a part of one."""
+        if not isinstance(node, ast.AST):
+            return self._number("plain", repr(node))
+        if isinstance(node, ast.Name):
+            return self.name(node.id)
+        if isinstance(node, ast.Constant):
+            return self._number("constant", type(node.value).__name__, repr(node.value))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _COMMUTES):
+            return self._number(type(node.op).__name__, *sorted(map(self.of, _terms(node, type(node.op)))))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _MIRRORED:
+            mirrored = _MIRRORED[type(node.ops[0])].__name__
+            return self._number(mirrored, self.of(node.comparators[0]), self.of(node.left))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            op = type(node.ops[0]).__name__
+            return self._number(op, self.of(node.left), self.of(node.comparators[0]))
+        if isinstance(node, ast.Call):
+            named = sorted((each.arg or "", self.of(each.value)) for each in node.keywords)
+            return self._number("call", self.of(node.func), tuple(map(self.of, node.args)), *named)
+        parts: list[object] = [type(node).__name__]
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                parts.append(tuple(self.of(each) for each in value))
+            elif isinstance(value, ast.AST):
+                parts += [] if isinstance(value, ast.expr_context) else [self.of(value)]
+            else:
+                parts.append((field, repr(value)))
+        return self._number(*parts)
+
+    def statement(self, node: ast.stmt) -> int:
+        """Return the number of a statement; of a loop or condition, that of its first line."""
+        if isinstance(node, ast.For):
+            return self._number("for", self.of(node.iter))
+        if isinstance(node, ast.While | ast.If):
+            return self._number(type(node).__name__, self.of(node.test))
+        found = list(_definitions(node))
+        if len(found) == 1:
+            name, how, value = found[0]
+            target = None if self.stands_for(name) else self.name(name)
+            return self._number("statement", target, how, self.of(value))
+        return self._number("statement", self.of(node))
+
+    def expressions(self) -> list[ast.expr]:
+        """Return the function's expressions, except names, numbers and attributes."""
+        body = (node for each in self.function.body for node in ast.walk(each))
+        found = [node for node in body if isinstance(node, ast.expr) and not _is_small(node)]
+        return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _is_small(node: ast.expr) -> bool:
+    """Return whether an expression says too little, or isn't one on its own, as ``:, None``."""
+    inner = node.elts if isinstance(node, ast.Tuple) else [node]
+    return isinstance(node, _LEAVES) or any(isinstance(each, ast.Slice) for each in inner)
+
+
+def _in_order(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        for field in ("body", "orelse"):
+            yield from _in_order(getattr(node, field, []))
+
+
+def _definitions(node: ast.stmt) -> Iterator[tuple[str, str, ast.expr]]:
+    """Yield each name that a statement defines, how, and from what."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target, value = node.targets[0], node.value
+        if isinstance(target, ast.Name):
+            yield target.id, "=", value
+        elif isinstance(target, ast.Tuple):
+            values = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
+            for number, each in enumerate(target.elts):
+                if isinstance(each, ast.Name) and len(values) == len(target.elts):
+                    how = "=" if isinstance(value, ast.Tuple) else f"item {number}"
+                    yield each.id, how, values[number]
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+        yield node.target.id, "=", node.value
+    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        left = ast.Name(node.target.id, ast.Load())
+        yield node.target.id, "=", ast.BinOp(left, node.op, node.value)
+    elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+        yield node.target.id, "for", node.iter
+
+
+def _terms(node: ast.expr, op: type) -> Iterator[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, op):
+        yield from _terms(node.left, op)
+        yield from _terms(node.right, op)
+    else:
+        yield node
+
+
+class _Transplant:
+    def __init__(self, right: ast.FunctionDef, wrong: ast.FunctionDef, own: ast.FunctionDef, source: str):
+        numbers: dict[object, int] = {}
+        self.right, self.own = _Meaning(right, numbers), _Meaning(own, numbers)
+        self.wrong, self.source = wrong, source
+        self.news = set(_Meaning(wrong, {}).defined) - set(self.right.defined)
+        self.lines = source.splitlines(keepends=True)
+        self.line = 0  # of the place that is being changed
+        self.edits: list[tuple[int, int, str]] = []
+
+    def made(self) -> str:
+        for change in _changes(self.right.function.body, self.wrong.body):
+            self._change(change)
+        self._parameters()
+        text, end = self.source, len(self.source)
+        if not self.edits:
+            raise NoPlace
+        for first, last, new in sorted(self.edits, reverse=True):
+            if last > end:
+                raise NoPlace  # two edits overlap
+            text, end = text[:first] + new + text[last:], first
+        return text
+
+    def _change(self, change: _Change) -> None:
+        """Note the edits for a change: of one expression if possible, else of statements."""
+        if len(change.old) == len(change.new) == 1:
+            for old, new in reversed(list(_narrowed(change.old[0], change.new[0]))):
+                if found := self._same(old):
+                    self.edits.append((*self._span(found), self._in_place(new, found)))
+                    return
+        if any(isinstance(each, _BLOCKS) for each in (*change.old, *change.new)):
+            raise NoPlace
+        places = [self._statement(each) for each in change.old]
+        anchor = places[0] if places else change.before and self._statement(change.before)
+        if anchor is None:
+            raise NoPlace
+        self.line = anchor.lineno
+        indent = " " * anchor.col_offset
+        text = "".join(f"{indent}{ast.unparse(self._named(each))}\n" for each in change.new)
+        starts = [self._at(each.lineno, 0) for each in places]
+        ends = [self._at((each.end_lineno or each.lineno) + 1, 0) for each in places]
+        if places:
+            self.edits.append((starts[0], ends[0], text))
+            self.edits += [(start, end, "") for start, end in zip(starts[1:], ends[1:], strict=True)]
+        else:
+            after = self._at((anchor.end_lineno or anchor.lineno) + 1, 0)
+            self.edits.append((after, after, text))
+
+    def _parameters(self) -> None:
+        """Note the edit that adds parameters that only the wrong kernel has, before the constants."""
+        added = [each.arg for each in self.wrong.args.args if each.arg not in self.right.parameters]
+        added = [name for name in added if name not in self.own.parameters]
+        if added and self.edits:
+            own = self.own.function.args.args
+            place = next((each for each in own if each.annotation), None)
+            if place is None or set(added) & set(self.own.defined):
+                raise NoPlace
+            first = self._at(place.lineno, place.col_offset)
+            self.edits.append((first, first, "".join(f"{name}, " for name in added)))
+
+    def _same(self, node: ast.expr) -> ast.expr | None:
+        """Return the learner's expression that means the same; None if it isn't clear.
+
+        If the correct kernel has several of them, in the same order as the learner's.
+        """
+        if _is_small(node):
+            return None
+        wanted = self.right.of(node)
+        rights = [each for each in self.right.expressions() if self.right.of(each) == wanted]
+        owns = [each for each in self.own.expressions() if self.own.of(each) == wanted]
+        places = [(each.lineno, each.col_offset) for each in rights]
+        return owns[places.index((node.lineno, node.col_offset))] if len(owns) == len(rights) else None
+
+    def _statement(self, node: ast.stmt) -> ast.stmt:
+        """Return the learner's statement that does the same, as `_same` does for an expression."""
+        wanted = self.right.statement(node)
+        rights = [n for n in _in_order(self.right.function.body) if self.right.statement(n) == wanted]
+        owns = [n for n in _in_order(self.own.function.body) if self.own.statement(n) == wanted]
+        lines = [each.lineno for each in rights]
+        if len(owns) != len(rights) or node.lineno not in lines:
+            raise NoPlace
+        return owns[lines.index(node.lineno)]
+
+    def _named(self, node: ast.AST) -> ast.AST:
+        """Return a part of the wrong kernel with the learner's names."""
+        return _Renamed(self).visit(copy.deepcopy(node))
+
+    def own_name(self, name: str) -> ast.expr:
+        """Return what the learner's kernel has for a local name of the correct one."""
+        if name in self.right.parameters or name not in {*self.right.defined, *self.news}:
+            return ast.Name(name, ast.Load())
+        if name in self.news:
+            taken = name in self.own.defined or name in self.own.parameters
+            return ast.Name(f"{name}_" if taken else name, ast.Load())
+        wanted = self.right.name(name)
+        for each in (name, *self.own.defined):
+            if each in self.own.defined and self.own.name(each) == wanted:
+                return ast.Name(each, ast.Load())
+        if value := self.right.stands_for(name):
+            return self._named(value)  # type: ignore[return-value]
+        raise NoPlace
+
+    def _in_place(self, new: ast.expr, old: ast.expr) -> str:
+        """Return the new expression's text, in parentheses if it needs them where the old one was."""
+        self.line = old.lineno
+        text = ast.unparse(self._named(new))
+        first, last = self._span(old)
+        before, after = self.source[:first], self.source[last:]
+        try:
+            same = ast.dump(ast.parse(f"{before}{text}{after}")) == ast.dump(
+                ast.parse(f"{before}({text}){after}")
+            )
+        except SyntaxError:
+            same = False
+        return text if same else f"({text})"
+
+    def _at(self, line: int, column: int) -> int:
+        """Return the place in the source. column: in bytes, as `ast` counts."""
+        if line > len(self.lines):
+            return len(self.source)
+        before = self.lines[line - 1].encode()[:column].decode()
+        return sum(map(len, self.lines[: line - 1])) + len(before)
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        return self._at(node.lineno, node.col_offset), self._at(
+            node.end_lineno or node.lineno, node.end_col_offset or 0
+        )
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, transplant: _Transplant):
+        self.transplant = transplant
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """Return the learner's name for an expression if there is one; else the expression, renamed."""
+        right, own = self.transplant.right, self.transplant.own
+        if isinstance(node, ast.expr) and not _is_small(node):
+            wanted = right.of(node)
+            for name in own.defined:
+                value = own.stands_for(name)
+                if value and own.name(name) == wanted and value.lineno < self.transplant.line:
+                    return ast.Name(name, ast.Load())
+        return super().visit(node)  # type: ignore[no-any-return]
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        found = self.transplant.own_name(node.id)
+        if isinstance(node.ctx, ast.Store):
+            if not isinstance(found, ast.Name):
+                raise NoPlace
+            return ast.Name(found.id, ast.Store())
+        return found
+
+
+def _changes(right: Sequence[ast.stmt], wrong: Sequence[ast.stmt]) -> Iterator[_Change]:
+    """Yield the changes of a body, and of the bodies in it."""
+    olds, news = ([ast.dump(each) for each in body] for body in (right, wrong))
+    for tag, i, j, k, m in difflib.SequenceMatcher(None, olds, news, autojunk=False).get_opcodes():
+        before = right[i - 1] if i else None
+        if tag == "replace" and j - i == m - k:
+            for old, new in zip(right[i:j], wrong[k:m], strict=True):
+                if isinstance(old, _BLOCKS) and type(old) is type(new):
+                    yield from _of_block(old, new)
+                else:
+                    yield _Change(before, [old], [new])
+        elif tag != "equal":
+            yield _Change(before, right[i:j], wrong[k:m])
+
+
+def _of_block(old: ast.stmt, new: ast.stmt) -> Iterator[_Change]:
+    heads = [ast.For, ast.While, ast.If]
+    assert type(old) in heads
+    field = "iter" if isinstance(old, ast.For) else "test"
+    if ast.dump(getattr(old, field)) != ast.dump(getattr(new, field)):
+        ends = [ast.copy_location(ast.Expr(getattr(each, field)), each) for each in (old, new)]
+        yield _Change(None, ends[:1], ends[1:])
+    for part in ("body", "orelse"):
+        yield from _changes(getattr(old, part), getattr(new, part))
+
+
+def _narrowed(old: ast.AST, new: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield the changed expression, and within it the only changed part, and so on, the whole first."""
+    while type(old) is type(new):
+        if isinstance(old, ast.expr) and isinstance(new, ast.expr):
+            yield old, new
+        pairs = list(zip(_parts(old), _parts(new), strict=False))
+        changed = [(a, b) for a, b in pairs if ast.dump(a) != ast.dump(b)]
+        if len(changed) != 1 or len(_parts(old)) != len(_parts(new)):
+            return
+        if isinstance(old, ast.stmt) and not isinstance(changed[0][0], ast.expr):
+            return
+        if isinstance(old, ast.Assign) and changed[0][0] is not old.value:
+            return
+        old, new = changed[0]
+    if isinstance(old, ast.expr) and isinstance(new, ast.expr):
+        yield old, new
+
+
+def _parts(node: ast.AST) -> list[ast.AST]:
+    return [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr_context)]
