@@ -1,12 +1,12 @@
-"""Whether the copies of what a program loads do anything.
+"""Find out whether the copies of what a program loads can do harm.
 
 If a block has fewer elements than a program has threads, several threads hold each element. All of them load
-it, and only one of them stores. What the others load too late, after that one has stored to the same place,
-does no harm in two cases:
+it, and only one of them stores. A copy that is loaded too late, after that thread has stored to the same
+place, does no harm in two cases:
 
-- it goes nowhere: whatever is made of it stays with threads that do not store;
-- it comes in time: the store needs what a reduction over several warps gives, which has a barrier, and the
-  reduction needs what all copies have loaded.
+- The copy is never stored: whatever is made of it stays with threads that don't store.
+- It can't be too late: the store needs the result of a reduction over several warps, which has a barrier, and
+  the reduction needs what all copies have loaded.
 """
 
 import re
@@ -42,9 +42,9 @@ class _Operation:
 
 
 class Copies:
-    """What becomes of the copies of each load in TTGIR.
+    """The use of the copies of each load in TTGIR.
 
-    lines: with names that are unique, as `threads` makes them.
+    lines: with unique names, as `threads` makes them.
     """
 
     def __init__(self, ttgir: str, lines: Sequence[str]):
@@ -57,7 +57,7 @@ class Copies:
                 self._users.setdefault(name, []).append(op)
 
     def do_nothing(self, loaded: str, layout: Layout | None) -> bool:
-        """Whether the copies of a loaded value do no harm, whenever they are loaded. loaded: its name."""
+        """Return whether the copies of a loaded value do no harm, whenever they load. loaded: its name."""
         free = _free(layout) if layout else None
         load = self._makers.get(loaded)
         if not free or load is None:

@@ -1,12 +1,12 @@
-"""Which thread of a program holds which lane of a block that is loaded or stored.
+"""Find out which thread of a program holds which lane of a block that is loaded or stored.
 
-The compiler decides: TTGIR has a layout for each access (`layouts`). It is made here, for a GPU that need
-not be there, with as many warps as the launch would ask for.
+The compiler decides this: TTGIR has a layout for each access (`layouts`). TTGIR is made here for a GPU that
+    need not be present, with as many warps as the launch asks for.
 
     accesses = memory_accesses(gpu_dialect(kernel, arguments, target, num_warps=4))
     accesses[0].threads()  # of each element: warp * threads of a warp + lane
 
-A thread may take several of its elements by one instruction; how many, PTX says (`taken_at_once`).
+A thread may load or store several of its elements by one instruction; PTX says how many (`taken_at_once`).
 """
 
 import re
@@ -31,14 +31,14 @@ class MemoryAccess:
     """A load, store or atomic of global memory in TTGIR.
 
     kind: ``"load"``, ``"store"`` or ``"atomic"``.
-    line: of the kernel's file, None where the compiler does not say.
+    line: of the kernel's file; None if the compiler does not say.
     shape: of the block; ``()`` for one element.
     layout: None for one element, which all threads load and the first one stores.
-    alone: a load each of whose copies is used by the thread that has it, for the lane that it holds, or does
-        no harm otherwise (`copies`): of several copies those that are not stored then do nothing.
-    ahead: a load that the compiler moves to an earlier turn of its loop.
-    stored: a load whose copies go lane by lane into stores and nowhere else, perhaps of other threads: then
-        the lane's store is made of what was loaded, over a barrier where it comes from another warp.
+    alone: whether each copy of a loaded element is used only by the thread that has it, for the lane that it
+        holds, or does no harm otherwise (`copies`). Then copies that are not stored do nothing.
+    ahead: whether the compiler moves the load to an earlier iteration of its loop.
+    stored: whether all copies go lane by lane into stores and nowhere else. The stores may be other threads':
+        then a lane's store waits at a barrier for what another warp loaded.
     """
 
     kind: str
@@ -50,13 +50,13 @@ class MemoryAccess:
     stored: bool = False
 
     def has_shape(self, shape: tuple[int, ...]) -> bool:
-        """The interpreter keeps one element as a block of one."""
+        """Return whether the block has this shape. A run keeps one element as a block of one."""
         return self.shape == shape or (self.shape == () and shape == (1,))
 
     def threads(self) -> np.ndarray:
-        """int, in the block's shape: the thread that holds each element, the lowest where several do.
+        """Return int, in the block's shape: the thread that holds each element, the lowest of several.
 
-        Of a store it is the one that stores. A thread's number is warp * threads of a warp + its lane.
+        For a store, that thread stores it. A thread's number is warp * threads of a warp + its lane.
         """
         if self.layout is None:
             return np.zeros(self.shape, int)
@@ -68,7 +68,7 @@ class MemoryAccess:
         return owner.reshape(self.shape)
 
     def is_held_by_several(self) -> bool:
-        """Whether more than one thread holds some element."""
+        """Return whether more than one thread holds some element."""
         if self.layout is None:
             return True
         table = self.layout.table
@@ -78,9 +78,9 @@ class MemoryAccess:
         return np.unique(np.repeat(np.arange(warps * lanes), registers) * size + flat).size > size
 
     def taken_at_once(self, many: int) -> np.ndarray:
-        """int [instructions, many]: elements, of the flattened block, that a thread takes at once.
+        """Return int [instructions, many]: flat indices of the ``many`` elements of each instruction.
 
-        They are in registers that follow one another; none where a thread has fewer.
+        They are in consecutive registers of a thread. The result is empty if a thread has fewer.
         """
         if self.layout is None:
             return np.zeros((0, many), int)
@@ -112,7 +112,7 @@ _BLOCK = re.compile(r"tensor<((?:\d+x)+)")
 
 
 def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
-    """Every access of global memory in TTGIR, in its order. above: as for `locations.read`.
+    """Return every access of global memory in TTGIR, in its order. above: as for `locations.read`.
 
     Raises ValueError for a layout that `read_layout` does not read.
     """
@@ -251,10 +251,10 @@ def held_by(
     num_warps: int,
     known: dict[str, str | Refusal] | None = None,
 ) -> HeldBy | Refusal:
-    """Who holds the lanes of each access, as the kernel is compiled for a target.
+    """Return a function that finds the holders of each access's lanes, in the kernel as compiled.
 
-    arguments: as for `front_end`. known: as for `gpu_dialect`.
-    A Refusal where it cannot be compiled so far, or its layouts not be read.
+    arguments: as for `front_end`. known: as for `gpu_dialect`. Returns a Refusal if the kernel cannot be
+        compiled that far, or its layouts cannot be read.
     """
     text = gpu_dialect(kernel, arguments, target, known, num_warps=num_warps)
     if isinstance(text, Refusal):
@@ -279,10 +279,10 @@ def held_by(
 def taken_at_once(
     kernel: JITFunction, arguments: Mapping[str, object], target: Target, num_warps: int
 ) -> TakenAtOnce | Refusal:
-    """Which lanes of an access are loaded or stored by one instruction, as the kernel is compiled.
+    """Return which lanes of an access one instruction loads or stores, in the kernel as compiled.
 
-    arguments: as for `front_end`. target: one of NVIDIA's. It is compiled to PTX, once: the result is kept.
-    A Refusal where it cannot be compiled so far, or its layouts not be read.
+    arguments: as for `front_end`. target: one of NVIDIA's. The kernel is compiled to PTX once, and the result
+        is kept. Returns a Refusal if it cannot be compiled that far, or its layouts cannot be read.
     """
     translated = translate(kernel, arguments, target, num_warps=num_warps)
     if isinstance(translated, Refusal):

@@ -1,10 +1,10 @@
-"""Reads Triton IR: text in MLIR's generic form becomes operations, values and regions.
+"""Read Triton IR: text in MLIR's generic form becomes operations, values and regions.
 
 In the generic form every operation looks the same, on every version of Triton:
 
     %x:2 = "scf.for"(%a, %b) <{axis = 0 : i32}> ({ ... }) {more = true} : (i32, i32) -> (i32, i32) loc(#loc3)
 
-A printed name is unique within a region only; a `Value` is one value and nothing else. Nothing of the text is
+A printed name is unique within a region only, but a `Value` is always one value. Nothing of the text is
 executed, and a text longer than `MOST_CHARACTERS` is not read.
 """
 
@@ -17,14 +17,14 @@ MOST_CHARACTERS = 8_000_000
 
 
 class Unreadable(ValueError):
-    """The text is not IR as this module knows it."""
+    """The text is not IR that this module can read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A value's type: the shape of a block, () for one value, and the type of an element.
+    """A value's type: the shape of a block, () for a single value, and the type of an element.
 
-    element: such as ``"f32"``, ``"i1"``, ``"!tt.ptr<f32>"``; of what is no block, the whole type.
+    element: such as ``"f32"``, ``"i1"``, ``"!tt.ptr<f32>"``; for what is not a block, the whole type.
     """
 
     shape: tuple[int, ...]
@@ -32,12 +32,12 @@ class Type:
 
     @property
     def is_pointer(self) -> bool:
-        """Whether the elements are addresses."""
+        """Return whether the elements are addresses."""
         return self.element.startswith("!tt.ptr<")
 
     @property
     def pointee(self) -> "Type":
-        """What a pointer points to; of a descriptor, the block that it moves."""
+        """Return the type that a pointer points to; for a descriptor, the block that it moves."""
         inner = self.element[self.element.index("<") + 1 : -1]
         if self.element.startswith("!tt.tensordesc<") and not inner.startswith("tensor<"):
             inner = f"tensor<{inner}>"
@@ -46,7 +46,7 @@ class Type:
 
 @functools.lru_cache(maxsize=4096)
 def read_type(text: str) -> Type:
-    """A type from its text."""
+    """Return a type from its text."""
     match = re.fullmatch(r"tensor<((?:\d+x)*)(.*)>", text)
     if match is None:
         return Type((), text)
@@ -56,7 +56,7 @@ def read_type(text: str) -> Type:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where in the source something comes from. name: of the variable that it was made for, "" for none."""
+    """A place in the source. name: of the variable that the value was made for; "" for none."""
 
     file: str = ""
     line: int = 0
@@ -69,7 +69,7 @@ NOWHERE = Location()
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """What an operation gives (``maker``), or a block takes. number: its own within its function, from 0."""
+    """A result of an operation (``maker``), or an argument of a block. number: in its function, from 0."""
 
     type: Type
     number: int
@@ -91,26 +91,26 @@ class Operation:
     location: Location = NOWHERE
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An attribute such as ``0 : i32``, as a number."""
+        """Return an attribute such as ``0 : i32`` as a number."""
         text = self.attributes.get(name)
         return default if text is None else int(text.split(" : ")[0])
 
     def flag(self, name: str) -> bool:
-        """Whether an attribute is there, and not ``false``."""
+        """Return whether an attribute is there and not ``false``."""
         return self.attributes.get(name, "false") != "false"
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """An attribute such as ``array<i32: 1, 0>``, as numbers."""
+        """Return an attribute such as ``array<i32: 1, 0>`` as numbers."""
         text = self.attributes.get(name, "")
         inner = text[text.index(":") + 1 : -1] if ":" in text else ""
         return tuple(int(n) for n in inner.split(",")) if inner else ()
 
     def text(self, name: str) -> str:
-        """An attribute that is a string, without its quotes and escapes."""
+        """Return an attribute that is a string, without quotes and escapes."""
         return unescaped(self.attributes.get(name, ""))
 
     def segments(self) -> tuple[tuple[Value, ...], ...]:
-        """The operands by groups, of an operation some of whose operands may be missing."""
+        """Return the operands in groups, for an operation with optional operands."""
         found, at = [], 0
         for size in self.integers("operandSegmentSizes"):
             found.append(self.operands[at : at + size])
@@ -155,7 +155,7 @@ class Function:
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """What one text holds: its functions by name."""
+    """The functions of one text, by name."""
 
     functions: Mapping[str, Function]
 
@@ -187,7 +187,7 @@ _BLOCK = re.compile(r"(\^\w+)(?:\((.*)\))?:(?: *//.*)?$")
 
 
 def read_module(text: str) -> Module:
-    """Read a module's text. Raises `Unreadable`, with the line, where it is not as expected."""
+    """Read a module's text. Raise `Unreadable`, with the line, if the text is not as expected."""
     if len(text) > MOST_CHARACTERS:
         raise Unreadable(f"the IR has {len(text)} characters, {MOST_CHARACTERS} are read")
     lines, definitions = [], {}

@@ -1108,7 +1108,7 @@ def of_compilation(
 
 
 def explained(trouble: Trouble) -> str:
-    """Return the text of the first row that fits; Triton's own message if none does."""
+    """Return the text of the first row of the table that fits; Triton's own message if none does."""
     for pattern, say in ROWS:
         if found := re.search(pattern, trouble.message, re.DOTALL):
             words = say.format(*found.groups()) if isinstance(say, str) else say(trouble, found)
