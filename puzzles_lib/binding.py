@@ -54,13 +54,13 @@ class Bound:
         return frozenset(name.removesuffix("_ptr").removesuffix("_desc") for name in self.arguments)
 
     def translated(self, *, record: bool = False) -> Program | Refusal:
-        """What is run of the kernel; record: with what a recording needs."""
+        """Return the kernel as it is run, or why it can't be. record: add what a recording needs."""
         if self.program is not None and not record:
             return self.program
         return program(self.kernel, self.arguments, record=record)
 
     def taken(self, opinion: Opinion) -> "Bound":
-        """The same, with what the front end has made of it."""
+        """Return the same, with the front end's translation from an opinion."""
         return dataclasses.replace(self, program=program_of(self.kernel, self.arguments, opinion))
 
     @property

@@ -246,7 +246,7 @@ def _pruned(tuner: Autotuner, kwargs: dict[str, Any]) -> list[Config]:
 
 
 def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same values, apart from rounding."""
+    """Return whether two tensors hold the same values, apart from rounding."""
     if not one.is_floating_point():
         return torch.equal(one, other)
     one, other = one.double(), other.double()
@@ -257,7 +257,7 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def allocator_is_set() -> bool:
-    """Whether `triton.set_allocator` has been called: without it, a launch that needs memory fails."""
+    """Return whether `triton.set_allocator` has been called. Without it, a launch that needs memory fails."""
     return _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR
 
 

@@ -31,17 +31,17 @@ class Variant:
 
     @property
     def is_tiny(self) -> bool:
-        """Whether results may be far smaller than what a kernel adds up on the way to them."""
+        """Whether results may be far smaller than the values that a kernel adds up to get them."""
         return self.name.endswith(("tiny values", "denormal values"))
 
     @property
     def makes_ties(self) -> bool:
-        """Whether values that differ may no longer do so where a reference looks for the largest."""
+        """Whether different values may become equal, so that more than one of them is the largest."""
         return not self.is_finite or self.name.endswith("huge values")
 
     @property
     def is_finite(self) -> bool:
-        """Whether no infinity and no NaN is in it that the label does not say."""
+        """Whether all values are finite, except those that the label names."""
         return not any(word in self.name for word in ("inf", "NaN"))
 
 

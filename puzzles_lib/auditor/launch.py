@@ -106,7 +106,7 @@ class Launch:
 
     @property
     def locks(self) -> tuple[str, ...]:
-        """Which tensors are locks: a launch does not say so."""
+        """The names of tensors that are locks: none, because a launch does not say so."""
         return ()
 
     def grid(self, case: object) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
 """Compare what a call returns with a reference in float64, and say how far off a correct kernel may be.
 
-The tolerance is derived as in `puzzles_lib.checker.expected`, from how far the exact result moves when the
-inputs move by a roundoff. The first roundoff is float32's, in which kernels compute. The second is the
-coarsest dtype's that takes part, because kernels may round intermediate results. TF32 is such a dtype if a
-kernel's `tl.dot` uses it.
+The tolerance is derived as in `puzzles_lib.checker.expected`, from how far the exact result moves when each
+input moves by a roundoff. This is done twice. The first time, the roundoff is float32's, in which kernels
+compute. The second time, it is that of the coarsest dtype in use, because kernels may round intermediate
+results to it. TF32 counts as such a dtype if a kernel's `tl.dot` uses it.
 """
 
 import contextlib

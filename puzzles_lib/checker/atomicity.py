@@ -28,7 +28,7 @@ class Budget:
 
 
 def plans(ran: Run) -> Iterator[Plan]:
-    """The ways in which two programs take turns, the most telling first."""
+    """Yield the ways in which two programs take turns, the most promising first."""
     yield from dict.fromkeys([*(Plan(*met) for met in ran.meetings[:_MEETINGS]), *_usual_plans(ran)])
 
 
@@ -53,11 +53,13 @@ def lost(
     run: Callable[[Options], Run],
     budget: Budget,
 ) -> Verdict | None:
-    """What goes wrong if programs take turns; None if nothing does.
+    """Return what goes wrong if programs take turns; None if nothing does.
 
     judged: returns what is wrong with a run.
-    forwards: a run without that, in which nothing went wrong. A plan that cannot come to its end is skipped:
-    on a GPU the program that waits would let the other one go on.
+    forwards: the run in launch order, in which nothing went wrong.
+
+    A plan that cannot come to its end is skipped: on a GPU, the program that waits would let the other one go
+        on.
     """
     if forwards.programs < 2 or forwards.atomics < 2:
         return None

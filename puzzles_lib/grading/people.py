@@ -88,9 +88,10 @@ class Roster:
     _by_platform: dict[str, list[Person]] = field(default_factory=dict)
 
     def find(self, student: str) -> Person | None:
-        """Return who a submission's name means: by id, login, e-mail or name; None unless it is one person.
+        """Return the person that a submission's name means: by id, login, e-mail or name.
 
-        A number at the end of the name, as in Moodle's ``Ada Lovelace_12``, is the platform's own.
+        Returns None if it means nobody, or more than one person. A number at the end of the name, as in
+        Moodle's ``Ada Lovelace_12``, is the platform's own and is ignored.
         """
         match = re.fullmatch(r"(.*)_(\d+)", student)
         tries = [self._by.get(_plain(student), [])]

@@ -160,7 +160,7 @@ def _dw_kernel(
 ):  # fmt: skip
     """Tiles [BLOCK_M, BLOCK_N] of the experts' dw [K, N], in steps of BLOCK_K rows. Programs share the tiles.
 
-    The rows of the next group have to count as zeros, and TMA knows only where the tensor ends. Asynchronous
+    The rows of the next group have to count as zeros, and TMA knows only the end of the tensor. Asynchronous
     copies with a mask cost nothing more. WHOLE: tiles divide K and N. TMA: dw is a descriptor.
     """
     tiles_m, tiles_n = tl.cdiv(K, BLOCK_M), tl.cdiv(N, BLOCK_N)

@@ -428,7 +428,7 @@ def grid_of(tiles: Tiles, rows: int, outputs: int) -> tuple[int, int]:
 
 
 def kernel_of_few_rows(rows: int, wq: torch.Tensor) -> ModuleType | None:
-    """Return the module whose ``launch`` is the fastest for so few rows (measured on an H200), or None."""
+    """Return the module whose ``launch`` is the fastest for few rows (measured on an H200), or None."""
     if rows > 8 and q8_linear_rows64.fits(rows, wq):
         return q8_linear_rows64
     return q8_linear_rows16 if q8_linear_rows16.fits(rows, wq) else None
@@ -471,9 +471,10 @@ def launch_matmul(
     tma: bool,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from codes, M rows or more, and scales. If K is shared, sums must be zeros.
+    """Fill y [M, N] from int8 codes [M or more, K], and the scales. If K is split, sums must be zeros.
 
-    pdl: the launch before this one is `launch_quantize_rows` with the same.
+    sums: int32, M · N sums, then a counter for each tile; None if K is not split. pdl: whether the launch
+        before this one is `launch_quantize_rows` with pdl, too.
     """
     (rows, outputs), columns = y.shape, wq.shape[1]
     codes_in, weights_in = codes, wq

@@ -308,7 +308,7 @@ def _unknown(machine: Machine, step: Step, *_: Any) -> Any:
 
 @operation("tt.call", labels=None)
 def call(machine: Machine, step: Step, *given: Any) -> Any:
-    """Triton's `tl.flip` is swapped for one that keeps undefined lanes apart."""
+    """Call a function, with Triton's `tl.flip` swapped for one that keeps undefined lanes apart."""
     name = step.kept or _callee(step)
     function = machine.module.functions[name]
     if _FLIP.match(name):

@@ -165,7 +165,7 @@ class Module:
 
 
 def unescaped(text: str) -> str:
-    """A quoted string's text; MLIR writes a byte that is no letter as ``\\E9``."""
+    r"""Return a quoted string's text. MLIR writes a byte that is not a letter as ``\E9``."""
     inner = text[1:-1] if text.startswith('"') else text
     if "\\" not in inner:
         return inner

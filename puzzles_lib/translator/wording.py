@@ -181,7 +181,7 @@ def _no_such_statement(t: Trouble, found: re.Match) -> str:
 
 
 def kind_of(node: ast.AST) -> str:
-    """What Python's users call a statement or an expression of this kind."""
+    """Return the usual name of a kind of statement or expression."""
     name = type(node).__name__
     return _KINDS.get(name, a(name))
 

@@ -17,7 +17,7 @@ PADDING = "////"
 
 
 def scene() -> torch.Tensor:
-    """A small picture, drawn by arithmetic: float32 [64, 96], 0 is black and 1 is white."""
+    """Return a small picture, drawn by arithmetic: float32 [64, 96]. 0 is black and 1 is white."""
     i, j = torch.meshgrid(torch.arange(64.0), torch.arange(96.0), indexing="ij")
     picture = 0.55 + 0.3 * i / 64  # the sky
     picture[(i - 14) ** 2 + (j - 74) ** 2 < 64] = 1.0  # the sun
@@ -64,7 +64,7 @@ def _hung(images: Mapping[str, tuple[torch.Tensor, str]]) -> Picture:
 
 
 def filters() -> Picture:
-    """A picture, and what two filters make of it."""
+    """Draw a picture, and the results of two filters."""
     x = scene()
     blur, edge = torch.full((5, 5), 1 / 25), -torch.ones(3, 3)
     edge[1, 1] = 8.0
@@ -150,7 +150,7 @@ def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Pict
 
 
 def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BLOCK_W: int = 8) -> Picture:
-    """What the lanes of two programs read: a tile, its halo, and zeros past the edge of the image."""
+    """Draw what the lanes of two programs read: a tile, its halo, and zeros past the edge of the image."""
     rows, widest = max(H, BLOCK_H + KH - 1), 2 * BLOCK_W + KW - 1
     figure, ax = new_sheet(W + widest + 3.6, rows + 5.2, unit=0.26)
     for p, q in ((0, 0), (0, 1)):
@@ -210,7 +210,7 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
 def images(
     N: int = 3, H: int = 5, W: int = 10, BLOCK_N: int = 2, BLOCK_H: int = 4, BLOCK_W: int = 8
 ) -> Picture:
-    """A tile with three axes: the same rows and columns of several images."""
+    """Draw a tile with three axes: the same rows and columns of several images."""
     figure, ax = new_sheet(W + 12.4, H + 4.2)
     for n in reversed(range(N)):
         left, top = 2.2 + 1.3 * n, 3.6 - 1.3 * n

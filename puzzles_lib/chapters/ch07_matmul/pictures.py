@@ -44,7 +44,7 @@ def waiting_bytes(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, iterations: int = 3)
 
 
 def tiles() -> Picture:
-    """What one program reads and writes: a band of x, a band of y, a tile of z."""
+    """Draw what one program reads and writes: a band of x, a band of y, a tile of z."""
     case = BATCHED_MATMUL.cases[1]
     i, j = 1, 0
     M, N, K = case.M, case.N, case.K
@@ -98,7 +98,7 @@ def small_product(tile: int = 3, size: int = 6) -> tuple[Tensor, Tensor]:
 
 
 def walk(iterations: int = 3, block: int = 2) -> Picture:
-    """The walk along K: each iteration takes two new blocks, and the accumulator stays."""
+    """Draw the walk along K: each iteration takes two new blocks, and the accumulator stays."""
     x, y = small_product()
     tile, size = x.shape
     steps = size // block
@@ -152,7 +152,7 @@ def _which(count: int) -> str:
 
 
 def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Picture:
-    """What a larger tile saves in reads, and how many registers it takes."""
+    """Draw what a larger tile saves in reads, and how many registers it takes."""
     ratios = [(2 * size / block + 1) / 3 for block in blocks]
     registers = [block * block * 4 / 1024 for block in blocks]
     figure = new_figure(7.8, 3.6)
@@ -189,7 +189,7 @@ def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> 
 
 
 def ragged_k() -> Picture:
-    """The last iteration along K: lanes past the end are 0 in both blocks, so they add nothing."""
+    """Draw the last iteration along K: lanes past the end are 0 in both blocks, so they add nothing."""
     row, column, block = [3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8], 4
     steps = triton.cdiv(len(row), block)
     pad = steps * block - len(row)
@@ -239,7 +239,7 @@ def ragged_k() -> Picture:
 
 
 def running_sums() -> Picture:
-    """The accumulator of one element of z in the puzzle's last case, in float32 and in float16."""
+    """Draw the accumulator of one element of z in the puzzle's last case, in float32 and in float16."""
     case = BATCHED_MATMUL.cases[-1]
     inputs = make_inputs(BATCHED_MATMUL, case)
     terms = inputs["x"][0, 0].float() * inputs["y"][0, :, 0].float()  # [K]
@@ -272,7 +272,7 @@ def running_sums() -> Picture:
 
 
 def repeats() -> Picture:
-    """How many times each input is read, for three block sizes."""
+    """Draw how many times each input is read, for three block sizes."""
     size, blocks = 64, (16, 32, 64)
     figure, ax = new_sheet(18.2, 7.9)
     told = []
@@ -315,7 +315,7 @@ def repeats() -> Picture:
 
 
 def drag(BLOCK_M: int = 64, BLOCK_N: int = 64) -> Live:
-    """The tiles of `SHAPE` on its z, with sliders for their sides, and what they read and cost."""
+    """Show the tiles of `SHAPE` on its z, with sliders for their sides, and what they read and cost."""
     x_reads, y_reads = reads(BLOCK_M, BLOCK_N)
     moved, cost = traffic(BLOCK_M, BLOCK_N), tile_bytes(BLOCK_M, BLOCK_N) / 1024
     sliders = "".join(

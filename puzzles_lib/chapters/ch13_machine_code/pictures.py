@@ -24,7 +24,7 @@ MARK = VERMILLION  # the thread or chunk to look at
 
 
 def stations() -> Picture:
-    """The stages of a compilation, and what each of them settles."""
+    """Draw the stages of a compilation, and what each of them settles."""
     figure, ax = new_sheet(24.2, 8.4)
     common = [
         ("Python", "the kernel's\nsource and its tree"),
@@ -228,10 +228,7 @@ def _spans(numbers: list[int]) -> str:
 
 
 def fragments(ttgir: str, lane: int = 9) -> Picture:
-    """The three tiles of one mma.sync.m16n8k16, and who holds which element; one lane picked out.
-
-    ttgir: of a matmul compiled for sm_80, with its ``#mma``.
-    """
+    """Draw the three tiles of one mma.sync.m16n8k16, and who holds which element, with one lane marked."""
     operand = "#ttg.dot_op<{{opIdx = {}, parent = #mma, kWidth = 2}}>"
     tiles = {
         "x": read_layout(ttgir, operand.format(0), (16, 16)),
@@ -283,10 +280,7 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
 
 
 def wgmma(ttgir: str) -> Picture:
-    """The tiles of a 128 x 128 x 64 dot on an H100: which warp holds which rows, and what one wgmma takes.
-
-    ttgir: of a matmul compiled for sm_90 with four warps and these tiles, with its ``#mma``.
-    """
+    """Draw the tiles of a 128 x 128 x 64 dot on an H100: the rows of each warp, and what one wgmma takes."""
     rows, columns, depth = 128, 128, 64
     piece_rows, piece_depth = 64, 16  # of m64n128k16
     layout = read_layout(ttgir, "#mma", (rows, columns))

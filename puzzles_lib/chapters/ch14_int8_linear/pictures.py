@@ -66,7 +66,7 @@ def rows() -> Picture:
 
 
 def cuts() -> Picture:
-    """What truncation and rounding make of x / scale."""
+    """Draw what truncation and rounding make of x / scale."""
     x = torch.linspace(-3.2, 3.2, 1281, dtype=torch.float64)
     figure = new_figure(7.4, 3.5)
     axes = figure.subplots(1, 2, sharey=True)
@@ -125,7 +125,7 @@ def gains(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, lis
 
 
 def layers() -> Picture:
-    """The gain that is left, layer by layer."""
+    """Draw the gain that is left, layer by layer."""
     # torch's sums differ in their last bits from run to run; the figure should not
     found = {name: [round(value, 4) for value in values] for name, values in gains().items()}
     figure = new_figure(7.0, 3.3)
@@ -155,7 +155,7 @@ def layers() -> Picture:
 
 
 def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 50.0) -> Picture:
-    """The error of each token of a linear layer, where one token is 50 times as large."""
+    """Draw the error of each token of a linear layer, in which one token is 50 times as large."""
     x, weight = _normal(tokens, width), _normal(192, width, seed=1)
     x[where] *= factor
     exact = x @ weight.T
@@ -310,7 +310,7 @@ def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> 
 
 
 def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
-    """Where wq[n, k] is in memory in three layouts, and what one tile reads."""
+    """Draw where wq[n, k] is in memory in three layouts, and what one tile reads."""
 
     def in_tiles(n: int, k: int) -> int:
         tile = n // TILE_N * (K // TILE_K) + k // TILE_K
@@ -358,7 +358,7 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
 
 
 def digit(image: torch.Tensor, number: int) -> Picture:
-    """An image as the model reads it: a row of pixels is a token."""
+    """Draw an image as the model reads it: a row of pixels is a token."""
     rows_, columns = image.shape
     shades = [[(1 - 0.85 * v,) * 3 for v in row] for row in image.double().tolist()]
     figure, ax = new_sheet(22, rows_ + 1.6)

@@ -76,7 +76,10 @@ def measure_grid(some: Sequence[Rung], programs: Programs = HERE) -> Rows:
 
 
 def measure_clocks(programs: Programs = HERE) -> dict[str, Sustained]:
-    """Each path alone for a second, at the large K: what the chip's clock does. Raises as `measure`."""
+    """Run each path alone for a second, at the large K, and return the chip's clock.
+
+    Raises as `measure` does.
+    """
     return _Track(max(ROWS), programs).sustained()
 
 

@@ -91,7 +91,7 @@ def _compiled(kernel: object, values: Mapping[str, object], **options: int) -> B
 
 
 def binary(built: object) -> Binary:
-    """A `puzzles_lib.compiler.Build` as the driver takes it."""
+    """Return a `puzzles_lib.compiler.Build` as the driver takes it."""
     told = built.metadata
     return Binary(
         cubin=built.binary,
@@ -145,7 +145,7 @@ def write(path: str | Path, binaries: Mapping[str, Binary], launches: Mapping[st
 
 
 def read(path: str | Path) -> dict[str, object]:
-    """``triton``, the version that compiled; ``launches``, their evidence by name; ``binaries``, by name."""
+    """Return the file's ``triton`` (version), ``launches`` (evidence by name) and ``binaries`` (by name)."""
     told = json.loads(Path(path).read_text())
     told["binaries"] = {name: Binary.from_dict(each) for name, each in told["binaries"].items()}
     return told

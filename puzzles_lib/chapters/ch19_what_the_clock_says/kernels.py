@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit
 def tile_of(pid, tiles_m, tiles_n, GROUP: tl.constexpr):
-    """The tile of a program: bands of GROUP rows of tiles, each walked down its columns."""
+    """Return the tile of a program: bands of GROUP rows of tiles, each walked down its columns."""
     band = pid // (GROUP * tiles_n)
     first = band * GROUP
     rows = tl.minimum(tiles_m - first, GROUP)
