@@ -117,7 +117,7 @@ def bind(kernel: object, puzzle: Puzzle, case: Case, num_warps: int = 0) -> Boun
     """
     if interpret_was_on():
         text = "TRITON_INTERPRET was set when Triton was imported: unset it and restart the notebook's kernel"
-        return _signature(text, "the course interprets kernels by itself")
+        return _signature(text, "the course runs kernels on the CPU without it")
     if told := versions.too_old(triton.__version__):
         return Refusal(told, kind="error")
     wrapped = unwrap(kernel)
@@ -271,8 +271,8 @@ def _no_kernel(kernel: object) -> Refusal:
         return _signature(f"{name} is a Python function: put @triton.jit on the line above its def")
     if kernel is None:  # as `mistake(...).kernel` is until its puzzle is solved
         return _signature(
-            "there is no kernel yet: it is None. A kernel taken from mistake(...) is there once you have "
-            "solved its puzzle: then run the cell with mistake(...) again, and this one"
+            "there is no kernel yet: kernel is None. If it comes from mistake(...), solve that puzzle first. "
+            "Then run the cell with mistake(...) again, and then this cell"
         )
     return _signature(f"kernel is {kernel!r:.60}, allowed is a @triton.jit function")
 

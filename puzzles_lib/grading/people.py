@@ -107,8 +107,8 @@ def read_roster(path: Path) -> Roster:
     platform = next((p for p, (only, _) in _PLATFORMS.items() if set(only) <= set(names)), "")
     if not platform:
         raise ValueError(
-            f"--columns {path}: no table of Moodle, Canvas, Blackboard, Brightspace or Gradescope that is "
-            f"known; its columns are {', '.join(header)[:200]}"
+            f"--columns {path}: this is not a table that Moodle, Canvas, Blackboard, Brightspace or "
+            f"Gradescope exports; its columns are {', '.join(header)[:200]}"
         )
     roster = Roster(platform, header)
     for row in rows:
