@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from puzzles_lib.compiler.layouts import Layout, read_layout
+from puzzles_lib.compiler.layouts import Layout, blocks, read_layout
 
 _OPERATION = re.compile(r"^\s*(?:(%\w+)(?::\d+)?(?:, %\w+)* = )?\"?([a-z_]+\.[\w.]+)\"?(.*)$")
 _NAME = re.compile(r"%\w+")
@@ -92,7 +92,7 @@ class Copies:
         return all(free <= _free(layout) for layout in self._layouts(op))
 
     def _layouts(self, op: _Operation) -> Iterator[Layout]:
-        for shape, name in _blocks(op.types):
+        for shape, name in blocks(op.types):
             yield read_layout(self._ttgir, name, shape)
 
     def _crosses_warps(self, op: _Operation) -> bool:
@@ -169,21 +169,6 @@ def _read(lines: Sequence[str]) -> Iterator[_Operation]:
         if text.endswith("{"):
             arguments = re.findall(r"(%\w+) = %", line.partition("iter_args(")[2])
             stack.append((made, arguments) if made is not None or opener is None else opener)
-
-
-def _blocks(types: str) -> Iterator[tuple[tuple[int, ...], str]]:
-    """The shape and the layout's name of each block in a text of types."""
-    for match in re.finditer(r"tensor<((?:\d+x)+)", types):
-        depth, parts = 1, [""]
-        for character in types[match.end() :]:
-            depth += (character in "<[{(") - (character in ">]})")
-            if depth == 0:
-                break
-            if character == "," and depth == 1:
-                parts.append("")
-            else:
-                parts[-1] += character
-        yield tuple(int(n) for n in match[1][:-1].split("x")), parts[-1].strip()
 
 
 def _free(layout: Layout) -> set[tuple[str, int]]:

@@ -12,7 +12,7 @@ see https://arxiv.org/abs/2505.23819.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -174,6 +174,21 @@ def _parts(text: str) -> list[str]:
         else:
             parts[-1] += character
     return [part.strip() for part in parts]
+
+
+def blocks(types: str) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yield the shape and the layout's name of each block in a text of types."""
+    for match in re.finditer(r"tensor<((?:\d+x)+)", types):
+        depth, parts = 1, [""]
+        for character in types[match.end() :]:
+            depth += (character in "<[{(") - (character in ">]})")
+            if depth == 0:
+                break
+            if character == "," and depth == 1:
+                parts.append("")
+            else:
+                parts[-1] += character
+        yield tuple(int(n) for n in match[1][:-1].split("x")), parts[-1].strip()
 
 
 # ---- from fields to steps

@@ -18,7 +18,7 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib.compiler.copies import Copies
 from puzzles_lib.compiler.frontend import gpu_dialect, translate
-from puzzles_lib.compiler.layouts import Layout, read_layout
+from puzzles_lib.compiler.layouts import Layout, blocks, read_layout
 from puzzles_lib.compiler.locations import Line, read
 from puzzles_lib.compiler.lowering import build
 from puzzles_lib.runner import HeldBy, Holders, TakenAtOnce
@@ -108,7 +108,6 @@ _OPERATIONS = {
     "amdg.buffer_atomic_cas": "atomic",
 }
 _OPERATION = re.compile(r"^\s*(?:(%[\w#]+)(?::\d+)? = )?\"?([a-z_]+\.[\w.]+)\"?(.*)$")
-_BLOCK = re.compile(r"tensor<((?:\d+x)+)")
 
 
 def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
@@ -137,22 +136,9 @@ def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
 
 
 def _block(ttgir: str, operation: str) -> tuple[tuple[int, ...], Layout | None]:
-    """Shape and layout of the block in an operation's type."""
-    types = operation[operation.rindex(" : ") :]
-    match = _BLOCK.search(types)
-    if not match:
-        return (), None
-    shape = tuple(int(n) for n in match[1][:-1].split("x"))
-    depth, parts = 1, [""]
-    for character in types[match.end() :]:
-        depth += (character in "<[{(") - (character in ">]})")
-        if depth == 0:
-            break
-        if character == "," and depth == 1:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return shape, read_layout(ttgir, parts[-1].strip(), shape)
+    """Return the shape and layout of the first block in an operation's type; () and None without one."""
+    shape, name = next(blocks(operation[operation.rindex(" : ") :]), ((), ""))
+    return shape, read_layout(ttgir, name, shape) if shape else None
 
 
 # ---- what becomes of a value

@@ -10,7 +10,7 @@ executed, and a text longer than `MOST_CHARACTERS` is not read.
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MOST_CHARACTERS = 8_000_000
@@ -208,7 +208,7 @@ class _Locations:
         self.known: dict[str, Location] = {}
 
     def read(self, text: str) -> Location:
-        """What stands within ``loc(...)``."""
+        """Return the location within ``loc(...)``."""
         found = self.known.get(text)
         if found is None:
             self.known[text] = NOWHERE  # should a location lead to itself
@@ -238,7 +238,7 @@ class _Reader:
         self.count = 0
 
     def module(self) -> Module:
-        """The functions of a module."""
+        """Return the functions of a module."""
         if not self.lines or not self.lines[0].startswith('"builtin.module"'):
             raise Unreadable("the text does not begin with a module")
         self.scopes = [{}]
@@ -259,7 +259,7 @@ class _Reader:
         return Unreadable(f"line of IR that cannot be read: {line[:120]}")
 
     def operation(self) -> Operation:
-        """The operation whose first line is the current one."""
+        """Return the operation whose first line is the current one."""
         line = self.lines[self.at]
         self.at += 1
         match = _HEAD.match(line)
@@ -302,7 +302,7 @@ class _Reader:
         return made
 
     def regions(self, regions: list[Region]) -> str:
-        """An operation's regions; returns what follows them."""
+        """Return what follows an operation's regions, which are added to ``regions``."""
         while True:
             regions.append(self.region())
             line = self.lines[self.at]
@@ -370,52 +370,39 @@ class _Reader:
 
 
 _OPEN, _CLOSE = "<([{", ">)]}"
+_MARKS = re.compile(r'"(?:\\.|[^"\\])*"?|->|[<(\[{>)\]},]', re.DOTALL)  # or a quoted text, or an arrow
+
+
+def _levels(text: str, at: int = 0) -> Iterator[tuple[int, str, int]]:
+    """Yield each bracket and comma from ``at`` on, with its place and the brackets that are open after it.
+
+    Those in quotes and the arrow ``->`` do not count.
+    """
+    depth = 0
+    for found in _MARKS.finditer(text, at):
+        mark = found[0]
+        if len(mark) == 1 and mark != '"':
+            depth += (mark in _OPEN) - (mark in _CLOSE)
+            yield found.start(), mark, depth
 
 
 def _closing(text: str, at: int) -> int:
-    """The place of the bracket that closes the one at ``at``. Quoted brackets and arrows do not count."""
-    depth, quoted, i = 0, False, at
-    while i < len(text):
-        character = text[i]
-        if quoted:
-            if character == "\\":
-                i += 1
-            elif character == '"':
-                quoted = False
-        elif character == '"':
-            quoted = True
-        elif character in _OPEN:
-            depth += 1
-        elif character in _CLOSE and text[i - 1 : i + 1] != "->":
-            depth -= 1
-            if not depth:
-                return i
-        i += 1
+    """Return the place of the bracket that closes the one at ``at``."""
+    for place, mark, depth in _levels(text, at):
+        if mark in _CLOSE and not depth:
+            return place
     raise Unreadable(f"a bracket that nothing closes: {text[:120]}")
 
 
 def _split(text: str) -> list[str]:
-    """The parts between the commas of the outermost level."""
+    """Return the parts between the commas of the outermost level."""
     if "," not in text:
         return [text.strip()] if text.strip() else []
-    parts, depth, quoted, start, i = [], 0, False, 0, 0
-    while i < len(text):
-        character = text[i]
-        if quoted:
-            if character == "\\":
-                i += 1
-            elif character == '"':
-                quoted = False
-        elif character == '"':
-            quoted = True
-        elif character in _OPEN:
-            depth += 1
-        elif character in _CLOSE and text[i - 1 : i + 1] != "->":
-            depth -= 1
-        elif character == "," and not depth:
-            parts.append(text[start:i].strip())
-            start = i + 1
-        i += 1
+    parts, start = [], 0
+    for place, mark, depth in _levels(text):
+        if mark == "," and not depth:
+            parts.append(text[start:place].strip())
+            start = place + 1
     return [*parts, text[start:].strip()]
 
 

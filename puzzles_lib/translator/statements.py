@@ -166,7 +166,7 @@ class _Reader:
 
 
 def _mask_of(call: ast.Call) -> ast.expr | None:
-    """What a load, store or atomic is given as its mask."""
+    """Return the mask argument of a load, store or atomic."""
     for keyword in call.keywords:
         if keyword.arg == "mask":
             return keyword.value

@@ -59,14 +59,13 @@ class Work:
 
     options: as for a launch. files: of the learner's functions. The noted place is a line of one of them;
         files count from 1.
-    wanted: which text to send back.
+    wanted: which text to send back; "" for none.
 
-    - none
     - ``"source"``: before any pass
     - ``"run"``: the same in MLIR's generic form, which `ir` reads, with the course's own marks
     - ``"record"``: with marks at each statement, too
-    - ``"ttgir"``
-    - ``"shared"``: the bytes of shared memory
+    - ``"ttgir"``: in Triton's GPU dialect
+    - ``"shared"``: the number of bytes of shared memory
     """
 
     kernel: JITFunction
