@@ -219,7 +219,7 @@ def _fresh(leaf: Any) -> Any:
 
 
 def names(function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """Return what each leaf of the arguments is called: as the function's parameters are."""
+    """Return a name for each leaf of the arguments, from the function's parameters."""
     try:
         own = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):

@@ -73,7 +73,7 @@ class Sized:
 
     @property
     def passes(self) -> int:
-        """How many elements a tensor must have for offsets to pass 2**31."""
+        """The number of elements that a tensor must have for offsets to pass 2**31."""
         return CROSSING * (self.outer if self.inner else 1)
 
     def smaller(self, large: int) -> "Sized":

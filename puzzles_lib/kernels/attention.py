@@ -433,7 +433,7 @@ def _dkv_kernel(
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a kernel is cut: queries and keys of a tile, warps, stages."""
+    """How a kernel's work is divided: queries and keys per tile, warps, pipeline stages."""
 
     m: int
     n: int
@@ -489,7 +489,7 @@ def _programs(x: torch.Tensor, block: int, cu_seqlens: torch.Tensor | None, long
 def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, tiles=None):
     """Fill o [B, H, T, D], any strides but the last, and lse [B, H, T]; all as `attention` has them.
 
-    tiles: instead of those in `FORWARD`. Gives the compiled kernel, as the launchers below do.
+    tiles: to use instead of those in `FORWARD`. Returns the compiled kernel, as the launchers below do.
     """
     tiles = tiles or FORWARD[max(q.shape[3], 64)]
     if scale <= 0:  # the kernel scales the maximum, and minus infinity: right for a positive scale alone

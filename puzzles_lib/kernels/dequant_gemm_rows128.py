@@ -1,4 +1,4 @@
-"""y = x @ w^^T for up to 128 rows of x on Hopper GPUs: the weight is read once and unpacked once.
+"""y = x @ ŵᵀ for up to 128 rows of x on Hopper GPUs: the weight is read once and unpacked once.
 
 Written in Gluon, like `puzzles_lib.kernels.dequant_gemm_rows16`. What makes it fast:
 

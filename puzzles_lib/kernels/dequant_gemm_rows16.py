@@ -1,4 +1,4 @@
-"""y = x @ w^^T for up to 16 rows of x: the time is that of reading the packed weight once.
+"""y = x @ ŵᵀ for up to 16 rows of x: the time is that of reading the packed weight once.
 
 Written in Gluon, the language under Triton, where the author chooses the layouts. What makes it fast:
 

@@ -825,7 +825,7 @@ def grouped_product(rows: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor
 
 
 def grouped_outer_product(dy: torch.Tensor, rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Return dy^T rows of each group, [groups, out, in], for dy [rows, out] and rows [rows, in]."""
+    """Return dyᵀ rows of each group, [groups, out, in], for dy [rows, out] and rows [rows, in]."""
     if _torch_groups(rows, dy.shape[1], rows.shape[1]):
         return F.grouped_mm(dy.mT, rows, offs=ends)
     splits = ends[:-1].cpu().long()

@@ -525,7 +525,7 @@ _activation_pack_inside = launching.inside("activation_pack", _activation_pack, 
 def activation_pack_unchecked(
     x: torch.Tensor, activation: str, slope_bits: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what `activation_pack` returns, for arguments that are known to be good."""
+    """Return what `activation_pack` returns. The arguments are not checked."""
     operators = (_activation_pack, _activation_pack_inside, _activation_pack_now)
     return launching.run(*operators, x, activation, slope_bits)
 
@@ -559,7 +559,7 @@ _activation_backward_inside = launching.inside(
 
 
 def activation_backward_unchecked(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    """Return what `activation_backward` returns, for arguments that are known to be good."""
+    """Return what `activation_backward` returns. The arguments are not checked."""
     operators = (_activation_backward, _activation_backward_inside, _activation_backward_now)
     return launching.run(*operators, dy, slopes, slope_bits)
 
@@ -606,7 +606,7 @@ _activation_quantize_ = torch.library.custom_op(
 def activation_quantize_unchecked_(
     h: torch.Tensor, activation: str, slope_bits: int, bits: int, group_size: int, seed: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Do what `activation_quantize_` does, with arguments that are known to be good."""
+    """Do what `activation_quantize_` does. The arguments are not checked."""
     arguments = (activation, slope_bits, bits, group_size, seed)
     operators = (_activation_quantize_, _activation_quantize_, _activation_quantize_now_)
     return launching.run(*operators, h, *arguments)
@@ -648,7 +648,7 @@ _activation_backward_ = torch.library.custom_op(
 
 
 def activation_backward_unchecked_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    """Do what `activation_backward_` does, with arguments that are known to be good."""
+    """Do what `activation_backward_` does. The arguments are not checked."""
     operators = (_activation_backward_, _activation_backward_, _activation_backward_now_)
     return launching.run(*operators, dy, slopes, slope_bits)
 

@@ -5,10 +5,10 @@ minimum and a scale, and for each element a code:
 
     scale   = (max - min) · 1 / (2^bits - 1), rounded to x's dtype; 1 if the group is constant
     code    = round((x - min) / scale), ties to even, clamped to 0 .. 2^bits - 1
-    x^      = min + code · scale, rounded once
+    x̂       = min + code · scale, rounded once
 
 Codes are computed from the *stored* minimum and scale. Stochastic rounding takes the code above with a
-probability that grows with the distance to the code below, so that x^ is x on average (see
+probability that grows with the distance to the code below, so that x̂ is x on average (see
 `puzzles_lib.kernels.rounding`).
 Words are those of `puzzles_lib.kernels.bitpack`: blocks of 16 · (16 / bits) rows, packed down the columns. So
 a matrix multiplication that walks along K unpacks them without passing a value between threads.
@@ -97,7 +97,7 @@ def quantize_pack(
 
     x: float32, float16 or bfloat16, with one axis or more, of any size; non-contiguous is accepted.
     rounding: "nearest" or "stochastic". Stochastic rounds up with a probability equal to the distance to the
-        code below (in steps between codes), and down otherwise. The mean of x^ over many seeds is then x.
+        code below (in steps between codes), and down otherwise. The mean of x̂ over many seeds is then x.
         Scales are rounded up, so that no x is outside the codes.
     seed, offset: of the random numbers (Philox, counted from offset by an element's place in x). The same
         seed and offset give the same codes, on any device and in any launch. seed is an integer of 64 bits.
@@ -628,7 +628,7 @@ _quantize_pack_inside = launching.inside("quantize_pack", _quantize_pack, _quant
 def quantize_unchecked(
     x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return words and params as `quantize_pack` makes them, of arguments that are known to be good."""
+    """Return words and params as `quantize_pack` makes them. The arguments are not checked."""
     return launching.run(_quantize_pack, _quantize_pack_inside, _quantize_pack_now, x, bits, group_size, seed)
 
 

@@ -228,7 +228,10 @@ def _spans(numbers: list[int]) -> str:
 
 
 def fragments(ttgir: str, lane: int = 9) -> Picture:
-    """Draw the three tiles of one mma.sync.m16n8k16, and who holds which element, with one lane marked."""
+    """Draw the three tiles of one mma.sync.m16n8k16, and who holds which element, with one lane marked.
+
+    ttgir: of a matmul compiled for sm_80, with its ``#mma``.
+    """
     operand = "#ttg.dot_op<{{opIdx = {}, parent = #mma, kWidth = 2}}>"
     tiles = {
         "x": read_layout(ttgir, operand.format(0), (16, 16)),
@@ -280,7 +283,10 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
 
 
 def wgmma(ttgir: str) -> Picture:
-    """Draw the tiles of a 128 x 128 x 64 dot on an H100: the rows of each warp, and what one wgmma takes."""
+    """Draw the tiles of a 128 x 128 x 64 dot on an H100: the rows of each warp, and what one wgmma takes.
+
+    ttgir: of a matmul compiled for sm_90 with four warps and these tiles, with its ``#mma``.
+    """
     rows, columns, depth = 128, 128, 64
     piece_rows, piece_depth = 64, 16  # of m64n128k16
     layout = read_layout(ttgir, "#mma", (rows, columns))

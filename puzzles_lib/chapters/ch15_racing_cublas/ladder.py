@@ -50,7 +50,7 @@ def unfused(problem: Problem) -> torch.Tensor:
 def measure(some: Sequence[Rung] | None = None, programs: Programs = HERE) -> Rows:
     """Rows of bench "ladder": each rung against `UNFUSED`, taking turns in one run.
 
-    error is relative to the exact product of the same x^. Then, of the chapter's unsound examples, rows of
+    error is relative to the exact product of the same x̂. Then, of the chapter's unsound examples, rows of
     bench "repeats", whose error is the share of `RUNS` runs that give other bits than the first.
 
     some: rungs other than the chapter's, without the examples. programs: the machine code.

@@ -65,8 +65,8 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
         cout, cin = _size(next(iter(paths.values())))[1:]
         work = 2 * count * cout * cin
         least = least_bytes(count, cout, cin)
-        ready = 2 * count * (cin + cout) + 2 * cout * cin  # x^ as bfloat16 is there, and read
-        points = {UNFUSED: least + 4 * count * cin, CUBLAS: ready}  # unfused: x^ written and read
+        ready = 2 * count * (cin + cout) + 2 * cout * cin  # x̂ as bfloat16 is there, and read
+        points = {UNFUSED: least + 4 * count * cin, CUBLAS: ready}  # unfused: x̂ written and read
         points = {name: (work / moved, work / paths[name]["us"] / 1e6) for name, moved in points.items()}
         fill = {"markersize": 8, "zorder": 3}
         looks = ((UNFUSED, VERMILLION, "o"), (CUBLAS, ORANGE, "s"))

@@ -407,7 +407,7 @@ def under_load() -> str:
 
 
 def baselines() -> str:
-    """Return the recorded times of the paths without fusion."""
+    """Return the recorded times of the paths without fusion, as text."""
     found = [row for row in rows("ladder") if row["path"] in (UNFUSED, CUBLAS)]
     lines = [f"K = {sizes(row)[0]:6}: {row['us']:6.1f} µs  {row['path'].replace('x^', 'x̂')}" for row in found]
     return "\n".join([*lines, about("ladder")])
