@@ -158,7 +158,7 @@ def dw_by_chunks(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Return dW of contiguous tensors without the fused kernel: x̂ is made for some rows at a time."""
+    """Return dW [COUT, CIN] of contiguous tensors without the fused kernel: x̂ is made in parts."""
     rows, columns, dtype = block_rows(bits), words.shape[2], dy.dtype if dtype is None else dtype
     chunk = max(CHUNK, 4 * columns * dy.shape[1])  # dW's float32 sums are as large
     blocks = max(chunk // (rows * columns * dy.element_size()), 1)  # at a time

@@ -427,7 +427,7 @@ def launch_activation_quantize(
     seed: torch.Tensor | None,
     offset: int,
 ) -> None:
-    """Launch the one kernel for a matrix h that `fits`."""
+    """Replace a matrix h [K, C] that `fits` by its activation; fill slopes, words and params."""
     (rows, columns), blocks = h.shape, words.shape[0]
     key = ("activation", activation, slope_bits, h.dtype, rows, columns, bits, group_size, offset)
     launching.launch(
@@ -464,7 +464,7 @@ def _activation_quantize_launch(
 def launch_activation_pack(
     x: torch.Tensor, y: torch.Tensor, slopes: torch.Tensor, activation: str, slope_bits: int
 ) -> None:
-    """Fill y (which may be x) and the slopes from a contiguous x."""
+    """Fill y (which may be x) and the flat slopes (uint8) from a contiguous x of any shape."""
     size = x.numel()
     options = {"ACTIVATION": activation, "SLOPE_BITS": slope_bits, "BLOCK": BLOCK}
     launching.launch(
@@ -476,7 +476,7 @@ def launch_activation_pack(
 def launch_activation_backward(
     dy: torch.Tensor, slopes: torch.Tensor, dx: torch.Tensor, slope_bits: int
 ) -> None:
-    """Fill dx (which may be dy) from contiguous dy and slopes."""
+    """Fill dx (which may be dy) from a contiguous dy of any shape, and its slopes."""
     size = dy.numel()
     launching.launch(
         _activation_backward_kernel, ("by slopes", slope_bits, dy.dtype, size), (dy, slopes, dx),

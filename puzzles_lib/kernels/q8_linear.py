@@ -169,7 +169,7 @@ def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | N
 
 
 def quantize_rows_ref(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return codes and scales of a matrix x [M, K]."""
+    """Return codes (int8 [M, K]) and scales (float32 [M]) of a matrix x [M, K]."""
     if not x.numel():
         return x.new_zeros(x.shape, dtype=torch.int8), x.new_zeros(x.shape[0], dtype=torch.float32)
     x = x.float()
@@ -214,7 +214,7 @@ def int8_matmul_ref(xq: torch.Tensor, wq: torch.Tensor) -> torch.Tensor:
 def q8_linear_ref(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None
 ) -> torch.Tensor:
-    """Return y [M, N] of a matrix x [M, K]."""
+    """Return y [M, N] of a matrix x [M, K], for wq [N, K], w_scale [N] and bias [N]."""
     rows, outputs = x.shape[0], wq.shape[0]
     if x.numel() and outputs:
         xq, x_scale = quantize_rows_ref(x)
@@ -369,7 +369,10 @@ def _matmul_kernel(
 def launch_quantize_rows(
     x: torch.Tensor, codes: torch.Tensor, scale: torch.Tensor, sums: torch.Tensor | None = None, pdl=False
 ) -> None:
-    """Fill codes and scale from a matrix x. Fill sums, if there are any, with zeros."""
+    """Fill codes [M or more, K] and scale [M] from a matrix x [M, K]. Fill sums with zeros.
+
+    sums: int32, or None.
+    """
     rows, columns = x.shape
     block = min(triton.next_power_of_2(columns), 8192)
     height = max(1, 2048 // block)

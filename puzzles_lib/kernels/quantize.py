@@ -159,7 +159,10 @@ def check_packed(name: str, packed: PackedTensor) -> None:
 def storage_shapes(
     rows: int, columns: int, bits: int, group_size: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int, int]]:
-    """Return the shapes of words and params for a matrix [rows, columns]."""
+    """Return the shapes of words and params for a matrix [rows, columns].
+
+    Words (int16) are [blocks, rows of words, columns]. Params are [groups, blocks, 2, rows of a block].
+    """
     blocks = (rows + block_rows(bits) - 1) // block_rows(bits)
     groups = (columns + group_size - 1) // group_size
     return (blocks, WORD_ROWS, columns), (groups, blocks, 2, block_rows(bits))
@@ -635,7 +638,7 @@ def quantize_unchecked(
 def empty_storage(
     x: torch.Tensor, bits: int, group_size: int, dtype: torch.dtype | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return words and params of x, still to be filled; params of ``dtype``, x's own by default."""
+    """Return empty words (int16) and params (of ``dtype``, x's own by default) for a matrix like x."""
     rows, columns = matrix_shape(x.shape)
     words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
     return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape, dtype=dtype)
@@ -650,7 +653,7 @@ def launch_quantize_pack(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> None:
-    """Fill words and params from a matrix x."""
+    """Fill words and params, shaped as in `storage_shapes`, from a matrix x [K, C]."""
     rows, columns = x.shape
     _start_quantizing(x, words, params, rows, columns, bits, group_size, seed, offset)
 
@@ -769,7 +772,7 @@ def dequantize_unchecked(
 def launch_dequantize(
     words: torch.Tensor, params: torch.Tensor, x: torch.Tensor, bits: int, group_size: int
 ) -> None:
-    """Fill a matrix x from words and params."""
+    """Fill a matrix x [K, C] from words and params, shaped as in `storage_shapes`."""
 
     def prepare() -> tuple:
         _, grid, arguments, options = dequantize_launch(words, params, x, bits, group_size)
