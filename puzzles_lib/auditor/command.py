@@ -1,4 +1,4 @@
-"""The command: audit a function of a module with inputs that another function makes."""
+"""Audit a function of a module from the command line, with inputs that another function makes."""
 
 import argparse
 import importlib

@@ -76,7 +76,7 @@ class _Tuned:
 
 
 def _capped(config: Config, largest: int) -> Config:
-    """Return a configuration whose blocks have at most so many elements along an axis."""
+    """Return a configuration whose blocks have at most that many elements along an axis."""
     values = {
         name: min(value, largest) if _BLOCK.fullmatch(name) else value
         for name, value in config.kwargs.items()

@@ -1,8 +1,8 @@
-"""Which elements of `torch.empty`'s tensors hold something: what was stored there, by torch or by a kernel.
+"""Track which elements of `torch.empty`'s tensors were stored to, by torch or by a kernel.
 
 A mode of torch's dispatcher sees each such tensor when it is made, and each operation that stores to one. New
-tensors are filled with values that nobody takes for a result, so that two runs with other fillings show what
-depends on them.
+tensors are filled with values that are no plausible result. A second run fills them with other values, and
+shows what depends on them.
 """
 
 from collections.abc import Mapping
@@ -106,7 +106,7 @@ class Defined(TorchDispatchMode):
         notes[(places[:, None] * size + np.arange(size)).ravel()] = True
 
     def places(self, tensor: torch.Tensor) -> np.ndarray:
-        """Return which places of a tensor's storage hold something, from its first element to its last."""
+        """Return which places of a tensor's storage were stored to, from its first element to its last."""
         span = span_of(tensor)
         notes = self._of(tensor)
         if notes is None or not span:
@@ -116,7 +116,7 @@ class Defined(TorchDispatchMode):
         return np.asarray(notes[first : first + span * size].reshape(span, size).all(1))
 
     def elements(self, tensor: torch.Tensor) -> np.ndarray | None:
-        """Return which elements hold something, by flat index; None if all do."""
+        """Return which elements were stored to, by flat index; None if all were."""
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return None

@@ -1,4 +1,4 @@
-"""One launch of a kernel, as Triton binds it, and a guarded run of it on the CPU."""
+"""Bind one launch of a kernel as Triton does, and run it under guard on the CPU."""
 
 import dataclasses
 import linecache

@@ -1,7 +1,7 @@
 """Measure what codes do to the gradients of a language model, by format, layer, and batches summed.
 
 The model is that of `puzzles_lib.examples.train_lm`, after few and after many steps with torch's layers.
-Each linear layer's dW = dy^T x is computed once more from the x that its codes stand for, with the same dy.
+Each linear layer's dW = dyᵀ x is computed once more from the x that its codes stand for, with the same dy.
 The cosine between both is measured for one batch and for sums over several. An error that is the same in
 each batch stays in the sum, while noise fades.
 

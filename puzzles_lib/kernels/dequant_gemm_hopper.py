@@ -227,7 +227,7 @@ def _dequant_gemm_dw_hopper_kernel(
     dy, words, params_desc, out_ptr, steps, CIN, COUT, splits, group_size,
     BITS: gl.constexpr,
 ):  # fmt: skip
-    """A tile of dW^T from the steps of one split."""
+    """A tile of dWᵀ from the steps of one split."""
     BLOCK_M: gl.constexpr = words.block_shape[1]
     BLOCK_N: gl.constexpr = dy.block_shape[1]
     OPERANDS: gl.constexpr = dy.block_shape[0] // 16  # of a step

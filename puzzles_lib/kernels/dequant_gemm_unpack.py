@@ -70,7 +70,10 @@ def unpack_asm(bits, field, half, careful):
 
 @gluon.jit
 def unpack_field(words, params, field: gl.constexpr, BITS: gl.constexpr, CAREFUL: gl.constexpr):
-    """Return the floats of a field of words. params: scales and minima by turns, for fields 0 and up."""
+    """Return the floats of a field of words.
+
+    params: a scale and a minimum for each field, in turn, from field 0 on.
+    """
     scale, minimum = params[2 * field], params[2 * field + 1]
     return gl.inline_asm_elementwise(
         unpack_asm(BITS, field, scale.dtype == gl.float16, CAREFUL), "=r,r,r,r",

@@ -105,7 +105,7 @@ class Quantizing(nn.Module):
         return some.clone(memory_format=torch.contiguous_format).view(torch.int64)[0]
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        """Return x @ weight^T + bias, with x's codes kept for the gradient of weight [out, in]."""
+        """Return x @ weightᵀ + bias, with x's codes kept for the gradient of weight [out, in]."""
         if not torch.is_grad_enabled() or not weight.requires_grad or not isinstance(x, torch.Tensor):
             self._tell_if_frozen(x)
             return F.linear(x, weight, bias)  # keeps nothing of x, or says what is wrong with x
@@ -210,7 +210,7 @@ class Quantizing(nn.Module):
 class PackedLinear(Quantizing, nn.Linear):
     """`torch.nn.Linear` whose backward pass uses a packed input.
 
-    x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does, with the same
+    x [..., in_features] gives x @ weightᵀ + bias [..., out_features], as nn.Linear does, with the same
     parameters and the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and
     a minimum for each ``group_size`` adjacent features of a row. With 2 bits and groups of 256 in bfloat16,
     that is 2.125 bits per element instead of 16. Layers of a module that read one x, such as q, k and v, keep

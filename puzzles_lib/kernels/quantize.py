@@ -638,7 +638,10 @@ def quantize_unchecked(
 def empty_storage(
     x: torch.Tensor, bits: int, group_size: int, dtype: torch.dtype | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return empty words (int16) and params (of ``dtype``, x's own by default) for a matrix like x."""
+    """Return uninitialized words (int16) and params for a matrix like x; see `storage_shapes`.
+
+    dtype: of params; x's own by default.
+    """
     rows, columns = matrix_shape(x.shape)
     words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
     return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape, dtype=dtype)

@@ -70,7 +70,7 @@ class Nursery:
         return pid
 
     def fetch(self, pid: int, kill: bool) -> int:
-        """Return the status of a child that has ended, ends soon or is killed; 0 if it is unknown."""
+        """Wait for a child that is ending, or kill it; return its status, or 0 if it is unknown."""
         with self._talking:
             try:
                 self._socket.send(_PID.pack(pid, kill))

@@ -36,12 +36,12 @@ class Function:
 
 @dataclass
 class Table:
-    """A function's statements, and where they and their parts are, by place.
+    """A function's statements, and a lookup by place (line and column) for them and their parts.
 
-    first: where the body begins. begun: the first statements of ``for`` loops' bodies, with the loop. tests:
-        conditions. returned: what is returned. iterated: the arguments of a loop's range. masks, terms: of
-        accesses, and the comparisons they are made of, as text. both: both sides of ``a & b``. left: for a
-        loop whose variable is read after it, that name.
+    first: where the body begins. begun: the first statement in the body of each ``for`` loop, and the loop's
+        number. tests: conditions. returned: returned expressions. iterated: the arguments of a loop's range.
+        masks: of accesses, as text. terms: the comparisons that masks are made of, as text. both: the two
+        sides of each ``a & b``. left: by loop, the name of its variable if it is read after the loop.
     """
 
     statements: list[Statement] = field(default_factory=list)

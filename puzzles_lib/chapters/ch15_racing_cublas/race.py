@@ -88,7 +88,7 @@ class Race:
         return bound(self.rung.launch(), self.found, count) if self.found else None
 
     def lines(self) -> list[str]:
-        """Return what it shows, as text."""
+        """Return the race's result as lines of text."""
         name = self.rung.name
         if not self.report.ok:
             what = "not solved yet" if self.is_open else "wrong" if self.report.cases else "not run"
