@@ -72,7 +72,7 @@ class _Tuned:
         self.best_config: Config | None = None
 
     def pre_hook(self, *_: object, **__: object) -> None:
-        """There is nothing to do before a launch."""
+        """Do nothing before a launch."""
 
 
 def _capped(config: Config, largest: int) -> Config:

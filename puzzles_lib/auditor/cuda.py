@@ -51,7 +51,7 @@ _OF_TRITON = {
 
 @contextlib.contextmanager
 def pretended(tensors: str = "cpu") -> Iterator[None]:
-    """Pretend that there is a GPU. tensors: where they are in truth, ``"cpu"`` or ``"meta"``."""
+    """Pretend that there is a GPU. tensors: the device where they really are, ``"cpu"`` or ``"meta"``."""
     with one_thread(), contextlib.ExitStack() as stack:
         for owner, name, value in _replacements():
             if hasattr(owner, name):
@@ -249,7 +249,7 @@ class _Generator(torch.Generator):
 
 
 class OnGPU(TorchFunctionMode):
-    """Tensors say that they are on a GPU; where they are in truth is ``tensors``."""
+    """A mode in which tensors claim to be on a GPU. tensors: the device where they really are."""
 
     def __init__(self, tensors: str = "cpu"):
         super().__init__()

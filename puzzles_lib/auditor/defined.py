@@ -95,7 +95,7 @@ class Defined(TorchDispatchMode):
         return known[1]
 
     def define(self, tensor: torch.Tensor, which: np.ndarray | None = None) -> None:
-        """Elements of a tensor hold something now. which: bool by flat index; None for all."""
+        """Note that elements of a tensor have been stored to. which: bool by flat index; None for all."""
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return
@@ -125,7 +125,10 @@ class Defined(TorchDispatchMode):
 
 
 def fill(tensor: torch.Tensor, poison: int) -> None:
-    """Fill a tensor with NaN and bits of 1010 0101; for ``poison`` 1, with large numbers and 0101 1010."""
+    """Fill a tensor with values that look like no result, so that reads of undefined elements show.
+
+    poison: 0 for NaN, and bytes 1010 0101 in integers; 1 for large numbers, and bytes 0101 1010.
+    """
     if tensor.is_floating_point() and tensor.element_size() > 1:
         tensor.fill_(float("nan") if not poison else 3.0e4)
     elif tensor.is_complex():

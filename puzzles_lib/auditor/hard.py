@@ -18,7 +18,7 @@ INF = float("inf")
 
 
 class Variant:
-    """Other inputs for a call. name: as in ``"x: a row of zeros"``. kind: what is hard about them.
+    """Other inputs for a call. name: such as ``"x: a row of zeros"``. kind: what is hard about them.
 
     size: of the call, which has become another; 0 for none. usual: the other is no special size, such as 1.
     """
@@ -135,7 +135,7 @@ def variants(
     others: Mapping[str, Sequence[Any]],
     hard: bool = True,
 ) -> Iterator[Variant]:
-    """Yield hard inputs for a call, those first that have found most.
+    """Yield hard inputs for a call. Kinds that have found most faults come first.
 
     stored: ids of the tensors that the function changes; they keep their layout.
     others: for an argument's name, other values for it.

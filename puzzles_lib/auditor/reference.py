@@ -50,7 +50,7 @@ def cloned(value: Any, convert: Callable[[torch.Tensor], torch.Tensor] = torch.T
 
 
 def keeping() -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return `kept` for several tensors, whose copies overlap where they do."""
+    """Return a function like `kept` for several tensors, whose copies overlap if the tensors do."""
     storages: dict[int, torch.UntypedStorage] = {}
     return lambda tensor: kept(tensor, storages)
 
@@ -58,7 +58,7 @@ def keeping() -> Callable[[torch.Tensor], torch.Tensor]:
 def kept(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage] | None = None) -> torch.Tensor:
     """Return a copy of a tensor with its strides. storages: copies so far, by the storage's address.
 
-    Raises ValueError for a tensor that is no dense one on the CPU.
+    Raises ValueError for a tensor that is not dense or not on the CPU.
     """
     with plain():  # in an audit, it says that it is on a GPU
         where = tensor.device.type
@@ -92,7 +92,7 @@ class Wanted:
     shaken: list[list[torch.Tensor]]
 
     def but_no_indices(self, but_all: bool) -> "Wanted":
-        """Return the same, as if all indices depended on ties. but_all: and all smaller integers."""
+        """Return the same, as if all indices depended on ties. but_all: smaller integers, too."""
         own = self.own or self.exact
         wide = [but_all or t.dtype in (torch.int32, torch.int64) for t in own]
         other = [~t if t.dtype == torch.bool else t + 1 for t in self.exact]

@@ -86,7 +86,7 @@ class Session:
         return alone(lambda: runner.run(launch)).verdict is None
 
     def differs(self, kernel: str, name: str, place: Place | None) -> None:
-        """Report a kernel that does not bear to be measured, unless another fault explains it."""
+        """Report a kernel whose result changes if autotune measures it, unless another fault explains it."""
         if self.report.findings:
             return
         text = f"{name} gets other values in a second launch, and triton.autotune makes many to measure"

@@ -18,7 +18,7 @@ MINUS = "\u2212"
 
 
 def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
-    """Rows by program, columns by iteration, and the lanes that are outside."""
+    """Draw rows by program, columns by iteration, and the lanes that are outside."""
     programs, steps = LONG_SUM.programs(case)[0], -(-case.N // case.BLOCK_N)
     width, height = 3.6, 0.75
     per_column, per_row = width / case.BLOCK_N, height

@@ -101,7 +101,7 @@ def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
 
 
 def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), (3.0, 0.0))) -> Picture:
-    """One query's scores, block by block: the running maximum, and what happens to the sum."""
+    """Draw one query's scores, block by block: the running maximum, and what happens to the sum."""
     maximum, total, steps = -1e30, 0.0, []  # the text's row_max starts there
     for block in blocks:
         new = max(maximum, *block)

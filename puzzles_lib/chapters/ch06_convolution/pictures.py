@@ -36,7 +36,7 @@ def scene() -> torch.Tensor:
 
 
 def gallery(**images: torch.Tensor) -> Picture:
-    """Images in a row, by name, in gray from 0 to 1, or from -1 to 1 if an image has values below 0."""
+    """Draw images in a row, by name, in gray from 0 to 1, or from -1 to 1 if an image has values below 0."""
     return _hung({name: (image, "") for name, image in images.items()})
 
 
@@ -79,7 +79,7 @@ def filters() -> Picture:
 
 
 def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
-    """Two positions of a filter on an image of 0, 1, 2 ...: one inside, one over the padding."""
+    """Draw two positions of a filter on an image of 0, 1, 2 ...: one inside, one over the padding."""
     x = np.arange(H * W).reshape(H, W)
     w = np.arange(1, KH * KW + 1).reshape(KH, KW)
     padded = np.pad(x, ((0, KH - 1), (0, KW - 1)))
@@ -124,7 +124,7 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
 
 
 def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Picture:
-    """One iteration per number of the filter: the tile of x moves, the tile of z stays."""
+    """Draw one iteration per number of the filter: the tile of x moves, the tile of z stays."""
     H, W = BLOCK_H + KH + 1, BLOCK_W + KW + 1
     figure, ax = new_sheet(KW * (W + 1.6) + 0.6, KH * (H + 3.4) + 0.2, unit=0.27)
     for a in range(KH):
@@ -240,7 +240,7 @@ def images(
 
 
 def next_row(W: int = 5, KW: int = 3) -> Picture:
-    """Two rows of an image in memory, and a window that runs past the end of the first."""
+    """Draw two rows of an image in memory, and a window that runs past the end of the first."""
     figure, ax = new_sheet(2 * W + 7.4, 4.7)
     start = W - KW + 1
     texts = [f"{i},{j}" for i in range(2) for j in range(W)]
@@ -285,7 +285,7 @@ def board(text: str = GLIDER_AND_PENTOMINO, rows: int = 32, columns: int = 64) -
 
 
 def play(boards: Sequence[torch.Tensor]) -> Live:
-    """Generations of Life, one board after another: to play, or to step through with a slider.
+    """Show generations of Life, one board after another: to play, or to step through with a slider.
 
     boards: int32 [H, W] each, with 1 for a live cell.
     """

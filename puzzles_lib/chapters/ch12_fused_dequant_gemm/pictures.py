@@ -114,7 +114,7 @@ _PRODUCTS = 1 << 20  # the work that bars are drawn for
 
 
 def busy(steps: Mapping[str, Step | None]) -> Picture:
-    """Clocks to issue the instructions for 2^20 products, beside those of the tensor cores, by name."""
+    """Draw the clocks to issue the instructions for 2^20 products, next to those of the tensor cores."""
     figure = new_figure(7.4, 1.15 + 0.44 * max(1, len(steps)))
     ax = figure.subplots()
     needed = _PRODUCTS / PRODUCTS
@@ -146,7 +146,7 @@ def busy(steps: Mapping[str, Step | None]) -> Picture:
 
 
 def clock(rows: int = 100864) -> Picture:
-    """Recorded times of three fused kernels, beside dequantizing and calling cuBLAS."""
+    """Draw the recorded times of three fused kernels, next to dequantizing and calling cuBLAS."""
     timed = {
         row["path"]: row["us"]
         for row in recorded.rows("ladder")

@@ -70,7 +70,7 @@ def _station(
 
 
 def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
-    """Who holds a block: cut into warps, one warp's share into lanes, one lane's into registers.
+    """Draw who holds a block: cut into warps, one warp's share into lanes, one lane's into registers.
 
     layout: of a tensor with one axis, in which neighbors belong to one thread's registers.
     warp, lane: which ones to look into; their first share is drawn.
@@ -163,7 +163,7 @@ def _enlarge(
 
 
 def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
-    """One round of a blocked layout over a tile, and who holds the offsets of its rows and columns.
+    """Draw one round of a blocked layout over a tile, and who holds the offsets of its rows and columns.
 
     layout: of a tile with two axes. rows, columns: its slices, the layouts of ``offs[:, None]``'s and
     ``offs[None, :]``'s vectors before they became two-dimensional.
@@ -336,7 +336,7 @@ def wgmma(ttgir: str) -> Picture:
 
 
 def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int = 2) -> Picture:
-    """Eight rows of a tile in shared memory, as they are and swizzled; which banks a column of chunks hits.
+    """Draw eight rows of a tile in shared memory, as they are and swizzled, with the banks of some columns.
 
     columns: of the tile. chunk: which one is read from all eight rows, as ldmatrix does.
     """
@@ -378,7 +378,7 @@ def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int =
 
 
 def pipelined(steps: int = 4) -> Picture:
-    """Copies and dots of a loop, one after the other and overlapped; a copy as long as two dots."""
+    """Draw copies and dots of a loop, in sequence and overlapped; a copy takes as long as two dots."""
     figure, ax = new_sheet(24.4, 9.6)
     left, wide, tall = 4.3, 1.62, 0.9
     ends = []

@@ -26,7 +26,7 @@ def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def rows() -> Picture:
-    """Rows of values, the peak of each, its scale and its codes."""
+    """Draw rows of values, the peak of each, its scale and its codes."""
     x = torch.tensor(
         [[0.5, -1.27, 0.204, 1.0], [25.4, 3.0, -8.1, 0.09], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64
     )
@@ -195,7 +195,7 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
 
 
 def fused(K: int = 8) -> Picture:
-    """One element: a row of codes, a row of weights, an exact sum, two scales and a bias."""
+    """Draw one element: a row of codes, a row of weights, an exact sum, two scales and a bias."""
     xq = [127, -3, 40, 0, -90, 12, 7, 65]
     wq = [-20, 110, 31, 5, -127, 8, 64, 2]
     total = sum(a * b for a, b in zip(xq, wq, strict=True))
@@ -228,7 +228,7 @@ def fused(K: int = 8) -> Picture:
 
 
 def tokens(counts: Sequence[int] = (1, 2, 4, 64, 65, 84), blocks: Sequence[int] = (16, 64)) -> Picture:
-    """Rows that programs work on and rows that exist, for several numbers of tokens."""
+    """Draw the rows that programs work on and the rows that exist, for several numbers of tokens."""
     figure = new_figure(8.6, 3.3)
     axes = figure.subplots(1, len(blocks), sharey=True, sharex=True)
     told = []
@@ -265,7 +265,7 @@ def tokens(counts: Sequence[int] = (1, 2, 4, 64, 65, 84), blocks: Sequence[int] 
 
 
 def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> Picture:
-    """Quantizing before the matmul and inside it: where codes are made, and by how many programs."""
+    """Draw quantizing before the matmul and inside it: where codes are made, and by how many programs."""
     across, steps = N // BLOCK_N, K // BLOCK_K
     figure, ax = new_sheet(30, 13.6, unit=0.3)
     cell, tall = 1.35, 1.1

@@ -48,7 +48,7 @@ from puzzles_lib.timing.recorded import about, clocks, rows
 
 @dataclass(frozen=True, repr=False)
 class Race:
-    """How a version did.
+    """The result of a race: a version's report, its evidence, and its times.
 
     report: `check`'s, on small inputs. compiled: for an H200 at K = 100864, None if the kernel is wrong.
     found: what decides its speed, None if no H200 can run it. times: rows of bench "ladder" or "grid"; none
@@ -320,7 +320,7 @@ class Standing:
         return 1 + sum(value < mine for value in values.values() if value is not None)
 
     def lines(self) -> list[str]:
-        """Return it as text."""
+        """Return the standing as lines of text."""
         if self.why_not:
             return [f"{self.name} doesn't take part: {self.why_not}", *self.more]
         head = f"{self.name}: correct, sound, no spills; "

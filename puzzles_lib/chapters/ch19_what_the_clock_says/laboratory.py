@@ -113,7 +113,7 @@ class Sweep:
         raise KeyError(f"{self.name} was not tried with {config}")
 
     def kept(self, keep: Callable[[Any], object]) -> Kept | None:
-        """Return what ``keep`` leaves of the configurations, or None as long as it returns nothing.
+        """Return what ``keep`` leaves of the configurations; None as long as ``keep`` returns None.
 
         keep: gets blocks, ``warps`` and ``stages`` as attributes, no times; returns True for what to time.
         """
@@ -267,7 +267,7 @@ _PUZZLES = {
 
 @dataclass(frozen=True)
 class Point:
-    """A kernel on the roofline: FLOP for each byte, and what it came to, in TFLOP/s."""
+    """A kernel on the roofline: its FLOP per byte, and the TFLOP/s that it reached."""
 
     name: str
     intensity: float
