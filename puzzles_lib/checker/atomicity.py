@@ -22,7 +22,7 @@ UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one 
 
 @dataclass
 class Budget:
-    """How many more such runs a check may make."""
+    """The number of runs that a check may still make with programs taking turns."""
 
     left: int = MOST
 

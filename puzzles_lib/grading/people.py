@@ -214,7 +214,7 @@ def nobody(who: str, known: Iterable[str]) -> str:
 
 
 def pseudonym(student: str, salt: str) -> str:
-    """Return a name that says nothing and stays: the same for the same student and salt."""
+    """Return a name that doesn't identify the student. It is always the same for one student and salt."""
     return f"student-{hashlib.sha256(f'{salt}/{student}'.encode('utf-8', 'replace')).hexdigest()[:10]}"
 
 

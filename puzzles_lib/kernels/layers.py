@@ -49,7 +49,7 @@ SEED = "rounding_seed"  # the buffer of a layer that rounds stochastically
 
 
 class Quantizing(nn.Module):
-    """The format that all layers with codes have in common."""
+    """Base of the layers that keep codes: the format of the codes, and their random numbers."""
 
     bits: int
     group_size: int

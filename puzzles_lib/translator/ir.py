@@ -313,7 +313,7 @@ class _Reader:
                 raise self.fail(line)
 
     def region(self) -> Region:
-        """The region whose first line is the current one; stops at the line that ends it."""
+        """Return the region whose first line is the current one; stop at the line that ends it."""
         region = Region()
         self.scopes.append({})
         while self.at < len(self.lines) and not self.lines[self.at].startswith("}"):
@@ -362,7 +362,7 @@ class _Reader:
         raise Unreadable(f"{name} is used before it is defined")
 
     def located(self, text: str) -> tuple[str, Location]:
-        """Text without the ``loc(...)`` at its end, and what that says."""
+        """Return a text without the ``loc(...)`` at its end, and the location."""
         at = text.rfind(" loc(")
         if at < 0 or not text.endswith(")"):
             return text, NOWHERE

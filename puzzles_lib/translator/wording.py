@@ -168,7 +168,7 @@ _NO_SUCH_STATEMENT |= {
 
 
 def no_such_statement(node: ast.AST) -> str:
-    """Why a kernel can't contain a statement or an expression of this kind."""
+    """Return why a kernel can't contain a statement or an expression of this kind."""
     return _no_such_kind(type(node).__name__)
 
 
