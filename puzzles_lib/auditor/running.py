@@ -45,11 +45,11 @@ MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown la
 
 @dataclass
 class Outcome:
-    """What a guarded launch did.
+    """The result of a guarded launch.
 
     verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or not wholly.
-    notes: what is worth knowing, and no fault. programs: how many ran, of how many. stopped: it did not come
-    to its end, so that results are missing.
+    notes: remarks that are not faults. programs: how many ran, of how many. stopped: whether the run ended
+        early, so that results are missing.
     """
 
     launch: Launch

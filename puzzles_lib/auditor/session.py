@@ -34,7 +34,7 @@ class Session:
         self.configuration = configuration  # of autotune, which alone is launched
         self.defined = Defined(poison)
         self.runner = Runner(guard, self.defined, reverse)
-        self.stopped = ""  # the first kernel that did not come to its end
+        self.stopped = ""  # the first kernel that did not run to its end
 
     def on_launch(self, launch: Launch) -> bool:
         if meta := [name for name, tensor in launch.tensors.items() if tensor.device.type == "meta"]:

@@ -58,8 +58,7 @@ def lost(
     judged: returns what is wrong with a run.
     forwards: the run in launch order, in which nothing went wrong.
 
-    A plan that cannot come to its end is skipped: on a GPU, the program that waits would let the other one go
-        on.
+    A plan that cannot end is skipped. On a GPU, the program that waits would let the other one go on.
     """
     if forwards.programs < 2 or forwards.atomics < 2:
         return None

@@ -1,9 +1,9 @@
 """Find the line of the kernel for each line of a stage, by the locations that Triton passes on.
 
 Every stage writes them in its own way: MLIR as ``loc(#loc7)``, LLVM IR as ``!dbg !7``, PTX and AMD's assembly
-    as ``.loc 1 7 20`` lines, nvdisasm as comments. `read` removes them from the text, and returns the text
-    and the lines of the kernel. All locations are in the kernel's own file, because `puzzles_lib.compiler`
-    drops others.
+as ``.loc 1 7 20`` lines, nvdisasm as comments. `read` removes them from the text, and returns the text and
+the lines of the kernel. All locations are in the kernel's own file, because `puzzles_lib.compiler` drops
+others.
 """
 
 import re

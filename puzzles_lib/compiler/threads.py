@@ -1,7 +1,7 @@
 """Find out which thread of a program holds which lane of a block that is loaded or stored.
 
 The compiler decides this: TTGIR has a layout for each access (`layouts`). TTGIR is made here for a GPU that
-    need not be present, with as many warps as the launch asks for.
+need not be present, with as many warps as the launch asks for.
 
     accesses = memory_accesses(gpu_dialect(kernel, arguments, target, num_warps=4))
     accesses[0].threads()  # of each element: warp * threads of a warp + lane

@@ -284,7 +284,10 @@ def launch_product(
 def launch_dw(
     x: torch.Tensor, dy: torch.Tensor, start: torch.Tensor, dw: torch.Tensor, tiles: Tiles | None = None
 ) -> None:
-    """Fill dw [E, K, N] from a contiguous x [P, K] and dy [P, N]; no size is 0. tiles: if not the chosen."""
+    """Fill dw [E, K, N] from a contiguous x [P, K] and dy [P, N]; no size is 0.
+
+    tiles: to use instead of the chosen ones.
+    """
     (P, K), N, E = x.shape, dy.shape[1], dw.shape[0]
     tma = _tma(dw)
     tiles = tiles or choose_gradient_tiles(P, E, _hopper(x))

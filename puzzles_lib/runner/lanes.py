@@ -5,7 +5,7 @@ lane has two sources, it keeps the one that the run met first. Lanes without lab
 no work.
 
 Data may be smaller than its type: what is the same in all lanes, or along an axis, is kept once, and NumPy
-    broadcasts it. `Lanes.full` returns all of it.
+broadcasts it. `Lanes.full` returns all of it.
 """
 
 import functools

@@ -37,7 +37,7 @@ def float_to_integer(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Cut off the fraction, as PTX's ``cvt.rzi`` does; a number out of range becomes the nearest in range.
 
     PTX has no conversions to 8 bits: Triton keeps the lower half of a 16-bit integer. NaN becomes 0, or the
-        sign bit alone if either side has 64 bits.
+    sign bit alone if either side has 64 bits.
     """
     wide = np.dtype(f"{np.dtype(dtype).kind}{max(np.dtype(dtype).itemsize, 2)}")
     limits = np.iinfo(wide)

@@ -1,9 +1,9 @@
 """Compute reductions, scans and `tl.map_elementwise`, by the region that says how elements are combined.
 
 Elements are combined in a tree, as on a GPU: the region runs on whole halves, each time combining all
-    neighboring pairs, so 1024 elements take ten runs. Threads of a warp combine elements that are far apart.
-    A reduction that depends on the order of two elements does so, too. If a function of Triton's own does
-    what NumPy does, NumPy does it.
+neighboring pairs, so 1024 elements take ten runs. Threads of a warp combine elements that are far apart. A
+reduction that depends on the order of two elements does so, too. If a function of Triton's own does what
+NumPy does, NumPy does it.
 """
 
 import re

@@ -44,7 +44,7 @@ def alone(work: Callable[[], T]) -> T:
     """Return what ``work`` returns, while no other thread does such work.
 
     The work finds torch as in a fresh session: on the CPU, in float32, on one thread, whatever modes are on.
-        (The tensors are small, and more threads would only spin.) Ctrl-C ends the waiting and the work.
+    (The tensors are small, and more threads would only spin.) Ctrl-C ends the waiting and the work.
 
     Raises `Busy` if this thread is doing such work already, or waits too long for another one.
     """

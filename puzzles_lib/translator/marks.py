@@ -1,9 +1,9 @@
 """Put marks into the IR of a kernel that is to be run.
 
 Marks carry what a run has to know and no operation says: where a hint to the compiler is, and which value it
-    is about. In a recorded run, they also say where a statement begins and ends, and which names then have
-    which values. A mark is a print whose prefix begins with `MARK`, followed by a word and JSON. Its operands
-    are the values that it is about. Only in a child, because Triton's methods are replaced for good.
+is about. In a recorded run, they also say where a statement begins and ends, and which names then have which
+values. A mark is a print whose prefix begins with `MARK`, followed by a word and JSON. Its operands are the
+values that it is about. Only in a child, because Triton's methods are replaced for good.
 """
 
 import ast
