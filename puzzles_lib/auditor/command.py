@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a function that returns the arguments, as a tuple or as a dict; as module:function",
     )
     parser.add_argument("--like", help="a reference that takes the same arguments, as module:function")
-    parser.add_argument("--hard", action="store_true", help="try zeros, infinities, NaN and other sizes, too")
-    parser.add_argument("--no-sizes", action="store_true", help="do not try sizes with offsets beyond 2**31")
+    parser.add_argument("--hard", action="store_true", help="try hard inputs, too")
+    parser.add_argument("--no-sizes", action="store_true", help="do not pretend sizes beyond 2**31")
     parser.add_argument("--seconds", type=float, default=Guard.seconds, help="CPU seconds per launch")
     parser.add_argument("--json", metavar="FILE", help="write the report to this file")
     parser.add_argument("--sarif", metavar="FILE", help="write the findings to this file, as SARIF 2.1.0")

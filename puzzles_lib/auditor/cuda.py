@@ -51,7 +51,7 @@ _OF_TRITON = {
 
 @contextlib.contextmanager
 def pretended(tensors: str = "cpu") -> Iterator[None]:
-    """Pretend that there is a GPU. tensors: the device where they really are, ``"cpu"`` or ``"meta"``."""
+    """Pretend that there is a GPU. tensors: where they are in truth, ``"cpu"`` or ``"meta"``."""
     with one_thread(), contextlib.ExitStack() as stack:
         for owner, name, value in _replacements():
             if hasattr(owner, name):

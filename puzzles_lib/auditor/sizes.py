@@ -62,7 +62,7 @@ class Sized:
         return f"the size{'s' * (len(every) > 1)} {' and '.join(every)}"
 
     def to(self, large: int) -> "Sized":
-        """Return the same change with another pretended size."""
+        """Return a way to another size."""
         return Sized(self.size, large, self.also, self.outer, self.inner)
 
     def within(self) -> "Sized":
@@ -73,7 +73,7 @@ class Sized:
 
     @property
     def passes(self) -> int:
-        """The number of elements that a tensor must have for offsets to pass 2**31."""
+        """How many elements a tensor must have for offsets to pass 2**31."""
         return CROSSING * (self.outer if self.inner else 1)
 
     def smaller(self, large: int) -> "Sized":

@@ -22,7 +22,7 @@ UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one 
 
 @dataclass
 class Budget:
-    """The number of runs that a check may still make with programs taking turns."""
+    """How many more such runs a check may make."""
 
     left: int = MOST
 
@@ -53,12 +53,11 @@ def lost(
     run: Callable[[Options], Run],
     budget: Budget,
 ) -> Verdict | None:
-    """Return what goes wrong if programs take turns; None if nothing does.
+    """What goes wrong if programs take turns; None if nothing does.
 
     judged: returns what is wrong with a run.
-    forwards: the run in launch order, in which nothing went wrong.
-
-    A plan that cannot end is skipped. On a GPU, the program that waits would let the other one go on.
+    forwards: a run without that, in which nothing went wrong. A plan that cannot come to its end is skipped:
+    on a GPU the program that waits would let the other one go on.
     """
     if forwards.programs < 2 or forwards.atomics < 2:
         return None

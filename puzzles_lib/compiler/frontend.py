@@ -366,7 +366,7 @@ class _Translator:
         self._child = Child(work.prepare, self._limits)
 
     def _key(self, number: int) -> bytes | None:
-        """Return all that an opinion depends on; None if that is unknown, or the text would be large."""
+        """All that an opinion depends on; None where that cannot be told, or the text would be large."""
         if self._work.wanted not in ("", *RUNNING):
             return None
         return packed((replace(self._work, sources=[self._work.sources[number]]), self._limits))

@@ -31,14 +31,14 @@ class MemoryAccess:
     """A load, store or atomic of global memory in TTGIR.
 
     kind: ``"load"``, ``"store"`` or ``"atomic"``.
-    line: of the kernel's file; None if the compiler does not say.
+    line: of the kernel's file, None where the compiler does not say.
     shape: of the block; ``()`` for one element.
     layout: None for one element, which all threads load and the first one stores.
-    alone: whether each copy of a loaded element is used only by the thread that has it, for the lane that it
-        holds, or does no harm otherwise (`copies`). Then copies that are not stored do nothing.
-    ahead: whether the compiler moves the load to an earlier iteration of its loop.
-    stored: whether all copies go lane by lane into stores and nowhere else. The stores may be other threads':
-        then a lane's store waits at a barrier for what another warp loaded.
+    alone: a load each of whose copies is used by the thread that has it, for the lane that it holds, or does
+        no harm otherwise (`copies`): of several copies those that are not stored then do nothing.
+    ahead: a load that the compiler moves to an earlier turn of its loop.
+    stored: a load whose copies go lane by lane into stores and nowhere else, perhaps of other threads: then
+        the lane's store is made of what was loaded, over a barrier where it comes from another warp.
     """
 
     kind: str

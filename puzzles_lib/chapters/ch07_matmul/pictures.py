@@ -98,7 +98,7 @@ def small_product(tile: int = 3, size: int = 6) -> tuple[Tensor, Tensor]:
 
 
 def walk(iterations: int = 3, block: int = 2) -> Picture:
-    """Draw the walk along K: each iteration takes two new blocks, and the accumulator stays."""
+    """The walk along K: each iteration takes two new blocks, and the accumulator stays."""
     x, y = small_product()
     tile, size = x.shape
     steps = size // block
@@ -152,7 +152,7 @@ def _which(count: int) -> str:
 
 
 def cost(size: int = 4096, blocks: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Picture:
-    """Draw what a larger tile saves in reads, and how many registers it takes."""
+    """What a larger tile saves in reads, and how many registers it takes."""
     ratios = [(2 * size / block + 1) / 3 for block in blocks]
     registers = [block * block * 4 / 1024 for block in blocks]
     figure = new_figure(7.8, 3.6)
@@ -315,7 +315,7 @@ def repeats() -> Picture:
 
 
 def drag(BLOCK_M: int = 64, BLOCK_N: int = 64) -> Live:
-    """Show the tiles of `SHAPE` on its z, with sliders for their sides, and what they read and cost."""
+    """The tiles of `SHAPE` on its z, with sliders for their sides, and what they read and cost."""
     x_reads, y_reads = reads(BLOCK_M, BLOCK_N)
     moved, cost = traffic(BLOCK_M, BLOCK_N), tile_bytes(BLOCK_M, BLOCK_N) / 1024
     sliders = "".join(

@@ -228,7 +228,7 @@ def fused(K: int = 8) -> Picture:
 
 
 def tokens(counts: Sequence[int] = (1, 2, 4, 64, 65, 84), blocks: Sequence[int] = (16, 64)) -> Picture:
-    """Draw the rows that programs work on and the rows that exist, for several numbers of tokens."""
+    """Rows that programs work on and rows that exist, for several numbers of tokens."""
     figure = new_figure(8.6, 3.3)
     axes = figure.subplots(1, len(blocks), sharey=True, sharex=True)
     told = []
