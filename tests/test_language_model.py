@@ -1,6 +1,7 @@
 """The model that speaks: its weights in 4 bits, its training, and the same text by kernels as by torch."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -18,6 +19,7 @@ from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits
 from puzzles_lib.chapters.ch17_normalisation.puzzles import RMS_NORM
 from puzzles_lib.chapters.ch22_language_model.puzzles import ROPE
 from puzzles_lib.coach.contrast import Contrast
+from puzzles_lib.source import define
 from puzzles_lib.speaking import packed
 from puzzles_lib.speaking.launching import Launcher
 from puzzles_lib.speaking.model import Model, Sizes
@@ -164,7 +166,9 @@ def test_a_text_is_the_same_by_all_kernels(capsys):
     assert kernels.text == torch_alone.text and len(kernels.yours) == len(STEPS)
     assert str(kernels).startswith("8 of 8 kernels are yours\n")
     assert "% of your kernels' bytes" in str(kernels)
-    assert "rope_kernel" in kernels._repr_html_() and "torch" not in str(kernels)
+    assert "rope_kernel" in kernels._repr_html_()
+    assert [line for line in str(kernels).splitlines() if "torch" in line] == ["torch writes the same text"]
+    assert "writes" not in str(torch_alone) and "share" not in torch_alone._repr_html_()
 
 
 def test_the_router_and_the_nucleus_take_part_if_asked_for(capsys):
@@ -189,7 +193,10 @@ def test_heat_0_takes_the_likeliest_byte():
 
 def test_a_wrong_kernel_changes_the_text_and_an_unsafe_one_ends_it(capsys):
     plain = speak("The mask", length=12, heat=0).text
-    assert speak("The mask", {"rope": _wrong("the_other_way")}, length=12, heat=0).text != plain
+    wrong = speak("The mask", {"rope": _wrong("the_other_way")}, length=12, heat=0)
+    same = len(os.path.commonprefix([wrong.text, plain]))
+    assert wrong.text != plain
+    assert f"after {plain[:same]!r}, torch writes {plain[same:]!r}\n" in str(wrong)
     stopped = speak("The mask", {"rope": _wrong("second_half_kept")}, length=12)
     assert stopped.report is not None and "never written" in str(stopped)
     assert str(stopped).startswith("Stopped after 0 bytes")
@@ -224,6 +231,12 @@ def test_without_top_p_the_kernel_that_draws_from_the_likely_is_not_used():
 
 def test_none_and_an_open_hole_are_torch():
     assert speak("The mask", {"rope": None}, length=1).yours == []
+    (notebook,) = (REPO / "notebooks").glob("22_*.ipynb")
+    cells = json.loads(notebook.read_text())["cells"]
+    (stub,) = ("".join(cell["source"]) for cell in cells if cell["id"] == "p66-kernel")
+    stub = define(stub.partition("\n\n\ncheck(")[0], "<stub>")
+    spoken = speak("The mask", {"rope": stub}, length=1)
+    assert spoken.yours == [] and "not solved yet, so torch ran it: rope\n" in str(spoken)
 
 
 @pytest.mark.parametrize(

@@ -449,7 +449,7 @@ def test_a_compiled_graph_calls_operators_with_fewer_checks():
     called = {node.target for node in graphs[0].graph.nodes if node.op == "call_function"}
     assert torch.ops.bit_by_bit.quantize_pack_inside.default in called
     names = [name for name in dir(torch.ops.bit_by_bit) if name.endswith("_inside")]
-    assert len(names) >= 8
+    assert len(names) >= 10
     for name in names:
         inside, whole = (getattr(torch.ops.bit_by_bit, each).default for each in (name, name[:-7]))
         assert str(inside._schema).replace("_inside", "") == str(whole._schema)
@@ -457,5 +457,7 @@ def test_a_compiled_graph_calls_operators_with_fewer_checks():
     for operator, arguments in [
         (torch.ops.bit_by_bit.quantize_pack_inside.default, (x.detach(), 2, 8, torch.tensor(3), 7)),
         (torch.ops.bit_by_bit.activation_backward_inside.default, (x.detach(), slopes, 4)),
+        (torch.ops.bit_by_bit.activation_quantize__inside.default, (x.detach().clone(), "gelu", 4, 2, 8)),
+        (torch.ops.bit_by_bit.activation_backward__inside.default, (x.detach().clone(), slopes, 4)),
     ]:
         torch.library.opcheck(operator, arguments)

@@ -12,18 +12,20 @@ and 30 times half of what 2 more add. ``us`` is this time. The paths:
   aren't experts'.
 - "torch": torch's norm, attention over a contiguous cache, top-k, sort, and grouped product.
 - "torch, compiled": the same after torch.compile.
+- "lmdeploy", where it can be imported: its Triton kernels for attention and experts, with pages of 64 keys,
+  its default, and otherwise the course's path.
 - "floor": the bytes of the weights and keys that a step reads, at the rate of a copy in the same run.
 
-Each runs as a replayed CUDA graph, and the first two also launch by launch ("eager", wall time). The error
-compares the logits after 2 layers with torch's in float32: the median over the texts, as a text whose token
-meets two nearly equal experts may take another one.
+Each runs as a replayed CUDA graph, and all but the compiled one also launch by launch ("eager", wall time).
+The error compares the logits after 2 layers with torch's in float32: the median over the texts, as a text
+whose token meets two nearly equal experts may take another one.
 """
 
 import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -32,6 +34,7 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.authoring.solutions import solutions
+from puzzles_lib.bench.peers import Peer, in_pages, lmdeploy
 from puzzles_lib.kernels.grouped_matmul import grouped_matmul
 from puzzles_lib.kernels.paged_decode import paged_attention
 from puzzles_lib.kernels.rope import rope
@@ -99,9 +102,9 @@ class State:
     """What texts have besides weights: the newest tokens, caches per layer, pages, positions and angles."""
 
     token: torch.Tensor  # [B]
-    pages: list[Pair]  # k, v [pages, PAGE, KV_HEADS, HEAD]
+    pages: list[Pair]  # k, v [pages, keys of a page, KV_HEADS, HEAD]
     whole: list[Pair]  # the same keys, [B, KV_HEADS, KEYS, HEAD]
-    table: torch.Tensor  # int32 [B, KEYS / PAGE]
+    table: torch.Tensor  # int32 [B, pages of a text]
     length: torch.Tensor  # int32 [B]
     position: torch.Tensor  # int32 [B]
     cos: torch.Tensor  # [KEYS, HEAD / 2]
@@ -122,6 +125,16 @@ def _state(batch: int, layers: int) -> State:
     full = torch.full((batch,), KEYS, device="cuda", dtype=torch.int32)
     token = torch.randint(WORDS, (batch,), device="cuda")
     return State(token, pages, whole, table.int(), full, full - 1, angle.cos().float(), angle.sin().float())
+
+
+def _repaged(s: State, page: int) -> State:
+    """Return the same texts with other pages."""
+    table = torch.randperm(s.table.numel() * PAGE // page, device="cuda").view(len(s.table), -1)
+    pages = [
+        (in_pages(k.transpose(1, 2), table, page), in_pages(v.transpose(1, 2), table, page))
+        for k, v in s.whole
+    ]
+    return replace(s, pages=pages, table=table.int())
 
 
 # ---- with the course's kernels
@@ -162,8 +175,9 @@ class Kernels:
         """Return the logits [B, WORDS]."""
         x = ends["embedding"][s.token]
         h = torch.zeros_like(x)
-        page = s.table.gather(1, (s.position // PAGE).long()[:, None])[:, 0]
-        at = page.long(), (s.position % PAGE).long()
+        size = s.pages[0][0].shape[1]
+        page = s.table.gather(1, (s.position // size).long()[:, None])[:, 0]
+        at = page.long(), (s.position % size).long()
         for number, w in enumerate(layers):
             y, h = self._norm(x, h, w["attention_norm"])
             x = self._attention(y, w, s, s.pages[number], at)
@@ -183,7 +197,10 @@ class Kernels:
         q = rope(heads[:, :HEADS], s.cos, s.sin, s.position)
         k[at] = rope(heads[:, HEADS : HEADS + KV_HEADS], s.cos, s.sin, s.position)
         v[at] = heads[:, HEADS + KV_HEADS :]
-        return F.linear(paged_attention(q, k, v, s.table, s.length).view(len(y), -1), w["out"])
+        return F.linear(self._attend(q, kv, s).view(len(y), -1), w["out"])
+
+    def _attend(self, q: torch.Tensor, kv: Pair, s: State) -> torch.Tensor:
+        return paged_attention(q, *kv, s.table, s.length)
 
     def _experts(self, y: torch.Tensor, w: Weights) -> torch.Tensor:
         tokens, pairs = len(y), 2 * len(y)
@@ -201,6 +218,21 @@ class Kernels:
             z, order, weight, mixed, pairs, WIDTH, ROWS=triton.next_power_of_2(pairs), BLOCK=512
         )
         return mixed
+
+
+class WithPeer(Kernels):
+    """A step in which a library's kernels compute attention and the experts."""
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__()
+        self.peer = peer
+
+    def _attend(self, q: torch.Tensor, kv: Pair, s: State) -> torch.Tensor:
+        return self.peer.paged_attention(q, *kv, s.length, s.table)
+
+    def _experts(self, y: torch.Tensor, w: Weights) -> torch.Tensor:
+        best, chosen = F.linear(y, w["router"]).float().topk(2, dim=1)
+        return self.peer.experts(y, w["up"], w["down"], best.softmax(1), chosen, 2)
 
 
 # ---- with torch
@@ -265,6 +297,10 @@ def _rows(batch: int, layers: list[Weights], ends: Weights, copy: float) -> Iter
     }
     compiled = torch.compile(torch_step, dynamic=False)
     steps["torch, compiled"] = lambda some: compiled(some, ends, s)
+    peer = lmdeploy()
+    if peer:
+        with_peer, paged = WithPeer(peer), _repaged(s, peer.page)
+        steps[peer.name] = lambda some: with_peer.step(some, ends, paged)
     errors = _errors(steps, layers[:2], ends, s)
     if errors["kernels"] > 2 * errors["torch"] + 2**-6:
         raise RuntimeError(f"bench decoding: the logits differ from torch's in float32, by {errors}")
@@ -274,7 +310,8 @@ def _rows(batch: int, layers: list[Weights], ends: Weights, copy: float) -> Iter
         calls = {name: [lambda step=step, some=some: step(some).argmax(1)] for name, step in steps.items()}
         graphs = interleaved(calls, ROUNDS)
         at[count] = {f"{name}, CUDA graph": us for name, us in graphs.items()}
-        at[count] |= {f"{name}, eager": _wall(calls[name][0]) for name in ("kernels", "torch")}
+        launched = [name for name in steps if name != "torch, compiled"]
+        at[count] |= {f"{name}, eager": _wall(calls[name][0]) for name in launched}
     few, more = MEASURED
     times = {
         name: at[few][name] + (LAYERS - few) * (at[more][name] - at[few][name]) / (more - few)

@@ -2,15 +2,18 @@
 
 Keys and values are nearly all that this step reads. So the baseline is a copy that moves as many bytes: it
 reads half of them and writes half. A chip reads somewhat faster than it copies. torch's attention has its
-keys in one piece, which spares it the table, and takes texts of one length. Errors are relative, against
+keys in one piece, which spares it the table, and takes texts of one length. Where lmdeploy can be imported,
+its Triton kernel runs, too, with pages of 16 keys and with its default of 64. Errors are relative, against
 float64, on the first text.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from puzzles_lib.bench.peers import in_pages, lmdeploy
 from puzzles_lib.kernels.paged_decode import paged_attention
 from puzzles_lib.timing import interleaved, relative_error, row
 from puzzles_lib.timing.h200 import CACHE
@@ -53,7 +56,7 @@ def _rows(texts: int, heads: int, groups: int, keys: int) -> Iterator[dict[str, 
     ]
     sources = [_floats(some, nbytes // 8) for some in sets]
     copy = torch.empty_like(sources[0])
-    paths = {
+    paths: dict[str, list[Callable[[], torch.Tensor]]] = {
         "paged_attention": [lambda some=some: paged_attention(*some) for some in sets],
         "torch, keys in one piece": [
             lambda q=some[0], kv=kv: scaled_dot_product_attention(q[:, :, None], *kv, enable_gqa=True)
@@ -62,10 +65,18 @@ def _rows(texts: int, heads: int, groups: int, keys: int) -> Iterator[dict[str, 
         # This is an elementwise kernel, because Tensor.copy_ is slower within a CUDA graph.
         BASELINE: [lambda s=s: torch.mul(s, 1.0, out=copy) for s in sources],
     }
+    peer = lmdeploy()
+    for page in (PAGE, peer.page) if peer else ():
+        calls = []
+        for (q, _, _, _, length), kv in zip(sets, whole, strict=True):
+            table = torch.randperm(texts * -(-keys // page), device="cuda").view(texts, -1).int()
+            k, v = (in_pages(each.transpose(1, 2), table, page) for each in kv)
+            calls.append(functools.partial(peer.paged_attention, q, k, v, length, table))
+        paths[f"{peer.name}, pages of {page}"] = calls
     errors = {BASELINE: 0.0}
     of_k, of_v = (each[:1].double() for each in whole[0])
     want = scaled_dot_product_attention(sets[0][0][:1, :, None].double(), of_k, of_v, enable_gqa=True)
-    for name in ("paged_attention", "torch, keys in one piece"):
+    for name in paths.keys() - {BASELINE}:
         errors[name] = relative_error(paths[name][0]()[:1].view(-1), want.view(-1))
     if errors["paged_attention"] > 2 * errors["torch, keys in one piece"] + 2**-8:
         raise RuntimeError(f"bench paged-decode: the results differ from float64's, by {errors}")

@@ -24,15 +24,22 @@ _PLAIN = (torch.Tensor, nn.Parameter)
 _library = torch.library.Library("bit_by_bit", "FRAGMENT")
 
 
-def inside(name: str, operator: Callable[..., Any], implementation: Callable[..., Any]) -> Callable[..., Any]:
+def inside(
+    name: str,
+    operator: Callable[..., Any],
+    implementation: Callable[..., Any],
+    *,
+    changes: tuple[str, ...] = (),
+) -> Callable[..., Any]:
     """Return an operator for compiled graphs that does what another one does, with less of torch's checks.
 
     The checks of ``torch.library.custom_op`` take the host 40 microseconds per call, twice as long as a
-    prepared launch. The layers call operators where nothing is differentiated, so they don't need the checks.
-    operator: must not change its inputs. Its fake is this operator's, too.
+    prepared launch, and several times that if the operator changes an input. The layers call operators where
+    nothing is differentiated, so they don't need the checks.
+    operator: its fake is this operator's, too. changes: the inputs that it changes.
     """
     name = f"{name}_inside"
-    schema = torch.library.infer_schema(implementation, mutates_args=())
+    schema = torch.library.infer_schema(implementation, mutates_args=changes)
     _library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(name, implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"bit_by_bit::{name}", lambda *arguments: operator(*arguments), lib=_library)

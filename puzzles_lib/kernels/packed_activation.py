@@ -601,6 +601,9 @@ def _activation_quantize_now_(
 _activation_quantize_ = torch.library.custom_op(
     "bit_by_bit::activation_quantize_", _activation_quantize_now_, mutates_args=("h",)
 )
+_activation_quantize_inside_ = launching.inside(
+    "activation_quantize_", _activation_quantize_, _activation_quantize_now_, changes=("h",)
+)
 
 
 def activation_quantize_unchecked_(
@@ -608,7 +611,7 @@ def activation_quantize_unchecked_(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Do what `activation_quantize_` does. The arguments are not checked."""
     arguments = (activation, slope_bits, bits, group_size, seed)
-    operators = (_activation_quantize_, _activation_quantize_, _activation_quantize_now_)
+    operators = (_activation_quantize_, _activation_quantize_inside_, _activation_quantize_now_)
     return launching.run(*operators, h, *arguments)
 
 
@@ -645,11 +648,14 @@ def _activation_backward_now_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits
 _activation_backward_ = torch.library.custom_op(
     "bit_by_bit::activation_backward_", _activation_backward_now_, mutates_args=("dy",)
 )
+_activation_backward_inside_ = launching.inside(
+    "activation_backward_", _activation_backward_, _activation_backward_now_, changes=("dy",)
+)
 
 
 def activation_backward_unchecked_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     """Do what `activation_backward_` does. The arguments are not checked."""
-    operators = (_activation_backward_, _activation_backward_, _activation_backward_now_)
+    operators = (_activation_backward_, _activation_backward_inside_, _activation_backward_now_)
     return launching.run(*operators, dy, slopes, slope_bits)
 
 

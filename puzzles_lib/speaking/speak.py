@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import html
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ class Spoken:
 
     text: with the prompt. tallies: by the puzzle's name, in the order of a token's way. report: why a
     reader's kernel was stopped, or None. steps: how many kernels can take part. where: in which layers, if
-    not in all. missing: why nothing was written, if the model isn't installed.
+    not in all. missing: why nothing was written, if the model isn't installed. by_torch: what torch writes,
+    with the prompt; "" if that isn't known. unsolved: names of kernels that are still as handed out.
     """
 
     prompt: str
@@ -47,6 +49,8 @@ class Spoken:
     steps: int = len(STEPS)
     where: str = ""
     missing: str = ""
+    by_torch: str = ""
+    unsolved: tuple[str, ...] = ()
 
     @property
     def yours(self) -> list[str]:
@@ -61,6 +65,21 @@ class Spoken:
             return f"Stopped after {len(self.text.encode()) - len(self.prompt.encode())} bytes"
         return f"{len(self.yours)} of {self.steps} kernels are yours{self.where}"
 
+    @property
+    def _remarks(self) -> list[str]:
+        """Return what else there is to say: whose kernel was skipped, and whether torch writes the same."""
+        remarks = []
+        if self.unsolved:
+            remarks.append(f"not solved yet, so torch ran it: {', '.join(self.unsolved)}")
+        if self.by_torch and self.by_torch == self.text:
+            remarks.append("torch writes the same text")
+        elif self.by_torch:
+            same = len(os.path.commonprefix([self.by_torch, self.text]))
+            before, after = self.text[:same][-20:], self.by_torch[same : same + 20]
+            remarks.append(f"after {before!r}, torch writes {after!r}")
+            remarks.append("a wrong kernel makes such a difference, and rarely rounding: check knows which")
+        return remarks
+
     def _table(self) -> list[tuple[str, str, int, str]]:
         """Return a row per puzzle: its name, what ran it, launches, and its share of the kernels' bytes."""
         total = sum(tally.bytes for tally in self.tallies.values()) or 1
@@ -69,13 +88,13 @@ class Spoken:
                 name.replace("_", " "),
                 tally.kernel or _TORCH,
                 tally.launches,
-                f"{tally.bytes / total:.0%}" if tally.kernel else "",
+                _share(tally.bytes / total) if tally.kernel else "",
             )
             for name, tally in self.tallies.items()
         ]
 
     def __str__(self) -> str:
-        lines = [self._headline] + ([str(self.report)] if self.report else [])
+        lines = [self._headline, *self._remarks] + ([str(self.report)] if self.report else [])
         for name, by, launches, share in self._table():
             moved = f"  {share} of your kernels' bytes" if share else ""
             lines.append(f"{name:<18}{by:<28}{launches:5} launches{moved}")
@@ -84,24 +103,32 @@ class Spoken:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        body = rows(*str(self.report).splitlines()) if self.report else ""
+        body = rows(*self._remarks, *str(self.report or "").splitlines())
+        left = '<td style="text-align:left">'
+        shares = bool(self.yours)
         bars = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{html.escape(by)}</td>"
-            f'<td style="text-align:right;padding-right:1em">{launches}</td><td>{_bar(share)}</td></tr>'
+            f"<tr>{left}{html.escape(name)}</td>{left}{html.escape(by)}</td>"
+            f'<td style="text-align:right;padding-right:1em">{launches}</td>'
+            + f"{left}{_bar(share)}</td>" * shares
+            + "</tr>"
             for name, by, launches, share in self._table()
         )
-        head = heads("step", "run by", "launches", "share of your kernels' bytes")
+        head = heads("step", "run by", "launches", *["share of your kernels' bytes"] * shares)
         theme = Theme.WRONG if self.report else Theme.NEUTRAL
         table = f'<table style="margin:0.3em 0">{head}{bars}</table>' if bars else ""
         return card(theme, self._headline, f"{body}{table}")
 
 
+def _share(part: float) -> str:
+    return "<1%" if 0 < part < 0.01 else f"{part:.0%}"
+
+
 def _bar(share: str) -> str:
     if not share:
         return ""
-    width = int(share.rstrip("%")) / 10
+    width = int(share.strip("<%")) / 10
     block = f"display:inline-block;height:0.7em;width:{width}em;background:{Theme.NEUTRAL}"
-    return f'<span aria-hidden="true" style="{block}"></span> {share}'
+    return f'<span aria-hidden="true" style="{block}"></span> {html.escape(share)}'
 
 
 def speak(
@@ -148,8 +175,15 @@ def speak(
     with _one_thread():
         pieces = _written(Decoder(_weights(), launch), start, length, heat, seed, top_p)
         text, report = _printed(prompt, pieces)
+        by_torch = ""
+        if any(tally.kernel for tally in launch.tallies.values()) and report is None:
+            alone = Decoder(_weights(), Launcher({}))
+            with torch.inference_mode():
+                by_torch = prompt + _decoded(_written(alone, start, length, heat, seed, top_p))
     steps = steps_of(launch.kernels, top_p is not None and heat > 0)
-    return Spoken(prompt, prompt + text, _tallies(launch, steps), report, len(steps))
+    tallies = _tallies(launch, steps)
+    unsolved = tuple(name for name, each in given.items() if each is not None and name not in launch.kernels)
+    return Spoken(prompt, prompt + text, tallies, report, len(steps), by_torch=by_torch, unsolved=unsolved)
 
 
 def _unwrapped(kernel: object) -> object:
@@ -191,6 +225,10 @@ def _printed(prompt: str, pieces: Iterator[bytes]) -> tuple[str, Report | None]:
     finally:
         print()
     return text.decode("utf-8", "replace"), report
+
+
+def _decoded(pieces: Iterator[bytes]) -> str:
+    return b"".join(pieces).decode("utf-8", "replace")
 
 
 def _tallies(launch: Launcher, steps: Sequence[Puzzle]) -> dict[str, Tally]:

@@ -140,13 +140,12 @@ weights_from_the_total = edited(
 masks_for_idle_programs = edited(
     GROUPED_MATMUL,
     "masks_for_idle_programs",
-    "Programs without rows walk all tiles, but load nothing; strides instead of products.",
+    "Programs without rows walk all tiles, but load nothing; a stride instead of a product.",
     {
-        "start_ptr, z_ptr, N, K,": "start_ptr, z_ptr, N, K, stride_xp, stride_we, stride_wk,",
+        "start_ptr, z_ptr, N, K,": "start_ptr, z_ptr, N, K, stride_we,",
         "tl.where(begin < end, tl.cdiv(K, BLOCK_K), 0)": "tl.cdiv(K, BLOCK_K)",
-        "w_mask = (k[:, None] < K) &": "w_mask = (begin < end) & (k[:, None] < K) &",
-        "p[:, None] * K": "p[:, None] * stride_xp",
-        "(e * K + k)[:, None] * N": "e * stride_we + k[:, None] * stride_wk",
+        "w_mask = (k[:, None] < K) &": "w_mask = (tl.max(is_row.to(tl.int32)) > 0) & (k[:, None] < K) &",
+        "w_ptr + e * K * N": "w_ptr + e * stride_we",
     },
 )
 leaves_early = edited(
@@ -297,7 +296,7 @@ def unpacked_by_hand(
     x_ptr, x_scale_ptr, w_ptr, w_scale_ptr, z_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Makes numbers of the codes by arithmetic, and multiplies in bfloat16, which has all of them."""
+    """Makes numbers of the codes by arithmetic: correct, but no tensor core gets to see a code."""
     m = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M))[:, None]
     n = (tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None]
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
@@ -326,6 +325,17 @@ transposed_bytes = edited(
             "w_ptr + n[None, :] * (K // 2) + j.T, mask=(n[None, :] < N) & (j.T < K // 2)"
         ),
         "w.T, w_scale": "w, w_scale",
+    },
+)
+
+w_on_the_left = edited(
+    MXFP4_MATMUL,
+    "w_on_the_left",
+    "Multiplies the transposed blocks.",
+    {
+        'tl.dot_scaled(x, x_scale, "e4m3", w.T, w_scale, "e2m1", acc)': (
+            'tl.dot_scaled(w, w_scale, "e2m1", x.T, x_scale, "e4m3", acc.T).T'
+        ),
     },
 )
 
@@ -401,13 +411,29 @@ sorts_the_logits = edited(
 
 @triton.jit
 def every_pair(logits_ptr, token_ptr, V, P, SEED, BLOCK_V: tl.constexpr):
-    """Compares all pairs of probabilities, without sorting."""
+    """Compares all pairs of probabilities: correct, as long as a tile has room for them."""
     b, n = tl.program_id(0), tl.arange(0, BLOCK_V)
     logits = tl.load(logits_ptr + b * V + n, mask=n < V, other=float("-inf"))
     p = tl.exp(logits - tl.max(logits, 0))
     p = p / tl.sum(p, 0)
     before = tl.sum(tl.where(p[None, :] > p[:, None], p[None, :], 0.0), 1)
     score = tl.where(before < P, logits - tl.log(-tl.log(tl.rand(SEED, b * V + n))), float("-inf"))
+    tl.store(token_ptr + b, tl.argmax(score, 0))
+
+
+@triton.jit
+def one_after_the_other(logits_ptr, token_ptr, V, P, SEED, BLOCK_V: tl.constexpr):
+    """Takes the likeliest of the rest until the sum is P, without sorting."""
+    b, n = tl.program_id(0), tl.arange(0, BLOCK_V)
+    logits = tl.load(logits_ptr + b * V + n, mask=n < V, other=float("-inf"))
+    p = tl.exp(logits - tl.max(logits, 0))
+    p = p / tl.sum(p, 0)
+    rest, before, least = p, 0.0, 1.0
+    while before < P and tl.max(rest, 0) > 0:
+        least = tl.max(rest, 0)
+        before += tl.sum(tl.where(rest == least, rest, 0.0), 0)
+        rest = tl.where(rest == least, 0.0, rest)
+    score = tl.where(p >= least, logits - tl.log(-tl.log(tl.rand(SEED, b * V + n))), float("-inf"))
     tl.store(token_ptr + b, tl.argmax(score, 0))
 
 
@@ -422,7 +448,11 @@ rounded_logits = edited(
     },
 )
 
-WRONG = [Wrong(ROUTE, rounded_logits, "values", "logits:a_hair_apart")]
+WRONG = [
+    Wrong(ROUTE, rounded_logits, "values", "logits:a_hair_apart"),
+    Wrong(MXFP4_MATMUL, unpacked_by_hand, "machine", "could be made once, or left out"),
+    Wrong(NUCLEUS_TOKEN, every_pair, "compiler", "a block of 4194304 elements is too large"),
+]
 
 RIGHT = [
     (ROPE, both_halves_at_once),
@@ -441,10 +471,10 @@ RIGHT = [
     (LINEAR_CROSS_ENTROPY, one_loop_in_base_two),
     (LINEAR_CROSS_ENTROPY_GRAD, one_by_one_at_the_label),
     (LINEAR_CROSS_ENTROPY_GRAD, tiles_on_their_side),
-    (MXFP4_MATMUL, unpacked_by_hand),
     (MXFP4_MATMUL, transposed_bytes),
+    (MXFP4_MATMUL, w_on_the_left),
     (ROUTE, by_histogram),
     (ROUTE, who_beats_it),
     (NUCLEUS_TOKEN, sorts_the_logits),
-    (NUCLEUS_TOKEN, every_pair),
+    (NUCLEUS_TOKEN, one_after_the_other),
 ]

@@ -78,12 +78,12 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     Raises ValueError for a warp that has no share of its own, and for a lane that is not drawn.
     """
     (n,) = layout.shape
-    shown = min(9, layout.lanes)
-    if lane not in range(shown):
-        raise ValueError(f"block: lane is {lane!r}, allowed are 0 to {shown - 1}, the lanes that are drawn")
     order = [layout.holders((i,)) for i in range(n)]
     runs = _runs(order)
     shares = [(begin, length) for begin, length, holder in runs if holder == warp]
+    shown = min(9 if len(shares) < 2 else 5, layout.lanes)
+    if lane not in range(shown):
+        raise ValueError(f"block: lane is {lane!r}, allowed are 0 to {shown - 1}, the lanes that are drawn")
     if not shares:
         having = ", ".join(map(str, sorted({holder for _, _, holder in runs})))
         raise ValueError(f"block: warp is {warp!r}, allowed are those with a share of their own: {having}")
@@ -110,22 +110,17 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     marked = f"the block, {n} elements; the arrows are at those of lane {lane} of warp {warp}"
     label(ax, left, 0.3, marked, align="left")
 
-    each = width / (shown + 1)
-    _enlarge(ax, left + start * scale, span * scale, tops[0] + 1, left, width, tops[1])
-    for i in range(shown):
-        part(left + each * i, tops[1], each, f"lane {i}", start + i * len(own), MARK if i == lane else PALE)
-    rest = f"... lane {layout.lanes - 1}"
-    label(ax, left + each * (shown + 0.5), tops[1] + 0.5, rest, fontsize=9)
-
     gap = 0.8
-    wide = min(2.5, (width - gap * (len(shares) - 1)) / (len(own) * len(shares)))
+    panel = (width - gap * (len(shares) - 1)) / len(shares)
+    each, wide = panel / (shown + 1), min(2.5, panel / len(own))
     ordinals = ("first", "second", "third", "fourth")
     for number, (begin, _) in enumerate(shares):
-        x = left + number * (wide * len(own) + gap)
-        above = (left + each * lane, each, tops[1] + 1)
-        if number:
-            above = (left + (begin + lane * len(own)) * scale, len(own) * scale, tops[0] + 1)
-        _enlarge(ax, *above, x, wide * len(own), tops[2])
+        x = left + number * (panel + gap)
+        _enlarge(ax, left + begin * scale, span * scale, tops[0] + 1, x, panel, tops[1])
+        for i in range(shown):
+            part(x + each * i, tops[1], each, f"lane {i}", begin + i * len(own), MARK if i == lane else PALE)
+        label(ax, x + each * (shown + 0.5), tops[1] + 0.5, f"... lane {layout.lanes - 1}", fontsize=9)
+        _enlarge(ax, x + each * lane, each, tops[1] + 1, x, wide * len(own), tops[2])
         for i, element in enumerate(e + begin - start for e in own):
             register = next(r for w, t, r in order[element] if (w, t) == (warp, lane))
             part(x + wide * i, tops[2], wide, f"register {register}", element, YELLOW)
@@ -269,7 +264,7 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
     words = (
         "one warp, one mma.sync.m16n8k16:\n\n"
         "  acc += x @ y\n\n"
-        "numbers are lanes;\n"
+        "numbers are lanes, and a tint is\nthe four lanes that share a row of acc;\n"
         f"the cells of lane {lane} are marked:\nr0, r1, ... number its elements;\n"
         "two float16 share a register"
     )
@@ -411,7 +406,8 @@ def pipelined(steps: int = 4) -> Picture:
         label(ax, left - 0.3, y + tall * lanes / 2, words, align="right")
         label(ax, left - 0.3, y + tall * (lanes + 0.5), "tensor cores", align="right")
     x, foot = left + wide * (dots[1][0] + 0.5), 5.0 + 3 * tall + 0.5  # the middle of dot 1
-    ax.plot([x, x], [4.9, foot], color=INK, linewidth=1.4, linestyle="--", zorder=5)
+    for top, end in ((4.9, 5.0 + 2 * tall), (5.0 + 3 * tall, foot)):  # not through its name
+        ax.plot([x, x], [top, end], color=INK, linewidth=1.4, linestyle="--", zorder=5)
     words = (
         "here, dot 1 reads one pair of tiles, while pairs 2 and 3 arrive:\nthree pairs are in shared memory"
     )

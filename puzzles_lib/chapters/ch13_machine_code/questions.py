@@ -21,6 +21,8 @@ from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Nudge, Question
 
 BLOCK_SHARED_BYTES = find_target("sm_90").shared_limit
+SIX_LAUNCHES = ((4096, 1024), (8192, 1024), (4095, 1024), (4094, 1024), (1, 1024), (4096, 512))  # N, BLOCK
+WARPS = (2, 4, 8, 16, 32)
 SIZES = (4000, 4004, 4008, 4016, 4100)
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 LAUNCHES = {1: (128, 128, 2), 2: (64, 256, 4), 3: (256, 128, 8), 4: (256, 256, 8)}  # rows, columns, warps
@@ -53,16 +55,14 @@ def _matmul(target: str = "sm_90", **numbers: int) -> Stages:
 # ---- the answers
 
 
-def _arguments() -> int:
-    header = re.search(r"tt\.func public @\w+\((.*)\)", _add().ttir)[1]
-    return len(re.findall(r"%\w+:", header))
+def _compilations() -> int:
+    """Return how many different programs the six launches need."""
+    return len({_add(N=n, BLOCK=block).ttir for n, block in SIX_LAUNCHES})
 
 
-def _users_of_the_mask() -> set[str]:
-    ttir = _add().ttir
-    mask = re.search(r"(%\w+) = arith\.cmpi", ttir)[1]
-    uses = [line for line in ttir.splitlines() if re.search(rf"{mask}\b(?! =)", line)]
-    return {re.search(r"\b(?:tt|arith)\.\w+", line)[0] for line in uses}
+def _left_out() -> set[int]:
+    """Return the elements that the rounded mask of q2 leaves out."""
+    return set(range(4002 // 4 * 4, 4002))
 
 
 def _holder_of_700() -> tuple[int, int, int]:
@@ -78,23 +78,31 @@ def _sizes_with_wide_loads() -> set[int]:
     return {n for n in SIZES if "ld.global.v4" in _add(N=n).ptx}
 
 
-def _register_of_3() -> str:
-    first = int(re.search(r"LDG\.E\.128 R(\d+)", _add().sass)[1])
-    return f"R{first + 3}"
+def _register_of_518() -> str:
+    """Return the register of program 0 that holds element 518, as the machine code numbers it."""
+    ((_, _, register),) = read_layout(_add().ttgir, "#blocked", (1024,)).holders((518,))
+    firsts = [int(number) for number in re.findall(r"LDG\.E\.128 R(\d+)", _add().sass)]
+    return f"R{firsts[register // 4] + register % 4}"
 
 
-def _threads_on_amd() -> int:
-    layout = read_layout(_add("gfx942").ttgir, "#blocked", (1024,))
-    return layout.lanes * layout.warps
+def _instruction_of_the_mask() -> str:
+    """Return the instruction that picks an offset by the mask, which v_cmp put into vcc."""
+    return re.search(r"(v_cndmask\w*) .*, vcc", _add("gfx942").amdgcn)[1]
 
 
-def _holders_of_a_column() -> int:
+def _same_instruction(given: str, right: str) -> bool:
+    return given.startswith("v_cndmask") and right.startswith(given)
+
+
+def _holders_of_offsets() -> tuple[int, int]:
+    """Return how many threads hold an element of offs_k, and of offs_n, for the tile of y."""
     ttgir = _matmul("sm_80").ttgir
-    return len(read_layout(ttgir, "#ttg.slice<{dim = 0, parent = #blocked1}>", (128,)).holders((5,)))
 
+    def holders(axis: int, size: int) -> int:
+        layout = f"#ttg.slice<{{dim = {axis}, parent = #blocked1}}>"
+        return len(read_layout(ttgir, layout, (size,)).holders((5,)))
 
-def _accumulators() -> int:
-    return read_layout(_matmul(BLOCK_N=256).ttgir, "#mma", (128, 256)).registers
+    return holders(1, 64), holders(0, 128)
 
 
 def _element_of_bits() -> tuple[int, int]:
@@ -112,18 +120,23 @@ def _copies() -> tuple[int, int]:
     return front.count(copy), rest.partition("scf.yield")[0].count(copy)
 
 
-def _deepest() -> int:
+def _deepest(target: str = "sm_90") -> int:
     """Return the deepest pipeline that fits, found near the estimate: every stage takes the same space."""
+    limit = find_target(target).shared_limit
 
     def needed(num_stages: int) -> int:
-        return _matmul(num_stages=num_stages).shared_bytes
+        return _matmul(target, num_stages=num_stages).shared_bytes
 
-    deepest = 3 + (BLOCK_SHARED_BYTES - needed(3)) // (needed(3) - needed(2))
-    while needed(deepest) > BLOCK_SHARED_BYTES:
+    deepest = 3 + (limit - needed(3)) // (needed(3) - needed(2))
+    while needed(deepest) > limit:
         deepest -= 1
-    while needed(deepest + 1) <= BLOCK_SHARED_BYTES:
+    while needed(deepest + 1) <= limit:
         deepest += 1
     return deepest
+
+
+def _deepest_of_two() -> tuple[int, int]:
+    return _deepest("sm_80"), _deepest("sm_90")
 
 
 def _programs_at_a_time() -> tuple[int, int]:
@@ -182,9 +195,10 @@ def _loads_of_4095() -> int:
     return _add(N=4095).ptx.count("ld.global")
 
 
-def _loads_without_a_promise() -> int:
-    """Return one load for each element of a thread: no two of them may share one."""
-    return read_layout(_add().ttgir, "#blocked", (1024,)).registers
+def _loads_without_a_promise() -> tuple[int, int]:
+    """Return a load for each element of a thread, none of which is aligned, and a predicate for each run."""
+    elements = read_layout(_add().ttgir, "#blocked", (1024,)).registers
+    return elements, len(set(re.findall(r"(@%p\d+) ld\.global", _add().ptx)))
 
 
 def _becomes() -> str:
@@ -193,8 +207,14 @@ def _becomes() -> str:
     return "the same" if fewer == whole else "longer" if fewer > whole else "shorter"
 
 
-def _runs_with_eight_warps() -> int:
-    return read_layout(_add(num_warps=8).ttgir, "#blocked", (1024,)).registers // 4
+def _warps_with_wide_loads() -> set[int]:
+    return {warps for warps in WARPS if "ld.global.v4" in _add(num_warps=warps).ptx}
+
+
+def _offsets_of_a_thread() -> tuple[int, int]:
+    """Return where the two runs of thread 5 of program 2 begin."""
+    layout = read_layout(_add().ttgir, "#blocked", (1024,))
+    return tuple(2 * 1024 + layout.element(0, 5, register)[0] for register in (0, 4))
 
 
 def _moves_of_the_runs() -> int:
@@ -226,24 +246,6 @@ def _without_conflicts(given: tuple, right: tuple) -> bool:
     return _whole_table(given) and _each_once(given) and _each_once(zip(*given, strict=True))
 
 
-def _passes_of_dot_and_copies() -> tuple[str, str]:
-    """Return the passes that bring in wgmma and the copies ahead of time."""
-    changed = _matmul().passes.changed
-
-    def first(operation: str) -> str:
-        return next(p.name for p in changed if any(operation in line for line in p.diff.added))
-
-    return first("ttng.warp_group_dot"), first("ttg.async_copy_global_to_local")
-
-
-def _same_passes(given: tuple, right: tuple) -> bool:
-    return len(given) == 2 and all(map(_same_pass, given, right))
-
-
-def _same_pass(given: object, right: str) -> bool:
-    return given in (right, right.removeprefix("tritongpu-"))
-
-
 def _launches_that_spill() -> set[int]:
     return {
         name
@@ -264,45 +266,40 @@ def _is(value: object):
 QUESTIONS = (
     Question(
         "ch13-q1",
-        "How many arguments does the function in TTIR have?",
-        _arguments,
+        f"Launches with (N, BLOCK) = {', '.join(map(str, SIX_LAUNCHES))}: how often does Triton compile?",
+        _compilations,
         int,
-        "Count the names with a % between the brackets of tt.func.",
+        "For each launch, write down BLOCK and the two answers about N. Which launches have the same?",
         (
             Nudge(
-                _is(4),
-                "The Python function has 4. Search the TTIR for BLOCK. What do you find instead?",
+                _is(6),
+                "That's one for each launch. But Triton doesn't compile for the value of N. What does it "
+                "ask?",
             ),
-            Nudge(_is(5), "You counted further down, in LLVM IR or PTX. Count in the TTIR."),
+            Nudge(_is(5), "Some of the sizes that are not multiples of 16 can share a compilation."),
+            Nudge(
+                _is(3),
+                "Almost. Did you see that one launch has another BLOCK? And what does Triton ask about N "
+                "besides 16?",
+            ),
+            Nudge(
+                _is(2), "BLOCK isn't all that counts, and neither is 16. What else does Triton ask about N?"
+            ),
+            Nudge(_is(1), "A constexpr is part of the code, and so are the answers about N."),
         ),
     ),
     Question(
         "ch13-q2",
-        "Which operations in TTIR take the mask as an operand? Name them as TTIR does, in a set.",
-        _users_of_the_mask,
+        "A kernel stores whole runs of four only, and N = 4002: which elements of z come out wrong? A set.",
+        _left_out,
         set,
-        "Find the arith.cmpi. It names its result with a %. Which later lines use that name?",
+        "Where does the last whole run of four end? Nothing is stored from there on.",
         (
             Nudge(
-                lambda given, right: "arith.cmpi" in given,
-                "arith.cmpi makes the mask. Which operations use it? Look at the lines below with its name.",
+                _is({4002, 4003}),
+                "z has no such elements: it ends at N. Does the last whole run end before N, or after it?",
             ),
-            Nudge(
-                lambda given, right: given < right,
-                "Correct so far, but that's not all of it. Search for the mask's name once more.",
-            ),
-            Nudge(
-                lambda given, right: {n.rpartition(".")[2] for n in given} == {n[3:] for n in right},
-                "Those two are correct. Now write their TTIR names, with tt. in front.",
-            ),
-            Nudge(
-                lambda given, right: given > right,
-                "Both are in your set, but one is too many. Do all of their lines contain the mask's name?",
-            ),
-            Nudge(
-                lambda given, right: "tt.splat" in given,
-                "tt.splat makes a block of copies of N, before the mask exists. Look further down.",
-            ),
+            Nudge(_is(set()), "Some are never stored: is N a multiple of 4?"),
         ),
     ),
     Question(
@@ -317,6 +314,10 @@ QUESTIONS = (
                 lambda given, right: given[:2] == right[:2],
                 "The thread is correct. But it has held others already, from the first half of the block. "
                 "Which register comes next?",
+            ),
+            Nudge(
+                lambda given, right: any(isinstance(lane, int) and lane > 31 for lane in given[1:2]),
+                "A warp has lanes 0 to 31. After lane 31, the next warp begins.",
             ),
             Nudge(
                 lambda given, right: given[0] == right[0] and given[2] == right[2],
@@ -362,74 +363,81 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q6",
-        "Which register does thread 0 load element 3 of its block into? Answer like 'R20'.",
-        _register_of_3,
+        "Which register does thread 1 of program 0 load element 518 into? Answer like 'R20'.",
+        _register_of_518,
         str,
-        "LDG.E.128 names the first of four registers in a row.",
+        "Which of the thread's two runs is it in, and at which place? LDG.E.128 names the first of four "
+        "registers.",
         (
             Nudge(lambda given, right: given.isdigit(), "A register's name has a letter in front: R."),
             Nudge(
-                lambda given, right: given.casefold() in ("r2", "r3"),
+                lambda given, right: given in ("r2", "r3", "r12", "r13"),
                 "That's half of an address: [R2.64] means the pair R2, R3. Look in front of the bracket.",
             ),
             Nudge(
-                lambda given, right: (
-                    given.lstrip("r").isdigit() and int(given.lstrip("r")) == int(right[1:]) - 3
-                ),
-                "That's where element 0 goes.",
+                lambda given, right: given in ("r4", "r5", "r6", "r7"),
+                "That register belongs to the first load. Which elements does thread 1 load with it?",
             ),
             Nudge(
-                lambda given, right: given.lstrip("r") == str(int(right[1:]) - 1),
-                "That's one short. Count elements 0, 1, 2 and 3: element 3 is the fourth of them.",
-            ),
-            Nudge(
-                lambda given, right: (
-                    given.lstrip("r").isdigit() and 0 < int(given.lstrip("r")) - int(right[1:]) <= 4
-                ),
-                "That register belongs to the second load, which starts at element 512.",
+                lambda given, right: given in ("r8", "r9", "r11"),
+                "That's the correct load. With which element does thread 1's run begin there?",
             ),
         ),
     ),
     Question(
         "ch13-q7",
-        "How many threads does a program with four warps have on gfx942?",
-        _threads_on_amd,
-        int,
-        "The layout in TTGIR gives the size of a warp in threads, and the number of warps.",
+        "On gfx942, which instruction keeps lanes past the end from touching memory? Answer with its name.",
+        _instruction_of_the_mask,
+        str,
+        "The load reads at the offset v4. Which instruction writes v4, and what does it depend on?",
         (
-            Nudge(_is(128), "That would be correct on NVIDIA. Read threadsPerWarp in the TTGIR for gfx942."),
-            Nudge(_is(64), "That's how many threads one warp has. The program has four warps."),
+            Nudge(
+                lambda given, right: given.startswith("v_cmp"),
+                "That one computes the mask, and puts it into vcc. Which instruction reads vcc?",
+            ),
+            Nudge(
+                lambda given, right: given.startswith("buffer_"),
+                "It's the same instruction for all lanes. What differs from lane to lane is the offset, v4.",
+            ),
+            Nudge(
+                lambda given, right: given.startswith("v_bfrev"),
+                "It makes 2^31, the offset of a lane that should read nothing. Which instruction chooses it?",
+            ),
+            Nudge(
+                lambda given, right: given.startswith("s_"),
+                "Instructions with s_ work for a whole warp. A mask differs from lane to lane.",
+            ),
         ),
+        _same_instruction,
     ),
     Question(
         "ch13-q8",
-        "How many threads of the program hold the same element of offs_n, for the tile of y in #blocked1 on "
-        "sm_80?",
-        _holders_of_a_column,
-        int,
-        "Draw y's tile like the picture of x's, from threadsPerWarp and warpsPerCTA. Then go down a column. "
-        "Every thread you meet needs its offset.",
+        "For the tile of y in #blocked1 on sm_80: how many threads of the program hold the same element of "
+        "offs_k, and of offs_n? A pair.",
+        _holders_of_offsets,
+        tuple,
+        "Draw y's tile like the picture of x's, from threadsPerWarp and warpsPerCTA. Every thread in a row "
+        "needs that row's offset, and every thread in a column that column's.",
         (
-            Nudge(_is(2), "That's how many there are in each warp. How many warps does the program have?"),
+            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (of offs_k, of offs_n)."),
             Nudge(
-                _is(16),
-                "A row of y's tile has that many lanes, and a column of x's that many threads. Go down a "
-                "column of y's tile.",
+                lambda given, right: given == right[::-1],
+                "The numbers are correct, but the rows come first. (In the picture of x they're like yours.)",
             ),
-            Nudge(_is(1), "If only one thread held it, the others could not compute their addresses."),
-            Nudge(_is(128), "That's every thread. Most of them hold elements of other columns."),
-        ),
-    ),
-    Question(
-        "ch13-q9",
-        "How many float32 accumulators does each thread hold for a 128 x 256 tile, with four warps?",
-        _accumulators,
-        int,
-        "All threads together hold the tile, and none of it twice.",
-        (
-            Nudge(_is(128), "That's for the tile of 128 x 128. This one is wider."),
-            Nudge(_is(255), "That's the most registers ptxas may use. Count elements and threads instead."),
-            Nudge(_is(128 * 256), "That's the whole tile. It's shared among 4 warps of 32 threads."),
+            Nudge(
+                lambda given, right: given[0] == right[0] and given[1] == 2,
+                "The rows are correct. For the columns, that's the number in one warp. How many warps are "
+                "there?",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "The rows are correct. Now go down a column of y's tile: which threads do you meet?",
+            ),
+            Nudge(
+                lambda given, right: given[1] == right[1],
+                "The columns are correct. Now go along a row of y's tile: how many lanes are next to each "
+                "other?",
+            ),
         ),
     ),
     Question(
@@ -497,16 +505,30 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q13",
-        f"What is the largest num_stages that fits {BLOCK_SHARED_BYTES} bytes of shared memory, on sm_90?",
-        _deepest,
-        int,
-        "Every stage costs the same number of bytes. Compare two compilations to find it.",
+        f"What is the largest num_stages that fits {find_target('sm_80').shared_limit} bytes of shared "
+        f"memory "
+        f"on sm_80, and {BLOCK_SHARED_BYTES} on sm_90? A pair.",
+        _deepest_of_two,
+        tuple,
+        "Every stage costs a pair of tiles. On an H100, wgmma reads its pair from shared memory. On an A100, "
+        "where does mma.sync read?",
         (
+            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (A100, H100)."),
             Nudge(
-                lambda given, right: right < given <= right + 3,
-                "That's too deep. Compile with it and compare shared_bytes with the limit.",
+                lambda given, right: given[1] == right[1] and given[0] == right[0] - 1,
+                "The H100 is correct. An A100 multiplies from registers. So how many pairs does it keep in "
+                "shared memory?",
             ),
-            Nudge(lambda given, right: 0 < given < right, "That fits, but so does a deeper pipeline."),
+            Nudge(
+                lambda given, right: given[1] == right[1],
+                "The H100 is correct. Compile for sm_80 with your number, and compare shared_bytes with the "
+                "limit.",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "The A100 is correct. Compile for sm_90 with your number, and compare shared_bytes with the "
+                "limit.",
+            ),
         ),
     ),
     Question(
@@ -601,7 +623,7 @@ QUESTIONS = (
         f"Which of {', '.join(TARGETS)} accept int8_matmul_kernel with BLOCK_K=4? A set.",
         _targets_of_block_k_4,
         set,
-        "A tensor core takes pieces of a fixed depth. Which of the targets are of one family?",
+        "Not one of those does: their tensor cores are of one family. Which target has something else?",
         (
             Nudge(
                 lambda given, right: not given,
@@ -629,34 +651,48 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q19",
-        "A block of 1024, eight warps, runs of four: how many runs does each thread hold?",
-        _runs_with_eight_warps,
-        int,
-        "How many threads are there now, and how many elements does each of them get?",
+        f"A block of 1024 float32: with which num_warps of {', '.join(map(str, WARPS))} can a thread load 16 "
+        "bytes at a time? A set.",
+        _warps_with_wide_loads,
+        set,
+        "For each number: how many threads share the 1024 elements, and how many does each thread get?",
         (
-            Nudge(_is(2), "That was with four warps. Now twice as many threads share the same block."),
-            Nudge(_is(4), "That's how many elements each thread has. How many runs of four do they make?"),
-            Nudge(_is(256), "That's how many threads there are. How many elements are left for each?"),
+            Nudge(
+                lambda given, right: given > right,
+                "Not with all of those. When a thread has fewer than four elements, how wide can its load "
+                "be?",
+            ),
+            Nudge(
+                lambda given, right: set() < given < right,
+                "Correct so far, but that's not all of it. A thread can have many runs of four, or a single "
+                "one.",
+            ),
         ),
     ),
     Question(
         "ch13-q20",
-        "How many ttg.convert_layout does the pass add that makes runs of four, on sm_90?",
+        "A pass gives a load and a store, both with a mask, a layout of their own. How many "
+        "ttg.convert_layout does it need?",
         _moves_of_the_runs,
         int,
-        "Find the pass where sizePerThread = [4] first appears beside a +. Count its convert_layout lines.",
+        "Write down the blocks that go into the load, and those that come out of it. Then the same for the "
+        "store.",
         (
             Nudge(
-                _is(9),
-                "That's all lines it adds. Some are the new layout, the load and the store. Count the moves.",
+                _is(2),
+                "One for each of the two operations? A load takes more than one block, and gives one back.",
             ),
             Nudge(
                 _is(3),
                 "That's the load's or the store's share. The pass changes both of them.",
             ),
             Nudge(
-                _is(0),
-                "At the end none are left, because a later pass removes them. What did this pass add?",
+                lambda given, right: given in (4, 5),
+                "One or two are missing. Did you count the masks? And what the load hands to the addition?",
+            ),
+            Nudge(
+                lambda given, right: given in (7, 8, 9),
+                "Too many. A store gives nothing back, and the constant 10 isn't part of a load or a store.",
             ),
         ),
     ),
@@ -708,43 +744,60 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q23",
-        "Nobody promises that x_ptr is a multiple of 16. How many loads does a thread's program have?",
+        "x_ptr is not a multiple of 16, but N = 4096 is. How many loads does a thread's program have, and "
+        "how "
+        "many predicates guard them? A pair.",
         _loads_without_a_promise,
-        int,
-        "A thread has two runs of four elements. Without the promise, may four of them share a load?",
+        tuple,
+        "A width needs an address: may four elements share a load? A predicate needs a mask: can the edge "
+        "cut "
+        "a run?",
         (
+            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (loads, predicates)."),
             Nudge(
-                _is(2), "That is with the promise. Leave out (0,): sixteen and count ld.global in the PTX."
+                _is((8, 8)),
+                "The loads are correct. But N is a multiple of 16 again: can the edge still cut a run of "
+                "four?",
             ),
-            Nudge(_is(4), "That covers one run of four elements. How many runs does a thread have?"),
+            Nudge(
+                _is((2, 2)),
+                "Those are the numbers for aligned pointers. Without that, may four elements share a load?",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "The loads are correct. For how many elements is one bit of the mask enough?",
+            ),
+            Nudge(
+                lambda given, right: given[1] == right[1],
+                "The predicates are correct. How many elements has a thread, and may they share loads?",
+            ),
         ),
     ),
     Question(
-        "ch13-q24",
-        "Which pass of the matmul for sm_90 brings in the tensor core, and which one copies tiles ahead "
-        "of time? A pair of names.",
-        _passes_of_dot_and_copies,
+        "ch13-q25",
+        "You are thread 5 of program 2. What is in %11 and %12? A pair.",
+        _offsets_of_a_thread,
         tuple,
-        "Look into some passes: h100.passes[name]. Which one has a + beside ttng.warp_group_dot, and "
-        "which one beside ttg.async_copy_global_to_local?",
+        "Follow the instructions: ctaid.x is 2 and tid.x is 5. Shifting left by 1 doubles a number.",
         (
+            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (what's in %11, what's in %12)."),
             Nudge(
-                lambda given, right: len(given) != 2,
-                "Give two names of passes: (the tensor core, copies ahead of time).",
+                lambda given, right: given == (2 * 1024 + 5, 2 * 1024 + 5 + 512),
+                "Almost: a thread's run has four elements. What does shl by 2 make of 5?",
             ),
             Nudge(
-                lambda given, right: _same_passes(given[::-1], right),
-                "The names are correct, but the first one is for the tensor core.",
+                lambda given, right: given[0] == right[0],
+                "The first number is correct. %12 is made from %11. How far apart are they?",
             ),
             Nudge(
-                lambda given, right: _same_pass(given[0], right[0]),
-                "The first name is correct. Which pass has a + beside ttg.async_copy_global_to_local?",
+                lambda given, right: given == (20, 532),
+                "Those would be the numbers in program 0. Where does the block of program 2 begin?",
             ),
             Nudge(
-                lambda given, right: _same_pass(given[1], right[1]),
-                "The second name is correct. Which pass has a + beside ttng.warp_group_dot?",
+                lambda given, right: given[1] - given[0] == 512,
+                "The distance is correct. Now %11: shift the program's number, shift the thread's number, "
+                "and add.",
             ),
         ),
-        _same_passes,
     ),
 )

@@ -336,7 +336,7 @@ MISTAKES = (
             "    y = acc * (x_scale * w_scale) + bias\n": "",
         },
         kind="values",
-        says="y[0, 0]",
+        says="once per block of K",
     ),
     Mistake(
         INT8_LINEAR,
@@ -376,7 +376,23 @@ MISTAKES = (
         "Uses weight scales for the rows and row scales for the channels.",
         {"x_scale_ptr + offs_m": "w_scale_ptr + offs_m", "w_scale_ptr + offs_n": "x_scale_ptr + offs_n"},
         kind="values",
-        says="y[0, 1]",
+        says="the two scales are exchanged",
+    ),
+    Mistake(
+        INT8_LINEAR,
+        "row_scale_by_column",
+        "Reads the scales of the rows where those of the channels belong.",
+        {"x_scale_ptr + offs_m, mask=offs_m < M": "x_scale_ptr + offs_n, mask=offs_n < N"},
+        kind="values",
+        says="x_scale is read at offs_n",
+    ),
+    Mistake(
+        INT8_LINEAR,
+        "channel_scale_by_row",
+        "Reads the scales of the channels where those of the rows belong.",
+        {"w_scale_ptr + offs_n, mask=offs_n < N": "w_scale_ptr + offs_m, mask=offs_m < M"},
+        kind="values",
+        says="w_scale is read at offs_m",
     ),
     Mistake(
         INT8_LINEAR,
@@ -622,6 +638,14 @@ MISTAKES = (
     ),
     Mistake(
         TILED_LINEAR,
+        "next_rows_codes",
+        "Masks x at the end of the tensor only, so past K its codes are those of the next row.",
+        {"(offs_m < M) & (offs_k < K)": "offs_m * K + offs_k < M * K"},
+        kind="values",
+        says="the next row's codes are multiplied by the padding",
+    ),
+    Mistake(
+        TILED_LINEAR,
         "padding_is_stored",
         "Also stores the channels of the padding: into the next row, or past the end.",
         {
@@ -679,6 +703,14 @@ MISTAKES = (
         },
         kind="values",
         says="one block of K",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "nothing_added",
+        "Adds no product to the sum.",
+        {"acc += tl.dot(codes.to(tl.int8), w)": "tl.dot(codes.to(tl.int8), w)"},
+        kind="values",
+        says="y is only the bias",
     ),
     Mistake(
         FUSED_LINEAR,

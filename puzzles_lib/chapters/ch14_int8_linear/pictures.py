@@ -1,13 +1,11 @@
 """Pictures for chapter 14."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
-from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.puzzle import Case
 
 Cut = Callable[[torch.Tensor], torch.Tensor]
 
@@ -179,7 +177,7 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
     ax.set_yticks([0.01, 0.1, 1], ["1%", "10%", "100%"])
     ax.set_ylim(0.003, 1)
     ax.set_xlabel("token", fontsize=10)
-    ax.set_ylabel("error of its outputs", fontsize=10)
+    ax.set_ylabel("error of a token's outputs", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
@@ -227,43 +225,6 @@ def fused(K: int = 8) -> Picture:
     )
 
 
-def tokens(counts: Sequence[int] = (1, 2, 4, 64, 65, 84), blocks: Sequence[int] = (16, 64)) -> Picture:
-    """Rows that programs work on and rows that exist, for several numbers of tokens."""
-    figure = new_figure(8.6, 3.3)
-    axes = figure.subplots(1, len(blocks), sharey=True, sharex=True)
-    told = []
-    for ax, block in zip(axes, blocks, strict=True):
-        parts = []
-        for place, M in enumerate(counts):
-            case = Case(M=M, N=256, K=256, BLOCK_M=block, BLOCK_N=64, BLOCK_K=64)
-            rows_ = INT8_LINEAR.programs(case)[0]
-            wasted = rows_ * block - M
-            ax.barh(place, M, color=BLUE, height=0.66, label=None if place else "tokens")
-            ax.barh(
-                place, wasted, left=M, color=PALE, edgecolor=LINE, hatch="///", height=0.66,
-                label=None if place else "masked-off rows",
-            )  # fmt: skip
-            down = f"{rows_} row{'s' * (rows_ != 1)} of tiles"
-            words = f"{down}, {wasted} row{'s' * (wasted != 1)} off" if wasted else f"{down}, none off"
-            label(ax, rows_ * block + 3, place, words, align="left", fontsize=9)
-            parts.append(f"M = {M} {words}")
-        ax.set_yticks(range(len(counts)), [f"M = {M}" for M in counts], fontsize=10)
-        ax.set_title(f"BLOCK_M = {block}", fontsize=11, color=INK)
-        ax.set_xlim(0, 300)
-        ax.set_xticks([0, 64, 128])
-        ax.set_xlabel("rows of the tiles", fontsize=10)
-        ax.tick_params(labelsize=9)
-        ax.spines[["top", "right"]].set_visible(False)
-        told.append(f"BLOCK_M = {block}: {'; '.join(parts)}")
-    axes[0].invert_yaxis()
-    shown = axes[0].get_legend_handles_labels()
-    figure.legend(*shown, fontsize=9, frameon=False, loc="outside lower center", ncols=2)
-    return Picture(
-        figure,
-        f"How many rows of INT8_LINEAR's tiles are tokens and how many are masked off. {'. '.join(told)}.",
-    )
-
-
 def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> Picture:
     """Draw quantizing before the matmul and inside it: where codes are made, and by how many programs."""
     across, steps = N // BLOCK_N, K // BLOCK_K
@@ -283,7 +244,9 @@ def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> 
             label(ax, codes.right + 0.3, y + tall / 2, "codes, in memory", align="left")
         for program in range(across):
             top = 7.3 + 1.9 * program
-            fill, words = (YELLOW, "loads the codes") if panel == 0 else (SKY, "loads x, makes codes")
+            fill, words = YELLOW, "loads the codes"
+            if panel:
+                fill, words = SKY, "loads x; dashed: its own codes"
             for step in range(steps):
                 box(ax, left + step * cell, top, cell, tall, color=fill, edge=INK, linewidth=0.9)
                 if panel:
@@ -296,7 +259,7 @@ def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> 
         start = 5.9 if panel == 0 else 3.3
         arrow(ax, (left + steps * cell / 2, start), (left + steps * cell / 2, 6.7))
         times = "once" if panel == 0 else "twice"
-        reads = f"{across} programs read it {times}"
+        reads = f"each of {across} programs reads it {times}"
         label(ax, left + steps * cell / 2 + 0.3, (start + 6.7) / 2, reads, align="left", fontsize=9)
     return Picture(
         figure,
@@ -389,5 +352,4 @@ __all__ = [
     "outlier",
     "quantised",
     "rows",
-    "tokens",
 ]

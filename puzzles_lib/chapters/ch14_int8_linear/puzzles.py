@@ -267,6 +267,27 @@ def _bias_forgotten(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bi
     return int8_linear(xq, x_scale, wq, w_scale, torch.zeros_like(bias))
 
 
+def _scales_read_at(row: str, column: str) -> Callable[..., Tensor]:
+    """Return int8_linear with x_scale read along the axis `row` and w_scale along `column`, "M" or "N"."""
+
+    def spec(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+        at = {"M": torch.arange(len(x_scale))[:, None], "N": torch.arange(len(w_scale))}
+        x_read = x_scale[at[row].clamp(max=len(x_scale) - 1)]  # a kernel that goes further is out of bounds
+        w_read = w_scale[at[column].clamp(max=len(w_scale) - 1)]
+        ones = torch.ones_like
+        sums = int8_linear(xq, ones(x_scale), wq, ones(w_scale), torch.zeros_like(bias))
+        return x_read * w_read * sums + bias
+
+    return spec
+
+
+def _bias_per_block(
+    xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor, BLOCK_K: int
+) -> Tensor:
+    """Return y if the bias is added in every iteration."""
+    return int8_linear(xq, x_scale, wq, w_scale, bias * triton.cdiv(wq.shape[1], BLOCK_K))
+
+
 INT8_LINEAR = Puzzle(
     number="23",
     spec=int8_linear,
@@ -307,6 +328,18 @@ INT8_LINEAR = Puzzle(
         "it is what you get without the weights' scale": _without("w_scale"),
         "it is what you get without the row's scale": _without("x_scale"),
         "it is what you get without the two scales": _without("x_scale", "w_scale"),
+        "it is what you get if x_scale is read at offs_n: row m has the scale x_scale[m]": _scales_read_at(
+            "N", "N"
+        ),
+        "it is what you get if w_scale is read at offs_m: output n has the scale w_scale[n]": _scales_read_at(
+            "M", "M"
+        ),
+        "the two scales are exchanged: x_scale has one for each row, w_scale for each output": (
+            _scales_read_at("N", "M")
+        ),
+        "it is what you get if the bias is added once per block of K: add it once, at the end": (
+            _bias_per_block
+        ),
         "rows of wq are read BLOCK_K elements apart: they are K elements apart": _rows_of_a_block,
         "y is only the bias: no product is added to acc": _only_bias,
     },
@@ -404,6 +437,9 @@ FUSED_LINEAR = Puzzle(
         "it is what you get without the weights' scale": _weights_scale_forgotten,
         "x is rounded to codes without being divided by its scale": _fused(_undivided(torch.round)),
         "x itself is cast to int8, not divided by its scale and not rounded": _fused(_undivided(torch.trunc)),
+        "y is only the bias: no product is added to acc": lambda x, wq, w_scale, bias: (
+            bias.expand(len(x), -1)
+        ),
     },
     machine=(Goal(cases=(1,), wants=(Want("float dots", most=0),)),),
     contract=Contract(
@@ -464,7 +500,19 @@ def _tiles_at(place: Callable[..., Tensor], rounded_up: bool = True) -> Callable
     return spec
 
 
+def _codes_of_the_next_row(
+    xq: Tensor, x_scale: Tensor, tiles: Tensor, w_scale: Tensor, bias: Tensor
+) -> Tensor:
+    """Return y if a row of xq goes on past K, with the codes that follow in memory."""
+    M, K = xq.shape
+    padded = tiles.transpose(1, 2).flatten(0, 1).flatten(1, 2)[: len(bias)]  # [N, K or more]
+    places = torch.arange(M)[:, None] * K + torch.arange(padded.shape[1])
+    rows = torch.where(places < M * K, xq.flatten()[places.clamp(max=M * K - 1)], 0)
+    return int8_linear(rows.to(xq.dtype), x_scale, padded, w_scale, bias)
+
+
 TILE_SLIPS = {
+    "past K, the next row's codes are multiplied by the padding: mask xq along K": _codes_of_the_next_row,
     "each tile is read as if n were innermost: it is k, so (n, k) is at n * TILE_K + k": _tiles_at(
         lambda i, step, n, k, s: ((i * s.steps + step) * s.TILE_N * s.TILE_K) + k * s.TILE_N + n
     ),

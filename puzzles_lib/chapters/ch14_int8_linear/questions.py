@@ -29,16 +29,34 @@ def _weights_asked(M: int = 512, N: int = 3072, K: int = 768, BLOCK_M: int = 64)
     return M // BLOCK_M * N * K
 
 
-def _wrapped() -> int:
-    return (-130 + 128) % 256 - 128
+def _rows_wrong_without_abs() -> set[int]:
+    """Return the rows of q2 for which the largest value, never below 0, isn't the largest magnitude."""
+    rows = ((3, -2, 1), (2, -3, 0.5), (-1, -4, -2), (0, 0, 0))
+    return {m for m, row in enumerate(rows) if max(0, *row) != max(map(abs, row))}
 
 
-def _products_in_float32() -> int:
-    return 2**24 // 127**2
+def _block_of_65_tokens() -> int:
+    """Return the largest block, so the fewest reads of the weights, with at most a third masked off."""
+    rows = {block: -(-65 // block) * block for block in (16, 32, 64, 128)}
+    return max(block for block, all_rows in rows.items() if all_rows - 65 <= all_rows / 3)
 
 
-def _past_a_multiple() -> int:
-    return 250 % 16
+def _by_2_to_23() -> tuple[float, float]:
+    """Return 1.5 and -1.5 after 2^23 was added and subtracted in float32."""
+    back = (torch.tensor([1.5, -1.5]) + 2.0**23) - 2.0**23
+    return tuple(back.tolist())
+
+
+def _two_walks_and_one() -> tuple[int, int]:
+    """Return y for x = [0.6, 127] and weights [10, 1]: with one scale, and with a peak that grows."""
+    x, weights = (0.6, 127.0), (10, 1)
+    scale = max(x) / TOP
+    two = sum(round(value / scale) * w for value, w in zip(x, weights, strict=True)) * scale
+    acc, before = 0.0, 1.0
+    for value, w in zip(x, weights, strict=True):
+        now = max(before if acc else 0.0, value / TOP)
+        acc, before = acc * before / now + round(value / now) * w, now
+    return round(two), round(acc * before)
 
 
 def _largest_code_beside_an_outlier() -> int:
@@ -55,8 +73,13 @@ def _largest(case: Case, name: str) -> int:
     return 128 if case.fill.get(name) is lowest_codes else TOP
 
 
-def _copies_of_x() -> int:
-    """Return half of 12 copies: the tiles of x and of the weights have one size."""
+def _copies_left() -> tuple[int, int]:
+    """Return those of x, half of 12, if only the weights are turned; and none if no row is aligned."""
+    return 12 // 2, 0
+
+
+def _copies_with_tiles() -> int:
+    """Return half of 12 copies: tiles of weights are aligned, and rows of x aren't."""
     return 12 // 2
 
 
@@ -70,11 +93,16 @@ def _programs_along_n() -> int:
     return FUSED_LINEAR.programs(case)[1]
 
 
-def _what_the_cache_says() -> int:
-    """Return what was stored under an address before the values there changed."""
-    wq = torch.ones(4, 4, dtype=torch.int8)
-    cache = {wq.data_ptr(): int(wq.sum())}
-    return cache[wq.fill_(2).data_ptr()]
+HARM, LOST = 4, 2  # percent at least, digits at most
+
+
+def _careless() -> tuple[float, int]:
+    """Return one of many answers that `_unnoticed` accepts."""
+    return 4.5, -1
+
+
+def _unnoticed(value: tuple, right: tuple) -> bool:
+    return len(value) == 2 and value[0] >= HARM and value[1] <= LOST
 
 
 QUESTIONS = (
@@ -94,6 +122,12 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: _within(v, r[::-1], 0.3),
                 "The numbers are correct, but the first one is for random errors.",
+            ),
+            Nudge(
+                lambda v, r: v[0] == 12 and abs(v[1] - r[0]) <= 0.3,
+                "The second number is the one for random errors: exchange them. With a bias, each layer "
+                "loses 1% "
+                "of what has *arrived* there.",
             ),
             Nudge(
                 lambda v, r: v[0] == 12,
@@ -120,47 +154,65 @@ QUESTIONS = (
     ),
     Question(
         id="ch14-q2",
-        asks="A float is cast to int8 through int16, keeping the lowest eight bits. What does -130 become?",
-        right=_wrapped,
-        kind=int,
+        asks="peak starts at 0 and takes each row's largest value, without tl.abs. Which rows come out "
+        "wrong: "
+        "0: (3, -2, 1), 1: (2, -3, 0.5), 2: (-1, -4, -2), 3: zeros? A set.",
+        right=_rows_wrong_without_abs,
+        kind=set,
         nudges=(
-            Nudge(lambda v, r: v == -128, "That would be a clamped value. A cast doesn't clamp."),
-            Nudge(lambda v, r: v in (-2, 2), "Eight bits are 256 different numbers, so go round by 256."),
+            Nudge(
+                lambda v, r: not v, "In one of the rows, the largest magnitude belongs to a negative value."
+            ),
+            Nudge(lambda v, r: 3 in v, "A row of zeros gets scale 1 with or without tl.abs."),
+            Nudge(lambda v, r: 0 in v, "The largest value of row 0 is its largest magnitude, too."),
+            Nudge(
+                lambda v, r: v == {1},
+                "Row 1 is one of them. What is the peak of a row without a positive value, and its scale?",
+            ),
+            Nudge(
+                lambda v, r: v == {2},
+                "Row 2 is one of them. In which other row is a negative value the largest magnitude?",
+            ),
         ),
-        nudge="The numbers form a circle of 256: one step below -128 is 127.",
+        nudge="For each row, take the larger of 0 and its largest value. Is it the largest magnitude?",
     ),
     Question(
         id="ch14-q3",
-        asks="float32 holds every integer up to 2^24. How many products of 127 * 127 fit?",
-        right=_products_in_float32,
+        asks="65 tokens: at most a third of the multiplied rows may be masked off, and the weights should be "
+        "read as few times as possible. BLOCK_M is 16, 32, 64 or 128?",
+        right=_block_of_65_tokens,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 2**24 // 127, "You divided by 127 only. A product is 127 times 127."),
             Nudge(
-                lambda v, r: v == 2**24 // 128**2,
-                "That's the number for -128 times -128. Here the largest code is 127.",
+                lambda v, r: v == 16,
+                "Only 15 of 80 rows are masked off. But the weights are read five times. Can you afford "
+                "more rows?",
             ),
+            Nudge(
+                lambda v, r: v == 64,
+                "65 tokens take two rows of such tiles: 63 of 128 rows are masked off.",
+            ),
+            Nudge(lambda v, r: v == 128, "The weights are read once, but 63 of 128 rows are masked off."),
         ),
-        nudge="Divide 2^24 by one product, and round down.",
+        nudge="Choose one of the four. How many rows of tiles do 65 tokens take, and how many rows are "
+        "those?",
     ),
     Question(
         id="ch14-q4",
-        asks="wq is [N, K] in int8, K = 250, and begins at a multiple of 16. "
-        "How many bytes past a multiple of 16 does row 1 start?",
-        right=_past_a_multiple,
+        asks="K = 250, and the weights are in tiles. How many of 12 copies of 16 bytes are back?",
+        right=_copies_with_tiles,
         kind=int,
         nudges=(
             Nudge(
-                lambda v, r: v == 250,
-                "That's where row 1 starts. But how far past the last multiple of 16 is it?",
+                lambda v, r: v == 12, "Tiles start at multiples of 16. But do the rows of x, 250 bytes apart?"
             ),
-            Nudge(lambda v, r: v == 250 // 16, "That's how many times 16 goes into 250. What is left over?"),
             Nudge(
-                lambda v, r: v == -250 % 16,
-                "That's the distance to the next multiple of 16. How far is it from the last one?",
+                lambda v, r: v == 0,
+                "The rows of x are as they were. But where do tiles start, and how long is one row of a "
+                "tile?",
             ),
         ),
-        nudge="A code is one byte, so row 1 starts at byte K.",
+        nudge="Half of the copies were for x, and half for the weights. Which of the two are aligned now?",
     ),
     Question(
         id="ch14-q5",
@@ -187,24 +239,50 @@ QUESTIONS = (
         right=_first_k_past_float32,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 600, "600 products of 127 and 128 stay below 2^24: see ch14-q3."),
-            Nudge(lambda v, r: v < 600, "There is room for more products than that: see ch14-q3."),
+            Nudge(lambda v, r: v == 600, "600 products of 127 and 128 are 9.8 million, which is below 2^24."),
+            Nudge(
+                lambda v, r: v < 600,
+                "There is room for more products: multiply them out, and compare with 2^24.",
+            ),
         ),
         nudge="It is one of 32, 128, 100, 33, 200, 600 and the last one. How many products fit?",
     ),
     Question(
         id="ch14-q7",
-        asks="int8_linear makes 12 copies of 16 bytes, for tiles of x and of weights. How many are left if "
-        "the weights are stored as [K, N]?",
-        right=_copies_of_x,
-        kind=int,
+        asks="int8_linear makes 12 copies of 16 bytes. How many are left if the weights are stored as [K, "
+        "N], "
+        "and how many if they are [N, K] and K is 250? A pair.",
+        right=_copies_left,
+        kind=tuple,
         nudges=(
+            Nudge(lambda v, r: len(v) != 2, "Give two numbers: (weights as [K, N], K = 250)."),
+            Nudge(lambda v, r: v == r[::-1], "The numbers are correct, but the first one is for [K, N]."),
             Nudge(
-                lambda v, r: v == 12, "The weights have to be transposed on their way, so theirs are gone."
+                lambda v, r: v[0] == 12,
+                "A copy keeps the order of its bytes, and $k$ should be innermost. Which operand has to be "
+                "turned on its way?",
             ),
-            Nudge(lambda v, r: v == 0, "The codes of x are stored as before, so theirs stay."),
+            Nudge(
+                lambda v, r: v[0] == 0,
+                "With [K, N], the codes of x are stored as before. What does that mean for their copies?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0] and v[1] == 6,
+                "The first number is correct. K is the distance between rows of which tensors: x, wq, or "
+                "both?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == r[0],
+                "The first number is correct. With K = 250, does row 1 of x start at a multiple of 16? Of "
+                "wq?",
+            ),
+            Nudge(
+                lambda v, r: v[1] == r[1],
+                "The second number is correct. With [K, N], how many of the copies were for x alone?",
+            ),
         ),
-        nudge="The tile of x and the tile of the weights are 64 by 64 codes each.",
+        nudge="The tiles of x and of the weights have the same size. Ask for each: neighbors along k, "
+        "aligned?",
     ),
     Question(
         id="ch14-q8",
@@ -231,25 +309,60 @@ QUESTIONS = (
     ),
     Question(
         id="ch14-q9",
-        asks="N = 3072, BLOCK_N = 64: how many programs quantize the same row of x?",
-        right=_programs_along_n,
-        kind=int,
+        asks="x is [0.6, 127], BLOCK_K is 1, the codes of the weights are [10, 1] with scale 1. What is y "
+        "with "
+        "two walks, and with one whose peak grows? (two walks, one walk)",
+        right=_two_walks_and_one,
+        kind=tuple,
+        same=lambda value, right: _within(value, right, 0.01),
         nudges=(
-            Nudge(lambda v, r: v == 1, "Programs share nothing. Each one that needs the codes makes them."),
-            Nudge(lambda v, r: v == 64, "That's how many outputs a program has. How many such programs?"),
+            Nudge(lambda v, r: len(v) != 2, "Give two numbers: (two walks, one walk)."),
+            Nudge(
+                lambda v, r: _within(v, r[::-1], 0.01),
+                "The numbers are correct, but the first one is for two walks.",
+            ),
+            Nudge(
+                lambda v, r: abs(v[0] - 127) < 0.01,
+                "With two walks, the scale is 1. 0.6 is rounded, not truncated: what is its code?",
+            ),
+            Nudge(
+                lambda v, r: abs(v[0] - r[0]) <= 0.01 and abs(v[1] - 1397) < 0.01,
+                "The first number is correct. When the peak grows to 127, the sum so far is 127 * 10. "
+                "Multiply "
+                "it by the old scale, 0.6 / 127, over the new one.",
+            ),
+            Nudge(
+                lambda v, r: abs(v[0] - r[0]) <= 0.01,
+                "The first number is correct. In one walk, 0.6 is its own peak at first. Which code is that, "
+                "and what is left of code times weight after the correction?",
+            ),
+            Nudge(
+                lambda v, r: abs(v[1] - r[1]) <= 0.01,
+                "The second number is correct. With two walks, both values are divided by scale 1 and "
+                "rounded.",
+            ),
         ),
-        nudge="All programs in one row of tiles need the same rows of x. How many tiles are in a row?",
+        nudge="Two walks: what is the scale of the row, and what are the two codes? Then add code times "
+        "weight.",
     ),
     Question(
         id="ch14-q10",
-        asks="A cache keyed on data_ptr() has seen 16 ones. Now all weights are 2. What does it say?",
-        right=_what_the_cache_says,
-        kind=int,
+        asks=f"A careless linear layer: logits off by {HARM}% or more, at most {LOST} digits lost. "
+        "(percent, digits lost)",
+        right=_careless,
+        kind=tuple,
+        same=_unnoticed,
         nudges=(
-            Nudge(lambda v, r: v == 32, "That's the true sum. But did the key change?"),
-            Nudge(lambda v, r: v == 0, "fill_ writes new values into the same memory. Is the key known?"),
+            Nudge(lambda v, r: len(v) != 2, "Give two numbers: (percent, digits lost)."),
+            Nudge(
+                lambda v, r: not v[0] >= HARM,
+                "That's not careless enough: the logits aren't as far off as they should be. How about "
+                "coarser "
+                "steps, a bias, or both?",
+            ),
         ),
-        nudge="fill_ changes the values in place. What is the key, and is it in the cache already?",
+        nudge="Now too many digits are lost: be a little less careless.",
+        computed=True,
     ),
     Question(
         id="ch14-q11",
@@ -291,5 +404,28 @@ QUESTIONS = (
         ),
         nudge="x is float32, and a code is one byte. Who reads x or codes, how often, and who writes them?",
         computed=True,
+    ),
+    Question(
+        id="ch14-q12",
+        asks="2^23 is added to 1.5 and to -1.5 in float32, and subtracted again. What comes back? A pair.",
+        right=_by_2_to_23,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "Give two numbers: what comes back for 1.5, and for -1.5."),
+            Nudge(
+                lambda v, r: v[0] == r[0] and v[1] in (-2, -1),
+                "The first number is correct. With -1.5 the sum is below 2^23. Does it have to be rounded "
+                "there?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == 1.5,
+                "Above 2^23 there are only integers. To which of its neighbors does a tie go?",
+            ),
+            Nudge(
+                lambda v, r: v[0] == 1,
+                "1.5 is halfway between 1 and an even integer. Ties go to the even one.",
+            ),
+        ),
+        nudge="Is the sum with 1.5 above or below 2^23, and the one with -1.5? Which numbers are there?",
     ),
 )

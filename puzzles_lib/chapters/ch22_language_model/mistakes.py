@@ -133,7 +133,7 @@ MISTAKES = (
         "The scores of slots that aren't keys are 0 instead of minus infinity.",
         {'tl.where(is_key[None, :], scores, float("-inf"))': "tl.where(is_key[None, :], scores, 0.0)"},
         kind="values",
-        says="[",
+        says="count with a score of 0",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -183,7 +183,7 @@ MISTAKES = (
         "lse is only the log of the sum.",
         {"row_max + tl.log(denominator)": "tl.log(denominator)"},
         kind="values",
-        says="lse",
+        says="lse lacks the maximum",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -191,7 +191,23 @@ MISTAKES = (
         "acc isn't rescaled when the maximum grows.",
         {"acc * factor[:, None]": "acc"},
         kind="values",
-        says="o[",
+        says="rescale it, too",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
+        "head_0_for_all",
+        "Every program loads head 0 of k and v.",
+        {"((page * PAGE + slot) * H_KV + g)": "((page * PAGE + slot) * H_KV)"},
+        kind="values",
+        says="use head 0 of k and v here",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
+        "begins_with_the_text",
+        "Every part begins with page 0 of the text.",
+        {"range(part * PART, end)": "range(0, end)"},
+        kind="values",
+        says="part s begins at page s",
     ),
     Mistake(
         MERGE_PARTS,
@@ -288,7 +304,7 @@ MISTAKES = (
         GROUPED_MATMUL,
         "first_experts_matrix",
         "Every expert uses the first matrix.",
-        {"(e * K + k)[:, None] * N": "k[:, None] * N"},
+        {"w_ptr + e * K * N": "w_ptr"},
         kind="values",
         says="w[0]",
     ),
@@ -304,7 +320,7 @@ MISTAKES = (
         GROUPED_MATMUL,
         "next_experts_matrix",
         "Every expert uses the matrix of the one after it.",
-        {"(e * K + k)[:, None] * N": "((e + 1) % tl.num_programs(2) * K + k)[:, None] * N"},
+        {"w_ptr + e * K * N": "w_ptr + (e + 1) % tl.num_programs(2) * K * N"},
         kind="values",
         says="another expert's matrix",
     ),
@@ -472,7 +488,7 @@ MISTAKES = (
         "Lanes past the end have logit 0, and can win.",
         {'other=float("-inf")': "other=0.0"},
         kind="values",
-        says="token[",
+        says="a lane past the last byte can win",
     ),
     Mistake(
         SAMPLE_TOKEN,
@@ -640,6 +656,14 @@ MISTAKES = (
     ),
     Mistake(
         LINEAR_CROSS_ENTROPY_GRAD,
+        "label_added",
+        "1 is added at the label.",
+        {"p - 1.0, p)": "p + 1.0, p)"},
+        kind="values",
+        says="1 is added at the label",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
         "ignored_rows_learn",
         "Rows with label -100 have gradients.",
         {
@@ -737,6 +761,16 @@ MISTAKES = (
         },
         kind="values",
         says="without the scales of w",
+    ),
+    Mistake(
+        MXFP4_MATMUL,
+        "scales_by_columns",
+        "The scales of w are taken for [K // 32, N].",
+        {
+            "w_scale_ptr + n[:, None] * (K // 32) + g": "w_scale_ptr + g * N + n[:, None]",
+        },
+        kind="values",
+        says="are taken by columns",
     ),
     Mistake(
         MXFP4_MATMUL,
@@ -882,6 +916,16 @@ MISTAKES = (
     ),
     Mistake(
         ROUTE,
+        "second_choices_after_the_first",
+        "The second choices are numbered after all first ones.",
+        {
+            "2 * t + (second == e)": "t + T * (second == e)",
+        },
+        kind="values",
+        says="numbers from T on",
+    ),
+    Mistake(
+        ROUTE,
         "no_end",
         "The end of the last expert isn't stored.",
         {
@@ -928,7 +972,7 @@ MISTAKES = (
             "tl.cumsum(falling) - falling": "tl.cumsum(falling)",
         },
         kind="values",
-        says="token[",
+        says="own probability is in its sum",
     ),
     Mistake(
         NUCLEUS_TOKEN,
@@ -984,7 +1028,7 @@ MISTAKES = (
             "    p /= tl.sum(p, axis=0)\n": "",
         },
         kind="values",
-        says="token[",
+        says="do the probabilities add up to 1",
     ),
     Mistake(
         NUCLEUS_TOKEN,
@@ -994,7 +1038,7 @@ MISTAKES = (
             " - tl.log(-tl.log(tl.rand(SEED, b * V + n)))": "",
         },
         kind="values",
-        says="the likeliest tokens",
+        says="is noise added",
     ),
     Mistake(
         NUCLEUS_TOKEN,
@@ -1004,6 +1048,14 @@ MISTAKES = (
             'mask=n < V, other=float("-inf")': "mask=n < V, other=0.0",
         },
         kind="values",
-        says="token[",
+        says="a lane past the last token can win",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "kept_by_lane",
+        "The mask of the sorted block is used for the unsorted one.",
+        {"tl.where(p >= least, noisy": "tl.where(before < P, noisy"},
+        kind="values",
+        says="say nothing about unsorted lanes",
     ),
 )

@@ -10,6 +10,7 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP
 from puzzles_lib.drawing.colours import (
     FAINT,
+    GREEN,
     INK,
     ORANGE,
     PALE,
@@ -85,35 +86,35 @@ def chain() -> Picture:
 
 
 def rotations(positions: Sequence[int] = (0, 1, 2, 3), size: int = 16) -> Picture:
-    """Draw the first two pairs of a head of ``size`` numbers as arrows, at several positions."""
-    figure, ax = new_sheet(25, 9.6)
+    """Draw two first pairs and the last of a head of ``size`` numbers as arrows, at several positions."""
+    figure, ax = new_sheet(25, 11.6)
     told = []
-    for row in range(2):
-        speed = 10_000 ** (-2 * row / size)
-        y = 2.6 + 4.4 * row
+    for row, pair in enumerate((0, 1, size // 2 - 1)):
+        speed = 10_000 ** (-2 * pair / size)
+        y = 2.3 + 3.7 * row
         label(
             ax,
             0.3,
             y,
-            f"pair {row}: elements {row} and {row + size // 2}\n{speed:.3g} rad per position",
+            f"pair {pair}: elements {pair} and {pair + size // 2}\n{speed:.3g} rad per position",
             align="left",
             fontsize=10,
         )
         for column, position in enumerate(positions):
             x, angle = 8.6 + 4.3 * column, speed * position
             ring = [2 * math.pi * n / 60 for n in range(61)]
-            ax.plot([x + 1.5 * math.cos(a) for a in ring], [y - 1.5 * math.sin(a) for a in ring], color=PALE)
-            arrow(
-                ax, (x, y), (x + 1.5 * math.cos(angle), y - 1.5 * math.sin(angle)), color=(SKY, ORANGE)[row]
-            )
+            ax.plot([x + 1.3 * math.cos(a) for a in ring], [y - 1.3 * math.sin(a) for a in ring], color=PALE)
+            tip = (x + 1.3 * math.cos(angle), y - 1.3 * math.sin(angle))
+            arrow(ax, (x, y), tip, color=(SKY, ORANGE, VERMILLION)[row])
             if not row:
                 label(ax, x, 0.5, f"position {position}", color=FAINT)
-            label(ax, x, y + 1.95, f"{math.degrees(angle):.0f}°", fontsize=9, color=FAINT)
-            told.append(f"pair {row} at position {position}: {math.degrees(angle):.0f} degrees")
+            degrees = f"{math.degrees(angle):.{0 if pair < 2 else 2}f}"
+            label(ax, x, y + 1.75, f"{degrees}°", fontsize=9, color=FAINT)
+            told.append(f"pair {pair} at position {position}: {degrees} degrees")
     label(ax, 0.3, 0.5, f"D = {size}", align="left", fontsize=10)
     return Picture(
         figure,
-        f"Two pairs of a head with D = {size} as arrows, rotated by their position. {'; '.join(told)}.",
+        f"Three pairs of a head with D = {size} as arrows, rotated by their position. {'; '.join(told)}.",
     )
 
 
@@ -195,7 +196,7 @@ def groups(counts: Sequence[int] = (3, 0, 6, 2), block: int = 4) -> Picture:
     label(ax, 3.1, 3.2, "start", align="right")
     cells(ax, starts, x=3.5, y=2.7, width=1.4, colors=PALE)
     most = -(-max(counts) // block)
-    text = f"the grid has {most} programs of {block} rows per expert"
+    text = f"M = {max(counts)}: no expert has more rows, so each gets {most} programs of {block} rows"
     label(ax, 3.5, 4.6, text, align="left", fontsize=11)
     busy = 0
     for e, count in enumerate(counts):
@@ -270,21 +271,23 @@ def noisy(
             box(ax, left + 1.3 * n, top, 1.1, height, color=VERMILLION if won else PALE_SKY)
             at = top - 0.35 if value > 0 else top + height + 0.35
             label(ax, left + 1.3 * n + 0.55, at, f"{value:.1f}".replace("-", MINUS), fontsize=8)
+            if won:
+                label(ax, left + 1.3 * n + 0.55, at - 0.7, "drawn", fontsize=9, color=VERMILLION)
             label(ax, left + 1.3 * n + 0.55, 8.0, str(n), fontsize=9, color=FAINT)
         ax.plot([left - 0.2, left + 1.3 * count], [zero, zero], color=INK, linewidth=1)
         told.append(f"{name}: {', '.join(f'{value:.1f}' for value in values)}, largest is {winner}")
-    legend(ax, 1.5, (7.1, VERMILLION, "the largest: this one is drawn"))
     many = torch.tensor(logits) - torch.log(-torch.log(uniform(1, torch.arange(draws * count)))).view(
         -1, count
     )
     shares = [n / draws for n in many.argmax(1).bincount(minlength=count).tolist()]
     softmax = torch.tensor(logits).softmax(0).tolist()
     left = 0.6 + 6.5 * len(bars)
-    label(ax, left, 0.7, f"of {draws} draws (by softmax)", align="left", fontsize=10)
+    label(ax, left, 0.7, f"share of {draws} draws", align="left", fontsize=10)
+    label(ax, left, 1.4, "below: by the softmax", align="left", fontsize=9, color=FAINT)
     for n, (share, p) in enumerate(zip(shares, softmax, strict=True)):
-        box(ax, left + 1.3 * n, zero - 4 * share, 1.1, 4 * share, color=VERMILLION)
+        box(ax, left + 1.3 * n, zero - 4 * share, 1.1, 4 * share, color=PALE_GREEN)
         label(ax, left + 1.3 * n + 0.55, 6.5, f"{share:.2f}", fontsize=9)
-        label(ax, left + 1.3 * n + 0.55, 7.2, f"({p:.2f})", fontsize=9, color=FAINT)
+        label(ax, left + 1.3 * n + 0.55, 7.2, f"{p:.2f}", fontsize=9, color=FAINT)
         label(ax, left + 1.3 * n + 0.55, 8.0, str(n), fontsize=9, color=FAINT)
     told.append(f"of {draws} draws, {', '.join(f'{s:.2f}' for s in shares)}")
     told.append(f"the softmax is {', '.join(f'{p:.2f}' for p in softmax)}")
@@ -293,7 +296,7 @@ def noisy(
 
 def streamed(tiles: int = 4, now: int = 2) -> Picture:
     """Draw a block of rows that walks over all classes, and the three numbers per row that stay."""
-    figure, ax = new_sheet(28.6, 9.4)
+    figure, ax = new_sheet(28.6, 8.2)
     label(ax, 0.4, 3.2, "h", align="left", fontsize=11)
     box(ax, 0.4, 3.6, 4.4, 2.4, "BLOCK_T rows", color=PALE_SKY)
     label(ax, 6.4, 0.5, "w, a block of classes per iteration", align="left", fontsize=11)
@@ -311,15 +314,12 @@ def streamed(tiles: int = 4, now: int = 2) -> Picture:
     for n, name in enumerate(names):
         box(ax, 21.4, 3.2 + 1.15 * n, 4.6, 1.0, name, color=PALE_GREEN)
     label(ax, 23.7, 2.7, "per row", fontsize=9, color=FAINT)
-    label(ax, 21.4, 7.3, "at the end:", align="left", fontsize=10)
-    label(ax, 21.4, 8.0, "lse = row_max + log(denominator)", align="left", fontsize=9)
-    label(ax, 21.4, 8.6, f"loss = lse {MINUS} chosen", align="left", fontsize=9)
+    label(ax, 21.4, 7.3, "they become lse and loss", align="left", fontsize=10)
     return Picture(
         figure,
         f"A program has a block of rows of h and walks over {tiles} blocks of classes of w. In iteration "
         f"{now} only that tile of logits exists, in registers: earlier ones are forgotten. Each tile is "
-        "folded into row_max, denominator and chosen, one number per row each. At the end, lse is "
-        "row_max plus the log of denominator, and the loss is lse minus chosen.",
+        "folded into row_max, denominator and chosen, one number per row each. They become lse and loss.",
     )
 
 
@@ -444,35 +444,32 @@ def sorted_choices(
     chosen: Sequence[Sequence[int]] = ((2, 1), (1, 3), (2, 3), (3, 1)), experts: int = 4
 ) -> Picture:
     """Draw the choices of some tokens, and the same choices sorted by expert."""
-    figure, ax = new_sheet(26, 8.2)
+    figure, ax = new_sheet(26, 8.9)
     label(ax, 0.4, 0.6, "each token chooses two experts", align="left", fontsize=11)
     flat = [expert for pair in chosen for expert in pair]
     order = sorted(range(len(flat)), key=lambda choice: flat[choice])
     start = [sum(expert < e for expert in flat) for e in range(experts + 1)]
     width, left = 2.2, 4.4
-    label(ax, left - 0.4, 1.75, "choice", align="right", fontsize=9, color=FAINT)
-    label(ax, left - 0.4, 2.7, "expert", align="right", fontsize=9, color=FAINT)
-    cells(ax, list(range(len(flat))), x=left, y=1.2, width=width, colors=None, fontsize=9)
-    above = cells(ax, flat, x=left, y=2.2, width=width, colors=[PROGRAM_TINTS[e] for e in flat])
+    label(ax, left - 0.4, 2.3, "choice", align="right", fontsize=9, color=FAINT)
+    label(ax, left - 0.4, 3.3, "expert", align="right", fontsize=9, color=FAINT)
+    cells(ax, list(range(len(flat))), x=left, y=1.8, width=width, colors=None, fontsize=9)
+    above = cells(ax, flat, x=left, y=2.8, width=width, colors=[PROGRAM_TINTS[e] for e in flat])
     for t in range(len(chosen)):
-        label(ax, left + width * (2 * t + 1), 3.55, f"token {t}", fontsize=9, color=FAINT)
+        label(ax, left + width * (2 * t + 1), 1.4, f"token {t}", fontsize=9, color=FAINT)
     below = cells(ax, order, x=left, y=5.4, width=width, colors=[PROGRAM_TINTS[flat[c]] for c in order])
     label(ax, left - 0.4, 5.9, "order", align="right", fontsize=10)
     for place, choice in enumerate(order):
         x, y = above.foot(choice)
-        arrow(ax, (x, y + 0.9), below.top(place), color=FAINT)
-    told = []
-    for e in range(experts):
-        count = start[e + 1] - start[e]
-        middle = left + width * (start[e] + count / 2)
-        words = f"expert {e}" if count else f"expert {e}: none"
-        told.append(f"expert {e} has {plural(count, 'choice')}")
-        if count:
-            label(ax, middle, 6.85, f"start[{e}] = {start[e]}", fontsize=9, color=FAINT)
-        else:
-            label(ax, left - 0.4, 6.85, words, align="right", fontsize=9, color=FAINT)
-    text = f"start = {start}: expert 0 begins and ends at 0, because nobody chose it"
-    label(ax, left, 7.7, text, align="left", fontsize=10)
+        arrow(ax, (x, y), below.top(place), color=FAINT)
+        label(ax, left + width * (place + 0.5), 6.75, f"place {place}", fontsize=8, color=FAINT)
+    told = [f"expert {e} has {plural(start[e + 1] - start[e], 'choice')}" for e in range(experts)]
+    for first in sorted(set(start)):
+        x = left + width * first
+        ax.plot([x, x], [6.4, 7.2], color=INK, linewidth=1.5)
+        names = " = ".join(f"start[{e}]" for e in range(experts + 1) if start[e] == first)
+        label(ax, x, 7.55, f"{names} = {first}", fontsize=9)
+    text = "Nobody chose expert 0, so it begins and ends at 0."
+    label(ax, left, 8.4, text, align="left", fontsize=10, color=FAINT)
     return Picture(
         figure,
         f"Tokens choose the experts {', '.join(str(tuple(pair)) for pair in chosen)}. Sorted by expert, the "
@@ -495,13 +492,12 @@ def nucleus(
     for n, p in enumerate(probabilities):
         color = VERMILLION if p >= least else PALE
         box(ax, 0.5 + width * n, foot - unit * p, 1.3, unit * p, color=color)
+        label(ax, 0.5 + width * n + 0.65, foot - unit * p - 0.4, f"{p:.2f}", fontsize=8)
         label(ax, 0.5 + width * n + 0.65, foot + 0.5, str(n), fontsize=9, color=FAINT)
-    y = foot - unit * least
-    ax.plot([0.3, 11.2], [y, y], color=INK, linewidth=1, linestyle="--")
-    label(ax, 11.2, y - 0.4, "least", align="right", fontsize=9)
     for n, p in enumerate(falling):
         x = 13.6 + width * n
         box(ax, x, foot - unit * p, 1.3, unit * p, color=VERMILLION if kept[n] else PALE)
+        label(ax, x + 0.65, foot - unit * p - 0.4, f"{p:.2f}", fontsize=8)
         label(ax, x + 0.65, foot + 0.5, f"{before[n]:.2f}", fontsize=9)
     label(
         ax,
@@ -522,10 +518,10 @@ def nucleus(
 
 
 PATHS = {
-    "floor": ("the bytes, at a copy's rate", PALE),
+    "floor": ("the bound: a copy of the bytes", PALE),
     "kernels, CUDA graph": ("the course's kernels, replayed", ORANGE),
     "kernels, eager": ("the course's kernels, launched", PALE_ORANGE),
-    "torch, compiled, CUDA graph": ("torch, compiled and replayed", SKY),
+    "torch, compiled, CUDA graph": ("torch, compiled and replayed", GREEN),
     "torch, CUDA graph": ("torch, replayed", SKY),
     "torch, eager": ("torch, launched", PALE_SKY),
 }
@@ -546,13 +542,13 @@ def speeds(rows: Rows | None = None) -> Picture:
     """Draw the recorded tokens per second of a model of real size, for each batch."""
     found, about = decoding(rows), recorded.about("decoding")
     figure = new_figure(8.6, 3.6)
-    told = []
+    told, most = [], max(max(rates.values()) for rates in found.values())
     for ax, (batch, rates) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
         for place, (name, (_, color)) in enumerate(PATHS.items()):
             ax.barh(place, rates[name], 0.8, color=color, edgecolor=INK, linewidth=0.5)
             label(ax, rates[name], place, f" {rates[name]:.0f}", align="left", fontsize=10)
         ax.set_yticks(range(len(PATHS)), [text for text, _ in PATHS.values()] if not told else [])
-        ax.set(ylim=(len(PATHS) - 0.4, -0.6), xlim=(0, 1.2 * max(rates.values())), xticks=[])
+        ax.set(ylim=(len(PATHS) - 0.4, -0.6), xlim=(0, 1.2 * most), xticks=[])
         ax.set_title(f"{plural(batch, 'text')}: tokens per second", fontsize=11, loc="left")
         ax.tick_params(labelsize=10, length=0)
         ax.spines[["top", "right", "bottom"]].set_visible(False)

@@ -1,7 +1,7 @@
 """Chapter 22: the kernels that a language model needs when it writes."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import torch
@@ -19,6 +19,7 @@ from puzzles_lib.chapters.ch18_attention.puzzles import (
     lengths,
 )
 from puzzles_lib.contract import Contract, Fill, Size
+from puzzles_lib.goal import Goal, Want
 from puzzles_lib.inputs import very_negative
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -221,6 +222,69 @@ def _dealt(kv: Tensor, q: Tensor) -> Tensor:
     return kv.repeat(1, 1, q.shape[1] // kv.shape[2], 1)
 
 
+def _parts(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> Iterator[tuple[tuple[int, slice, int], Tensor, Tensor]]:
+    """Yield for each part with keys its place in lse, its scores [H, keys] and its values [keys, H, D]."""
+    size, group = PART * k.shape[1], q.shape[1] // k.shape[2]
+    for b in range(len(q)):
+        j = torch.arange(int(length[b]))
+        page, place = table[b, j // k.shape[1]].long(), j % k.shape[1]
+        keys, values = (kv[page, place].repeat_interleave(group, 1) for kv in (k, v))
+        scores = torch.einsum("hd,jhd->hj", q[b], keys) / q.shape[2] ** 0.5
+        for s, first in enumerate(range(0, len(j), size)):
+            yield (b, slice(None), s), scores[:, first : first + size], values[first : first + size]
+
+
+def _from_the_first_page(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results if every part began with its text."""
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    for b in range(len(q)):
+        for s in range(o.shape[2]):
+            until = length[b : b + 1].clamp(max=(s + 1) * PART * k.shape[1])
+            whole = paged_attention(q[b : b + 1], k, v, table[b : b + 1], until, table.shape[1])
+            o[b, :, s], lse[b, :, s] = whole[0][0, :, 0], whole[1][0, :, 0]
+    return o, lse
+
+
+def _free_slots_count(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results if slots after the last key had a score of 0 and values of 0."""
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    wide = lse.clone()
+    for b, keys in enumerate(length.tolist()):
+        if free := -keys % k.shape[1]:
+            s = keys // (PART * k.shape[1])
+            wide[b, :, s] = torch.logaddexp(lse[b, :, s], lse.new_tensor(free).log())
+    return o * torch.where(lse > -torch.inf, torch.exp(lse - wide), 0.0)[..., None], wide
+
+
+def _lse_of_the_sum(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    for at, scores, _ in _parts(q, k, v, table, length, PART):
+        lse[at] -= scores.amax(1)
+    return o, lse
+
+
+def _sum_not_rescaled(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results if the weights of each page were kept when the maximum grows."""
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    for at, scores, values in _parts(q, k, v, table, length, PART):
+        pages = range(0, scores.shape[1], k.shape[1])
+        tops = [scores[:, : first + k.shape[1]].amax(1, keepdim=True) for first in pages]
+        kept = torch.cat([top.expand(-1, k.shape[1]) for top in tops], 1)[:, : scores.shape[1]]
+        total = torch.exp(scores - tops[-1]).sum(1, keepdim=True)
+        o[at] = torch.einsum("hj,jhd->hd", torch.exp(scores - kept) / total, values)
+    return o, lse
+
+
 def _drawn_texts(s: SimpleNamespace) -> dict[str, Fill]:
     """Return texts for a random case: the first fills its row of the table nearly, the last is short."""
     texts = [s.W * s.PAGE - 3, *[0] * (s.B - 2), *[5] * (s.B > 1)]
@@ -283,6 +347,19 @@ PAGED_ATTENTION = Puzzle(
         ),
         "head h uses head h // (H // H_KV), not h % H_KV": lambda q, k, v, table, length, PART: (
             paged_attention(q, _dealt(k, q), _dealt(v, q), table, length, PART)
+        ),
+        "all heads of q use head 0 of k and v here: program (part, g, b) needs head g": (
+            lambda q, k, v, table, length, PART: paged_attention(
+                q, k[:, :, :1].expand_as(k), v[:, :, :1].expand_as(v), table, length, PART
+            )
+        ),
+        "every part begins with the text's first page here: part s begins at page s · PART": (
+            _from_the_first_page
+        ),
+        "slots after the last key count with a score of 0: give them minus infinity": _free_slots_count,
+        "lse lacks the maximum: it's the maximum plus the log of the sum": _lse_of_the_sum,
+        "you'd get these values if acc kept its weights when the maximum grows: rescale it, too": (
+            _sum_not_rescaled
         ),
     },
     contract=Contract(
@@ -674,6 +751,18 @@ def _rows_of_blocks(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: in
     return sample_token(torch.cat((logits, beyond), 1), heat, SEED)
 
 
+def _lanes_of(logits: Tensor, SEED: int, V: int, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+    """Return the logits of all lanes, with 0 in those past the last, and their Gumbel noise."""
+    place = torch.arange(len(logits))[:, None] * V + torch.arange(BLOCK_V)
+    noise = -torch.log(-torch.log(uniform(SEED, place).to(logits.dtype)))
+    return torch.cat((logits, logits.new_zeros(len(logits), BLOCK_V - V)), 1), noise
+
+
+def _zeros_win(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: int) -> Tensor:
+    lanes, noise = _lanes_of(logits, SEED, V, BLOCK_V)
+    return torch.where(heat[:, None] > 0, lanes / heat[:, None] + noise, lanes).argmax(1).int()
+
+
 SAMPLE_TOKEN = Puzzle(
     number="71",
     spec=sample_token,
@@ -709,6 +798,7 @@ SAMPLE_TOKEN = Puzzle(
             lambda logits, heat, SEED: sample_token(logits, heat.clamp(min=1e-9), SEED)
         ),
         "u's place is b · BLOCK_V + n here: it's b · V + n": _rows_of_blocks,
+        "a lane past the last byte can win with a logit of 0: give it minus infinity": _zeros_win,
     },
     contract=Contract(
         {
@@ -860,6 +950,11 @@ def _without_label(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[Te
     return d @ w, d.T @ h
 
 
+def _one_too_many(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    d = _of_logits(h, w, label, lse, one=-1.0)
+    return d @ w, d.T @ h
+
+
 def _all_rows_learn(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     return linear_cross_entropy_grad(h, w, torch.where(label == IGNORED, -1, label), lse)
 
@@ -905,6 +1000,7 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
     allowance=_rounded_d,
     slips={
         "the label is missing: d is 1 smaller there": _without_label,
+        "1 is added at the label: it's the probability minus 1": _one_too_many,
         "exp(logit) isn't a probability yet: it's exp(logit - lse)": lambda h, w, label, lse: (
             linear_cross_entropy_grad(h, w, label, torch.zeros_like(lse))
         ),
@@ -941,7 +1037,8 @@ def mxfp4_matmul(
     code, times 2^(w_scale[n, k//32] - 127). Byte w[n, j] has two codes: the low half
     is that of k = 2j, the high half that of k = 2j + 1. Codes are e2m1. The codes 0
     to 7 are 0, 0.5, 1, 1.5, 2, 3, 4 and 6, and 8 to 15 are the same with a minus.
-    Scales are from 1 to 254. K is a multiple of 32, and BLOCK_K is, too.
+    Scales are from 1 to 254. K is a multiple of 32, and BLOCK_K is, too. Let
+    tl.dot_scaled do all multiplications of numbers.
     """
     codes = torch.stack((w & 15, w >> 4), dim=2).flatten(1).long()  # [N, K]
     numbers = torch.tensor([*E2M1, *(-n for n in E2M1)], dtype=x.dtype)
@@ -971,6 +1068,11 @@ def scales(code: int) -> Fill:
 
 def _halves_swapped(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> Tensor:
     return mxfp4_matmul(x, x_scale, w << 4 | w >> 4, w_scale)
+
+
+def _by_columns(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> Tensor:
+    """Return the products if w_scale were indexed as [K//32, N]."""
+    return mxfp4_matmul(x, x_scale, w, w_scale.reshape(-1, len(w)).T)
 
 
 MXFP4_MATMUL = Puzzle(
@@ -1011,7 +1113,9 @@ MXFP4_MATMUL = Puzzle(
         "you'd get these values without the scales of x": lambda x, x_scale, w, w_scale: mxfp4_matmul(
             x, torch.full_like(x_scale, 127), w, w_scale
         ),
+        "the scales of w are taken by columns: row n of w_scale has the scales of w[n]": _by_columns,
     },
+    machine=(Goal(cases=(5,), wants=(Want("products", most=0),), target="sm_100"),),
     contract=Contract(
         {
             "M": Size(300),
@@ -1117,6 +1221,9 @@ ROUTE = Puzzle(
         "these are first choices only: token t's second choice is 2t + 1": lambda logits: _with_order(
             logits, lambda order: order // 2 * 2
         ),
+        "all second choices have numbers from T on here: token t's second choice is 2t + 1": (
+            lambda logits: _with_order(logits, lambda order: order // 2 + order % 2 * len(logits))
+        ),
     },
     most_loads={"logits": lambda s: 2 * s.T * s.E * s.E},
     contract=Contract(
@@ -1163,6 +1270,32 @@ def _nothing_crosses(logits: Tensor, P: float, SEED: int) -> Tensor:
     return nucleus_token(torch.where(kept, logits, -torch.inf), 1.0, SEED)
 
 
+def _with_itself(logits: Tensor, P: float, SEED: int) -> Tensor:
+    """Return draws from the tokens with which the sum is still below P; token 0 if there are none."""
+    probability = logits.softmax(1)
+    rivals = probability[:, None, :] > probability[:, :, None]
+    before = torch.where(rivals, probability[:, None, :], 0.0).sum(2)
+    some = nucleus_token(torch.where(before + probability < P, logits, -torch.inf), 1.0, SEED)
+    return torch.where((before + probability < P).any(1), some, 0).int()
+
+
+def _by_lane(logits: Tensor, P: float, SEED: int) -> Tensor:
+    """Return draws from as many of the first tokens as there are in the nucleus."""
+    falling = logits.softmax(1).sort(1, descending=True).values
+    kept = falling.cumsum(1) - falling < P
+    return nucleus_token(torch.where(kept, logits, -torch.inf), 1.0, SEED)
+
+
+def _zeros_are_likely(logits: Tensor, P: float, SEED: int, V: int, BLOCK_V: int) -> Tensor:
+    lanes, noise = _lanes_of(logits, SEED, V, BLOCK_V)
+    probability, order = lanes.softmax(1).sort(1, descending=True)
+    kept = torch.zeros_like(lanes, dtype=torch.bool).scatter(
+        1, order, probability.cumsum(1) - probability < P
+    )
+    least = torch.where(kept, lanes, torch.inf).amin(1, keepdim=True)
+    return torch.where(lanes >= least, lanes + noise, -torch.inf).argmax(1).int()
+
+
 def halving(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return logits of the probabilities 1/2, 1/4, 1/8 and 1/8, which sum to 3/4 exactly, and others of 0."""
     values = torch.full(shape, -torch.inf)
@@ -1191,6 +1324,7 @@ NUCLEUS_TOKEN = Puzzle(
         Case(B=8, V=30, P=0.3, SEED=1, BLOCK_V=32, fill={"logits": few_values}),  # ties are kept together
         Case(B=12, V=12, P=0.7, SEED=9, BLOCK_V=16, fill={"logits": halving}),  # the second crosses P
         Case(B=12, V=12, P=0.75, SEED=2, BLOCK_V=16, fill={"logits": halving}),  # two reach P exactly
+        Case(B=2, V=100, P=0.5, SEED=4, BLOCK_V=2048),  # a block whose pairs would be too many for a tile
     ),
     outputs=("token",),
     slips={
@@ -1201,9 +1335,12 @@ NUCLEUS_TOKEN = Puzzle(
         "these are draws from all tokens: keep the likeliest, up to P": lambda logits, P, SEED: nucleus_token(
             logits, 1.0, SEED
         ),
-        "these are the likeliest tokens: add noise to the ones you keep": lambda logits, P, SEED: (
-            logits.argmax(1).int()
+        "the likeliest token always wins: is noise added, and do the probabilities add up to 1?": (
+            lambda logits, P, SEED: logits.argmax(1).int()
         ),
+        "a token's own probability is in its sum: compare the sum before it with P": _with_itself,
+        "the first lanes are kept: sums of the sorted block say nothing about unsorted lanes": _by_lane,
+        "a lane past the last token can win with a logit of 0: give it minus infinity": _zeros_are_likely,
         "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, P, SEED: torch.cat(
             [nucleus_token(logits[b : b + 1], P, SEED) for b in range(len(logits))]
         ),

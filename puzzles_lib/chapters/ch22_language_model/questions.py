@@ -2,16 +2,18 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
+import torch
 import triton
 
-from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP
+from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, rope
 from puzzles_lib.question import Nudge, Question
 from puzzles_lib.speaking.model import Model
 
 PAIRS = {"a": (17, 13), "b": (3, 7), "c": (104, 100), "d": (14, 6)}
-COUNTS = (3, 0, 9, 4)
-CHOICES = ((2, 0), (0, 3), (2, 3))
+START = (0, 4, 4, 13, 14)
+ORDER, ROUTED = (1, 2, 0, 4, 3, 5), (0, 2, 2, 4, 6)
 PROBABILITIES = (0.5, 0.25, 0.15, 0.1)
 
 
@@ -26,13 +28,33 @@ def _same_distance(query: int = 7, key: int = 3) -> set[str]:
     return {letter for letter, (q, k) in PAIRS.items() if q - k == query - key}
 
 
-def _pages(keys: int = 70, page: int = 16) -> tuple[int, int]:
-    pages = triton.cdiv(keys, page)
-    return pages, pages * page - keys
+def _unheard(query: int = 7, key: int = 3) -> set[str]:
+    """Return which bugs of RoPE leave the score of two tokens as it is."""
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 1, 1, 16, generator=generator, dtype=torch.float64)
+    angle = torch.arange(16)[:, None] * 10_000 ** (-2 * torch.arange(8, dtype=torch.float64) / 16)
+    first = torch.where(torch.arange(8) == 0, angle, 0.0)
+
+    def score(turn: Callable[[torch.Tensor, int], torch.Tensor]) -> float:
+        return float((turn(q, query) * turn(k, key)).sum())
+
+    def turned(x: torch.Tensor, position: int, by: torch.Tensor = angle, sign: int = 1) -> torch.Tensor:
+        return rope(x, by.cos(), sign * by.sin(), torch.tensor([position]))
+
+    bugs = {
+        "a": lambda x, position: turned(x, 0),  # each new token comes alone
+        "b": lambda x, position: turned(x, position).roll(8, 2),
+        "c": lambda x, position: turned(x, position, sign=-1),
+        "d": lambda x, position: turned(x, position, by=first),
+        "e": lambda x, position: -turned(x, position),
+    }
+    return {letter for letter, bug in bugs.items() if abs(score(bug) - score(turned)) < 1e-9}
 
 
-def _place(key: int = 37, page: int = 16, table: tuple[int, ...] = (9, 4, 7, 0, 2)) -> tuple[int, int]:
-    return table[key // page], key % page
+def _place(
+    key: int = 8, page: int = 4, table: tuple[int, ...] = (0, 3), free: tuple[int, ...] = (5,)
+) -> tuple[int, int]:
+    return (*table, *free)[key // page], key % page
 
 
 def _largest_part(keys: int = 4096, page: int = 16, heads: int = 2, processors: int = 132) -> int:
@@ -49,33 +71,64 @@ def _difference_of_infinities() -> str:
     return str(math.exp(-math.inf - -math.inf))
 
 
-def _starts() -> tuple[int, ...]:
-    return (0, *itertools.accumulate(COUNTS))
+def _experts_of(rows: tuple[int, ...] = (4, 13)) -> tuple[int, ...]:
+    return tuple(
+        next(e for e, (first, end) in enumerate(itertools.pairwise(START)) if first <= row < end)
+        for row in rows
+    )
 
 
 def _grouped_programs(block: int = 4) -> tuple[int, int]:
-    each = [triton.cdiv(count, block) for count in COUNTS]
+    each = [triton.cdiv(end - first, block) for first, end in itertools.pairwise(START)]
     return len(each) * max(each), sum(each)
 
 
-def _times_as_likely(difference: float = 1.0, heat: float = 0.5) -> float:
-    return math.exp(difference / heat)
+def _blocks_of_columns() -> int:
+    """Return for how many blocks storing x moves as much as computing it anew, in multiples of K per row."""
+    return next(n for n in itertools.count(1) if 2 + 1 + n == 2 * n)
 
 
-def _tokens_per_second(weights: float = 7e9, bytes_per_second: float = 3.35e12) -> float:
-    return bytes_per_second / (2 * weights)
+def _same_probabilities() -> set[str]:
+    logits, heat = torch.tensor([2.0, 0.5, -1.0, 0.0]), 0.8
+    changed = {
+        "a": (logits + 5) / heat,
+        "b": 2 * logits / (2 * heat),
+        "c": logits / (heat / 2),
+        "d": (logits + torch.tensor([5.0, 0, 0, 0])) / heat,
+    }
+    wanted = (logits / heat).softmax(0)
+    return {letter for letter, each in changed.items() if torch.allclose(each.softmax(0), wanted)}
 
 
-def _gigabytes(rows: int = 8192, classes: int = 131_072) -> float:
-    return rows * classes * 4 / 2**30
+def _waits_least() -> str:
+    """Return which number is largest where -log(u) / exp(logit) is least, in many random rows."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(1000, 8, generator=generator)
+    u = torch.rand(1000, 8, generator=generator)
+    least = (-u.log() / logits.exp()).argmin(1)
+    numbers = {
+        "a": logits + torch.log(-u.log()),
+        "b": logits - torch.log(-u.log()),
+        "c": logits - u.log(),
+        "d": -u.log() / logits,
+    }
+    (found,) = (letter for letter, each in numbers.items() if torch.equal(each.argmax(1), least))
+    return found
 
 
-def _loads_of_w(rows: int = 8192, block: int = 64) -> int:
-    return triton.cdiv(rows, block)
+def _tokens_per_second(weights: float = 7e9, bytes_per_second: float = 3.35e12) -> tuple[float, ...]:
+    steps = bytes_per_second / (2 * weights)
+    return tuple(texts * steps for texts in (1, 16))
 
 
-def _bits() -> float:
-    return 4 + 8 / MX_GROUP
+def _loads_of_w(rows: int = 8192, block: int = 64) -> tuple[int, int]:
+    tiles_of_a_block_of_classes = programs = triton.cdiv(rows, block)
+    return tiles_of_a_block_of_classes, programs
+
+
+def _with_one_scale(numbers: tuple[float, ...] = (1000.0, 10.0)) -> tuple[float, ...]:
+    scale = 2.0 ** math.ceil(math.log2(max(numbers) / max(E2M1)))
+    return tuple(scale * min(E2M1, key=lambda code: abs(code - number / scale)) for number in numbers)
 
 
 def _decoded(byte: int = 0xA5, scale: int = 129) -> tuple[float, float]:
@@ -83,9 +136,11 @@ def _decoded(byte: int = 0xA5, scale: int = 129) -> tuple[float, float]:
     return low * 2.0 ** (scale - 127), high * 2.0 ** (scale - 127)
 
 
-def _order() -> tuple[int, ...]:
-    choices = [expert for pair in CHOICES for expert in pair]
-    return tuple(sorted(range(len(choices)), key=lambda choice: choices[choice]))
+def _experts_of_token(token: int = 2) -> tuple[int, ...]:
+    return tuple(
+        next(e for e, (first, end) in enumerate(itertools.pairwise(ROUTED)) if choice in ORDER[first:end])
+        for choice in (2 * token, 2 * token + 1)
+    )
 
 
 def _lse_of_padding(classes: int = 33, block: int = 16) -> float:
@@ -116,7 +171,7 @@ QUESTIONS = (
                 lambda value, right: value == 589824 // 2, "That's the experts' part. What about the rest?"
             ),
         ),
-        nudge="Half of the experts' weights stay unused, and everything else is used.",
+        nudge="Which weights does every byte use? And how many of the experts does it use?",
     ),
     Question(
         "ch22-q2",
@@ -133,37 +188,57 @@ QUESTIONS = (
                 "In d, both positions are doubled. What's their difference?",
             ),
         ),
-        nudge="Subtract the key's position from the query's, in each pair.",
+        nudge="Rotate both arrows of 7 and 3 by the same angle. Which pairs of positions can you reach?",
+    ),
+    Question(
+        "ch22-q22",
+        "Which bugs leave the text as it is?",
+        _unheard,
+        set,
+        nudges=(
+            Nudge(
+                lambda value, right: "c" in value,
+                "In c, arrows turn the other way: a query that comes after its key looks like one before it.",
+            ),
+            Nudge(
+                lambda value, right: "d" in value,
+                "In d, seven of eight pairs don't say where they are.",
+            ),
+            Nudge(
+                lambda value, right: "a" in value,
+                "In a, each new byte comes alone, so t is 0. By which angle is its query rotated?",
+            ),
+            Nudge(
+                lambda value, right: "e" not in value,
+                "In e, both vectors point the other way. What's their dot product?",
+            ),
+        ),
+        nudge="Does a dot product care in which order its terms are added?",
     ),
     Question(
         "ch22-q4",
-        "How many pages does the text take, and how many slots are free?",
-        _pages,
-        tuple,
-        nudges=(
-            Nudge(
-                lambda value, right: tuple(value)[:1] == (4,),
-                "Four pages have 64 slots. Where do the others go?",
-            ),
-            Nudge(
-                lambda value, right: tuple(value)[:1] == right[:1],
-                "The pages are correct. How many slots do they have in all?",
-            ),
-        ),
-        nudge="Count whole pages, the last of which isn't full.",
-    ),
-    Question(
-        "ch22-q5",
-        "Where is the key: page and slot?",
+        "In which page and slot is the key?",
         _place,
         tuple,
         nudges=(
             Nudge(
-                lambda value, right: tuple(value)[:1] == (2,), "It's the text's page number 2. Look it up."
+                lambda value, right: tuple(value)[:1] == (2,),
+                "It's in the third page of its text. But page 2 of the cache has another text's key.",
             ),
-            Nudge(lambda value, right: tuple(value)[1:] == (37,), "A page has only 16 slots."),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (3,),
+                "Page 3 has the text's keys 4 to 7. Where does it continue?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (4,),
+                "Page 4 belongs to the first text. Which page is free?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "The page is correct. It was free until now, so which of its slots is filled first?",
+            ),
         ),
-        nudge="Divide by the page's size: the quotient is looked up in the table, the remainder is the slot.",
+        nudge="Keys 0 to 3 are in the text's first page. Which of its pages has key 8?",
     ),
     Question(
         "ch22-q6",
@@ -174,7 +249,7 @@ QUESTIONS = (
             Nudge(lambda value, right: value == 1, "That's enough programs. Can a part have more pages?"),
             Nudge(lambda value, right: value > right, "Count the programs: parts times heads of keys."),
         ),
-        nudge="The text has 256 pages. Two heads need 66 parts each, or more.",
+        nudge="How many parts does each head of keys need? And how many pages does the text have?",
     ),
     Question(
         "ch22-q7",
@@ -182,9 +257,12 @@ QUESTIONS = (
         _merged,
         float,
         nudges=(
-            Nudge(lambda value, right: value == 6, "That's the plain average. The weights are exp(lse)."),
+            Nudge(
+                lambda value, right: value == 6,
+                "That's the plain average. Which part has more weight?",
+            ),
         ),
-        nudge="The weights are exp(0) and exp(log 3). Divide by their sum.",
+        nudge="Each o was divided by its part's own denominator. Undo that, and divide by a common one.",
     ),
     Question(
         "ch22-q8",
@@ -201,17 +279,24 @@ QUESTIONS = (
     ),
     Question(
         "ch22-q9",
-        "What is start?",
-        _starts,
+        "Which expert do the rows belong to?",
+        _experts_of,
         tuple,
         nudges=(
-            Nudge(lambda value, right: tuple(value) == right[:-1], "And where does the last expert end?"),
-            Nudge(lambda value, right: tuple(value) == right[1:], "Where does the first expert begin?"),
             Nudge(
-                lambda value, right: tuple(value) == COUNTS, "These are the counts. Add them up as you go."
+                lambda value, right: tuple(value)[:1] == (1,),
+                "Expert 1 begins at row 4. Where does it end?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (0,),
+                "Expert 0 has four rows, from row 0 on. Which is the last?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[1:] == (2,),
+                "Expert 2 ends before row 13.",
             ),
         ),
-        nudge="It has five numbers: where each expert begins, and where the last one ends.",
+        nudge="Expert e has the rows from start[e] to before start[e + 1].",
     ),
     Question(
         "ch22-q10",
@@ -228,30 +313,62 @@ QUESTIONS = (
                 "The first number is correct. Now count the blocks that each expert really needs.",
             ),
         ),
-        nudge="The largest expert needs cdiv(9, 4) programs, and every expert gets as many.",
+        nudge="How many blocks of rows does the bound M need? Every expert gets as many programs.",
+    ),
+    Question(
+        "ch22-q23",
+        "With how many blocks of columns do both ways move the same number of elements?",
+        _blocks_of_columns,
+        int,
+        nudges=(
+            Nudge(
+                lambda value, right: value == 1,
+                "Then storing x moves 2K + K + K elements per row, and not storing it 2K.",
+            ),
+            Nudge(
+                lambda value, right: value == 2,
+                "Before the matmul, one kernel has loaded h. How many elements per row has it stored?",
+            ),
+        ),
+        nudge="Count multiples of K per row. n blocks of columns load h n times, or x n times.",
     ),
     Question(
         "ch22-q12",
-        "How many times as likely is the first byte with heat 0.5?",
-        _times_as_likely,
-        float,
-        same=lambda value, right: abs(value - right) < 0.05,  # one decimal is enough
+        "Which changes leave all probabilities as they are?",
+        _same_probabilities,
+        set,
         nudges=(
-            Nudge(lambda value, right: abs(value - 1.6487) < 0.01, "That's heat 2. Heat divides the logits."),
+            Nudge(
+                lambda value, right: "c" in value,
+                "In c, all differences between logits divided by the heat are doubled.",
+            ),
+            Nudge(
+                lambda value, right: "d" in value,
+                "In d, one logit moves away from the others. Which byte is likelier now?",
+            ),
         ),
-        nudge="Divide both logits by the heat. The ratio is exp of their difference.",
+        nudge="How many times as likely one byte is as another depends on the difference of two numbers.",
     ),
     Question(
-        "ch22-q13",
-        "How many GB do the logits take?",
-        _gigabytes,
-        float,
+        "ch22-q24",
+        "Which number is largest for the byte that waits least?",
+        _waits_least,
+        str,
         nudges=(
-            Nudge(lambda value, right: value == right / 4, "That's one byte per logit. float32 has four."),
-            Nudge(lambda value, right: value == right / 2, "float32 has four bytes."),
-            Nudge(lambda value, right: abs(value - 4.29) < 0.01, "Here a GB is 2^30 bytes. Divide by that."),
+            Nudge(
+                lambda value, right: value == "a",
+                "The logarithm of the wait is log(-log(u)) - logit. It's *least* for this byte.",
+            ),
+            Nudge(
+                lambda value, right: value == "c",
+                "The logarithm of a quotient is a difference of two logarithms, one of -log(u).",
+            ),
+            Nudge(
+                lambda value, right: value == "d",
+                "A byte with a logit of 0 has the weight 1, and can wait. What would it get here?",
+            ),
         ),
-        nudge="Multiply rows, classes and four bytes, and divide by 2^30.",
+        nudge="Take the logarithm of the wait. It grows with the wait, so what does minus the logarithm do?",
     ),
     Question(
         "ch22-q21",
@@ -268,18 +385,32 @@ QUESTIONS = (
                 lambda value, right: value in (15, 16, 48), "And its logarithm? How many lanes are no class?"
             ),
         ),
-        nudge="48 lanes, of which 33 are classes: the others have exp(0) = 1 each. Take the log of the sum.",
+        nudge="Next to exp(0), exp(-850) is nothing. Which lanes have logit 0, and how many are they?",
     ),
     Question(
         "ch22-q14",
-        "How many times is w loaded?",
+        "How many programs of each load a given row of w?",
         _loads_of_w,
-        int,
+        tuple,
         nudges=(
-            Nudge(lambda value, right: value == 1, "One program loads it once. How many programs are there?"),
-            Nudge(lambda value, right: value == 8192, "A program takes 64 rows, and w serves all of them."),
+            Nudge(
+                lambda value, right: 131_072 in value,
+                "131,072 is the number of all tiles. A tile needs only 128 rows of w.",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[1:] == (1,),
+                "In ours, one program loads each row of w once. How many programs are there?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[1:] == right[1:],
+                "Ours is correct. In the plain matmul, which tiles need this row of w?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "The plain matmul is correct. Which of our programs walk past this row of w?",
+            ),
         ),
-        nudge="Each program loads all of w once. Count the programs.",
+        nudge="A row of w is one class. Which rows of h need its logits, and how many programs have them?",
     ),
     Question(
         "ch22-q20",
@@ -300,19 +431,28 @@ QUESTIONS = (
                 "The label's logit should grow, so its gradient is negative.",
             ),
         ),
-        nudge="Subtract 1 from the probability of class 1. The three numbers add up to 0.",
+        nudge="Two things change with a logit: lse always, and logit[label] if it's the label's own.",
     ),
     Question(
         "ch22-q15",
-        "How many bits does a weight take, with its share of the scale?",
-        _bits,
-        float,
+        "What have 1000 and 10 become?",
+        _with_one_scale,
+        tuple,
         nudges=(
-            Nudge(lambda value, right: value == 4, "Those are the code's bits. Add its share of the scale."),
-            Nudge(lambda value, right: value == 12, "A scale is shared by 32 weights."),
-            Nudge(lambda value, right: value == 5, "The scale is a whole byte. Divide 8 bits by 32."),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (1000,),
+                "Is 1000 one of the eight numbers times a power of two?",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == (768,),
+                "768 is the most that fits with a scale of 128. 1000 needs a larger one.",
+            ),
+            Nudge(
+                lambda value, right: tuple(value)[:1] == right[:1],
+                "1024 is correct, with a scale of 256. In units of it, which code is next to 10?",
+            ),
         ),
-        nudge="Add four bits, and a 32nd of the eight bits of a scale.",
+        nudge="Which power of two, times 6, is at least 1000? Measure both numbers in units of it.",
     ),
     Question(
         "ch22-q16",
@@ -329,28 +469,32 @@ QUESTIONS = (
                 "The first is correct. Code 0xA is 8 + 2: a minus, and the number of code 2.",
             ),
         ),
-        nudge="Codes 5 and 0xA are 3 and -1. The scale is 2 to the power of 129 - 127.",
+        nudge="Each half of the byte is a code. Look it up, and multiply it by the scale that 129 means.",
     ),
     Question(
         "ch22-q17",
-        "What is order?",
-        _order,
+        "Which experts did token 2 choose?",
+        _experts_of_token,
         tuple,
         nudges=(
             Nudge(
-                lambda value, right: tuple(value) == (0, 1, 0, 2, 1, 2),
-                "These are tokens. Token t makes the choices 2t and 2t + 1.",
+                lambda value, right: tuple(value) == (4, 5),
+                "These are token 2's choices. At which places of order are they?",
             ),
             Nudge(
-                lambda value, right: tuple(value) == (0, 0, 2, 2, 3, 3),
-                "These are the experts. Which choice has each?",
+                lambda value, right: tuple(value) == (3, 5),
+                "These are the places of its choices in order. Which expert has place 3?",
             ),
             Nudge(
-                lambda value, right: sorted(value) == sorted(right),
-                "These are all choices. Expert 0 comes first, and its earlier token before the later one.",
+                lambda value, right: tuple(value) == right[::-1],
+                "The best one is choice 2t, and the second best 2t + 1.",
+            ),
+            Nudge(
+                lambda value, right: 1 in value,
+                "Expert 1 begins at place 2 and ends at place 2.",
             ),
         ),
-        nudge="Choices 0 to 5 are of the experts 2, 0, 0, 3, 2, 3. Begin with those of expert 0.",
+        nudge="Token t makes the choices 2t and 2t + 1. Find them in order, and then their places in start.",
     ),
     Question(
         "ch22-q18",
@@ -375,14 +519,29 @@ QUESTIONS = (
     ),
     Question(
         "ch22-q19",
-        "How many tokens per second can it write at most?",
+        "How many tokens per second can it write at most, with one text and with 16?",
         _tokens_per_second,
-        float,
-        same=lambda value, right: abs(value - right) < 1,
-        nudges=(
-            Nudge(lambda value, right: abs(value - 2 * right) < 2, "bfloat16 has two bytes per weight."),
-            Nudge(lambda value, right: abs(value - right / 2) < 1, "A weight is loaded once per token."),
+        tuple,
+        same=lambda value, right: (
+            len(value) == 2 and all(abs(v / r - 1) < 0.005 for v, r in zip(value, right, strict=True))
         ),
-        nudge="Divide the bytes that a second moves by the bytes of all weights.",
+        nudges=(
+            Nudge(
+                lambda value, right: abs(value[0] / right[0] - 2) < 0.01, "bfloat16 has two bytes per weight."
+            ),
+            Nudge(
+                lambda value, right: abs(value[0] / right[0] - 0.5) < 0.01,
+                "A weight is loaded once per token.",
+            ),
+            Nudge(
+                lambda value, right: len(value) == 2 and value[0] == value[1],
+                "A step of 16 texts loads the weights once, too. But how many tokens does it write?",
+            ),
+            Nudge(
+                lambda value, right: abs(value[0] / right[0] - 1) < 0.005,
+                "The first is correct. How often does a step of 16 texts load each weight?",
+            ),
+        ),
+        nudge="A step loads each weight once. How many steps fit into a second?",
     ),
 )
