@@ -123,7 +123,7 @@ class PretendedBuffer:
         """Do nothing: notes stay per element here."""
 
     def view(self, dtype: np.dtype) -> Sparse:
-        """Return the elements as ``dtype``, for a pointer that was cast; they have values of their own."""
+        """The elements as ``dtype``, for a pointer that was cast: then with values of their own."""
         if dtype not in self._views:
             length = self.data.nbytes // dtype.itemsize
             self._views[dtype] = Sparse(length, dtype, lambda index: _scrambled(index).astype(dtype))
