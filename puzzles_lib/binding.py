@@ -54,13 +54,13 @@ class Bound:
         return frozenset(name.removesuffix("_ptr").removesuffix("_desc") for name in self.arguments)
 
     def translated(self, *, record: bool = False) -> Program | Refusal:
-        """What is run of the kernel; record: with what a recording needs."""
+        """Return the kernel as it is run, or why it can't be. record: add what a recording needs."""
         if self.program is not None and not record:
             return self.program
         return program(self.kernel, self.arguments, record=record)
 
     def taken(self, opinion: Opinion) -> "Bound":
-        """The same, with what the front end has made of it."""
+        """Return the same, with the front end's translation from an opinion."""
         return dataclasses.replace(self, program=program_of(self.kernel, self.arguments, opinion))
 
     @property
@@ -117,7 +117,7 @@ def bind(kernel: object, puzzle: Puzzle, case: Case, num_warps: int = 0) -> Boun
     """
     if interpret_was_on():
         text = "TRITON_INTERPRET was set when Triton was imported: unset it and restart the notebook's kernel"
-        return _signature(text, "the course interprets kernels by itself")
+        return _signature(text, "the course runs kernels on the CPU without it")
     if told := versions.too_old(triton.__version__):
         return Refusal(told, kind="error")
     wrapped = unwrap(kernel)
@@ -271,8 +271,8 @@ def _no_kernel(kernel: object) -> Refusal:
         return _signature(f"{name} is a Python function: put @triton.jit on the line above its def")
     if kernel is None:  # as `mistake(...).kernel` is until its puzzle is solved
         return _signature(
-            "there is no kernel yet: it is None. A kernel taken from mistake(...) is there once you have "
-            "solved its puzzle: then run the cell with mistake(...) again, and this one"
+            "there is no kernel yet: kernel is None. If it comes from mistake(...), solve that puzzle first. "
+            "Then run the cell with mistake(...) again, and then this cell"
         )
     return _signature(f"kernel is {kernel!r:.60}, allowed is a @triton.jit function")
 

@@ -176,7 +176,7 @@ def of_triton(dtype: tl.dtype) -> DType:
 
 
 def of_triton_name(name: str) -> DType | None:
-    """The row of Triton's ``"fp32"`` or ``"uint8"``, a ``tl.dtype`` as text; None if there is none."""
+    """Return the row of a ``tl.dtype``, given as text (``"fp32"``, ``"uint8"``); None if there is none."""
     return _BY_TRITON.get(name)
 
 

@@ -57,7 +57,7 @@ class Want:
 
     @property
     def bound(self) -> str:
-        """``"at least 50%"``, ``"none"``"""
+        """The bound in words, such as ``"at least 50%"`` or ``"none"``."""
         if self.least is not None:
             return f"at least {self.told(self.least)}"
         return "none" if self.most == 0 else f"at most {self.told(self.most)}"
@@ -90,7 +90,7 @@ class Goal:
     target: str = "sm_90"
 
     def launch(self, case: int) -> str:
-        """``"case 6, sm_90, 4 warps"``"""
+        """Return the launch in words, such as ``"case 6, sm_90, 4 warps"``."""
         return f"case {case}, {self.target}, {self._warps}"
 
     @property
@@ -99,7 +99,7 @@ class Goal:
 
     @property
     def title(self) -> str:
-        """``"machine code of cases 5 and 6, for sm_90 with 4 warps"``"""
+        """Return a title such as ``"machine code of cases 5 and 6, for sm_90 with 4 warps"``."""
         return f"machine code of {named(self.cases)}, for {self.target} with {self._warps}"
 
     def __str__(self) -> str:
@@ -121,12 +121,12 @@ class Once:
 
     @property
     def launch(self) -> str:
-        """``"cases 1, 2 and 3, sm_90"``"""
+        """The launches in words, such as ``"cases 1, 2 and 3, sm_90"``."""
         return f"{named(self.cases)}, {self.target}"
 
     @property
     def title(self) -> str:
-        """``"machine code of cases 1, 2 and 3, for sm_90"``"""
+        """A title such as ``"machine code of cases 1, 2 and 3, for sm_90"``."""
         return f"machine code of {named(self.cases)}, for {self.target}"
 
     @property
@@ -139,7 +139,7 @@ class Once:
 
 
 def named(cases: Sequence[int]) -> str:
-    """``"cases 1, 2 and 3"``"""
+    """Return cases in words, such as ``"cases 1, 2 and 3"``."""
     *most, last = map(str, cases)
     return f"cases {', '.join(most)} and {last}" if most else f"case {last}"
 
@@ -158,7 +158,7 @@ class Traffic:
 
     @property
     def launch(self) -> str:
-        """``"case 6, 8 programs at a time, a cache of 32 KiB"``"""
+        """The launch in words, such as ``"case 6, 8 programs at a time, a cache of 32 KiB"``."""
         return f"case {self.case}, {self.in_flight} programs at a time, a cache of {self.cache >> 10} KiB"
 
     def __str__(self) -> str:

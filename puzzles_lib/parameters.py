@@ -114,7 +114,7 @@ def plain(name: str, value: object) -> object:
     if isinstance(value, numbers.Real):
         return float(value)
     if hasattr(value, "data_ptr"):
-        raise Unsupported(f"{name} is a {type(value).__name__}, which has an address, but is no torch tensor")
+        raise Unsupported(f"{name} is a {type(value).__name__}, with an address, but not a torch tensor")
     raise Unsupported(
         f"{name} is a {type(value).__name__}; judged are tensors, numbers, None, descriptors and tuples"
     )

@@ -102,7 +102,7 @@ class Call:
 
 
 def calls_of(kernel: JITFunction) -> dict[str, list[Call]]:
-    """The calls over several lines in the kernel and its helpers, by file, the inner ones first."""
+    """Return the calls over several lines in the kernel and its helpers, by file, the inner ones first."""
     found: dict[str, list[Call]] = {}
     for function in with_helpers(kernel):
         file, first = file_and_line(function)

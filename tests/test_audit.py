@@ -308,7 +308,7 @@ def test_what_cannot_be_judged_is_counted_and_never_silent():
             return 16
 
     report = audit(lambda x: scale_kernel[(1,)](Pointer(), x, 3, 1.0, None, True, BLOCK=32), X, guard=QUICK)
-    assert report.unjudged == ["scale_kernel: X is a Pointer, which has an address, but is no torch tensor"]
+    assert report.unjudged == ["scale_kernel: X is a Pointer, with an address, but not a torch tensor"]
 
 
 # ---- true sizes

@@ -178,7 +178,7 @@ def test_autotune_measures_on_the_tensors_themselves(keeps):
         report = audit(function, X, guard=QUICK)
         assert kinds(report) == ([] if keeps else ["values"])
         if not keeps:
-            assert report.findings[0].verdict.message.startswith(f"{name} holds other values")
+            assert report.findings[0].verdict.message.startswith(f"{name} gets other values")
             assert way in str(report)
 
 

@@ -226,7 +226,7 @@ def test_just_the_puzzles_is_not_graded_and_says_so_where_it_is_begun() -> None:
     assert by_chapter({"ann/just_the_puzzles.ipynb": data}, CHAPTERS) == ({}, [])
     begun = data.replace(b"    # your code here", b"    x = 1", 1)
     notebooks, remarks = by_chapter({"ann/just_the_puzzles.ipynb": begun}, CHAPTERS)
-    told = "ann/just_the_puzzles.ipynb: it isn't graded; a kernel counts in its chapter's notebook"
+    told = "ann/just_the_puzzles.ipynb: not graded; only kernels in the chapters' own notebooks count"
     assert (notebooks, remarks) == ({}, [told])
 
 

@@ -401,7 +401,7 @@ def test_two_of_one_name_are_nobody(tmp_path: Path) -> None:
     "option, data, words",
     [
         ("--columns", b"", "not a CSV table"),
-        ("--columns", b"a,b\n1,2\n", "no table of Moodle, Canvas, Blackboard, Brightspace or Gradescope"),
+        ("--columns", b"a,b\n1,2\n", "this is not a table that Moodle"),
         ("--columns", b"Student,ID,Section\n", "there is no student in it"),
         ("--columns", b"\x80\x81", "not UTF-8"),
         ("--comments", b"name,comment\nada,x\n", "no column 'student'; it has name, comment"),

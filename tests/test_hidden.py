@@ -332,7 +332,7 @@ def parts(
             "halves, relaxed",
             "race: program 3 reads part[0, 0], which program 0 wrote; nothing orders the two",
         ),
-        ("descriptor", "a descriptor's store ends with the kernel, and no atomic waits for it"),
+        ("descriptor", "no atomic waits for a descriptor's store to end"),
     ],
 )
 def test_parts_that_another_program_adds_up(how, says):

@@ -72,7 +72,7 @@ def test_the_first_screen_says_what_it_is_what_to_type_and_what_it_looks_like(op
     page = re.sub(r"<img[^>]*>", frame, page)
     style = "body { font: 16px/1.5 sans-serif; width: 1012px; margin: 16px auto }"  # as wide as code hosts do
     view = open_html(f"<style>{style}</style>{page}", width=1280, height=800)
-    for seen in ("text=Is it for you?", "text=git clone", ".picture >> nth=0"):
+    for seen in ("text=Is it for you?", "text=make lab", ".picture >> nth=0"):
         bottom = view.locator(seen).evaluate("element => element.getBoundingClientRect().bottom")
         assert bottom <= 800, seen
 

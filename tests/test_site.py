@@ -232,7 +232,7 @@ def test_the_source_has_every_page_and_the_exercises_to_download(source):
     for path in (REPO / "notebooks").glob("*.ipynb"):
         assert (source / "extra/notebooks" / path.name).read_bytes() == path.read_bytes()
     front = (source / "index.md").read_text()
-    assert "git clone https://github.com/someone/course" in front and "URL_OF_THIS_PAGE" not in front
+    assert "git clone https://github.com/someone/course" in front and "**Code** button" not in front
     assert "Look first" not in front and "[00 welcome](chapters/00_welcome.ipynb)" in front
     first = (source / "chapters/00_welcome.ipynb").read_text()
     assert "colab.research.google.com/github/someone/course/blob/main/notebooks/00_welcome.ipynb" in first

@@ -31,7 +31,7 @@ OnLaunch = Callable[[Launch], bool]
 
 
 class OnTwice(Protocol):
-    """Runs launches that are no others: autotune repeats those that it measures."""
+    """An observer of launches that autotune repeats in order to measure them."""
 
     def again(self, launch: Launch) -> bool: ...
     def differs(self, kernel: str, name: str, place: Place | None) -> None: ...
@@ -81,7 +81,7 @@ _turn = threading.RLock()
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let one thread at a time replace methods that are everybody's; what it finds, it puts back.
+    """Let one thread at a time replace methods of Triton and torch, and restore them afterwards.
 
     Raises RuntimeError after `PATIENCE_S` of another thread's audits.
     """
@@ -246,7 +246,7 @@ def _pruned(tuner: Autotuner, kwargs: dict[str, Any]) -> list[Config]:
 
 
 def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same values, apart from rounding."""
+    """Return whether two tensors hold the same values, apart from rounding."""
     if not one.is_floating_point():
         return torch.equal(one, other)
     one, other = one.double(), other.double()
@@ -257,7 +257,7 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def allocator_is_set() -> bool:
-    """Whether `triton.set_allocator` has been called: without it, a launch that needs memory fails."""
+    """Return whether `triton.set_allocator` has been called. Without it, a launch that needs memory fails."""
     return _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR
 
 
@@ -322,6 +322,6 @@ def _place() -> Place | None:
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
-    """No mode of torch's sees what is done in the block."""
+    """Hide what is done in the block from torch's modes."""
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
         yield

@@ -1,4 +1,4 @@
-"""The command: audit a function of a module with inputs that another function makes."""
+"""Audit a function of a module from the command line, with inputs that another function makes."""
 
 import argparse
 import importlib
@@ -27,9 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hard", action="store_true", help="try hard inputs, too")
     parser.add_argument("--resident", action="store_true", help="all programs of a grid run at the same time")
     parser.add_argument("--no-sizes", action="store_true", help="do not pretend sizes beyond 2**31")
-    parser.add_argument("--seconds", type=float, default=Guard.seconds, help="CPU time of one launch")
-    parser.add_argument("--json", metavar="FILE", help="write the report there")
-    parser.add_argument("--sarif", metavar="FILE", help="write the findings there, as SARIF 2.1.0")
+    parser.add_argument("--seconds", type=float, default=Guard.seconds, help="CPU seconds per launch")
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file")
+    parser.add_argument("--sarif", metavar="FILE", help="write the findings to this file, as SARIF 2.1.0")
     given = parser.parse_args(arguments)
     sys.path.insert(0, str(Path.cwd()))
     try:

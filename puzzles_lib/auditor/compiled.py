@@ -72,11 +72,11 @@ class _Tuned:
         self.best_config: Config | None = None
 
     def pre_hook(self, *_: object, **__: object) -> None:
-        """There is nothing to do before a launch."""
+        """Do nothing before a launch."""
 
 
 def _capped(config: Config, largest: int) -> Config:
-    """Return a configuration whose blocks have at most so many elements along an axis."""
+    """Return a configuration whose blocks have at most that many elements along an axis."""
     values = {
         name: min(value, largest) if _BLOCK.fullmatch(name) else value
         for name, value in config.kwargs.items()

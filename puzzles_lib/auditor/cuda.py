@@ -249,7 +249,7 @@ class _Generator(torch.Generator):
 
 
 class OnGPU(TorchFunctionMode):
-    """Tensors say that they are on a GPU; where they are in truth is ``tensors``."""
+    """A mode in which tensors claim to be on a GPU. tensors: the device where they really are."""
 
     def __init__(self, tensors: str = "cpu"):
         super().__init__()

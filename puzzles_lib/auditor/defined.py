@@ -1,8 +1,8 @@
-"""Which elements of `torch.empty`'s tensors hold something: what was stored there, by torch or by a kernel.
+"""Track which elements of `torch.empty`'s tensors were stored to, by torch or by a kernel.
 
 A mode of torch's dispatcher sees each such tensor when it is made, and each operation that stores to one. New
-tensors are filled with values that nobody takes for a result, so that two runs with other fillings show what
-depends on them.
+tensors are filled with values that are no plausible result. A second run fills them with other values, and
+shows what depends on them.
 """
 
 from collections.abc import Mapping
@@ -95,7 +95,7 @@ class Defined(TorchDispatchMode):
         return known[1]
 
     def define(self, tensor: torch.Tensor, which: np.ndarray | None = None) -> None:
-        """Elements of a tensor hold something now. which: bool by flat index; None for all."""
+        """Note that elements of a tensor have been stored to. which: bool by flat index; None for all."""
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return
@@ -106,7 +106,7 @@ class Defined(TorchDispatchMode):
         notes[(places[:, None] * size + np.arange(size)).ravel()] = True
 
     def places(self, tensor: torch.Tensor) -> np.ndarray:
-        """Return which places of a tensor's storage hold something, from its first element to its last."""
+        """Return which places of a tensor's storage were stored to, from its first element to its last."""
         span = span_of(tensor)
         notes = self._of(tensor)
         if notes is None or not span:
@@ -116,7 +116,7 @@ class Defined(TorchDispatchMode):
         return np.asarray(notes[first : first + span * size].reshape(span, size).all(1))
 
     def elements(self, tensor: torch.Tensor) -> np.ndarray | None:
-        """Return which elements hold something, by flat index; None if all do."""
+        """Return which elements were stored to, by flat index; None if all were."""
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return None
@@ -125,7 +125,10 @@ class Defined(TorchDispatchMode):
 
 
 def fill(tensor: torch.Tensor, poison: int) -> None:
-    """Fill a tensor with NaN and bits of 1010 0101; for ``poison`` 1, with large numbers and 0101 1010."""
+    """Fill a tensor with values that look like no result, so that reads of undefined elements show.
+
+    poison: 0 for NaN, and bytes 1010 0101 in integers; 1 for large numbers, and bytes 0101 1010.
+    """
     if tensor.is_floating_point() and tensor.element_size() > 1:
         tensor.fill_(float("nan") if not poison else 3.0e4)
     elif tensor.is_complex():

@@ -15,8 +15,9 @@ SECONDS = 0.7  # of CPU time, for each launch
 
 
 def at_edges(code: compiler.Program, launch: Launch, values: Mapping[str, np.ndarray]) -> Run:
-    """Run a launch's programs at the edges of its grid. values: what a tensor's elements are, over and over;
-    the others have made-up ones.
+    """Run a launch's programs at the edges of its grid.
+
+    values: by tensor, its elements, repeated as often as needed. Other tensors have made-up elements.
     """
     tensors = {}
     for name, tensor in launch.tensors.items():

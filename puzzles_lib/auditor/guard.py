@@ -1,4 +1,4 @@
-"""What is looked for, and how much time it may take."""
+"""Choose what an audit looks for, and how much time it may take."""
 
 from dataclasses import dataclass
 

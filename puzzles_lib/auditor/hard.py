@@ -18,7 +18,7 @@ INF = float("inf")
 
 
 class Variant:
-    """Other inputs for a call. name: as in ``"x: a row of zeros"``. kind: what is hard about them.
+    """Other inputs for a call. name: such as ``"x: a row of zeros"``. kind: what is hard about them.
 
     size: of the call, which has become another; 0 for none. usual: the other is no special size, such as 1.
     """
@@ -31,17 +31,17 @@ class Variant:
 
     @property
     def is_tiny(self) -> bool:
-        """Whether results may be far smaller than what a kernel adds up on the way to them."""
+        """Whether results may be far smaller than the values that a kernel adds up to get them."""
         return self.name.endswith(("tiny values", "denormal values"))
 
     @property
     def makes_ties(self) -> bool:
-        """Whether values that differ may no longer do so where a reference looks for the largest."""
+        """Whether different values may become equal, so that more than one of them is the largest."""
         return not self.is_finite or self.name.endswith("huge values")
 
     @property
     def is_finite(self) -> bool:
-        """Whether no infinity and no NaN is in it that the label does not say."""
+        """Whether all values are finite, except those that the label names."""
         return not any(word in self.name for word in ("inf", "NaN"))
 
 
@@ -135,7 +135,7 @@ def variants(
     others: Mapping[str, Sequence[Any]],
     hard: bool = True,
 ) -> Iterator[Variant]:
-    """Yield hard inputs for a call, those first that have found most.
+    """Yield hard inputs for a call. Kinds that have found most faults come first.
 
     stored: ids of the tensors that the function changes; they keep their layout.
     others: for an argument's name, other values for it.
@@ -219,7 +219,7 @@ def _fresh(leaf: Any) -> Any:
 
 
 def names(function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """Return what each leaf of the arguments is called: as the function's parameters are."""
+    """Return a name for each leaf of the arguments, from the function's parameters."""
     try:
         own = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""One launch of a kernel, as Triton binds it, and a guarded run of it on the CPU."""
+"""Bind one launch of a kernel as Triton does, and run it under guard on the CPU."""
 
 import dataclasses
 import linecache
@@ -106,7 +106,7 @@ class Launch:
 
     @property
     def locks(self) -> tuple[str, ...]:
-        """Which tensors are locks: a launch does not say so."""
+        """The names of tensors that are locks: none, because a launch does not say so."""
         return ()
 
     def grid(self, case: object) -> tuple[int, ...]:

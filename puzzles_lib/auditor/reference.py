@@ -1,9 +1,9 @@
 """Compare what a call returns with a reference in float64, and say how far off a correct kernel may be.
 
-The tolerance is derived as in `puzzles_lib.checker.expected`, from how far the exact result moves when the
-inputs move by a roundoff. The first roundoff is float32's, in which kernels compute. The second is the
-coarsest dtype's that takes part, because kernels may round intermediate results. TF32 is such a dtype if a
-kernel's `tl.dot` uses it.
+The tolerance is derived as in `puzzles_lib.checker.expected`, from how far the exact result moves when each
+input moves by a roundoff. This is done twice. The first time, the roundoff is float32's, in which kernels
+compute. The second time, it is that of the coarsest dtype in use, because kernels may round intermediate
+results to it. TF32 counts as such a dtype if a kernel's `tl.dot` uses it.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def cloned(value: Any, convert: Callable[[torch.Tensor], torch.Tensor] = torch.T
 
 
 def keeping() -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return `kept` for several tensors, whose copies overlap where they do."""
+    """Return a function like `kept` for several tensors, whose copies overlap if the tensors do."""
     storages: dict[int, torch.UntypedStorage] = {}
     return lambda tensor: kept(tensor, storages)
 
@@ -58,7 +58,7 @@ def keeping() -> Callable[[torch.Tensor], torch.Tensor]:
 def kept(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage] | None = None) -> torch.Tensor:
     """Return a copy of a tensor with its strides. storages: copies so far, by the storage's address.
 
-    Raises ValueError for a tensor that is no dense one on the CPU.
+    Raises ValueError for a tensor that is not dense or not on the CPU.
     """
     with plain():  # in an audit, it says that it is on a GPU
         where = tensor.device.type
@@ -92,7 +92,7 @@ class Wanted:
     shaken: list[list[torch.Tensor]]
 
     def but_no_indices(self, but_all: bool) -> "Wanted":
-        """Return the same, as if all indices depended on ties. but_all: and all smaller integers."""
+        """Return the same, as if all indices depended on ties. but_all: smaller integers, too."""
         own = self.own or self.exact
         wide = [but_all or t.dtype in (torch.int32, torch.int64) for t in own]
         other = [~t if t.dtype == torch.bool else t + 1 for t in self.exact]

@@ -32,7 +32,7 @@ class Finding:
     on: str = ""
 
     def repeats(self, other: "Finding") -> bool:
-        """Whether the other says the same of the same line: of another launch, or another configuration."""
+        """Return whether another finding is the same, for another launch or configuration of a line."""
         one, two = self.verdict, other.verdict
         return one.site is not None and (self.file, one.kind, one.site) == (other.file, two.kind, two.site)
 

@@ -45,11 +45,11 @@ MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown la
 
 @dataclass
 class Outcome:
-    """What a guarded launch did.
+    """The result of a guarded launch.
 
     verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or not wholly.
-    notes: what is worth knowing, and no fault. programs: how many ran, of how many. stopped: it did not come
-    to its end, so that results are missing.
+    notes: remarks that are not faults. programs: how many ran, of how many. stopped: whether the run ended
+        early, so that results are missing.
     """
 
     launch: Launch
@@ -297,7 +297,7 @@ class _Guarded:
             if name := _differs(after, other):
                 ordered = False
                 self.outcome.notes.append(
-                    f"{name} holds other values if the programs run in reverse order; like=... judges them"
+                    f"{name} gets other values if the programs run in reverse order; like=... checks them"
                 )
         if ordered and forwards.programs > 1 and forwards.atomics > 1:
             if found := self._interleaved(forwards, after):
@@ -307,7 +307,7 @@ class _Guarded:
             if found := self._misconduct(self._run(replace(QUIET, elsewhere=choice), other)):
                 return verdicts.depends_on_addresses(found)
             if name := _differs(after, other):
-                text = f"{name} holds other values if the tensors are elsewhere in memory"
+                text = f"{name} gets other values if the tensors are elsewhere in memory"
                 return Verdict("values", text, diagnosis="compare offsets and sizes instead of addresses")
         return None
 
@@ -338,7 +338,7 @@ class _Guarded:
                 continue
             found = self._misconduct(ran)
             if found is None and (name := _differs(after, other)):
-                found = Verdict("values", f"{name} holds other values")
+                found = Verdict("values", f"{name} gets other values")
             if found:
                 return verdicts.interrupted(launch, launch, found, ran, plan)
         return None

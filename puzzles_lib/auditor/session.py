@@ -34,7 +34,7 @@ class Session:
         self.configuration = configuration  # of autotune, which alone is launched
         self.defined = Defined(poison)
         self.runner = Runner(guard, self.defined, reverse)
-        self.stopped = ""  # the first kernel that did not come to its end
+        self.stopped = ""  # the first kernel that did not run to its end
 
     def on_launch(self, launch: Launch) -> bool:
         if meta := [name for name, tensor in launch.tensors.items() if tensor.device.type == "meta"]:
@@ -50,7 +50,7 @@ class Session:
             outcome = Outcome(launch, unjudged=str(reason))
         except Exception as error:  # a user must not see a traceback of ours for their launch
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            outcome = Outcome(launch, unjudged=f"{launch.name}: the audit failed ({words}), a bug of its own")
+            outcome = Outcome(launch, unjudged=f"{launch.name}: a bug in the audit itself: {words}")
         if launch.configuration and outcome.verdict and skips(outcome.verdict):
             self.report.notes.append(f"{launch}: autotune skips it, {outcome.verdict.message}")
             return False
@@ -86,10 +86,10 @@ class Session:
         return alone(lambda: runner.run(launch)).verdict is None
 
     def differs(self, kernel: str, name: str, place: Place | None) -> None:
-        """Report a kernel that does not bear to be measured, unless another fault explains it."""
+        """Report a kernel whose result changes if autotune measures it, unless another fault explains it."""
         if self.report.findings:
             return
-        text = f"{name} holds other values after a second launch, and triton.autotune makes many to measure"
+        text = f"{name} gets other values in a second launch, and triton.autotune makes many to measure"
         advice = f"restore_value=['{name}'] for what is updated in place, reset_to_zero for what is added up"
         verdict = Verdict("values", text, diagnosis=advice)
         self.report.findings.append(Finding(verdict, None, kernel, place))

@@ -40,7 +40,7 @@ STEPS = 40  # of a search for the largest size that can be launched
 
 
 class Sized:
-    """One way to pretend: a size that becomes another wherever a tensor of the call has it.
+    """One change of sizes: every axis with a certain size gets a pretended size instead.
 
     also: other sizes that become others at the same time. outer: how many parts a tensor has along the axes
     before the first of these. inner: whether offsets within one of these parts must pass 2**31, too.
@@ -66,7 +66,7 @@ class Sized:
         return Sized(self.size, large, self.also, self.outer, self.inner)
 
     def within(self) -> "Sized":
-        """Return a way to a size so large that offsets within one part pass 2**31."""
+        """Return the change to a size so large that offsets within one part pass 2**31."""
         outer = min(self.outer, MOST_PARTS)
         large = self.large * outer
         return Sized(self.size, large + (self.size - large) % 16, self.also, outer, True)
@@ -77,11 +77,11 @@ class Sized:
         return CROSSING * (self.outer if self.inner else 1)
 
     def smaller(self, large: int) -> "Sized":
-        """Return a way to a smaller size, of the same remainder by 16 where that leaves one."""
+        """Return the change to a smaller size with the same remainder modulo 16, if there is one."""
         return self.to(max(large - (large - self.size) % 16, self.size))
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor without memory, with that size instead of the other."""
+        """Return a tensor without memory that has the pretended size."""
         sizes = {**self.also, self.size: self.large}
         shape = [sizes.get(n, n) for n in tensor.shape]
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
@@ -124,7 +124,7 @@ def _outer(shape: Sequence[int], sizes: set[int]) -> int:
 
 @dataclass
 class Tried:
-    """What a call with a pretended size gave.
+    """The result of a call with a pretended size.
 
     way: the size that was pretended; most: the largest that can be launched; limit: what bounds it, "memory"
     or the launch that fails.
@@ -150,7 +150,7 @@ class Call:
         self._values: dict[int, np.ndarray] = {}  # by the meta tensor's storage
 
     def tried(self, way: Sized, end: float) -> Tried:
-        """Call the function with a size pretended. end: when no more is begun, of this thread's CPU time."""
+        """Call the function with a pretended size. end: the CPU time of this thread at which to stop."""
         limit, most = "", way.large
         largest, why = self._survey(way)
         if self._elements > 2 * way.passes or largest:

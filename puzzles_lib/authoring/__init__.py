@@ -1,1 +1,1 @@
-"""What authors and maintainers run; nothing that a learner imports leads here."""
+"""Tools for authors and maintainers. No module that a learner imports imports any of these."""

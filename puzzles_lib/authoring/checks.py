@@ -41,7 +41,7 @@ def print_checks(as_json: bool) -> None:
 
 
 def check_seconds():
-    """Yield per puzzle: name, CPU seconds of `check`, CPU seconds of only the forward guarded runs."""
+    """Yield for each puzzle: name, CPU seconds of `check`, CPU seconds of only the forward guarded runs."""
     from puzzles_lib.authoring.solutions import solutions
     from puzzles_lib.binding import bind
     from puzzles_lib.chapters import puzzles

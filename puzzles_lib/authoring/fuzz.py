@@ -332,9 +332,10 @@ def session() -> dict[str, object]:
 
 
 def survive(first: int, count: int, begin: Callable[[int], None] = lambda number: None) -> tuple[dict, list]:
-    """Check that many kernels: how many had which kind of verdict; and the number and fault of each with one.
+    """Check ``count`` random kernels, from number ``first`` on.
 
     begin: called with the number of each before it is checked.
+    Returns how many had each kind of verdict, and the number and fault of each with a fault.
     """
     from puzzles_lib import MASKED_ADD
     from puzzles_lib.authoring.solutions import define, solutions

@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None, root: Path = REPO) -> int:
     )
     parser.add_argument("chapters", nargs="*", help="like 01 or 01_blocks (default: all)")
     parser.add_argument("--out", type=Path, default=Path("dist/gradescope-autograder.zip"), metavar="ZIP")
-    parser.add_argument("--salt", help="chooses the hidden cases (default: random)")
+    parser.add_argument("--salt", help="a text that determines the hidden cases (default: random)")
     parser.add_argument("--points", type=Path, metavar="FILE", help="points per puzzle, as in TEACHING.md")
     parser.add_argument("--late", default="", metavar="RULE", help='like "10%%/day, at most 50%%"')
     args = parser.parse_args(argv)

@@ -18,9 +18,7 @@ _FILES = ("AUDIT.md", "LICENSE", "Makefile", "README.md", "environment.yml", "py
 _FOLDERS = {".readme": "*", ".setup": "*.*", "puzzles_lib": "**/*"}  # and what is taken of each
 _NEVER = {"__pycache__", ".ipynb_checkpoints"}
 _FIRST = "00"  # which `make lab` opens, so that it is always there
-_CHECKOUT = re.compile(
-    rb"<!-- checkout.*?<!-- /checkout -->\n+|^git clone [^\n]*\n", re.DOTALL | re.MULTILINE
-)
+_CHECKOUT = re.compile(rb"<!-- checkout.*?<!-- /checkout -->\n+", re.DOTALL)  # a hand-out leaves it out
 _TIME = (2026, 1, 1, 0, 0, 0)
 
 

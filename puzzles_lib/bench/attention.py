@@ -71,7 +71,7 @@ def scores(T: int, causal: bool) -> int:
 
 
 def expected(q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
-    """Return o, dq, dk and dv in float32, computed head by head. q, k and v have as many heads."""
+    """Return o, dq, dk and dv in float32, computed head by head. q, k and v have equally many heads."""
     found = [torch.empty_like(q, dtype=torch.float32) for _ in range(4)]
     for b in range(q.shape[0]):
         for h in range(q.shape[1]):

@@ -1,8 +1,8 @@
-"""What it costs to grade a class: ``python -m puzzles_lib.bench classroom FOLDER --students 300``.
+"""Measure what it costs to grade a class: ``python -m puzzles_lib.bench classroom FOLDER --students 300``.
 
-The class is made up: of each five, one has all right, two hand in the notebooks as they were handed out, and
-two have solved chapter 01 and hand in nothing else. The grader is run on it as a teacher runs it, with all
-chapters set; stopped and begun again, it goes on. Other marks than the three deserve are an error.
+The class is made up. Of each five students, one has solved everything, two hand in untouched notebooks, and
+two have solved chapter 01 and hand in nothing else. The grader runs as a teacher would run it, for all
+chapters, and is stopped and resumed. Marks that differ from what the students deserve are an error.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Measure what codes do to the gradients of a language model, by format, layer, and batches summed.
 
 The model is that of `puzzles_lib.examples.train_lm`, after few and after many steps with torch's layers.
-Each linear layer's dW = dy^T x is computed once more from the x that its codes stand for, with the same dy.
+Each linear layer's dW = dyᵀ x is computed once more from the x that its codes stand for, with the same dy.
 The cosine between both is measured for one batch and for sums over several. An error that is the same in
 each batch stays in the sum, while noise fades.
 
@@ -49,7 +49,10 @@ def hadamard(order: int, device: torch.device) -> torch.Tensor:
 
 
 def rotated(seen: Seen, most: int = 256) -> Seen:
-    """Return what is seen of a rotated x, rotated back. Rotated are groups of as many columns as divide x."""
+    """Return ``seen`` for a rotated x: groups of columns are rotated, seen, and rotated back.
+
+    most: the largest group. A group's size divides the number of columns.
+    """
 
     def through(x: torch.Tensor, seed: int) -> torch.Tensor:
         order = math.gcd(x.shape[-1], most)
@@ -62,7 +65,7 @@ def rotated(seen: Seen, most: int = 256) -> Seen:
 
 
 def clipped(seen: Seen, deviations: float, group: int = 256) -> Seen:
-    """Return what is seen of x whose values are at most some deviations from the mean of their group."""
+    """Return ``seen`` for an x clipped to ``deviations`` standard deviations around each group's mean."""
 
     def through(x: torch.Tensor, seed: int) -> torch.Tensor:
         parts = x.float().unflatten(-1, (-1, math.gcd(x.shape[-1], group)))

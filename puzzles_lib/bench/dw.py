@@ -1,6 +1,6 @@
 """Compare the fused dW with the best unfused path: this course's dequantize, then cuBLAS.
 
-Rows of bench "dw" are the product, cuBLAS alone on a ready x^, and the floor. Then there is the round trip,
+Rows of bench "dw" are the product, cuBLAS alone on a ready x̂, and the floor. Then there is the round trip,
 including quantization. The error of a path is the norm of its distance from the exact product of the
 dequantized values (in float64) over the norm of that product. One row compares the product with cuBLAS on the
 unquantized x.
@@ -50,7 +50,7 @@ def _inputs(shape: tuple[int, int, int]) -> list[tuple[torch.Tensor, torch.Tenso
 
 
 def exact(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
-    """Return dy^T @ x^ in float64, with x^ not rounded."""
+    """Return dyᵀ @ x̂ in float64, with x̂ not rounded."""
     parts = packed.words, packed.params.float(), packed.bits, packed.group_size, packed.shape
     return dy.double().t() @ dequantize(PackedTensor(*parts, torch.float32)).double()
 

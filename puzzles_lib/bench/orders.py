@@ -85,7 +85,7 @@ def edited(name: str, edits: Mapping[str, str]) -> object:
 
 
 def counted(kernel: object, shape: Shape, runs: int = RUNS) -> dict[str, int]:
-    """Return ``wrong``, ``elements`` and ``sums`` of so many runs, as the module describes them."""
+    """Return ``wrong``, ``elements`` and ``sums`` of ``runs`` runs, as the module describes them."""
     generator = torch.Generator("cuda").manual_seed(0)
     size = (shape.M, shape.N)
     dy, xhat = (torch.randint(-3, 4, size, device="cuda", generator=generator).bfloat16() for _ in range(2))

@@ -19,7 +19,7 @@ class Peer:
 
 
 def lmdeploy() -> Peer | None:
-    """Return lmdeploy's Triton kernels for decoding, or None where it isn't installed.
+    """Return lmdeploy's Triton kernels for decoding, or None if it isn't installed.
 
     Only ``lmdeploy.pytorch.kernels.cuda`` is imported, and what that imports.
     """

@@ -65,7 +65,7 @@ class _RowWise:
         self.back = torch.empty_like(x)
 
     def pack(self, groups: int, warps: int) -> None:
-        """One program per ``groups`` groups of a row."""
+        """Quantize and pack with one program per ``groups`` groups of a row."""
         grid = (self.rows, triton.cdiv(self.columns // GROUP, groups))
         solutions()["quantize_pack"][grid](
             self.x, self.words, self.scale, self.minimum, self.columns,
@@ -73,7 +73,7 @@ class _RowWise:
         )  # fmt: skip
 
     def pack_changed(self, rows: int, groups: int, fma: bool) -> None:
-        """``rows`` by ``groups`` groups a program of one warp."""
+        """Quantize and pack with blocks of ``rows`` by ``groups`` groups, one warp per program."""
         grid = (self.rows // rows, triton.cdiv(self.columns // GROUP, groups))
         quantize_rows_kernel[grid](
             self.x, self.words, self.scale, self.minimum, self.columns,
@@ -81,7 +81,7 @@ class _RowWise:
         )  # fmt: skip
 
     def unpack(self, groups: int, warps: int) -> None:
-        """The same way back."""
+        """Unpack and dequantize with one program per ``groups`` groups of a row."""
         grid = (self.rows, triton.cdiv(self.columns // GROUP, groups))
         solutions()["unpack_dequantize"][grid](
             self.words, self.scale, self.minimum, self.back, self.columns,
@@ -90,7 +90,7 @@ class _RowWise:
 
     @property
     def nbytes(self) -> int:
-        """Least possible bytes of either way."""
+        """The fewest bytes that packing or unpacking can move."""
         return self.x.nbytes + self.words.nbytes + self.scale.nbytes + self.minimum.nbytes
 
 

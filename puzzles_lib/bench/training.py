@@ -41,7 +41,7 @@ def measure() -> Iterator[dict[str, object]]:
 
 
 def measure_blocks(tokens: int = TOKENS) -> Iterator[dict[str, object]]:
-    """Yield the rows of the first model, on so many tokens. Raise RuntimeError without a GPU."""
+    """Yield the rows of the first model, on ``tokens`` tokens. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench training needs a CUDA device")
     name = f"{BLOCKS} blocks of LayerNorm and MLP (ReLU), {tokens} tokens"

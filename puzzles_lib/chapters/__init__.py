@@ -35,7 +35,7 @@ class Chapter:
 
     @property
     def number(self) -> str:
-        """``"04"``"""
+        """The chapter's number as text, such as ``"04"``."""
         return self.folder[2:4]
 
     @property
@@ -49,12 +49,12 @@ class Chapter:
 
     @property
     def puzzles(self) -> tuple[Puzzle, ...]:
-        """Those that count, in order."""
+        """The puzzles that `progress` counts, in order."""
         return getattr(self._part("puzzles"), "PUZZLES", ())
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """Its reading exercises, in order."""
+        """The chapter's reading exercises, in order."""
         return getattr(self._part("questions"), "QUESTIONS", ())
 
     @property
@@ -64,23 +64,23 @@ class Chapter:
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
-        """Wrong kernels, as edits of the right ones."""
+        """Wrong kernels, as edits of the correct ones."""
         return getattr(self._part("mistakes"), "MISTAKES", ())
 
     @property
     def hints(self) -> dict[Key, tuple[Hint, ...]]:
-        """What `hint` says of its puzzles."""
+        """The hints for the chapter's puzzles, by puzzle and kernel."""
         file = self.place / "hints.md"
         return read_hints(file.read_text("utf-8")) if file.exists() else {}
 
     @property
     def place(self) -> Path:
-        """Its folder."""
+        """The chapter's folder."""
         return Path(next(iter(self._module("").__path__)))
 
     @property
     def pictures(self) -> ModuleType | None:
-        """What its notebook draws."""
+        """The module with the notebook's pictures."""
         return self._part("pictures")
 
     def _part(self, name: str) -> ModuleType | None:
@@ -97,35 +97,35 @@ CHAPTERS = tuple(Chapter(module.name) for module in pkgutil.iter_modules(__path_
 
 @cache
 def puzzles() -> tuple[Puzzle, ...]:
-    """All puzzles that count, in order."""
+    """Return all puzzles that `progress` counts, in order."""
     return tuple(puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles)
 
 
 @cache
 def questions() -> dict[str, Question]:
-    """All reading exercises by id, in order."""
+    """Return all reading exercises by id, in order."""
     return {question.id: question for chapter in CHAPTERS for question in chapter.questions}
 
 
 @cache
 def hints() -> dict[Key, tuple[Hint, ...]]:
-    """All hints, by puzzle and kernel."""
+    """Return all hints, by puzzle and kernel."""
     return {key: known for chapter in CHAPTERS for key, known in chapter.hints.items()}
 
 
 def mistakes(puzzle: Puzzle) -> tuple[Mistake, ...]:
-    """The wrong kernels of a puzzle, in order."""
+    """Return the wrong kernels of a puzzle, in order."""
     return tuple(each for chapter in CHAPTERS for each in chapter.mistakes if each.puzzle is puzzle)
 
 
 def breaking(puzzle: Puzzle) -> Mistake | None:
-    """The mistake that its kernel has which learners get, see `Puzzle.broken_by`."""
+    """Return the mistake in the kernel that learners get to repair (`Puzzle.broken_by`), or None."""
     return next((each for each in mistakes(puzzle) if each.name == puzzle.broken_by), None)
 
 
 @cache
 def named() -> dict[str, object]:
-    """What `puzzles_lib` offers: chapters as ``ch04``, puzzles by their names in capitals."""
+    """Return what `puzzles_lib` offers: chapters as ``ch04``, puzzles by their names in capitals."""
     offered: dict[str, object] = {f"ch{chapter.number}": chapter for chapter in CHAPTERS}
     return offered | {name: puzzle for chapter in CHAPTERS for name, puzzle in _puzzles_in(chapter)}
 

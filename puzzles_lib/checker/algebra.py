@@ -255,7 +255,7 @@ class _Runs:
         fill_in_place(bound.puzzle, results, self.inputs)
         ran = attempt(bound, self.inputs, Options(seconds=self.seconds, quiet=True), results=results)
         if ran.stop or ran.undefined:
-            raise NotExact("it does not come to its end")
+            raise NotExact("it does not end")
         if self.decisions is None:
             self.decisions = roundings.decisions
         return {**results, **ran.outputs}

@@ -1,8 +1,8 @@
-"""Whether anything may come between two atomics of a program: it may, on a GPU.
+"""Run other programs between two atomics of a program, because a GPU may do so.
 
 Two atomics are not one. What the first one found can be out of date when the second one runs, because another
 program may have run in between. So one program is interrupted before one of its atomics, and another one runs
-there, to its end or up to one of its own atomics. A result that is wrong then is wrong on a GPU, some day.
+there, to its end or up to one of its own atomics. A result that is wrong then can be wrong on a GPU, too.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ class Budget:
 
 
 def plans(ran: Run) -> Iterator[Plan]:
-    """The ways in which two programs take turns, the most telling first."""
+    """Yield the ways in which two programs take turns, the most promising first."""
     yield from dict.fromkeys([*(Plan(*met) for met in ran.meetings[:_MEETINGS]), *_usual_plans(ran)])
 
 

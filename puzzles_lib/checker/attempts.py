@@ -22,7 +22,7 @@ class OutOfTime(Exception):
 
 
 class Refused(Exception):
-    """The front end takes the kernel no more."""
+    """The front end no longer accepts the kernel."""
 
     def __init__(self, refusal: Refusal):
         super().__init__(str(refusal))

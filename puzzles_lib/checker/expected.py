@@ -177,7 +177,7 @@ def evaluate(
             raise ValueError(f"it returns {len(results)} results, {len(puzzle.results)} are annotated")
         for argument, result in zip(puzzle.results, results, strict=True):
             if not isinstance(result, torch.Tensor):
-                raise ValueError(f"{argument.name} is a {type(result).__name__}, no tensor")
+                raise ValueError(f"{argument.name} is a {type(result).__name__}, not a tensor")
             if result.shape != (shape := argument.shape(case.numbers)):
                 raise ValueError(f"{argument.name} has shape {tuple(result.shape)}, annotated is {shape}")
     return {a.name: _exact(r, of_torch(a.dtype)) for a, r in zip(puzzle.results, results, strict=True)}

@@ -292,7 +292,7 @@ def _where_it_began(trial: Trial) -> Verdict | None:
 
 PROBES: Sequence[Probe] = (
     Probe("in launch order", _always, _in_order),
-    Probe("whom a program waits for", _waits_for_ever, _whom_it_waits_for),
+    Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
     Probe("where NaN comes from", _is_infinite_or_nan, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),

@@ -126,7 +126,7 @@ class GoalResult:
 
 @dataclass(frozen=True)
 class Row:
-    """A line about a case or a goal, or about several; ``verdict`` is set for the one told in full.
+    """A line about a case or a goal, or about several. verdict: set only for the one with all details.
 
     watch: the call that shows the case.
     """

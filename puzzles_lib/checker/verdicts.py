@@ -413,7 +413,7 @@ def unused_lock(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
             text = (
                 f"{name}[{_index(unused[0], shape)}] is never used, but {name}[{_index(min(used), shape)}] is"
             )
-            diagnosis = "programs that store to different elements share a lock, so they wait without need"
+            diagnosis = "programs that store to different elements share a lock, so they wait for no reason"
             return Verdict("never written", text, each[0].site, diagnosis)
     return None
 
@@ -447,7 +447,7 @@ def of_fused(step: Fused) -> str:
     text = f"{where} are one step on a GPU, an fma, which does not round the product"
     if not step.cancels:
         return f"{text}: a result that depends on the last bit changes"
-    cure = _factored(step.sum.source) or "choose by tl.where or tl.maximum instead"
+    cure = _factored(step.sum.source) or "choose with tl.where or tl.maximum instead"
     return f"{text}: products that cancel here leave a rounding error there; {cure}"
 
 
@@ -721,7 +721,7 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             if conflict.resident:
                 diagnosis += f", or let {writer} wait at a barrier of the grid until {reader} has read it"
         elif why.what == "descriptor":
-            diagnosis = "a descriptor's store ends with the kernel, and no atomic waits for it: use tl.store"
+            diagnosis = "no atomic waits for a descriptor's store to end: use tl.store"
         elif why.what == "barrier":
             diagnosis = (
                 "put tl.debug_barrier() between the store and the atomic, which waits for one thread only"
@@ -791,7 +791,7 @@ def _why_overwritten(conflict: Conflict, reader: str, writer: str) -> tuple[Site
     if why.what == "late":
         return conflict.site, (
             f"{reader} reads it after the last atomic that {writer} has waited for: "
-            "each barrier of the grid must wait for arrivals of its own"
+            "each barrier of the grid needs its own count of arrivals"
         )
     if why.what == "early" and why.site:
         return why.site, f"{reader} must wait until {writer} has stored it"

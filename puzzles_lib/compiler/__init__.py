@@ -1,9 +1,9 @@
-"""What Triton's compiler makes of a kernel, and what it refuses, on a machine with no GPU.
+"""Show what Triton's compiler makes of a kernel, and what it refuses, on a machine without a GPU.
 
-Nothing of it runs in this process, since it may crash, hang or eat the memory: Triton's front end, for
-`Opinions`, `front_end` and `translate`, in a forked `child` that has the kernel and all it names, on what
-`vetting` has passed (what it does there is in `puzzles_lib.translator`); all that comes after, in `build`, in
-programs of its own.
+None of it runs in this process, because the compiler may crash, hang or use up the memory. Triton's front
+end, for `Opinions`, `front_end` and `translate`, runs in a forked `child`, which has the kernel and all that
+it names. `vetting` has passed what the child gets, and `puzzles_lib.translator` is what it runs. Everything
+after the front end, in `build`, runs in programs of its own.
 """
 
 from puzzles_lib.compiler.arithmetic import Steps, steps

@@ -1,4 +1,4 @@
-"""At which lines the compiler computes otherwise than line by line: see `runner.arithmetic`."""
+"""Find the lines for which compiled code computes something else than they say: see `runner.arithmetic`."""
 
 import linecache
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class Steps:
     in_tf32: frozenset[int | None]
 
     def has(self, lines: frozenset[int | None], site: Site) -> bool:
-        """Whether a line is one of these; of a line of another file, whether there are any."""
+        """Return whether a line is one of these; for a line of another file, whether there are any."""
         own = linecache.getline(self.kernel.fn.__code__.co_filename, site.line).strip() == site.source
         return site.line in lines if own else bool(lines)
 
@@ -30,9 +30,9 @@ class Steps:
 def steps(
     kernel: JITFunction, arguments: Mapping[str, object], target: Target, num_warps: int
 ) -> Steps | Refusal:
-    """What becomes of sums of products; a Refusal where the kernel does not compile down to PTX.
+    """Return which sums of products are fused or in TF32; a Refusal if the kernel doesn't compile to PTX.
 
-    arguments: as for `front_end`. Half a second of CPU time; what comes out is kept on disk.
+    arguments: as for `front_end`. This takes half a second of CPU time; the result is kept on disk.
     """
     translation = translate(kernel, arguments, target, num_warps=num_warps)
     if isinstance(translation, Refusal):

@@ -1,4 +1,4 @@
-"""What has been compiled once, kept in Triton's own cache directory (``TRITON_CACHE_DIR``)."""
+"""Keep what has been compiled, in Triton's own cache directory (``TRITON_CACHE_DIR``)."""
 
 import contextlib
 import hashlib
@@ -15,12 +15,12 @@ _FILE = "stages.json"
 
 
 def key_of(*parts: object) -> str:
-    """A key for what follows from these parts, this Triton and its tools."""
+    """Return a key for what follows from these parts, this Triton and its tools."""
     return hashlib.sha256(repr((_SCHEMA, triton.__version__, _tools(), *parts)).encode()).hexdigest()
 
 
 def _tools() -> tuple[str, ...]:
-    """Which ptxas compiles, since it can be replaced by another at any time (``TRITON_PTXAS_PATH``)."""
+    """Return which ptxas compiles, because another one can replace it at any time (``TRITON_PTXAS_PATH``)."""
     found = []
     for name in ("ptxas", "ptxas_blackwell"):
         with contextlib.suppress(Exception):  # missing: whoever needs it will say so
@@ -30,7 +30,7 @@ def _tools() -> tuple[str, ...]:
 
 
 def read(key: str, *fields: str) -> dict[str, Any] | None:
-    """What was kept under a key; None where there is nothing, or nothing that has these fields."""
+    """Return what was kept under a key; None if there is nothing, or nothing that has these fields."""
     try:
         path = get_cache_manager(key).get_file(_FILE)
         value = json.loads(Path(path).read_text()) if path else None
@@ -40,6 +40,6 @@ def read(key: str, *fields: str) -> dict[str, Any] | None:
 
 
 def write(key: str, value: dict[str, object]) -> None:
-    """Keep a dictionary; a cache that cannot be written to is done without."""
+    """Keep a dictionary. If the cache cannot be written to, do nothing."""
     with contextlib.suppress(OSError, RuntimeError):
         get_cache_manager(key).put(json.dumps(value), _FILE, binary=False)

@@ -1,8 +1,9 @@
-"""A child: a forked process, which may crash, hang or eat memory without harm to this one.
+"""Run work in a forked process, which may crash, hang or use up memory without harm to this one.
 
-It is forked from this process, and has all that the work can reach, a notebook's cells included; or, where
-that is quicker, from a small one (`puzzles_lib.translator.nursery`), and has what is sent to it. It answers
-numbers, one after another, and waits in between. What it does is in `puzzles_lib.translator.forked`.
+A child is usually forked from this process. It then has everything that the work can reach, a notebook's
+cells included. If that is quicker, it is forked from a small process (`puzzles_lib.translator.nursery`), and
+has what is sent to it. The child is asked for one number after another, answers each, and waits in between.
+Its work is in `puzzles_lib.translator.forked`.
 """
 
 import collections
@@ -34,7 +35,7 @@ _forking = threading.Lock()  # a child that another thread makes meanwhile would
 
 
 def _after_fork() -> None:
-    """Have a free lock in a forked process. The thread that held the old one is not there to release it."""
+    """Make a new lock in a forked process. The thread that held the old one is not there to release it."""
     global _forking
     _forking = threading.Lock()
 
@@ -43,9 +44,10 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Ended(Exception):
-    """There is no answer, and no child any more.
+    """There is no answer, and no child anymore.
 
-    cause: ``"time"``, ``"hung"``, ``"crash"``, or ``"error"`` if Python code in the child raised one: words.
+    cause: ``"time"``, ``"hung"``, ``"crash"``, or ``"error"`` if Python code in the child raised; then the
+        message has the error's words.
     """
 
     def __init__(self, cause: str, words: str = ""):
@@ -56,8 +58,8 @@ class Ended(Exception):
 class Child:
     """A child that is forked when first asked, and answers until it ends or is closed.
 
-    prepare: called in the child, before its first answer; gives the function that answers a number by
-        anything that JSON holds. It gets the `Place` where the child notes how far it is.
+    prepare: called in the child, before its first answer. It gets the `Place` where the child notes how far
+        it is, and returns the function that answers a number by anything that JSON holds.
 
         def work(child):
             child.ask(3)
@@ -79,9 +81,9 @@ class Child:
         self._received = bytearray()
 
     def ask(self, number: int) -> None:
-        """Have it answer this number, once it has answered those asked before.
+        """Ask for the answer to this number, after those asked for before.
 
-        Raises OSError where no process can be made.
+        Raises OSError if no process can be made.
         """
         with interrupts_held(inside=_nowhere):
             self._ask(number)
@@ -94,10 +96,10 @@ class Child:
             os.write(self._requests, NUMBER.pack(number))
 
     def answer(self) -> Any:
-        """The oldest answer that was asked for and not fetched yet. Waits for it.
+        """Wait for the oldest answer that was asked for and not fetched yet, and return it.
 
-        Raises `Ended` where there will be none, and KeyboardInterrupt when interrupted; then the child is
-        to be closed.
+        Raises `Ended` if there will be none, and KeyboardInterrupt when interrupted. After that, close the
+        child.
         """
         answers: list = []
         heard = ""
@@ -125,15 +127,15 @@ class Child:
 
     @property
     def noted(self) -> tuple[int, int]:
-        """What it has noted, or the last one that has ended."""
+        """Return the two numbers that the child noted last, or those of the last child that has ended."""
         return self._place.read() if self._place else self._noted
 
     def close(self) -> None:
-        """End it, whatever it is doing."""
+        """End the child, whatever it is doing."""
         self._end(kill=True)
 
     def _fork(self) -> None:
-        """Fork it, with a pipe to read answers from, and one to write numbers to."""
+        """Fork the child, with a pipe to read answers from, and one to write numbers to."""
         open_here: list[int] = []
         place = Place()
         with _forking, _QUIET():
@@ -154,7 +156,7 @@ class Child:
             self._pipe, self._requests, self._place = reading, asking, place
 
     def _end(self, kill: bool) -> int:
-        """End the child, and be as if it had not been forked yet; returns its status."""
+        """End the child, return its status, and be as if it had not been forked yet."""
         with interrupts_held(inside=_nowhere):
             if not self._pid:
                 return 0
@@ -194,7 +196,7 @@ Result = TypeVar("Result")
 
 
 def closed_after(thing: T, work: Callable[[T], Result]) -> Result:
-    """What ``work(thing)`` gives, the thing closed, wherever in all this a Ctrl-C comes. work: a function."""
+    """Return what ``work(thing)`` returns, and close the thing, even if Ctrl-C comes at any point."""
     with interrupts_held(inside=work):
         try:
             return work(thing)
@@ -203,11 +205,11 @@ def closed_after(thing: T, work: Callable[[T], Result]) -> Result:
 
 
 def _nowhere() -> None:
-    """Where interrupts are let through that are held everywhere."""
+    """Do nothing. Interrupts that are held everywhere are let through here."""
 
 
 def _listen(pipe: int, child: int, received: bytearray, answers: list) -> str:
-    """Wait for an answer, ``""``; or until the child is ``"over"``, or ``"hung"``."""
+    """Wait for an answer; return ``""``, or ``"over"`` or ``"hung"`` if the child is."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     asleep = 0.0
@@ -228,7 +230,7 @@ def _listen(pipe: int, child: int, received: bytearray, answers: list) -> str:
 
 
 def _taken(received: bytearray, answers: list) -> bool:
-    """Whether a whole answer has been received, and is taken from there."""
+    """Return whether a whole answer has been received; if so, move it to the answers."""
     if len(received) < HEADER.size:
         return False
     end = HEADER.size + HEADER.unpack_from(received)[0]
@@ -240,7 +242,7 @@ def _taken(received: bytearray, answers: list) -> bool:
 
 
 def _state(child: int) -> str:
-    """Of a process: R, S, D, Z; empty where there is none any more."""
+    """Return a process's state: R, S, D, Z; empty if it no longer exists."""
     try:
         with open(f"/proc/{child}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]
@@ -249,7 +251,7 @@ def _state(child: int) -> str:
 
 
 def _fetch(child: int, kill: bool, by: nursery.Nursery | None) -> int:
-    """A child's status; 0 where somebody else has fetched it, who waits for all children of this process."""
+    """Return a child's status; 0 if another part of this process has fetched it."""
     if by is not None:
         return by.fetch(child, kill)
     with contextlib.suppress(ProcessLookupError, ChildProcessError):

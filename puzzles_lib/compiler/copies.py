@@ -1,19 +1,19 @@
-"""Whether the copies of what a program loads do anything.
+"""Find out whether the copies of what a program loads can do harm.
 
 If a block has fewer elements than a program has threads, several threads hold each element. All of them load
-it, and only one of them stores. What the others load too late, after that one has stored to the same place,
-does no harm in two cases:
+it, and only one of them stores. A copy that is loaded too late, after that thread has stored to the same
+place, does no harm in two cases:
 
-- it goes nowhere: whatever is made of it stays with threads that do not store;
-- it comes in time: the store needs what a reduction over several warps gives, which has a barrier, and the
-  reduction needs what all copies have loaded.
+- The copy is never stored: whatever is made of it stays with threads that don't store.
+- It can't be too late: the store needs the result of a reduction over several warps, which has a barrier, and
+  the reduction needs what all copies have loaded.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from puzzles_lib.compiler.layouts import Layout, read_layout
+from puzzles_lib.compiler.layouts import Layout, blocks, read_layout
 
 _OPERATION = re.compile(r"^\s*(?:(%\w+)(?::\d+)?(?:, %\w+)* = )?\"?([a-z_]+\.[\w.]+)\"?(.*)$")
 _NAME = re.compile(r"%\w+")
@@ -42,9 +42,9 @@ class _Operation:
 
 
 class Copies:
-    """What becomes of the copies of each load in TTGIR.
+    """The use of the copies of each load in TTGIR.
 
-    lines: with names that are unique, as `threads` makes them.
+    lines: with unique names, as `threads` makes them.
     """
 
     def __init__(self, ttgir: str, lines: Sequence[str]):
@@ -57,7 +57,7 @@ class Copies:
                 self._users.setdefault(name, []).append(op)
 
     def do_nothing(self, loaded: str, layout: Layout | None) -> bool:
-        """Whether the copies of a loaded value do no harm, whenever they are loaded. loaded: its name."""
+        """Return whether the copies of a loaded value do no harm, whenever they load. loaded: its name."""
         free = _free(layout) if layout else None
         load = self._makers.get(loaded)
         if not free or load is None:
@@ -92,7 +92,7 @@ class Copies:
         return all(free <= _free(layout) for layout in self._layouts(op))
 
     def _layouts(self, op: _Operation) -> Iterator[Layout]:
-        for shape, name in _blocks(op.types):
+        for shape, name in blocks(op.types):
             yield read_layout(self._ttgir, name, shape)
 
     def _crosses_warps(self, op: _Operation) -> bool:
@@ -169,21 +169,6 @@ def _read(lines: Sequence[str]) -> Iterator[_Operation]:
         if text.endswith("{"):
             arguments = re.findall(r"(%\w+) = %", line.partition("iter_args(")[2])
             stack.append((made, arguments) if made is not None or opener is None else opener)
-
-
-def _blocks(types: str) -> Iterator[tuple[tuple[int, ...], str]]:
-    """The shape and the layout's name of each block in a text of types."""
-    for match in re.finditer(r"tensor<((?:\d+x)+)", types):
-        depth, parts = 1, [""]
-        for character in types[match.end() :]:
-            depth += (character in "<[{(") - (character in ">]})")
-            if depth == 0:
-                break
-            if character == "," and depth == 1:
-                parts.append("")
-            else:
-                parts[-1] += character
-        yield tuple(int(n) for n in match[1][:-1].split("x")), parts[-1].strip()
 
 
 def _free(layout: Layout) -> set[tuple[str, int]]:

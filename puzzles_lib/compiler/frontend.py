@@ -1,9 +1,10 @@
-"""What a real compiler would refuse, found on a machine with no GPU.
+"""Find out what the real compiler would refuse, on a machine without a GPU.
 
-The interpreter runs a kernel as Python, and so forgives much that no GPU would run: a block size that is
-only known at run time, a loop variable that changes its type. Triton's own front end, asked to translate
-the kernel for a real target, does not. It is C++ and ends its process where it meets what it does not
-expect, so it runs in a `child`; what it would execute itself (`vetting`) must have been refused before.
+Triton's interpreter runs a kernel as Python, and so accepts much that no GPU would run: a block size that is
+only known at run time, or a loop variable that changes its type. Triton's own front end refuses these when it
+translates the kernel for a real target. The front end is C++, and ends its process if it meets something
+unexpected, so it runs in a `child`. Code that it would execute itself must have been refused before
+(`vetting`).
 """
 
 import functools
@@ -42,8 +43,8 @@ KEPT = 500  # opinions, from one check to the next
 class Translation:
     """A kernel as Triton's front end has translated it.
 
-    ir: MLIR text that no pass has touched yet. Its locations are lines of the kernel's file, less ``above``:
-        so it is the same wherever in a file the kernel stands.
+    ir: MLIR text before any pass. Its locations are lines of the kernel's file, less ``above``, so the text
+        is the same wherever in a file the kernel is.
     options: what the backend compiles with, such as ``num_warps``.
     """
 
@@ -56,11 +57,13 @@ class Translation:
 
 @dataclass(frozen=True)
 class Opinion:
-    """What the front end says of a kernel with some arguments.
+    """The front end's answer for a kernel with some arguments.
 
-    notes: what it takes, and warns of. endless: it took too long, and so would others.
-    large: a program of it may ask for more shared memory than there is, as `shared_memory` will say, and most
-    of it at this line. ir: the text that is run; said: by `tl.static_print`. functions: of a recorded kernel.
+    refusal: why it can't be translated, or None. notes: what it accepts with a warning. endless: whether it
+        took too long, as other launches then would.
+    large: the line with most of the shared memory, if a program may ask for more than there is (see
+        `shared_memory`). ir: the text that is run. said: by `tl.static_print`. functions: of a recorded
+        kernel.
     """
 
     refusal: Refusal | None = None
@@ -73,7 +76,7 @@ class Opinion:
 
 
 def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal | None:
-    """Translate the kernel to Triton IR for a real target, without a GPU; say why where it cannot be.
+    """Translate the kernel to Triton IR for a real target, without a GPU; return why if it can't be.
 
     arguments: a value for each parameter by name, as for `puzzles_lib.runner.run`.
     """
@@ -86,11 +89,11 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel as it is run: what the front end has made of it for one launch.
+    """A kernel as it is run: the front end's translation for one launch.
 
-    takes: the parameters that the IR's kernel has, in order; the others became constants. said: by
-    `tl.static_print`. functions: what `marks` say of a recorded kernel's functions. calls: of the learner's
-    functions, by file.
+    takes: the parameters of the IR's kernel, in order; the others became constants. said: by
+        `tl.static_print`. functions: what `marks` say of a recorded kernel's functions. calls: of the
+        learner's functions, by file.
     """
 
     module: Module
@@ -104,7 +107,7 @@ _read_module = functools.lru_cache(maxsize=64)(read_module)
 
 
 def program_of(kernel: JITFunction, arguments: Mapping[str, object], opinion: "Opinion") -> Program:
-    """What is run of a kernel that the front end takes with these arguments."""
+    """Return the program for a kernel that the front end accepts with these arguments."""
     signature, _ = _signature(kernel, arguments, True)
     takes = tuple(name for name, kind in leaves(signature).items() if kind != "constexpr")
     return Program(_read_module(opinion.ir), takes, opinion.said, opinion.functions, calls_of(kernel))
@@ -113,9 +116,9 @@ def program_of(kernel: JITFunction, arguments: Mapping[str, object], opinion: "O
 def program(
     kernel: JITFunction, arguments: Mapping[str, object], *, record: bool = False
 ) -> Program | Refusal:
-    """Translate a kernel for one launch, to be run.
+    """Translate a kernel for one launch, so that it can be run.
 
-    arguments: a value for each parameter by name. record: with what a recording needs.
+    arguments: a value for each parameter by name. record: whether to add what a recording needs.
     """
 
     def first(opinions: Opinions) -> Program | Refusal:
@@ -126,15 +129,16 @@ def program(
 
 
 class Opinions:
-    """The front end's opinions on a kernel with the arguments of several cases, each made when it is wanted.
+    """The front end's opinions on a kernel with the arguments of several cases, each made when asked for.
 
         opinions.begin(0)
         ...  # meanwhile it is made
         opinions[0]
 
-    They are made one after another in one child, so this is to be closed (`closed_after`). A launch makes a
-    constant of a size of 1. So the first case is translated twice where it has one, since what it says is
-    said of the kernel; of the others, and of the first of ``drawn`` alone, only what is launched matters.
+    They are made one after another in one child, so this must be closed (`closed_after`). A launch makes a
+    constant of a size of 1. If the first case has such a size, it is translated twice, because messages about
+    it should hold for the kernel in general. The other cases, and the first of ``drawn``, are only translated
+    as they are launched.
     num_stages: 0 for the target's own.
     """
 
@@ -165,7 +169,7 @@ class Opinions:
         self._translator = _Translator(_work(kernel, sources, DEFAULT, options, wanted))
 
     def begin(self, number: int) -> None:
-        """Have a case's opinion begun, so that it is there when it is wanted."""
+        """Start on a case's opinion, so that it is ready when it is asked for."""
         for source in self._wanted[number]:
             self._translator.begin(source)
 
@@ -177,7 +181,7 @@ class Opinions:
         return opinion
 
     def __getitem__(self, number: int) -> Opinion | None:
-        """None where nothing is tried any more: the first case was refused, or some case took too long."""
+        """Return a case's opinion; None if the first case was refused, or some case took too long."""
         every = [self._translator.opinion(source) for source in self._wanted[number]]
         tried = [opinion for opinion in every if opinion]
         refused = [opinion for opinion in tried if opinion.refusal]
@@ -193,7 +197,7 @@ class Opinions:
 def _signature(
     kernel: JITFunction, arguments: Mapping[str, object], ones: bool
 ) -> tuple[dict[str, Any], dict[Any, object]]:
-    """Triton's types of the arguments, and those that are constants. ones: also an argument of 1."""
+    """Return Triton's types of the arguments, and those that are constants. ones: also arguments of 1."""
     constants: dict[str | tuple[int, ...], object] = {}
 
     def kind(parameter: KernelParam, value: Any, place: tuple[int, ...]) -> Any:
@@ -224,10 +228,10 @@ def _signature(
 def translate(
     kernel: JITFunction, arguments: Mapping[str, object], target: Target, **options: int
 ) -> Translation | Refusal:
-    """Translate the kernel for a target as a launch with these arguments would.
+    """Translate the kernel for a target, as a launch with these arguments would.
 
-    So a size of 1 becomes a constant, and pointers and sizes that 16 divides are known to be so.
-    options: ``num_warps``, ``num_stages``; the target's own where left out.
+    So a size of 1 becomes a constant, and pointers and sizes that 16 divides are known to be divisible.
+    options: ``num_warps``, ``num_stages``; the target's own if left out.
     """
     found = _as_launched(kernel, arguments, target, options, "source")
     if isinstance(found, Refusal):
@@ -243,9 +247,9 @@ def gpu_dialect(
     known: dict[str, str | Refusal] | None = None,
     **options: int,
 ) -> str | Refusal:
-    """The same, and on to TTGIR, Triton's GPU dialect, which says which thread holds what.
+    """Translate as `translate` does, and on to TTGIR, Triton's GPU dialect with a layout for each block.
 
-    known: what this function has given for other launches of the same kernel; is added to.
+    known: results of this function for other launches of the same kernel; it is added to.
     """
     return _as_launched(kernel, arguments, target, options, "ttgir", known)
 
@@ -257,9 +261,9 @@ def shared_memory(
     known: dict[str, str | Refusal] | None = None,
     **options: int,
 ) -> int | None:
-    """Bytes of it that a program asks for, as for `gpu_dialect`; None where that is not known.
+    """Return the bytes of shared memory that a program asks for; None if that is not known.
 
-    target: one of NVIDIA's.
+    target: one of NVIDIA's. known: as for `gpu_dialect`.
     """
     found = _as_launched(kernel, arguments, target, options, "shared", known)
     return None if isinstance(found, Refusal) else int(found)
@@ -290,7 +294,7 @@ def _as_launched(
 def _specialised(
     kernel: JITFunction, arguments: Mapping[str, object], backend: Any
 ) -> tuple[dict[str, str], dict, dict] | Refusal:
-    """The arguments as a launch gives them to the compiler: types, constants, what is known of the rest."""
+    """Return the arguments as a launch gives them to the compiler: types, constants, facts about the rest."""
     try:
         bound, specialization, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(
             **arguments
@@ -306,9 +310,9 @@ def _specialised(
 def specialised(
     kernel: JITFunction, arguments: Mapping[str, object], target: Target
 ) -> dict[str, str] | Refusal:
-    """What a launch compiles in of each argument: ``"constexpr 1"``, ``"i32, divisible by 16"``.
+    """Return what a launch compiles in for each argument: ``"constexpr 1"``, ``"i32, divisible by 16"``.
 
-    By parameter. Launches for which this is the same share one compiled kernel.
+    The keys are parameters. Launches for which the result is the same share one compiled kernel.
     """
     told = _specialised(kernel, arguments, backend_of(target))
     if isinstance(told, Refusal):
@@ -339,16 +343,17 @@ _kept: dict[bytes, Opinion] = {}
 
 
 def forget() -> None:
-    """Have the front end asked again of whatever it has been asked."""
+    """Forget all opinions, so that the front end is asked again."""
     _kept.clear()
 
 
 class _Translator:
-    """Has sources of one kernel translated in a child, each when it is wanted. To be closed.
+    """Has sources of one kernel translated in a child, each when it is needed. To be closed.
 
-    What a child takes is kept, by the bytes that the child was made from: nothing else of a notebook's has
-    a say in it. So what a child says that was forked from here is not kept, as it has more. Nor is a refusal,
-    since it may be of the machine's (time, memory, depth) or of lines that are shown as they are now.
+    A child's answer is kept under the bytes that the child was made from, because nothing else in a notebook
+    can change it. An answer of a child that was forked from this process is not kept, because that child has
+    more. A refusal isn't kept either: it may be due to the machine (time, memory, depth), or quote lines as
+    they are now.
     """
 
     def __init__(self, work: Work):
@@ -367,7 +372,7 @@ class _Translator:
         return packed((replace(self._work, sources=[self._work.sources[number]]), self._limits))
 
     def _keep(self, number: int, opinion: Opinion) -> None:
-        """Unless something that the kernel names has changed since its child may have been forked."""
+        """Keep an opinion, unless what the kernel names may have changed since its child was forked."""
         key = self._keys[number]
         if key is None or opinion.refusal or self._child.by is None or self._key(number) != key:
             return
@@ -380,7 +385,7 @@ class _Translator:
         return bool(first and first.refusal) or any(opinion.endless for opinion in self._found.values())
 
     def begin(self, number: int) -> None:
-        """Have it begun, unless it is there, or nothing is tried any more."""
+        """Start on a translation, unless it is there, or nothing is tried anymore."""
         if number not in self._found and number not in self._asked and not self._over():
             key = self._keys[number]
             if key is not None and (known := _kept.get(key)):
@@ -397,14 +402,14 @@ class _Translator:
                 self._asked.append(number)
 
     def opinion(self, number: int) -> Opinion | None:
-        """Of that source; None where nothing is tried any more."""
+        """Return the opinion on that source; None if nothing is tried anymore."""
         self.begin(number)
         while number in self._asked and not self._over():
             self._fetch()
         return self._found.get(number)
 
     def _fetch(self) -> None:
-        """The opinion on what was asked for first. Where the child ends, another is asked for the others."""
+        """Fetch the opinion that was asked for first. If the child ends, ask another one for the others."""
         number, *others = self._asked
         try:
             self._found[number] = opinion = _read(self._child.answer())
@@ -431,7 +436,7 @@ class _Translator:
 
 
 def _words_for(ended: Ended, kernel: JITFunction) -> str:
-    """What is said where the front end gave no answer."""
+    """Return a message for a front end that gave no answer."""
     if ended.cause == "hung":
         return (
             "the compiler does not answer: try again, and restart the notebook's kernel if that doesn't help"
@@ -453,7 +458,7 @@ def _words_for(ended: Ended, kernel: JITFunction) -> str:
 
 
 def _read(answer: Mapping) -> Opinion:
-    """The opinion that a child has sent."""
+    """Return the opinion that a child has sent."""
     refusal = answer["refusal"]
     if refusal:
         site = refusal["site"]
@@ -473,10 +478,10 @@ _LOCATION = re.compile(r'loc\("((?:[^"\\]|\\.)+)":(\d+):(\d+)\)')
 
 
 def _with_own_lines(text: str, kernel: JITFunction) -> str:
-    """The IR with locations in the kernel's own file alone, under the kernel's name.
+    """Return the IR with locations in the kernel's own file alone, under the kernel's name.
 
-    A cell's own name differs from one session to the next, and a path from one machine to the next.
-    Other files become unknown: then every stage gives what is inlined from them to the line that calls.
+    A cell's own name differs from one session to the next, and a path from one machine to the next. Locations
+    in other files become unknown. Then every stage gives code inlined from them the line of the call.
     """
     own = kernel.fn.__code__.co_filename
 
@@ -487,10 +492,10 @@ def _with_own_lines(text: str, kernel: JITFunction) -> str:
 
 
 def _counted_from(above: int, text: str) -> str:
-    """The IR with so many lines less in each location."""
+    """Return the IR with ``above`` lines less in each location."""
     return _LOCATION.sub(lambda match: f'loc("{match[1]}":{int(match[2]) - above}:{match[3]})', text)
 
 
 def interpret_was_on() -> bool:
-    """Whether TRITON_INTERPRET was set when Triton was imported: then nothing of it compiles any more."""
+    """Return whether TRITON_INTERPRET was set when Triton was imported. Then Triton can't compile anymore."""
     return not isinstance(tl.zeros, JITFunction)

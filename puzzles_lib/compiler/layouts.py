@@ -1,18 +1,18 @@
-"""Layouts of Triton's GPU dialect: which thread holds which element of a tensor, and in which register.
+"""Read layouts of Triton's GPU dialect: which thread holds which element of a tensor, in which register.
 
-A layout is read from TTGIR, where it stands as an attribute:
+A layout is read from TTGIR, where it is an attribute:
 
     layout = read_layout(ttgir, "#blocked", shape=(1024,))
     layout.holders((700,))  # ((warp, lane, register), ...)
 
-All sizes being powers of two, a layout is linear over bits: each bit of the register's, the lane's and the
-warp's number moves the element by a fixed step along one axis (or, where several threads hold the same
-element, by none), and the steps of all bits that are set add up. Triton computes with its layouts in the
-same way, see https://arxiv.org/abs/2505.23819.
+All sizes are powers of two, so a layout is linear over bits. Each bit of the register's, the lane's and the
+warp's number moves the element by a fixed step along one axis. (The step is 0 if several threads hold the
+same element.) The steps of all bits that are set add up. Triton computes with its layouts in the same way,
+see https://arxiv.org/abs/2505.23819.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,10 +28,10 @@ Holder = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of a tensor are kept: bit i of a number moves along ``shape`` by step i.
+    """A map from (register, lane, warp) to an element: each bit of these numbers moves it by one step.
 
     name: what it was read from, such as ``"#blocked"``.
-    register, lane, warp: a step for each bit, the lowest first.
+    shape: of the tensor. register, lane, warp: a step for each bit, the lowest first.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Layout:
 
     @property
     def registers(self) -> int:
-        """Elements that each thread holds."""
+        """Return how many elements each thread holds."""
         return 1 << len(self.register)
 
     @property
     def lanes(self) -> int:
-        """Threads of a warp."""
+        """Return the number of threads in a warp."""
         return 1 << len(self.lane)
 
     @property
@@ -56,16 +56,16 @@ class Layout:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """int [warps, lanes, registers, axes]: the element that each thread holds in each register."""
+        """Return int [warps, lanes, registers, axes]: the element that each thread holds in each register."""
         parts = [_sums(steps, len(self.shape)) for steps in (self.warp, self.lane, self.register)]
         return parts[0][:, None, None] ^ parts[1][None, :, None] ^ parts[2][None, None, :]
 
     def element(self, warp: int, lane: int, register: int) -> tuple[int, ...]:
-        """What a thread holds in one of its registers."""
+        """Return the element that a thread holds in one of its registers."""
         return tuple(int(i) for i in self.table[warp, lane, register])
 
     def holders(self, element: Sequence[int]) -> tuple[Holder, ...]:
-        """Every (warp, lane, register) that holds an element, the lowest first.
+        """Return every (warp, lane, register) that holds an element, the lowest first.
 
         Raises ValueError for an element outside the tensor.
         """
@@ -78,7 +78,7 @@ class Layout:
 
 
 def _sums(steps: Sequence[Step], axes: int) -> np.ndarray:
-    """int [2 ** bits, axes]: where each number leads."""
+    """Return int [2 ** bits, axes]: the sum of the steps of each number's bits."""
     places = np.zeros((1, axes), int)
     for step in steps:
         places = np.concatenate([places, places ^ np.array(step)])
@@ -87,10 +87,10 @@ def _sums(steps: Sequence[Step], axes: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SharedLayout:
-    """Where the elements of a tile lie in shared memory: each row is kept, its chunks change places.
+    """The places of a tile's elements in shared memory: rows stay, and chunks within a row are permuted.
 
-    Element (r, c) lies in row r, in chunk ``c // vec ^ phase`` of ``vec`` elements, where
-    ``phase = r // per_phase % max_phase``.
+    Element (r, c) is in row r, in chunk ``c // vec ^ phase`` of ``vec`` elements, where ``phase = r //
+    per_phase % max_phase``.
     """
 
     name: str
@@ -99,18 +99,19 @@ class SharedLayout:
     max_phase: int
 
     def column(self, row: int, column: int) -> int:
-        """The place in its row where an element is kept."""
+        """Return the place of an element within its row."""
         phase = row // self.per_phase % self.max_phase
         return (column // self.vec ^ phase) * self.vec + column % self.vec
 
 
 def read_layout(ir: str, name: str, shape: Sequence[int]) -> Layout:
-    """The layout called ``name`` in TTGIR, of a tensor of that shape.
+    """Return the layout called ``name`` in TTGIR, for a tensor of this shape.
 
     name: ``"#blocked"``, or a whole attribute: ``"#ttg.slice<{dim = 1, parent = #blocked}>"``.
-    Raises ValueError for a name that the text does not define, for a layout of another kind than blocked,
-    slice, linear, nvidia_mma (2 and 3), amd_mfma, or dot_op of an nvidia_mma 2, and for sizes that are
-    no powers of two.
+
+    Raises ValueError for a name that the text does not define, for a kind of layout that is not supported,
+    and for sizes that are not powers of two. Supported are blocked, slice, linear, nvidia_mma (2 and 3),
+    amd_mfma, and dot_op of an nvidia_mma 2.
     """
     shape = tuple(int(n) for n in shape)
     if any(n < 1 or n & (n - 1) for n in shape):
@@ -123,7 +124,7 @@ def read_layout(ir: str, name: str, shape: Sequence[int]) -> Layout:
 
 
 def read_shared(ir: str, name: str) -> SharedLayout:
-    """The ``swizzled_shared`` layout called ``name`` in TTGIR. Raises ValueError for any other."""
+    """Return the ``swizzled_shared`` layout called ``name`` in TTGIR. Raise ValueError for any other."""
     kind, fields = _attribute(ir, name)
     if kind != "swizzled_shared":
         raise ValueError(f"{name} is of kind {kind}, allowed is swizzled_shared")
@@ -175,6 +176,21 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
+def blocks(types: str) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yield the shape and the layout's name of each block in a text of types."""
+    for match in re.finditer(r"tensor<((?:\d+x)+)", types):
+        depth, parts = 1, [""]
+        for character in types[match.end() :]:
+            depth += (character in "<[{(") - (character in ">]})")
+            if depth == 0:
+                break
+            if character == "," and depth == 1:
+                parts.append("")
+            else:
+                parts[-1] += character
+        yield tuple(int(n) for n in match[1][:-1].split("x")), parts[-1].strip()
+
+
 # ---- from fields to steps
 
 
@@ -189,7 +205,7 @@ class _Steps:
         self.warp: list[Step] = []
 
     def give(self, to: list[Step], count: int, axis: int | None) -> None:
-        """``count`` neighbours along an axis; what lies past the tensor's end holds what others hold."""
+        """Take ``count`` neighbors along an axis. Past the tensor's end, elements are held again."""
         for _ in range(count.bit_length() - 1):
             step = [0] * len(self.shape)
             if axis is not None and self.reached[axis] < self.shape[axis]:
@@ -307,10 +323,10 @@ _KINDS = {
 
 
 def bank_conflicts(shared: SharedLayout | None, rows: int, columns: int, element_bytes: int) -> int:
-    """How many turns shared memory takes for 16 bytes from each of 8 rows, all from the same columns.
+    """Return how many cycles shared memory takes for 16 bytes from each of 8 rows, all from the same columns.
 
-    It has 32 banks of 4 bytes; in a turn each bank serves one address. 1 is the least. ``shared`` None is
-    a tile whose rows lie as they are, one after the other; ``rows`` must be at least 8.
+    It has 32 banks of 4 bytes, and in a cycle each bank serves one address. The least is 1. If ``shared`` is
+    None, the rows of the tile are one after the other, without a permutation. ``rows`` must be at least 8.
     """
     if rows < 8:
         raise ValueError(f"rows is {rows}, at least 8 are read at once")

@@ -1,9 +1,9 @@
-"""From which line of the kernel each line of a stage comes, by the locations that Triton carries along.
+"""Find the line of the kernel for each line of a stage, by the locations that Triton passes on.
 
-Every stage writes them in its own way: MLIR as ``loc(#loc7)``, LLVM IR as ``!dbg !7``, PTX and AMD's
-assembly as ``.loc 1 7 20`` lines, nvdisasm as comments. `read` takes them off, which leaves text that
-is about the program, and returns the two side by side. All locations are in the kernel's own file:
-`puzzles_lib.compiler` has seen to that.
+Every stage writes them in its own way: MLIR as ``loc(#loc7)``, LLVM IR as ``!dbg !7``, PTX and AMD's assembly
+as ``.loc 1 7 20`` lines, nvdisasm as comments. `read` removes them from the text, and returns the text and
+the lines of the kernel. All locations are in the kernel's own file, because `puzzles_lib.compiler` drops
+others.
 """
 
 import re
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a stage, and the line of the kernel's file or cell that it comes from, if it says."""
+    """A line of a stage, and the line of the kernel's file or cell that it comes from, if that is known."""
 
     text: str
     source: int | None = None
 
 
 def read(stage: str, text: str, above: int = 0) -> tuple[Line, ...]:
-    """The lines of a stage's text, locations taken off and resolved.
+    """Return the lines of a stage's text, without locations, each with its line in the kernel.
 
-    above: lines of the file that its locations do not count (`Translation.above`).
+    above: lines of the file that the locations do not count (`Translation.above`).
     """
     lines = _trimmed(_READERS[stage](text))
     if above:
@@ -173,7 +173,7 @@ def _sass(text: str) -> list[Line]:
 
 
 def _fills_up(line: str) -> bool:
-    """Whether it only fills up the last cache line: a jump to itself, NOPs, a label behind them."""
+    """Return whether a line only fills up the last cache line: a jump to itself, NOPs, a label after them."""
     return bool(re.search(r"  NOP$|:$|  BRA `\(\.L_x_\d+\)$", line))
 
 

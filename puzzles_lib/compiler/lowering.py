@@ -1,9 +1,9 @@
-"""Compiles a translated kernel, stage by stage, in a process of its own.
+"""Compile a translated kernel, stage by stage, in a process of its own.
 
-LLVM and ptxas may crash, loop for hours or take all memory over IR that a learner's kernel led to. So
-they run in `puzzles_lib.compiler.worker`, under limits, and what comes back is data. Results are kept
-in Triton's own cache directory (``TRITON_CACHE_DIR``), keyed by the IR, the target and the versions: a kernel
-that is moved within its file, or copied to another, is not compiled anew.
+LLVM and ptxas may crash, loop for hours or use up the memory on a learner's kernel. So they run in
+`puzzles_lib.compiler.worker`, under limits, and return data. Results are kept in Triton's own cache directory
+(``TRITON_CACHE_DIR``), by the IR, the target and the versions. A kernel that is moved within its file, or
+copied to another, is not compiled again.
 """
 
 import base64
@@ -41,11 +41,11 @@ class Build:
     """What the compiler made of a kernel.
 
     texts: MLIR, LLVM IR and assembly by stage, as Triton writes them, with the translation's locations.
-    binary: the cubin or hsaco, empty where the kernel did not come so far.
-    metadata: ``shared`` (bytes), ``num_warps``, ``num_stages``, ``global_scratch_size`` (bytes a program) and
-        ``tensordesc_meta``, what a launch needs to make the map of each descriptor.
+    binary: the cubin or hsaco; empty if the kernel did not compile so far.
+    metadata: ``shared`` (bytes), ``num_warps``, ``num_stages``, ``global_scratch_size`` (bytes per program)
+        and ``tensordesc_meta``, from which a launch makes the map of each descriptor.
     log: what ptxas said.
-    refusal: why it stopped early, None if it did not.
+    refusal: why it stopped early; None if it did not.
     """
 
     translation: Translation
@@ -57,10 +57,10 @@ class Build:
 
 
 def build(translation: Translation) -> Build:
-    """All stages of a kernel; from the cache where they have been made before.
+    """Return all stages of a kernel, from the cache if they have been made before.
 
-    A kernel that does not compile, or not within the limits, is in the result's ``refusal``. Raises
-    KeyboardInterrupt when interrupted, the compiler's process ended.
+    If a kernel does not compile, or not within the limits, the result's ``refusal`` says why. Raises
+    KeyboardInterrupt when interrupted; the compiler's process is then ended.
     """
     key = _key("build", translation)
     if kept := cache.read(key, "texts", "binary", "metadata", "log"):
@@ -85,7 +85,7 @@ def build(translation: Translation) -> Build:
 
 
 def dump_passes(translation: Translation) -> str:
-    """What MLIR writes before each pass, up to LLVM IR; what there is of it, where one fails."""
+    """Return MLIR's dump before each pass, up to LLVM IR. If a pass fails, the dump ends there."""
     key = _key("passes", translation)
     if kept := cache.read(key, "dumps"):
         return zlib.decompress(base64.b64decode(kept["dumps"])).decode()
@@ -104,7 +104,7 @@ def run_worker(
 ) -> str:
     """Run the worker in a folder, to which it writes the stages, ``stdout`` and ``stderr``.
 
-    Returns "" where it came to its end, else how it ended, in words. It leaves no process behind.
+    Returns "" if it ran to its end, else how it ended, in words. It leaves no process running.
     """
     gpu = translation.target.gpu
     request = {"backend": gpu.backend, "arch": gpu.arch, "warp_size": gpu.warp_size}
@@ -122,9 +122,9 @@ def run_worker(
 
 
 def run_limited(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """Run a command within the limits, what it says going to ``stdout`` and ``stderr`` in the folder.
+    """Run a command within the limits, with its output in ``stdout`` and ``stderr`` in the folder.
 
-    Returns "" for exit status 0, else how it ended. Ends it, and what it started, when interrupted.
+    Returns "" for exit status 0, else how it ended. When interrupted, ends it and what it started.
     """
     with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
         process = subprocess.Popen(
@@ -164,7 +164,7 @@ _DIAGNOSTIC = re.compile(r'^(?:loc\()?"?[^"\n]*?\.py"?:(\d+):\d+\)?: error: (.*)
 def _why(
     translation: Translation, stage: str, ending: str, error: Mapping[str, str] | None, said: str
 ) -> Refusal:
-    """The compiler's own words where it has some, at the learner's line where it names one."""
+    """Return the compiler's own words, at the learner's line, as far as it gives any."""
     site, words = None, []
     for line, message in _DIAGNOSTIC.findall(said):
         if site is None and int(line):

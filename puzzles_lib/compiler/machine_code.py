@@ -1,4 +1,4 @@
-"""Machine code as text, by nvdisasm, which comes with Triton."""
+"""Disassemble machine code with nvdisasm, which comes with Triton."""
 
 import tempfile
 from pathlib import Path
@@ -13,7 +13,7 @@ from puzzles_lib.translator.targets import tools
 
 
 def disassemble(cubin: bytes) -> str | Refusal:
-    """NVIDIA's machine code with the source line of each instruction in comments; or why there is none."""
+    """Return NVIDIA's machine code as text, with source lines in comments; a Refusal if that fails."""
     try:
         tool = knobs.nvidia.nvdisasm.path
     except RuntimeError as error:

@@ -1,12 +1,12 @@
-"""Which thread of a program holds which lane of a block that is loaded or stored.
+"""Find out which thread of a program holds which lane of a block that is loaded or stored.
 
-The compiler decides: TTGIR has a layout for each access (`layouts`). It is made here, for a GPU that need
-not be there, with as many warps as the launch would ask for.
+The compiler decides this: TTGIR has a layout for each access (`layouts`). TTGIR is made here for a GPU that
+need not be present, with as many warps as the launch asks for.
 
     accesses = memory_accesses(gpu_dialect(kernel, arguments, target, num_warps=4))
     accesses[0].threads()  # of each element: warp * threads of a warp + lane
 
-A thread may take several of its elements by one instruction; how many, PTX says (`taken_at_once`).
+A thread may load or store several of its elements by one instruction; PTX says how many (`taken_at_once`).
 """
 
 import re
@@ -18,7 +18,7 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib.compiler.copies import Copies
 from puzzles_lib.compiler.frontend import gpu_dialect, translate
-from puzzles_lib.compiler.layouts import Layout, read_layout
+from puzzles_lib.compiler.layouts import Layout, blocks, read_layout
 from puzzles_lib.compiler.locations import Line, read
 from puzzles_lib.compiler.lowering import build
 from puzzles_lib.runner import HeldBy, Holders, TakenAtOnce
@@ -50,13 +50,13 @@ class MemoryAccess:
     stored: bool = False
 
     def has_shape(self, shape: tuple[int, ...]) -> bool:
-        """The interpreter keeps one element as a block of one."""
+        """Return whether the block has this shape. A run keeps one element as a block of one."""
         return self.shape == shape or (self.shape == () and shape == (1,))
 
     def threads(self) -> np.ndarray:
-        """int, in the block's shape: the thread that holds each element, the lowest where several do.
+        """Return int, in the block's shape: the thread that holds each element, the lowest of several.
 
-        Of a store it is the one that stores. A thread's number is warp * threads of a warp + its lane.
+        For a store, that thread stores it. A thread's number is warp * threads of a warp + its lane.
         """
         if self.layout is None:
             return np.zeros(self.shape, int)
@@ -68,7 +68,7 @@ class MemoryAccess:
         return owner.reshape(self.shape)
 
     def is_held_by_several(self) -> bool:
-        """Whether more than one thread holds some element."""
+        """Return whether more than one thread holds some element."""
         if self.layout is None:
             return True
         table = self.layout.table
@@ -78,9 +78,9 @@ class MemoryAccess:
         return np.unique(np.repeat(np.arange(warps * lanes), registers) * size + flat).size > size
 
     def taken_at_once(self, many: int) -> np.ndarray:
-        """int [instructions, many]: elements, of the flattened block, that a thread takes at once.
+        """Return int [instructions, many]: flat indices of the ``many`` elements of each instruction.
 
-        They are in registers that follow one another; none where a thread has fewer.
+        They are in consecutive registers of a thread. The result is empty if a thread has fewer.
         """
         if self.layout is None:
             return np.zeros((0, many), int)
@@ -108,11 +108,10 @@ _OPERATIONS = {
     "amdg.buffer_atomic_cas": "atomic",
 }
 _OPERATION = re.compile(r"^\s*(?:(%[\w#]+)(?::\d+)? = )?\"?([a-z_]+\.[\w.]+)\"?(.*)$")
-_BLOCK = re.compile(r"tensor<((?:\d+x)+)")
 
 
 def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
-    """Every access of global memory in TTGIR, in its order. above: as for `locations.read`.
+    """Return every access of global memory in TTGIR, in its order. above: as for `locations.read`.
 
     Raises ValueError for a layout that `read_layout` does not read.
     """
@@ -137,22 +136,9 @@ def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
 
 
 def _block(ttgir: str, operation: str) -> tuple[tuple[int, ...], Layout | None]:
-    """Shape and layout of the block in an operation's type."""
-    types = operation[operation.rindex(" : ") :]
-    match = _BLOCK.search(types)
-    if not match:
-        return (), None
-    shape = tuple(int(n) for n in match[1][:-1].split("x"))
-    depth, parts = 1, [""]
-    for character in types[match.end() :]:
-        depth += (character in "<[{(") - (character in ">]})")
-        if depth == 0:
-            break
-        if character == "," and depth == 1:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return shape, read_layout(ttgir, parts[-1].strip(), shape)
+    """Return the shape and layout of the first block in an operation's type; () and None without one."""
+    shape, name = next(blocks(operation[operation.rindex(" : ") :]), ((), ""))
+    return shape, read_layout(ttgir, name, shape) if shape else None
 
 
 # ---- what becomes of a value
@@ -251,10 +237,10 @@ def held_by(
     num_warps: int,
     known: dict[str, str | Refusal] | None = None,
 ) -> HeldBy | Refusal:
-    """Who holds the lanes of each access, as the kernel is compiled for a target.
+    """Return a function that finds the holders of each access's lanes, in the kernel as compiled.
 
-    arguments: as for `front_end`. known: as for `gpu_dialect`.
-    A Refusal where it cannot be compiled so far, or its layouts not be read.
+    arguments: as for `front_end`. known: as for `gpu_dialect`. Returns a Refusal if the kernel cannot be
+        compiled that far, or its layouts cannot be read.
     """
     text = gpu_dialect(kernel, arguments, target, known, num_warps=num_warps)
     if isinstance(text, Refusal):
@@ -279,10 +265,10 @@ def held_by(
 def taken_at_once(
     kernel: JITFunction, arguments: Mapping[str, object], target: Target, num_warps: int
 ) -> TakenAtOnce | Refusal:
-    """Which lanes of an access are loaded or stored by one instruction, as the kernel is compiled.
+    """Return which lanes of an access one instruction loads or stores, in the kernel as compiled.
 
-    arguments: as for `front_end`. target: one of NVIDIA's. It is compiled to PTX, once: the result is kept.
-    A Refusal where it cannot be compiled so far, or its layouts not be read.
+    arguments: as for `front_end`. target: one of NVIDIA's. The kernel is compiled to PTX once, and the result
+        is kept. Returns a Refusal if it cannot be compiled that far, or its layouts cannot be read.
     """
     translated = translate(kernel, arguments, target, num_warps=num_warps)
     if isinstance(translated, Refusal):

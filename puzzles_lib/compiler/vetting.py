@@ -1,8 +1,8 @@
-"""What a kernel may say: nothing that would let Python in.
+"""Refuse kernels that would run Python in Triton's front end.
 
-The interpreter runs a kernel as Python, so a call of ``torch.relu`` works there, and ``os._exit`` as
-well. No compiler could translate either. Everything is decided on the source; nothing of the kernel is
-executed, and no attribute of anything but a module is looked up.
+Triton's interpreter runs a kernel as Python, so a call of ``torch.relu`` works there, and ``os._exit`` as
+well. No compiler could translate either. Everything is decided from the source. Nothing of the kernel is
+executed, and attributes are looked up on modules only.
 """
 
 import ast
@@ -63,7 +63,7 @@ _PYTHON_NODES = (
     ast.Attribute, ast.Tuple, ast.List, ast.Subscript, ast.Slice,
     ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.arguments, ast.arg,
 )  # fmt: skip
-# What a kernel may not contain even where no compiler looks, as under an `if` of a constant.
+# What a kernel must not contain even if no compiler looks at it, as under an `if` of a constant.
 _NEVER_IN_KERNELS = (
     ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef, ast.Try, ast.TryStar, ast.Raise,
     ast.Delete, ast.Match, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith,
@@ -72,11 +72,11 @@ _NEVER_IN_KERNELS = (
 
 
 def vet(kernel: JITFunction) -> Refusal | None:
-    """Refuse what a compiler could not translate and an interpreter would run; None where all is well.
+    """Refuse what a compiler could not translate and an interpreter would run; return None if all is well.
 
     A kernel may name its own values, modules on the way to ``tl.*``, ``triton.cdiv`` and the like,
-    ``@triton.jit`` helpers and plain constants. Helpers are looked at in the same way, and so are
-    ``@triton.constexpr_function``s, which may call some of Python's own functions as well.
+    ``@triton.jit`` helpers and plain constants. Helpers are vetted in the same way. So are
+    ``@triton.constexpr_function``s, which may also call some of Python's own functions.
     """
     functions: list[JITCallable] = [*with_helpers(kernel)]
     members = _MEMBERS | _fields(functions)

@@ -75,7 +75,7 @@ def without_lines_of_assembly(ptx: str) -> str:
 
 
 def limit(what: int, soft: int, hard: int) -> None:
-    """Set a limit, or keep the one that there is where it is lower: nobody may raise that one."""
+    """Set a limit. If the present one is lower, keep it, because a process can't raise that."""
     most = resource.getrlimit(what)[1]
     most = hard if most == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(what, (min(soft, most), most))

@@ -312,7 +312,7 @@ class _MapPanel:
         return lines
 
     def draw(self, ax: Axes, left: float, top: float) -> None:
-        """Draw the panel onto axes ruled in inches, with its upper left corner there."""
+        """Draw the panel onto axes ruled in inches. left, top: its upper left corner."""
         left += self.MARGIN_LEFT
         write_line(ax, left, top + 0.2, self.heading, fontsize=9 if self.tight else 11, weight="bold")
         for number, (text, alarm) in enumerate(self.lines):

@@ -143,7 +143,7 @@ class Run:
     replayed: Replayed | None = None
 
     def images_per_second(self) -> float:
-        """The images per second of the median step, among the steps that found all kernels compiled."""
+        """Return the images per second of the median step, among the steps that compiled no kernel."""
         times = sorted(self.seconds[min(3, len(self.seconds) - 1) :])
         return self.config.batch / times[len(times) // 2]
 

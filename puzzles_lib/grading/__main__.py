@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--salt",
         metavar="TEXT",
-        help="chooses the hidden cases (default: as in the last run; random in the first)",
+        help="a text that determines the hidden cases (default: as in the last run; random in the first)",
     )
     parser.add_argument(
         "--workers",
@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the platform's own CSV of the class; writes the points in its form, to upload",
     )
     show.add_argument(
-        "--column", metavar="NAME", default=people.COLUMN, help="the points' name in that table"
+        "--column", metavar="NAME", default=people.COLUMN, help="the name of the points' column in upload.csv"
     )
     show.add_argument("--comments", type=Path, metavar="FILE", help="comments for students, as CSV")
     show.add_argument("--anonymous", action="store_true", help="hide the students' names")
@@ -308,7 +308,7 @@ def _upload(
     for key, grades in of.items():
         if len(grades) > 1:
             names = " and ".join(str(grade["student"]) for grade in grades)
-            remarks.append(f"{persons[key].name}: is meant by {names}, so not in upload.csv")
+            remarks.append(f"{persons[key].name}: {names} mean this student, so upload.csv has no row")
             continue
         words = "\n".join(words for _, words in grades[0].get("comments", []))
         points.append((persons[key], grades[0]["points"], words))

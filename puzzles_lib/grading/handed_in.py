@@ -261,7 +261,7 @@ def by_chapter(
             continue
         if label.rpartition("/")[2] == JUST_THE_PUZZLES:
             if notebook.is_begun():
-                remarks.append(f"{label}: it isn't graded; a kernel counts in its chapter's notebook")
+                remarks.append(f"{label}: not graded; only kernels in the chapters' own notebooks count")
             continue
         if notebook.misleading:
             remarks.append(

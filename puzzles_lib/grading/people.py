@@ -88,9 +88,10 @@ class Roster:
     _by_platform: dict[str, list[Person]] = field(default_factory=dict)
 
     def find(self, student: str) -> Person | None:
-        """Return who a submission's name means: by id, login, e-mail or name; None unless it is one person.
+        """Return the person that a submission's name means: by id, login, e-mail or name.
 
-        A number at the end of the name, as in Moodle's ``Ada Lovelace_12``, is the platform's own.
+        Returns None if it means nobody, or more than one person. A number at the end of the name, as in
+        Moodle's ``Ada Lovelace_12``, is the platform's own and is ignored.
         """
         match = re.fullmatch(r"(.*)_(\d+)", student)
         tries = [self._by.get(_plain(student), [])]
@@ -106,8 +107,8 @@ def read_roster(path: Path) -> Roster:
     platform = next((p for p, (only, _) in _PLATFORMS.items() if set(only) <= set(names)), "")
     if not platform:
         raise ValueError(
-            f"--columns {path}: no table of Moodle, Canvas, Blackboard, Brightspace or Gradescope that is "
-            f"known; its columns are {', '.join(header)[:200]}"
+            f"--columns {path}: this is not a table that Moodle, Canvas, Blackboard, Brightspace or "
+            f"Gradescope exports; its columns are {', '.join(header)[:200]}"
         )
     roster = Roster(platform, header)
     for row in rows:
@@ -213,7 +214,7 @@ def nobody(who: str, known: Iterable[str]) -> str:
 
 
 def pseudonym(student: str, salt: str) -> str:
-    """Return a name that says nothing and stays: the same for the same student and salt."""
+    """Return a name that doesn't identify the student. It is always the same for one student and salt."""
     return f"student-{hashlib.sha256(f'{salt}/{student}'.encode('utf-8', 'replace')).hexdigest()[:10]}"
 
 

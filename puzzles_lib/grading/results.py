@@ -285,7 +285,7 @@ def _harmless(cell: object) -> object:
 
 
 def page(title: str, body: str) -> str:
-    """Return a page without other files, light or dark as the reader prefers."""
+    """Return an HTML page that needs no other file, light or dark as the reader prefers."""
     style = (
         "body{font-family:system-ui,sans-serif;line-height:1.4;max-width:60rem;margin:2rem auto;"
         "padding:0 1rem}"

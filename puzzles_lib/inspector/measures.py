@@ -43,7 +43,7 @@ class _Instruction:
 
 
 def measure(name: str, compiled: Stages) -> Reading:
-    """Return one of `MEASURES` of a kernel that compiles for NVIDIA."""
+    """Return the value of one of `MEASURES`, read from a kernel's compiled stages for NVIDIA."""
     return _MEASURED[name](compiled)
 
 

@@ -136,7 +136,7 @@ def _wide(x: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def attention_ref(q, k, v, cu_seqlens, causal, window, scale) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return o and lse, with all scores in memory."""
+    """Return o [B, H, T, D] and lse [B, H, T], with all scores in memory."""
     heads = q.shape[1]
     s = _scores_ref(_wide(q, heads), _wide(k, heads), cu_seqlens, causal, window, scale)
     o = _times(s.softmax(3), _wide(v, heads))
@@ -155,7 +155,7 @@ def _times(p: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 def attention_backward_ref(
     do, dlse, q, k, v, o, lse, cu_seqlens, causal, window, scale
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return dq, dk and dv, with all scores in memory."""
+    """Return dq, dk and dv, shaped like q, k and v, with all scores in memory."""
     heads = q.shape[1]
     wide_q, wide_k, wide_v, wide_do = (_wide(each, heads) for each in (q, k, v, do))
     p = torch.exp(_scores_ref(wide_q, wide_k, cu_seqlens, causal, window, scale) - lse[..., None])
@@ -433,7 +433,7 @@ def _dkv_kernel(
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a kernel is cut: queries and keys of a tile, warps, stages."""
+    """How a kernel's work is divided: queries and keys per tile, warps, pipeline stages."""
 
     m: int
     n: int
@@ -489,7 +489,7 @@ def _programs(x: torch.Tensor, block: int, cu_seqlens: torch.Tensor | None, long
 def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, tiles=None):
     """Fill o [B, H, T, D], any strides but the last, and lse [B, H, T]; all as `attention` has them.
 
-    tiles: instead of those in `FORWARD`. Gives the compiled kernel, as the launchers below do.
+    tiles: to use instead of those in `FORWARD`. Returns the compiled kernel, as the launchers below do.
     """
     tiles = tiles or FORWARD[max(q.shape[3], 64)]
     if scale <= 0:  # the kernel scales the maximum, and minus infinity: right for a positive scale alone

@@ -1,4 +1,4 @@
-"""What several kernels have in common."""
+"""Checks, constants and helpers that several kernels use."""
 
 from functools import lru_cache
 

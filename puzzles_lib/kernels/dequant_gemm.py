@@ -2,10 +2,10 @@
 
 There are two products, both on a `puzzles_lib.kernels.quantize.PackedTensor` as it is, without a conversion:
 
-    dequant_gemm_dw(dy, packed)      dW[COUT, CIN] = dy[K, COUT]^T @ x^[K, CIN]    a weight's gradient
-    dequant_gemm(x, packed_weight)   y[M, N] = x[M, K] @ w^[N, K]^T                a layer's forward
+    dequant_gemm_dw(dy, packed)      dW[COUT, CIN] = dy[K, COUT]ᵀ @ x̂[K, CIN]    a weight's gradient
+    dequant_gemm(x, packed_weight)   y[M, N] = x[M, K] @ ŵ[N, K]ᵀ                a layer's forward
 
-x^ and w^ are what `dequantize` gives, rounded once to the dtype. Sums are float32, rounded once at the end.
+x̂ and ŵ are what `dequantize` gives, rounded once to the dtype. Sums are float32, rounded once at the end.
 Partial sums, of programs or of chunks of rows, are added in a fixed order. So the same inputs give the same
 bits.
 """
@@ -18,8 +18,8 @@ from puzzles_lib.kernels import dequant_gemm_hopper, dequant_gemm_rows16, dequan
 from puzzles_lib.kernels.bitpack import block_rows, matrix_shape
 from puzzles_lib.kernels.quantize import PackedTensor, check_packed, dequantize_ref, dequantize_unchecked
 
-CHUNK = 32 << 20  # bytes of x^ that `dequant_gemm_dw` makes at a time, where it makes any and dW is small
-FEW_ROWS = 32  # of x: up to here `dequant_gemm` makes no w^ on GPUs other than Hopper's
+CHUNK = 32 << 20  # bytes of x̂ that `dequant_gemm_dw` makes at a time, where it makes any and dW is small
+FEW_ROWS = 32  # of x: up to here `dequant_gemm` makes no ŵ on GPUs other than Hopper's
 
 
 def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
@@ -28,7 +28,7 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
     dy: [..., COUT], the gradient of the layer's output. Its dtype (float32, float16 or bfloat16), device and
         leading axes must be those of ``packed``. It can be empty or non-contiguous.
     packed: the layer's input [..., CIN].
-    Returns dy^T @ x^ in dy's dtype. Without rows it is 0.
+    Returns dyᵀ @ x̂ in dy's dtype. Without rows it is 0.
 
     A fused kernel dequantizes inside the product if all of these are true:
 
@@ -37,9 +37,9 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
     - groups are whole rows, 64, or a multiple of 128 (with up to 4 bits also 16 or 32),
     - `unfused_is_faster` is false.
 
-    Otherwise x^ is made for some rows at a time and multiplied by cuBLAS. That takes at most 32 MiB or
+    Otherwise x̂ is made for some rows at a time and multiplied by cuBLAS. That takes at most 32 MiB or
     as much as dW in float32, whichever is more. float32 then follows torch's setting for TF32. 16-bit floats
-    follow the settings for reduced-precision reductions if x^ is made as a whole.
+    follow the settings for reduced-precision reductions if x̂ is made as a whole.
 
     Raises TypeError if ``packed`` is not a `PackedTensor` or the dtypes differ, and ValueError if shapes or
     devices don't fit.
@@ -53,17 +53,17 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
 
 
 def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
-    """Return x @ w^^T: a linear layer with a packed weight.
+    """Return x @ ŵᵀ: a linear layer with a packed weight.
 
     x: [..., K], with the dtype (float32, float16 or bfloat16) and device of ``packed_weight``. It can be
         empty or non-contiguous.
     packed_weight: a weight [N, K] in groups along K.
-    Returns [..., N] in x's dtype. The gradient of x is dy @ w^. The packed weight is a constant.
+    Returns [..., N] in x's dtype. The gradient of x is dy @ ŵ. The packed weight is a constant.
 
     With few rows, the time is that of reading the weight. So a GPU of the Ampere generation or later
     multiplies up to 32 rows of 16-bit floats by the packed weight while reading it. A Hopper GPU does so for
     up to 128 rows. The only memory this takes is for float32 sums if K is split. Groups must be whole rows or
-    a multiple of 32 (of 64 above 32 rows). In other cases, and in backward, w^ is made temporarily, because
+    a multiple of 32 (of 64 above 32 rows). In other cases, and in backward, ŵ is made temporarily, because
     arithmetic takes most of the time then.
 
     Raises TypeError if ``packed_weight`` is not a `PackedTensor` or the dtypes differ, and ValueError if
@@ -141,11 +141,11 @@ def _dw_cuda(
 def unfused_is_faster(rows: int, cout: int, cin: int, bits: int) -> bool:
     """Return whether dequantizing and cuBLAS beat the fused kernel on a Hopper GPU, as measured on an H200.
 
-    It costs little to make an x^ that stays in the cache. The fused kernel's sums for a large dW, however,
+    It costs little to make an x̂ that stays in the cache. The fused kernel's sums for a large dW, however,
     cost the same for a short K as for a long one. With 8 bits a word has only two codes, so unpacking takes
     longest; this matters if most of the time is arithmetic.
     """
-    size = 2 * rows * cin  # of x^, in bytes
+    size = 2 * rows * cin  # of x̂, in bytes
     cached = size <= 16 << 20 and cin * cout >= 1 << 20
     return cached or (bits == 8 and cin * cout >= 1 << 24 and size <= 4 * cin * cout)
 
@@ -158,7 +158,7 @@ def dw_by_chunks(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Return dW of contiguous tensors without the fused kernel: x^ is made for some rows at a time."""
+    """Return dW [COUT, CIN] of contiguous tensors without the fused kernel: x̂ is made in parts."""
     rows, columns, dtype = block_rows(bits), words.shape[2], dy.dtype if dtype is None else dtype
     chunk = max(CHUNK, 4 * columns * dy.shape[1])  # dW's float32 sums are as large
     blocks = max(chunk // (rows * columns * dy.element_size()), 1)  # at a time
@@ -196,7 +196,7 @@ def _forward_cuda(
 
 
 def _fused(x: torch.Tensor, words: torch.Tensor, bits: int, group_size: int) -> Callable[..., None] | None:
-    """Return the function that launches a fused kernel for these, or None if w^ must be made.
+    """Return the function that launches a fused kernel for these, or None if ŵ must be made.
 
     If the weight is large, the kernel of 128 rows is the faster one from 9 rows on.
     """
@@ -246,7 +246,7 @@ def dw_unchecked(
     group_size: int,
     dtype: torch.dtype,
 ) -> torch.Tensor:
-    """Return what `dequant_gemm_dw` returns, rounded to ``dtype``, for good arguments."""
+    """Return what `dequant_gemm_dw` returns, rounded to ``dtype``. Arguments are not checked."""
     arguments = (words, params, bits, group_size, dtype)
     return launching.run(_dequant_gemm_dw, _dequant_gemm_dw_inside, _dequant_gemm_dw_now, dy, *arguments)
 

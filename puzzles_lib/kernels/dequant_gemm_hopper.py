@@ -1,9 +1,9 @@
-"""dW = dy^T @ x^ on Hopper GPUs, x^ unpacked in registers: about as fast as cuBLAS on a ready x^.
+"""dW = dyᵀ @ x̂ on Hopper GPUs, x̂ unpacked in registers: about as fast as cuBLAS on a ready x̂.
 
 Written in Gluon, the language under Triton, where layouts, copies and waits are the author's. What makes
 it fast:
 
-- x^^T is the matrix unit's left operand, which can come from registers, and dy is its right operand, from
+- x̂ᵀ is the matrix unit's left operand, which can come from registers, and dy is its right operand, from
   shared memory. So unpacked values never leave the thread that unpacked them.
 - The packed format suits the matrix unit. Word [r, n] has rows r, r + 16, ... of column n. So field j of 16
   rows of words is one 16-deep operand, whichever words are in a thread.
@@ -227,7 +227,7 @@ def _dequant_gemm_dw_hopper_kernel(
     dy, words, params_desc, out_ptr, steps, CIN, COUT, splits, group_size,
     BITS: gl.constexpr,
 ):  # fmt: skip
-    """A tile of dW^T from the steps of one split."""
+    """A tile of dWᵀ from the steps of one split."""
     BLOCK_M: gl.constexpr = words.block_shape[1]
     BLOCK_N: gl.constexpr = dy.block_shape[1]
     OPERANDS: gl.constexpr = dy.block_shape[0] // 16  # of a step

@@ -1,4 +1,4 @@
-"""y = x @ w^^T for up to 128 rows of x on Hopper GPUs: the weight is read once and unpacked once.
+"""y = x @ ŵᵀ for up to 128 rows of x on Hopper GPUs: the weight is read once and unpacked once.
 
 Written in Gluon, like `puzzles_lib.kernels.dequant_gemm_rows16`. What makes it fast:
 
@@ -48,7 +48,10 @@ SWIZZLED = gl.NVMMASharedLayout(128, 16)
 
 
 def fits(x: torch.Tensor, words: torch.Tensor, group_size: int) -> bool:
-    """Return whether `launch` accepts these: Hopper, 16-bit floats, aligned rows, groups of half steps."""
+    """Return whether `launch` accepts these arguments.
+
+    It needs a Hopper GPU, 16-bit floats, aligned rows, and groups that are a multiple of half a step.
+    """
     rows, columns = x.shape
     grouped = group_size % HALF_STEP.value == 0 or group_size >= columns
     aligned = columns % 8 == 0 and x.data_ptr() % 16 == 0 and words.data_ptr() % 16 == 0  # as TMA wants

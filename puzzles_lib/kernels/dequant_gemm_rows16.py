@@ -1,4 +1,4 @@
-"""y = x @ w^^T for up to 16 rows of x: the time is that of reading the packed weight once.
+"""y = x @ ŵᵀ for up to 16 rows of x: the time is that of reading the packed weight once.
 
 Written in Gluon, the language under Triton, where the author chooses the layouts. What makes it fast:
 
@@ -49,7 +49,7 @@ WORD_ROWS = gl.constexpr(8)  # of a program
 class Cut:
     """How a product is divided: fields of a word, warps, columns of a warp's step, shares of K, and steps.
 
-    ahead: words are loaded so many steps before they are used.
+    ahead: how many steps before their use words are loaded.
     """
 
     fields: int
@@ -343,7 +343,7 @@ def _dequant_gemm_rows16_kernel(
 ):  # fmt: skip
     """Some features of y: program (8 rows of words and FIELDS of their fields, share of K, rows of x).
 
-    K is units · UNIT. WHOLE: so many of the steps end before K does.
+    K is units · UNIT. WHOLE: the number of steps that end before K does.
     """
     W: gl.constexpr = gl.num_warps()
     SPAN: gl.constexpr = W * COLUMNS

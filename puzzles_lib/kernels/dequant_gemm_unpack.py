@@ -70,7 +70,10 @@ def unpack_asm(bits, field, half, careful):
 
 @gluon.jit
 def unpack_field(words, params, field: gl.constexpr, BITS: gl.constexpr, CAREFUL: gl.constexpr):
-    """Return the floats of a field of words. params: scales and minima by turns, for fields 0 and up."""
+    """Return the floats of a field of words.
+
+    params: a scale and a minimum for each field, in turn, from field 0 on.
+    """
     scale, minimum = params[2 * field], params[2 * field + 1]
     return gl.inline_asm_elementwise(
         unpack_asm(BITS, field, scale.dtype == gl.float16, CAREFUL), "=r,r,r,r",
@@ -188,7 +191,7 @@ def along(rank, dim, size, first=1):
 
 @gluon.constexpr_function
 def spread(registers, rest, warps, shape):
-    """Return a linear layout: ``registers`` per thread, then ``rest`` over lanes, warps and registers."""
+    """Return a linear layout: ``registers`` per thread; ``rest`` goes to lanes, warps, then registers."""
     count = 5 + warps.bit_length() - 1
     rest = rest + [[0] * len(shape)] * (count - len(rest))
     return gl.DistributedLinearLayout(registers + rest[count:], rest[:5], rest[5:count], [], shape)
@@ -205,7 +208,7 @@ def _along_axis(axis, rank, layout):
 
 @gluon.jit
 def positions(axis: gl.constexpr, shape: gl.constexpr, layout: gl.constexpr):
-    """Return 0, 1, .. along an axis of a tensor of this shape and layout; its other axes have size 1."""
+    """Return 0, 1, .. along an axis of a tensor of this shape and layout; the other axes get size 1."""
     RANK: gl.constexpr = len(shape)
     at = gl.arange(0, shape[axis], _along_axis(axis, RANK, layout))
     for other in gl.static_range(RANK):

@@ -37,8 +37,8 @@ def grouped_matmul(x: torch.Tensor, w: torch.Tensor, start: torch.Tensor) -> tor
 
     Returns y: [P, N] of x's dtype, with sums in float32. The gradients are sums in a fixed order.
 
-    Raises TypeError for another dtype, ValueError for shapes or devices that do not fit. A ``start`` that is
-    none is not noticed.
+    Raises TypeError for another dtype, ValueError for shapes or devices that do not fit. An invalid ``start``
+    is not noticed.
     """
     _check(x, w, start)
     if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad):
@@ -67,7 +67,7 @@ def _check(x, w, start) -> None:
 
 
 def grouped_matmul_ref(x: torch.Tensor, w: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-    """Return y, expert by expert."""
+    """Return y [P, N], expert by expert, for x [P, K], w [E, K, N] and start [E + 1]."""
     y = x.new_empty(x.shape[0], w.shape[2])
     for e, (first, last) in enumerate(_ranges(start)):
         y[first:last] = x[first:last] @ w[e]
@@ -75,7 +75,7 @@ def grouped_matmul_ref(x: torch.Tensor, w: torch.Tensor, start: torch.Tensor) ->
 
 
 def grouped_matmul_dw_ref(x: torch.Tensor, dy: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-    """Return dw, expert by expert."""
+    """Return dw [E, K, N], expert by expert, for x [P, K], dy [P, N] and start [E + 1]."""
     return torch.stack([x[first:last].t() @ dy[first:last] for first, last in _ranges(start)])
 
 
@@ -160,7 +160,7 @@ def _dw_kernel(
 ):  # fmt: skip
     """Tiles [BLOCK_M, BLOCK_N] of the experts' dw [K, N], in steps of BLOCK_K rows. Programs share the tiles.
 
-    The rows of the next group have to count as zeros, and TMA knows only where the tensor ends. Asynchronous
+    The rows of the next group have to count as zeros, and TMA knows only the end of the tensor. Asynchronous
     copies with a mask cost nothing more. WHOLE: tiles divide K and N. TMA: dw is a descriptor.
     """
     tiles_m, tiles_n = tl.cdiv(K, BLOCK_M), tl.cdiv(N, BLOCK_N)
@@ -258,7 +258,10 @@ def _described(x: torch.Tensor, block: list[int]) -> TensorDescriptor:
 def launch_product(
     x: torch.Tensor, w: torch.Tensor, start: torch.Tensor, y: torch.Tensor, tiles: Tiles | None = None
 ) -> None:
-    """Fill y from a contiguous x; no size is 0. tiles: if not the chosen ones."""
+    """Fill y [P, N] from a contiguous x [P, K], w [E, K, N] and start [E + 1]; no size is 0.
+
+    tiles: to use instead of the chosen ones.
+    """
     (P, K), (E, _, N) = x.shape, w.shape
     along_n = w.is_contiguous() or not w.mT.is_contiguous()
     w = w.contiguous() if along_n else w.mT  # [E, K, N] or [E, N, K], contiguous
@@ -281,7 +284,10 @@ def launch_product(
 def launch_dw(
     x: torch.Tensor, dy: torch.Tensor, start: torch.Tensor, dw: torch.Tensor, tiles: Tiles | None = None
 ) -> None:
-    """Fill dw [E, K, N] from a contiguous x [P, K] and dy [P, N]; no size is 0. tiles: if not the chosen."""
+    """Fill dw [E, K, N] from a contiguous x [P, K] and dy [P, N]; no size is 0.
+
+    tiles: to use instead of the chosen ones.
+    """
     (P, K), N, E = x.shape, dy.shape[1], dw.shape[0]
     tma = _tma(dw)
     tiles = tiles or choose_gradient_tiles(P, E, _hopper(x))

@@ -49,7 +49,7 @@ SEED = "rounding_seed"  # the buffer of a layer that rounds stochastically
 
 
 class Quantizing(nn.Module):
-    """The format that all layers with codes have in common."""
+    """Base of the layers that keep codes: the format of the codes, and their random numbers."""
 
     bits: int
     group_size: int
@@ -105,7 +105,7 @@ class Quantizing(nn.Module):
         return some.clone(memory_format=torch.contiguous_format).view(torch.int64)[0]
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        """Return x @ weight^T + bias, with x's codes kept for the gradient of weight [out, in]."""
+        """Return x @ weightᵀ + bias, with x's codes kept for the gradient of weight [out, in]."""
         if not torch.is_grad_enabled() or not weight.requires_grad or not isinstance(x, torch.Tensor):
             self._tell_if_frozen(x)
             return F.linear(x, weight, bias)  # keeps nothing of x, or says what is wrong with x
@@ -210,7 +210,7 @@ class Quantizing(nn.Module):
 class PackedLinear(Quantizing, nn.Linear):
     """`torch.nn.Linear` whose backward pass uses a packed input.
 
-    x [..., in_features] gives x @ weight^T + bias [..., out_features], as nn.Linear does, with the same
+    x [..., in_features] gives x @ weightᵀ + bias [..., out_features], as nn.Linear does, with the same
     parameters and the same ``state_dict``. For backward it keeps x's codes of ``bits`` bits, and a scale and
     a minimum for each ``group_size`` adjacent features of a row. With 2 bits and groups of 256 in bfloat16,
     that is 2.125 bits per element instead of 16. Layers of a module that read one x, such as q, k and v, keep
@@ -825,7 +825,7 @@ def grouped_product(rows: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor
 
 
 def grouped_outer_product(dy: torch.Tensor, rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Return dy^T rows of each group, [groups, out, in], for dy [rows, out] and rows [rows, in]."""
+    """Return dyᵀ rows of each group, [groups, out, in], for dy [rows, out] and rows [rows, in]."""
     if _torch_groups(rows, dy.shape[1], rows.shape[1]):
         return F.grouped_mm(dy.mT, rows, offs=ends)
     splits = ends[:-1].cpu().long()

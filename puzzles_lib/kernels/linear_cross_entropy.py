@@ -98,7 +98,10 @@ def losses_ref(
     ignore_index: int,
     gradients: bool,
 ) -> None:
-    """Write each row's loss. If ``gradients``, replace the logits by their gradients times ``scale``."""
+    """Fill loss [rows] from logits [rows, classes] and label [rows].
+
+    If ``gradients``, replace the logits by their gradients times ``scale``.
+    """
     wide = logits if logits.dtype == torch.float64 else logits.float()
     lse = wide.logsumexp(1)
     is_label = torch.arange(wide.shape[1], device=wide.device) == label[:, None]

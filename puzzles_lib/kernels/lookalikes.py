@@ -269,7 +269,8 @@ FORMS: dict[type[nn.Module], type[LookAlike]] = {
 def look_alike(module: nn.Module, told: type[nn.Module] | None = None) -> type[nn.Module] | str:
     """Return the class that packs a module of an unknown class, or why there is none.
 
-    told: the packed layer that the module should become. Raises ValueError if it computes something else.
+    told: the packed layer that the caller asks for; None to find it. Raises ValueError if the module computes
+        something else.
     """
     own = module.parameters(recurse=_gated_parts(module) is not None)
     if any(p.is_meta for p in own):

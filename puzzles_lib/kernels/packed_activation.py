@@ -427,7 +427,7 @@ def launch_activation_quantize(
     seed: torch.Tensor | None,
     offset: int,
 ) -> None:
-    """Launch the one kernel for a matrix h that `fits`."""
+    """Replace a matrix h [K, C] that `fits` by its activation; fill slopes, words and params."""
     (rows, columns), blocks = h.shape, words.shape[0]
     key = ("activation", activation, slope_bits, h.dtype, rows, columns, bits, group_size, offset)
     launching.launch(
@@ -464,7 +464,7 @@ def _activation_quantize_launch(
 def launch_activation_pack(
     x: torch.Tensor, y: torch.Tensor, slopes: torch.Tensor, activation: str, slope_bits: int
 ) -> None:
-    """Fill y (which may be x) and the slopes from a contiguous x."""
+    """Fill y (which may be x) and the flat slopes (uint8) from a contiguous x of any shape."""
     size = x.numel()
     options = {"ACTIVATION": activation, "SLOPE_BITS": slope_bits, "BLOCK": BLOCK}
     launching.launch(
@@ -476,7 +476,7 @@ def launch_activation_pack(
 def launch_activation_backward(
     dy: torch.Tensor, slopes: torch.Tensor, dx: torch.Tensor, slope_bits: int
 ) -> None:
-    """Fill dx (which may be dy) from contiguous dy and slopes."""
+    """Fill dx (which may be dy) from a contiguous dy of any shape, and its slopes."""
     size = dy.numel()
     launching.launch(
         _activation_backward_kernel, ("by slopes", slope_bits, dy.dtype, size), (dy, slopes, dx),
@@ -525,7 +525,7 @@ _activation_pack_inside = launching.inside("activation_pack", _activation_pack, 
 def activation_pack_unchecked(
     x: torch.Tensor, activation: str, slope_bits: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what `activation_pack` returns, for arguments that are known to be good."""
+    """Return what `activation_pack` returns. The arguments are not checked."""
     operators = (_activation_pack, _activation_pack_inside, _activation_pack_now)
     return launching.run(*operators, x, activation, slope_bits)
 
@@ -559,7 +559,7 @@ _activation_backward_inside = launching.inside(
 
 
 def activation_backward_unchecked(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    """Return what `activation_backward` returns, for arguments that are known to be good."""
+    """Return what `activation_backward` returns. The arguments are not checked."""
     operators = (_activation_backward, _activation_backward_inside, _activation_backward_now)
     return launching.run(*operators, dy, slopes, slope_bits)
 
@@ -609,7 +609,7 @@ _activation_quantize_inside_ = launching.inside(
 def activation_quantize_unchecked_(
     h: torch.Tensor, activation: str, slope_bits: int, bits: int, group_size: int, seed: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Do what `activation_quantize_` does, with arguments that are known to be good."""
+    """Do what `activation_quantize_` does. The arguments are not checked."""
     arguments = (activation, slope_bits, bits, group_size, seed)
     operators = (_activation_quantize_, _activation_quantize_inside_, _activation_quantize_now_)
     return launching.run(*operators, h, *arguments)
@@ -654,7 +654,7 @@ _activation_backward_inside_ = launching.inside(
 
 
 def activation_backward_unchecked_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    """Do what `activation_backward_` does, with arguments that are known to be good."""
+    """Do what `activation_backward_` does. The arguments are not checked."""
     operators = (_activation_backward_, _activation_backward_inside_, _activation_backward_now_)
     return launching.run(*operators, dy, slopes, slope_bits)
 

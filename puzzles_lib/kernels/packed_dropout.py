@@ -26,7 +26,10 @@ def mask_pack_ref(mask: torch.Tensor) -> torch.Tensor:
 
 
 def dropout_backward_ref(dy: torch.Tensor, bits: torch.Tensor, scale: float) -> torch.Tensor:
-    """Return dy times the scale, or 0 if the element was dropped. It is contiguous."""
+    """Return dy times the scale, or 0 if the element was dropped: contiguous, with dy's shape.
+
+    bits: uint8 [elements / 8], as from `mask_pack_ref`.
+    """
     kept = (bits[:, None] >> torch.arange(8, device=bits.device, dtype=torch.uint8)) & 1
     kept = kept.flatten()[: dy.numel()].view(dy.shape).bool()
     return torch.where(kept, dy * scale, 0).contiguous()
@@ -61,7 +64,7 @@ def _dropout_backward_kernel(dy_ptr, bits_ptr, dx_ptr, N, scale, BLOCK: tl.const
 
 
 def launch_mask_pack(mask: torch.Tensor, bits: torch.Tensor) -> None:
-    """Fill the bits of a contiguous mask of bytes."""
+    """Fill bits, uint8 [elements / 8], from a contiguous mask with a byte per element."""
     size = mask.numel()
     launching.launch(
         _mask_pack_kernel, ("mask", size), (mask, bits),
@@ -70,7 +73,7 @@ def launch_mask_pack(mask: torch.Tensor, bits: torch.Tensor) -> None:
 
 
 def launch_dropout_backward(dy: torch.Tensor, bits: torch.Tensor, dx: torch.Tensor, scale: float) -> None:
-    """Fill dx from contiguous dy and bits."""
+    """Fill dx from a contiguous dy of any shape, and bits, uint8 [elements / 8]."""
     size = dy.numel()
     launching.launch(
         _dropout_backward_kernel, ("dropout backward", dy.dtype, size, scale), (dy, bits, dx),
@@ -96,7 +99,7 @@ _mask_pack_inside = launching.inside("mask_pack", _mask_pack, _mask_pack_now)
 
 
 def mask_pack_unchecked(mask: torch.Tensor) -> torch.Tensor:
-    """Return the bits of a mask of booleans of any shape."""
+    """Return the bits, uint8 [elements / 8], of a mask of booleans of any shape."""
     return launching.run(_mask_pack, _mask_pack_inside, _mask_pack_now, mask)
 
 

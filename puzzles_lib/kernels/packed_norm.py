@@ -318,7 +318,7 @@ def launch_norm_backward(
     bits: int,
     group_size: int,
 ) -> None:
-    """Fill dx and sums [programs, 2, C] from a contiguous dy of at most MAX_COLUMNS columns, filled up."""
+    """Fill dx and sums [programs, 2, C] from a contiguous dy with at most MAX_COLUMNS padded columns."""
     (rows, columns), blocks = matrix_shape(dy.shape), words.shape[0]
 
     def prepare() -> tuple:
@@ -379,7 +379,7 @@ _norm_quantize_inside = launching.inside("norm_quantize", _norm_quantize, _norm_
 def norm_quantize_unchecked(
     x: torch.Tensor, *arguments: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return what `norm_quantize` returns, for good arguments in the operator's order."""
+    """Return what `norm_quantize` returns. The arguments, in the operator's order, are not checked."""
     return launching.run(_norm_quantize, _norm_quantize_inside, _norm_quantize_now, x, *arguments)
 
 
@@ -436,7 +436,7 @@ _norm_backward_inside = launching.inside("norm_backward", _norm_backward, _norm_
 
 
 def norm_backward_unchecked(dy: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return dx and both sums as the operator does, for arguments that are known to be good."""
+    """Return dx and the sums [2, C] of dy · n and of dy. The arguments are not checked."""
     return launching.run(_norm_backward, _norm_backward_inside, _norm_backward_now, dy, *arguments)
 
 

@@ -119,7 +119,7 @@ _relu_pack_inside = launching.inside("relu_pack", _relu_pack, _relu_pack_now)
 
 
 def relu_pack_unchecked(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what `relu_pack` returns, for x that is known to be good."""
+    """Return what `relu_pack` returns. x is not checked."""
     return launching.run(_relu_pack, _relu_pack_inside, _relu_pack_now, x)
 
 
@@ -155,7 +155,7 @@ _relu_unpack_backward_inside = launching.inside(
 
 
 def relu_backward_unchecked(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return what `relu_unpack_backward` returns, for arguments that are known to be good."""
+    """Return what `relu_unpack_backward` returns. The arguments are not checked."""
     operators = (_relu_unpack_backward, _relu_unpack_backward_inside, _relu_unpack_backward_now)
     return launching.run(*operators, dy, mask)
 

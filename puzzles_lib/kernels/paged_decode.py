@@ -109,7 +109,7 @@ def paged_attention_ref(
     length: torch.Tensor,
     scale: float,
 ) -> torch.Tensor:
-    """Return o, text by text."""
+    """Return o [B, H, D], text by text; shapes as for `paged_attention`."""
     o, page, group = q.new_zeros(q.shape), k.shape[1], q.shape[1] // k.shape[2]
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     for b, keys in enumerate(length.tolist()):

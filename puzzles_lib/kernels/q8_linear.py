@@ -169,7 +169,7 @@ def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | N
 
 
 def quantize_rows_ref(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return codes and scales of a matrix x [M, K]."""
+    """Return codes (int8 [M, K]) and scales (float32 [M]) of a matrix x [M, K]."""
     if not x.numel():
         return x.new_zeros(x.shape, dtype=torch.int8), x.new_zeros(x.shape[0], dtype=torch.float32)
     x = x.float()
@@ -214,7 +214,7 @@ def int8_matmul_ref(xq: torch.Tensor, wq: torch.Tensor) -> torch.Tensor:
 def q8_linear_ref(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None
 ) -> torch.Tensor:
-    """Return y [M, N] of a matrix x [M, K]."""
+    """Return y [M, N] of a matrix x [M, K], for wq [N, K], w_scale [N] and bias [N]."""
     rows, outputs = x.shape[0], wq.shape[0]
     if x.numel() and outputs:
         xq, x_scale = quantize_rows_ref(x)
@@ -369,7 +369,10 @@ def _matmul_kernel(
 def launch_quantize_rows(
     x: torch.Tensor, codes: torch.Tensor, scale: torch.Tensor, sums: torch.Tensor | None = None, pdl=False
 ) -> None:
-    """Fill codes and scale from a matrix x. Fill sums, if there are any, with zeros."""
+    """Fill codes [M or more, K] and scale [M] from a matrix x [M, K]. Fill sums with zeros.
+
+    sums: int32, or None.
+    """
     rows, columns = x.shape
     block = min(triton.next_power_of_2(columns), 8192)
     height = max(1, 2048 // block)
@@ -428,7 +431,7 @@ def grid_of(tiles: Tiles, rows: int, outputs: int) -> tuple[int, int]:
 
 
 def kernel_of_few_rows(rows: int, wq: torch.Tensor) -> ModuleType | None:
-    """Return the module whose ``launch`` is the fastest for so few rows (measured on an H200), or None."""
+    """Return the module whose ``launch`` is the fastest for few rows (measured on an H200), or None."""
     if rows > 8 and q8_linear_rows64.fits(rows, wq):
         return q8_linear_rows64
     return q8_linear_rows16 if q8_linear_rows16.fits(rows, wq) else None
@@ -471,9 +474,10 @@ def launch_matmul(
     tma: bool,
     pdl: bool,
 ) -> None:
-    """Fill y [M, N] from codes, M rows or more, and scales. If K is shared, sums must be zeros.
+    """Fill y [M, N] from int8 codes [M or more, K], and the scales. If K is split, sums must be zeros.
 
-    pdl: the launch before this one is `launch_quantize_rows` with the same.
+    sums: int32, M · N sums, then a counter for each tile; None if K is not split. pdl: whether the launch
+        before this one is `launch_quantize_rows` with pdl, too.
     """
     (rows, outputs), columns = y.shape, wq.shape[1]
     codes_in, weights_in = codes, wq

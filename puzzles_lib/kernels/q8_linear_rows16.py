@@ -113,7 +113,7 @@ def _q8_linear_rows16_kernel(
     BLOCK_M: gl.constexpr, STEPS: gl.constexpr, WHOLE: gl.constexpr, AHEAD: gl.constexpr,
     HAS_BIAS: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
-    """OUTPUTS columns of y. K is units · 16. WHOLE: so many of the steps end before K does."""
+    """OUTPUTS columns of y. K is units · 16. WHOLE: the number of steps that end before K does."""
     W: gl.constexpr = gl.num_warps()
     K = units * 16
     first_n = gl.program_id(0) * OUTPUTS

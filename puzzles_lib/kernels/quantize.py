@@ -5,10 +5,10 @@ minimum and a scale, and for each element a code:
 
     scale   = (max - min) · 1 / (2^bits - 1), rounded to x's dtype; 1 if the group is constant
     code    = round((x - min) / scale), ties to even, clamped to 0 .. 2^bits - 1
-    x^      = min + code · scale, rounded once
+    x̂       = min + code · scale, rounded once
 
 Codes are computed from the *stored* minimum and scale. Stochastic rounding takes the code above with a
-probability that grows with the distance to the code below, so that x^ is x on average (see
+probability that grows with the distance to the code below, so that x̂ is x on average (see
 `puzzles_lib.kernels.rounding`).
 Words are those of `puzzles_lib.kernels.bitpack`: blocks of 16 · (16 / bits) rows, packed down the columns. So
 a matrix multiplication that walks along K unpacks them without passing a value between threads.
@@ -97,7 +97,7 @@ def quantize_pack(
 
     x: float32, float16 or bfloat16, with one axis or more, of any size; non-contiguous is accepted.
     rounding: "nearest" or "stochastic". Stochastic rounds up with a probability equal to the distance to the
-        code below (in steps between codes), and down otherwise. The mean of x^ over many seeds is then x.
+        code below (in steps between codes), and down otherwise. The mean of x̂ over many seeds is then x.
         Scales are rounded up, so that no x is outside the codes.
     seed, offset: of the random numbers (Philox, counted from offset by an element's place in x). The same
         seed and offset give the same codes, on any device and in any launch. seed is an integer of 64 bits.
@@ -159,7 +159,10 @@ def check_packed(name: str, packed: PackedTensor) -> None:
 def storage_shapes(
     rows: int, columns: int, bits: int, group_size: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int, int]]:
-    """Return the shapes of words and params for a matrix [rows, columns]."""
+    """Return the shapes of words and params for a matrix [rows, columns].
+
+    Words (int16) are [blocks, rows of words, columns]. Params are [groups, blocks, 2, rows of a block].
+    """
     blocks = (rows + block_rows(bits) - 1) // block_rows(bits)
     groups = (columns + group_size - 1) // group_size
     return (blocks, WORD_ROWS, columns), (groups, blocks, 2, block_rows(bits))
@@ -628,14 +631,17 @@ _quantize_pack_inside = launching.inside("quantize_pack", _quantize_pack, _quant
 def quantize_unchecked(
     x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return words and params as `quantize_pack` makes them, of arguments that are known to be good."""
+    """Return words and params as `quantize_pack` makes them. The arguments are not checked."""
     return launching.run(_quantize_pack, _quantize_pack_inside, _quantize_pack_now, x, bits, group_size, seed)
 
 
 def empty_storage(
     x: torch.Tensor, bits: int, group_size: int, dtype: torch.dtype | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return words and params of x, still to be filled; params of ``dtype``, x's own by default."""
+    """Return uninitialized words (int16) and params for a matrix like x; see `storage_shapes`.
+
+    dtype: of params; x's own by default.
+    """
     rows, columns = matrix_shape(x.shape)
     words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
     return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape, dtype=dtype)
@@ -650,7 +656,7 @@ def launch_quantize_pack(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> None:
-    """Fill words and params from a matrix x."""
+    """Fill words and params, shaped as in `storage_shapes`, from a matrix x [K, C]."""
     rows, columns = x.shape
     _start_quantizing(x, words, params, rows, columns, bits, group_size, seed, offset)
 
@@ -769,7 +775,7 @@ def dequantize_unchecked(
 def launch_dequantize(
     words: torch.Tensor, params: torch.Tensor, x: torch.Tensor, bits: int, group_size: int
 ) -> None:
-    """Fill a matrix x from words and params."""
+    """Fill a matrix x [K, C] from words and params, shaped as in `storage_shapes`."""
 
     def prepare() -> tuple:
         _, grid, arguments, options = dequantize_launch(words, params, x, bits, group_size)

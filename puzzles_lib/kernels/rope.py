@@ -60,7 +60,7 @@ def _check(x, cos, sin, position) -> None:
 def rope_ref(
     x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position: torch.Tensor, back: bool
 ) -> torch.Tensor:
-    """Return x, rotated by its angles, or back by them."""
+    """Return x [T, H, D] rotated by its angles, or rotated back; arguments as for `rope`."""
     c, s = (each[position.long()][:, None] for each in (cos, -sin if back else sin))  # [T, 1, D / 2]
     a, b = x.to(cos.dtype).chunk(2, dim=-1)
     return torch.cat((a * c - b * s, b * c + a * s), dim=-1).to(x.dtype)

@@ -8,7 +8,7 @@ only on these, not on how a kernel is launched.
 
 A call of Philox makes 64 bits for 32 elements of a column. A number u of 16 bits serves 8 elements, a *unit*,
 whose words and fields are adjacent. Each element takes u with its top three bits flipped in a different way.
-Each of these numbers is uniform, so x^ is correct on average. Together they are in different eighths of [0,
+Each of these numbers is uniform, so x̂ is correct on average. Together they are in different eighths of [0,
 1), so that their errors tend to cancel in a sum over rows, such as a weight's gradient. On an H200 stochastic
 codes of [100864, 3072], bfloat16, groups of 256, are as fast as the nearest ones within 1.5%. 1 bit takes 160
 us and 2 bits 168 us; a copy of as many bytes takes 157 and 167 us (`python -m puzzles_lib.bench rounding`).
@@ -72,7 +72,7 @@ def as_seed(rounding: str, seed: int | torch.Tensor, device: torch.device) -> to
 
 @triton.constexpr_function
 def fraction_bits(bits):
-    """Return how many bits after the point a value between two codes has."""
+    """Return the number of fractional bits of a value between two codes."""
     return 14 if bits == 8 else 16
 
 
@@ -109,7 +109,7 @@ def philox_ref(key: list[torch.Tensor], counter: list[torch.Tensor], rounds: int
 
 
 def draw_ref(seed: torch.Tensor, offset: int, rows: int, columns: int, bits: int) -> torch.Tensor:
-    """Return integers [rows, columns] of `fraction_bits` random bits; rows fill blocks."""
+    """Return integers [rows, columns] of `fraction_bits` random bits. rows must be whole blocks."""
     halves = [seed & _LOW, seed >> 32 & _LOW]
     count = [torch.full_like(seed, word) for word in (offset & _LOW, offset >> 32 & _LOW, 0, 0)]
     key = philox_ref(halves, count)[:1]

@@ -1,8 +1,8 @@
-"""Runs a kernel on the CPU, every memory access checked before it happens.
+"""Run a kernel on the CPU, and check every memory access before it happens.
 
-What runs is the IR that Triton's front end has made of the kernel (`puzzles_lib.compiler.program`): none of
-its Python runs here, and none of Triton's. A run cannot crash the process, and outlives neither its time
-limit nor its memory limit.
+What runs is the IR that Triton's front end made of the kernel (`puzzles_lib.compiler.program`). None of the
+kernel's Python runs here, and none of Triton's. A run cannot crash the process, and it ends at its time limit
+and its memory limit.
 """
 
 import contextlib
@@ -317,7 +317,7 @@ def _given(
     tensors: Mapping[str, str],
     starts: Mapping[str, int],
 ) -> list[Lanes | Descriptor]:
-    """What the IR's kernel is given for its parameters: tensors become invented addresses."""
+    """Return what the IR's kernel gets for its parameters: tensors become invented addresses."""
     wanted = iter(code.module.kernel.arguments)
     given: list[Lanes | Descriptor] = []
     known: dict[tuple, int] = {}
@@ -370,14 +370,14 @@ def _given(
 
 
 def _place_of(tensor: torch.Tensor | Pretended) -> tuple:
-    """What two arguments have in common if they are one tensor."""
+    """Return a key that is the same for two arguments if they are one tensor."""
     if isinstance(tensor, Pretended) or not tensor.numel():
         return (id(tensor),)
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
 def _say(machine: Machine, texts: Sequence[str], said: set[str]) -> None:
-    """Show what ``tl.static_print`` says, once."""
+    """Show the output of ``tl.static_print``, once."""
     for text in texts:
         if text not in said and not machine.quiet:
             said.add(text)
@@ -385,7 +385,7 @@ def _say(machine: Machine, texts: Sequence[str], said: set[str]) -> None:
 
 
 class _Programs(Sequence[Program]):
-    """Program ids in launch order, the last axis fastest. No list, since a grid may be huge."""
+    """Program ids in launch order, the last axis fastest. It is not a list, because a grid may be huge."""
 
     def __init__(self, grid: tuple[int, int, int], reverse: bool):
         self.grid, self.reverse = grid, reverse
@@ -403,7 +403,7 @@ class _Programs(Sequence[Program]):
 
 @contextlib.contextmanager
 def _calm() -> Iterator[None]:
-    """No warnings from NumPy, which say nothing about a kernel, and one thread: the tensors are small."""
+    """Turn off NumPy's warnings, which say nothing about a kernel, and use one thread for small tensors."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -415,7 +415,7 @@ def _calm() -> Iterator[None]:
 
 
 def _in_words(error: Exception) -> str:
-    """An exception in one line."""
+    """Return an exception's message in one line."""
     text = " ".join(str(error).split())
     if len(text) > 200:
         text = text[:197] + "..."

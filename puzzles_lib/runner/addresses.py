@@ -1,8 +1,8 @@
-"""Invented addresses: which element of which tensor a pointer means, however far it has gone.
+"""Give tensors invented addresses, and find the element that a pointer means, however far it has moved.
 
-Every tensor owns a range of addresses and starts in its middle, so far from the others that no slip of
-an index reaches a neighbour. A pointer that leaves its range (``x_ptr + 2**50``) gets an address of
-another kind, which stands for the tensor it started from and how many elements it is away from it.
+Every tensor has its own range of addresses and starts in the middle of it. The ranges are so far apart that
+no wrong index reaches another tensor. A pointer that leaves its range (``x_ptr + 2**50``) gets an address of
+another kind. That address stands for the tensor it started from and its distance from it in elements.
 """
 
 from typing import NamedTuple
@@ -22,12 +22,12 @@ _FAR = 1 << 62  # elements: farther than any range, where counting on would over
 
 
 def base_of(number: int) -> int:
-    """The address of the first element of a tensor, by its number from 0."""
+    """Return the address of the first element of a tensor, by the tensor's number from 0."""
     return ((number + 1) << REGION_BITS) + _HALF
 
 
 class _Batch(NamedTuple):
-    """Pointers that one step led astray: numbers of tensors, distances in elements of ``size`` bytes."""
+    """Pointers that left their range: tensors' numbers, and distances in units of ``size`` bytes."""
 
     numbers: np.ndarray
     elements: np.ndarray
@@ -37,7 +37,8 @@ class _Batch(NamedTuple):
 class Addresses:
     """All addresses of a run. pointers: uint64; size: bytes of what they point to.
 
-    elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one, see `numbers`.
+    elsewhere: of `ELSEWHERE`. A kernel that uses an address as a number then gets another number, see
+        `numbers`.
     """
 
     def __init__(self, elsewhere: int = 0) -> None:
@@ -47,14 +48,14 @@ class Addresses:
         self._astray: list[_Batch] = []
 
     def add(self, size: int = 0) -> int:
-        """The address of the first element of one tensor more, of so many bytes."""
+        """Add a tensor of ``size`` bytes, and return the address of its first element."""
         self.count += 1
         while self._step < 8 * size:
             self._step += self._step - _ODD[self.elsewhere]
         return base_of(self.count - 1)
 
     def moved(self, pointers: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
-        """The pointers, each so many elements farther on."""
+        """Return the pointers, each moved by its offset in elements of ``size`` bytes."""
         moved = pointers + np.uint64(size) * offsets.astype(np.uint64)
         if not self._astray:
             if offsets.itemsize < 8:
@@ -81,10 +82,10 @@ class Addresses:
         return moved
 
     def numbers(self, pointers: np.ndarray) -> np.ndarray:
-        """What a kernel that makes numbers of pointers is told: addresses such as a GPU's tensors may have.
+        """Return the numbers that a kernel gets if it casts pointers to integers, such as a GPU's addresses.
 
-        They differ from `base_of` in all that an allocator leaves open: how large they are, and the bits
-        above the 512 bytes that torch's aligns to.
+        They differ from `base_of` in everything that an allocator is free to choose: their magnitude, and the
+        bits above the 512 bytes to which torch's allocator aligns.
         """
         tensors, offsets = self.places(pointers, 1)
         known = (tensors >= 0) & (tensors < self.count) & (abs(offsets) < self._step // 4)
@@ -92,7 +93,7 @@ class Addresses:
         return np.where(known, moved.astype(np.uint64), pointers)
 
     def pointers(self, numbers: np.ndarray) -> np.ndarray:
-        """What `numbers` has made numbers of, however far these have gone from there."""
+        """Return the pointers for numbers that `numbers` gave, also if the kernel has added to them since."""
         away = numbers.view(np.int64) - _FIRST + self._step // 2
         steps = away // self._step
         tensors = _SIGN[self.elsewhere] * steps
@@ -102,9 +103,9 @@ class Addresses:
         return np.where(known, (bases + offsets).astype(np.uint64), numbers)
 
     def places(self, pointers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """The number of each pointer's tensor, and the element, which may lie outside of it.
+        """Return the number of each pointer's tensor, and the element, which may be outside of the tensor.
 
-        A number is none of a tensor's where a pointer has been made of something else.
+        If a pointer was made of something else, the number belongs to no tensor.
         """
         numbers = (pointers >> np.uint64(REGION_BITS)).astype(np.int64) - 1
         bases = (numbers + 1 << REGION_BITS) + _HALF
@@ -123,7 +124,7 @@ class Addresses:
 
 
 def _in_units(batch: _Batch, size: int) -> np.ndarray:
-    """The distances in elements of another size: the pointers were cast."""
+    """Return the distances in elements of another size, for pointers that were cast."""
     if size >= batch.size:
         return batch.elements // (size // batch.size)
     times = batch.size // size

@@ -1,20 +1,21 @@
-"""What a compiled kernel computes otherwise than line by line.
+"""Note where compiled code computes something else than the kernel's lines say.
 
-Two things are the compiler's, and no line of the kernel says so:
+Two things are decided by the compiler, and no line of the kernel shows them:
 
-- a sum that takes a product is one step, an fma: the product is not rounded on the way. What should cancel,
-  such as ``s * w - s * o`` where w is o, leaves the product's rounding error;
-- ``tl.sum(a[:, :, None] * b[None, :, :])`` of float32 is a dot in TF32, which takes 10 bits of each factor.
+- A sum of which one side is a product is one instruction, an fma: the product isn't rounded. What should
+  cancel, such as ``s * w - s * o`` with w equal to o, leaves the product's rounding error.
+- ``tl.sum(a[:, :, None] * b[None, :, :])`` of float32 is a dot in TF32, which uses 10 bits of each factor.
 
-Along an axis, in ``tl.sum(a * b, 0)``, ``tl.cumsum`` and ``tl.reduce``, products are fused as well: a thread
-rounds the first of its own and adds the others by fmas, and with one product a thread adds its own,
-unrounded, to its neighbour's (PTX and SASS of sm_90, Triton 3.7.1; of bfloat16 in ``tl.cumsum`` none is).
-A run leaves that out. Which ones are rounded hangs on the layout, as does the order of the sum, and neither
-can tip a result that hangs on no order: all the roundings saved together move a sum of products by less
-than a quarter of its tolerance (`tests.test_arithmetic`), the results of the course's own kernels by a tenth.
-What cancels to 0 by pairs in one such sum, as ``tl.sum(tl.join(a, -a) * tl.join(b, b))`` would, is 0 here.
+Along an axis, in ``tl.sum(a * b, 0)``, ``tl.cumsum`` and ``tl.reduce``, products are fused as well. A thread
+rounds the first of its products and adds the others by fmas. If it has only one product, it adds it,
+unrounded, to its neighbor's. (This is from PTX and SASS of sm_90, Triton 3.7.1. In ``tl.cumsum`` of bfloat16
+nothing is fused.) A run leaves this out. Which products are rounded depends on the layout, as does the order
+of the sum. Neither changes a result that doesn't depend on the order: all the roundings together move a sum
+of products by less than a quarter of its tolerance (`tests.test_arithmetic`), and the results of the course's
+own kernels by a tenth. What cancels to 0 by pairs in one such sum, as in ``tl.sum(tl.join(a, -a) * tl.join(b,
+b))``, is 0 here.
 
-A run notes where either would happen, and does it where it is asked to (``as_compiled``).
+A run notes where either would happen, and computes that way if it is asked to (``as_compiled``).
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ LEAST_DOT = 16  # rows and columns, for the compiler to make a dot of a sum
 
 @dataclass(frozen=True)
 class Fused:
-    """A product and a sum that are one step; cancels: so that what would be 0 is not."""
+    """The lines of a product and a sum that are one instruction. cancels: whether a 0 becomes not 0."""
 
     product: Site
     sum: Site
@@ -40,12 +41,12 @@ class Fused:
 
 @dataclass
 class Arithmetic:
-    """What was noted of a run.
+    """What a run noted.
 
-    products: a sum has taken a product. cancels: one that was rounded, and came out as 0.
+    products: whether a sum has taken a product. cancels: whether a rounded product was canceled to 0.
     sums_in_tf32: whether the compiler turns sums of products into dots, as Triton does before 3.8.
-    dots: there was a `tl.dot`. in_tf32: lines whose sum of products is a dot.
-    fused: what was done in one step, and made a difference; only of a run ``as_compiled``.
+    dots: whether there was a `tl.dot`. in_tf32: lines whose sum of products is a dot.
+    fused: where one instruction made a difference; only of a run ``as_compiled``.
     """
 
     as_compiled: bool = False
@@ -58,9 +59,10 @@ class Arithmetic:
 
 
 def lost(product: Product) -> np.ndarray:
-    """The exact product less the rounded one, in float64; 0 where that is not finite.
+    """Return the exact product minus the rounded one, in float64; 0 if that is not finite.
 
-    Of float64 by Dekker's product, A floating-point technique for extending the available precision (1971).
+    For float64 this is Dekker's product, A floating-point technique for extending the available precision
+    (1971).
     """
     left, right, rounded = (
         product.row.widen(each) for each in (product.left, product.right, product.rounded)
@@ -75,14 +77,14 @@ def lost(product: Product) -> np.ndarray:
 
 
 def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two numbers of 26 bits for each of 53."""
+    """Return two numbers of 26 bits for each number of 53 bits."""
     large = values * (2.0**27 + 1)
     high = large - (large - values)
     return high, values - high
 
 
 def moved(product: Product, move: Callable[[np.ndarray], np.ndarray]) -> Product:
-    """The product of lanes that were moved: what was lost moves with them."""
+    """Return the product of lanes that were moved: the lost part moves with them."""
     before = product.moved
     return product._replace(moved=(lambda error: move(before(error))) if before else move)
 
@@ -90,9 +92,9 @@ def moved(product: Product, move: Callable[[np.ndarray], np.ndarray]) -> Product
 def dot_operands(
     product: Product | None, shape: tuple[int, ...], row: DType
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The two blocks of whose product this is, where a sum along an axis is a dot of theirs to the compiler.
+    """Return the two blocks whose product this is, if the compiler makes its sum a dot; None otherwise.
 
-    Triton's CombineBroadcastMulReducePattern does so along any axis, though it is right along 1 alone:
+    Triton's CombineBroadcastMulReducePattern does so along any axis, though it is correct along axis 1 alone:
     https://github.com/triton-lang/triton/issues/9609 and pull/10574.
     """
     if product is None or product.moved or len(shape) != 3 or row is not FLOAT32:

@@ -1,4 +1,4 @@
-"""A tensor argument as the kernel sees it, and what undefined values look like."""
+"""Hold a tensor argument as the kernel sees it, and define what undefined values look like."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ NOBODY = -1  # no program has done so
 
 
 def garbage(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """What stands in undefined lanes and nobody takes for a result: NaN, or a pattern of bits."""
+    """Return values for undefined lanes that nobody takes for a result: NaN, or a pattern of bits."""
     storage = dtype.storage
     if dtype.is_float:
         return np.full(shape, dtype.narrow(np.array(np.nan)))
@@ -60,14 +60,14 @@ class Buffer:
         self.storer = np.full(span, NOBODY, np.int32)
 
     def view(self, dtype: np.dtype) -> np.ndarray:
-        """The elements as ``dtype``, for a pointer that was cast to another type."""
+        """Return the elements as ``dtype``, for a pointer that was cast to another type."""
         if dtype == self.data.dtype:
             return self.data
         size = self.data.nbytes // dtype.itemsize * dtype.itemsize
         return self.data.view(np.uint8)[:size].view(dtype)
 
     def refine(self) -> None:
-        """Take notes byte by byte from now on: somebody stores parts of elements."""
+        """Keep notes per byte from now on, because the kernel stores parts of elements."""
         for name in ("written", "storer", "updater", "reader", "narrow", "labels"):
             notes = getattr(self, name)
             if notes is not None:
@@ -75,25 +75,25 @@ class Buffer:
         self.unit = 1
 
     def written_elements(self) -> np.ndarray:
-        """`written` by the tensor's own flat index."""
+        """Return `written` by the tensor's own flat index."""
         written = self.written
         if len(self.data):
             written = np.asarray(written.reshape(len(self.data), -1).all(1))
         return written if self.order is None else written[self.order]
 
     def writers(self) -> np.ndarray:
-        """The number of the program that wrote each element last, by the tensor's own flat index."""
+        """Return the number of the last program that wrote each element, by the tensor's own flat index."""
         last = self.storer if self.updater is None else np.maximum(self.storer, self.updater)
         last = last.reshape(len(self.data), -1).max(1) if len(self.data) else last
         return last if self.order is None else last[self.order]
 
     def element(self, place: int) -> int:
-        """The tensor's own flat index of a place in storage."""
+        """Return the tensor's own flat index of a place in storage."""
         return place if self.order is None else int((self.order == place).argmax())
 
 
 def share(buffers: Sequence[Buffer]) -> None:
-    """Let tensors that overlap in memory have their notes in common, byte by byte."""
+    """Let tensors that overlap in memory share their notes, byte by byte."""
     starts = [buffer.data.ctypes.data for buffer in buffers]
     first = min(starts)
     size = max(start + buffer.data.nbytes for start, buffer in zip(starts, buffers, strict=True)) - first

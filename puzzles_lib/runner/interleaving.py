@@ -47,9 +47,11 @@ class SetAside(BaseException):
 class Begun:
     """A program, and where it was set aside.
 
-    log: what its accesses have found so far. acquired, waiting: see `ordering.Ordering` and `memory.Memory`.
-    entered: the era in which it began; 0 if it has not begun. recorded: what a recorder has to know of it.
-    stop: as for `SetAside`. waited: whether it has waited so far. ended: whether it has come to its end.
+    log: what its accesses have found so far. acquired, waiting: its state in `ordering.Ordering` and
+        `memory.Memory`.
+    entered: the era in which it began (see `ordering`); 0 if it has not begun. recorded: the recorder's
+        state.
+    stop: as for `SetAside`. waited: whether it has waited so far. ended: whether it has ended.
     """
 
     number: int
@@ -68,7 +70,7 @@ class Begun:
 class Turns:
     """Follows one run in which programs may wait, or take turns by a plan.
 
-    goes_on: is called where a program that ran anew does something new.
+    goes_on: a function that is called when a program that was run again does something new.
     between: the lines of the two atomics between which the first program of the plan was interrupted.
     """
 
@@ -124,7 +126,7 @@ class Turns:
         yield one
 
     def set_aside(self, one: Begun, stop: Stop | None) -> None:
-        """The program that ran waits, or was interrupted."""
+        """Set the running program aside: it waits, or was interrupted."""
         one.ended, one.stop = False, stop
         if stop is not None:
             one.waited = True
@@ -138,11 +140,11 @@ class Turns:
 
     @property
     def replays(self) -> bool:
-        """Whether the program that runs finds what it found before."""
+        """Return whether the running program is only repeating what it did before."""
         return self._now is not None and self._replayed is not None and self._replayed < len(self._now.log)
 
     def atomic(self, site: Site) -> None:
-        """An atomic is about to be done. Raises `SetAside` if the program is to be interrupted here."""
+        """Count an atomic before it is done. Raise `SetAside` if the program is to be interrupted here."""
         self._atomics += 1
         if self.plan is not None and self._now is not None and not self.replays:
             self._interrupt(self.plan, self._now.number, site)
@@ -157,7 +159,7 @@ class Turns:
             raise SetAside
 
     def known(self) -> list[Any]:
-        """What the access that is about to be done found the first time, in a list; else an empty one."""
+        """Return what the next access found the first time, in a list; an empty list if it is new."""
         if not self.replays:
             return []
         assert self._replayed is not None and self._now is not None
@@ -165,7 +167,7 @@ class Turns:
         return [self._now.log[self._replayed - 1]]
 
     def found(self, result: Any) -> Any:
-        """Keep what an access found, for when its program runs anew."""
+        """Keep what an access found, for when its program is run again."""
         assert self._now is not None
         if self._replayed is not None:
             self._replayed = None

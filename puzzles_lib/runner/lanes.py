@@ -1,11 +1,11 @@
-"""What a value holds while a kernel runs, an element for each lane, and which lanes are undefined.
+"""Define what a value is while a kernel runs: one element per lane, and which lanes are undefined.
 
-A label is 0 for a lane that is defined, else it stands for the source of what is undefined there; of two
-sources a lane keeps the one that the run met first. Lanes without labels are all defined, and cost nothing
-but the question.
+A label is 0 for a lane that is defined. Otherwise it is a number for the source of the undefined value. If a
+lane has two sources, it keeps the one that the run met first. Lanes without labels are all defined, and need
+no work.
 
-Data may be smaller than its type says: what is the same in all lanes, or along an axis, is held once and
-spread by NumPy when it is computed with. `Lanes.full` gives all of it.
+Data may be smaller than its type: what is the same in all lanes, or along an axis, is kept once, and NumPy
+broadcasts it. `Lanes.full` returns all of it.
 """
 
 import functools
@@ -24,7 +24,10 @@ Labels = np.ndarray | None
 
 
 class Product(NamedTuple):
-    """Says that lanes are a product: its factors and its result, or a function that gives what was lost."""
+    """Notes that lanes are a product: its factors and its rounded result.
+
+    moved: if the lanes were moved since, a function that moves what the rounding lost in the same way.
+    """
 
     left: np.ndarray
     right: np.ndarray
@@ -35,10 +38,11 @@ class Product(NamedTuple):
 
 
 class Lanes:
-    """The elements of a block, or of one value, which is a block of one here.
+    """The elements of a block. A single value is a block of one element here.
 
-    data: in ``row``'s storage; addresses, for pointers. labels: of what is undefined, None if nothing is.
-    product: if these lanes are a product that was only moved since. terms: of a mask, what it is made of.
+    data: in ``row``'s storage dtype; addresses, for pointers. labels: see above; None if nothing is
+        undefined.
+    product: set if these lanes are a product that was only moved since. terms: what a mask is made of.
     """
 
     __slots__ = ("data", "labels", "product", "row", "terms")
@@ -51,18 +55,18 @@ class Lanes:
         self.terms: tuple[tuple[str, np.ndarray], ...] = ()
 
     def full(self, shape: tuple[int, ...]) -> np.ndarray:
-        """The data in the whole shape of its type. It must not be changed."""
+        """Return the data in the whole shape of its type. It must not be changed."""
         shape = shape or (1,)
         return self.data if self.data.shape == shape else np.broadcast_to(self.data, shape)
 
     def full_labels(self, shape: tuple[int, ...]) -> Labels:
-        """The labels in the whole shape of the lanes' type."""
+        """Return the labels in the whole shape of the lanes' type."""
         if self.labels is None or self.labels.shape == (shape or (1,)):
             return self.labels
         return np.broadcast_to(self.labels, shape or (1,))
 
     def spread(self, shape: tuple[int, ...]) -> "Lanes":
-        """The same lanes, their data and labels in the whole shape."""
+        """Return the same lanes, with data and labels in the whole shape."""
         whole = shape or (1,)
         if self.data.shape == whole and (self.labels is None or self.labels.shape == whole):
             return self
@@ -72,12 +76,12 @@ class Lanes:
 
     @property
     def wide(self) -> np.ndarray:
-        """The data as numbers that NumPy computes with."""
+        """Return the data as numbers that NumPy computes with."""
         return self.data if self.row.code is None else self.row.code.widen(self.data)
 
 
 class Descriptor(NamedTuple):
-    """What a tensor descriptor describes. padding: ``True`` for NaN."""
+    """A tensor descriptor's fields. padding: ``True`` for NaN."""
 
     base: Lanes
     size: int  # bytes of an element
@@ -108,9 +112,9 @@ _ROWS = {row.ir: row for row in DTYPES if row.ir} | {"index": INT64}
 
 @functools.lru_cache(maxsize=256)
 def row_of(element: str) -> DType:
-    """The dtype of an element, by its type in the IR; of a pointer, that of addresses.
+    """Return the dtype of an element by its type in the IR; for a pointer, that of addresses.
 
-    Raises NotImplementedError where the course has none.
+    Raises NotImplementedError if the course has no such dtype.
     """
     if element.startswith("!tt.ptr<"):
         return ADDRESS
@@ -123,7 +127,7 @@ def row_of(element: str) -> DType:
 
 
 def numbers(found: Labels) -> Labels:
-    """Labels as numbers of sources in the order in which the run met them, from 1."""
+    """Return labels as the numbers of their sources, from 1, in the order in which the run met them."""
     if found is None:
         return None
     found = found.astype(np.int32)
@@ -131,25 +135,25 @@ def numbers(found: Labels) -> Labels:
 
 
 def marked(lanes: Lanes, found: Labels) -> Lanes:
-    """The lanes with these labels, if there are any."""
+    """Return the lanes with these labels, if there are any."""
     if found is not None and found.any():
         lanes.labels = found
     return lanes
 
 
 def joined(*parts: Labels) -> Labels:
-    """The labels of what depends on all of these."""
+    """Return the labels of a result that depends on all of these."""
     some = [part for part in parts if part is not None]
     return functools.reduce(np.maximum, some) if some else None
 
 
 def where(condition: np.ndarray, found: Labels | int) -> Labels:
-    """These labels in some lanes, the others defined."""
+    """Return these labels where the condition is true; the other lanes are defined."""
     return None if found is None else np.where(condition, found, 0).astype(KIND, copy=False)
 
 
 def folded(found: Labels) -> Labels:
-    """What a reduction along the last axis makes of labels; that of a whole block needs no order."""
+    """Return the labels of a reduction along the last axis. A reduction of a whole block needs no order."""
     if found is None:
         return None
     result = found.max(-1)

@@ -176,9 +176,9 @@ _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {  # rounded to nearest, as 
 
 
 def call(symbol: str, arguments: list[np.ndarray]) -> np.ndarray:
-    """The function behind ``__nv_tanhf`` (float32) or ``__nv_tanh`` (float64).
+    """Return the result of libdevice's ``__nv_tanhf`` (float32), ``__nv_tanh`` (float64) and the like.
 
-    The caller converts the result: what is to be an integer may be a whole float here.
+    The caller converts the result: an integer result may be a whole float here.
     """
     name = symbol.removeprefix("__nv_")
     function = _function(name)

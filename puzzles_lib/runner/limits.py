@@ -1,8 +1,8 @@
-"""Limits on time, memory and depth for code that may never end: set around a run, restored after it.
+"""Limit the time, memory and depth of code that may never end, and restore everything after it.
 
-A limit, or the learner's Ctrl-C, must strike in the learner's code and nowhere else: an exception in the
-midst of restoring things would leave them half restored. So each of these takes ``inside``: the
-function that may be interrupted. While it is not on the stack, a signal waits or has no effect.
+A limit, or the learner's Ctrl-C, must strike only in the learner's code. An exception during the restoring
+would leave things half restored. So each of these functions takes ``inside``, the function that may be
+interrupted. While that function is not on the stack, a signal waits or has no effect.
 """
 
 import contextlib
@@ -16,26 +16,26 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-CLOCK = 10  # times its CPU time that a block may take by the clock: asleep, or waiting for somebody
+CLOCK = 10  # the most elapsed time of a block, in multiples of its CPU time: it may sleep or wait
 
 
 class TimeLimitReached(BaseException):
-    """Raised in the running code. A BaseException, so that no ``except Exception`` swallows it."""
+    """The time is up. A BaseException, so that no ``except Exception`` in the running code swallows it."""
 
 
 class Asleep(TimeLimitReached):
-    """The limit by the clock: the code has used little of the processor meanwhile."""
+    """The limit on elapsed time is reached: the code has used little CPU time meanwhile."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float, inside: Callable | None = None) -> Iterator[None]:
     """Raise `TimeLimitReached` in the block, or only in the function ``inside``, after ``seconds``.
 
-    Seconds are of this thread's CPU time, so that a busy machine makes no difference; after `CLOCK`
-    times as many by the clock, those apart in which it could have run and got no processor, what sleeps
-    or waits is ended as well (`Asleep`). On the main thread by SIGALRM, whose handler and timer are
-    restored (pytest-timeout and others use it too); on other threads by an exception that a watchdog
-    sets, which arrives between bytecodes.
+    Seconds are CPU time of this thread, so a busy machine makes no difference. Code that sleeps or waits is
+    ended, too, after `CLOCK` times as much elapsed time (`Asleep`). Time in which the thread could have run
+    but got no processor is not counted. On the main thread, SIGALRM raises the exception, and its handler and
+    timer are restored (pytest-timeout and others use it too). On other threads, a watchdog sets an exception,
+    which arrives between bytecodes.
     """
     limit = _alarm if threading.current_thread() is threading.main_thread() else _watchdog
     with limit(_Allowance(seconds), inside):
@@ -43,7 +43,7 @@ def time_limit(seconds: float, inside: Callable | None = None) -> Iterator[None]
 
 
 class _Allowance:
-    """What this thread may still use, of the processor and by the clock."""
+    """The CPU time and the elapsed time that this thread may still use."""
 
     def __init__(self, seconds: float):
         self._processor = time.pthread_getcpuclockid(threading.get_ident())
@@ -52,7 +52,7 @@ class _Allowance:
         self._last_by_clock = time.monotonic() - queued(self._thread) + CLOCK * seconds
 
     def left(self) -> float:
-        """Seconds in which no limit can be reached, at most an hour; 0 where one is."""
+        """Return seconds in which no limit can be reached, at most an hour; 0 if one is reached."""
         try:
             left = self._last - time.clock_gettime(self._processor)
         except OSError:  # the thread is gone
@@ -65,7 +65,7 @@ class _Allowance:
 
 
 def queued(thread: int) -> float:
-    """Seconds that a thread of this process has been kept from running by others; 0 where nobody counts."""
+    """Return the seconds that a thread of this process waited for a CPU; 0 if the system doesn't count."""
     try:
         with open(f"/proc/self/task/{thread}/schedstat") as times:
             return int(times.read().split()[1]) / 1e9
@@ -134,9 +134,9 @@ def _throw(thread: int, error: type[BaseException]) -> None:
 
 @contextlib.contextmanager
 def interrupts_held(inside: Callable) -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C raise in the function ``inside`` only; elsewhere in the block it waits for the end.
+    """Let Ctrl-C raise only in the function ``inside``. Elsewhere in the block it waits for the block's end.
 
-    The block gets a function that says whether one is waiting.
+    The block gets a function that returns whether a Ctrl-C is waiting.
     """
     outer = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(outer):
@@ -170,7 +170,7 @@ def _is_running(function: Callable | None, frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def recursion_limit(deeper: int) -> Iterator[None]:
-    """Allow that many more nested calls than now, not what somebody else has set: deep ones crash Python."""
+    """Allow ``deeper`` more nested calls than now, whatever limit is set. Very deep calls crash Python."""
     depth = 0
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -186,7 +186,7 @@ def recursion_limit(deeper: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_limit(extra_bytes: int) -> Iterator[None]:
-    """Let the process map at most ``extra_bytes`` more than now; beyond, NumPy raises MemoryError."""
+    """Let the process map at most ``extra_bytes`` more than now. Beyond that, NumPy raises MemoryError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as statm:
         mapped = int(statm.read().split()[0]) * resource.getpagesize()
@@ -208,9 +208,9 @@ _undo: list[tuple[int, Callable[[], object]]] = []  # and the thread in whose bl
 
 @contextlib.contextmanager
 def undone_after_fork(undo: Callable[[], object]) -> Iterator[None]:
-    """While the block runs, a process that another thread forks calls ``undo`` first.
+    """Call ``undo`` first in each process that another thread forks while the block runs.
 
-    The thread that the block runs on does not live on there, and would never come to its end.
+    The block's own thread doesn't exist in that process, so the block would never end there.
     """
     entry = (threading.get_ident(), undo)
     _undo.append(entry)

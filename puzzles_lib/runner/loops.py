@@ -1,8 +1,7 @@
-"""``while`` loops that never end, told by what their condition depends on.
+"""Find ``while`` loops that never end, from what their condition depends on.
 
-Nothing changes while a program waits, because others run before it or after it. An iteration that leaves
-memory and all that the condition depends on as the iteration before it did is followed by the same one for
-ever.
+Nothing changes while a program waits, because other programs run before it or after it. If an iteration
+leaves memory unchanged, and all values that the condition depends on, then all later iterations are the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,10 +33,10 @@ _ASKING = (
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop. hangs_on: which of the values that it carries say, with what memory holds, how it goes on.
+    """A loop. hangs_on: the numbers of the carried values that decide, with memory, how it continues.
 
-    counts: names in the condition. lines: where the condition's values come from. asks: whether some of
-    them may come from memory.
+    counts: names in the condition. lines: where the condition's values come from. asks: whether some of them
+        may come from memory.
     """
 
     hangs_on: tuple[int, ...]
@@ -47,7 +46,7 @@ class Loop:
 
 
 def read(op: Operation) -> Loop:
-    """What an ``scf.while`` depends on."""
+    """Return what an ``scf.while`` depends on."""
     before, after = op.regions
     last = before.entry.operations[-1]
     deciding = _Slice(op)
@@ -125,7 +124,7 @@ def _operations(op: Operation) -> Iterator[Operation]:
 
 @dataclass
 class Turning:
-    """A loop that runs: its iterations, and what the last one began with."""
+    """A loop that runs: its iterations, and the values with which the last one began."""
 
     turns: int = 0
     state: object = None
@@ -133,7 +132,7 @@ class Turning:
 
 
 def turned(turning: Turning, loop: Loop, carried: Sequence[Any], machine: Machine) -> Stop | None:
-    """An iteration begins; a Stop if it is the one that goes on forever."""
+    """Note that an iteration begins; return a Stop if the loop would go on forever."""
     memory = machine.memory
     if memory.replays:
         return None

@@ -1,7 +1,7 @@
-"""Runs Triton IR: one program after another, one operation after another.
+"""Run Triton IR: one program after another, one operation after another.
 
-`Machine` knows where it is, which values there are, and how control moves; what an operation does is in
-`operations` and `reductions`, what memory allows in `memory`.
+`Machine` keeps the current place, the values and the control flow. The operations are in `operations` and
+`reductions`, and memory in `memory`.
 """
 
 import json
@@ -36,7 +36,7 @@ Given = Sequence[Any]  # lanes, descriptors, block pointers
 
 
 class Code:
-    """A region made ready to run: of each block its steps, its last operation, and its arguments."""
+    """A region that is ready to run: the steps, the last operation and the arguments of each block."""
 
     def __init__(self, region: Region):
         self.blocks = {block.label: _Ready(block) for block in region.blocks}
@@ -52,7 +52,7 @@ class _Ready:
 
 
 def _step(op: Operation) -> Step:
-    """An operation made ready to run."""
+    """Return an operation that is ready to run."""
     step = Step(op, TABLE.get(op.name, _unknown))
     step.regions = tuple(Code(region) for region in op.regions)
     if op.name in ("tt.reduce", "tt.scan"):
@@ -61,7 +61,7 @@ def _step(op: Operation) -> Step:
 
 
 def made_ready(module: Module, changed: Callable[[Step], Callable[..., Any]]) -> None:
-    """Have a module run with other functions for its steps. It must not have run before."""
+    """Prepare a module to run with other functions for its steps. It must not have run before."""
     _READY[module] = codes_of(module, changed)
 
 
@@ -78,9 +78,9 @@ def codes_of(module: Module, changed: Callable[[Step], Callable[..., Any]]) -> d
 
 
 class Machine:
-    """One run's state: where it is, and the values of the function that runs.
+    """The state of one run: the current operation, and the values of the running function.
 
-    said: texts of ``tl.static_print`` that earlier runs have shown. quiet: shows nothing at all.
+    said: texts of ``tl.static_print`` that earlier runs have shown. quiet: show nothing at all.
     """
 
     def __init__(
@@ -105,21 +105,21 @@ class Machine:
     # ---- where it is
 
     def site(self) -> Site:
-        """The learner's line that runs: within Triton's own functions, the line that called them."""
+        """Return the learner's line that runs: within Triton's own functions, the line that called them."""
         for step in (self.here, *reversed(self.calls)):
             if step is not None and (found := self.site_of(step)).line:
                 return found
         return Site(0, "")
 
     def site_of(self, step: Any) -> Site:
-        """The learner's line of a step; line 0 for one of Triton's own."""
+        """Return the learner's line of a step; line 0 for one of Triton's own."""
         found = self.places.get(step)
         if found is None:
             found = self.places[step] = _site(self._begun(step.op))
         return found
 
     def _begun(self, op: Operation) -> Location:
-        """Where an operation is in the source; of a call over several lines, where it begins.
+        """Return where an operation begins in the source, also if it is a call over several lines.
 
         Triton gives a call the place of its last argument.
         """
@@ -132,9 +132,9 @@ class Machine:
         return at if call is None else Location(at.file, call.first[0], call.first[1], at.name)
 
     def is_used(self) -> bool:
-        """Whether anything is done with what the operation that runs gives.
+        """Return whether any operation uses the result of the running one.
 
-        What only makes values that nobody uses is nothing: the compiler leaves it out.
+        An operation that only makes values that nobody uses doesn't count: the compiler leaves it out.
         """
         here = self.here
         if here is None or here.op in self.used:
@@ -166,7 +166,7 @@ class Machine:
             self.values = before
 
     def body(self, code: Code, given: Given) -> list[Any]:
-        """Run a region; returns what its last operation hands on."""
+        """Run a region, and return the operands of its last operation."""
         values, block = self.values, code.entry
         while True:
             for number, value in zip(block.arguments, given, strict=True):
@@ -187,7 +187,7 @@ class Machine:
             block, given = self._next(code, last, given)
 
     def _next(self, code: Code, last: Step, given: list[Any]) -> tuple[_Ready, list[Any]]:
-        """Where a block goes on, and with what."""
+        """Return the block that comes next, and its arguments."""
         if last.op.name == "cf.br":
             return code.blocks[last.op.successors[0]], given
         if last.op.name != "cf.cond_br":
@@ -198,7 +198,7 @@ class Machine:
         return code.blocks[last.op.successors[1]], given[1 + so : 1 + so + otherwise]
 
     def condition(self, lanes: Lanes) -> bool:
-        """Whether to go on here. It must be one value, and defined."""
+        """Return the value of a condition. It must be one value, and defined."""
         if lanes.data.size > 1:
             raise NotOneValue(
                 f"a condition must be one value, but this is a block of shape {lanes.data.shape}"
@@ -211,9 +211,10 @@ class Machine:
     def dotted(
         self, step: Step, depth: int, *blocks: Lanes, factors: tuple[np.ndarray, np.ndarray] | None = None
     ) -> None:
-        """A dot was computed: operands, what is added, and the result, each row of this many products.
+        """Note a dot that was computed. blocks: its operands, the block that is added, and the result.
 
-        factors: what is multiplied, if the operands are codes of it.
+        depth: products per element of the result. factors: what is multiplied, if the operands are codes of
+            it.
         """
         self.memory.arithmetic.dots = True
         if self.memory.replays:
@@ -231,12 +232,12 @@ class Machine:
             self.memory.recorder.dotted(*map(Lanes.spread, blocks, shapes))
 
     def accessed(self, before: int, values: Lanes, *operands: Lanes) -> None:
-        """Memory was accessed: tell of the accesses that were noted since, and what they carried."""
+        """Tell the recorder of the accesses since number ``before``, and of the values that they moved."""
         if self.memory.recorder:
             self.memory.recorder.accessed(self.memory.accesses[before:], values, *operands)
 
     def marked(self, step: Step, text: str, values: Given) -> None:
-        """A mark of the course's own front end: see `puzzles_lib.translator.marks`."""
+        """Handle a mark of the course's own front end: see `puzzles_lib.translator.marks`."""
         word, _, rest = text.partition(" ")
         if step.kept is None:
             step.kept = json.loads(rest)
@@ -307,7 +308,7 @@ def _unknown(machine: Machine, step: Step, *_: Any) -> Any:
 
 @operation("tt.call", labels=None)
 def call(machine: Machine, step: Step, *given: Any) -> Any:
-    """Triton's `tl.flip` is swapped for one that keeps undefined lanes apart."""
+    """Call a function, with Triton's `tl.flip` swapped for one that keeps undefined lanes apart."""
     name = step.kept or _callee(step)
     function = machine.module.functions[name]
     if _FLIP.match(name):

@@ -1,4 +1,4 @@
-"""Which programs update the same element by atomics: they may come between each other's atomics."""
+"""Find programs that update the same element by atomics, and could come between each other's atomics."""
 
 from dataclasses import dataclass, field
 
@@ -13,15 +13,15 @@ MOST = 16  # meetings that are kept
 class Meetings:
     """Notes the atomics of one run, in which programs run one after the other.
 
-    found: two programs in launch order, by the atomic of the first one after which they met, from 1, and by
-        whether the first one had updated the element before, too.
+    found: pairs of programs, in launch order. The key is whether the first one had updated the element more
+        than once, and the number, from 1, of its last atomic there.
     """
 
     found: dict[tuple[bool, int], tuple[int, int]] = field(default_factory=dict)
     _last: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
     def note(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, program: int, atomic: int) -> None:
-        """A program does an atomic at these elements; atomic: its number, from 1."""
+        """Note an atomic of a program at these elements. atomic: its number, from 1."""
         key = buffer.name, dtype.itemsize
         if key not in self._last:
             self._last[key] = np.full((3, buffer.data.nbytes // dtype.itemsize), NOBODY, np.int32)
@@ -37,6 +37,6 @@ class Meetings:
         who[index], when[index] = program, atomic
 
     def telling(self) -> list[tuple[int, int, int]]:
-        """The programs and the atomic of each, those first in which one element was updated twice."""
+        """Return (first program, second program, atomic), those with repeated updates of an element first."""
         again = sorted(self.found, key=lambda met: not met[0])
         return [(*self.found[met], met[1]) for met in again]

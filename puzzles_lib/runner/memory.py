@@ -1,8 +1,8 @@
-"""The memory a kernel sees: its tensor arguments and nothing else.
+"""Hold the memory that a kernel sees: its tensor arguments and nothing else.
 
-Every tensor argument gets invented addresses. Loads, stores and atomics map them back to elements, and
-every lane is checked before memory is touched. The same hook notes what is worth knowing: who wrote
-which element, what was read before it was written, how many bytes moved.
+Every tensor argument gets invented addresses. Loads, stores and atomics map them back to elements, and check
+every lane before they touch memory. They also note who wrote which element, what was read before it was
+written, and how many bytes moved.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 class Waiting:
     """A program looks at an element, perhaps again and again.
 
-    last: who had changed it before. value: what it was at first.
+    last: the program that had changed it before. value: what it was at first.
     """
 
     buffer: Buffer
@@ -60,7 +60,7 @@ class Waiting:
 
 @dataclass
 class Asked:
-    """What a turn of a loop has looked at; plain: by a load that need not ask memory."""
+    """What an iteration of a loop has looked at. plain: by a load that may be left out or moved."""
 
     buffer: Buffer
     index: np.ndarray
@@ -117,7 +117,7 @@ class Memory:
         self.atomics = 0  # the most that one program has done
         self._atomics = 0
         self.meetings = Meetings()
-        self.asked: list[Asked] | None = None  # kept where a loop wants to know
+        self.asked: list[Asked] | None = None  # kept while a loop needs it
         self.not_associative: Site | None = None
         self.not_commutative: Site | None = None
         self.other_order: Site | None = None
@@ -136,13 +136,13 @@ class Memory:
         self.promises: dict[tuple[str, Site], Promise] = {}  # those that are not true
         self.at_once: TakenAtOnce | None = None
         self.harm: Harm | None = None  # that the promises do, looked for where `at_once` says what it takes
-        self.recorder: Any = None  # a `recording.Recorder`, which is told of accesses
+        self.recorder: Any = None  # a `recording.Recorder`, which records accesses
         self.arithmetic = Arithmetic()
 
     def add(self, name: str, tensor: Any, is_output: bool, address: int | None = None) -> int:
-        """Give a tensor its address range; returns the address of its first element.
+        """Give a tensor its address range, and return the address of its first element.
 
-        address: by which a table of pointers has it; by default the tensor's own on this machine.
+        address: the one that a table of pointers has for it; by default the tensor's own on this machine.
         """
         base = self.addresses.add(tensor.nbytes)
         self.buffers.append(Buffer(name, tensor, base, is_output))
@@ -155,14 +155,14 @@ class Memory:
         return self.parameters.get(name, name + self.suffix)
 
     def start_with(self, defined: Mapping[str, np.ndarray]) -> None:
-        """These elements of outputs hold something before the first program begins, by place in storage."""
+        """Mark elements of outputs, by place in storage, as defined before the first program begins."""
         for buffer in self.buffers:
             if buffer.is_output and buffer.name in defined:
                 places = defined[buffer.name]
                 buffer.written |= places if buffer.unit == buffer.data.itemsize else _by_byte(buffer, places)
 
     def share_notes(self) -> None:
-        """Tensors that overlap in memory have their notes in common, byte by byte."""
+        """Let tensors that overlap in memory share their notes, byte by byte."""
         spans = [(*_extent(buffer.data), buffer) for buffer in self.buffers if len(buffer.data)]
         spans.sort(key=lambda span: span[0])
         together: list[list[Buffer]] = []
@@ -178,7 +178,7 @@ class Memory:
                 share(group)
 
     def pointers_to(self, numbers: np.ndarray) -> np.ndarray:
-        """Pointers made of numbers: those that are addresses of this machine's tensors point into these."""
+        """Return pointers made of numbers. Addresses of this machine's tensors become pointers into these."""
         found = numbers
         for address, size, base in self.there:
             away = numbers - np.uint64(address)  # wraps around below it
@@ -187,13 +187,13 @@ class Memory:
         return found
 
     def start_at_zero(self, names: Collection[str]) -> None:
-        """These outputs hold zeros before the first program begins."""
+        """Let these outputs hold zeros before the first program begins."""
         for buffer in self.buffers:
             if buffer.is_output and buffer.name in names:
                 buffer.written[:] = True
 
     def enter(self, program: Program, number: int) -> None:
-        """The accesses that follow are this program's."""
+        """Begin a program: the accesses that follow are its own."""
         self.program, self.number = program, number
         self._atomics = 0
         self.waiting = self.asked = None
@@ -201,19 +201,19 @@ class Memory:
 
     @property
     def replays(self) -> bool:
-        """Whether the program that runs does what it has done before."""
+        """Return whether the running program is only repeating what it did before."""
         return self.turns is not None and self.turns.replays
 
     @property
     def order_matters(self) -> bool:
-        """Whether programs, or the lanes of an atomic, might leave something else in another order."""
+        """Return whether another order of programs, or of an atomic's lanes, might change the result."""
         shared = self.shared or bool(self.read & self.stored)
         return self.contended or (shared and len(self.programs) > 1)
 
     # ---- accesses: `pointers` are uint64 addresses, `mask` bool of the same shape or None for all on
 
     def load(self, *given: Any) -> tuple[np.ndarray, Labels]:
-        """The values, and the labels of those that are undefined: see `_load` for what is given."""
+        """Return the values, and the labels of those that are undefined. It takes `_load`'s arguments."""
         if self.turns is None:
             return self._load(*given)
         for known in self.turns.known():
@@ -221,14 +221,14 @@ class Memory:
         return self.turns.found(self._load(*given))
 
     def store(self, *given: Any) -> None:
-        """Store values: see `_store` for what is given."""
+        """Store values. The arguments are those of `_store`."""
         if self.turns is None or not self.turns.known():
             self._store(*given)
             if self.turns is not None:
                 self.turns.found(None)
 
     def atomic(self, *given: Any) -> tuple[np.ndarray, Labels]:
-        """Update elements, and return what was there: see `_atomic` for what is given."""
+        """Update elements, and return what was there. The arguments are those of `_atomic`."""
         self._atomics += 1
         self.atomics = max(self.atomics, self._atomics)
         if self.turns is None:
@@ -370,7 +370,7 @@ class Memory:
             self.meetings.note(buffer, index, dtype, self.number, self._atomics)
 
     def promised(self, hint: str, values: np.ndarray, sizes: Sequence[int], step: int) -> None:
-        """A hint to the compiler, as `promises.untrue` takes it: noted where it is not true."""
+        """Note a hint to the compiler that is not true. The arguments are those of `promises.untrue`."""
         key = hint, self.site()
         if key not in self.promises and (found := untrue(hint, values, sizes, step)):
             self.promises[key] = Promise(hint, tuple(sizes), found, self.site())
@@ -380,41 +380,41 @@ class Memory:
             self.harm = harm(kind, self.site(), pointers, mask, dtype.itemsize, self.at_once)
 
     def brackets_matter(self) -> None:
-        """Values were scanned with a combine function that is not associative on them."""
+        """Note that values were scanned with a combine function that is not associative on them."""
         self.not_associative = self.not_associative or self.site()
 
     def order_matters_within(self) -> None:
-        """Values were reduced with a combine function that is not commutative on them."""
+        """Note that values were reduced with a combine function that is not commutative on them."""
         self.not_commutative = self.not_commutative or self.site()
 
     def depends_on_order_within(self) -> None:
-        """Another order of combining a reduction's values gives another result, which is used."""
+        """Note that a used result of a reduction depends on the order in which its values are combined."""
         self.other_order = self.other_order or self.site()
 
     # ---- what integers do
 
     def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
-        """The result of a sum, difference or product of integers; its labels may say what wrapped around."""
+        """Return a sum, difference or product of integers. Labels may say what wrapped around."""
         return result
 
     def cast(self, result: Lanes, wide: Lanes) -> Lanes:
-        """The result of a cast to a narrower integer; its labels may say what wrapped around."""
+        """Return the result of a cast to a narrower integer. Labels may say what wrapped around."""
         return result
 
     def taken_as_unsigned(self, labels: Labels) -> Labels:
-        """The labels of integers that the kernel takes for unsigned ones."""
+        """Return the labels of integers that the kernel treats as unsigned."""
         return labels
 
     def no_offset(self, labels: Labels) -> Labels:
-        """The labels of what the kernel makes of integers that are then no offsets."""
+        """Return the labels of a result that can't be an offset anymore, such as a float."""
         return labels
 
     # ---- what is undefined
 
     def label(self, what: str, kind: str = "operation", order: bool = False) -> int:
-        """The label of what becomes undefined here, at the running line.
+        """Return the label of what becomes undefined here, at the running line.
 
-        order: the values are defined, which lane holds which is not.
+        order: the values are defined, but not which lane holds which.
         """
         return self._label(Source(kind, what, self.site()), order)
 
@@ -423,10 +423,10 @@ class Memory:
         return max(1, ORDER - 1 - number) if order else max(ORDER, MOST - number)
 
     def in_order(self, found: Labels, *operands: Lanes) -> Labels:
-        """The labels of what lanes of several blocks make, lane by lane.
+        """Return the labels of what several blocks make, lane by lane.
 
-        A block whose order is not known may be combined with what is the same in all lanes. With any other
-        block, nobody knows which lanes meet.
+        A block whose order is not known may be combined with a value that is the same in all lanes. If it is
+        combined with another block, it is unknown which lanes meet.
         """
         if found is None or not ((found > 0) & (found < ORDER)).any():
             return found
@@ -438,7 +438,7 @@ class Memory:
         return self.mixed(found) if fixed or len(loose) > 1 else found
 
     def mixed(self, found: Labels) -> Labels:
-        """The labels where those of an order that is not known become those of undefined lanes."""
+        """Return the labels, with those of an unknown order replaced by those of undefined lanes."""
         if found is None:
             return None
         sources = list(self.sources)
@@ -448,10 +448,10 @@ class Memory:
         return found
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
-        """Values are used, in the lanes ``on``, to decide what happens: undefined ones end the run.
+        """End the run if an undefined value is used, in the lanes ``on``, to decide what happens.
 
-        Not elements of an output that nothing was stored to: they may be of another program, and then
-        this is a race, which the rest of the run will show.
+        Elements of an output that nothing was stored to don't end the run. Another program may store them:
+        then this is a race, which the rest of the run will show.
         """
         source = self._note_use(labels, on)
         if source is not None and source.kind != "early" and not self.record:
@@ -486,7 +486,7 @@ class Memory:
         return self._label(source)
 
     def _undefined_in(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, reads: bool = True) -> Labels:
-        """The labels of elements, one for each lane; None where all are defined."""
+        """Return the labels of elements, one for each lane; None if all are defined."""
         if not buffer.is_output and buffer.labels is None:
             return None
         places = _own_places(buffer, index, dtype)
@@ -512,7 +512,7 @@ class Memory:
             labels = np.repeat(labels, max(1, dtype.itemsize // buffer.unit))
         buffer.labels[_own_places(buffer, index, dtype)] = 0 if labels is None else labels
 
-    # ---- finding the elements behind addresses
+    # ---- finding the elements at addresses
 
     @staticmethod
     def _tidy(mask: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -526,11 +526,11 @@ class Memory:
         return self.buffers[number] if 0 <= number < len(self.buffers) else None
 
     def buffer_at(self, pointers: np.ndarray) -> Buffer | None:
-        """The tensor that the first of these addresses belongs to, or started from."""
+        """Return the tensor that the first of these addresses belongs to, or started from."""
         return self._buffer(int(self.addresses.places(pointers.ravel()[:1], 1)[0][0]))
 
     def elements_of(self, pointers: np.ndarray, dtype: np.dtype) -> tuple[str, np.ndarray] | None:
-        """The tensor that addresses belong to, and their elements; None where there are several."""
+        """Return the tensor that addresses belong to, and their elements; None if there are several."""
         numbers, elements = self.addresses.places(pointers, dtype.itemsize)
         buffer = self._buffer(int(numbers.flat[0])) if np.unique(numbers).size == 1 else None
         return None if buffer is None else (buffer.name, elements)
@@ -802,7 +802,7 @@ class Memory:
         return Conflict(buffer.name, element, programs, self.site(), kind, why, self.resident)
 
     def looked(self, pointers: np.ndarray, values: np.ndarray) -> None:
-        """A volatile load of one element is there to wait for it."""
+        """Note a volatile load of one element, which waits for it."""
         numbers, elements = self.addresses.places(pointers, values.dtype.itemsize)
         buffer = self._buffer(int(numbers.flat[0])) if pointers.size == 1 else None
         if buffer is not None and not self.replays:
@@ -811,18 +811,18 @@ class Memory:
             asked.plain = False
 
     def _look(self, buffer: Buffer, place: int, value: np.generic) -> None:
-        """One element is looked at, as by who waits for it."""
+        """Note that the program looks at one element, perhaps to wait for it."""
         now = self.waiting
         if now is None or now.buffer is not buffer or now.place != place:
             self.waiting = Waiting(buffer, place, self._last(buffer, place, value.itemsize), value)
 
     def _last(self, buffer: Buffer, place: int, size: int) -> int:
-        """The program that has changed an element last, or NOBODY."""
+        """Return the program that has changed an element last, or NOBODY."""
         notes = [n for n in (buffer.storer, buffer.updater) if n is not None]
         return max(int(n[np.array([place])][0]) for n in notes) if buffer.unit == size else NOBODY
 
     def deadlock(self, asked: Asked) -> Stop:
-        """Programs run one after the other: who waits for what it finds will find it forever."""
+        """Return the Stop of a program that waits forever: it would find the same in every iteration."""
         buffer, place, now = asked.buffer, int(asked.index[0]), self.waiting
         if now is None or now.buffer is not buffer or now.place != place:
             last = self._last(buffer, place, asked.values.itemsize)
@@ -838,7 +838,7 @@ class Memory:
         text = f"deadlock: program {self.program} waits for {element}, {left}"
         advice = (
             "take a ticket with tl.atomic_add, or wait only for programs with a smaller id: "
-            "later ones may not have started"
+            "later programs have perhaps not started"
         )
         if self.resident:
             advice = f"all other programs have ended or wait as well, so nobody changes {buffer.name} anymore"

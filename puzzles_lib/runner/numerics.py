@@ -1,4 +1,4 @@
-"""Numbers as a GPU computes them, where NumPy's own differ."""
+"""Compute numbers as a GPU does, if NumPy does it differently."""
 
 import functools
 
@@ -12,7 +12,7 @@ E2M1 = np.array([FORMATS["fp4e2m1"].number(code) for code in range(8)], np.float
 
 
 def bits(array: np.ndarray) -> np.ndarray:
-    """The same memory as unsigned integers."""
+    """Return the same memory as unsigned integers."""
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
@@ -25,7 +25,7 @@ def float32_to_tf32(values: np.ndarray) -> np.ndarray:
 
 
 def float32_in_bfloat16(values: np.ndarray, terms: int) -> list[np.ndarray]:
-    """A float32 as a sum of bfloat16 numbers, the largest first, as for ``input_precision="bf16x3"``."""
+    """Return a float32 as a sum of bfloat16 numbers, the largest first, as ``input_precision="bf16x3"``."""
     parts, left = [], np.ascontiguousarray(values, np.float32)
     for _ in range(terms):
         parts.append(BFLOAT16.widen(BFLOAT16.narrow(left)))
@@ -34,10 +34,10 @@ def float32_in_bfloat16(values: np.ndarray, terms: int) -> list[np.ndarray]:
 
 
 def float_to_integer(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Cut the fraction off, as PTX's ``cvt.rzi`` does: what is out of range becomes the nearest that is not.
+    """Cut off the fraction, as PTX's ``cvt.rzi`` does; a number out of range becomes the nearest in range.
 
-    There are no conversions to 8 bits: Triton keeps the lower half of a 16-bit integer. NaN becomes 0, or
-    the sign bit alone where either side has 64 bits.
+    PTX has no conversions to 8 bits: Triton keeps the lower half of a 16-bit integer. NaN becomes 0, or the
+    sign bit alone if either side has 64 bits.
     """
     wide = np.dtype(f"{np.dtype(dtype).kind}{max(np.dtype(dtype).itemsize, 2)}")
     limits = np.iinfo(wide)
@@ -51,7 +51,7 @@ def float_to_integer(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def float8_e5m2_to_bfloat16(codes: np.ndarray) -> np.ndarray:
-    """As Triton compiles it, bits shifted into place and multiplied by 2**112 (sm_80, sm_90, sm_100).
+    """Convert as Triton compiles it: bits are shifted into place and multiplied by 2**112 (sm_80 to sm_100).
 
     So infinity becomes 65536, and NaN a number beyond it, as on an H200.
     """
@@ -61,9 +61,9 @@ def float8_e5m2_to_bfloat16(codes: np.ndarray) -> np.ndarray:
 
 
 def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """``x - trunc(x / y) * y``, as compiled: where x / y is large, that is no remainder.
+    """Return ``x - trunc(x / y) * y``, as compiled. If x / y is large, this is not the remainder.
 
-    Of float32, the difference is rounded once (PTX of Triton 3.7.1 for sm_90: div.rn, cvt.rzi, fma.rn).
+    For float32, the difference is rounded once (PTX of Triton 3.7.1 for sm_90: div.rn, cvt.rzi, fma.rn).
     """
     if x.dtype != np.float32:
         return np.fmod(x, y)
@@ -73,7 +73,7 @@ def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def divided(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Integers divided, rounded towards zero."""
+    """Divide integers, rounding toward zero."""
     return (x - np.fmod(x, y)) // y
 
 
@@ -83,7 +83,7 @@ def shifted(x: np.ndarray, by: np.ndarray) -> np.ndarray:
 
 
 def high_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The upper half of the product of two unsigned integers."""
+    """Return the upper half of the product of two unsigned integers."""
     size = 8 * x.itemsize
     if size < 64:
         wide = f"u{2 * x.itemsize}"
@@ -98,19 +98,19 @@ def high_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def erf(x: np.ndarray) -> np.ndarray:
-    """The error function, rounded once."""
+    """Return the error function, rounded once."""
     return torch.erf(torch.from_numpy(np.ascontiguousarray(x, np.float64))).numpy().astype(x.dtype)
 
 
 def product(left: np.ndarray, right: np.ndarray, dtype: type) -> np.ndarray:
-    """A matrix product, by torch, because its number of threads can be set: NumPy's wait for each other."""
+    """Return a matrix product, by torch, because its number of threads can be set."""
     tensors = (torch.from_numpy(np.ascontiguousarray(x, dtype)) for x in (left, right))
     return torch.matmul(*tensors).numpy()
 
 
 @functools.lru_cache(maxsize=512)
 def numbers_from(start: int, end: int) -> np.ndarray:
-    """The numbers of ``tl.arange``. They must not be changed."""
+    """Return the numbers of ``tl.arange``. They must not be changed."""
     made = np.arange(start, end, dtype=np.int32)
     made.flags.writeable = False
     return made

@@ -1,9 +1,9 @@
-"""What each operation of Triton IR does: a table from its name to a function of lanes.
+"""Define each operation of Triton IR: a table from its name to a function of lanes.
 
-A function gets the machine, the step (the operation, and what is known of it before it runs) and the lanes
-of the operands, and returns those of the results. Beside it stands what happens to labels: nearly always a
-lane of the result is undefined where one of its operands' is. Of ``arith.addi %x, %y`` the name, the order of
-the operands and the types of the results are all that is taken from the IR.
+A function gets the machine, the step (the operation, and what is known of it before it runs) and the
+operands' lanes. It returns the lanes of the results. A rule next to it makes the labels. Nearly always, a
+lane of the result is undefined if one of its operands' lanes is. From IR such as ``arith.addi %x, %y`` only
+the name, the order of the operands and the types of the results are used.
 """
 
 import math
@@ -50,7 +50,7 @@ TABLE: dict[str, Compute] = {}
 
 
 class Unsupported(NotImplementedError):
-    """An operation that the course cannot run, in words."""
+    """An operation that the course cannot run. The message says so in words."""
 
 
 # ---- labels of a result, from those of the operands
@@ -61,7 +61,7 @@ def of_all(machine: Machine, step: Step, *operands: Lanes) -> Labels:
 
 
 def absorbing(settles: Callable[[np.ndarray], np.ndarray]) -> Rule:
-    """A rule for operations that one operand can settle alone, such as ``x & 0``."""
+    """Return a rule for operations that one operand can decide alone, such as ``x & 0``."""
 
     def rule(machine: Machine, step: Step, left: Lanes, right: Lanes) -> Labels:
         found = []
@@ -118,7 +118,7 @@ def to_integer(machine: Machine, step: Step, value: Lanes) -> Labels:
 
 
 def of_a_number(machine: Machine, step: Step, *operands: Lanes) -> Labels:
-    """As `of_all`, but a float, or an exclusive or as random numbers are made of, is no offset any more."""
+    """Return labels as `of_all`, for a result that isn't an offset: a float, or a random number's xor."""
     return machine.memory.no_offset(of_all(machine, step, *operands))
 
 
@@ -126,9 +126,10 @@ def of_a_number(machine: Machine, step: Step, *operands: Lanes) -> Labels:
 
 
 def operation(*names: str, labels: Rule | None = of_all, makes: bool = False) -> Callable[[Compute], Compute]:
-    """Enter a function under names. labels: the rule; None for a function that sees to labels itself.
+    """Return a decorator that enters a function in the table under these names.
 
-    makes: the rule is asked even where no operand is undefined.
+    labels: the rule for labels; None if the function makes them itself. makes: ask the rule even if no
+        operand is undefined.
     """
 
     def enter(compute: Compute) -> Compute:
@@ -316,7 +317,7 @@ def cmpf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
 
 
 def of_choice(machine: Machine, step: Step, condition: Lanes, left: Lanes, right: Lanes) -> Labels:
-    """The side chosen, and the condition."""
+    """Return the labels of the chosen side and of the condition."""
     sides = where(condition.data, left.labels), where(~condition.data, right.labels)
     return joined(condition.labels, *sides)
 
@@ -357,7 +358,7 @@ def mulf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
 
 @operation("math.absf")
 def absf(machine: Machine, step: Step, x: Lanes) -> Lanes:
-    """Of float8 as well: the compiler clears a bit."""
+    """Return absolute values, also of float8: the compiler clears a bit."""
     machine.memory.flops += step.size
     return Lanes(step.row.narrow(np.abs(x.wide)), step.row)
 
@@ -412,7 +413,7 @@ def fma(machine: Machine, step: Step, x: Lanes, y: Lanes, z: Lanes) -> Lanes:
 
 
 def of_dot(machine: Machine, step: Step, left: Lanes, right: Lanes, start: Lanes) -> Labels:
-    """Rows and columns; of integers only where the other factor is not 0."""
+    """Return the labels of rows and columns. An integer's label counts only if the other factor is not 0."""
     shapes = [value.type.shape for value in step.op.operands]
     rows, columns = left.full_labels(shapes[0]), right.full_labels(shapes[1])
     if step.row.is_float:
@@ -482,7 +483,7 @@ def _scaled_parts(step: Step, operands: Sequence[Lanes]) -> list[tuple[Lanes, tu
 
 
 def of_dot_scaled(machine: Machine, step: Step, *operands: Lanes) -> Labels:
-    """Rows and columns, with their scales."""
+    """Return the labels of rows and columns, and of their scales."""
     left, right, start, left_scale, right_scale = _scaled_parts(step, operands)
     assert start is not None
     shape, found = start[1], [start[0].labels]
@@ -673,7 +674,7 @@ def constant_of(text: str, row: DType) -> np.ndarray:
 
 @operation("ub.poison", labels=None)
 def poison(machine: Machine, step: Step) -> Lanes:
-    """What a loop's variable is after the loop."""
+    """Return the undefined value that a loop's variable has after the loop."""
     data = np.zeros(1, step.row.storage)
     if not step.op.results[0].users:
         return Lanes(data, step.row)
@@ -787,7 +788,7 @@ def split(machine: Machine, step: Step, x: Lanes) -> tuple[Lanes, Lanes]:
 
 @operation("tt.cat", labels=None)
 def cat(machine: Machine, step: Step, left: Lanes, right: Lanes) -> Lanes:
-    """Any order: the reverse of what one expects."""
+    """Concatenate in reverse, because tl.cat promises no order."""
     shapes = [value.type.shape for value in step.op.operands]
     parts = [lanes.full(shape) for lanes, shape in zip((left, right), shapes, strict=True)]
     label = machine.memory.label("tl.cat does not keep the order: use tl.join", order=True)
@@ -962,7 +963,7 @@ def make_tensor_descriptor(machine: Machine, step: Step, base: Lanes, *numbers: 
 
 
 def check_descriptor(machine: Machine, made: Descriptor) -> None:
-    """Raise ValueError where a GPU would move other elements than a descriptor says."""
+    """Raise ValueError if a GPU would move other elements than a descriptor says."""
     address = int(made.base.data.item())
     buffer = machine.memory.buffer_at(made.base.data)
     of = f"of {machine.memory.pointer(buffer.name)}'s descriptor" if buffer else "of this descriptor"
@@ -992,7 +993,7 @@ def _within(machine: Machine, made: Descriptor, indices: Sequence[Lanes]) -> tup
 
 @operation("tt.descriptor_load", labels=None)
 def descriptor_load(machine: Machine, step: Step, made: Descriptor, *indices: Lanes) -> Lanes:
-    """A load whose block may have fewer axes than the descriptor's: those of size 1 are left out."""
+    """Load a block, which may have fewer axes than the descriptor's: axes of size 1 are left out."""
     pointers, mask = _within(machine, made, indices)
     shape = step.shape
     if pointers.data.size == math.prod(shape):
@@ -1124,7 +1125,7 @@ def barrier(machine: Machine, step: Step) -> None:
     machine.memory.ordering.barrier()
 
 
-# ---- what the kernel says and what it is told
+# ---- what the kernel prints and asserts, and what it assumes
 
 
 @operation("llvm.intr.assume", labels=None)
@@ -1173,7 +1174,7 @@ MARK = "\x01"  # begins the prefix of a print that the course's own front end ha
 
 
 def shown(data: np.ndarray, hexadecimal: bool = False) -> str:
-    """A block's values, or the one of a scalar, as text."""
+    """Return the values of a block, or the one of a scalar, as text."""
     one = (lambda n: f"{n:#04x}") if hexadecimal and data.dtype.kind in "iu" else str
     return (
         one(data.flat[0])
@@ -1193,7 +1194,7 @@ def extern_elementwise(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
 
 @operation("tt.elementwise_inline_asm", labels=None)
 def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Any:
-    """Arithmetic is carried out. What means nothing here is done as nothing; its result is undefined."""
+    """Compute what assembly computes. Other assembly does nothing here, and its result is undefined."""
     text = step.op.text("asm_string")
     written = [line.partition("//")[0].strip() for part in text.split("\n") for line in part.split(";")]
     instructions = [each for each in written if each]

@@ -1,4 +1,4 @@
-"""How a run is done, and what it watches for."""
+"""Define how a run is done, and what it watches for."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,21 +1,22 @@
-"""What orders the accesses of one program's threads to an element, and those of two programs.
+"""Find out what orders the accesses of one program's threads to an element, and those of two programs.
 
-Triton orders nothing between the threads of a program: what one of them stores, another may load before
-it is there, unless a barrier (``tl.debug_barrier``) stands between. Two programs are ordered by atomics on
-the same element alone: what the first has stored before it *releases*, the second finds once it has
-*acquired* (PTX ISA, section "Memory Consistency Model"). An atomic on one element is one thread's; what
-the others have stored is released only where a barrier stands before it, and acquired only where its
-result is used, since the compiler then hands the result to all threads over a barrier. From Triton 3.9 on,
-the compiler itself puts a barrier before each atomic that releases and after each that acquires.
+Triton orders nothing between the threads of a program. What one of them stores, another may load too early,
+unless there is a barrier (``tl.debug_barrier``) between them. Two programs are ordered only by atomics on the
+same element: what the first one stored before its atomic is *released*, and the second one finds it after it
+has *acquired* (PTX ISA, section "Memory Consistency Model"). A single thread does an atomic on one element.
+What the other threads have stored is released only if there is a barrier before the atomic. It is acquired
+only if the atomic's result is used, because the compiler then hands the result to all threads over a barrier.
+From Triton 3.9 on, the compiler itself puts a barrier before each atomic that releases and after each that
+acquires.
 
-What is a barrier (``bar.sync`` in the PTX of triton 3.7.1 for sm_90): ``tl.debug_barrier``, and what follows
-an atomic on one element whose result is used, ``sem="relaxed"`` included. Reductions and scans across warps,
-dots and conversions of layouts bring barriers too, for the shared memory that they go through. These are not
-counted: they come and go with the number of warps, the shapes and the version (``tl.sum`` has two with 4
-warps and none with 1), and the compiler may move a load or store across them. Nor is the barrier before
-``tl.atomic_cas``, which no other atomic has, nor a block of atomics, which has none.
+What counts as a barrier (``bar.sync`` in the PTX of triton 3.7.1 for sm_90): ``tl.debug_barrier``, and an
+atomic on one element whose result is used, also with ``sem="relaxed"``. Reductions and scans across warps,
+dots and conversions of layouts have barriers, too, for the shared memory that they use. These are not
+counted, because they depend on the number of warps, the shapes and the version. For example, ``tl.sum`` has
+two with 4 warps and none with 1. The compiler may also move a load or store across them. The barrier before
+``tl.atomic_cas`` isn't counted, which no other atomic has. A block of atomics has none.
 
-Time is counted in eras: one ends at each barrier, and with each program.
+Time is counted in eras. An era ends at each barrier, and with each program.
 """
 
 from collections.abc import Callable
@@ -41,8 +42,8 @@ _ACQUIRES = ("acq_rel", "acquire")
 class Holders:
     """Which threads hold the lanes of a block that is loaded or stored.
 
-    first: thread of each lane (the lowest where several hold it: the one that stores), flattened; its number
-        is warp * threads of a warp + lane of the warp.
+    first: the thread of each lane, flattened; if several hold a lane, the lowest, which stores it. A thread's
+        number is warp * threads of a warp + lane of the warp.
     several: whether other threads load the lane too, for a use of their own.
     stored: whether what all of them load goes into stores of the same lane and nowhere else.
     """
@@ -111,12 +112,12 @@ class _Met:
 
 @dataclass
 class Ordering:
-    """Follows one run. Without ``held_by``, each line and each lane of a block is a thread of its own.
+    """Follows one run. Without ``held_by``, each line and each lane of a block counts as its own thread.
 
     at_atomics: whether the compiler puts barriers around atomics, as Triton does from 3.9 on.
-    resident: whether all programs run at the same time. Then an atomic that leaves a flag as it is releases
-        nothing: who finds the flag so cannot know that the atomic has been.
-    suspect: whether any two of these met with nothing between; only then is it worth knowing the threads.
+    resident: whether all programs run at the same time. Then an atomic that leaves a flag unchanged releases
+        nothing: a program that reads the flag can't know that the atomic has happened.
+    suspect: whether two accesses met with nothing between them; only then are the threads worth knowing.
     """
 
     held_by: HeldBy | None = None
@@ -135,7 +136,7 @@ class Ordering:
     entered: int = 2  # the era in which this program began
 
     def enter(self) -> None:
-        """The next program begins: it knows of no other."""
+        """Begin the next program, which is not ordered after any other."""
         self.era += 2
         self.entered = self.era
         self.acquired = None
@@ -164,13 +165,13 @@ class Ordering:
         program: Program,
         ends: bool = True,
     ) -> None:
-        """A load, store or atomic of an output. ``lanes`` of the block, flattened, one for each place.
+        """Note a load, store or atomic of an output. lanes: flat indices in the block, one for each place.
 
-        kind: also ``"look"``, a volatile load, which may come after an atomic of another thread; and
-            ``"poll"``, an atomic that leaves an element as it is, which may come after such a look. But a
-            thread that still looks must not miss a change.
-        ends: whether a barrier waits for it. None waits for what a descriptor stores: PTX's
-        ``cp.async.bulk.wait_group.read`` waits until the block has been read, not until it is written.
+        kind: ``"load"``, ``"store"``, ``"atomic"``, ``"look"`` or ``"poll"``. A look is a volatile load,
+            which may come after an atomic of another thread. A poll is an atomic that leaves an element
+            unchanged, and may come after such a look. But a thread that still looks must not miss a change.
+        ends: whether a barrier waits for the access to end. No barrier waits for a descriptor's store: PTX's
+            ``cp.async.bulk.wait_group.read`` waits until the block has been read, not until it is written.
         """
         notes = self._notes.setdefault(buffer.name, _Notes(_Marks.of(buffer)))
         notes.refine(buffer)
@@ -301,7 +302,7 @@ class Ordering:
         site: Site,
         tells: bool,
     ) -> None:
-        """An atomic of one thread on one element, its ``sem`` and ``scope`` as Triton names them.
+        """Note an atomic of one thread on one element, with its ``sem`` and ``scope`` as Triton names them.
 
         tells: whether it has changed the element.
         """
@@ -322,7 +323,7 @@ class Ordering:
             self.barrier()
 
     def looked(self, flag: tuple[str, int], number: int, volatile: bool, site: Site) -> None:
-        """A load of one element, which may be there to see what others have done to it by atomics."""
+        """Note a load of one element, which may be there to see what others have done to it by atomics."""
         if flag in self._met:
             self.clock += 1
             sem = UNMARKED[1 if volatile else 2]
@@ -331,9 +332,10 @@ class Ordering:
     def is_ordered(
         self, buffer: Buffer, places: np.ndarray, by: np.ndarray, loads: bool = False
     ) -> np.ndarray:
-        """Whether this program may count on what the programs ``by`` have last done to these elements.
+        """Return whether this program is ordered after the last accesses of ``by`` to these elements.
 
-        loads: they have loaded them. Otherwise they have stored or updated them.
+        by: the number of a program for each element. loads: whether the accesses are loads. Otherwise they
+            are stores or updates.
         """
         notes = self._notes.get(buffer.name)
         if self.acquired is None or notes is None:
@@ -358,16 +360,18 @@ class Ordering:
         return era, clock
 
     def why_not(self, kind: str, buffer: Buffer, places: np.ndarray, by: int, number: int) -> Cause:
-        """Why nothing orders what program ``by`` has done to an element and what ``number`` does now.
+        """Return why nothing orders what program ``by`` has done to an element and what ``number`` does now.
 
-        kind: as in `records.Conflict`. Of a mixed one, ``"looks"`` if the atomics of ``by`` have left the
-        element as it was, else ``"changes"``, and the line of the last one. Of an update, ``"store"``: the
-        first one was a plain store, at this line. Of a read, where both programs have met at a flag,
-        ``"release"`` and ``"acquire"``: the access at this line has a ``sem`` that lacks this half, or one of
-        `UNMARKED` instead. Where the reader has acquired something of the writer, ``"late"``: the element was
-        stored after the release; ``"barrier"``: there was none before the release; ``"descriptor"``: one has
-        stored it, which no release waits for. The same goes for a store to what ``by`` has loaded, an
-        overwrite; ``"early"``: nothing had been stored there, and the load is at this line.
+        kind: as in `records.Conflict`. For a mixed one, the cause is ``"looks"`` if the atomics of ``by``
+            have left the element unchanged, else ``"changes"``, with the line of the last one. For an update,
+            it is ``"store"``: the first access was a plain store, at this line.
+
+        For a read, if both programs have met at a flag, it is ``"release"`` or ``"acquire"``: the access at
+        this line has a ``sem`` that lacks this half, or one of `UNMARKED` instead. If the reader has acquired
+        something from the writer, it is ``"late"``: the element was stored after the release; ``"barrier"``:
+        there was none before the release; or ``"descriptor"``: a descriptor stored it, and no release waits
+        for that. The same causes apply to an overwrite, a store to what ``by`` has loaded. There, ``"early"``
+        means that nothing had been stored yet, and the load is at this line.
         """
         notes = self._notes.get(buffer.name)
         if notes is None or kind not in ("read", "update", "overwrite", "mixed"):
@@ -393,7 +397,7 @@ class Ordering:
         return self._why_not_ordered(by, number, clock)
 
     def _why_not_ordered(self, by: int, number: int, clock: np.ndarray) -> Cause:
-        """Why what program ``by`` did at these times is not ordered before what ``number`` does now."""
+        """Return why what program ``by`` did at these times is not ordered before what ``number`` does."""
         if half := self._missing_half(by, number, int(clock.max())):
             return half
         if self.acquired is None or not self.acquired[1][by]:

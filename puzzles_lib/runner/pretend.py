@@ -1,8 +1,8 @@
-"""Tensors of billions of elements that nobody holds, for runs of a few programs at their true size.
+"""Pretend that there are tensors of billions of elements, for runs of a few programs at their true size.
 
-An input's element is a function of its index; an output remembers what was stored to it. Offsets are
-computed as on a GPU. If an int32 or a narrower integer has wrapped around, the lanes are labelled (`lanes`).
-No such lane may decide where or whether memory is touched.
+An input's element is a function of its index; an output remembers what was stored to it. Offsets are computed
+as on a GPU. If an int32 or a narrower integer has wrapped around, the lanes get a label (see `lanes`). No
+such lane may decide where or whether memory is touched.
 """
 
 import math
@@ -35,7 +35,7 @@ _EXACT: dict[Callable[..., Any], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Pretended:
-    """Stands for a tensor. values: what its elements hold, over and over; None for made-up values."""
+    """Stands for a tensor. values: what its elements hold, repeated; None for made-up values."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -49,7 +49,7 @@ class Pretended:
 
 
 class Sparse:
-    """An array of any length: what was set, and else a function of the index."""
+    """An array of any length: what was set, and a function of the index elsewhere."""
 
     def __init__(self, length: int, dtype: np.dtype, default: Callable[[np.ndarray], np.ndarray]):
         self.length, self.dtype, self.default = length, dtype, default
@@ -120,7 +120,7 @@ class PretendedBuffer:
         self.unit = self.data.itemsize
 
     def refine(self) -> None:
-        """Notes stay with the elements: they are not there to be cut."""
+        """Do nothing: notes stay per element here."""
 
     def view(self, dtype: np.dtype) -> Sparse:
         """The elements as ``dtype``, for a pointer that was cast: then with values of their own."""
@@ -130,7 +130,7 @@ class PretendedBuffer:
         return self._views[dtype]
 
     def written_elements(self) -> np.ndarray:
-        """True for each element that was stored to, in no order; the others are not there."""
+        """Return True for each element that was stored to, in no order; others are left out."""
         return np.ones(len(self.written.index), bool)
 
     def element(self, place: int) -> int:
@@ -138,7 +138,7 @@ class PretendedBuffer:
 
 
 class PretendedMemory(Memory):
-    """Memory that is not there, and knows which lanes have wrapped around."""
+    """Memory without data, which knows the lanes that have wrapped around."""
 
     def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
@@ -197,7 +197,7 @@ class PretendedMemory(Memory):
         return result
 
     def taken_as_unsigned(self, labels: Labels) -> Labels:
-        """Without a sign, a dtype holds twice as much."""
+        """Return the labels of integers that the kernel treats as unsigned, and so hold twice as much."""
         if labels is None:
             return None
         for source, own in self._wraps(labels):
@@ -206,7 +206,7 @@ class PretendedMemory(Memory):
         return labels
 
     def no_offset(self, labels: Labels) -> Labels:
-        """A number may wrap around, as a random one does on its way."""
+        """Remove the labels of numbers that may wrap around, such as random ones."""
         if labels is None:
             return None
         for _, own in self._wraps(labels):

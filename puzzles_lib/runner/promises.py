@@ -1,10 +1,10 @@
-"""What a kernel promises the compiler of its values, and what comes of a promise that is not true.
+"""Check what a kernel promises to the compiler about its values, and what a false promise leads to.
 
 ``tl.multiple_of``, ``tl.max_contiguous`` and ``tl.max_constancy`` compute nothing: the compiler believes
-them. By itself a false one does no harm, and some are usual: a tile of ``rows % M`` is promised to be
-contiguous, and is not where it wraps. Harm is done where several lanes are loaded or stored by one
-instruction, at the first one's address and under the first one's mask: the others must lie behind it, be on
-where it is on, and the address must be a multiple of what is taken at once.
+them. A false promise alone does no harm, and some are usual: a tile of ``rows % M`` is promised to be
+contiguous, and is not at the place where it wraps. Harm is done if one instruction loads or stores several
+lanes, at the first lane's address and under the first lane's mask. The other lanes must then be next to it
+and have the same mask, and the address must be a multiple of the instruction's size.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ int [instructions, lanes of each], of the flattened block; one array for each ac
 
 @dataclass(frozen=True)
 class Promise:
-    """One that is not true. found: what is so instead, in words."""
+    """A promise that is not true. found: what is true instead, in words."""
 
     hint: str
     sizes: tuple[int, ...]
@@ -36,10 +36,11 @@ class Promise:
 
 @dataclass(frozen=True)
 class Harm:
-    """An access that takes lanes at once which do not belong together.
+    """An access whose instruction takes several lanes at once, although they don't belong together.
 
-    lanes: of its block, flattened. size: bytes taken at once. why: ``"mask"``, some are on and some off;
-    ``"apart"``, they do not lie side by side; ``"misaligned"``, the address is no multiple of the size.
+    lanes: their flat indices in the block. size: the instruction's size in bytes. why: ``"mask"``, some lanes
+        are on and some off; ``"apart"``, they are not next to each other in memory; ``"misaligned"``, the
+        address is not a multiple of the size.
     """
 
     kind: str
@@ -51,7 +52,7 @@ class Harm:
 
 
 def untrue(hint: str, values: np.ndarray, sizes: Sequence[int], step: int = 1) -> str:
-    """What is not as a hint says, in words; "" where it is true.
+    """Return in words what is not as a hint says; "" if the hint is true.
 
     sizes: the hint's, one for each axis. step: from one value to the next, for addresses an element's bytes.
     """
@@ -76,7 +77,7 @@ def untrue(hint: str, values: np.ndarray, sizes: Sequence[int], step: int = 1) -
 def _untrue_along(
     hint: str, values: np.ndarray, axis: int, size: int, step: int
 ) -> tuple[tuple[int, ...], int] | None:
-    """The first values that are not as promised along an axis: the place of the first of them, how many."""
+    """Return the place of the first values along an axis that break the promise, and how many they are."""
     along = np.moveaxis(values, axis, -1)
     length = min(size, along.shape[-1])
     if along.shape[-1] % length:
@@ -108,7 +109,10 @@ def _untrue_along(
 def harm(
     kind: str, site: Site, pointers: np.ndarray, mask: np.ndarray | None, size: int, at_once: TakenAtOnce
 ) -> Harm | None:
-    """The first lanes of an access, of elements of ``size`` bytes, that must not be taken at once."""
+    """Return the first lanes of an access that must not be taken at once; None if there are none.
+
+    size: bytes of an element. at_once: which lanes one instruction takes.
+    """
     addresses = pointers.ravel()
     on = np.ones(addresses.size, bool) if mask is None else mask.ravel()
     for lanes in at_once(kind, site, pointers.shape, size):

@@ -1,7 +1,7 @@
-"""Keeps what a kernel's run did, statement by statement: the values of names, accesses, dots.
+"""Keep what a kernel's run did, statement by statement: the values of names, accesses, dots.
 
-Nothing is copied that no operation changes. Marks in the IR (`puzzles_lib.translator.marks`) tell of
-statements and of names; `memory` and `machine` tell of accesses and dots.
+Only what operations change is copied. Marks in the IR (`puzzles_lib.translator.marks`) report statements and
+names. `memory` and `machine` report accesses and dots.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ RETURNS = "return"  # stands for a name where a function returns
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block or a scalar as a name holds it. off: lanes that the mask of its load switched off.
+    """A block or a scalar that a name refers to. off: lanes that the mask of its load switched off.
 
     dtype: of the elements; of pointers, of what they point to.
     """
@@ -37,12 +37,12 @@ class Block:
 
     @property
     def kind(self) -> str:
-        """The dtype's name; of pointers, that of what they point to."""
+        """Return the dtype's name; for pointers, that of what they point to."""
         return self.dtype.name
 
     @property
     def values(self) -> np.ndarray:
-        """Numbers that NumPy knows; of pointers, addresses."""
+        """Return the values in a dtype that NumPy has; for pointers, addresses."""
         data = self.handle.data
         if self.is_pointer:
             return data
@@ -51,13 +51,13 @@ class Block:
 
     @property
     def undefined(self) -> np.ndarray | None:
-        """For each lane the number of its source in `Recorder.sources`, from 1; 0 where it is defined."""
+        """Return each lane's source in `Recorder.sources`, counted from 1; 0 if the lane is defined."""
         return lanes.numbers(self.handle.labels)
 
 
 @dataclass(frozen=True)
 class Plain:
-    """What is no tensor: a constant, a descriptor, in words."""
+    """A value that is not a tensor, such as a constant or a descriptor, in words."""
 
     text: str
 
@@ -67,9 +67,9 @@ Held = Block | Plain | tuple["Held", ...]
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """An access of a statement: its lanes, what they carry, and the terms of its mask.
+    """An access of a statement: its lanes, their values, and the terms of its mask.
 
-    values: loaded or stored; of an atomic, what it found. operands: what an atomic was given.
+    values: loaded or stored; of an atomic, what it found. operands: the arguments of an atomic.
     after: the elements of the lanes that are on, right after a store or an atomic; in the lanes' shape.
     """
 
@@ -89,9 +89,9 @@ class Dot:
 
 @dataclass(eq=False)
 class Step:
-    """A statement that was executed, or begun. statement: None where a function begins.
+    """A statement that was executed, or begun. statement: its number; None if a function begins.
 
-    turn: of the loop that this begins, from 1, and of how many (0: nobody knows).
+    turn: if an iteration begins here, its number from 1, and how many there are (0 if that isn't known).
     """
 
     frame: int
@@ -119,9 +119,9 @@ class Frame:
 
 @dataclass(eq=False)
 class Recording:
-    """One program's run. before: elements and which are written, by tensor, as the program found them.
+    """One program's run. before: by tensor, its elements before the run, and which of them were written.
 
-    complete: False where there was more than is kept.
+    complete: False if there was more than is kept.
     """
 
     program: Program
@@ -133,9 +133,9 @@ class Recording:
 
 
 class Recorder:
-    """Records programs of one run, each up to ``most_steps``, all together ``most_bytes`` and so many steps.
+    """Records programs of one run: each up to ``most_steps``, all together up to ``most_steps_in_all``.
 
-    only: numbers of the programs to record, all of them where None.
+    most_bytes: the most memory for all of them. only: numbers of the programs to record; None for all.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Recorder:
     # ---- from the run
 
     def starts(self, memory: "Memory", functions: Sequence[Mapping[str, Any]]) -> None:
-        """A program begins. functions: those that may run, by number."""
+        """Begin a program. functions: the functions of the kernel's source, by number."""
         if not self.functions:
             self.functions = [described(**each) for each in functions]
         self._memory, self._now, self._stack = memory, None, []
@@ -194,17 +194,17 @@ class Recorder:
         self.recordings[number] = self._now
 
     def pauses(self) -> tuple["Recording | None", list[int]]:
-        """A program is set aside, or runs anew. Returns what `resumes` needs to go on with it."""
+        """Set a program's recording aside, and return it with its stack, for `resumes`."""
         kept = self._now, self._stack
         self._now, self._stack = None, []
         return kept
 
     def resumes(self, kept: tuple["Recording | None", list[int]]) -> None:
-        """A program does what it has not done before."""
+        """Go on with a recording that was set aside, because its program does something new."""
         self._now, self._stack = kept[0], list(kept[1])
 
     def ends(self, stop: Stop | None) -> None:
-        """The run is over. One that broke off did so in the statement that was begun last."""
+        """End the recording. If the run stopped early, it did so in the statement that was begun last."""
         if self._memory is not None:
             self.sources = [str(source) for source in self._memory.sources]
         if stop is not None and self._now is not None and self._stack:
@@ -223,9 +223,9 @@ class Recorder:
         shapes: Sequence[tuple[int, ...]],
         iterations: int,
     ) -> None:
-        """A mark. told: what it says; values: its operands, of these shapes.
+        """Record a mark. told: its content; values: its operands, of these shapes.
 
-        iterations: of the innermost loop, where only the run can tell.
+        iterations: of the innermost loop, if only the run can know them.
         """
         if self._now is None and word != "term":
             return
@@ -270,14 +270,14 @@ class Recorder:
             self._keep(step)
 
     def _call(self, function: int, writes: tuple[tuple[str, Held], ...]) -> None:
-        """A function begins, with its parameters."""
+        """Record that a function begins, with its parameters."""
         assert self._now is not None
         self._now.frames.append(Frame(function, self._stack[-1] if self._stack else -1))
         self._stack.append(len(self._now.frames) - 1)
         self._keep(Step(self._stack[-1], None, writes))
 
     def _test(self, statement: int, value: bool) -> None:
-        """A condition of ``if`` or ``while``."""
+        """Record a condition of ``if`` or ``while``."""
         assert self._now is not None
         number = self._stack[-1]
         self._now.frames[number].entered = statement
@@ -305,11 +305,11 @@ class Recorder:
 
     @property
     def depth(self) -> int:
-        """How many functions run."""
+        """Return how many functions are running."""
         return len(self._stack)
 
     def leave(self, depth: int) -> None:
-        """Functions have returned, so that this many run."""
+        """Note that functions have returned, so that this many are running."""
         del self._stack[depth:]
 
     # ---- from memory and machine
@@ -319,7 +319,7 @@ class Recorder:
         return self._now is not None and bool(self._stack)
 
     def accessed(self, accesses: list[Access], values: Lanes, *operands: Lanes) -> None:
-        """A load, store or atomic; of one whose lanes point into several tensors, an access for each."""
+        """Record a load, store or atomic; if its lanes point into several tensors, an access for each."""
         if not self.is_on or not accesses:
             return
         assert self._now is not None and self._memory is not None
@@ -352,16 +352,16 @@ class Recorder:
                 self._count_bytes(each.data)
 
     def refused(self, text: str) -> None:
-        """An access that may not be; the run goes on without it."""
+        """Note an access that isn't allowed; the run goes on without it."""
         if self.is_on:
             assert self._now is not None
             frame = self._now.frames[self._stack[-1]]
             frame.problem = frame.problem or text
 
-    # ---- for who looks at it
+    # ---- for those who look at it
 
     def pointed(self, block: Block) -> tuple[str, np.ndarray] | None:
-        """The tensor that pointers point into or beside, and to which of its elements; None for several."""
+        """Return the tensor that pointers belong to, and its elements; None if there are several tensors."""
         if self._memory is None:
             return None
         return self._memory.elements_of(block.values, block.dtype.storage)

@@ -1,4 +1,4 @@
-"""What a guarded run reports: accesses, conflicts, the reason why it stopped."""
+"""Define what a guarded run reports: accesses, conflicts, and the reason why it stopped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ class Access:
 
     kind: ``"load"``, ``"store"`` or ``"atomic"``.
     argument: name of the tensor, without ``_ptr``.
-    elements: int64 index into the flattened tensor (into its storage, if it is not contiguous), one per
-        lane, in the tile's shape.
+    elements: int64 index into the flattened tensor (into its storage, if it is not contiguous), one per lane,
+        in the tile's shape.
     mask: lanes switched on, same shape.
-    bad: lanes switched on whose element lies outside the tensor, same shape.
+    bad: lanes switched on whose element is outside the tensor, same shape.
     """
 
     kind: str
@@ -49,9 +49,9 @@ class Product:
 class Stop:
     """Why a run ended early.
 
-    kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialised"``, ``"deadlock"`` (it
-        waits for what nobody will do), ``"false hint"``, ``"time limit"`` or ``"memory limit"``.
-    advice: what to do about it, where there is something to say.
+    kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialised"``, ``"deadlock"`` (it waits
+        for something that never happens), ``"false hint"``, ``"time limit"`` or ``"memory limit"``.
+    advice: what to do about it, or "".
     """
 
     kind: str
@@ -61,10 +61,10 @@ class Stop:
 
 
 def asks_again(pointer: str) -> str:
-    """What to do about a loop that waits for elements of a tensor, and looks at them by plain loads.
+    """Return advice for a loop that waits for elements of a tensor, but reads them by plain loads.
 
-    Compiled by Triton 3.7.1 for sm_90, ``while tl.load(flag_ptr) == 0: pass`` is nothing at all, and one
-    that counts its turns loads before its first one only; a barrier in it keeps the load where it is.
+    Triton 3.7.1 compiles ``while tl.load(flag_ptr) == 0: pass`` to nothing at all for sm_90. A loop that
+    counts its iterations loads once, before the first one. A barrier in the loop keeps the load in its place.
     """
     plain = "a plain load does not wait: compiled, such a loop reads once, or never"
     return f"{plain}; use tl.atomic_add({pointer}, 0)"
@@ -74,8 +74,8 @@ def asks_again(pointer: str) -> str:
 class Source:
     """Where undefined values come from.
 
-    kind: ``"lanes"``, that a load's mask switches off and no ``other=`` fills; ``"early"``, elements of an
-        output that nothing has been stored to; ``"operation"``, a result that no GPU defines.
+    kind: ``"lanes"``, lanes that a load's mask switches off and no ``other=`` fills; ``"early"``, elements of
+        an output that nothing was stored to; ``"operation"``, a result that no GPU defines.
     what: the name of the pointer; of an operation, what is undefined, in words.
     """
 
@@ -103,7 +103,7 @@ UNMARKED = ("unused", "volatile", "plain")
 class Cause:
     """Why nothing orders two programs at an element; see `ordering.Ordering.why_not`.
 
-    what: the reason in a word, ``""`` if there is none to name. site: the line at fault, if there is one.
+    what: the reason in a word, ``""`` if none is known. site: the line at fault, if there is one.
     sem: of the atomic at that line, or one of `UNMARKED`.
     """
 
@@ -117,13 +117,15 @@ class Conflict:
     """A race: two programs disagree about an element of an output.
 
     kind: ``"write"``: both stored there, different values (one program twice: two lanes of one store);
-    ``"mixed"``: the second stored where the first had done an atomic;
-    ``"update"``: the second changed by an atomic what the first had stored; ``"read"``: the second loaded
-    what the first had stored, with nothing to order them; ``"overwrite"``: on a resident grid, the
-    second stored where the first had loaded, with nothing to order them; ``"scope"``: both updated it, one of
-    them by an atomic that is one within its program only; ``"again"``: both stored there, no matter which
-    values.
-    why: the reason, of a read, an update, an overwrite or a mixed one. resident: whether the grid is.
+    ``"mixed"``: the second stored after an atomic of the first;
+    ``"update"``: the second did an atomic on what the first had stored;
+    ``"read"``: the second loaded what the first had stored, with nothing to order them;
+    ``"overwrite"``: on a resident grid, the second stored after a load of the first, with nothing to order
+    them;
+    ``"scope"``: both updated it, one of them by an atomic that is atomic within its program only;
+    ``"again"``: both stored there, whichever values.
+    why: the reason, for a read, an update, an overwrite or a mixed one. resident: whether all programs run at
+        once.
     """
 
     argument: str
@@ -137,10 +139,10 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Touch:
-    """One side of a race within a program: a ``kind`` of access (as `Access` says), and who did it.
+    """One side of a race within a program: a ``kind`` of access (as in `Access`), and the thread that did it.
 
-    shape: of the block that is loaded or stored. lane: in it, flattened. thread: of the program, None where
-    it is not known, or where ``several`` load the element.
+    shape: of the block that is loaded or stored. lane: its flat index in the block. thread: its number in the
+        program; None if it is not known, or if ``several`` threads load the element.
     """
 
     kind: str
@@ -155,7 +157,7 @@ class Touch:
 class WithinProgram:
     """A race between two threads of a program: nothing orders their accesses to an element.
 
-    ends: False if the first is a store by a descriptor, for which no barrier waits.
+    ends: whether a barrier waits for the first access to end. It doesn't wait for a descriptor's store.
     """
 
     argument: str
@@ -181,32 +183,33 @@ class Run:
     """What one guarded run of a kernel did.
 
     outputs: result tensors by name, as the kernel left them.
-    changed: for inputs that the kernel wrote to, by name, where.
+    changed: for inputs that the kernel wrote to, by name, which elements.
     written: for each output, bool per element.
-    holes: lines that load under a mask without ``other``, where lanes were off, to the argument's name.
-    early_reads: lines that load output elements which nothing had written yet, by output name.
+    holes: lines of loads with a mask and no ``other``, where lanes were off, with the tensor's name.
+    early_reads: lines that load output elements that nothing had written yet, by output name.
     undefined: the first undefined value that was used: stored, or an address, a mask, a condition.
-    order_matters: whether programs, or the lanes of an atomic, might leave something else in another order.
-    loads: elements loaded, lane by lane, by argument name; what a cast pointer loads counts by its bytes.
-    bytes_moved: bytes asked of memory: of each load and store, those that differ.
-    lane_bytes: bytes loaded and stored by lanes that were on, each counted for itself.
-    flops: operations on floats, each lane's counted, masked or not; of a dot two for each product.
-    accesses, dots: every access and every ``tl.dot``, where recording was asked for.
-    suspect: two accesses of a program met in an element with no barrier between: by the same thread?
-    within: a race within a program, looked for where the run was told who holds what.
+    order_matters: whether another order of programs, or of an atomic's lanes, might change the result.
+    loads: elements loaded, lane by lane, by argument name; a cast pointer's loads count by their bytes.
+    bytes_moved: bytes asked of memory, each byte once per load or store.
+    lane_bytes: bytes loaded and stored by lanes that were on, counted for each lane.
+    flops: operations on floats, counted for each lane, masked or not; two per product in a dot.
+    accesses, dots: every access and every ``tl.dot``, if recording was asked for.
+    suspect: whether two accesses of a program met in an element with no barrier between them; it is then
+        worth finding out which threads did them.
+    within: a race within a program, if the run knew which thread holds which lane.
     promises: hints to the compiler that are not true.
-    harm: what they do to an access, looked for where the run was told what is taken at once.
-    arithmetic: where the compiler computes otherwise than line by line.
-    program: the one that ran last: where the run ended early, the one that ended it.
-    unlocked: where the run was told of locks, the first store, not to them, while none of them was 1.
+    harm: what these hints do to an access, if the run knew what one instruction takes.
+    arithmetic: where the compiler computes something else than the lines say.
+    program: the last one that ran. If the run ended early, this is the one that ended it.
+    unlocked: if the run knew of locks, the first store to another tensor while none of them was 1.
     not_associative: the first scan whose combine function was not associative on the values scanned.
     not_commutative: the first reduction whose combine function was not commutative on the values.
     other_order: the first reduction with a used result that another order of combining changes.
     writers: for each output, by element, the place in launch order of the program that wrote it, or -1.
     launched: the programs in the order in which they ran.
-    tells_addresses: whether the kernel has taken an address as a number.
-    atomics: the most that one program has done. between: of a run in which two programs took turns, the lines
-        of the atomics between which the second one began.
+    tells_addresses: whether the kernel has used an address as a number.
+    atomics: the largest number of atomics of one program. between: if two programs took turns, the lines of
+        the atomics between which the second one began.
     meetings: two programs in launch order that update one element by atomics, and the number, from 2, of the
         first one's atomic there.
     repeated: for outputs in which two programs stored the same element, by name, the first time.
@@ -247,7 +250,7 @@ class Run:
     repeated: Mapping[str, Conflict] = field(default_factory=dict)
 
     def steps(self) -> list[Access | Product]:
-        """Accesses and dots in the order in which they happened."""
+        """Return accesses and dots in the order in which they happened."""
         found: list[Access | Product] = []
         dots = list(self.dots)
         for place, access in enumerate(self.accesses):
@@ -257,6 +260,6 @@ class Run:
         return [*found, *dots]
 
     def writer(self, name: str, element: int) -> Program | None:
-        """The program that wrote this element of an output last; None where none did."""
+        """Return the program that wrote this element of an output last; None if none did."""
         place = int(self.writers[name][element]) if name in self.writers else -1
         return self.launched[place] if 0 <= place < len(self.launched) else None

@@ -1,8 +1,9 @@
-"""Reductions, scans and `tl.map_elementwise`, by the region that says how elements are combined.
+"""Compute reductions, scans and `tl.map_elementwise`, by the region that says how elements are combined.
 
-In a tree, as on a GPU: the region runs on whole halves, each time combining all neighbouring pairs, so 1024
-elements take ten runs. Threads of a warp combine elements that are far apart, so a reduction in which the
-order of two elements matters does that, too. Where Triton's own functions do what NumPy does, NumPy does it.
+Elements are combined in a tree, as on a GPU: the region runs on whole halves, each time combining all
+neighboring pairs, so 1024 elements take ten runs. Threads of a warp combine elements that are far apart. A
+reduction that depends on the order of two elements does so, too. If a function of Triton's own does what
+NumPy does, NumPy does it.
 """
 
 import re
@@ -39,7 +40,7 @@ _ARG = {"_argmax_combine_tie_break_left": np.max, "_argmin_combine_tie_break_lef
 
 
 def combined_by(region: Region) -> str:
-    """The function of Triton's own that a region calls and nothing else; "" for any other region."""
+    """Return Triton's own function that a region calls and nothing else; "" for any other region."""
     operations = region.entry.operations
     if len(region.blocks) != 1 or len(operations) != 2 or operations[0].name != "tt.call":
         return ""
@@ -84,7 +85,7 @@ class _Region:
 
 @operation("tt.reduce", labels=None)
 def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
-    """One element of all along an axis."""
+    """Combine all elements along an axis into one."""
     op, axis = step.op, step.op.integer("axis")
     shape = op.operands[0].type.shape
     rows = [lanes.row for lanes in inputs]
@@ -126,7 +127,7 @@ def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
 
 
 def _as_dot(machine: Machine, lanes: Lanes, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
-    """A sum of products that the compiler makes a dot, as it is compiled; None where it does not."""
+    """Return a sum of products that the compiler makes a dot, as it is compiled; None for any other sum."""
     notes = machine.memory.arithmetic
     operands = arithmetic.dot_operands(lanes.product, shape, lanes.row) if notes.sums_in_tf32 else None
     if operands is None:
@@ -140,7 +141,7 @@ def _as_dot(machine: Machine, lanes: Lanes, shape: tuple[int, ...], axis: int) -
 
 @operation("tt.scan", labels=None)
 def scan(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
-    """Each element combined with all before it."""
+    """Combine each element along an axis with all before it."""
     op, axis = step.op, step.op.integer("axis")
     back = -1 if op.flag("reverse") else 1
     shape, rows = op.operands[0].type.shape, [lanes.row for lanes in inputs]
@@ -168,9 +169,9 @@ def scan(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
 
 @operation("tt.map_elementwise", labels=None)
 def map_elementwise(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
-    """A function of single elements, for each lane; with pack, of as many neighbors in a row at once.
+    """Apply a function to each lane, or to each group of ``pack`` neighbors at once.
 
-    On a GPU the neighbors are those that a thread holds: a function should not mix them.
+    On a GPU, a group is the elements that a thread holds, so a function should not mix them.
     """
     shape, pack = step.op.operands[0].type.shape, step.op.integer("pack", 1)
     arrays = [part for lanes in inputs for part in _packs(lanes.full(shape), pack)]
@@ -202,7 +203,7 @@ def _packs(data: np.ndarray, pack: int) -> list[np.ndarray]:
 
 
 def _fold(combine: Combine, arrays: Arrays) -> Arrays:
-    """All elements of the last axis in one, neighbours first."""
+    """Combine all elements of the last axis into one, neighbors first."""
     while arrays[0].shape[-1] > 1:
         arrays = combine([a[..., 0::2] for a in arrays], [a[..., 1::2] for a in arrays])
     return [a[..., 0] for a in arrays]
@@ -252,14 +253,14 @@ def _prefixes_of_a_warp(combine: Combine, arrays: Arrays) -> Arrays:
 
 
 def _is_associative(combine: Combine, arrays: Arrays) -> bool:
-    """Whether it makes no great difference where the brackets stand, for any three neighbours (in a ring)."""
+    """Return whether other brackets make no big difference for any three neighbors (in a ring)."""
     one, two, three = ([np.roll(a, -n, -1) for a in arrays] for n in range(3))
     with_left, with_right = combine(combine(one, two), three), combine(one, combine(two, three))
     return all(_are_close(*parts) for parts in zip(with_left, with_right, one, two, three, strict=True))
 
 
 def _is_commutative(combine: Combine, arrays: Arrays) -> bool:
-    """Whether it makes no great difference which of two neighbours comes first."""
+    """Return whether swapping two neighbors makes no big difference."""
     after = [np.roll(a, -1, -1) for a in arrays]
     return all(
         _are_close(*parts)
@@ -302,7 +303,7 @@ def _numpy(table: dict[str, Any], name: str, row: DType) -> Any:
 
 
 def _undecided(name: str, row: DType, values: np.ndarray) -> np.ndarray | None:
-    """Where nobody knows which element along the last axis a search finds; None where that is known."""
+    """Return where it's unknown which element a search along the last axis finds; None if it is known."""
     if name not in _SEARCHES or not row.is_float:
         return None
     wild = np.isnan(row.widen(values)).any(-1)

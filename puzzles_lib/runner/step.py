@@ -1,4 +1,4 @@
-"""An operation as the machine runs it, and what operations may ask of the machine."""
+"""Define an operation that is ready to run, and what it can ask of the machine that runs it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -20,9 +20,10 @@ class NotOneValue(ValueError):
 class Step:
     """An operation, and what is known of it before it runs.
 
-    ins, outs: numbers of values. row, shape: of the first result, if it is lanes; rows: of all. size: lanes
-    of the first result. kept: what the operation may keep from one time to the next. regions: made ready to
-    run. combined: by which of Triton's own functions it combines elements, if it does.
+    ins, outs: the numbers of its values. row, shape, size: dtype, shape and number of lanes of the first
+        result, if that is lanes; rows: the dtypes of all results. kept: what the operation keeps from one run
+        to the next. regions: its regions, ready to run. combined: the name of Triton's own function that
+        combines elements, or "".
     """
 
     __slots__ = (
@@ -45,7 +46,7 @@ class Step:
 
 
 def _row(element: str) -> DType | None:
-    """The dtype of lanes; None for what is none, or has none here."""
+    """Return the dtype of lanes; None for something else, or for a dtype that the course doesn't have."""
     if element.startswith(("!tt.ptr<tensor", "!tt.tensordesc")):
         return None
     try:
@@ -55,7 +56,7 @@ def _row(element: str) -> DType | None:
 
 
 class Machine(Protocol):
-    """What runs an operation: see `puzzles_lib.runner.machine`."""
+    """The part of `puzzles_lib.runner.machine` that operations use."""
 
     memory: Memory
     grid: Program

@@ -1,7 +1,7 @@
-"""One at a time, in plain surroundings: Triton's language and a process's limits are there only once.
+"""Let one thread at a time run or translate a kernel, in a plain environment.
 
-Who runs or translates a kernel changes both for a while. So such work is done by one thread at a time,
-and the others wait.
+Both change Triton's language and the process's limits for a while, and these are global. So the other threads
+wait.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 class Busy(Exception):
-    """The work cannot be done now; says why, in a line."""
+    """The work cannot be done now. The message says why, in a line."""
 
 
 class _Turn:
-    """Which thread is at work, by its number, and since when."""
+    """The thread that is at work, by its number, and since when."""
 
     def __init__(self) -> None:
         self.reset()
@@ -41,12 +41,12 @@ _turn = _Turn()
 
 
 def alone(work: Callable[[], T]) -> T:
-    """What ``work`` returns, done while no other thread does such work.
+    """Return what ``work`` returns, while no other thread does such work.
 
-    It finds torch as a fresh session has it: on the CPU, in float32, on one thread (the tensors are small:
-    more only spin), whatever modes are on. Ctrl-C ends the waiting and the work.
+    The work finds torch as in a fresh session: on the CPU, in float32, on one thread, whatever modes are on.
+    (The tensors are small, and more threads would only spin.) Ctrl-C ends the waiting and the work.
 
-    Raises `Busy` where this thread is at such work already, or waits too long for another's.
+    Raises `Busy` if this thread is doing such work already, or waits too long for another one.
     """
     if _turn.thread == threading.get_ident():
         raise Busy("a kernel is being checked right now, and it cannot check another one")
@@ -63,7 +63,7 @@ def alone(work: Callable[[], T]) -> T:
 
 
 def _wait(interrupted: Callable[[], bool]) -> bool:
-    """Wait for the turn; False where Ctrl-C came first."""
+    """Wait for the turn; return False if Ctrl-C came first."""
     started = time.monotonic()
     while not _turn.lock.acquire(timeout=0.05):
         if interrupted():
@@ -77,7 +77,7 @@ def _wait(interrupted: Callable[[], bool]) -> bool:
 
 @contextlib.contextmanager
 def _streams_undone_after_fork() -> Iterator[None]:
-    """A trace looks away while triton-viz talks."""
+    """Put the streams back in a forked process: a trace replaces them while triton-viz prints."""
     out, err = sys.stdout, sys.stderr
 
     def put_back() -> None:
@@ -93,7 +93,7 @@ def _plain_torch() -> Iterator[None]:
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float32)
     popped = [modes._pop_mode() for _ in modes._get_current_dispatch_mode_stack()]  # such as FakeTensorMode
-    on_cpu = torch.get_default_device().type == "cpu"  # a mode slows down every operation: only where needed
+    on_cpu = torch.get_default_device().type == "cpu"  # a mode slows down every operation: only if needed
     try:
         with contextlib.nullcontext() if on_cpu else torch.device("cpu"):
             yield

@@ -57,7 +57,7 @@ def steps_of(kernels: Collection[str], nucleus: bool) -> tuple[Puzzle, ...]:
 
 
 class Decoder:
-    """One text, and the model that goes on with it.
+    """One text, and the model that continues it.
 
     weights: of `packed.load`. launch: runs the steps.
     """

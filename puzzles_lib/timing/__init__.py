@@ -1,8 +1,8 @@
-"""Times on a GPU: how they are taken, and those that the course quotes.
+"""Measure times on a GPU, and keep the times that the course quotes.
 
-Here are the functions that time and describe a result. `h200` has the GPU's figures, `recorded` the records,
-`driver` launches machine code that was compiled elsewhere, and `sweep` times a kernel in many configurations.
-The measurements themselves are in `puzzles_lib.bench`, which uses this package.
+This module has the functions that time and describe a result. `h200` has the GPU's figures, and `recorded`
+the records. `driver` launches machine code that was compiled elsewhere, and `sweep` times a kernel in many
+configurations. The measurements themselves are in `puzzles_lib.bench`, which uses this package.
 """
 
 from puzzles_lib.timing.replays import Sustained, interleaved, sustained

@@ -1,4 +1,4 @@
-"""Timing on a GPU: medians of CUDA graph replays, the paths taking turns; and what the chip's clock does."""
+"""Time paths by medians of CUDA graph replays, taking turns, and read the chip's clock meanwhile."""
 
 import statistics
 import subprocess

@@ -1,4 +1,4 @@
-"""What results share: where a record comes from, a row, and the error in it."""
+"""Write the parts that all records share: where a record comes from, its rows, and their errors."""
 
 import datetime
 

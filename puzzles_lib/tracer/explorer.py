@@ -91,7 +91,7 @@ class Explorer:
 
 
 def explore(recording: Recording, instead: Shown) -> Explorer:
-    """Serve the page of a recording, or say why not, and show ``instead``."""
+    """Serve the page of a recording. If that isn't possible, show ``instead`` and say why."""
     title = recording.title
     if recording.too_large:
         return Explorer(title, instead, f"No page: {recording.too_large}")

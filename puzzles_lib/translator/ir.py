@@ -1,30 +1,30 @@
-"""Reads Triton IR: text in MLIR's generic form becomes operations, values and regions.
+"""Read Triton IR: text in MLIR's generic form becomes operations, values and regions.
 
 In the generic form every operation looks the same, on every version of Triton:
 
     %x:2 = "scf.for"(%a, %b) <{axis = 0 : i32}> ({ ... }) {more = true} : (i32, i32) -> (i32, i32) loc(#loc3)
 
-A printed name is unique within a region only; a `Value` is one value and nothing else. Nothing of the text is
+A printed name is unique within a region only, but a `Value` is always one value. Nothing of the text is
 executed, and a text longer than `MOST_CHARACTERS` is not read.
 """
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MOST_CHARACTERS = 8_000_000
 
 
 class Unreadable(ValueError):
-    """The text is not IR as this module knows it."""
+    """The text is not IR that this module can read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A value's type: the shape of a block, () for one value, and the type of an element.
+    """A value's type: the shape of a block, () for a single value, and the type of an element.
 
-    element: such as ``"f32"``, ``"i1"``, ``"!tt.ptr<f32>"``; of what is no block, the whole type.
+    element: such as ``"f32"``, ``"i1"``, ``"!tt.ptr<f32>"``; for what is not a block, the whole type.
     """
 
     shape: tuple[int, ...]
@@ -32,12 +32,12 @@ class Type:
 
     @property
     def is_pointer(self) -> bool:
-        """Whether the elements are addresses."""
+        """Return whether the elements are addresses."""
         return self.element.startswith("!tt.ptr<")
 
     @property
     def pointee(self) -> "Type":
-        """What a pointer points to; of a descriptor, the block that it moves."""
+        """Return the type that a pointer points to; for a descriptor, the block that it moves."""
         inner = self.element[self.element.index("<") + 1 : -1]
         if self.element.startswith("!tt.tensordesc<") and not inner.startswith("tensor<"):
             inner = f"tensor<{inner}>"
@@ -46,7 +46,7 @@ class Type:
 
 @functools.lru_cache(maxsize=4096)
 def read_type(text: str) -> Type:
-    """A type from its text."""
+    """Return a type from its text."""
     match = re.fullmatch(r"tensor<((?:\d+x)*)(.*)>", text)
     if match is None:
         return Type((), text)
@@ -56,7 +56,7 @@ def read_type(text: str) -> Type:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where in the source something comes from. name: of the variable that it was made for, "" for none."""
+    """A place in the source. name: of the variable that the value was made for; "" for none."""
 
     file: str = ""
     line: int = 0
@@ -69,7 +69,7 @@ NOWHERE = Location()
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """What an operation gives (``maker``), or a block takes. number: its own within its function, from 0."""
+    """A result of an operation (``maker``), or an argument of a block. number: in its function, from 0."""
 
     type: Type
     number: int
@@ -91,26 +91,26 @@ class Operation:
     location: Location = NOWHERE
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An attribute such as ``0 : i32``, as a number."""
+        """Return an attribute such as ``0 : i32`` as a number."""
         text = self.attributes.get(name)
         return default if text is None else int(text.split(" : ")[0])
 
     def flag(self, name: str) -> bool:
-        """Whether an attribute is there, and not ``false``."""
+        """Return whether an attribute is there and not ``false``."""
         return self.attributes.get(name, "false") != "false"
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """An attribute such as ``array<i32: 1, 0>``, as numbers."""
+        """Return an attribute such as ``array<i32: 1, 0>`` as numbers."""
         text = self.attributes.get(name, "")
         inner = text[text.index(":") + 1 : -1] if ":" in text else ""
         return tuple(int(n) for n in inner.split(",")) if inner else ()
 
     def text(self, name: str) -> str:
-        """An attribute that is a string, without its quotes and escapes."""
+        """Return an attribute that is a string, without quotes and escapes."""
         return unescaped(self.attributes.get(name, ""))
 
     def segments(self) -> tuple[tuple[Value, ...], ...]:
-        """The operands by groups, of an operation some of whose operands may be missing."""
+        """Return the operands in groups, for an operation with optional operands."""
         found, at = [], 0
         for size in self.integers("operandSegmentSizes"):
             found.append(self.operands[at : at + size])
@@ -155,7 +155,7 @@ class Function:
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """What one text holds: its functions by name."""
+    """The functions of one text, by name."""
 
     functions: Mapping[str, Function]
 
@@ -165,7 +165,7 @@ class Module:
 
 
 def unescaped(text: str) -> str:
-    """A quoted string's text; MLIR writes a byte that is no letter as ``\\E9``."""
+    r"""Return a quoted string's text. MLIR writes a byte that is not a letter as ``\E9``."""
     inner = text[1:-1] if text.startswith('"') else text
     if "\\" not in inner:
         return inner
@@ -187,7 +187,7 @@ _BLOCK = re.compile(r"(\^\w+)(?:\((.*)\))?:(?: *//.*)?$")
 
 
 def read_module(text: str) -> Module:
-    """Read a module's text. Raises `Unreadable`, with the line, where it is not as expected."""
+    """Read a module's text. Raise `Unreadable`, with the line, if the text is not as expected."""
     if len(text) > MOST_CHARACTERS:
         raise Unreadable(f"the IR has {len(text)} characters, {MOST_CHARACTERS} are read")
     lines, definitions = [], {}
@@ -208,7 +208,7 @@ class _Locations:
         self.known: dict[str, Location] = {}
 
     def read(self, text: str) -> Location:
-        """What stands within ``loc(...)``."""
+        """Return the location within ``loc(...)``."""
         found = self.known.get(text)
         if found is None:
             self.known[text] = NOWHERE  # should a location lead to itself
@@ -238,7 +238,7 @@ class _Reader:
         self.count = 0
 
     def module(self) -> Module:
-        """The functions of a module."""
+        """Return the functions of a module."""
         if not self.lines or not self.lines[0].startswith('"builtin.module"'):
             raise Unreadable("the text does not begin with a module")
         self.scopes = [{}]
@@ -259,7 +259,7 @@ class _Reader:
         return Unreadable(f"line of IR that cannot be read: {line[:120]}")
 
     def operation(self) -> Operation:
-        """The operation whose first line is the current one."""
+        """Return the operation whose first line is the current one."""
         line = self.lines[self.at]
         self.at += 1
         match = _HEAD.match(line)
@@ -302,7 +302,7 @@ class _Reader:
         return made
 
     def regions(self, regions: list[Region]) -> str:
-        """An operation's regions; returns what follows them."""
+        """Return what follows an operation's regions, which are added to ``regions``."""
         while True:
             regions.append(self.region())
             line = self.lines[self.at]
@@ -313,7 +313,7 @@ class _Reader:
                 raise self.fail(line)
 
     def region(self) -> Region:
-        """The region whose first line is the current one; stops at the line that ends it."""
+        """Return the region whose first line is the current one; stop at the line that ends it."""
         region = Region()
         self.scopes.append({})
         while self.at < len(self.lines) and not self.lines[self.at].startswith("}"):
@@ -362,7 +362,7 @@ class _Reader:
         raise Unreadable(f"{name} is used before it is defined")
 
     def located(self, text: str) -> tuple[str, Location]:
-        """Text without the ``loc(...)`` at its end, and what that says."""
+        """Return a text without the ``loc(...)`` at its end, and the location."""
         at = text.rfind(" loc(")
         if at < 0 or not text.endswith(")"):
             return text, NOWHERE
@@ -370,52 +370,39 @@ class _Reader:
 
 
 _OPEN, _CLOSE = "<([{", ">)]}"
+_MARKS = re.compile(r'"(?:\\.|[^"\\])*"?|->|[<(\[{>)\]},]', re.DOTALL)  # or a quoted text, or an arrow
+
+
+def _levels(text: str, at: int = 0) -> Iterator[tuple[int, str, int]]:
+    """Yield each bracket and comma from ``at`` on, with its place and the brackets that are open after it.
+
+    Those in quotes and the arrow ``->`` do not count.
+    """
+    depth = 0
+    for found in _MARKS.finditer(text, at):
+        mark = found[0]
+        if len(mark) == 1 and mark != '"':
+            depth += (mark in _OPEN) - (mark in _CLOSE)
+            yield found.start(), mark, depth
 
 
 def _closing(text: str, at: int) -> int:
-    """The place of the bracket that closes the one at ``at``. Quoted brackets and arrows do not count."""
-    depth, quoted, i = 0, False, at
-    while i < len(text):
-        character = text[i]
-        if quoted:
-            if character == "\\":
-                i += 1
-            elif character == '"':
-                quoted = False
-        elif character == '"':
-            quoted = True
-        elif character in _OPEN:
-            depth += 1
-        elif character in _CLOSE and text[i - 1 : i + 1] != "->":
-            depth -= 1
-            if not depth:
-                return i
-        i += 1
+    """Return the place of the bracket that closes the one at ``at``."""
+    for place, mark, depth in _levels(text, at):
+        if mark in _CLOSE and not depth:
+            return place
     raise Unreadable(f"a bracket that nothing closes: {text[:120]}")
 
 
 def _split(text: str) -> list[str]:
-    """The parts between the commas of the outermost level."""
+    """Return the parts between the commas of the outermost level."""
     if "," not in text:
         return [text.strip()] if text.strip() else []
-    parts, depth, quoted, start, i = [], 0, False, 0, 0
-    while i < len(text):
-        character = text[i]
-        if quoted:
-            if character == "\\":
-                i += 1
-            elif character == '"':
-                quoted = False
-        elif character == '"':
-            quoted = True
-        elif character in _OPEN:
-            depth += 1
-        elif character in _CLOSE and text[i - 1 : i + 1] != "->":
-            depth -= 1
-        elif character == "," and not depth:
-            parts.append(text[start:i].strip())
-            start = i + 1
-        i += 1
+    parts, start = [], 0
+    for place, mark, depth in _levels(text):
+        if mark == "," and not depth:
+            parts.append(text[start:place].strip())
+            start = place + 1
     return [*parts, text[start:].strip()]
 
 

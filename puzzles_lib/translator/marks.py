@@ -1,9 +1,9 @@
-"""Marks that the course's front end leaves in the IR of a kernel that is to be run.
+"""Put marks into the IR of a kernel that is to be run.
 
-What a run has to know and no operation says: where a hint to the compiler stands and of what; and, of a run
-that is recorded, where a statement begins and ends, and which names hold what then. A mark is a print, with a
-prefix that begins with `MARK`: a word, and what it says as JSON. Its operands are the values that it tells
-of. Only in a child: methods of Triton's are replaced for good.
+Marks carry what a run has to know and no operation says: where a hint to the compiler is, and which value it
+is about. In a recorded run, they also say where a statement begins and ends, and which names then have which
+values. A mark is a print whose prefix begins with `MARK`, followed by a word and JSON. Its operands are the
+values that it is about. Only in a child, because Triton's methods are replaced for good.
 """
 
 import ast
@@ -24,7 +24,7 @@ _PROMISES = ("multiple_of", "max_contiguous", "max_constancy")
 
 
 def put(seen: Seen, files: Mapping[str, int], *, recorded: bool) -> None:
-    """Have marks put into whatever is translated from now on. files: the learner's functions are in these."""
+    """Put marks into whatever is translated from now on. files: those with the learner's functions."""
     for name in _PROMISES:
         setattr(TritonSemantic, name, _promising(name, getattr(TritonSemantic, name)))
     if recorded:
@@ -163,7 +163,7 @@ class _Recording:
 
 
 def _held(value: object, handles: list[object], name: str = "") -> object:
-    """What is told of a value: the number of an operand and its dtype, or a text; None for nothing."""
+    """Return a value as a mark has it: an operand's number and its dtype, or a text; None for no value."""
     if isinstance(value, tl.tensor):
         if value.handle is None or value.dtype == tl.void:
             return None

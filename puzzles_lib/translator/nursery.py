@@ -34,7 +34,7 @@ _START = "import sys; sys.path[:] = {!r}; from puzzles_lib.translator.nursery im
 
 
 class Nursery:
-    """The small process, as seen by the process that it forks for."""
+    """The small process. This object is in the process that it forks for."""
 
     def __init__(self) -> None:
         self._ready = False
@@ -50,7 +50,7 @@ class Nursery:
         self._socket.settimeout(PATIENCE)
 
     def is_ready(self, within: float = 0.0) -> bool:
-        """Return whether it can fork now or within seconds. Raise OSError if it has ended."""
+        """Return whether it can fork now, or within ``within`` seconds. Raise OSError if it has ended."""
         with self._talking:
             poll = select.poll()
             poll.register(self._socket, select.POLLIN)
@@ -70,7 +70,7 @@ class Nursery:
         return pid
 
     def fetch(self, pid: int, kill: bool) -> int:
-        """Return the status of a child that has ended, ends soon or is killed; 0 if it is unknown."""
+        """Wait for a child that is ending, or kill it; return its status, or 0 if it is unknown."""
         with self._talking:
             try:
                 self._socket.send(_PID.pack(pid, kill))

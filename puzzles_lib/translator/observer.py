@@ -27,7 +27,7 @@ NO_VALUE = "tl.store, print and barriers return no value, but this line uses one
 
 @dataclass(frozen=True)
 class RecordedFunction:
-    """A function of the learner's: its source, from a line of the cell or file on."""
+    """A function of the learner's: its source, and that source's first line in the cell or file."""
 
     name: str
     source: str
@@ -39,9 +39,9 @@ class Seen:
     """What is known at the place where the front end stopped.
 
     node: the innermost one of the learner's source. source: of the function that it is in. scope: the names
-    there. outside: the globals. values: the values of expressions, by the node's id. returned: the kernel's
-    ``return`` of a value. demand: for shared memory. said: texts of `tl.static_print`. functions: the
-    functions of a kernel that is recorded.
+        there. outside: the globals. values: of expressions, by the node's id. returned: the kernel's
+        ``return`` of a value. demand: the shared memory asked for. said: texts of `tl.static_print`.
+        functions: the functions of a recorded kernel.
     """
 
     node: ast.AST | None = None
@@ -62,7 +62,7 @@ class Seen:
         return value if known is node else None
 
     def function(self, function: JITFunction, begin_line: int) -> int:
-        """The number of a function that is translated to be recorded."""
+        """Return the number of a function that is translated to be recorded."""
         made = RecordedFunction(function.fn.__name__, function.src, begin_line + 1)
         if made not in self.functions:
             self.functions.append(made)

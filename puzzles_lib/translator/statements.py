@@ -1,4 +1,4 @@
-"""The statements of a kernel's source, as a recorded run counts them, and what their parts are called."""
+"""List the statements of a kernel's source, as a recorded run counts them, and name their parts."""
 
 import ast
 import functools
@@ -11,9 +11,9 @@ Span = tuple[int, int, int, int]  # and its last
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement of a function: lines of its source from 1, names, the loops around it from the outside.
+    """A statement of a function: its lines from 1, the names it reads and writes, its loops, outermost first.
 
-    Of a statement with a body, the lines before the body. kind: ``"loop"``, ``"test"`` or ``""``.
+    For a statement with a body, the lines are those before the body. kind: ``"loop"``, ``"test"`` or ``""``.
     """
 
     first: int
@@ -26,7 +26,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel or helper that ran: its source, from a line of the cell or file on."""
+    """A kernel or helper that ran: its source, and that source's first line in the cell or file."""
 
     name: str
     source: str
@@ -36,12 +36,12 @@ class Function:
 
 @dataclass
 class Table:
-    """A function's statements, and where they and their parts are, by place.
+    """A function's statements, and a lookup by place (line and column) for them and their parts.
 
-    first: where the body begins. begun: the first statements of ``for`` loops' bodies, with the loop. tests:
-    conditions. returned: what is returned. iterated: the arguments of a loop's range. masks, terms: of
-    accesses, and the comparisons they are made of, as text. both: of ``a & b``, both sides. left: of a loop
-    whose variable is read after it, that name.
+    first: where the body begins. begun: the first statement in the body of each ``for`` loop, and the loop's
+        number. tests: conditions. returned: returned expressions. iterated: the arguments of a loop's range.
+        masks: of accesses, as text. terms: the comparisons that masks are made of, as text. both: the two
+        sides of each ``a & b``. left: by loop, the name of its variable if it is read after the loop.
     """
 
     statements: list[Statement] = field(default_factory=list)
@@ -67,13 +67,13 @@ def span_of(node: ast.AST) -> Span:
 
 @functools.lru_cache(maxsize=64)
 def table_of(source: str) -> Table:
-    """The statements of a function's source. Nobody may change the table."""
+    """Return the statements of a function's source. The table must not be changed."""
     function = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef))
     return _Reader(source).read(function)
 
 
 def described(name: str, source: str, first_line: int) -> Function:
-    """A function with its statements."""
+    """Return a function with its statements."""
     return Function(name, source, first_line, tuple(table_of(source).statements))
 
 
@@ -166,7 +166,7 @@ class _Reader:
 
 
 def _mask_of(call: ast.Call) -> ast.expr | None:
-    """What a load, store or atomic is given as its mask."""
+    """Return the mask argument of a load, store or atomic."""
     for keyword in call.keywords:
         if keyword.arg == "mask":
             return keyword.value

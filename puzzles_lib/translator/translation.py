@@ -57,10 +57,15 @@ def warm_up(target: Target) -> None:
 class Work:
     """Launches of one kernel to translate.
 
-    options: as for a launch. wanted: the text to send back: none, the ``"source"`` before any pass, the same
-    to ``"run"`` (in MLIR's generic form, which `ir` reads, with the course's own marks) or to ``"record"``
-    (with marks at each statement, too), ``"ttgir"``, or the bytes of ``"shared"`` memory. files: of the
-    learner's functions. The noted place is a line of one of them; files count from 1.
+    options: as for a launch. files: of the learner's functions. The noted place is a line of one of them;
+        files count from 1.
+    wanted: which text to send back; "" for none.
+
+    - ``"source"``: before any pass
+    - ``"run"``: the same in MLIR's generic form, which `ir` reads, with the course's own marks
+    - ``"record"``: with marks at each statement, too
+    - ``"ttgir"``: in Triton's GPU dialect
+    - ``"shared"``: the number of bytes of shared memory
     """
 
     kernel: JITFunction
@@ -98,7 +103,7 @@ def _print_generically() -> None:
 
 
 def site(files: Sequence[str], number: int, line: int) -> Site:
-    """A line of the file of that number; 0 for one that is not known."""
+    """Return a line of the file with this number; 0 is for an unknown file."""
     return Site(line, linecache.getline(files[number - 1], line).strip() if number else "")
 
 

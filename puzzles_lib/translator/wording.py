@@ -168,7 +168,7 @@ _NO_SUCH_STATEMENT |= {
 
 
 def no_such_statement(node: ast.AST) -> str:
-    """Why a kernel can't contain a statement or an expression of this kind."""
+    """Return why a kernel can't contain a statement or an expression of this kind."""
     return _no_such_kind(type(node).__name__)
 
 
@@ -181,7 +181,7 @@ def _no_such_statement(t: Trouble, found: re.Match) -> str:
 
 
 def kind_of(node: ast.AST) -> str:
-    """What Python's users call a statement or an expression of this kind."""
+    """Return the usual name of a kind of statement or expression."""
     name = type(node).__name__
     return _KINDS.get(name, a(name))
 
@@ -1108,7 +1108,7 @@ def of_compilation(
 
 
 def explained(trouble: Trouble) -> str:
-    """Return the text of the first row that fits; Triton's own message if none does."""
+    """Return the text of the first row of the table that fits; Triton's own message if none does."""
     for pattern, say in ROWS:
         if found := re.search(pattern, trouble.message, re.DOTALL):
             words = say.format(*found.groups()) if isinstance(say, str) else say(trouble, found)

@@ -18,7 +18,7 @@ MINUS = "\u2212"
 
 
 def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
-    """Rows by program, columns by iteration, and the lanes that are outside."""
+    """Draw rows by program, columns by iteration, and the lanes that are outside."""
     programs, steps = LONG_SUM.programs(case)[0], -(-case.N // case.BLOCK_N)
     width, height = 3.6, 0.75
     per_column, per_row = width / case.BLOCK_N, height
@@ -61,7 +61,7 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
 
 
 def fold() -> Picture:
-    """What is left of a block after a sum along an axis, and how it is added to the accumulator."""
+    """Draw what is left of a block after a sum along an axis, and how it is added to the accumulator."""
     block = torch.tensor([[1, 5, 2, 0], [3, 1, 1, 4], [2, 2, 6, 1]])
     rows, columns = block.sum(1), block.sum(0)
     acc = torch.tensor([10, 20, 30])
@@ -91,7 +91,7 @@ def fold() -> Picture:
 
 
 def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
-    """exp of a large row overflows, and exp of the same row minus its maximum does not."""
+    """Draw how exp of a large row overflows, and exp of the same row minus its maximum does not."""
     row = make_inputs(LONG_SOFTMAX, case)["x"][0]
     peak = int(row.argmax())
     start = max(0, min(peak - lanes // 2, len(row) - lanes))
@@ -117,7 +117,7 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
 
 
 def padding(case: Case = LONG_SOFTMAX.cases[2], lanes: int = 13) -> Picture:
-    """The last block of a row, with 0 and with -inf in the lanes past its end."""
+    """Draw the last block of a row, with 0 and with -inf in the lanes past its end."""
     row = make_inputs(LONG_SOFTMAX, case)["x"][0]
     start = case.N // case.BLOCK_N * case.BLOCK_N
     count = case.BLOCK_N - (case.N - start)
@@ -158,7 +158,7 @@ def _short(value: float) -> str:
 
 
 def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
-    """A row that rises: the maximum so far after each block, and what the sum is multiplied by."""
+    """Draw a row that rises: the maximum so far after each block, and what the sum is multiplied by."""
     row = make_inputs(LONG_SOFTMAX, case)["x"][0] / 10  # so gently that something of each old sum is kept
     figure = new_figure(8.6, 5.6)
     ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.1, 1.1))
@@ -215,7 +215,7 @@ NAMED = 0.8  # the smallest sum whose bar has room for its name
 
 
 def drag(scores: Sequence[int] = (1, 3, 2, 7, 5, 6)) -> Live:
-    """An online softmax over blocks of two scores, with a slider for each score."""
+    """Show an online softmax over blocks of two scores, with a slider for each score."""
     row_max, total, columns, told = -1e30, 0.0, [], []
     for block in range(0, len(scores), 2):
         new_max = max(row_max, *scores[block : block + 2])

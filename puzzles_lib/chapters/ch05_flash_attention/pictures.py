@@ -29,7 +29,7 @@ OLD, NEW = SKY, ORANGE
 
 
 def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> Picture:
-    """The T x T scores, and the part of them that one program computes, one block of keys at a time."""
+    """Draw the T x T scores, and the part of them that one program computes, one block of keys at a time."""
     figure, ax = new_sheet(T + 8.5, T + 6.0)
     left, top = 3.4, 3.9
     rows = range(program * BLOCK_Q, (program + 1) * BLOCK_Q)
@@ -66,7 +66,7 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
 
 
 def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
-    """The tile of scores of each iteration, thrown away at its end, and what a program keeps."""
+    """Draw the tile of scores of each iteration, thrown away at its end, and what a program keeps."""
     steps = math.ceil(T / BLOCK_K)
     high, gap = 0.62, 0.9
     pitch = BLOCK_Q * high + gap
@@ -101,7 +101,7 @@ def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
 
 
 def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), (3.0, 0.0))) -> Picture:
-    """One query's scores, block by block: the running maximum, and what happens to the sum."""
+    """Draw one query's scores, block by block: the running maximum, and what happens to the sum."""
     maximum, total, steps = -1e30, 0.0, []  # the text's row_max starts there
     for block in blocks:
         new = max(maximum, *block)
@@ -152,7 +152,7 @@ def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), 
 
 
 def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4) -> Picture:
-    """What padded keys do to the weights: a score of 0 counts, and a score of -inf doesn't."""
+    """Draw what padded keys do to the weights: a score of 0 counts, and a score of -inf doesn't."""
     pad = block - len(keys)
     k = [*keys, *[0.0] * pad]
     zero = q * np.array(k)
@@ -183,7 +183,7 @@ def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4
 
 
 def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
-    """The two dots of an iteration: queries by keys, then weights by values."""
+    """Draw the two dots of an iteration: queries by keys, then weights by values."""
     figure, ax = new_sheet(18.5, 13.8)
     q, k, d = BLOCK_Q / 11, BLOCK_K / 11, BLOCK_D / 11  # all to one scale
     score, key, query, value = YELLOW, ORANGE, GREEN, SKY
@@ -220,7 +220,7 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
 
 
 def causal(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 2) -> Picture:
-    """Which tiles of scores a causal kernel needs in full, in part, and not at all."""
+    """Draw which tiles of scores a causal kernel needs in full, in part, and not at all."""
     figure, ax = new_sheet(T + 10.6, T + 2.2)
     left, top = 2.2, 1.9
     allowed = np.tril(np.ones((T, T), bool))
@@ -277,7 +277,7 @@ VALUES = (10, 20, 30, 40, 50)
 
 
 def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
-    """The attention of one query to five keys, with a slider for the query and for each key."""
+    """Show the attention of one query to five keys, with a slider for the query and for each key."""
     scores = [q * key for key in keys]
     terms = [math.exp(score - max(scores)) for score in scores]
     weights = [term / sum(terms) for term in terms]
@@ -322,7 +322,7 @@ def sentence() -> tuple[list[str], torch.Tensor, torch.Tensor]:
 
 
 def weights(words: Sequence[str], table: torch.Tensor) -> Picture:
-    """How much each word looks at each word: table is float32 [words, words], a row per query."""
+    """Draw how much each word looks at each word. table: float32 [words, words], a row per query."""
     wide = 1.55
     figure, ax = new_sheet(len(words) * wide + 4.6, len(words) + 3.2)
     left, top = 2.4, 2.0

@@ -17,7 +17,7 @@ PADDING = "////"
 
 
 def scene() -> torch.Tensor:
-    """A small picture, drawn by arithmetic: float32 [64, 96], 0 is black and 1 is white."""
+    """Return a small picture, drawn by arithmetic: float32 [64, 96]. 0 is black and 1 is white."""
     i, j = torch.meshgrid(torch.arange(64.0), torch.arange(96.0), indexing="ij")
     picture = 0.55 + 0.3 * i / 64  # the sky
     picture[(i - 14) ** 2 + (j - 74) ** 2 < 64] = 1.0  # the sun
@@ -36,7 +36,7 @@ def scene() -> torch.Tensor:
 
 
 def gallery(**images: torch.Tensor) -> Picture:
-    """Images in a row, by name, in gray from 0 to 1, or from -1 to 1 if an image has values below 0."""
+    """Draw images in a row, by name, in gray from 0 to 1, or from -1 to 1 if an image has values below 0."""
     return _hung({name: (image, "") for name, image in images.items()})
 
 
@@ -64,7 +64,7 @@ def _hung(images: Mapping[str, tuple[torch.Tensor, str]]) -> Picture:
 
 
 def filters() -> Picture:
-    """A picture, and what two filters make of it."""
+    """Draw a picture, and the results of two filters."""
     x = scene()
     blur, edge = torch.full((5, 5), 1 / 25), -torch.ones(3, 3)
     edge[1, 1] = 8.0
@@ -79,7 +79,7 @@ def filters() -> Picture:
 
 
 def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
-    """Two positions of a filter on an image of 0, 1, 2 ...: one inside, one over the padding."""
+    """Draw two positions of a filter on an image of 0, 1, 2 ...: one inside, one over the padding."""
     x = np.arange(H * W).reshape(H, W)
     w = np.arange(1, KH * KW + 1).reshape(KH, KW)
     padded = np.pad(x, ((0, KH - 1), (0, KW - 1)))
@@ -124,7 +124,7 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
 
 
 def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Picture:
-    """One iteration per number of the filter: the tile of x moves, the tile of z stays."""
+    """Draw one iteration per number of the filter: the tile of x moves, the tile of z stays."""
     H, W = BLOCK_H + KH + 1, BLOCK_W + KW + 1
     figure, ax = new_sheet(KW * (W + 1.6) + 0.6, KH * (H + 3.4) + 0.2, unit=0.27)
     for a in range(KH):
@@ -150,7 +150,7 @@ def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Pict
 
 
 def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BLOCK_W: int = 8) -> Picture:
-    """What the lanes of two programs read: a tile, its halo, and zeros past the edge of the image."""
+    """Draw what the lanes of two programs read: a tile, its halo, and zeros past the edge of the image."""
     rows, widest = max(H, BLOCK_H + KH - 1), 2 * BLOCK_W + KW - 1
     figure, ax = new_sheet(W + widest + 3.6, rows + 5.2, unit=0.26)
     for p, q in ((0, 0), (0, 1)):
@@ -210,7 +210,7 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
 def images(
     N: int = 3, H: int = 5, W: int = 10, BLOCK_N: int = 2, BLOCK_H: int = 4, BLOCK_W: int = 8
 ) -> Picture:
-    """A tile with three axes: the same rows and columns of several images."""
+    """Draw a tile with three axes: the same rows and columns of several images."""
     figure, ax = new_sheet(W + 12.4, H + 4.2)
     for n in reversed(range(N)):
         left, top = 2.2 + 1.3 * n, 3.6 - 1.3 * n
@@ -240,7 +240,7 @@ def images(
 
 
 def next_row(W: int = 5, KW: int = 3) -> Picture:
-    """Two rows of an image in memory, and a window that runs past the end of the first."""
+    """Draw two rows of an image in memory, and a window that runs past the end of the first."""
     figure, ax = new_sheet(2 * W + 7.4, 4.7)
     start = W - KW + 1
     texts = [f"{i},{j}" for i in range(2) for j in range(W)]
@@ -285,7 +285,7 @@ def board(text: str = GLIDER_AND_PENTOMINO, rows: int = 32, columns: int = 64) -
 
 
 def play(boards: Sequence[torch.Tensor]) -> Live:
-    """Generations of Life, one board after another: to play, or to step through with a slider.
+    """Show generations of Life, one board after another: to play, or to step through with a slider.
 
     boards: int32 [H, W] each, with 1 for a live cell.
     """

@@ -44,7 +44,7 @@ def waiting_bytes(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, iterations: int = 3)
 
 
 def tiles() -> Picture:
-    """What one program reads and writes: a band of x, a band of y, a tile of z."""
+    """Draw what one program reads and writes: a band of x, a band of y, a tile of z."""
     case = BATCHED_MATMUL.cases[1]
     i, j = 1, 0
     M, N, K = case.M, case.N, case.K
@@ -142,7 +142,7 @@ def walk(block: int = 2) -> Picture:
 
 
 def ragged_k() -> Picture:
-    """The last iteration along K: lanes past the end are 0 in both blocks, so they add nothing."""
+    """Draw the last iteration along K: lanes past the end are 0 in both blocks, so they add nothing."""
     row, column, block = [3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8], 4
     steps = triton.cdiv(len(row), block)
     pad = steps * block - len(row)
@@ -192,7 +192,7 @@ def ragged_k() -> Picture:
 
 
 def running_sums() -> Picture:
-    """The accumulator of one element of z in the puzzle's last case, in float32 and in float16."""
+    """Draw the accumulator of one element of z in the puzzle's last case, in float32 and in float16."""
     case = BATCHED_MATMUL.cases[-1]
     inputs = make_inputs(BATCHED_MATMUL, case)
     terms = inputs["x"][0, 1].float() * inputs["y"][0, :, 0].float()  # [K]
@@ -226,7 +226,7 @@ def running_sums() -> Picture:
 
 
 def repeats() -> Picture:
-    """How many times each input is read, for three block sizes."""
+    """Draw how many times each input is read, for three block sizes."""
     size, blocks = 64, (16, 32, 64)
     figure, ax = new_sheet(18.2, 7.9)
     told = []

@@ -355,7 +355,7 @@ _UNTOLD = ("12d, dots in bfloat16", "cuBLAS, float32 weight")  # recorded, but n
 def ladder(rows: Sequence[dict], about: str) -> Picture:
     """Draw recorded times of the chapter's kernel and its changes for one token, on a logarithmic axis.
 
-    rows: of `puzzles_lib.timing.recorded`, bench "quantized-matmul".
+    rows: recorded rows of bench "quantized-matmul" (`puzzles_lib.timing.recorded`).
     """
     rows = [row for row in rows if row["case"].endswith("N = 1") and row["path"] not in _UNTOLD]
     figure = new_figure(7.4, 3.9)

@@ -395,7 +395,7 @@ def _is_plain(path: str) -> bool:
 def programs(rows: Sequence[dict], about: str) -> Picture:
     """Draw recorded times of this chapter's kernels in several launches, with production and a copy.
 
-    rows: of `puzzles_lib.timing.recorded`, bench "row-wise".
+    rows: recorded rows of bench "row-wise" (`puzzles_lib.timing.recorded`).
     """
     figure = new_figure(7.6, 3.4)
     axes = figure.subplots(1, 2, sharey=True, sharex=True)
@@ -432,7 +432,7 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
 def bandwidth(rows: Sequence[dict], about: str) -> Picture:
     """Draw the recorded bandwidth of quantize and dequantize, as a share of a copy's.
 
-    rows: of `puzzles_lib.timing.recorded`, bench "memory".
+    rows: recorded rows of bench "memory" (`puzzles_lib.timing.recorded`).
     """
     kept = {}
     for row in rows:

@@ -99,7 +99,7 @@ CASE = "100864x768"  # rows and values of the tensors whose times are drawn
 def bandwidth(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
     """Draw the recorded speed of the ReLU kernels and their baselines, compared with a copy of as many bytes.
 
-    rows: of the bench "memory". about: where they come from.
+    rows: recorded rows of bench "memory". about: where they come from.
     """
     kept = [row for row in rows if str(row["path"]).startswith("relu_") and row["case"] == CASE]
     groups = _shares(kept)

@@ -18,7 +18,7 @@ TILE = {"edge": INK, "linewidth": 0.9, "fontsize": 9}
 
 
 def traffic(K: int = 100864, C: int = 768, BITS: int = 2, GROUP: int = 256) -> Picture:
-    """What has to go through memory: dequantize, then multiply, or both in one kernel."""
+    """Draw what has to go through memory: dequantize, then multiply, or both in one kernel."""
     packed = K * C * BITS // 8 + 4 * K * (C // GROUP)
     x, dw = 2 * K * C, 4 * C * C
     rows = {
@@ -68,7 +68,7 @@ def traffic(K: int = 100864, C: int = 768, BITS: int = 2, GROUP: int = 256) -> P
 
 
 def tile(K: int = 128, COUT: int = 64, CIN: int = 96, BITS: int = 2) -> Picture:
-    """What one program of puzzle 19 walks through: dyᵀ, packed words, and a tile of dW."""
+    """Draw what one program of puzzle 19 walks through: dyᵀ, packed words, and a tile of dW."""
     F, block_m, block_n, block_k, i, j = 32 // BITS, 32, 32, 32, 1, 1
     gap, wide = 20, CIN / F * 2.5  # words drawn wider than they are, to be seen
     figure = new_figure(7.4, 5.2)
@@ -114,7 +114,7 @@ _PRODUCTS = 1 << 20  # the work that bars are drawn for
 
 
 def busy(steps: Mapping[str, Step | None]) -> Picture:
-    """Clocks to issue the instructions for 2^20 products, beside those of the tensor cores, by name."""
+    """Draw the clocks to issue the instructions for 2^20 products, next to those of the tensor cores."""
     figure = new_figure(7.4, 1.15 + 0.44 * max(1, len(steps)))
     ax = figure.subplots()
     needed = _PRODUCTS / PRODUCTS
@@ -146,7 +146,7 @@ def busy(steps: Mapping[str, Step | None]) -> Picture:
 
 
 def clock(rows: int = 100864) -> Picture:
-    """Recorded times of three fused kernels, beside dequantizing and calling cuBLAS."""
+    """Draw the recorded times of three fused kernels, next to dequantizing and calling cuBLAS."""
     timed = {
         row["path"]: row["us"]
         for row in recorded.rows("ladder")
@@ -186,7 +186,7 @@ def clock(rows: int = 100864) -> Picture:
 
 
 def splits(K: int = 83, BLOCK_K: int = 16, SPLITS: int = 4) -> Picture:
-    """K cut into blocks, blocks dealt to splits, one part from each, and their sum."""
+    """Draw K cut into blocks, blocks dealt to splits, one part from each, and their sum."""
     blocks = triton.cdiv(K, BLOCK_K)
     steps = triton.cdiv(blocks, SPLITS)
     colors = (SKY, YELLOW, ORANGE, PURPLE)
@@ -235,7 +235,7 @@ def splits(K: int = 83, BLOCK_K: int = 16, SPLITS: int = 4) -> Picture:
 
 
 def wanted(BITS: int = 4) -> Picture:
-    """A word along a row, a word along K, and what a thread has to give the tensor cores."""
+    """Draw a word along a row, a word along K, and what a thread has to give the tensor cores."""
     rows, columns = 16, 32 // BITS
     figure, ax = new_sheet(25, 12.2, unit=0.36)
     thread = {(k, 3) for k in (2, 3, 10, 11)}  # thread 1 of a quarter warp: k = 2t, 2t+1, 2t+8, 2t+9
@@ -269,7 +269,7 @@ def wanted(BITS: int = 4) -> Picture:
 
 
 def fields(BITS: int = 4, j: int = 2) -> Picture:
-    """An iteration of puzzle 21: one load of words, and one dot for each field."""
+    """Draw an iteration of puzzle 21: one load of words, and one dot for each field."""
     F = 16 // BITS
     figure, ax = new_sheet(26, 15.2, unit=0.36)
     acc_x, acc_y, wide, high = 17.0, 8.6, 6.4, 4.6

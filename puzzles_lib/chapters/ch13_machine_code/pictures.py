@@ -24,7 +24,7 @@ MARK = VERMILLION  # the thread or chunk to look at
 
 
 def stations() -> Picture:
-    """The stages of a compilation, and what each of them settles."""
+    """Draw the stages of a compilation, and what each of them settles."""
     figure, ax = new_sheet(24.2, 8.4)
     common = [
         ("Python", "the kernel's\nsource and its tree"),
@@ -70,7 +70,7 @@ def _station(
 
 
 def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
-    """Who holds a block: cut into warps, one warp's share into lanes, one lane's into registers.
+    """Draw who holds a block: cut into warps, one warp's share into lanes, one lane's into registers.
 
     layout: of a tensor with one axis, in which neighbors belong to one thread's registers.
     warp, lane: which ones to look into; their first share is drawn.
@@ -158,7 +158,7 @@ def _enlarge(
 
 
 def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
-    """One round of a blocked layout over a tile, and who holds the offsets of its rows and columns.
+    """Draw one round of a blocked layout over a tile, and who holds the offsets of its rows and columns.
 
     layout: of a tile with two axes. rows, columns: its slices, the layouts of ``offs[:, None]``'s and
     ``offs[None, :]``'s vectors before they became two-dimensional.
@@ -223,7 +223,7 @@ def _spans(numbers: list[int]) -> str:
 
 
 def fragments(ttgir: str, lane: int = 9) -> Picture:
-    """The three tiles of one mma.sync.m16n8k16, and who holds which element; one lane picked out.
+    """Draw the three tiles of one mma.sync.m16n8k16, and who holds which element, with one lane marked.
 
     ttgir: of a matmul compiled for sm_80, with its ``#mma``.
     """
@@ -278,7 +278,7 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
 
 
 def wgmma(ttgir: str) -> Picture:
-    """The tiles of a 128 x 128 x 64 dot on an H100: which warp holds which rows, and what one wgmma takes.
+    """Draw the tiles of a 128 x 128 x 64 dot on an H100: the rows of each warp, and what one wgmma takes.
 
     ttgir: of a matmul compiled for sm_90 with four warps and these tiles, with its ``#mma``.
     """
@@ -331,7 +331,7 @@ def wgmma(ttgir: str) -> Picture:
 
 
 def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int = 2) -> Picture:
-    """Eight rows of a tile in shared memory, as they are and swizzled; which banks a column of chunks hits.
+    """Draw eight rows of a tile in shared memory, as they are and swizzled, with the banks of some columns.
 
     columns: of the tile. chunk: which one is read from all eight rows, as ldmatrix does.
     """
@@ -373,7 +373,7 @@ def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int =
 
 
 def pipelined(steps: int = 4) -> Picture:
-    """Copies and dots of a loop, one after the other and overlapped; a copy as long as two dots."""
+    """Draw copies and dots of a loop, in sequence and overlapped; a copy takes as long as two dots."""
     figure, ax = new_sheet(24.4, 9.6)
     left, wide, tall = 4.3, 1.62, 0.9
     ends = []

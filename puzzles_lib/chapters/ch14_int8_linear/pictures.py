@@ -24,7 +24,7 @@ def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def rows() -> Picture:
-    """Rows of values, the peak of each, its scale and its codes."""
+    """Draw rows of values, the peak of each, its scale and its codes."""
     x = torch.tensor(
         [[0.5, -1.27, 0.204, 1.0], [25.4, 3.0, -8.1, 0.09], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64
     )
@@ -64,7 +64,7 @@ def rows() -> Picture:
 
 
 def cuts() -> Picture:
-    """What truncation and rounding make of x / scale."""
+    """Draw what truncation and rounding make of x / scale."""
     x = torch.linspace(-3.2, 3.2, 1281, dtype=torch.float64)
     figure = new_figure(7.4, 3.5)
     axes = figure.subplots(1, 2, sharey=True)
@@ -123,7 +123,7 @@ def gains(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, lis
 
 
 def layers() -> Picture:
-    """The gain that is left, layer by layer."""
+    """Draw the gain that is left, layer by layer."""
     # torch's sums differ in their last bits from run to run; the figure should not
     found = {name: [round(value, 4) for value in values] for name, values in gains().items()}
     figure = new_figure(7.0, 3.3)
@@ -153,7 +153,7 @@ def layers() -> Picture:
 
 
 def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 50.0) -> Picture:
-    """The error of each token of a linear layer, where one token is 50 times as large."""
+    """Draw the error of each token of a linear layer, in which one token is 50 times as large."""
     x, weight = _normal(tokens, width), _normal(192, width, seed=1)
     x[where] *= factor
     exact = x @ weight.T
@@ -193,7 +193,7 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
 
 
 def fused(K: int = 8) -> Picture:
-    """One element: a row of codes, a row of weights, an exact sum, two scales and a bias."""
+    """Draw one element: a row of codes, a row of weights, an exact sum, two scales and a bias."""
     xq = [127, -3, 40, 0, -90, 12, 7, 65]
     wq = [-20, 110, 31, 5, -127, 8, 64, 2]
     total = sum(a * b for a, b in zip(xq, wq, strict=True))
@@ -226,7 +226,7 @@ def fused(K: int = 8) -> Picture:
 
 
 def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> Picture:
-    """Quantizing before the matmul and inside it: where codes are made, and by how many programs."""
+    """Draw quantizing before the matmul and inside it: where codes are made, and by how many programs."""
     across, steps = N // BLOCK_N, K // BLOCK_K
     figure, ax = new_sheet(30, 13.6, unit=0.3)
     cell, tall = 1.35, 1.1
@@ -273,7 +273,7 @@ def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> 
 
 
 def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
-    """Where wq[n, k] is in memory in three layouts, and what one tile reads."""
+    """Draw where wq[n, k] is in memory in three layouts, and what one tile reads."""
 
     def in_tiles(n: int, k: int) -> int:
         tile = n // TILE_N * (K // TILE_K) + k // TILE_K
@@ -321,7 +321,7 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
 
 
 def digit(image: torch.Tensor, number: int) -> Picture:
-    """An image as the model reads it: a row of pixels is a token."""
+    """Draw an image as the model reads it: a row of pixels is a token."""
     rows_, columns = image.shape
     shades = [[(1 - 0.85 * v,) * 3 for v in row] for row in image.double().tolist()]
     figure, ax = new_sheet(22, rows_ + 1.6)

@@ -25,7 +25,7 @@ def rungs() -> list[Rung]:
 
 
 def unsound() -> list[Rung]:
-    """Return its examples of what goes wrong."""
+    """Return the chapter's examples of what goes wrong."""
     return [rung for rung in _all() if not rung.name[0].isdigit()]
 
 
@@ -50,7 +50,7 @@ def unfused(problem: Problem) -> torch.Tensor:
 def measure(some: Sequence[Rung] | None = None, programs: Programs = HERE) -> Rows:
     """Rows of bench "ladder": each rung against `UNFUSED`, taking turns in one run.
 
-    error is relative to the exact product of the same x^. Then, of the chapter's unsound examples, rows of
+    error is relative to the exact product of the same x̂. Then, of the chapter's unsound examples, rows of
     bench "repeats", whose error is the share of `RUNS` runs that give other bits than the first.
 
     some: rungs other than the chapter's, without the examples. programs: the machine code.
@@ -64,7 +64,7 @@ def measure(some: Sequence[Rung] | None = None, programs: Programs = HERE) -> Ro
 
 
 def measure_grid(some: Sequence[Rung], programs: Programs = HERE) -> Rows:
-    """Rows of bench "grid": the same for more launches than can take turns at once.
+    """Yield the rows of bench "grid": the same for more launches than can take turns at once.
 
     A launch that is wrong, or not the same in each run, is left out. Raises RuntimeError without a GPU.
     """
@@ -76,7 +76,10 @@ def measure_grid(some: Sequence[Rung], programs: Programs = HERE) -> Rows:
 
 
 def measure_clocks(programs: Programs = HERE) -> dict[str, Sustained]:
-    """Each path alone for a second, at the large K: what the chip's clock does. Raises as `measure`."""
+    """Run each path alone for a second, at the large K, and return the chip's clock.
+
+    Raises as `measure` does.
+    """
     return _Track(max(ROWS), programs).sustained()
 
 
@@ -110,7 +113,7 @@ class _Track:
         return {name: sustained(calls) for name, calls in paths.items()}
 
     def repeated(self, rung: Rung) -> dict[str, object]:
-        """How many runs on the same inputs differ from the first."""
+        """Return how many runs on the same inputs differ from the first."""
         (once, *_), dw = self._fused_into(rung)
         once()
         first, differing = dw.clone(), 0

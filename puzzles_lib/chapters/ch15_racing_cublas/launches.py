@@ -15,12 +15,12 @@ _BY_NUMBER = (
 
 
 def own() -> list[Rung]:
-    """The chapter's rungs, and its example of what goes wrong."""
+    """Return the chapter's rungs, and its example of what goes wrong."""
     return [value for value in vars(versions).values() if isinstance(value, Rung)]
 
 
 def grid() -> list[Rung]:
-    """All others."""
+    """Return all other rungs."""
     made = {rung.digest: rung for rung in _grid()}
     kept = {rung.digest for rung in own()}
     return [rung for digest, rung in made.items() if digest not in kept]

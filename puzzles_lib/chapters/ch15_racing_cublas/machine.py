@@ -85,7 +85,7 @@ class Evidence:
         return cls(**{**told, "notes": tuple(told["notes"])})
 
     def lines(self, block_k: int) -> list[str]:
-        """Return it as text. block_k: rows of K per iteration."""
+        """Return the evidence as lines of text. block_k: rows of K per iteration."""
         lines = [
             f"{self.registers} registers per thread, {self.spills} bytes spilled, "
             f"{self.shared} bytes of shared memory per program",
@@ -217,7 +217,7 @@ class Bound:
 
     @property
     def turns_us(self) -> float:
-        """Microseconds if one always waits for the other."""
+        """Microseconds if issuing and tensor cores never overlap."""
         return self.issue_us + self.tensor_us
 
     @property
@@ -229,7 +229,7 @@ class Bound:
         return 1e6 * self.programs * self.turns * clocks / self.clock
 
     def lines(self, instructions: int, warps: int) -> list[str]:
-        """Return what it is made of, as text. instructions: of one iteration, in each warp."""
+        """Return the parts of the bound as lines of text. instructions: of one iteration, in each warp."""
         one = "1 program" if self.programs == 1 else f"{self.programs} programs"
         return [
             f"one iteration takes {self.issue:.0f} clocks to issue ({instructions} instructions in each of "

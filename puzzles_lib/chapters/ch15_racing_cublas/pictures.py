@@ -48,7 +48,8 @@ def least_bytes(rows: int, cout: int, cin: int, group: int = 256) -> int:
 def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float) -> Picture:
     """Draw what arithmetic and memory allow, and where cuBLAS and the unfused path are.
 
-    rows: of `puzzles_lib.timing.recorded`, bench "ladder". flops, bandwidth: of the chip, per second.
+    rows: recorded rows of bench "ladder" (`puzzles_lib.timing.recorded`). flops, bandwidth: what the chip can
+        do, per second.
     """
     figure = new_figure(8.4, 5.0)
     ax = figure.subplots()
@@ -64,8 +65,8 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
         cout, cin = _size(next(iter(paths.values())))[1:]
         work = 2 * count * cout * cin
         least = least_bytes(count, cout, cin)
-        ready = 2 * count * (cin + cout) + 2 * cout * cin  # x^ as bfloat16 is there, and read
-        points = {UNFUSED: least + 4 * count * cin, CUBLAS: ready}  # unfused: x^ written and read
+        ready = 2 * count * (cin + cout) + 2 * cout * cin  # x̂ as bfloat16 is there, and read
+        points = {UNFUSED: least + 4 * count * cin, CUBLAS: ready}  # unfused: x̂ written and read
         points = {name: (work / moved, work / paths[name]["us"] / 1e6) for name, moved in points.items()}
         fill = {"markersize": 8, "zorder": 3}
         looks = ((UNFUSED, VERMILLION, "o"), (CUBLAS, ORANGE, "s"))
@@ -493,8 +494,9 @@ def ladder(
 ) -> Picture:
     """Draw the recorded speed of all versions, each relative to the unfused path of its own run.
 
-    rows: bench "ladder". loaded: ``us`` after a second of load at the large K, by path. product: bench "dw",
-    for the library's own kernel and its run's cuBLAS. about_product: where those come from.
+    rows: of bench "ladder". loaded: by path, ``us`` at the large K after the GPU has been busy for a second.
+        product: of bench "dw", for the library's own kernel and cuBLAS in the same run. about, about_product:
+        where the rows come from.
     """
     figure = new_figure(8.4, 5.4)
     axes = figure.subplots(1, 2, sharey=True, width_ratios=(1.25, 1))

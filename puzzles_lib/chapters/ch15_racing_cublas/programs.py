@@ -54,7 +54,7 @@ class Programs:
 
 
 def rung_binary(rung: Rung) -> Binary:
-    """Raises RuntimeError where it does not compile."""
+    """Compile a rung, and return its binary. Raise RuntimeError if it does not compile."""
     from puzzles_lib.chapters.ch15_racing_cublas.machine import compile_rung
 
     compiled = compile_rung(rung)
@@ -64,14 +64,14 @@ def rung_binary(rung: Rung) -> Binary:
 
 
 def sum_binary(splits: int) -> Binary:
-    """Of the kernel that adds up so many parts."""
+    """Return the binary of the kernel that adds up ``splits`` parts."""
     parts, dw = torch.empty(splits, COUT, CIN), torch.empty(COUT, CIN, dtype=torch.bfloat16)
     values = {"parts_ptr": parts, "dw_ptr": dw, "N": dw.numel(), "SPLITS": splits, "BLOCK": SUM_BLOCK}
     return _compiled(versions.sum_splits_kernel, values, num_warps=4)
 
 
 def dequantize_binary(rows: int) -> Binary:
-    """Of the library's kernel that makes x^ of its words."""
+    """Return the binary of the library's kernel that makes x̂ from words."""
     words_shape, params_shape = storage_shapes(rows, CIN, BITS, GROUP)
     words = torch.empty(words_shape, dtype=torch.int16, device="cpu")
     params, x = (torch.empty(shape, dtype=torch.bfloat16) for shape in (params_shape, (rows, CIN)))
@@ -91,7 +91,7 @@ def _compiled(kernel: object, values: Mapping[str, object], **options: int) -> B
 
 
 def binary(built: object) -> Binary:
-    """A `puzzles_lib.compiler.Build` as the driver takes it."""
+    """Return a `puzzles_lib.compiler.Build` as the driver takes it."""
     told = built.metadata
     return Binary(
         cubin=built.binary,
@@ -145,7 +145,7 @@ def write(path: str | Path, binaries: Mapping[str, Binary], launches: Mapping[st
 
 
 def read(path: str | Path) -> dict[str, object]:
-    """``triton``, the version that compiled; ``launches``, their evidence by name; ``binaries``, by name."""
+    """Return the file's ``triton`` (version), ``launches`` (evidence by name) and ``binaries`` (by name)."""
     told = json.loads(Path(path).read_text())
     told["binaries"] = {name: Binary.from_dict(each) for name, each in told["binaries"].items()}
     return told

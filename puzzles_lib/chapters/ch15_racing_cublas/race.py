@@ -48,7 +48,7 @@ from puzzles_lib.timing.recorded import about, clocks, rows
 
 @dataclass(frozen=True, repr=False)
 class Race:
-    """How a version did.
+    """The result of a race: a version's report, its evidence, and its times.
 
     report: `check`'s, on small inputs. compiled: for an H200 at K = 100864, None if the kernel is wrong.
     found: what decides its speed, None if no H200 can run it. times: rows of bench "ladder" or "grid"; none
@@ -88,7 +88,7 @@ class Race:
         return bound(self.rung.launch(), self.found, count) if self.found else None
 
     def lines(self) -> list[str]:
-        """Return what it shows, as text."""
+        """Return the race's result as lines of text."""
         name = self.rung.name
         if not self.report.ok:
             what = "not solved yet" if self.is_open else "wrong" if self.report.cases else "not run"
@@ -320,7 +320,7 @@ class Standing:
         return 1 + sum(value < mine for value in values.values() if value is not None)
 
     def lines(self) -> list[str]:
-        """Return it as text."""
+        """Return the standing as lines of text."""
         if self.why_not:
             return [f"{self.name} doesn't take part: {self.why_not}", *self.more]
         head = f"{self.name}: correct, sound, no spills; "
@@ -407,7 +407,7 @@ def under_load() -> str:
 
 
 def baselines() -> str:
-    """Return the recorded times of the paths without fusion."""
+    """Return the recorded times of the paths without fusion, as text."""
     found = [row for row in rows("ladder") if row["path"] in (UNFUSED, CUBLAS)]
     lines = [f"K = {sizes(row)[0]:6}: {row['us']:6.1f} µs  {row['path'].replace('x^', 'x̂')}" for row in found]
     return "\n".join([*lines, about("ladder")])

@@ -26,7 +26,7 @@ class Record:
 
 
 def records() -> list[Record]:
-    """All of them."""
+    """Return all recorded launches."""
     timed: dict[str, list[Mapping]] = {}
     for bench in ("ladder", "grid", "repeats"):
         for row in recorded.rows(bench):
@@ -41,17 +41,20 @@ def records() -> list[Record]:
 
 
 def ladder_records() -> list[Record]:
-    """Those of the ladder's own versions, in order."""
+    """Return the records of the ladder's own versions, in order."""
     return [record for record in records() if record.rows[0]["bench"] == "ladder"]
 
 
 def bound_of(record: Record, rows: int = ROWS[0]) -> Bound:
-    """From the machine code that was timed, for K = ``rows``."""
+    """Return the bound for K = ``rows`` from the machine code that was timed."""
     return bound(record.launch, record.evidence, rows)
 
 
 def find(rung: Rung, found: Evidence) -> Record | None:
-    """The recorded launch with the same machine code, or else of the same kernel launched in the same way."""
+    """Return the record with the same machine code, or else of the same kernel launched in the same way.
+
+    Returns None if there is none.
+    """
     known = records()
     same = [r for r in known if r.evidence.code == found.code and r.launch["splits"] == rung.splits]
     same += [r for r in known if r.digest == rung.digest]
@@ -59,7 +62,7 @@ def find(rung: Rung, found: Evidence) -> Record | None:
 
 
 def nearest(rung: Rung) -> Record:
-    """The recorded launch with settings most like its own; of a kernel of the same name, if there is one.
+    """Return the record with the most similar settings, of a kernel of the same name if there is one.
 
     A factor of two in a setting, or one stage, is a step away.
     """
@@ -81,7 +84,7 @@ def _steps(one: Mapping, other: Mapping) -> float:
 
 
 def sizes(row: Mapping) -> tuple[int, ...]:
-    """K, COUT, CIN of a row's case."""
+    """Return K, COUT and CIN of a row's case."""
     return tuple(int(size) for size in str(row["case"]).split(", ")[-1].split("x"))
 
 

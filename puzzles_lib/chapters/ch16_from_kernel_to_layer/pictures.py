@@ -161,9 +161,9 @@ def _named(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def curves(record: Mapping[str, Any]) -> Picture:
-    """Draw how far the loss of each step is from float32's, with nearest codes and with stochastic ones.
+    """Draw how far the loss of each step is from float32's, with nearest and with stochastic codes.
 
-    record: of `curves.measure`.
+    record: what `curves.measure` returns.
     """
     rows = _named(record)
     figure = new_figure(8.4, 4.0)
@@ -268,7 +268,7 @@ def rates(record: Mapping[str, Any]) -> Picture:
 def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
     """Draw the time of a training step against its peak memory, for both models of bench "training".
 
-    rows: of `puzzles_lib.timing.recorded`. about: where they come from.
+    rows: recorded rows (`puzzles_lib.timing.recorded`). about: where they come from.
     """
     rows = [row for row in rows if row["baseline"] == "torch"]
     names = list(dict.fromkeys(row["case"] for row in rows))

@@ -503,7 +503,7 @@ BARS = {
 def timings(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, bfloat16") -> Picture:
     """Draw the microseconds of the chapter's kernels for forward and dx, of a copy, and of torch.
 
-    rows: of `puzzles_lib.timing.recorded`, bench "norms". about: the device, versions and date.
+    rows: recorded rows of bench "norms". about: the device, versions and date.
     """
     kernels = {
         "rms_norm": "28 RMSNorm with residual",
@@ -544,7 +544,7 @@ def _legend(figure: Figure, ax: Axes, columns: int) -> None:
 def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, bfloat16") -> Picture:
     """Draw the microseconds for dw and db in two stages, with a lock and with atomics.
 
-    rows: of `puzzles_lib.timing.recorded`, bench "norms". about: the device, versions and date.
+    rows: recorded rows of bench "norms". about: the device, versions and date.
     """
     ways = {"layer_norm_dw": "two stages", "dw_by_lock": "a lock", "dw_by_atomics": "atomics"}
     colors = {"two stages": GREEN, "a lock": VERMILLION, "atomics": SKY}

@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def measure() -> dict[str, Any]:
-    """The record. Raises RuntimeError without a GPU."""
+    """Measure, and return the record. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench clock needs a CUDA device")
     return {**provenance(), **{name: list(part()) for name, part in PARTS.items()}}
@@ -232,7 +232,7 @@ def flights() -> Iterator[Row]:
 
 
 def waves() -> Iterator[Row]:
-    """128 rows more at a time, four tiles each; one program of them on a multiprocessor."""
+    """Yield the times of matmuls with 64 to 560 tiles of 128 x 256, one program per tile."""
     K, N = 4096, 1024
     b = _normal(K, N)
     for steps in range(16, 141, 2):

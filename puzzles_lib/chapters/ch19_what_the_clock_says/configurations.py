@@ -134,5 +134,8 @@ SWEPT = (
 
 
 def measure() -> dict[str, Any]:
-    """The record, as `puzzles_lib.timing.sweep` has it. Raises RuntimeError without a GPU."""
+    """Time all configurations, and return the record for `puzzles_lib.timing.sweep`.
+
+    Raises RuntimeError without a GPU.
+    """
     return swept("sweep", __name__, SWEPT)

@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit
 def tile_of(pid, tiles_m, tiles_n, GROUP: tl.constexpr):
-    """The tile of a program: bands of GROUP rows of tiles, each walked down its columns."""
+    """Return the tile of a program: bands of GROUP rows of tiles, each walked down its columns."""
     band = pid // (GROUP * tiles_n)
     first = band * GROUP
     rows = tl.minimum(tiles_m - first, GROUP)
@@ -78,7 +78,7 @@ def rms_rows_kernel(
     x_ptr, w_ptr, y_ptr, N,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """RMSNorm of rows, in blocks: x is loaded twice if a row is longer than a block."""
+    """Compute RMSNorm of rows, in blocks; x is loaded twice if a row is longer than a block."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     row = x_ptr + offs_m[:, None] * N
     squares = tl.zeros((BLOCK_M,), tl.float32)
@@ -178,7 +178,7 @@ def powers_kernel(x_ptr, z_ptr, TURNS: tl.constexpr, BLOCK: tl.constexpr):
 def layer_norm_kernel(
     x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """LAYER_NORM of chapter 17, one row per block."""
+    """Compute LAYER_NORM of chapter 17, with one row per block."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     n = tl.arange(0, BLOCK_N)  # [BLOCK_N]
     at = m.to(tl.int64)[:, None] * N + n[None, :]  # [BLOCK_M, BLOCK_N]

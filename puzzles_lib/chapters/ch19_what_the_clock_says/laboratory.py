@@ -27,7 +27,7 @@ TIMED = ("us", "again_us", "error")
 
 
 def recorded(what: str) -> dict[str, Any]:
-    """What ``python -m puzzles_lib.bench`` measured: ``"clock"``, ``"points"`` or ``"profiles"``."""
+    """Return what ``python -m puzzles_lib.bench`` measured: ``"clock"``, ``"points"`` or ``"profiles"``."""
     return load(_RECORDS[what])
 
 
@@ -113,7 +113,7 @@ class Sweep:
         raise KeyError(f"{self.name} was not tried with {config}")
 
     def kept(self, keep: Callable[[Any], object]) -> Kept | None:
-        """Return what ``keep`` leaves of the configurations, or None as long as it returns nothing.
+        """Return what ``keep`` leaves of the configurations; None as long as ``keep`` returns None.
 
         keep: gets blocks, ``warps`` and ``stages`` as attributes, no times; returns True for what to time.
         """
@@ -125,7 +125,10 @@ class Sweep:
         return Kept(len(left), min(times) / self.best.us if times else float("inf"))
 
     def judged(self, fits: Callable[[Any], object]) -> str | None:
-        """Compare what fits according to ``fits`` with what ran; None as long as it returns nothing."""
+        """Return a report that compares your ``fits`` with what ran; None as long as ``fits`` returns None.
+
+        fits: gets blocks, ``warps`` and ``stages`` as attributes; returns True for what should run.
+        """
         told = [fits(SimpleNamespace(**each.config)) for each in self.tried]
         if all(each is None for each in told):
             return None
@@ -174,7 +177,10 @@ def _buffers(config: Mapping[str, int]) -> int:
 
 @cache
 def sweep(name: str, device: str = "H200") -> Sweep:
-    """A recorded sweep of ``"matmul"``, ``"rms_rows"`` or ``"int8_weight"``; on an ``"H200"`` or an H100."""
+    """Return the recorded sweep of ``"matmul"``, ``"rms_rows"`` or ``"int8_weight"`` on a device.
+
+    device: ``"H200"`` or ``"H100"``.
+    """
     record = load(SWEEPS[device])
     (kernel,) = [each for each in record["kernels"] if each["name"] == name]
     tried = []
@@ -261,7 +267,7 @@ _PUZZLES = {
 
 @dataclass(frozen=True)
 class Point:
-    """A kernel on the roofline: FLOP for each byte, and what it came to, in TFLOP/s."""
+    """A kernel on the roofline: its FLOP per byte, and the TFLOP/s that it reached."""
 
     name: str
     intensity: float

@@ -213,7 +213,7 @@ def waves(record: Record) -> Picture:
 
 
 def roofline(mine: Point | None = None) -> Picture:
-    """Draw the course's recorded kernels below an H200's roof. mine: one more, at its best."""
+    """Draw the course's recorded kernels below an H200's roof. mine: one more kernel, at its best."""
     figure = new_figure(8.0, 4.4)
     ax = figure.subplots()
     corner = FLOPS / BYTES

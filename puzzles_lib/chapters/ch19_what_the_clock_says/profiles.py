@@ -111,7 +111,10 @@ PROFILED: Mapping[str, Callable[[], Callable[[], object]]] = {
 
 
 def measure() -> dict[str, Any]:
-    """The record. Raises RuntimeError without a GPU, or where ncu is missing or refuses."""
+    """Profile with ncu, and return the record.
+
+    Raises RuntimeError without a GPU, and if ncu is missing or refuses.
+    """
     if not torch.cuda.is_available():
         raise RuntimeError("bench profiles needs a CUDA device")
     if not (ncu := shutil.which("ncu") or shutil.which("/usr/local/cuda/bin/ncu")):
@@ -135,7 +138,7 @@ def measure() -> dict[str, Any]:
 
 
 def read(output: str) -> Iterator[Row]:
-    """The profiles in what ncu wrote, in the order of launches; a line of units follows the heads."""
+    """Read the profiles in ncu's output, in the order of launches. A line of units follows the heads."""
     lines = output.splitlines()
     first = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), None)
     if first is None:
