@@ -555,7 +555,7 @@ def test_a_suite_of_gpu_tests(tmp_path):
 
 def _installed() -> bool:
     """Whether the installed package announces the plugin to pytest."""
-    return any(e.name == "triton-audit" for e in importlib.metadata.entry_points(group="pytest11"))
+    return "puzzles_lib.pytest_plugin" in {e.value for e in importlib.metadata.entry_points(group="pytest11")}
 
 
 def test_the_page_for_practitioners_shows_what_is_printed_today(tmp_path, monkeypatch, capsys):

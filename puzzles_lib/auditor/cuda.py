@@ -50,9 +50,15 @@ _OF_TRITON = {
 
 
 @contextlib.contextmanager
-def pretended(tensors: str = "cpu") -> Iterator[None]:
-    """Pretend that there is a GPU. tensors: where they are in truth, ``"cpu"`` or ``"meta"``."""
+def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
+    """Pretend that there is a GPU.
+
+    tensors: where they are in truth, ``"cpu"`` or ``"meta"``. compiles: whether `torch.compile` compiles. By
+    default it returns the function as it is, whose kernels are then launched one after the other.
+    """
     with one_thread(), contextlib.ExitStack() as stack:
+        if not compiles:
+            stack.enter_context(_set(torch, "compile", _uncompiled))
         for owner, name, value in _replacements():
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))
@@ -158,6 +164,10 @@ class _Stream:
 
 def _nothing(*_: Any, **__: Any) -> None:
     pass
+
+
+def _uncompiled(model: Any = None, **_: Any) -> Any:
+    return _same if model is None else model
 
 
 class _NoGraph:
@@ -281,8 +291,8 @@ class OnGPU(TorchFunctionMode):
         return value
 
 
-def _same(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    return tensor
+def _same(value: Any, *_: Any, **__: Any) -> Any:
+    return value
 
 
 def _copied(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:

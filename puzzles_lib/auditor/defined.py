@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._ops import HigherOrderOperator
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,6 +25,8 @@ class Defined(TorchDispatchMode):
     poison: the byte that integers are filled with; floats are filled with NaN, or with a large number.
     read: the first of torch's operators that got a tensor with elements that hold nothing, by name.
     """
+
+    supports_higher_order_operators = True  # such as flex_attention: they are made of others
 
     def __init__(self, poison: int = 0) -> None:
         super().__init__()
@@ -40,6 +43,8 @@ class Defined(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return func(*args, **kwargs)
         name = func._schema.name
         if self._known and not self.read and self._reads(func._schema, args, kwargs):
             self.read = name.removeprefix("aten::")

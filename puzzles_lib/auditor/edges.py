@@ -18,17 +18,19 @@ def at_edges(code: compiler.Program, launch: Launch, values: Mapping[str, np.nda
     """Run a launch's programs at the edges of its grid. values: what a tensor's elements are, over and over;
     the others have made-up ones.
     """
-    tensors = {}
-    for name, tensor in launch.tensors.items():
-        tensors[name] = Pretended((span_of(tensor),), tensor.dtype, values.get(name))
+    every = {}
+    for name, tensor in launch.all_tensors.items():
+        every[name] = Pretended((span_of(tensor),), tensor.dtype, values.get(name))
+    tensors = {name: every[name] for name in launch.tensors}
     options = Options(
-        zeroed=set(tensors),
+        zeroed=set(every),
         suffix="",
         seconds=SECONDS,
         quiet=True,
         only=edges(launch.full_grid, [each.numel() for each in tensors.values()]),
+        others=launch.reached_in(every),
     )
-    return run(code, launch.with_tensors(tensors), launch.full_grid, set(tensors), options)
+    return run(code, launch.with_tensors(tensors), launch.full_grid, set(every), options)
 
 
 def integers(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:

@@ -57,7 +57,7 @@ class Session:
         if self.stopped not in ("", launch.name) and outcome.verdict:
             outcome.verdict = None
             outcome.unjudged = f"{launch.name}: it may work on what {self.stopped} has not stored"
-        elif outcome.stopped:
+        elif outcome.stopped or not outcome.complete:
             self.stopped = launch.name
         self.add(outcome)
         return True
@@ -146,6 +146,6 @@ def audited(
         if device == "cuda" or compiled:
             from puzzles_lib.auditor.cuda import driven, pretended
 
-            stack.enter_context(pretended() if device == "cuda" else driven())
+            stack.enter_context(pretended(compiles=compiled) if device == "cuda" else driven())
         stack.enter_context(session.active())
         yield report
