@@ -671,3 +671,26 @@ def test_audits_of_several_threads_leave_nothing_behind():
         thread.join()
     assert was == (triton.JITFunction.run, torch.cuda.is_available, triton.testing.do_bench)
     assert [report.ok for report in reports] == [True] * 3
+
+
+@triton.jit
+def sums_kernel(X, Offsets, Z, D, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for token in range(tl.load(Offsets + row), tl.load(Offsets + row + 1)):
+        total += tl.load(X + token.to(tl.int64) * D + i, mask=i < D, other=0.0)
+    tl.store(Z + row.to(tl.int64) * D + i, total, mask=i < D)
+
+
+def test_hard_sizes_leave_out_what_offsets_say():
+    def sums(x, offsets):
+        x, z = x.contiguous(), torch.empty(offsets.shape[0] - 1, x.shape[1])
+        sums_kernel[(z.shape[0],)](x, offsets, z, x.shape[1], triton.next_power_of_2(max(x.shape[1], 1)))
+        return z
+
+    def like(x, offsets):
+        return torch.stack([x[a:b].sum(0) for a, b in zip(offsets[:-1], offsets[1:], strict=True)])
+
+    report = audit(sums, torch.randn(9, 20), torch.tensor([0, 4, 9]), like=like, hard=True)
+    assert report.ok, report

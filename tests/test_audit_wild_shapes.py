@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -397,7 +398,7 @@ def test_lengths_and_indices_keep_their_values_at_true_sizes():
         return z
 
     report = audit(gathered, torch.randn(6, 10), torch.tensor([1, 6, 3]), like=lambda x, w: x[w - 1])
-    assert report.ok and len(report.tried) == 4 and not report.unjudged
+    assert report.ok and len(report.tried) == 5 and not report.unjudged
 
 
 # ---- hard inputs
@@ -632,3 +633,23 @@ def test_what_torch_would_compile_runs_as_it_is():
 
         assert torch.equal(twice(X), torch.compile(doubled)(X))
     assert report.ok and len(report.launches) == 1
+
+
+def test_autocast_for_a_gpu_casts():
+    with audited(device="cuda") as report, torch.autocast("cuda"):
+        y = torch.ones(4, 40, device="cuda") @ torch.ones(40, 4, device="cuda")
+        z = torch.empty_like(y)
+        double_kernel[(1,)](y, z, 16, BLOCK=16)
+        assert torch.is_autocast_enabled("cuda") and z.dtype == torch.float16 and (z == 80).all()
+    assert report.ok and not torch.is_autocast_enabled("cpu")
+
+
+def test_large_empty_tensors_take_little_time():
+    with audited(device="cuda"):
+        began = time.process_time()
+        x = torch.empty(1 << 23, device="cuda")
+        x.normal_()
+        assert time.process_time() - began < 1.5
+        part = torch.empty(40, 30)[:, :20]
+        part.zero_()
+        double_kernel[(1,)](part, torch.empty(20), 20, BLOCK=32)

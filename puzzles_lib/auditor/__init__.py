@@ -355,8 +355,11 @@ class _Call:
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
-            if 1 < way.outer <= sizes.MOST_PARTS and not way.inner and tried.clean:
-                left.append(way.within())
+            if tried.clean and not way.inner and not way.last:
+                if 2 < way.outer <= sizes.MOST_LAST:
+                    left.append(way.to_last())
+                if 1 < way.outer <= sizes.MOST_PARTS:
+                    left.append(way.within())
             for outcome in tried.outcomes:
                 if outcome.verdict:
                     finding = found(outcome, None, on)

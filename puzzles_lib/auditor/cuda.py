@@ -170,6 +170,27 @@ def _uncompiled(model: Any = None, **_: Any) -> Any:
     return _same if model is None else model
 
 
+def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of autocast that answers for the CPU if it is asked about a GPU."""
+    return lambda *args: function(*("cpu" if each == "cuda" else each for each in args))
+
+
+_AUTOCAST = torch.amp.autocast_mode.autocast.__init__
+
+
+def _autocast(
+    self: Any,
+    device_type: str,
+    dtype: torch.dtype | None = None,
+    enabled: bool = True,
+    cache_enabled: bool | None = None,
+) -> None:
+    """Cast where the tensors are in truth, to float16 as on a GPU."""
+    if device_type == "cuda":
+        device_type, dtype = "cpu", dtype or torch.float16
+    _AUTOCAST(self, device_type, dtype, enabled, cache_enabled)
+
+
 class _NoGraph:
     def __init__(self, *_: Any, **__: Any):
         raise RuntimeError("a CUDA graph cannot be recorded here: there is no GPU")
@@ -225,6 +246,9 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield cuda, "default_generators", (_Philox(),)
     yield torch, "set_default_device", lambda *_, **__: None
     yield torch, "Generator", _Generator
+    for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
+        yield torch, name, _on_cpu(getattr(torch, name))
+    yield torch.amp.autocast_mode.autocast, "__init__", _autocast
 
 
 class _Philox:

@@ -104,10 +104,15 @@ class Defined(TorchDispatchMode):
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return
+        size = tensor.element_size()
+        if tensor.is_contiguous():
+            first = tensor.storage_offset() * size
+            mine = notes[first : first + tensor.numel() * size].reshape(-1, size)
+            mine[slice(None) if which is None else which] = True
+            return
         places = _places(tensor)
         if which is not None:
             places = places[which]
-        size = tensor.element_size()
         notes[(places[:, None] * size + np.arange(size)).ravel()] = True
 
     def places(self, tensor: torch.Tensor) -> np.ndarray:
@@ -125,7 +130,9 @@ class Defined(TorchDispatchMode):
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return None
-        found = self.places(tensor)[_places(tensor) - tensor.storage_offset()]
+        found = self.places(tensor)
+        if not tensor.is_contiguous():
+            found = found[_places(tensor) - tensor.storage_offset()]
         return None if found.all() else found
 
 

@@ -177,12 +177,16 @@ def variants(
 
 
 def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
-    """Yield calls with one size changed wherever a tensor has it, unless an argument says it, too."""
+    """Yield calls with one size changed wherever a tensor has it, unless an argument says it, too.
+
+    Integers in a tensor may say it: as the last offset of ragged rows, or as lengths that add up to it.
+    """
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     said = {leaf for leaf in leaves if type(leaf) is int}
     integers = [t for t in tensors if not t.is_floating_point() and t.dtype != torch.bool]
     fixed = {n for t in integers for n in t.shape}
     largest = [int(t.max()) for t in integers if t.numel()]  # they may be indices
+    fixed |= {*largest, *(int(t.sum()) for t in integers)}
     for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1):
         if size in said | fixed:
             continue
