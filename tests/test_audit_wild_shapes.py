@@ -653,3 +653,49 @@ def test_large_empty_tensors_take_little_time():
         part = torch.empty(40, 30)[:, :20]
         part.zero_()
         double_kernel[(1,)](part, torch.empty(20), 20, BLOCK=32)
+
+
+def test_a_time_limit_of_the_users_own_passes(monkeypatch):
+    def late(self, launch):
+        raise TimeoutError("the test has 40 seconds")
+
+    monkeypatch.setattr(running.Runner, "run", late)
+    with pytest.raises(TimeoutError, match="40 seconds"), audited(device="cuda"):
+        double_kernel[(3,)](X, torch.empty_like(X), 100, BLOCK=32)
+
+
+CONFTEST = """
+import torch
+
+CAPABILITY = torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+"""
+
+
+def test_a_conftest_is_imported_as_if_there_were_a_gpu(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_it.py").write_text(
+        "from conftest import CAPABILITY\n\n\ndef test_it():\n    assert CAPABILITY == (9, 0)\n"
+    )
+    installed = "puzzles_lib.pytest_plugin" in {
+        e.value for e in importlib.metadata.entry_points(group="pytest11")
+    }
+    plugin = [] if installed else ["-p", "puzzles_lib.pytest_plugin"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *plugin,
+            "-q",
+            "-p",
+            "no:nbval",
+            "-p",
+            "no:cacheprovider",
+            "--audit",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent.parent}:{tmp_path}"},
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

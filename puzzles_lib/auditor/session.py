@@ -48,6 +48,8 @@ class Session:
             outcome = alone(lambda: self.runner.run(launch))
         except Busy as reason:
             outcome = Outcome(launch, unjudged=str(reason))
+        except TimeoutError:  # of a time limit that the user's code has set
+            raise
         except Exception as error:  # a user must not see a traceback of ours for their launch
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             outcome = Outcome(launch, unjudged=f"{launch.name}: the audit failed ({words}), a bug of its own")
