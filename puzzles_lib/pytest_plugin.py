@@ -93,6 +93,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         f"{count['ok']} clean, {count['FINDING']} with a "
         f"finding, {count['unjudged']} not judged or not wholly"
     )
+    if without := sum(not (report.launches or report.unsupported) for report in reports):
+        terminalreporter.line(f"{_counted(without, 'test', 's')} launched no Triton kernel")
     for reason in dict.fromkeys(text for report in reports for text in report.unjudged):
         terminalreporter.line(f"not judged: {reason}")
 
