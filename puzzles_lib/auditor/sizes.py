@@ -157,12 +157,15 @@ class Tried:
 
     @property
     def clean(self) -> bool:
-        """Whether launches were judged, and nothing is wrong in as much of them as there was time for."""
-        return (
-            bool(self.outcomes)
-            and not self.why
-            and all(o.ok and (not o.unjudged or "time limit" in o.unjudged) for o in self.outcomes)
-        )
+        """Whether launches were judged, and nothing is wrong."""
+        return self.nothing_yet and not any(o.unjudged for o in self.outcomes)
+
+    @property
+    def nothing_yet(self) -> bool:
+        """Whether launches were judged as far as there was time for it, and nothing is wrong."""
+        if self.why or not self.outcomes:
+            return False
+        return all(o.ok and (not o.unjudged or "time limit" in o.unjudged) for o in self.outcomes)
 
 
 class Call:
