@@ -26,13 +26,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--audit-seconds", type=float, default=2.0, help="CPU time of one launch (default 2)")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    if early_config.known_args_namespace.audit:
+        _pretend(early_config)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    if not config.getoption("--audit"):
-        return
+    if config.getoption("--audit") and _STACK not in config.stash:
+        _pretend(config)
+
+
+def _pretend(config: pytest.Config) -> None:
+    """Pretend a GPU until pytest ends. Conftests and test modules ask for one while they are imported."""
     from puzzles_lib.auditor.cuda import pretended  # torch and Triton take seconds to import
 
     stack = contextlib.ExitStack()
-    stack.enter_context(pretended())  # while modules are imported, too: skipif(not torch.cuda.is_available())
+    stack.enter_context(pretended())
     config.stash[_STACK] = stack
     config.stash[_REPORTS] = []
 
@@ -83,6 +93,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         f"{count['ok']} clean, {count['FINDING']} with a "
         f"finding, {count['unjudged']} not judged or not wholly"
     )
+    if without := sum(not (report.launches or report.unsupported) for report in reports):
+        terminalreporter.line(f"{_counted(without, 'test', 's')} launched no Triton kernel")
     for reason in dict.fromkeys(text for report in reports for text in report.unjudged):
         terminalreporter.line(f"not judged: {reason}")
 

@@ -555,7 +555,7 @@ def test_a_suite_of_gpu_tests(tmp_path):
 
 def _installed() -> bool:
     """Whether the installed package announces the plugin to pytest."""
-    return any(e.name == "triton-audit" for e in importlib.metadata.entry_points(group="pytest11"))
+    return "puzzles_lib.pytest_plugin" in {e.value for e in importlib.metadata.entry_points(group="pytest11")}
 
 
 def test_the_page_for_practitioners_shows_what_is_printed_today(tmp_path, monkeypatch, capsys):
@@ -671,3 +671,28 @@ def test_audits_of_several_threads_leave_nothing_behind():
         thread.join()
     assert was == (triton.JITFunction.run, torch.cuda.is_available, triton.testing.do_bench)
     assert [report.ok for report in reports] == [True] * 3
+
+
+@triton.jit
+def sums_kernel(X, Offsets, Z, D, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for token in range(tl.load(Offsets + row), tl.load(Offsets + row + 1)):
+        total += tl.load(X + token.to(tl.int64) * D + i, mask=i < D, other=0.0)
+    tl.store(Z + row.to(tl.int64) * D + i, total, mask=i < D)
+
+
+def test_hard_sizes_leave_out_what_offsets_say():
+    """Neither their number, 2, nor the last one, 9, is a size that can be changed alone."""
+
+    def sums(x, offsets, z):
+        x = x.contiguous()
+        sums_kernel[(z.shape[0],)](x, offsets, z, x.shape[1], triton.next_power_of_2(max(x.shape[1], 1)))
+
+    def like(x, offsets, z):
+        z[:] = torch.stack([x[a:b].sum(0) for a, b in zip(offsets[:-1], offsets[1:], strict=True)])
+
+    given = torch.randn(9, 20), torch.tensor([0, 4, 9]), torch.zeros(2, 20)
+    report = audit(sums, *given, like=like, hard=True)
+    assert report.ok, report

@@ -139,3 +139,45 @@ def test_tensors_too_large_to_copy_are_pretended_at_the_edges(monkeypatch, maske
         (finding,) = report.findings
         words = "out-of-bounds load of X" if last == 100 else "out-of-bounds store of Z in program 3"
         assert words in finding.verdict.message
+
+
+@triton.jit
+def put_kernel(X, Index, V, N, stride, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64)
+    row = tl.load(Index + i)
+    for start in range(0, N, BLOCK):
+        j = start + tl.arange(0, BLOCK)
+        tl.store(X + row * stride + j, tl.load(V + i * N + j, mask=j < N), mask=j < N)
+
+
+@pytest.mark.parametrize("dtype, found", [(torch.int32, ["true size"]), (torch.int64, [])])
+def test_a_row_that_begins_beyond_what_an_int32_holds(dtype, found):
+    def put(x, index, v):
+        put_kernel[(index.shape[0],)](x, index, v, x.shape[1], x.stride(0), BLOCK=256)
+
+    index = torch.tensor([5, 0, 6], dtype=dtype)
+    report = audit(put, torch.zeros(7, 40), index, torch.randn(3, 40))
+    assert [each.verdict.kind for each in report.findings] == found
+
+
+@triton.jit
+def ragged_kernel(X, Offsets, Z, stride, D, BLOCKS, BT: tl.constexpr, BLOCK: tl.constexpr):
+    p = tl.program_id(0)
+    row = p // BLOCKS
+    token = tl.load(Offsets + row) + p % BLOCKS * BT + tl.arange(0, BT)
+    i = tl.arange(0, BLOCK)
+    places = token[:, None] * stride + i[None, :]
+    mask = (token[:, None] < tl.load(Offsets + row + 1)) & (i[None, :] < D)
+    tl.store(Z + places, tl.load(X + places, mask=mask), mask=mask)
+
+
+@pytest.mark.parametrize("dtype, found", [(torch.int32, ["true size"]), (torch.int64, [])])
+def test_the_last_offset_of_ragged_rows_grows_with_their_number(dtype, found):
+    def copied(x, offsets):
+        z, count = torch.empty_like(x), triton.cdiv(x.shape[0], 4)
+        grid = ((offsets.shape[0] - 1) * count,)
+        ragged_kernel[grid](x, offsets, z, x.stride(0), x.shape[1], count, BT=4, BLOCK=64)
+        return z
+
+    report = audit(copied, torch.randn(9, 40), torch.tensor([0, 4, 9], dtype=dtype))
+    assert [each.verdict.kind for each in report.findings] == found

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,8 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import Guard, audit, audited
+from puzzles_lib import Guard, audit, audited, runner
+from puzzles_lib.auditor import running
 
 QUICK = Guard(sizes=False)
 X = torch.arange(100.0) / 50 - 1
@@ -130,7 +132,23 @@ def test_a_table_of_pointers(beyond, found):
     assert kinds(report) == found
 
 
-def test_a_table_of_unknown_addresses_is_unjudged():
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint64])
+@pytest.mark.parametrize("beyond, found", [(0, []), (1, ["out of bounds"])])
+def test_a_table_of_pointers_to_large_tensors(monkeypatch, dtype, beyond, found):
+    monkeypatch.setattr(running, "MOST_BYTES", 100)
+    tensors = [torch.randn(10), torch.randn(10), torch.randn(10)]
+    with audited(device="cuda") as report:
+        table = torch.tensor([t.data_ptr() for t in tensors], dtype=dtype)
+        copy_rows_kernel[(3,)](table, torch.empty(3, 10 + beyond), 10 + beyond, BLOCK=16)
+    assert kinds(report) == found
+    assert ("Sources[2] has 10" if beyond else "too large to judge whole") in str(report)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_table_of_unknown_addresses_is_unjudged(monkeypatch, large):
+    if large:
+        monkeypatch.setattr(running, "MOST_BYTES", 16)
+
     def stacked(x):
         z = torch.empty(1, 10)
         copy_rows_kernel[(1,)](torch.tensor([1 << 40]), z, 10, BLOCK=16)
@@ -513,7 +531,9 @@ def test_few_programs():
 def test_a_test_of_launches_too_large_to_run_whole_is_skipped(tmp_path):
     (tmp_path / "test_large.py").write_text(TOO_LARGE)
     options = ["-q", "-rs", "-p", "no:nbval", "-p", "no:cacheprovider", "--audit", "--audit-seconds", "0.02"]
-    installed = any(e.name == "triton-audit" for e in importlib.metadata.entry_points(group="pytest11"))
+    installed = any(
+        e.value == "puzzles_lib.pytest_plugin" for e in importlib.metadata.entry_points(group="pytest11")
+    )
     plugin = [] if installed else ["-p", "puzzles_lib.pytest_plugin"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugin, *options],
@@ -525,3 +545,157 @@ def test_a_test_of_launches_too_large_to_run_whole_is_skipped(tmp_path):
     assert "1 failed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert "audit: too large to judge whole" in done.stdout
     assert "2 launches in 2 tests: 1 clean, 0 with a finding, 1 not judged or not wholly" in done.stdout
+
+
+# ---- launches of which only some programs run
+
+
+@triton.jit
+def index_kernel(Index, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Index + i, n - 1 - i, mask=i < n)
+
+
+@triton.jit
+def take_kernel(X, Index, Z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.load(Index + i, mask=i < n, other=0)
+    tl.store(Z + i, tl.load(X + index, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize("too_little", ["seconds", "memory"])
+def test_what_works_on_results_that_are_missing_gets_no_finding(monkeypatch, too_little):
+    n, block, seconds = (64_000, 16, 0.02) if too_little == "seconds" else (1 << 20, 1 << 19, 5.0)
+    if too_little == "memory":
+        monkeypatch.setattr(runner, "MEMORY_LIMIT", 1 << 20)
+    with audited(device="cuda", guard=Guard(seconds=seconds)) as report:
+        index = torch.empty(n, dtype=torch.int32)
+        index_kernel[(triton.cdiv(n, block),)](index, n, BLOCK=block)
+        monkeypatch.undo()  # there is enough for the second
+        take_kernel[(1,)](torch.randn(n), index, torch.empty(64), 64, BLOCK=64)
+    assert report.ok and len(report.unjudged) == 2 and "too large" in report.unjudged[0]
+    assert "index_kernel has not stored" in report.unjudged[1]
+
+
+# ---- what one thread loads before another one stores
+
+
+@triton.jit
+def corrected_kernel(X, n, y, REDUCES: tl.constexpr, BLOCK: tl.constexpr):
+    """A softmax in place, less 1 at y: in its last step it knows what was at y at first."""
+    i = tl.arange(0, BLOCK)
+    at_y = tl.load(X + y)
+    top, total = 0.0, 1.0
+    if REDUCES:
+        x = tl.load(X + i, mask=i < n, other=-float("inf"))
+        top = tl.max(x)
+        total = tl.sum(tl.exp(x - top))
+    for start in range(0, n, BLOCK):
+        x = tl.load(X + start + i, mask=start + i < n, other=-float("inf"))
+        tl.store(X + start + i, tl.exp(x - top) / total, mask=start + i < n)
+    tl.debug_barrier()
+    tl.store(X + y, tl.exp(at_y - top) / total - 1)
+
+
+@pytest.mark.parametrize("n", [8, 41])
+@pytest.mark.parametrize("reduces", [True, False])
+def test_a_reduction_waits_for_what_was_loaded_before(n, reduces):
+    with audited(device="cuda") as report:
+        corrected_kernel[(1,)](torch.randn(n), n, n - 2, reduces, triton.next_power_of_2(n), num_warps=32)
+    assert kinds(report) == ([] if reduces else ["race"])
+
+
+# ---- what else a suite does
+
+
+def test_compiled_kernels_have_numbers():
+    with audited(device="cuda") as report:
+        x = torch.ones(40, device="cuda")
+        compiled = double_kernel[(3,)](x, torch.empty_like(x), 40, BLOCK=16)
+        assert compiled.shared >= 0 and compiled.n_regs > 0 and "ptx" in compiled.asm
+    assert report.ok
+
+
+def test_higher_order_operators_of_torch_run():
+    with audited(device="cuda") as report:
+        x = torch.ones(40, device="cuda")
+        y = torch.cond(x.sum() > 3, lambda a: 2 * a, lambda a: a, (x,))
+        double_kernel[(3,)](y, torch.empty_like(y), 40, BLOCK=16)
+    assert report.ok
+
+
+def test_what_torch_would_compile_runs_as_it_is():
+    with audited(device="cuda") as report:
+
+        @torch.compile(fullgraph=True)
+        def twice(x):
+            return _as_triton_op(x) + 0
+
+        assert torch.equal(twice(X), torch.compile(doubled)(X))
+    assert report.ok and len(report.launches) == 1
+
+
+def test_autocast_for_a_gpu_casts():
+    with audited(device="cuda") as report, torch.autocast("cuda"):
+        y = torch.ones(4, 40, device="cuda") @ torch.ones(40, 4, device="cuda")
+        z = torch.empty_like(y)
+        double_kernel[(1,)](y, z, 16, BLOCK=16)
+        assert torch.is_autocast_enabled("cuda") and z.dtype == torch.float16 and (z == 80).all()
+    assert report.ok and not torch.is_autocast_enabled("cpu")
+
+
+def test_large_empty_tensors_take_little_time():
+    with audited(device="cuda"):
+        began = time.process_time()
+        x = torch.empty(1 << 23, device="cuda")
+        x.normal_()
+        assert time.process_time() - began < 1.5
+        part = torch.empty(40, 30)[:, :20]
+        part.zero_()
+        double_kernel[(1,)](part, torch.empty(20), 20, BLOCK=32)
+
+
+def test_a_time_limit_of_the_users_own_passes(monkeypatch):
+    def late(self, launch):
+        raise TimeoutError("the test has 40 seconds")
+
+    monkeypatch.setattr(running.Runner, "run", late)
+    with pytest.raises(TimeoutError, match="40 seconds"), audited(device="cuda"):
+        double_kernel[(3,)](X, torch.empty_like(X), 100, BLOCK=32)
+
+
+CONFTEST = """
+import torch
+
+CAPABILITY = torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+"""
+
+
+def test_a_conftest_is_imported_as_if_there_were_a_gpu(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_it.py").write_text(
+        "from conftest import CAPABILITY\n\n\ndef test_it():\n    assert CAPABILITY == (9, 0)\n"
+    )
+    installed = "puzzles_lib.pytest_plugin" in {
+        e.value for e in importlib.metadata.entry_points(group="pytest11")
+    }
+    plugin = [] if installed else ["-p", "puzzles_lib.pytest_plugin"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *plugin,
+            "-q",
+            "-p",
+            "no:nbval",
+            "-p",
+            "no:cacheprovider",
+            "--audit",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent.parent}:{tmp_path}"},
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -347,7 +347,8 @@ class _Call:
                 return
             tried = call.tried(way, end)
             on = str(tried.way)
-            report.tried.append(on)
+            if not way.last:  # it is the same size once more
+                report.tried.append(on)
             if tried.limit and tried.limit != "memory" and not way.also:
                 self._at_most(tried)
                 # A size that cannot be large enough alone may be with another one.
@@ -355,16 +356,19 @@ class _Call:
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
-            if 1 < way.outer <= sizes.MOST_PARTS and not way.inner and tried.clean:
-                left.append(way.within())
+            if not way.inner and not way.last:
+                if tried.nothing_yet and 2 < way.outer <= sizes.MOST_LAST:
+                    left.append(way.to_last())
+                if tried.clean and 1 < way.outer <= sizes.MOST_PARTS:
+                    left.append(way.within())
             for outcome in tried.outcomes:
                 if outcome.verdict:
                     finding = found(outcome, None, on)
                     if not any(finding.repeats(earlier) for earlier in report.findings):
                         report.findings.append(finding)
-                elif outcome.unjudged:
+                elif outcome.unjudged and not way.last:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
-            if tried.why:
+            if tried.why and not way.last:
                 report.unjudged.append(f"with {on}: {tried.why}")
             if tried.why or any(outcome.unjudged for outcome in tried.outcomes):
                 failed.add(way.size)

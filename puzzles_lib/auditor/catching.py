@@ -275,13 +275,14 @@ def _restore(tensors: dict[str, torch.Tensor], before: Copies) -> None:
 class Compiled:
     """Stands for a compiled kernel, which can be launched. Nothing is compiled: its numbers are made up."""
 
-    n_regs, n_spills, n_max_threads = 64, 0, 1024
+    n_regs, n_spills, n_max_threads, shared = 64, 0, 1024, 16 << 10
     function = module = 0
 
     def __init__(self, kernel: JITFunction, given: dict[str, Any]):
         self.kernel, self.given, self.name = kernel, given, kernel.__name__
         numbers = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, **given}
-        self.metadata = SimpleNamespace(shared=16 << 10, name=self.name, **numbers)
+        self.metadata = SimpleNamespace(shared=self.shared, name=self.name, **numbers)
+        self.asm = dict.fromkeys(("ttir", "ttgir", "llir", "ptx", "cubin"), "")
 
     def _init_handles(self) -> None:
         pass

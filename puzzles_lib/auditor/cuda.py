@@ -50,9 +50,15 @@ _OF_TRITON = {
 
 
 @contextlib.contextmanager
-def pretended(tensors: str = "cpu") -> Iterator[None]:
-    """Pretend that there is a GPU. tensors: where they are in truth, ``"cpu"`` or ``"meta"``."""
+def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
+    """Pretend that there is a GPU.
+
+    tensors: where they are in truth, ``"cpu"`` or ``"meta"``. compiles: whether `torch.compile` compiles. By
+    default it returns the function as it is, whose kernels are then launched one after the other.
+    """
     with one_thread(), contextlib.ExitStack() as stack:
+        if not compiles:
+            stack.enter_context(_set(torch, "compile", _uncompiled))
         for owner, name, value in _replacements():
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))
@@ -160,6 +166,31 @@ def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
+def _uncompiled(model: Any = None, **_: Any) -> Any:
+    return _same if model is None else model
+
+
+def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of autocast that answers for the CPU if it is asked about a GPU."""
+    return lambda *args: function(*("cpu" if each == "cuda" else each for each in args))
+
+
+_AUTOCAST = torch.amp.autocast_mode.autocast.__init__
+
+
+def _autocast(
+    self: Any,
+    device_type: str,
+    dtype: torch.dtype | None = None,
+    enabled: bool = True,
+    cache_enabled: bool | None = None,
+) -> None:
+    """Cast where the tensors are in truth, to float16 as on a GPU."""
+    if device_type == "cuda":
+        device_type, dtype = "cpu", dtype or torch.float16
+    _AUTOCAST(self, device_type, dtype, enabled, cache_enabled)
+
+
 class _NoGraph:
     def __init__(self, *_: Any, **__: Any):
         raise RuntimeError("a CUDA graph cannot be recorded here: there is no GPU")
@@ -215,6 +246,9 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield cuda, "default_generators", (_Philox(),)
     yield torch, "set_default_device", lambda *_, **__: None
     yield torch, "Generator", _Generator
+    for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
+        yield torch, name, _on_cpu(getattr(torch, name))
+    yield torch.amp.autocast_mode.autocast, "__init__", _autocast
 
 
 class _Philox:
@@ -281,8 +315,8 @@ class OnGPU(TorchFunctionMode):
         return value
 
 
-def _same(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    return tensor
+def _same(value: Any, *_: Any, **__: Any) -> Any:
+    return value
 
 
 def _copied(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._ops import HigherOrderOperator
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,6 +25,8 @@ class Defined(TorchDispatchMode):
     poison: the byte that integers are filled with; floats are filled with NaN, or with a large number.
     read: the first of torch's operators that got a tensor with elements that hold nothing, by name.
     """
+
+    supports_higher_order_operators = True  # such as flex_attention: they are made of others
 
     def __init__(self, poison: int = 0) -> None:
         super().__init__()
@@ -40,6 +43,8 @@ class Defined(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return func(*args, **kwargs)
         name = func._schema.name
         if self._known and not self.read and self._reads(func._schema, args, kwargs):
             self.read = name.removeprefix("aten::")
@@ -99,10 +104,15 @@ class Defined(TorchDispatchMode):
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return
+        size = tensor.element_size()
+        if tensor.is_contiguous():
+            first = tensor.storage_offset() * size
+            mine = notes[first : first + tensor.numel() * size].reshape(-1, size)
+            mine[slice(None) if which is None else which] = True
+            return
         places = _places(tensor)
         if which is not None:
             places = places[which]
-        size = tensor.element_size()
         notes[(places[:, None] * size + np.arange(size)).ravel()] = True
 
     def places(self, tensor: torch.Tensor) -> np.ndarray:
@@ -120,7 +130,9 @@ class Defined(TorchDispatchMode):
         notes = self._of(tensor)
         if notes is None or not tensor.numel():
             return None
-        found = self.places(tensor)[_places(tensor) - tensor.storage_offset()]
+        found = self.places(tensor)
+        if not tensor.is_contiguous():
+            found = found[_places(tensor) - tensor.storage_offset()]
         return None if found.all() else found
 
 

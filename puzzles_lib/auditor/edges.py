@@ -1,5 +1,6 @@
 """Run the programs at the edges of a grid on tensors whose elements are not there, or not looked at."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -9,9 +10,10 @@ from puzzles_lib import compiler
 from puzzles_lib.auditor.defined import span_of
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.checker.true_size import edges
-from puzzles_lib.runner import Options, Pretended, Run, run
+from puzzles_lib.runner import Options, Pretended, Program, Run, run
 
 SECONDS = 0.7  # of CPU time, for each launch
+MANY = 4096  # programs
 
 
 def at_edges(code: compiler.Program, launch: Launch, values: Mapping[str, np.ndarray]) -> Run:
@@ -19,17 +21,27 @@ def at_edges(code: compiler.Program, launch: Launch, values: Mapping[str, np.nda
 
     values: by tensor, its elements, repeated as often as needed. Other tensors have made-up elements.
     """
-    tensors = {}
-    for name, tensor in launch.tensors.items():
-        tensors[name] = Pretended((span_of(tensor),), tensor.dtype, values.get(name))
+    every = {}
+    for name, tensor in launch.all_tensors.items():
+        every[name] = Pretended((span_of(tensor),), tensor.dtype, values.get(name))
+    tensors = {name: every[name] for name in launch.tensors}
+    sizes = [each.numel() for each in tensors.values()]
     options = Options(
-        zeroed=set(tensors),
+        zeroed=set(every),
         suffix="",
         seconds=SECONDS,
         quiet=True,
-        only=edges(launch.full_grid, [each.numel() for each in tensors.values()]),
+        only=list(dict.fromkeys([*edges(launch.full_grid, sizes), *_near_the_end(launch.full_grid)])),
+        others=launch.reached_in(every),
     )
-    return run(code, launch.with_tensors(tensors), launch.full_grid, set(tensors), options)
+    return run(code, launch.with_tensors(tensors), launch.full_grid, set(every), options)
+
+
+def _near_the_end(grid: Program) -> list[Program]:
+    """Return programs of a large grid whose last ones may have nothing to do: its rows may be ragged."""
+    total = math.prod(grid)
+    numbers = (total - 2, total * 63 // 64, total * 15 // 16) if total >= MANY else ()
+    return [(n // (grid[1] * grid[2]), n // grid[2] % grid[1], n % grid[2]) for n in numbers]
 
 
 def integers(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:

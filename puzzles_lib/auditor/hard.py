@@ -177,12 +177,18 @@ def variants(
 
 
 def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
-    """Yield calls with one size changed wherever a tensor has it, unless an argument says it, too."""
+    """Yield calls with one size changed wherever a tensor has it, unless an argument says it, too.
+
+    Integers in a tensor may say it: as the last offset of ragged rows, or as lengths that add up to it. There
+    is one offset more than rows.
+    """
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     said = {leaf for leaf in leaves if type(leaf) is int}
     integers = [t for t in tensors if not t.is_floating_point() and t.dtype != torch.bool]
     fixed = {n for t in integers for n in t.shape}
     largest = [int(t.max()) for t in integers if t.numel()]  # they may be indices
+    fixed |= {*largest, *(int(t.sum()) for t in integers)}
+    fixed |= {len(t) - 1 for t in integers if _are_offsets(t)}
     for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1):
         if size in said | fixed:
             continue
@@ -196,6 +202,11 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
             name = f"{other} instead of the size {size}"
             given, named = pytree.tree_unflatten(fresh, spec)
             yield Variant("size", name, given, named, size, other > 1)
+
+
+def _are_offsets(tensor: torch.Tensor) -> bool:
+    """Whether integers say where each of ragged rows begins, and where the last one ends."""
+    return tensor.dim() == 1 and len(tensor) > 1 and int(tensor[0]) == 0 and bool((tensor.diff() >= 0).all())
 
 
 def _resized(tensor: torch.Tensor, size: int, other: int) -> torch.Tensor:

@@ -35,11 +35,12 @@ QUIET = Options(quiet=True)
 INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ELSEWHERE = "through a pointer that is not an argument"
+_NO_KNOWN_TENSOR = "the addresses in a table of pointers are of no known tensor"
 _NO_ALLOCATOR = (
     "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
 )
 _ALLOCATOR = "before the launch: triton.set_allocator(lambda size, alignment, stream: torch.empty(size, ...))"
-MOST_BYTES = 192 << 20  # of a launch's tensors that are copied for each run
+MOST_BYTES = 192 << 20  # of a launch's tensors that are copied for each run, at four bytes an element
 MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
 
 
@@ -105,20 +106,24 @@ class Runner:
             outcome.notes.append("no program is started: the grid is empty")
             return outcome
         code = self._translated(launch, outcome)
-        size = sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
-        if code is not None and size > MOST_BYTES:
+        if code is None:
+            return outcome
+        # A run keeps notes on each element, however narrow: one of a byte counts as four bytes.
+        noted = {_storage(t).data_ptr(): _noted(t) for t in tensors}
+        if sum(noted.values()) > MOST_BYTES or not _Guarded(self, launch, outcome, code).judge():
+            size = sum({each.data_ptr(): each.nbytes() for each in map(_storage, tensors)}.values())
             self._at_edges(launch, outcome, code, size)
-        elif code is not None:
-            _Guarded(self, launch, outcome, code).judge()
-            if outcome.verdict is None and not allocator_is_set() and _makes_descriptors(code):
-                outcome.verdict = Verdict("launch", _NO_ALLOCATOR, diagnosis=_ALLOCATOR)
+        elif outcome.verdict is None and not allocator_is_set() and _makes_descriptors(code):
+            outcome.verdict = Verdict("launch", _NO_ALLOCATOR, diagnosis=_ALLOCATOR)
         return outcome
 
     def _at_edges(self, launch: Launch, outcome: Outcome, code: compiler.Program, size: int) -> None:
         """Check only the programs at the edges of a grid, on tensors that are too large to copy."""
-        ran = at_edges(code, launch, integers(launch.tensors))
+        ran = at_edges(code, launch, integers(launch.all_tensors))
         outcome.programs, outcome.stopped = ran.programs, True
-        if ran.stop and ran.stop.kind not in (*_NOT_JUDGED, "deadlock"):
+        if ran.stop and _of_no_known_tensor(launch, ran.stop.message):
+            outcome.unjudged = f"{launch.name}: {_NO_KNOWN_TENSOR}"
+        elif ran.stop and ran.stop.kind not in (*_NOT_JUDGED, "deadlock"):
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
         else:
@@ -201,7 +206,8 @@ class _Guarded:
         size = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
         return tensor.as_strided((size,), (1,))
 
-    def judge(self) -> None:
+    def judge(self) -> bool:
+        """Run the launch and say in its outcome what is wrong. Return False if there is too little memory."""
         outcome = self.outcome
         if self.copies.bytes <= MOST_KEPT:
             outcome.before = self.copies
@@ -214,9 +220,11 @@ class _Guarded:
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
         outcome.in_tf32 = bool(forwards.arithmetic.in_tf32) or forwards.arithmetic.dots
+        if forwards.stop and forwards.stop.kind == "memory limit":
+            return False
         if why := self._not_judged(forwards):
             outcome.unjudged, outcome.stopped = f"{self.launch.name}: {why}", True
-            return
+            return True
         outcome.verdict = self._verdict(forwards, after)
         outcome.stopped = forwards.stop is not None
         if outcome.verdict and forwards.undefined and not outcome.stopped:
@@ -228,14 +236,14 @@ class _Guarded:
                 f"too large to judge whole: {len(self.only)} of {outcome.of:,} programs ran, at the edges of "
                 "the grid and at random; Guard(seconds=...) allows more"
             )
+        return True
 
     def _not_judged(self, ran: Run) -> str:
         """Why a run that has ended early says nothing about the kernel; "" if it does."""
         if ran.stop is None:
             return ""
-        tables = any(t.dtype in (torch.int64, torch.uint64) for t in self.tensors.values())
-        if tables and _ELSEWHERE in ran.stop.message:
-            return "the addresses in a table of pointers are of no known tensor"
+        if _of_no_known_tensor(self.launch, ran.stop.message):
+            return _NO_KNOWN_TENSOR
         if self.only is not None and ran.stop.kind == "deadlock":
             return "a program waits for one that is not among those that ran"
         if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message:
@@ -352,10 +360,25 @@ class _Guarded:
                 storage.copy_(after[name].untyped_storage())
                 done.add(storage.data_ptr())
         for name, tensor in self.tensors.items():
-            if name in ran.written and self.guard.bounds == "view":
+            if name in ran.written and self.guard.bounds == "view" and self.only is None:
                 self.runner.defined.define(tensor, ran.written[name])
             else:
                 self.runner.defined.define(tensor)
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    return tensor.untyped_storage()
+
+
+def _noted(tensor: torch.Tensor) -> int:
+    """Return the bytes of a tensor's storage, as if no element were narrower than four bytes."""
+    return _storage(tensor).nbytes() * max(4, tensor.element_size()) // tensor.element_size()
+
+
+def _of_no_known_tensor(launch: Launch, message: str) -> bool:
+    """Whether a run has followed an address, perhaps of a table of pointers, to no tensor that is known."""
+    tables = any(t.dtype in (torch.int64, torch.uint64) for t in launch.all_tensors.values())
+    return tables and _ELSEWHERE in message
 
 
 def _makes_descriptors(code: compiler.Program) -> bool:

@@ -48,6 +48,8 @@ class Session:
             outcome = alone(lambda: self.runner.run(launch))
         except Busy as reason:
             outcome = Outcome(launch, unjudged=str(reason))
+        except TimeoutError:  # of a time limit that the user's code has set
+            raise
         except Exception as error:  # a user must not see a traceback of ours for their launch
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             outcome = Outcome(launch, unjudged=f"{launch.name}: a bug in the audit itself: {words}")
@@ -57,7 +59,7 @@ class Session:
         if self.stopped not in ("", launch.name) and outcome.verdict:
             outcome.verdict = None
             outcome.unjudged = f"{launch.name}: it may work on what {self.stopped} has not stored"
-        elif outcome.stopped:
+        elif outcome.stopped or not outcome.complete:
             self.stopped = launch.name
         self.add(outcome)
         return True
@@ -146,6 +148,6 @@ def audited(
         if device == "cuda" or compiled:
             from puzzles_lib.auditor.cuda import driven, pretended
 
-            stack.enter_context(pretended() if device == "cuda" else driven())
+            stack.enter_context(pretended(compiles=compiled) if device == "cuda" else driven())
         stack.enter_context(session.active())
         yield report

@@ -3,7 +3,8 @@
 The function is called with tensors on torch's meta device, which have shapes and no memory, so its own code
 works out grid, strides and results. First nothing is run: a size is made smaller until a GPU can launch each
 grid and hold all tensors. Then the launches are run at the edges of their grids (`PretendedMemory`). Integer
-tensors of the caller's keep their values, over and over: they may be indices or lengths.
+tensors of the caller's keep their values, over and over: they may be indices or lengths. Only if the largest
+is the size itself, as the last offset of ragged rows is, it grows with the size.
 """
 
 import math
@@ -34,6 +35,7 @@ from puzzles_lib.runner import alone
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
 MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
+MOST_LAST = 32  # parts of a tensor whose last one is looked at
 MOST_PARTS = 8  # of a tensor that is made so large that offsets within each part pass 2**31
 OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by chance
 STEPS = 40  # of a search for the largest size that can be launched
@@ -43,7 +45,8 @@ class Sized:
     """One change of sizes: every axis with a certain size gets a pretended size instead.
 
     also: other sizes that become others at the same time. outer: how many parts a tensor has along the axes
-    before the first of these. inner: whether offsets within one of these parts must pass 2**31, too.
+    before the first of these. inner: whether offsets within one of these parts must pass 2**31, too. last:
+    whether the last part must begin there.
     """
 
     def __init__(
@@ -53,9 +56,10 @@ class Sized:
         also: Mapping[int, int] | None = None,
         outer: int = 1,
         inner: bool = False,
+        last: bool = False,
     ):
         self.size, self.large, self.also = size, large, dict(also or {})
-        self.outer, self.inner = outer, inner
+        self.outer, self.inner, self.last = outer, inner, last
 
     def __str__(self) -> str:
         every = [f"{size} as {large:,}" for size, large in {**self.also, self.size: self.large}.items()]
@@ -63,7 +67,7 @@ class Sized:
 
     def to(self, large: int) -> "Sized":
         """Return a way to another size."""
-        return Sized(self.size, large, self.also, self.outer, self.inner)
+        return Sized(self.size, large, self.also, self.outer, self.inner, self.last)
 
     def within(self) -> "Sized":
         """Return the change to a size so large that offsets within one part pass 2**31."""
@@ -71,14 +75,29 @@ class Sized:
         large = self.large * outer
         return Sized(self.size, large + (self.size - large) % 16, self.also, outer, True)
 
+    def to_last(self) -> "Sized":
+        """Return a way to a size so large that the last part begins beyond 2**31."""
+        large = self.large + self.large // (self.outer - 1)
+        return Sized(self.size, large + (self.size - large) % 16, self.also, self.outer, last=True)
+
     @property
     def passes(self) -> int:
         """How many elements a tensor must have for offsets to pass 2**31."""
+        if self.last:
+            return CROSSING * self.outer // (self.outer - 1)
         return CROSSING * (self.outer if self.inner else 1)
 
     def smaller(self, large: int) -> "Sized":
         """Return the change to a smaller size with the same remainder modulo 16, if there is one."""
         return self.to(max(large - (large - self.size) % 16, self.size))
+
+    def integers(self, values: np.ndarray) -> np.ndarray:
+        """Return the elements of an integer tensor, in which the last offset of ragged rows is that size."""
+        sizes = {**self.also, self.size: self.large}
+        largest = int(values.max())
+        if largest not in sizes or sizes[largest] > np.iinfo(np.int32).max or values.dtype.itemsize < 4:
+            return values
+        return np.where(values == largest, sizes[largest], values).astype(values.dtype)
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor without memory that has the pretended size."""
@@ -139,7 +158,14 @@ class Tried:
     @property
     def clean(self) -> bool:
         """Whether launches were judged, and nothing is wrong."""
-        return bool(self.outcomes) and not self.why and all(o.ok and not o.unjudged for o in self.outcomes)
+        return self.nothing_yet and not any(o.unjudged for o in self.outcomes)
+
+    @property
+    def nothing_yet(self) -> bool:
+        """Whether launches were judged as far as there was time for it, and nothing is wrong."""
+        if self.why or not self.outcomes:
+            return False
+        return all(o.ok and (not o.unjudged or "time limit" in o.unjudged) for o in self.outcomes)
 
 
 class Call:
@@ -236,7 +262,7 @@ class Call:
                 return leaf
             made = way.tensor(leaf)
             if not leaf.is_floating_point() and not leaf.is_complex() and leaf.numel():
-                values = leaf.detach().contiguous().numpy().ravel()
+                values = way.integers(leaf.detach().contiguous().numpy().ravel())
                 self._values[made.untyped_storage()._cdata] = values
             return made
 

@@ -87,6 +87,21 @@ class Copies:
                 seen |= set(made)
         return True
 
+    def comes_in_time(self, loaded: str, alone: bool) -> bool:
+        """Whether one element is loaded before anything can be stored to its tensor. loaded: its name.
+
+        That is so if all stores need what a later reduction gives, which threads of several warps wait for.
+        alone: whether only the first thread uses the element: its own warp is enough then.
+        """
+        load = self._makers.get(loaded)
+        return load is not None and any(
+            op.name == "tt.reduce"
+            and op.number > load.number
+            and (alone or self._crosses_warps(op))
+            and self._stores_need(op, load)
+            for op in self._operations
+        )
+
     def _keeps(self, op: _Operation, free: set[tuple[str, int]]) -> bool:
         """Whether all blocks of an operation have the same copies at least, in the same threads."""
         return all(free <= _free(layout) for layout in self._layouts(op))

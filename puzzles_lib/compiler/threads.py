@@ -39,6 +39,7 @@ class MemoryAccess:
     ahead: a load that the compiler moves to an earlier turn of its loop.
     stored: a load whose copies go lane by lane into stores and nowhere else, perhaps of other threads: then
         the lane's store is made of what was loaded, over a barrier where it comes from another warp.
+    early: a load that is done before any thread can store to the tensor.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class MemoryAccess:
     alone: bool = False
     ahead: bool = False
     stored: bool = False
+    early: bool = False
 
     def has_shape(self, shape: tuple[int, ...]) -> bool:
         """Return whether the block has this shape. A run keeps one element as a block of one."""
@@ -93,7 +95,7 @@ class MemoryAccess:
 
     def holders(self) -> Holders:
         several = self.kind == "load" and (self.ahead or (self.is_held_by_several() and not self.alone))
-        return Holders(self.threads().ravel(), several, self.stored and not self.ahead)
+        return Holders(self.threads().ravel(), several, self.stored and not self.ahead, self.early)
 
 
 _OPERATIONS = {
@@ -131,7 +133,11 @@ def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
         )
         if kind == "load" and match[1] is not None and not alone:
             alone = copies.do_nothing(match[1], layout)
-        found.append(MemoryAccess(kind, line.source, shape, layout, alone, "async_copy" in match[2], stored))
+        early = (
+            kind == "load" and not shape and match[1] is not None and copies.comes_in_time(match[1], alone)
+        )
+        ahead = "async_copy" in match[2]
+        found.append(MemoryAccess(kind, line.source, shape, layout, alone, ahead, stored, early))
     return tuple(found)
 
 

@@ -46,11 +46,13 @@ class Holders:
         number is warp * threads of a warp + lane of the warp.
     several: whether other threads load the lane too, for a use of their own.
     stored: whether what all of them load goes into stores of the same lane and nowhere else.
+    early: whether it is loaded before any thread can store to the tensor.
     """
 
     first: np.ndarray
     several: bool = False
     stored: bool = False
+    early: bool = False
 
 
 HeldBy = Callable[[str, Site, tuple[int, ...]], Holders | None]
@@ -202,6 +204,9 @@ class Ordering:
                 self._compare(
                     buffer, places, marks, other, program, kind == "store" and other is notes.loaded
                 )
+        holders = self._accesses[access][1]
+        if kind == "load" and holders is not None and holders.early:
+            return  # no store that follows can be too early for it
         if kind != "store":
             again = self._clash(mine, places, marks)
             marks = np.where(again, marks | _SEVERAL, marks)

@@ -123,10 +123,18 @@ class PretendedBuffer:
         """Do nothing: notes stay per element here."""
 
     def view(self, dtype: np.dtype) -> Sparse:
-        """The elements as ``dtype``, for a pointer that was cast: then with values of their own."""
+        """The elements as ``dtype``: the same bits if it is as wide, as an unsigned integer's is. For a
+        pointer that was cast to another width, they have values of their own.
+        """
         if dtype not in self._views:
             length = self.data.nbytes // dtype.itemsize
-            self._views[dtype] = Sparse(length, dtype, lambda index: _scrambled(index).astype(dtype))
+
+            def values(index: np.ndarray) -> np.ndarray:
+                if dtype.itemsize == self.data.itemsize:
+                    return self.data[index].view(dtype)
+                return _scrambled(index).astype(dtype)
+
+            self._views[dtype] = Sparse(length, dtype, values)
         return self._views[dtype]
 
     def written_elements(self) -> np.ndarray:
@@ -143,6 +151,8 @@ class PretendedMemory(Memory):
     def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
         self.buffers[-1] = PretendedBuffer(name, tensor, base, is_output)  # type: ignore[call-overload]
+        if address is not None:
+            self.there.append((address, self.buffers[-1].data.nbytes, base))
         return base
 
     def start_at_zero(self, names: Collection[str]) -> None:
