@@ -23,7 +23,7 @@ class Picture:
 
     As text a picture is its alt text, which must say what the figure shows, including its numbers.
 
-    crop: cut or extend the figure to what is drawn.
+    crop: cut or extend the figure to what is drawn. It takes twice as long, so exact figures don't use it.
     """
 
     def __init__(self, figure: Figure, alt: str, crop: bool = True):
