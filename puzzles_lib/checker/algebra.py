@@ -35,6 +35,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from puzzles_lib.binding import Bound
@@ -209,7 +210,7 @@ class Judge:
         if want.tolerance is None:
             return ""
         off = (exact[name] - want.value).abs().nan_to_num(0.0, 0.0, 0.0)
-        at = torch.unravel_index((off / want.tolerance).argmax(), off.shape)
+        at = np.unravel_index(int((off / want.tolerance).argmax()), off.shape)  # torch's imports sympy
         place = ", ".join(str(int(i)) for i in at)
         return (
             f"this is not only rounding: with every float in float64, {name}[{place}] is still off by "

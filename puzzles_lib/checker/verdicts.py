@@ -255,7 +255,7 @@ def hidden_by_rounding(
 
     got: the results in float64. off: by how much they differ from the spec. allowed: by how much they may.
     """
-    at = torch.unravel_index((off / allowed).argmax(), off.shape)
+    at = np.unravel_index(int((off / allowed).argmax()), off.shape)  # torch's imports sympy
     place = f"[{', '.join(str(int(i)) for i in at)}]" if off.dim() else ""
     what = f"{want.argument.name}{place}"
     text = (

@@ -339,7 +339,8 @@ def _work(
     return Work(kernel, sources, target, options, wanted, files)
 
 
-_kept: dict[bytes, Opinion] = {}
+_Key = tuple[bytes, bytes]
+_kept: dict[_Key, Opinion] = {}
 
 
 def forget() -> None:
@@ -359,22 +360,31 @@ class _Translator:
     def __init__(self, work: Work):
         self._work = work
         self._limits = Limits(FRONT_END_SECONDS, FRONT_END_MEMORY)
-        self._keys = [self._key(number) for number in range(len(work.sources))]
+        kernel = self._packed_kernel()
+        self._keys = [self._key(number, kernel) for number in range(len(work.sources))]
         self._found: dict[int, Opinion] = {}
         self._asked: list[int] = []  # and not fetched
         self._hung: set[int] = set()  # once
         self._child = Child(work.prepare, self._limits)
 
-    def _key(self, number: int) -> bytes | None:
-        """All that an opinion depends on; None where that cannot be told, or the text would be large."""
+    def _packed_kernel(self) -> bytes | None:
+        """What all opinions depend on; None where that cannot be told, or the text would be large."""
         if self._work.wanted not in ("", *RUNNING):
             return None
-        return packed((replace(self._work, sources=[self._work.sources[number]]), self._limits))
+        return packed((replace(self._work, sources=[]), self._limits))
+
+    def _key(self, number: int, kernel: bytes | None) -> _Key | None:
+        """All that an opinion depends on. kernel: as packed; None where that cannot be told."""
+        source = self._work.sources[number]
+        launch = packed((source.signature, source.constants, source.attrs)) if kernel else None
+        return (kernel, launch) if kernel and launch else None
 
     def _keep(self, number: int, opinion: Opinion) -> None:
         """Keep an opinion, unless what the kernel names may have changed since its child was forked."""
         key = self._keys[number]
-        if key is None or opinion.refusal or self._child.by is None or self._key(number) != key:
+        if key is None or opinion.refusal or self._child.by is None:
+            return
+        if self._key(number, self._packed_kernel()) != key:
             return
         if len(_kept) >= KEPT:
             _kept.clear()

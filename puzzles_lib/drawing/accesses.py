@@ -32,6 +32,7 @@ from puzzles_lib.drawing.layout import (
     contour,
     fill_area,
     flow,
+    flow_height,
     plural,
     seams,
     spots_for_text,
@@ -120,9 +121,9 @@ def access_map(
     for shrink in (1.0, 0.75, 0.55, 0.4, 0.3):
         sizes = _measure(panels, shrink)
         legend = _Legend(panels, grid, program, colors)
-        figure, ax, places = flow(sizes, title, notes, legend.height)
-        if figure.get_figheight() <= TALLEST_MAP:
+        if flow_height(sizes, title, notes, legend.height) <= TALLEST_MAP:
             break
+    figure, ax, places = flow(sizes, title, notes, legend.height)
     for panel, place in zip(panels, places, strict=True):
         panel.draw(ax, *place)
     legend.draw(ax)

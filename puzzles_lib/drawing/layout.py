@@ -23,6 +23,26 @@ def plural(number: int, thing: str) -> str:
     return f"{number} {thing}{'s' * (number != 1)}"
 
 
+def _placed(
+    sizes: Sequence[tuple[float, float]], title: str, head: Sequence[str]
+) -> tuple[list[tuple[float, float]], float]:
+    """Return the panels' upper left corners, and where the lowest panel ends."""
+    lines = wrap_text(title, 7.6, 12, bold=True), [line for text in head for line in wrap_text(text, 7.6)]
+    x, y, row_height = 0.0, 0.14 + 0.24 * len(lines[0]) + 0.18 * len(lines[1]), 0.0
+    places = []
+    for panel_width, panel_height in sizes:
+        if x and x + panel_width > 8.3:
+            x, y, row_height = 0.0, y + row_height, 0.0
+        places.append((x, y))
+        x, row_height = x + panel_width, max(row_height, panel_height)
+    return places, y + row_height
+
+
+def flow_height(sizes: Sequence[tuple[float, float]], title: str, head: Sequence[str], foot: float) -> float:
+    """Return the height, in inches, of the figure that `flow` makes of the same."""
+    return _placed(sizes, title, head)[1] + foot
+
+
 def flow(
     sizes: Sequence[tuple[float, float]], title: str, head: Sequence[str], foot: float
 ) -> tuple[Figure, Axes, list[tuple[float, float]]]:
@@ -32,17 +52,11 @@ def flow(
     """
     titles = wrap_text(title, 7.6, 12, bold=True)
     notes = [line for text in head for line in wrap_text(text, 7.6)]
-    x, y, row_height = 0.0, 0.14 + 0.24 * len(titles) + 0.18 * len(notes), 0.0
-    places = []
-    for panel_width, panel_height in sizes:
-        if x and x + panel_width > 8.3:
-            x, y, row_height = 0.0, y + row_height, 0.0
-        places.append((x, y))
-        x, row_height = x + panel_width, max(row_height, panel_height)
+    places, bottom = _placed(sizes, title, head)
     ends = [place[0] + size[0] for place, size in zip(places, sizes, strict=True)]
     texts = [text_width(t, 12, bold=True) for t in titles] + [text_width(t) for t in notes]
     width = max([8.0, *ends, *(t + 0.6 for t in texts)])
-    figure, ax = new_sheet(width, y + row_height + foot, unit=1)
+    figure, ax = new_sheet(width, bottom + foot, unit=1)
     for number, text in enumerate(titles):
         write_line(ax, 0.3, 0.24 * (number + 1), text, fontsize=12, weight="bold")
     for number, text in enumerate(notes):

@@ -1,9 +1,8 @@
 """Define an operation that is ready to run, and what it can ask of the machine that runs it."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
-
-import numpy as np
 
 from puzzles_lib.dtypes import DType
 from puzzles_lib.runner.lanes import Lanes, row_of
@@ -39,7 +38,7 @@ class Step:
         self.rows: list[DType | None] = [_row(kind.element) for kind in kinds]
         self.row: Any = self.rows[0] if self.rows else None
         self.shape = kinds[0].shape if kinds else ()
-        self.size = int(np.prod(self.shape)) if self.shape else 1
+        self.size = math.prod(self.shape)
         self.regions: tuple[Any, ...] = ()
         self.combined = ""
         self.kept: Any = None

@@ -183,6 +183,8 @@ _NAME = r"%[\w.$\-]+"
 _HEAD = re.compile(
     rf'(?:({_NAME}(?::\d+)?(?:, {_NAME}(?::\d+)?)*) = )?"([\w.]+)"\(([^()]*)\)(?:\[([^\]]*)\])?'
 )
+_PLACE = re.compile(r'("(?:[^"\\]|\\.)*"):(\d+):(\d+)')
+_NAMED = re.compile(r'("(?:[^"\\]|\\.)*")(?:\((.*)\))?')
 _BLOCK = re.compile(r"(\^\w+)(?:\((.*)\))?:(?: *//.*)?$")
 
 
@@ -219,9 +221,9 @@ class _Locations:
         if text.startswith("#"):
             whole = self.definitions.get(text, "")
             return self.read(whole[4:-1]) if whole.startswith("loc(") else NOWHERE
-        if match := re.fullmatch(r'("(?:[^"\\]|\\.)*"):(\d+):(\d+)', text):
+        if match := _PLACE.fullmatch(text):
             return Location(unescaped(match[1]), int(match[2]), int(match[3]))
-        if match := re.fullmatch(r'("(?:[^"\\]|\\.)*")(?:\((.*)\))?', text):
+        if match := _NAMED.fullmatch(text):
             inner = self.read(match[2]) if match[2] else NOWHERE
             return Location(inner.file, inner.line, inner.column, unescaped(match[1]))
         if match := re.match(r"callsite\((.*) at ", text):
@@ -269,27 +271,23 @@ class _Reader:
         if is_function := match[2] == "tt.func":  # its values are numbered from 0
             self.count = 0
         operands = tuple(self.value(name) for name in match[3].split(", ")) if match[3] else ()
-        rest, attributes = line[match.end() :], {}
+        rest = line[match.end() :]
+        own: Mapping[str, str] = {}
         regions: list = []
-        if rest.startswith(" <{"):
-            end = _closing(rest, 2)
-            attributes.update(_attributes(rest[3:end]))
-            rest = rest[end + 2 :]
-        if rest == " ({":
+        if rest.endswith(" ({"):
+            own, rest = _attributes_of(rest)
+            if rest != " ({":
+                raise self.fail(line)
             rest = self.regions(regions)
-        if rest.startswith(" {"):
-            end = _closing(rest, 1)
-            attributes.update(_attributes(rest[2:end]))
-            rest = rest[end + 1 :]
-        rest, location = self.located(rest)
-        if not rest.startswith(" : ("):
-            raise self.fail(line)
-        arrow = _closing(rest, 3) + 1
-        given = rest[arrow + 4 :]
-        given = given[1:-1] if given.startswith("(") and given.endswith(")") else given
-        types = [read_type(each) for each in _split(given)] if given else []
+        try:
+            attributes, types, location = self.tail(rest)
+        except ValueError:
+            raise self.fail(line) from None
+        if own:
+            attributes = {**own, **attributes}
         if is_function:
-            attributes["values"], self.count = str(self.count), outer
+            attributes = {**attributes, "values": str(self.count)}
+            self.count = outer
         results = self.results(match[1], types, location)
         made = Operation(
             match[2], operands, results, attributes, tuple(regions),
@@ -361,6 +359,18 @@ class _Reader:
                 return scope[name]
         raise Unreadable(f"{name} is used before it is defined")
 
+    def tail(self, text: str) -> tuple[Mapping[str, str], Sequence[Type], Location]:
+        """An operation's attributes, the types of its results and its location, at the end of its text.
+
+        Raises ValueError if the text isn't that.
+        """
+        at = text.rfind(" loc(#")
+        if at >= 0 and text.find(")", at) == len(text) - 1:  # not in quotes, which would be closed after it
+            return *_tail(text[:at]), self.locations.read(text[at + 5 : -1])
+        attributes, rest = _attributes_of(text)
+        rest, location = self.located(rest)
+        return attributes, _types(rest), location
+
     def located(self, text: str) -> tuple[str, Location]:
         """Return a text without the ``loc(...)`` at its end, and the location."""
         at = text.rfind(" loc(")
@@ -404,6 +414,32 @@ def _split(text: str) -> list[str]:
             parts.append(text[start:place].strip())
             start = place + 1
     return [*parts, text[start:].strip()]
+
+
+@functools.lru_cache(maxsize=4096)  # a kernel has few, each many times
+def _tail(text: str) -> tuple[Mapping[str, str], Sequence[Type]]:
+    attributes, rest = _attributes_of(text)
+    return attributes, _types(rest)
+
+
+def _attributes_of(text: str) -> tuple[dict[str, str], str]:
+    """The attributes at the beginning of a text, ``<{...}>`` or ``{...}`` or both, and what follows."""
+    found: dict[str, str] = {}
+    for opening, closing in ((" <{", "}>"), (" {", "}")):
+        if text.startswith(opening):
+            end = _closing(text, len(opening) - 1)
+            found |= _attributes(text[len(opening) : end])
+            text = text[end + len(closing) :]
+    return found, text
+
+
+def _types(text: str) -> Sequence[Type]:
+    """The types of the results, from ``: (...) -> ...``; raises ValueError if it isn't that."""
+    if not text.startswith(" : ("):
+        raise ValueError(text)
+    given = text[_closing(text, 3) + 5 :]
+    given = given[1:-1] if given.startswith("(") and given.endswith(")") else given
+    return tuple(read_type(each) for each in _split(given)) if given else ()
 
 
 def _attributes(text: str) -> dict[str, str]:
