@@ -233,7 +233,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--libraries", action="store_true", help="train models of transformers, timm and peft")
     parser.addoption("--workflow", action="store_true", help="install a linter for .github/ and run it")
     parser.addoption("--site", action="store_true", help="build the website, and read it in Chromium")
-    parser.addoption("--all-cases", action="store_true", help="run every wrong kernel on all cases")
     parser.addoption("--browser", action="store_true", help="drive JupyterLab in Chromium, too")
 
 

@@ -581,8 +581,7 @@ def test_once_a_week_the_newest_supported_triton_and_the_newest_are_tried():
     workflow = yaml.safe_load((REPO / ".github/workflows/weekly.yml").read_text())
     assert "schedule" in workflow[True]  # YAML reads "on" as true
     job = workflow["jobs"]["test"]
-    assert job["steps"][-1]["run"] == "make test-with PYTEST_ARGS=--all-cases"  # of wrong kernels
-    assert job["env"]["TRITON"] == "${{ matrix.triton }}"
+    assert job["steps"][-1]["run"] == "make test-with" and job["env"]["TRITON"] == "${{ matrix.triton }}"
     (default,) = re.findall(r"^TRITON \?= (.+)$", (REPO / "Makefile").read_text(), re.MULTILINE)
     assert job["strategy"]["matrix"]["triton"] == [default, "newest"]
     assert Version(default).release[:2] == versions.NEWEST

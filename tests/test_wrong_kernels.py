@@ -10,7 +10,7 @@ from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.coach import hinting
 from puzzles_lib.wrapped import unwrap
-from tests import cures, kernels, narrowed
+from tests import cures, kernels
 from tests.conftest import REPO
 from tests.kernels import Wrong
 
@@ -35,17 +35,16 @@ ALLOWED = _allowed()
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda w: f"{w.puzzle.name}-{w.kernel.__name__}")
-def test_wrong_kernel_is_rejected_for_its_reason(wrong, pytestconfig):
-    puzzle = wrong.puzzle if pytestconfig.getoption("--all-cases") else narrowed.puzzle_of(wrong)
-    report = examine(wrong.kernel, puzzle, until_failure=True)
+def test_wrong_kernel_is_rejected_for_its_reason(wrong):
+    report = examine(wrong.kernel, wrong.puzzle, until_failure=True)
     assert not report.ok
     if wrong.says not in str(report):  # it may be of a later case, which the compiler refuses
-        report = examine(wrong.kernel, puzzle)
+        report = examine(wrong.kernel, wrong.puzzle)
     text = str(report)
     assert report.verdicts[0].kind == wrong.kind, text
     assert wrong.says in text, text
     assert len(text.splitlines()) <= 12 and "Traceback" not in text and "site-packages" not in text
-    assert cures.failures(wrong.kernel, puzzle, report) == []
+    assert cures.failures(wrong.kernel, wrong.puzzle, report) == []
     assert misfit(wrong, report) == ""
 
 
@@ -57,21 +56,6 @@ def misfit(wrong: Wrong, report: Report) -> str:
     number, fits = hinting._choice(known, report, {}, unwrap(wrong.kernel).kernel.src)
     title = known[number - 1].title
     return title if fits and title not in ALLOWED[wrong.puzzle.name].get(wrong.kernel.__name__, []) else ""
-
-
-def test_every_puzzle_has_wrong_kernels_that_run_on_all_its_cases():
-    names = [(wrong.puzzle.name, wrong.kernel.__name__) for wrong in WRONG]
-    assert narrowed.table().keys() <= {*names} and len(narrowed.table()) < len(names) // 8
-    count = Counter(puzzle for puzzle, kernel in names if (puzzle, kernel) not in narrowed.table())
-    assert [p.name for p in puzzles() if count[p.name] < (1 if p.broken_by else 3)] == []
-
-
-def test_on_one_case_the_verdict_is_the_same():
-    """One kernel with a fault in a later case, and one without a failing case before others."""
-    several = next(w for w in WRONG if narrowed.table().get((w.puzzle.name, w.kernel.__name__)) == 1)
-    assert narrowed.failing_case(several) == 1 and len(narrowed.puzzle_of(several).cases) == 1
-    at_once = next(w for w in WRONG if w.puzzle is CONSTANT_ADD)
-    assert narrowed.failing_case(at_once) is None and narrowed.puzzle_of(at_once) is CONSTANT_ADD
 
 
 def test_hints_that_may_be_chosen_are_of_kernels_and_hints_that_there_are():
