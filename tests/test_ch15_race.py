@@ -813,3 +813,15 @@ def test_instructions_that_move_one_two_or_four_matrices(ending, count):
     code = LOOP.replace("STS [R3+0x10], R4", last)
     assert len(overwritten_operands(code)) == (count > 1)
     assert written(f"LDSM.16.MT88{ending}", "R8, [R3]") == set(range(8, 8 + count))
+
+
+def test_a_version_whose_runs_differ_on_the_gpu_is_unsound(monkeypatch):
+    def differ(some):
+        raise ladder.Unsteady("mine: run 1 differs from run 0 in 3.00% of dW")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(racing, "measure", differ)
+    found = racing.race(like_rung_9(splits=13))
+    assert not found.ok and found.times == () and "UNSOUND on a GPU" in str(found)
+    assert found.source == ("not timed on this GPU: mine: run 1 differs from run 0 in 3.00% of dW",)
+    assert racing.standing(found).place is None

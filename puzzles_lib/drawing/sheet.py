@@ -68,7 +68,7 @@ def new_sheet(columns: float, rows: float, unit: float = UNIT) -> tuple[Figure, 
         block = cells(ax, [3, 1, 4, 1, 5], x=2, y=1, title="x", index=True, colors=SKY)
         return Picture(figure, "Five cells, x = 3, 1, 4, 1, 5.")
     """
-    figure = Figure(figsize=(columns * unit, rows * unit), layout="none")
+    figure = Figure(figsize=(columns * unit, rows * unit), layout="none")  # type: ignore[arg-type]
     ax = figure.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal")
     ax.set_axis_off()

@@ -83,6 +83,10 @@ def measure_clocks(programs: Programs = HERE) -> dict[str, Sustained]:
     return _Track(max(ROWS), programs).sustained()
 
 
+class Unsteady(RuntimeError):
+    """Equal runs of a version give different results."""
+
+
 class _Track:
     """Problems with one K, more of them than the cache holds, and the unfused paths."""
 
@@ -167,7 +171,7 @@ class _Track:
                 first = dw
             elif not torch.equal(dw, first):
                 off = float((dw != first).float().mean())
-                raise RuntimeError(f"{rung.name}: run {repeat} differs from run 0 in {off:.2%} of dW")
+                raise Unsteady(f"{rung.name}: run {repeat} differs from run 0 in {off:.2%} of dW")
         error, most = relative_error(first, self.want), 1.05 * self.unfused_error
         if not error <= most:
             raise RuntimeError(f"{rung.name}: error {error:.2e}, allowed is {most:.2e}")

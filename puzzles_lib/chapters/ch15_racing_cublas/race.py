@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib import excerpts, ledger, session
-from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, measure
+from puzzles_lib.chapters.ch15_racing_cublas.ladder import CUBLAS, RUNS, UNFUSED, Unsteady, measure
 from puzzles_lib.chapters.ch15_racing_cublas.machine import (
     Bound,
     Evidence,
@@ -55,6 +55,7 @@ class Race:
     if there is no GPU and this version isn't recorded. source: where the times come from. record: the
     recorded version, None if the times were measured now. loaded: the recorded ``us`` and ``mhz`` of this
     version after a second of load at K = 100864, with ``ratio``; None if there is no such record.
+    unsteady: whether equal runs on this machine's GPU gave different results.
     """
 
     rung: Rung
@@ -65,11 +66,12 @@ class Race:
     source: tuple[str, ...] = ()
     record: Record | None = None
     loaded: Mapping | None = None
+    unsteady: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether it is correct, compiles, and overwrites nothing that a wgmma may still read."""
-        return self.found is not None and not self.found.overwrites
+        """Whether it is correct and compiles, overwrites nothing that a wgmma may still read, and is steady."""
+        return self.found is not None and not self.found.overwrites and not self.unsteady
 
     @property
     def is_open(self) -> bool:
@@ -234,19 +236,31 @@ def _raced(rung: Rung) -> Race:
     if not compiled.ok or not waves(rung, compiled)[1]:
         return Race(rung, report, compiled)
     found = evidence(rung, compiled)
-    times, source, record = _times(rung, found)
+    try:
+        times, source, record = _times(rung, found)
+    except Unsteady as error:
+        return Race(rung, report, compiled, found, source=_not_timed(error), unsteady=True)
     return Race(rung, report, compiled, found, times, source, record, _loaded(record))
 
 
+def _not_timed(error: Exception) -> tuple[str, ...]:
+    return (f"not timed on this GPU: {' '.join(str(error).split()):.200}",)
+
+
 def _times(rung: Rung, found: Evidence) -> tuple[tuple[Mapping, ...], tuple[str, ...], Record | None]:
-    """Return rows for this version, where they come from, and the recorded version they belong to."""
+    """Return rows for this version, where they come from, and the recorded version they belong to.
+
+    Raises Unsteady if equal runs on this machine's GPU give different results.
+    """
     import torch
 
     if torch.cuda.is_available():
         try:
             measured = tuple(row for row in measure([rung]) if row["path"] == rung.name)
-        except Exception as error:  # wrong or never the same on this GPU, or too large for it, or no Hopper
-            return (), (f"not timed on this GPU: {' '.join(str(error).split()):.200}",), None
+        except Unsteady:
+            raise
+        except Exception as error:  # wrong on this GPU, or too large for it, or no Hopper
+            return (), _not_timed(error), None
         return measured, (f"measured now on {torch.cuda.get_device_name()}",), None
     if (record := find(rung, found)) is None:
         return (), _no_times(rung), None
