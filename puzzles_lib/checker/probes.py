@@ -226,7 +226,7 @@ def _under_locks(trial: Trial) -> Verdict | None:
 
 def _between_atomics(trial: Trial) -> Verdict | None:
     """A fault that shows only if another program runs between two atomics of a program."""
-    return atomicity.lost(trial.bound, trial.judged, trial.first, trial.run, trial.turns)
+    return atomicity.lost(trial.bound, trial.judged, trial.first, trial.run, trial.turns, trial.threads)
 
 
 def _looks_at_addresses(trial: Trial) -> bool:
