@@ -284,7 +284,7 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
             shared.untested = Untested()
             try:
                 result = _check_case(one, shared, backwards=False)
-            except Refused:
+            except (Refused, PuzzleFault):
                 continue
             if result.verdict and result.verdict.kind in untested.TELLING:
                 verdict = untested.named(result.verdict, listed, shared.untested)

@@ -27,6 +27,7 @@ from puzzles_lib.translator.ir import Location, Operation, Value
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_TO_RUN = 1100  # programs of a case
 FAR = 80  # times a number is beyond it, where how far is not known
+MOST_FAR = 8192
 ROUNDS = 6  # in which a size grows until there are enough programs
 BEYOND = 1.25, 9  # times a number, such as a word's position times the fields of a word
 MOST_CASES = 40  # that are made for one kernel
@@ -173,6 +174,8 @@ def _larger(puzzle: Puzzle, number: int) -> Iterator[Case]:
     assert puzzle.contract is not None
     for times in BEYOND:
         least = int(number * times) + 1
+        if times > 2 and least > MOST_FAR:  # a spec may take its square in memory
+            continue
         for names in (*((name,) for name in puzzle.contract.sizes), puzzle.contract.sizes):
             for block in (max, min):
                 if case := _case(puzzle, names, least, block):
