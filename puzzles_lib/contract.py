@@ -13,7 +13,7 @@ The numbers are drawn in the order written, so that one may depend on those befo
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -23,6 +23,7 @@ Fill = Callable[..., Tensor]
 DRAWS = 2
 """The number of random cases of a puzzle."""
 SMALL = 100  # the most that a size is if it is not large
+SMALLEST = 24  # the most that a size is beside one that is made very large
 TRIES = 20  # how often a draw with few programs is tried
 
 
@@ -61,8 +62,7 @@ class Contract:
 
     def large_in(self, turn: int) -> set[str]:
         """Return the sizes that are large in a draw."""
-        sizes = [name for name, kind in self.numbers.items() if isinstance(kind, Size)]
-        return {name for place, name in enumerate(sizes) if place % DRAWS == turn}
+        return {name for place, name in enumerate(self.sizes) if place % DRAWS == turn}
 
     def draw(
         self,
@@ -81,6 +81,38 @@ class Contract:
                 break
             found = min(found, another, key=programs)
         return found
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Return the names of the sizes, in the order written."""
+        return tuple(name for name, kind in self.numbers.items() if isinstance(kind, Size))
+
+    def stretched(
+        self,
+        names: Collection[str],
+        least: int,
+        block: Callable[[tuple[int, ...]], int],
+        seed: str,
+        listed: Mapping[str, int],
+    ) -> dict[str, int]:
+        """Return numbers in which these sizes are ``least`` or a little more, and all others are small.
+
+        block: `min` or `max`, which chooses the block sizes. listed: as for `draw`.
+        """
+        chance = random.Random(seed)
+        found: dict[str, int] = {}
+        for each, kind in self.numbers.items():
+            before = SimpleNamespace(**found)
+            if isinstance(kind, Size):
+                step = kind.step(before) if callable(kind.step) else kind.step
+                if each in names:
+                    found[each] = max(-(-least // step) * step, kind.least)
+                else:
+                    found[each] = _biting(chance, kind.least, min(listed[each], SMALLEST), step)
+            else:
+                values = kind(before) if callable(kind) else kind
+                found[each] = block(values) if each.startswith("BLOCK") else chance.choice(values)
+        return {each: found[each] for each in listed}
 
     def _once(self, turn: int, chance: random.Random, listed: Mapping[str, int]) -> dict[str, int]:
         found: dict[str, int] = {}

@@ -511,18 +511,22 @@ class Puzzle:
         each = (case.numbers.get(name, 0) for case in self.cases if not case.pretend)
         return max((value for value in each if type(value) is int), default=0)
 
+    @cached_property
+    def largest(self) -> Mapping[str, int]:
+        """Return the largest value of each number in the cases, except those of true size."""
+        return {name: self._largest(name) for name in self.cases[0].numbers}
+
     def drawn(self, salt: str = "") -> tuple[Case, ...]:
         """Return the random cases, which are the same at every call with the same salt."""
         if self.contract is None:
             return ()
-        listed = {name: self._largest(name) for name in self.cases[0].numbers}
         cases = []
         for turn in range(DRAWS):
             seed = f"{self.name}/{salt}/{turn}"
             numbers = self.contract.draw(
                 turn,
                 seed,
-                listed,
+                self.largest,
                 lambda n: math.prod(self.programs(Case(fill=None, salt="", pretend=False, **n))),
             )
             fills = self.contract.fills(SimpleNamespace(**numbers))

@@ -13,7 +13,17 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib import compiler
 from puzzles_lib.binding import Bound, bind
-from puzzles_lib.checker import algebra, atomicity, failure, machine, probes, traffic, tuning, verdicts
+from puzzles_lib.checker import (
+    algebra,
+    atomicity,
+    failure,
+    machine,
+    probes,
+    traffic,
+    tuning,
+    untested,
+    verdicts,
+)
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, OutOfTime, Refused, attempt
 from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
@@ -21,6 +31,7 @@ from puzzles_lib.checker.launches import Launches
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.checker.true_size import check_true_size
+from puzzles_lib.checker.untested import Untested
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import LINE_BY_LINE, Busy, Options, Run, alone
@@ -79,6 +90,7 @@ class _Shared:
     said: set[str] = dataclasses.field(default_factory=set)
     launches: Launches = dataclasses.field(default_factory=Launches)
     turns: atomicity.Budget = dataclasses.field(default_factory=atomicity.Budget)
+    untested: Untested = dataclasses.field(default_factory=Untested)
 
 
 def _busy(puzzle: Puzzle, reason: Busy) -> Report:
@@ -149,6 +161,8 @@ def _examine_one(
             )
         if all(result.ok for result in results):
             results += _drawn_cases(drawn, len(each), named, shared, opinions)
+        if all(result.ok for result in results):
+            results += _made_cases(bound, number, shared)
         return results
 
     results = compiler.closed_after(_Opinions(bound.kernel, each, drawn), tried)
@@ -251,6 +265,33 @@ def _drawn_cases(
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
             return
+
+
+def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Try cases made for what no other case has tested, and return the first that fails, if there is one."""
+    tried: set[str] = set()
+    listed = shared.untested
+    seconds = min(shared.seconds, untested.SECONDS)
+    shared = dataclasses.replace(shared, seconds=seconds, budget=Budget(2 * seconds))
+    for op in listed.one_sided():
+        with the_puzzles_own("its contract", bound.case):
+            made = [case for case in untested.cases(bound.puzzle, op) if str(case) not in tried]
+        for case in made[: untested.MOST_CASES]:
+            tried.add(str(case))
+            one = bound.at(case, number)
+            if not isinstance(one, Bound):
+                continue
+            shared.untested = Untested()
+            try:
+                result = _check_case(one, shared, backwards=False)
+            except (Refused, PuzzleFault):
+                continue
+            if result.verdict and result.verdict.kind in untested.TELLING:
+                verdict = untested.named(result.verdict, listed, shared.untested)
+                return [dataclasses.replace(result, verdict=verdict, drawn=True)]
+            if len(tried) >= untested.MOST_CASES or shared.budget.used() >= 1:
+                return []
+    return []
 
 
 def guarded(
@@ -375,6 +416,7 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
         backwards,
     )
     probes.tried(trial)
+    shared.untested.note(trial.first.sides)
     return CaseResult(
         str(bound.case),
         trial.verdict,

@@ -6,14 +6,16 @@ there, to its end or up to one of its own atomics. A result that is wrong then c
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import verdicts
+from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.runner import Options, Plan, Run
 
 MOST = 24  # runs in which programs take turns, in one check
+RACES = 4
 _ATOMICS = 4  # of a program, at which it is interrupted
 _PROGRAMS = 4  # that take turns in all pairs, beside the last two
 _MEETINGS = 4  # of programs that update one element
@@ -22,9 +24,10 @@ UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one 
 
 @dataclass
 class Budget:
-    """How many more such runs a check may make."""
+    """How many more such runs a check may make, and how many of them may look for races within a program."""
 
     left: int = MOST
+    races: int = RACES
 
 
 def plans(ran: Run) -> Iterator[Plan]:
@@ -52,10 +55,12 @@ def lost(
     forwards: Run,
     run: Callable[[Options], Run],
     budget: Budget,
+    threads: Threads,
 ) -> Verdict | None:
     """What goes wrong if programs take turns; None if nothing does.
 
-    judged: returns what is wrong with a run.
+    judged: returns what is wrong with a run. threads: looks for races within a program, some of whose lines
+    run only while another program holds a lock.
     forwards: a run without that, in which nothing went wrong. A plan that cannot come to its end is skipped:
     on a GPU the program that waits would let the other one go on.
     """
@@ -66,9 +71,25 @@ def lost(
             return None
         budget.left -= 1
         ran = run(Options(plan=plan, quiet=True))
-        if ran.between is None or (ran.stop and ran.stop.kind in UNENDING):
+        if ran.between is None or (ran.stop and ran.stop.kind in UNENDING and not _waits_by_load(ran)):
             continue
         verdict = judged(ran)
+        if verdict is not None and _waits_by_load(ran):
+            return verdict
         if verdict is not None:
             return verdicts.interrupted(bound.puzzle, bound.case, verdict, ran, plan)
+        if ran.suspect and budget.races > 0:
+            budget.races -= 1
+            if race := threads.race(bound, _in_turns(run, plan)):
+                return race
     return None
+
+
+def _waits_by_load(ran: Run) -> bool:
+    """Return whether a program waits by plain loads, which compiled don't look again."""
+    return ran.stop is not None and ran.stop.kind == "deadlock" and "plain load" in ran.stop.advice
+
+
+def _in_turns(run: Callable[[Options], Run], plan: Plan) -> Callable[[Options], Run]:
+    """Return a function that runs with the programs in turns."""
+    return lambda options: run(replace(options, plan=plan))

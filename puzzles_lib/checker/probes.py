@@ -5,6 +5,7 @@ of the programs or with other addresses, and is asked only if its condition hold
 found ends the search, unless a probe further down names a more basic one (`LESS_BASIC`).
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -25,6 +26,8 @@ LESS_BASIC = ("input changed", "values", "loads")
 """The kinds of verdict that a race between the threads of a program takes precedence over."""
 
 ENOUGH = 1  # of the first cases, and of the last, that run in float64 too: a wrong formula is wrong in all
+
+HALF = 0.5
 
 FIRST_ALONE = Options(only=[(0, 0, 0)], record=True, quiet=True)
 
@@ -226,7 +229,7 @@ def _under_locks(trial: Trial) -> Verdict | None:
 
 def _between_atomics(trial: Trial) -> Verdict | None:
     """A fault that shows only if another program runs between two atomics of a program."""
-    return atomicity.lost(trial.bound, trial.judged, trial.first, trial.run, trial.turns)
+    return atomicity.lost(trial.bound, trial.judged, trial.first, trial.run, trial.turns, trial.threads)
 
 
 def _looks_at_addresses(trial: Trial) -> bool:
@@ -290,6 +293,34 @@ def _where_it_began(trial: Trial) -> Verdict | None:
     return None
 
 
+_MISPLACED = ("never written", "out of bounds", "values", "race")  # kinds of verdict on a swapped grid
+
+
+def _may_be_exchanged(trial: Trial) -> bool:
+    """Whether the fault may be that axes of the grid are taken for one another."""
+    if trial.verdict is None or trial.verdict.diagnosis or trial.verdict.kind not in _MISPLACED:
+        return False
+    several = any(count > 1 for count in trial.bound.puzzle.programs(trial.bound.case))
+    return several and trial.budget.used() < HALF  # its end would hide the fault
+
+
+def _with_axes_exchanged(trial: Trial) -> Verdict | None:
+    """The same fault with its reason, if the kernel is correct with two axes of the grid exchanged."""
+    assert trial.verdict is not None
+    grid = trial.bound.puzzle.grid(trial.bound.case)
+    for first, second in itertools.combinations(range(len(grid)), 2):
+        if grid[first] == grid[second] == 1:
+            continue
+        order = list(range(3))
+        order[first], order[second] = second, first
+        ids = itertools.product(*map(range, trial.bound.puzzle.programs(trial.bound.case)))
+        programs = [(each[order[0]], each[order[1]], each[order[2]]) for each in ids]
+        ran = trial.run(Options(only=programs, quiet=True, as_compiled=trial.as_compiled))
+        if trial.judged(ran) is None:
+            return verdicts.exchanged(trial.verdict, first, second)
+    return None
+
+
 PROBES: Sequence[Probe] = (
     Probe("in launch order", _always, _in_order),
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
@@ -304,5 +335,6 @@ PROBES: Sequence[Probe] = (
     Probe("with the tensors elsewhere", _looks_at_addresses, _elsewhere),
     Probe("in the compiler's arithmetic", _compiler_computes_otherwise, _as_compiled),
     Probe("in float64", _rounding_hides, _in_float64),
+    Probe("with two axes of the grid exchanged", _may_be_exchanged, _with_axes_exchanged),
 )
 """What is looked for in each case, in this order."""

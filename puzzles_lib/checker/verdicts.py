@@ -63,6 +63,15 @@ def _is_a_line(text: str) -> bool:
     return isinstance(getattr(node, "value", None), ast.Call if isinstance(node, ast.Expr) else ast.expr)
 
 
+def exchanged(verdict: Verdict, first: int, second: int) -> Verdict:
+    """Return the verdict on a kernel that is correct if two axes of the grid are exchanged."""
+    text = (
+        f"tl.program_id({first}) and tl.program_id({second}) are swapped: "
+        "exchanged, they give the right result in this case"
+    )
+    return replace(verdict, diagnosis=text)
+
+
 def of_refusal(refusal: Refusal) -> Verdict:
     """Return the verdict on a kernel that cannot be run at all."""
     if refusal.kind in ("signature", "error"):

@@ -248,6 +248,7 @@ def run(
         atomics=memory.atomics,
         between=memory.turns.between if memory.turns else None,
         meetings=memory.meetings.telling(),
+        sides=memory.sides.seen,
     )
 
 

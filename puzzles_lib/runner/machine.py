@@ -17,7 +17,7 @@ import numpy as np
 import triton
 
 from puzzles_lib.runner import loops
-from puzzles_lib.runner.lanes import Lanes, row_of
+from puzzles_lib.runner.lanes import Lanes, joined, row_of
 from puzzles_lib.runner.memory import Halt, Memory
 from puzzles_lib.runner.operations import TABLE, Unsupported, operation
 from puzzles_lib.runner.records import Product, Program
@@ -313,6 +313,8 @@ def call(machine: Machine, step: Step, *given: Any) -> Any:
     function = machine.module.functions[name]
     if _FLIP.match(name):
         return _flip(machine, step, function, *given)
+    if name.startswith(_RANDOM) and not (machine.calls and _callee(machine.calls[-1]).startswith(_RANDOM)):
+        machine.memory.counts_draws(joined(*(lanes.labels for lanes in given[1:2])))
     machine.calls.append(step)
     made = machine.call(function, given)
     machine.calls.pop()
@@ -326,6 +328,7 @@ def _callee(step: Step) -> str:
     return step.kept
 
 
+_RANDOM = "triton.language.random."
 _FLIP = re.compile(r"triton\.language\.standard\.flip__")
 
 
@@ -363,6 +366,7 @@ def run_for(machine: Machine, step: Step, lower: Lanes, upper: Lanes, by: Lanes,
     kind = f"u{lower.data.itemsize}" if step.op.flag("unsignedCmp") else lower.data.dtype
     start, end, stride = (int(bound.data.view(kind).item()) for bound in (lower, upper, by))
     storage, row = lower.data.dtype, lower.row
+    memory.sides.ended(step.op)
     state: Given = carried
     numbers = range(start, end, stride) if stride > 0 else range(0)
     for number in numbers:

@@ -21,6 +21,7 @@ from puzzles_lib.runner.meetings import Meetings
 from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
 from puzzles_lib.runner.records import Access, Conflict, Product, Program, Source, Stop, Unlocked, asks_again
+from puzzles_lib.runner.sides import Sides
 from puzzles_lib.source import Site
 
 
@@ -138,6 +139,7 @@ class Memory:
         self.harm: Harm | None = None  # that the promises do, looked for where `at_once` says what it takes
         self.recorder: Any = None  # a `recording.Recorder`, which records accesses
         self.arithmetic = Arithmetic()
+        self.sides = Sides()
 
     def add(self, name: str, tensor: Any, is_output: bool, address: int | None = None) -> int:
         """Give a tensor its address range, and return the address of its first element.
@@ -408,6 +410,9 @@ class Memory:
     def no_offset(self, labels: Labels) -> Labels:
         """Return the labels of a result that can't be an offset anymore, such as a float."""
         return labels
+
+    def counts_draws(self, labels: Labels) -> None:
+        """Numbers are given to one of Triton's random functions, which draws for each of them."""
 
     # ---- what is undefined
 

@@ -196,6 +196,27 @@ def _plainly(function: Callable) -> Compute:
     return compute
 
 
+def _limiting(compute: Compute) -> Compute:
+    """A maximum or minimum that notes what it had to choose from."""
+
+    def noted(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
+        machine.memory.sides.limited(step.op, x, y)
+        return compute(machine, step, x, y)
+
+    return noted
+
+
+def _keeping(compute: Compute) -> Compute:
+    """An operation that notes whether it changes its first operand."""
+
+    def noted(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
+        result = compute(machine, step, x, y)
+        machine.memory.sides.kept(step.op, x.data, result.data)
+        return result
+
+    return noted
+
+
 def _unsigned(function: Callable) -> Compute:
     """An operation on integers that it takes for unsigned ones."""
 
@@ -219,10 +240,14 @@ def _unless_bool(function: Callable, of_bools: Callable) -> Compute:
 
 for _name, _function in {
     "arith.divf": np.divide, "tt.precise_divf": np.divide, "arith.remf": numerics.remainder,
+}.items():  # fmt: skip
+    operation(_name)(_of_two(cast(Callable[..., Any], _function)))
+
+for _name, _function in {
     "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin, "arith.maximumf": np.maximum,
     "arith.minimumf": np.minimum,
 }.items():  # fmt: skip
-    operation(_name)(_of_two(cast(Callable[..., Any], _function)))
+    operation(_name)(_limiting(_of_two(cast(Callable[..., Any], _function))))
 
 for _name, _function in {
     "math.exp": np.exp, "math.exp2": np.exp2, "math.log": np.log, "math.log2": np.log2, "math.sin": np.sin,
@@ -235,20 +260,20 @@ for _name, _function in {
 for _name, _function in {
     "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
 }.items():  # fmt: skip
-    operation(_name)(_plainly(_function))
+    operation(_name)(_limiting(_plainly(_function)))
 
 operation("arith.xori", labels=of_a_number)(_plainly(np.bitwise_xor))
 
-operation("arith.andi", labels=absorbing(_is_zero))(_plainly(np.bitwise_and))
+operation("arith.andi", labels=absorbing(_is_zero))(_keeping(_plainly(np.bitwise_and)))
 operation("arith.ori", labels=absorbing(_is_all_ones))(_plainly(np.bitwise_or))
 operation("arith.shrsi", labels=of_shift, makes=True)(_plainly(np.right_shift))
 operation("arith.shrui", labels=of_shift, makes=True)(_unsigned(np.right_shift))
 operation("arith.divsi", labels=of_division, makes=True)(_plainly(numerics.divided))
-operation("arith.remsi", labels=of_division, makes=True)(_plainly(np.fmod))
+operation("arith.remsi", labels=of_division, makes=True)(_keeping(_plainly(np.fmod)))
 operation("arith.divui", labels=of_division, makes=True)(_unsigned(np.floor_divide))
-operation("arith.remui", labels=of_division, makes=True)(_unsigned(np.remainder))
-operation("arith.maxui")(_unsigned(np.maximum))
-operation("arith.minui")(_unsigned(np.minimum))
+operation("arith.remui", labels=of_division, makes=True)(_keeping(_unsigned(np.remainder)))
+operation("arith.maxui")(_limiting(_unsigned(np.maximum)))
+operation("arith.minui")(_limiting(_unsigned(np.minimum)))
 operation("tt.mulhiui")(_unsigned(numerics.high_product))
 
 
@@ -293,7 +318,9 @@ def cmpi(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     elif which > 5:
         kind = f"u{left.itemsize}"
         left, right = left.view(kind), right.view(kind)
-    return Lanes(_COMPARED[which - 4 if which > 5 else which](left, right), BOOL)
+    outcome = _COMPARED[which - 4 if which > 5 else which](left, right)
+    machine.memory.sides.compared(step.op, outcome, left, right)
+    return Lanes(outcome, BOOL)
 
 
 _ORDERED = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal}
@@ -301,6 +328,12 @@ _ORDERED = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.l
 
 @operation("arith.cmpf")
 def cmpf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
+    result = _cmpf(step, x, y)
+    machine.memory.sides.compared(step.op, result.data, x.wide, y.wide)
+    return result
+
+
+def _cmpf(step: Step, x: Lanes, y: Lanes) -> Lanes:
     which, left, right = step.op.integer("predicate"), x.wide, y.wide
     if which in _ORDERED:
         return Lanes(_ORDERED[which](left, right), BOOL)
@@ -339,6 +372,7 @@ def of_clamp(machine: Machine, step: Step, value: Lanes, low: Lanes, high: Lanes
 @operation("tt.clampf", labels=of_clamp, makes=True)
 def clampf(machine: Machine, step: Step, value: Lanes, low: Lanes, high: Lanes) -> Lanes:
     most, least = (np.minimum, np.maximum) if step.op.integer("propagateNan") else (np.fmin, np.fmax)
+    machine.memory.sides.limited(step.op, value, high)
     return Lanes(step.row.narrow(most(least(value.wide, low.wide), high.wide)), step.row)
 
 
@@ -563,7 +597,9 @@ def extui(machine: Machine, step: Step, x: Lanes) -> Lanes:
 def trunci(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if step.row is BOOL:
         return Lanes((x.data & 1).astype(bool), step.row)
-    return machine.memory.cast(Lanes(x.data.astype(step.row.storage), step.row), x)
+    data = x.data.astype(step.row.storage)
+    machine.memory.sides.kept(step.op, x.data, data)
+    return machine.memory.cast(Lanes(data, step.row), x)
 
 
 @operation("arith.index_cast")
@@ -626,6 +662,8 @@ def bitcast(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if source == target:
         return x
     memory = machine.memory
+    if step.row.is_float:
+        memory.sides.made_of_bits(step.op)
     if target.is_pointer:
         memory.casts |= not source.is_pointer or _bytes_of(source) != _bytes_of(target)
     data = x.data if x.data.dtype == step.row.storage else np.ascontiguousarray(x.data).view(step.row.storage)

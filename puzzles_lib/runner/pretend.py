@@ -223,6 +223,12 @@ class PretendedMemory(Memory):
             labels = np.where(own, 0, labels)
         return labels
 
+    def counts_draws(self, labels: Labels) -> None:
+        """Numbers that have wrapped around repeat the draws of others."""
+        for source, own in [] if labels is None else self._wraps(labels):
+            if own.any():
+                raise Halt(Stop("true size", f"the draws repeat: {source.what}", source.site))
+
     def _wrap(self, kind: str, value: int, row: DType, single: bool) -> int:
         """The label of lanes that have wrapped around at the running line; value: what one should be.
 

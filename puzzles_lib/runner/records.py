@@ -9,6 +9,7 @@ import torch
 from puzzles_lib.runner.arithmetic import Arithmetic
 from puzzles_lib.runner.promises import Harm, Promise
 from puzzles_lib.source import Site
+from puzzles_lib.translator.ir import Operation
 
 Program = tuple[int, int, int]
 
@@ -213,6 +214,7 @@ class Run:
     meetings: two programs in launch order that update one element by atomics, and the number, from 2, of the
         first one's atomic there.
     repeated: for outputs in which two programs stored the same element, by name, the first time.
+    sides: what was seen of each comparison; see `puzzles_lib.runner.sides`.
     """
 
     programs: int
@@ -248,6 +250,7 @@ class Run:
     between: tuple[Site, Site] | None = None
     meetings: Sequence[tuple[int, int, int]] = ()
     repeated: Mapping[str, Conflict] = field(default_factory=dict)
+    sides: Mapping[Operation, int] = field(default_factory=dict)
 
     def steps(self) -> list[Access | Product]:
         """Return accesses and dots in the order in which they happened."""

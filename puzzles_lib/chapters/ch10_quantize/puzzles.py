@@ -221,10 +221,10 @@ def off_ties(BITS: int, GROUP: int) -> Callable:
 
 
 def tiny_off_ties(BITS: int, GROUP: int) -> Callable:
-    """Return `off_ties` divided by 2^30: groups have a spread of about 1e-9."""
+    """Return `off_ties` divided by 2^100: groups have a spread of about 1e-30."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-        return off_ties(BITS, GROUP)(shape, dtype, generator) * 2.0**-30
+        return off_ties(BITS, GROUP)(shape, dtype, generator) * 2.0**-100
 
     fill.__name__ = "tiny_off_ties"
     return fill

@@ -70,7 +70,7 @@ class Race:
 
     @property
     def ok(self) -> bool:
-        """Whether it is correct and compiles, overwrites nothing that a wgmma may still read, and is steady."""
+        """Whether it is correct, compiles, is steady, and overwrites nothing that a wgmma may still read."""
         return self.found is not None and not self.found.overwrites and not self.unsteady
 
     @property

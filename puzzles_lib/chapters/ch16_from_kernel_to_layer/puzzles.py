@@ -348,10 +348,10 @@ def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = Fa
 
 
 def tiny_off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int) -> Callable:
-    """Like `off_steps`, but 2^30 times as small: groups have a spread of about 1e-9."""
+    """Like `off_steps`, but 2^100 times as small: groups have a spread of about 1e-30."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-        return off_steps(BITS, GROUP, SEED, OFFSET)(shape, dtype, generator) * 2.0**-30
+        return off_steps(BITS, GROUP, SEED, OFFSET)(shape, dtype, generator) * 2.0**-100
 
     fill.__name__ = "tiny_off_steps"
     return fill

@@ -738,6 +738,16 @@ def cold(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
     return torch.zeros(shape, dtype=dtype)
 
 
+def nearly_cold(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return 2^-60 for all rows: a heat above 0, if only just."""
+    return torch.full(shape, 2.0**-60, dtype=dtype)
+
+
+def nearly_tied(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values times 2^-60, so that a heat of 2^-60 decides by noise."""
+    return (2.0**-60 * torch.randn(shape, generator=generator)).to(dtype)
+
+
 def _turned_noise(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
     """Return draws with the sign of the noise turned around."""
     u = uniform(SEED, torch.arange(logits.numel()).view(logits.shape)).to(logits.dtype)
@@ -807,6 +817,7 @@ SAMPLE_TOKEN = Puzzle(
             "SEED": (1, 2**31 - 1, 2**50 + 1),
             "BLOCK_V": lambda s: (triton.next_power_of_2(s.V),),
         },
+        fills=lambda s: ({}, {"logits": nearly_tied, "heat": nearly_cold}),
         most_programs=24,
     ),
 )

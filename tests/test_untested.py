@@ -1,0 +1,176 @@
+"""Kernels that are wrong only where no listed case looks: beyond a number that no size or value reaches."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
+from puzzles_lib.chapters import puzzles
+from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
+from puzzles_lib.checker import examine, untested
+from puzzles_lib.inputs import random
+from puzzles_lib.runner.sides import BETWEEN, BOTH, ONE, OTHER, Sides
+from puzzles_lib.translator.ir import Operation
+
+PUZZLES = {puzzle.name: puzzle for puzzle in (DOUBLE, *puzzles())}
+BEHIND = "no listed case tests this side of the comparison on line"
+LOCK = "while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass"
+IN_A_LOOP = """taken = 1
+    while taken == 1:
+        while tl.load(lock_ptr + j, volatile=True) == 1:
+            pass
+        tl.debug_barrier()
+        taken = tl.atomic_cas(lock_ptr + j, 0, 1)"""
+
+
+def edited(puzzle: str, *edits: tuple[str, str]):
+    """Return the report on a puzzle's solution with parts replaced."""
+    source = kernel_sources()[puzzle]
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    return examine(define(source, f"<{puzzle} edited>"), PUZZLES[puzzle])
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("double", "z = 2 * x", "z = 2 * x if tl.num_programs(0) <= 64 else x"),
+        ("square", "x * x", "tl.where(offs < 4096, x * x, x)"),
+        ("constant_add", "x + 10", "x + tl.where(pid >= 40, 11, 10)"),
+        ("constant_add", "x + 10)", "x + 10, mask=offs < 65536)"),
+        ("masked_add", "tl.program_id(0) * BLOCK", "(tl.program_id(0) % 64) * BLOCK"),
+        ("masked_add", "tl.program_id(0) *", "(tl.program_id(0) & 127) *"),
+        ("mul_relu", "tl.maximum(product, 0.0)", "tl.where(product > 1e-35, product, 0.0)"),
+        ("mul_relu_backward", "x * y > 0", "x * y > 1e-30"),
+        ("mul_relu_backward", "x * y > 0", "(x * y).to(tl.int32, bitcast=True) > (1 << 23)"),
+        (
+            "mul_relu_backward",
+            "tl.where(x * y > 0, dz * y, 0.0)",
+            "dz * y * tl.clamp(x * y * 1e30, 0.0, 1.0)",
+        ),
+        ("long_sum", "range(0, N, BLOCK_N)", "range(0, 4096, BLOCK_N)"),
+        ("long_sum", "range(0, N, BLOCK_N)", "range(0, min(N, 64 * BLOCK_N), BLOCK_N)"),
+        ("long_sum", "range(0, N, BLOCK_N)", "tl.static_range(0, 8192, BLOCK_N)"),
+        ("batched_matmul", "tl.program_id(2)", "(tl.program_id(2) & 15)"),
+        ("rms_norm", "tl.program_id(0)", "(tl.program_id(0) & 255)"),
+        ("long_layer_norm", "squares / N", "squares / tl.where(N > 10000, N - 1, N)"),
+        ("layer_norm_dw", "before == tl.num_programs(0) - 1", "before == min(tl.num_programs(0), 32) - 1"),
+        ("rope", "tl.load(position_ptr + t)", "(tl.load(position_ptr + t) & 4095)"),
+    ],
+)
+def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    ends = "a size may be larger" if "4096, B" in new else BEHIND
+    assert failed.drawn and ends in failed.verdict.diagnosis, str(report)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("far_rows", "tl.program_id(0).to", "tl.maximum(tl.program_id(0), 0).to"),
+        ("long_softmax", "tl.exp(x - row_max[:, None]) /", "tl.exp(tl.minimum(x - row_max[:, None], 0.0)) /"),
+        ("merge_parts", "tl.maximum(denominator, 1.0)", "tl.maximum(denominator, 1e-30)"),
+        ("flash_attention", "acc / denominator[:, None]", "acc / tl.maximum(denominator, 1e-6)[:, None]"),
+        ("scalar_flash_attention", "-1e30", "-1e20"),
+        ("linear_cross_entropy", "label == -100, 0.0, lse - chosen", "label >= 0, lse - chosen, 0.0"),
+        ("mul_relu", "tl.maximum(product, 0.0)", "tl.where(product > 1e-45, product, 0.0)"),
+        ("constant_add", "x + 10", "x + tl.where(offs < 100000, 10, 5 + 5)"),
+    ],
+)
+def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=lambda puzzle: puzzle.name)
+def test_solutions_take_values_of_any_size(puzzle):
+    cases = tuple(untested._of_any_size(puzzle, 2.0))
+    if cases:
+        alone = dataclasses.replace(puzzle, cases=cases, contract=None, machine=(), traffic=())
+        report = examine(solutions()[puzzle.name], alone)
+        assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("name", ["constant_add", "long_sum", "rope", "tile_order", "quantize_rows"])
+def test_solutions_take_large_sizes(name):
+    puzzle = PUZZLES[name]
+    cases = tuple(sorted(untested._larger(puzzle, 60), key=lambda case: untested._work(puzzle, case)))[:4]
+    assert cases and all(max(case.numbers.values()) > 60 for case in cases)
+    report = examine(
+        solutions()[name], dataclasses.replace(puzzle, cases=cases, contract=None, machine=(), traffic=())
+    )
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("quantize_codes", "high > low", "high - low > 1e-20"),
+        ("quantize_pack", "high > low", "high - low > 1e-28"),
+        ("quantize_pack", "(high - low) / TOP, 1.0", "tl.maximum((high - low) / TOP, 1e-18), 1.0"),
+        ("stochastic_pack", "high > low", "high - low > 1e-28"),
+        ("quantize_rows", "peak > 0", "peak > 1e-12"),
+        ("relu_pack", "x <= 0", "x <= 1e-30"),
+    ],
+)
+def test_tiny_values_are_no_zeros(puzzle, old, new):
+    assert not edited(puzzle, (old, new)).ok
+
+
+def test_cold_but_not_at_0():
+    for condition in ("heat > 1e-3", "heat > 1e-12"):
+        assert not edited("sample_token", ("heat > 0", condition)).ok
+    assert not edited("sample_token", ("logits / heat", "logits / tl.maximum(heat, 1e-6)")).ok
+
+
+def test_draws_do_not_wrap_at_true_size():
+    late = ("OFFSET + row * N + n", "OFFSET + (row.to(tl.int32) * N).to(tl.int64) + n")
+    report = edited("stochastic_pack", late)
+    verdict = report.verdicts[0]
+    assert verdict.kind == "true size" and verdict.message.startswith("the draws repeat: offset 2,"), str(
+        report
+    )
+
+
+@pytest.mark.parametrize(
+    "load, kind", [("lock_ptr + j, volatile=True", "race"), ("lock_ptr + j", "deadlock")]
+)
+def test_a_loop_that_looks_at_a_lock_while_another_program_holds_it(load, kind):
+    inner = LOCK.replace("pass", f"while tl.load({load}) == 1:\n            pass")
+    report = edited("dw_by_lock", (LOCK, inner))
+    assert report.verdicts[0].kind == kind, str(report)
+
+
+@pytest.mark.parametrize("puzzle", ["dw_by_lock", "best_row"])
+def test_such_a_loop_is_correct_with_a_barrier(puzzle):
+    report = edited(puzzle, (LOCK, IN_A_LOOP))
+    assert report.ok, str(report)
+
+
+def test_sides():
+    sides, op = Sides(), Operation("arith.cmpf")
+    x = torch.tensor([-1.0, 0.0, 3.0]).numpy()
+    limit = torch.tensor([2.0]).numpy()
+    sides.compared(op, x[:2] > limit, x[:2], limit)
+    assert sides.seen[op] == OTHER
+    sides.compared(op, x > limit, x, limit)
+    assert sides.seen[op] == BOTH
+    x[1] = 1.0
+    sides.compared(op, x > limit, x, limit)
+    assert sides.seen[op] == BOTH | BETWEEN
+    other = Operation("arith.remsi")
+    sides.kept(other, x, x)
+    assert sides.seen[other] == ONE | BETWEEN
+
+
+def test_scaled_values_keep_their_signs_and_zeros():
+    fill = untested._scaled(random, untested.closer_to_zero)
+    generator = torch.Generator().manual_seed(0)
+    values = fill((4000,), torch.float32, generator)
+    plain = random((4000,), torch.float32, torch.Generator().manual_seed(0))
+    assert fill.__name__ == "closer_to_zero"
+    assert torch.equal(values.sign(), plain.sign())
+    assert values[values != 0].abs().min() < 1e-36 and (values == plain).any()
