@@ -20,6 +20,7 @@ from puzzles_lib.drawing.colours import (
     PROGRAM_TINTS,
     SKY,
     VERMILLION,
+    YELLOW,
 )
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend, new_figure, new_sheet
@@ -521,6 +522,7 @@ PATHS = {
     "floor": ("the bound: a copy of the bytes", PALE),
     "kernels, CUDA graph": ("the course's kernels, replayed", ORANGE),
     "kernels, eager": ("the course's kernels, launched", PALE_ORANGE),
+    "lmdeploy, CUDA graph": ("with lmdeploy's kernels, replayed", YELLOW),
     "torch, compiled, CUDA graph": ("torch, compiled and replayed", GREEN),
     "torch, CUDA graph": ("torch, replayed", SKY),
     "torch, eager": ("torch, launched", PALE_SKY),
