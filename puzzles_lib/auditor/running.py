@@ -40,7 +40,7 @@ _NO_ALLOCATOR = (
     "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
 )
 _ALLOCATOR = "before the launch: triton.set_allocator(lambda size, alignment, stream: torch.empty(size, ...))"
-MOST_BYTES = 192 << 20  # of a launch's tensors that are copied for each run, at four bytes an element
+MOST_BYTES = 192 << 20  # of a launch's tensors that are copied for each run, at four bytes per element
 MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
 
 

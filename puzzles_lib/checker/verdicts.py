@@ -67,7 +67,7 @@ def exchanged(verdict: Verdict, first: int, second: int) -> Verdict:
     """Return the verdict on a kernel that is correct if two axes of the grid are exchanged."""
     text = (
         f"tl.program_id({first}) and tl.program_id({second}) are swapped: "
-        "exchanged, they give the right result in this case"
+        "exchanged, they give the correct result in this case"
     )
     return replace(verdict, diagnosis=text)
 

@@ -18,7 +18,7 @@ class Sides:
     """What was seen, by the operation that compares: `ONE` side, the `OTHER`, or something `BETWEEN`.
 
     `BETWEEN` stands for values between 0 and the one number that all are compared with: without such values,
-    a comparison with that number can't be told from one with 0.
+    a comparison with that number looks the same as one with 0.
     """
 
     def __init__(self) -> None:
