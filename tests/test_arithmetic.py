@@ -167,7 +167,7 @@ def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constex
     x, y = tl.load(x_ptr + n, mask=n < N), tl.load(y_ptr + m, mask=m < M)
     p = x * y
     for turn in range(tl.program_id(1) + 1):
-        z = p + tl.where(turn < N, tl.abs(p), 0.0)
+        z = p + tl.where(n + turn < N + turn, tl.abs(p), 0.0)
         tl.store(z_ptr + m * N + n, 0.5 * z, mask=(m < M) & (n < N))
 """
 
