@@ -336,7 +336,7 @@ def _per_row(w: _Wrong) -> str:
 
 
 def _one_block(w: _Wrong) -> str:
-    """Check whether only the first or the last block of a summed axis contributes."""
+    """Check whether only the first, the last, or the full blocks of a summed axis contribute."""
     if w.expected.tolerance is None:
         return ""
     kept = set(w.expected.argument.dims)
@@ -346,10 +346,15 @@ def _one_block(w: _Wrong) -> str:
         if not block or not size or block >= size:
             continue
         last = (size - 1) // block * block
-        for words, lanes in (("first", slice(0, block)), ("last", slice(last, size))):
+        one = f"only the {{}} block of {axis} contributes to the result"
+        parts = {one.format("first"): slice(0, block), one.format("last"): slice(last, size)}
+        if size % block:  # with two blocks, this and "only the first" are the same, and this says more
+            told = f"the last block of {axis}, which is only partly inside, doesn't contribute to the result"
+            parts = {told: slice(0, last)} | parts
+        for words, lanes in parts.items():
             part = {a.name: _only(w.inputs[a.name], a.dims, axis, lanes) for a in w.puzzle.inputs}
             if w.would_be(evaluate(w.puzzle, w.case, part)[w.expected.argument.name]):
-                return f"only the {words} block of {axis} contributes to the result"
+                return words
     return ""
 
 
