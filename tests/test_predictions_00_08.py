@@ -169,7 +169,7 @@ MISTAKES = [
     ("ch07-q8", ((1, 16), (16, 1), (16, 1), (5, 2)), "are exchanged"),
     ("ch07-q8", ((16, 1), (1, 16), (1, 16), (1, 4)), "only partly inside z"),
     ("ch07-q8", ((16, 1), (1, 16), (1, 16), (50 / 32, 70 / 16)), "only partly inside z"),
-    ("ch07-q8", ((2, 2), (2, 2), (1, 1), (2, 2)), "a longer BLOCK_K"),
+    ("ch07-q8", ((2, 2), (2, 2), (1, 1), (2, 2)), "longer BLOCK_K change"),
     ("ch07-q8", ((16, 1), (1, 1), (1, 1), (2, 1)), "the same columns of y"),
     ("ch07-q8", ((1, 1), (1, 16), (1, 16), (1, 5)), "the same rows of x"),
     ("ch07-q8", ((16, 16), (16, 16), (16, 16), (10, 10)), "how many programs there are"),

@@ -349,7 +349,7 @@ def _one_block(w: _Wrong) -> str:
         one = f"only the {{}} block of {axis} contributes to the result"
         parts = {one.format("first"): slice(0, block), one.format("last"): slice(last, size)}
         if size % block:  # with two blocks, this and "only the first" are the same, and this says more
-            told = f"the last block of {axis}, which is only partly inside, doesn't contribute to the result"
+            told = f"the last, partial block of {axis} doesn't contribute to the result"
             parts = {told: slice(0, last)} | parts
         for words, lanes in parts.items():
             part = {a.name: _only(w.inputs[a.name], a.dims, axis, lanes) for a in w.puzzle.inputs}
