@@ -176,6 +176,7 @@ MISTAKES = [
     ("ch07-q8", ((1, 1), (1, 1), (1, 1), (1, 1)), "Take the first shape"),
     ("ch08-q1", set(range(8)), "above the chosen one"),
     ("ch08-q1", set(), "nothing above it"),
+    ("ch08-q1", {6, 7}, "bring down, too"),
     ("ch08-q1", {0}, "the whole word"),
     ("ch08-q2", {0, 4}, "see its inputs"),
     ("ch08-q2", {0, 1, 4, 5}, "aren't all alike"),

@@ -200,7 +200,7 @@ CODE_SLIPS = {
     "you'd get these codes from //: it rounds negative words toward 0. Use >>": (
         lambda weight: _in_place_of_bits(weight, divides=True)
     ),
-    "you'd get these codes from // and % 16: both round toward 0 in a negative word. Use >> and & 15": (
+    "you'd get these codes from // and % 16: both give other numbers for a negative word. Use >> and & 15": (
         lambda weight: _in_place_of_bits(weight, divides=True, remains=True)
     ),
     "you'd get these codes from & 7: a field has four bits": lambda weight: _fields(weight, 7, 0),
