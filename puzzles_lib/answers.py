@@ -23,7 +23,7 @@ _NAMES = {
     int: "a whole number",
     float: "a number",
     str: "a string",
-    set: "a set, such as {'a', 'b'}",
+    set: "a set, such as {1, 2} or {'a', 'b'}",
     tuple: "a tuple, such as (1, 2)",
 }
 

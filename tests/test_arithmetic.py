@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import triton
-from jaxtyping import Float32
+from jaxtyping import Float16, Float32
 from torch import Tensor
 
 from puzzles_lib import inputs, versions
@@ -253,6 +253,17 @@ def test_a_dot_in_tf32_is_wrong_where_it_shows_and_a_note_where_not(cases, ok):
     assert report.ok is ok and [case.ok for case in report.cases] == [True, False][: len(cases)]
     assert [("at line 6" in note and "TF32" in note) for note in report.notes] == [True] * ok
     assert ok or "on a GPU, wrong values in z" in str(report) and "a dot in TF32" in str(report)
+
+
+def half_product(a: Float16[Tensor, "M K"], b: Float16[Tensor, "K N"]) -> Float32[Tensor, "M N"]:
+    return a.float() @ b.float()
+
+
+def test_factors_of_ten_bits_lose_nothing():
+    source = IN_TF32.replace("a[:, :, None]", "a[:, :, None].to(tl.float32)")
+    puzzle = Puzzle(number="0", spec=half_product, grid=PRODUCT.grid, cases=(Case(M=16, K=16, N=16),))
+    report = examine(define(source, "<tf32>"), puzzle)
+    assert report.ok and not report.notes
 
 
 def test_with_a_version_that_keeps_all_bits_nothing_is_said(monkeypatch):

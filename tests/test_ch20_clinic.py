@@ -142,7 +142,7 @@ def test_a_half_mended_division_is_told_what_is_left(division, words):
 def test_what_has_no_dot_is_not_told_of_tf32():
     puzzle = next(p.puzzle for p in PATIENTS if p.puzzle.name == "bias_gradient")
     (verdict, *_) = examine(kernel_of(puzzle.name, HANDED_OUT), puzzle).verdicts
-    assert verdict.diagnosis.endswith("is something float16 or bfloat16?")
+    assert verdict.diagnosis.endswith("float16 or bfloat16?")
 
 
 def test_without_right_kernels_a_line_says_so(monkeypatch, tmp_path):

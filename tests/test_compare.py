@@ -326,6 +326,7 @@ def test_diagnosis_of_a_forgotten_relu():
     [
         (lambda x: x[:, :32].sum(1), "only the first block of T contributes to the result"),
         (lambda x: x[:, 992:].sum(1), "only the last block of T contributes to the result"),
+        (lambda x: x[:, :992].sum(1), "the last, partial block of T doesn't contribute"),
     ],
 )
 def test_diagnosis_names_the_block_that_counts(got_from, words):

@@ -23,7 +23,8 @@ class Known:
     """What the cases of a check have shown so far.
 
     differs: whether a case needed a run with the compiler's arithmetic. Later cases then begin with one.
-    in_tf32: lines whose sums become dots. sure: lines that the compiled kernel is known to compute otherwise.
+    in_tf32: lines whose sums become dots that can lose bits. sure: lines that the compiled kernel is known to
+    compute otherwise.
     """
 
     differs: bool = False

@@ -295,14 +295,13 @@ def _precision(w: _Wrong) -> str:
     above = float((error > 0).double().mean())
     if not 0.2 < above < 0.8 or error.abs().max() > 8 * size or not HALF / 16 < size < BFLOAT:
         return ""
-    told = "the errors are as small as a coarser type's rounding: is something float16 or bfloat16?"
+    short = all(x.dtype in (torch.float16, torch.bfloat16) for x in w.inputs.values())
+    what = "a value on the way to the result" if short else "something"
+    told = f"the errors are as small as a coarser type's rounding: is {what} float16 or bfloat16?"
     if sum(x.dtype == torch.int8 for x in w.inputs.values()) > 1:  # their products are exact integers
         return told + " Or does a float32 sum pass 2^24, where float32 skips integers?"
     tf32 = ' Or is it a tl.dot of float32 blocks, which uses TF32 without input_precision="ieee"?'
-    short = all(
-        x.dtype in (torch.float16, torch.bfloat16) for x in w.inputs.values()
-    )  # TF32 keeps their bits
-    return told + tf32 * (w.dots and not short)
+    return told + tf32 * (w.dots and not short)  # TF32 keeps the bits of short inputs
 
 
 SLIP_SLACK = 2.0**-16  # a slip may lead to sums of large numbers that cancel
@@ -336,7 +335,7 @@ def _per_row(w: _Wrong) -> str:
 
 
 def _one_block(w: _Wrong) -> str:
-    """Check whether only the first or the last block of a summed axis contributes."""
+    """Check whether only the first, the last, or the full blocks of a summed axis contribute."""
     if w.expected.tolerance is None:
         return ""
     kept = set(w.expected.argument.dims)
@@ -346,10 +345,15 @@ def _one_block(w: _Wrong) -> str:
         if not block or not size or block >= size:
             continue
         last = (size - 1) // block * block
-        for words, lanes in (("first", slice(0, block)), ("last", slice(last, size))):
+        one = f"only the {{}} block of {axis} contributes to the result"
+        parts = {one.format("first"): slice(0, block), one.format("last"): slice(last, size)}
+        if size % block:  # with two blocks, this and "only the first" are the same, and this says more
+            told = f"the last, partial block of {axis} doesn't contribute to the result"
+            parts = {told: slice(0, last)} | parts
+        for words, lanes in parts.items():
             part = {a.name: _only(w.inputs[a.name], a.dims, axis, lanes) for a in w.puzzle.inputs}
             if w.would_be(evaluate(w.puzzle, w.case, part)[w.expected.argument.name]):
-                return f"only the {words} block of {axis} contributes to the result"
+                return words
     return ""
 
 

@@ -118,7 +118,9 @@ def _in_order(trial: Trial) -> Verdict | None:
     if differs and verdict:  # a fault that shows line by line comes first
         trial.forwards = trial.run(Options(quiet=True))
         verdict = trial.judged(trial.forwards)
-    trial.known.in_tf32 |= trial.first.arithmetic.in_tf32
+    seen = trial.first.arithmetic
+    wide = any(each.is_floating_point() and each.itemsize > 2 for each in trial.inputs.values())
+    trial.known.in_tf32 |= seen.in_tf32 if wide else seen.inexact  # TF32 keeps all bits of a float16
     trial.verdict = verdict
     trial.shows_in(trial.first)
     return verdict

@@ -45,7 +45,8 @@ class Arithmetic:
 
     products: whether a sum has taken a product. cancels: whether a rounded product was canceled to 0.
     sums_in_tf32: whether the compiler turns sums of products into dots, as Triton does before 3.8.
-    dots: whether there was a `tl.dot`. in_tf32: lines whose sum of products is a dot.
+    dots: whether there was a `tl.dot`. in_tf32: lines whose sum of products is a dot. inexact: those of them
+    with a factor that TF32 rounds.
     fused: where one instruction made a difference; only of a run ``as_compiled``.
     """
 
@@ -55,6 +56,7 @@ class Arithmetic:
     cancels: bool = False
     dots: bool = False
     in_tf32: dict[Site, None] = field(default_factory=dict)
+    inexact: dict[Site, None] = field(default_factory=dict)
     fused: dict[Fused, None] = field(default_factory=dict)
 
 

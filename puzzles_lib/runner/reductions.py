@@ -8,6 +8,7 @@ NumPy does, NumPy does it.
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,8 @@ def _as_dot(machine: Machine, lanes: Lanes, shape: tuple[int, ...], axis: int) -
         return None
     notes.in_tf32[machine.site()] = None
     left, right = map(numerics.float32_to_tf32, operands)
+    if not all(map(partial(np.array_equal, equal_nan=True), operands, (left, right))):
+        notes.inexact[machine.site()] = None
     dot = numerics.product(left, right, np.float32)
     fits = dot.shape == tuple(np.delete(shape, axis))  # or it does not compile
     return dot if notes.as_compiled and fits else None

@@ -97,7 +97,7 @@ MISTAKES = (
         "There are only K // BLOCK_K iterations, so the ragged tail is lost.",
         {"range(0, K, BLOCK_K)": "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"},
         kind="values",
-        says="first block of K",
+        says="last, partial block of K",
     ),
     Mistake(
         BATCHED_MATMUL,

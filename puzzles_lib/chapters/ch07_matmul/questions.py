@@ -258,7 +258,8 @@ QUESTIONS = (
         "How many times are x and y read in each of the four shapes?",
         _reads,
         tuple,
-        "Take the first shape: which programs need row 0 of x, and which need column 0 of y?",
+        "Take the first shape, whose z is one row of 16 tiles. Which programs need row 0 of x, and which "
+        "need column 0 of y?",
         (
             Nudge(
                 lambda given, right: not _are_pairs(given),
@@ -266,20 +267,20 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: [pair[::-1] for pair in map(tuple, given)] == list(right),
-                "Your two numbers are exchanged. The first shape has one row of 16 tiles, and all of them "
-                "need the same rows of x.",
+                "Your two numbers are exchanged. In the first shape z is one row of 16 tiles, and all of "
+                "them need the same rows of x.",
             ),
             Nudge(
                 lambda given, right: (
                     list(map(tuple, given[:-1])) == list(right[:-1]) and list(given[-1]) in _by_whole_tiles()
                 ),
-                "Three shapes fit. In the last one, the tiles at the edges are only partly inside z, and "
-                "their programs read, too.",
+                "Three shapes fit. In the last one, z is 70 x 50 and a tile is 16 x 32. So the tiles at the "
+                "edges are only partly inside z, and their programs read, too.",
             ),
             Nudge(
                 lambda given, right: list(given[1]) != list(given[2]),
-                "Shapes 1 and 2 differ only in BLOCK_K, but your numbers differ. Does a longer BLOCK_K "
-                "change how many programs need a row of x?",
+                "The second and third shapes differ only in BLOCK_K, but your numbers differ. Does a "
+                "longer BLOCK_K change how many programs need a row of x?",
             ),
             Nudge(
                 lambda given, right: _column(given, 0) == _column(right, 0),

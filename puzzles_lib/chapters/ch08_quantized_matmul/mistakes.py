@@ -291,7 +291,7 @@ MISTAKES = (
         "Does K // BLOCK_K iterations and loses the ragged end.",
         {"range(0, K, BLOCK_K)": "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"},
         kind="values",
-        says="first block of K",
+        says="last, partial block of K",
     ),
     Mistake(
         QUANTIZED_MATMUL,

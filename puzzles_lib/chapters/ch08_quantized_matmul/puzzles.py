@@ -132,6 +132,16 @@ def _slip(
     return slip
 
 
+def _one_group_per_block(
+    weight: Tensor, scale: Tensor, offset: Tensor, BLOCK_K: int, activation: Tensor | None = None
+) -> Tensor:
+    """Return `grouped_weights` with the group of a block's first column for all of the block."""
+    w, o = weight_codes(weight), weight_codes(offset)
+    g = torch.arange(w.shape[1]) // BLOCK_K * BLOCK_K // (w.shape[1] // scale.shape[1])  # [K]
+    weights = scale[:, g] * (w - o[:, g])
+    return weights if activation is None else weights @ activation
+
+
 def _rows_apart(tensor: Tensor, words: Callable[[int], int] | None, groups: int) -> Tensor | None:
     """Return what loads find if rows are `words(groups)` apart; None if some are past the tensor's end."""
     if words is None:
@@ -200,10 +210,13 @@ CODE_SLIPS = {
     "you'd get these codes from //: it rounds negative words toward 0. Use >>": (
         lambda weight: _in_place_of_bits(weight, divides=True)
     ),
-    "you'd get these codes from // and % 16: both round toward 0 in a negative word. Use >> and & 15": (
+    "you'd get these codes from // and % 16: both give other numbers for a negative word. Use >> and & 15": (
         lambda weight: _in_place_of_bits(weight, divides=True, remains=True)
     ),
     "you'd get these codes from & 7: a field has four bits": lambda weight: _fields(weight, 7, 0),
+    "you'd get these codes from & 16, which keeps a single bit: & 15 keeps the lowest four": (
+        lambda weight: _fields(weight, 16, 0)
+    ),
     "you'd get these codes from >> (k % 8): a field has four bits, so shift by 4 * (k % 8)": (
         lambda weight: (weight[:, :, None] >> torch.arange(8) & 15).flatten(1)
     ),
@@ -240,6 +253,9 @@ SLIPS = {
         o_shift=lambda g: 4 * g % 8
     ),
     "you'd get these values from the scale of group 0 in every group": _slip(group_0=True),
+    "you'd get these values if a block had only its first column's group: each column has its own": (
+        _one_group_per_block
+    ),
     "you'd get these values from rows of scales that are as long as those of offset: a row has K // GROUP": (
         _slip(s_words=lambda groups: (groups + 7) // 8)
     ),

@@ -82,6 +82,10 @@ QUESTIONS = (
                 lambda given, right: not given,
                 "Most fields have other codes above them. Is there one that has nothing above it?",
             ),
+            Nudge(
+                lambda given, right: given > right,
+                "Field 7 is correct. Take one of the others: which bits does the shift bring down, too?",
+            ),
         ),
     ),
     Question(
@@ -155,7 +159,7 @@ QUESTIONS = (
     ),
     Question(
         "ch08-q5",
-        "With how few multiplications by s can an iteration get the same results?",
+        "With how few multiplications by s can an iteration add its scaled part to acc?",
         _products,
         int,
         "Write down one result as a sum over k. Where can its scale go, other than to each weight?",

@@ -177,7 +177,7 @@ MISTAKES = (
         "Sums bfloat16 numbers in bfloat16: small numbers are lost in a large sum.",
         {"dy.to(tl.float32), axis=1": "dy, axis=1"},
         kind="values",
-        says="is something float16 or bfloat16?",
+        says="a coarser type's rounding",
     ),
     Mistake(
         LINEAR_BACKWARD,

@@ -40,7 +40,7 @@ SLIP = Mistake(
     "Each part is rounded to the input's bfloat16 before it is added.",
     {"part = tl.sum(dy.to(tl.float32), axis=0)": "part = tl.sum(dy.to(tl.float32), axis=0).to(dy.dtype)"},
     kind="values",
-    says="is something float16 or bfloat16?",
+    says="a coarser type's rounding",
 )
 
 PATIENT = Patient(
