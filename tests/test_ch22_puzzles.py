@@ -1,5 +1,6 @@
 """Chapter 22's puzzles: their formulas are attention, rotations, experts and draws as torch has them."""
 
+import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
@@ -7,7 +8,9 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention, sil
 from puzzles_lib.chapters.ch22_language_model import pictures
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
+    NUCLEUS_TOKEN,
     PAGED_ATTENTION,
+    SAMPLE_TOKEN,
     grouped_matmul,
     linear_cross_entropy,
     linear_cross_entropy_grad,
@@ -21,6 +24,8 @@ from puzzles_lib.chapters.ch22_language_model.puzzles import (
     spread,
     swiglu_down,
 )
+from puzzles_lib.checker.expected import evaluate
+from puzzles_lib.inputs import make_inputs
 from puzzles_lib.speaking.model import Sizes, angles
 
 
@@ -118,6 +123,17 @@ def test_the_router_chooses_as_torch_does():
     of_all = logits.softmax(1).gather(1, expert)
     assert torch.allclose(weight, (of_all / of_all.sum(1, keepdim=True)).flatten()[order.long()])
     assert torch.allclose(weight, top.softmax(1).flatten()[order.long()])
+
+
+@pytest.mark.parametrize("puzzle", [SAMPLE_TOKEN, NUCLEUS_TOKEN])
+def test_a_single_draw_tells_the_slips_apart(puzzle):
+    case = puzzle.cases[0]
+    inputs = make_inputs(puzzle, case)
+    right, *slips = (
+        int(evaluate(puzzle, case, inputs, spec)["token"][0]) for spec in (None, *puzzle.slips.values())
+    )
+    wrong = [each for each in slips if each != right]
+    assert len(set(wrong)) == len(wrong) >= 3
 
 
 def test_the_nucleus_is_as_small_as_can_be():

@@ -123,6 +123,7 @@ SQUARE = X[:, :4]
         (lambda x: (3 * x).T, "the result is transposed"),
         (lambda x: 3 * x + 10, "every element is off by 10"),
         (lambda x: 1.5 * x, "0.5 times what it should be"),
+        (lambda x: -3 * x, "the sign is wrong: every element is -1 times what it should be"),
         (lambda x: 0 * x, "zero everywhere"),
         (lambda x: 3 * x.clamp(min=0), "all wrong elements are zero"),
         (lambda x: 3 * x * torch.tensor([1, 1, 1, float("nan")]), "4 of them are NaN"),

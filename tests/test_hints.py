@@ -454,6 +454,7 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
         (ROPE, "tl.load(position_ptr + t)", "t", "load position[t]", "Whose row is it"),
         (ROPE, "a * c[None, :] - b", "a * c[None, :] + b", "", "The wrong way around"),
         (SAMPLE_TOKEN, "logits / heat", "logits * heat", "divide by it", "The noise"),
+        (SAMPLE_TOKEN, "tl.log(-tl.log(u))", "tl.log(u)", "a logarithm is missing", "The noise"),
         (
             PAGED_ATTENTION, "denominator * factor", "denominator", "its own factor",
             "Correct as long as there is one page",
@@ -477,6 +478,7 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
         (LINEAR_CROSS_ENTROPY_GRAD, "tl.atomic_add(", "tl.store(", "dh[", "Other programs add to dh, too"),
         (ROUTE, "tl.cumsum(count) - count", "tl.cumsum(count)", "out-of-bounds", "Where a choice goes"),
         (NUCLEUS_TOKEN, "b * V + n))", "n))", "the same noise", "The noise"),
+        (NUCLEUS_TOKEN, "p >= least", "p > least", "the threshold itself", "Who is kept"),
     ],
 )  # fmt: skip
 def test_a_diagnosis_weighs_more_than_the_place_of_a_wrong_value(puzzle, right, wrong, diagnosis, title):

@@ -243,10 +243,13 @@ def _off_by(w: _Wrong) -> str:
     slack = (w.slack[some] / w.value[some]).abs()
     if bool((w.got[~some] == 0).all()) and _constant(ratio, slack):
         factor = ratio.median()
+        if ((ratio + 1).abs() <= slack).all():
+            factor = torch.full_like(factor, -1.0)  # a sign, whatever the rounding
         if not ((factor - 1).abs() > slack / 2).any():  # only rounding
             return ""
+        sign = "the sign is wrong: " if factor == -1 else ""
         digits = 4 if _number(factor, 4) != "1" else 7
-        return f"every element is {_number(factor, digits)} times what it should be"
+        return f"{sign}every element is {_number(factor, digits)} times what it should be"
     return ""
 
 

@@ -96,7 +96,7 @@ class Spoken:
             same = len(os.path.commonprefix([self.by_torch, self.text]))
             before, after = self.text[:same][-20:], self.by_torch[same : same + 20]
             remarks.append(f"after {before!r}, torch writes {after!r}")
-            remarks.append("a wrong kernel makes such a difference, and rarely rounding: check knows which")
+            remarks.append("a wrong kernel can do that, and sometimes rounding can: run check to find out")
         return remarks
 
     def _table(self) -> list[tuple[str, str, int, str]]:

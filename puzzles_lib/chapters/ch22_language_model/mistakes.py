@@ -442,7 +442,7 @@ MISTAKES = (
         "The noise is -log(u): it lacks the second logarithm.",
         {"tl.log(-tl.log(u))": "tl.log(u)"},
         kind="values",
-        says="token[",
+        says="a logarithm is missing",
     ),
     Mistake(
         SAMPLE_TOKEN,
@@ -972,7 +972,7 @@ MISTAKES = (
             "tl.cumsum(falling) - falling": "tl.cumsum(falling)",
         },
         kind="values",
-        says="own probability is in its sum",
+        says="is its own probability in the sum",
     ),
     Mistake(
         NUCLEUS_TOKEN,
@@ -1008,7 +1008,7 @@ MISTAKES = (
             "p >= least": "p > least",
         },
         kind="values",
-        says="token[",
+        says="is the threshold itself left out",
     ),
     Mistake(
         NUCLEUS_TOKEN,

@@ -755,6 +755,13 @@ def _turned_noise(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
     return torch.where(heat[:, None] > 0, noisy, logits).argmax(1).int()
 
 
+def _one_logarithm(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
+    """Return draws with the noise -log(u)."""
+    u = uniform(SEED, torch.arange(logits.numel()).view(logits.shape)).to(logits.dtype)
+    noisy = logits / heat[:, None] - torch.log(u)
+    return torch.where(heat[:, None] > 0, noisy, logits).argmax(1).int()
+
+
 def _rows_of_blocks(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: int) -> Tensor:
     """Return draws with the random numbers b · BLOCK_V + n."""
     beyond = torch.full((len(logits), BLOCK_V - V), -torch.inf, dtype=logits.dtype)
@@ -782,7 +789,8 @@ SAMPLE_TOKEN = Puzzle(
     ),
     grid=lambda s: (s.B,),
     cases=(
-        Case(B=1, V=16, SEED=7, BLOCK_V=16),  # one program
+        # one program; in its single draw, the slips below give different bytes
+        Case(B=1, V=256, SEED=10, BLOCK_V=256),
         Case(B=6, V=64, SEED=123, BLOCK_V=64),  # several, all full
         Case(B=9, V=100, SEED=2**40 + 3, BLOCK_V=128),  # ragged; a seed of more than 32 bits
         Case(B=9, V=33, SEED=5, BLOCK_V=256, fill={"logits": mostly_banned}),  # nearly all are banned
@@ -791,8 +799,8 @@ SAMPLE_TOKEN = Puzzle(
     outputs=("token",),
     derived={"heat": _some_cold},
     slips={
-        "these are the largest logits: heat above 0 adds noise": lambda logits, heat, SEED: sample_token(
-            logits, 0 * heat, SEED
+        "these are the largest logits: is noise added where heat is above 0?": (
+            lambda logits, heat, SEED: sample_token(logits, 0 * heat, SEED)
         ),
         "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, heat, SEED: torch.cat(
             [sample_token(logits[b : b + 1], heat[b : b + 1], SEED) for b in range(len(logits))]
@@ -804,6 +812,7 @@ SAMPLE_TOKEN = Puzzle(
             logits, (heat > 0).to(heat.dtype), SEED
         ),
         "the noise has the wrong sign: it's -log(-log(u))": _turned_noise,
+        "a logarithm is missing: the noise is -log(-log(u)), not -log(u)": _one_logarithm,
         "noise decides in rows with heat 0: take the first of their largest logits": (
             lambda logits, heat, SEED: sample_token(logits, heat.clamp(min=1e-9), SEED)
         ),
@@ -1326,7 +1335,8 @@ NUCLEUS_TOKEN = Puzzle(
     ),
     grid=lambda s: (s.B,),
     cases=(
-        Case(B=1, V=16, P=0.7, SEED=7, BLOCK_V=16),  # one program
+        # one program; in its single draw, the slips below give different tokens
+        Case(B=1, V=256, P=0.7, SEED=15, BLOCK_V=256),
         Case(B=8, V=64, P=0.5, SEED=123, BLOCK_V=64),  # several, all full
         Case(B=9, V=100, P=0.9, SEED=2**40 + 3, BLOCK_V=128),  # ragged
         Case(B=8, V=50, P=1.0, SEED=3, BLOCK_V=64),  # all are kept
@@ -1349,7 +1359,8 @@ NUCLEUS_TOKEN = Puzzle(
         "the likeliest token always wins: is noise added, and do the probabilities add up to 1?": (
             lambda logits, P, SEED: logits.argmax(1).int()
         ),
-        "a token's own probability is in its sum: compare the sum before it with P": _with_itself,
+        "the token that crosses P is missing, even the likeliest: is its own probability in the sum, "
+        "or is the threshold itself left out?": _with_itself,
         "the first lanes are kept: sums of the sorted block say nothing about unsorted lanes": _by_lane,
         "a lane past the last token can win with a logit of 0: give it minus infinity": _zeros_are_likely,
         "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, P, SEED: torch.cat(

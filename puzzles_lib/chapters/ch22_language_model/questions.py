@@ -160,12 +160,12 @@ def _gradient(p: tuple[float, ...] = (0.5, 0.25, 0.25), label: int = 1) -> tuple
 QUESTIONS = (
     Question(
         "ch22-q1",
-        "How many of the model's weights does one token use?",
+        "How many of the model's weights does one byte use?",
         _used_weights,
         int,
         nudges=(
             Nudge(
-                lambda value, right: value == 772480, "That's all of them. Which experts does a token skip?"
+                lambda value, right: value == 772480, "That's all of them. Which experts does a byte skip?"
             ),
             Nudge(
                 lambda value, right: value == 589824 // 2, "That's the experts' part. What about the rest?"
@@ -202,7 +202,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda value, right: "d" in value,
-                "In d, seven of eight pairs don't say where they are.",
+                "In d, only the first pair says where it is.",
             ),
             Nudge(
                 lambda value, right: "a" in value,
@@ -317,7 +317,7 @@ QUESTIONS = (
     ),
     Question(
         "ch22-q23",
-        "With how many blocks of columns do both ways move the same number of elements?",
+        "With how many blocks of columns are the two counts equal?",
         _blocks_of_columns,
         int,
         nudges=(
