@@ -19,6 +19,7 @@ MEASURES = {
     "load bytes": "bytes of a thread's narrowest load",
     "wide loads": "loads of 16 bytes in a thread's program",
     "float dots": "tl.dot of tiles that aren't integers",
+    "integer dots": "tl.dot of integer tiles",
     "exchanges": "instructions that pass values between threads",
     "busy": "share of the time that tensor cores can be busy",
     "spills": "bytes that a thread spills to memory",

@@ -7,7 +7,13 @@ import pytest
 
 from puzzles_lib import answer
 from puzzles_lib.chapters import questions
+from puzzles_lib.chapters.ch14_int8_linear.questions import _truncated
 from tests.conftest import REPO
+
+
+def _unquantized(x, wq, w_scale, bias):
+    return x @ (wq * w_scale[:, None]).T * 0.95 + bias
+
 
 RIGHT = {
     "ch09-q1": -934472701,
@@ -59,7 +65,7 @@ RIGHT = {
     "ch14-q7": (6, 0),
     "ch14-q8": (1536, 2),
     "ch14-q9": (137, 133),
-    "ch14-q10": (4.5, -1),
+    "ch14-q10": (4.5, -1, _truncated),
     "ch14-q11": (41_287_680, 169_869_312),
     "ch14-q12": (2.0, -1.5),
     "ch16-q1": 42949,
@@ -388,9 +394,10 @@ MISTAKES = [
     ("ch14-q9", (137, 137), "its own peak"),
     ("ch14-q9", (136, 133), "divided by scale 1"),
     ("ch14-q9", (1, 1), "code times weight"),
-    ("ch14-q10", (4.5,), "two numbers"),
-    ("ch14-q10", (1.2, 0), "careless enough"),
-    ("ch14-q10", (30.0, 20), "less careless"),
+    ("ch14-q10", (4.5, 1), "and your function"),
+    ("ch14-q10", (4.5, 1, _unquantized), "quantize x"),
+    ("ch14-q10", (1.2, 0, _truncated), "careless enough"),
+    ("ch14-q10", (30.0, 20, _truncated), "less careless"),
     ("ch14-q11", (1,), "two numbers"),
     ("ch14-q11", (169_869_312, 41_287_680), "the first one is for two"),
     ("ch14-q11", (41_287_680, 94_371_840), "walk along K"),

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from puzzles_lib.compiler.locations import Line
 from puzzles_lib.inspector import Stages
 from puzzles_lib.inspector.occupancy import one_more, resident
 from puzzles_lib.inspector.sass import instructions, matrix_loop_places
@@ -20,6 +21,7 @@ _SHARED = (
     "elements share a load if one thread has them as neighbors and the compiler knows that their address is "
     "a multiple of the load's width. And one bit of the mask must be enough for all of them"
 )
+_INTEGERS = re.compile(r": tensor<(?:\d+x)+i\d+>")
 _PRODUCT = re.compile(r"= (?:arith\.(?:mulf|divf)|math\.fma)\b.* : (?:tensor<((?:\d+x)*)[a-z]|[a-z])")
 
 
@@ -74,12 +76,21 @@ def _wide_loads(compiled: Stages) -> Reading:
 
 def _float_dots(compiled: Stages) -> Reading:
     """Return how many ``tt.dot`` of the Triton IR take floats."""
-    dots = [line for line in compiled.read("ttir") if re.search(r"= tt\.dot\b", line.text)]
-    floats = [line for line in dots if not re.search(r": tensor<(?:\d+x)+i\d+>", line.text)]
+    floats = [line for line in _dots(compiled) if not _INTEGERS.search(line.text)]
     cause = (
         "a tensor core adds the products of int8 tiles exactly, and their bytes are a quarter of float32's"
     )
     return Reading(len(floats), cause if floats else "", floats[0].source if floats else None)
+
+
+def _integer_dots(compiled: Stages) -> Reading:
+    """Return how many ``tt.dot`` of the Triton IR take integers."""
+    count = sum(bool(_INTEGERS.search(line.text)) for line in _dots(compiled))
+    return Reading(count, "" if count else "only tl.dot of int8 tiles multiplies codes on tensor cores")
+
+
+def _dots(compiled: Stages) -> list[Line]:
+    return [line for line in compiled.read("ttir") if re.search(r"= tt\.dot\b", line.text)]
 
 
 def _width(operation: str) -> int:
@@ -167,6 +178,7 @@ _MEASURED: Mapping[str, Callable[[Stages], Reading]] = {
     "load bytes": _load_bytes,
     "wide loads": _wide_loads,
     "float dots": _float_dots,
+    "integer dots": _integer_dots,
     "exchanges": _exchanges,
     "busy": _busy,
     "spills": _spills,

@@ -298,8 +298,8 @@ def _one_target(t: Trouble, _: re.Match) -> str:
         return f"tl.split needs a block whose last axis has 2 elements: {of}"
     if "dot(" in t.line:
         return (
-            "tl.dot's accumulator has another dtype than its result, which is float32 by default: "
-            "set out_dtype=, or write acc += tl.dot(...)"
+            "tl.dot's accumulator has another dtype than out_dtype=, which is tl.float32 by default: "
+            "set it (tl.int32 for int8 tiles), or write acc += tl.dot(...)"
         )
     return "the compiler cannot translate this line: try to write it in a simpler way"
 

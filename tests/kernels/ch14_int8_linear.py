@@ -328,12 +328,36 @@ def strides_and_masks(
     tl.store(y_ptr + offs_m * N + offs_n, y, mask=(offs_m < M) & (offs_n < N))
 
 
+_DOTLESS = "acc += tl.sum(x[:, :, None].to(tl.int32) * w[None, :, :].to(tl.int32), axis=1)"
+summed_without_a_dot = edited(
+    INT8_LINEAR,
+    "summed_without_a_dot",
+    "The products of int32 tiles, added up by tl.sum: exact, and no tensor core is used.",
+    {"acc += tl.dot(x, w)": _DOTLESS},
+)
+fused_without_a_dot = edited(
+    FUSED_LINEAR,
+    "fused_without_a_dot",
+    "The same with codes made in the loop.",
+    {"acc += tl.dot(codes.to(tl.int8), w)": _DOTLESS.replace("x[", "codes[")},
+)
+tiles_without_a_dot = edited(
+    TILED_LINEAR,
+    "tiles_without_a_dot",
+    "The same with tiles of weights.",
+    {"acc += tl.dot(x, w)": _DOTLESS},
+)
+
+# Those without a dot are correct, but their machine code isn't what the puzzle asks for.
 WRONG = [
     Wrong(QUANTIZE_ROWS, peak_so_far, kind="values", says="0–95 along K"),
     Wrong(QUANTIZE_ROWS, scale_of_a_block_of_k, kind="values", says="codes[0, 0]"),
     Wrong(INT8_LINEAR, bias_at_every_step, kind="values", says="y[0, 0]"),
     Wrong(INT8_LINEAR, weights_dequantised_first, kind="values", says="y[0, 0]"),
     Wrong(TILED_LINEAR, bias_for_every_tile, kind="values", says="y[0, 0]"),
+    Wrong(INT8_LINEAR, summed_without_a_dot, kind="machine", says="tl.dot of integer tiles: 0"),
+    Wrong(FUSED_LINEAR, fused_without_a_dot, kind="machine", says="tl.dot of integer tiles: 0"),
+    Wrong(TILED_LINEAR, tiles_without_a_dot, kind="machine", says="tl.dot of integer tiles: 0"),
 ]
 
 

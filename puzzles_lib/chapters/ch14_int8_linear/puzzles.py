@@ -288,6 +288,8 @@ def _bias_per_block(
     return int8_linear(xq, x_scale, wq, w_scale, bias * triton.cdiv(wq.shape[1], BLOCK_K))
 
 
+INTEGER_DOTS = (Want("float dots", most=0), Want("integer dots", least=1))
+
 INT8_LINEAR = Puzzle(
     number="23",
     spec=int8_linear,
@@ -343,7 +345,7 @@ INT8_LINEAR = Puzzle(
         "rows of wq are read BLOCK_K elements apart: they are K elements apart": _rows_of_a_block,
         "y is only the bias: no product is added to acc": _only_bias,
     },
-    machine=(Goal(cases=(1,), wants=(Want("float dots", most=0),)),),
+    machine=(Goal(cases=(1,), wants=INTEGER_DOTS),),
     contract=Contract(
         {
             "M": Size(150),
@@ -441,7 +443,7 @@ FUSED_LINEAR = Puzzle(
             bias.expand(len(x), -1)
         ),
     },
-    machine=(Goal(cases=(1,), wants=(Want("float dots", most=0),)),),
+    machine=(Goal(cases=(1,), wants=INTEGER_DOTS),),
     contract=Contract(
         {
             "M": Size(150),
@@ -571,7 +573,7 @@ TILED_LINEAR = Puzzle(
     ),
     outputs=("y",),
     slips=TILE_SLIPS,
-    machine=(Goal(cases=(4,), wants=(Want("wide loads", least=1),)),),
+    machine=(Goal(cases=(4,), wants=(Want("wide loads", least=1), *INTEGER_DOTS)),),
     most_loads={"tiles": lambda s: triton.cdiv(s.M, s.BLOCK_M) * _tile_elements(s)},
     contract=Contract(
         {

@@ -1,6 +1,9 @@
 """The predictions of chapter 14."""
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor
 
 from puzzles_lib.chapters.ch14_int8_linear.puzzles import FUSED_LINEAR, INT8_LINEAR, TOP, lowest_codes
 from puzzles_lib.puzzle import Case
@@ -96,13 +99,31 @@ def _programs_along_n() -> int:
 HARM, LOST = 4, 2  # percent at least, digits at most
 
 
-def _careless() -> tuple[float, int]:
+def _careless() -> tuple[float, int, Callable[..., Tensor]]:
     """Return one of many answers that `_unnoticed` accepts."""
-    return 4.5, -1
+    return 4.5, -1, _truncated
+
+
+def _truncated(x: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return a linear layer whose inputs have truncated codes and one scale for all rows."""
+    scale = x.abs().max() / TOP
+    return (x / scale).trunc() @ wq.float().T * (scale * w_scale) + bias
+
+
+def _is_complete(value: tuple) -> bool:
+    return len(value) == 3 and callable(value[2])
 
 
 def _unnoticed(value: tuple, right: tuple) -> bool:
-    return len(value) == 2 and value[0] >= HARM and value[1] <= LOST
+    return _is_complete(value) and value[0] >= HARM and value[1] <= LOST and _quantizes(value[2])
+
+
+def _quantizes(linear: Callable[..., Tensor]) -> bool:
+    """Return whether a row of 1001 values has at most 256 different ones after a layer that copies it."""
+    row = torch.linspace(-1, 1, 1001)
+    K = len(row)
+    copied = linear(row.repeat(2, 1), torch.eye(K, dtype=torch.int8), torch.ones(K), torch.zeros(K))
+    return len(torch.unique((1e5 * copied[0]).round())) <= 256
 
 
 QUESTIONS = (
@@ -348,12 +369,20 @@ QUESTIONS = (
     Question(
         id="ch14-q10",
         asks=f"A careless linear layer: logits off by {HARM}% or more, at most {LOST} digits lost. "
-        "(percent, digits lost)",
+        "(percent, digits lost, the function)",
         right=_careless,
         kind=tuple,
         same=_unnoticed,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "Give two numbers: (percent, digits lost)."),
+            Nudge(
+                lambda v, r: not _is_complete(v),
+                "Give two numbers and your function: (percent, digits lost, careless).",
+            ),
+            Nudge(
+                lambda v, r: not _quantizes(v[2]),
+                "From a row of 1001 different values, your function makes more than 256 different ones. With "
+                "one scale per row, 8 bits have only 256 codes: quantize x.",
+            ),
             Nudge(
                 lambda v, r: not v[0] >= HARM,
                 "That's not careless enough: the logits aren't as far off as they should be. How about "
