@@ -477,7 +477,7 @@ def test_no_puzzle_is_a_type_error():
     "kernel, told",
     [
         (lambda x: x, "is a Python function: put @triton.jit on the line above its def"),
-        (None, "there once you have solved its puzzle"),
+        (None, "If it comes from mistake(...), solve that puzzle first"),
         (3, "kernel is 3, allowed is a @triton.jit function"),
         (cell("def kernel(q_ptr, z_ptr):\n    pass\n", "<takes q>"), "the kernel takes 'q_ptr'"),
         (cell("def kernel(x_ptr, z_ptr):\n    return undefined_name\n", "<no name>"), "undefined_name"),

@@ -61,6 +61,7 @@ from puzzles_lib.runner.exact import (
 )
 from puzzles_lib.source import Refusal
 
+PERHAPS_ROUNDING = "if this is only rounding, allowance= of the puzzle would allow it"
 SAME = 2.0**-11  # of a tolerance in float32: about 1e-9 of the condition
 IN_FLOAT64 = 2.0**-53 / FLOAT32_ROUNDOFF  # what float64's roundings cost, relative to float32's
 MOST_CONSTANTS = 8
@@ -154,7 +155,7 @@ class Judge:
         except OutOfTime:
             return ""
         except NotExact:
-            return "if this is only rounding, allowance= of the puzzle would allow it"
+            return PERHAPS_ROUNDING
         if not right:
             return self._differs(exact, strict)
         for name, want in self.expected.items():

@@ -1369,7 +1369,7 @@ NUCLEUS_TOKEN = Puzzle(
     },
     contract=Contract(
         {
-            "V": Size(300),
+            "V": Size(600),
             "B": Size(28),
             "P": (0.2, 0.8, 0.95),
             "SEED": (1, 2**31 - 1, 2**50 + 1),
