@@ -130,7 +130,8 @@ def guarded(monkeypatch, request):
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
-    "counts, K, N", [(COUNTS, 24, 40), ((3, 70), 16, 8), ((0, 1), 5, 7), ((33,), 40, 72)]
+    "counts, K, N",
+    [(COUNTS, 24, 40), ((3, 70), 16, 8), ((0, 1), 5, 7), ((33,), 40, 72), ((30, 9), 32, 64)],
 )
 def test_the_kernels_compute_what_torch_does(guarded, counts, K, N, transposed):
     for dtype in module.HALVES:

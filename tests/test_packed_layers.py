@@ -448,6 +448,12 @@ def test_a_compiled_graph_calls_operators_with_fewer_checks():
     torch.compile(lambda x: quantize.quantize_unchecked(x.detach(), 2, 8), backend=backend, fullgraph=True)(x)
     called = {node.target for node in graphs[0].graph.nodes if node.op == "call_function"}
     assert torch.ops.bit_by_bit.quantize_pack_inside.default in called
+    graphs.clear()
+    in_place = packed_activation.activation_quantize_unchecked_
+    h = x.detach().clone()
+    torch.compile(lambda h: in_place(h, "gelu", 4, 2, 8, None), backend=backend, fullgraph=True)(h)
+    called = {node.target for node in graphs[0].graph.nodes if node.op == "call_function"}
+    assert torch.ops.bit_by_bit.activation_quantize__inside.default in called
     names = [name for name in dir(torch.ops.bit_by_bit) if name.endswith("_inside")]
     assert len(names) >= 10
     for name in names:
