@@ -37,6 +37,10 @@ def report(puzzle: str, old: str, new: str) -> str:
             "if scale is always read at index 0 along K//GROUP",
         ),
         (
+            "MUL_RELU_BACKWARD", "dz_ptr + offs,", "dz_ptr + (offs_n[None, :] * M + offs_m[:, None]),",
+            "if dz is read as [N, M]: it is [M, N]",
+        ),
+        (
             "FUSED_LINEAR", "acc += tl.dot(codes.to(tl.int8), w)", "pass",
             "if x, wq or w_scale is 0 everywhere: is a term missing?",
         ),

@@ -13,9 +13,9 @@ from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.puzzle import evaluate as size_of
 
 MOST_ELEMENTS = 1 << 16  # of all inputs and the result
-UNUSED = (
-    "unused: "  # and the name of an input; several may lead to the same result, as the factors of a product
-)
+BECAME = "it is what you get if"
+UNUSED = "unused: "
+"""Before the name of an input. Several may lead to the same result, as the factors of a product do."""
 MOST_PLACES = 64  # along an axis whose index is used for another one
 
 Inputs = Mapping[str, torch.Tensor]
@@ -55,16 +55,15 @@ def _other_inputs(
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield what an input would be if it were read in another way."""
     name, dims = argument.name, argument.dims
-    became = "it is what you get if"
     for dim, axis in enumerate(dims):
         if tensor.shape[dim] > 1:
             first = tensor.narrow(dim, 0, 1).expand_as(tensor).contiguous()
-            yield f"{became} {name} is always read at index 0 along {axis}", first
+            yield f"{BECAME} {name} is always read at index 0 along {axis}", first
     if tensor.is_floating_point():
         for axis, count in _iterations(puzzle, case):
             if axis not in dims:
                 yield (
-                    f"{became} {name} is added in every iteration over {axis}, {count} times",
+                    f"{BECAME} {name} is added in every iteration over {axis}, {count} times",
                     tensor * count,
                 )
     if tensor.dim() != 2:
@@ -73,12 +72,12 @@ def _other_inputs(
     if rows > 1 and columns > 1:
         turned = tensor.reshape(columns, rows).mT.contiguous()
         told = f"{name} is read as [{dims[1]}, {dims[0]}]: it is [{dims[0]}, {dims[1]}]"
-        yield f"{became} {told}", turned
+        yield f"{BECAME} {told}", turned
         flat, at = tensor.flatten(), torch.arange(columns)
         for told, stride in _strides(puzzle, case):
             if stride != columns and (rows - 1) * stride + columns <= flat.numel():
                 apart = flat[torch.arange(rows)[:, None] * stride + at]
-                yield f"{became} rows of {name} are {told} elements apart: they are {dims[1]} apart", apart
+                yield f"{BECAME} rows of {name} are {told} elements apart: they are {dims[1]} apart", apart
 
 
 def _iterations(puzzle: Puzzle, case: Case) -> Iterator[tuple[str, int]]:
@@ -120,4 +119,4 @@ def _other_index(
             parts.append(value.narrow(dim, place, 1))
         name = argument.name
         told = f"{name} is read at the index along {axis}: its elements are along {argument.dims[0]}"
-        yield f"it is what you get if {told}", torch.cat(parts, dim)
+        yield f"{BECAME} {told}", torch.cat(parts, dim)
