@@ -19,6 +19,7 @@ from puzzles_lib.drawing.colours import (
     SKY,
     VERMILLION,
     YELLOW,
+    text_color,
 )
 from puzzles_lib.drawing.live import ON_FILL, Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
@@ -44,17 +45,19 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     cells(ax, [[""]] * T, x=left + T + 2.0, y=top, colors=[[c] for c in mine])
     label(ax, 2.1, top - 0.25, "q", align="bottom", fontsize=11)
     label(ax, left + T + 2.5, top - 0.25, "z", align="bottom", fontsize=11)
+    middle = top + rows[0] + BLOCK_Q / 2
     for step in range(math.ceil(T / BLOCK_K)):
         x = left + step * BLOCK_K
         wide = min(BLOCK_K, T - step * BLOCK_K)
         box(ax, x, top + rows[0], wide, BLOCK_Q, color=None, edge=INK, linewidth=1.6)
-        label(ax, x + wide / 2, top + rows[0] + (BLOCK_Q - 1) / 2, f"iter. {step + 1}", fontsize=11)
-    middle = top + rows[0] + BLOCK_Q / 2
+        color = STEPS[step % 2]
+        style = {"fontsize": 11, "color": text_color(color), "behind": color}
+        label(ax, x + wide / 2, middle, f"iter. {step + 1}", **style)
     arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
     foot = f"{T} x {T} scores, never stored"
     label(ax, left + T / 2, top + T + 0.2, foot, align="top", fontsize=11, color=FAINT)
     label(ax, left + T + 3.2, middle, f"program {program}", align="left", fontsize=11)
-    shades = "dark, pale, dark, ...: one iteration after the other"
+    shades = "two colors take turns: one iteration after the other"
     label(ax, left + T / 2, top + T + 1.2, shades, align="top", fontsize=11, color=FAINT)
     return Picture(
         figure,

@@ -499,7 +499,7 @@ def ladder(
         where the rows come from.
     """
     figure = new_figure(8.4, 5.4)
-    axes = figure.subplots(1, 2, sharey=True, width_ratios=(1.25, 1))
+    axes = figure.subplots(1, 2, sharey=True)
     told = []
     for ax, count in zip(axes, sorted(_sizes(rows), reverse=True), strict=True):
         paths = _of(rows, count)
@@ -512,21 +512,18 @@ def ladder(
         for place, (name, row) in enumerate(bars):
             color = GREEN if "Gluon" in name else ORANGE if "cuBLAS" in name else BLUE
             ax.barh(place, row["ratio"], color=color, height=0.68)
-            words = f"{row['ratio']:.2f}×  {row['us']:.0f} µs"
             parts.append(f"{name} {row['us']:.1f} µs ({row['ratio']:.2f}×")
-            end = row["ratio"]
             if count == max(_sizes(rows)) and place < len(own):
                 slow = loaded[UNFUSED]["us"] / loaded[own[place]]["us"]
                 ax.plot([slow], [place], "D", color=INK, markerfacecolor=PAPER, markersize=5, zorder=3)
-                words += f", load {slow:.2f}×"
                 parts[-1] += f", {slow:.2f}× under load"
-                end = max(end, slow)
             parts[-1] += ")"
-            label(ax, max(end, 0) + 0.05, place, words, align="left", fontsize=9, behind="white", pad=0.8)
+            label(ax, 1.78, place, f"{row['ratio']:.2f}×", align="right", fontsize=9)
+            label(ax, 2.3, place, f"{row['us']:.0f} µs", align="right", fontsize=9)
         ax.axvline(1, color=VERMILLION, linewidth=1.4)
         unfused = paths[UNFUSED]["us"]
         ax.set_title(f"K = {count}; line: unfused, {unfused:.0f} µs", fontsize=10, color=INK)
-        ax.set_xlim(0, 2.3 if count == max(_sizes(rows)) else 1.95)
+        ax.set_xlim(0, 2.3)
         ax.set_xticks([0, 0.5, 1])
         ax.tick_params(labelsize=9)
         ax.spines[["top", "right"]].set_visible(False)

@@ -402,9 +402,9 @@ def compared(record: Record) -> Picture:
         label(ax, left - 0.3, y + 0.35, what, align="right")
         for place, row in enumerate(rows):
             x = left + place * width
-            box(ax, x + 0.1, y, width - 0.2, 0.7, color=PALE, linewidth=0)
-            box(ax, x + 0.1, y, max(0.03, (width - 0.2) * row[column] / 100), 0.7, color=SKY, linewidth=0)
-            label(ax, x + width / 2, y + 0.35, f"{row[column]:.0f}%")
+            box(ax, x + 0.1, y, 1.1, 0.7, color=PALE, linewidth=0)
+            box(ax, x + 0.1, y, max(0.03, 1.1 * row[column] / 100), 0.7, color=SKY, linewidth=0)
+            label(ax, x + width - 0.15, y + 0.35, f"{row[column]:.0f}%", align="right")
         told.append(f"{what}: " + ", ".join(f"{row[column]:.0f}%" for row in rows))
     first = [next(iter(row["stalls"].items())) for row in rows]
     facts = (
@@ -474,8 +474,8 @@ def profile(record: Record, letter: str, name: str = "") -> Picture:
         y = 1.7 + 0.63 * number
         if what in SHARES:
             share = min(100.0, row[SHARES[what]]) / 100
-            box(ax, 4.4, y - 0.24, 3.1, 0.5, color=PALE, linewidth=0)
-            box(ax, 4.4, y - 0.24, max(0.03, 3.1 * share), 0.5, color=SKY, linewidth=0)
+            box(ax, 4.4, y - 0.24, 1.8, 0.5, color=PALE, linewidth=0)
+            box(ax, 4.4, y - 0.24, max(0.03, 1.8 * share), 0.5, color=SKY, linewidth=0)
         label(ax, 0.2, y, what, align="left", color=FAINT)
         label(ax, 7.4, y, value, align="right")
     label(ax, 8.1, 0.7, "why a warp doesn't issue, in 100 samples", align="left", fontsize=11)
