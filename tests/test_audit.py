@@ -278,7 +278,7 @@ def test_a_value_that_is_off_by_little():
         (lambda: audit(3, X), TypeError, "function is a int"),
         (lambda: audit(scaled, X, like=4), TypeError, "like is a int"),
         (lambda: audit(scaled, X, like=lambda x: x[:5]), ValueError, "but the reference's (5,)"),
-        (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "1 tensors, but the reference 2"),
+        (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "1 tensors, but the reference gives 2"),
         (lambda: audit(scaled, X, like=lambda x: x.nothing), ValueError, "the reference raises Attr"),
         (lambda: audit(scaled, X, allowance=-1), ValueError, "allowance is -1"),
         (lambda: audit(scaled, X, vary=3), TypeError, "vary must map"),

@@ -183,7 +183,11 @@ def test_what_is_said_of_lateness() -> None:
     late = lateness(rules, NOON + timedelta(days=1, hours=2, minutes=5))
     assert late["is_late"] and late["words"] == "late by 1 day 2 h 5 min; 20% of the points are taken off"
     canvas = lateness(rules, None, marked_late=True)
-    assert canvas["is_late"] and canvas["taken"] == 10 and "Canvas marks it so" in canvas["words"]
+    assert (
+        canvas["is_late"]
+        and canvas["taken"] == 10
+        and "Canvas marks the submission as late" in canvas["words"]
+    )
     unknown = lateness(rules, None)
     assert unknown["is_late"] is None and unknown["taken"] == 0 and "isn't known" in unknown["words"]
     assert lateness(Rules(), NOON)["is_late"] is None and lateness(Rules(), NOON)["words"] == ""

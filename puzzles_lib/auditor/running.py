@@ -35,7 +35,7 @@ QUIET = Options(quiet=True)
 INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ELSEWHERE = "through a pointer that is not an argument"
-_NO_KNOWN_TENSOR = "the addresses in a table of pointers are of no known tensor"
+_NO_KNOWN_TENSOR = "a table of pointers has addresses outside all known tensors"
 _NO_ALLOCATOR = (
     "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
 )

@@ -46,4 +46,4 @@ def _words(counted: dict[str, tuple[int, int]]) -> str:
     each = " and ".join(
         f"{name} is fetched {times / lines:.1f} times" for name, (times, lines) in counted.items()
     )
-    return f"{each}: programs that run at the same time share too few lines"
+    return f"{each}: programs that run at the same time should share more cache lines"

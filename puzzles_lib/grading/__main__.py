@@ -105,13 +105,13 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         nargs="+",
         metavar="STUDENT",
-        help="grade these again; the others keep what they have",
+        help="grade only these students again; the others keep their grades",
     )
     show.add_argument(
         "--columns",
         type=Path,
         metavar="FILE",
-        help="the platform's own CSV of the class; writes the points in its form, to upload",
+        help="the platform's own CSV of the class; upload.csv then has the points in the same form",
     )
     show.add_argument(
         "--column", metavar="NAME", default=people.COLUMN, help="the name of the points' column in upload.csv"
