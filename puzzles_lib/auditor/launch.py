@@ -34,7 +34,7 @@ class Launch:
     """A kernel with its arguments, its grid and its options: what a GPU would be given.
 
     It has the attributes of a puzzle, and of a kernel that is bound to one, that verdicts and pages need.
-    axes: how many numbers the grid was given as. reached: tensors that are no arguments, but whose addresses
+    axes: how many axes the caller gave the grid. reached: tensors that are no arguments, but whose addresses
     are in one that is, as `puzzles_lib.runner.run` takes them.
     """
 

@@ -171,7 +171,7 @@ def compare(
     """Return the verdict on results that differ from the reference's; None if none does.
 
     allowance: how far off an element may be in addition, relative to the largest of its result.
-    floor: how far off an element may be at least.
+    floor: the least tolerance of any element.
     only_sure: leave out elements where the reference itself, in the arguments' own dtypes, is not finite or
         far from what it is in float64.
 

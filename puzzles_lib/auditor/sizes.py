@@ -2,9 +2,9 @@
 
 The function is called with tensors on torch's meta device, which have shapes and no memory, so its own code
 works out grid, strides and results. First nothing is run: a size is made smaller until a GPU can launch each
-grid and hold all tensors. Then the launches are run at the edges of their grids (`PretendedMemory`). Integer
-tensors of the caller's keep their values, over and over: they may be indices or lengths. Only if the largest
-is the size itself, as the last offset of ragged rows is, it grows with the size.
+grid and hold all tensors. Then the launches are run at the edges of their grids (`PretendedMemory`). The
+caller's integer tensors keep their values, repeated as often as needed, because they may be indices or
+lengths. If their largest value is the size itself, as in the offsets of ragged rows, it grows with the size.
 """
 
 import math

@@ -61,7 +61,7 @@ def attempt(
 ) -> Run:
     """Run a kernel under guard, on copies of the inputs and on outputs as they are at the start.
 
-    options: of the run; what the puzzle says of its tensors is added.
+    options: the options of the run; what the puzzle says of its tensors is added.
     results: outputs to write to instead, without copying them.
     """
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if name in bound.takes}

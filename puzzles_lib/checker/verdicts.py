@@ -519,7 +519,7 @@ def _never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Ve
 def never_written(puzzle: Puzzle, case: Case, ran: Run, source: str = "") -> Verdict | None:
     """Say why elements of a result are not written, from a run whose accesses were kept.
 
-    source: of the kernel.
+    source: the kernel's source.
     """
     for result in puzzle.results:
         verdict = _never_written(puzzle, result, case, ran)
