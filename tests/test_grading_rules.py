@@ -427,12 +427,20 @@ def test_a_file_that_is_no_use_ends_the_run_before_anything_is_graded(
     assert "No such file" in capsys.readouterr().err
 
 
-def test_a_late_rule_needs_a_deadline(
-    tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "option, value, words",
+    [
+        ("--late", "10%", "--late 10%: it needs a --deadline"),
+        ("--column", "Homework 1", "--column Homework 1: it needs --columns, the platform's table"),
+        ("--salt", "", "--salt: the text is empty"),
+    ],
+)
+def test_an_option_of_no_effect_is_refused(
+    option: str, value: str, words: str, tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class_of(tmp_path / "class", "ada")
-    assert run(tmp_path, "--late", "10%") == 2
-    assert "--late 10%: it needs a --deadline" in capsys.readouterr().err and graded() == []
+    assert run(tmp_path, option, value) == 2
+    assert words in capsys.readouterr().err and graded() == []
 
 
 def test_comments_are_in_the_report_and_no_markup(tmp_path: Path, graded: Any) -> None:

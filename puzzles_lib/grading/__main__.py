@@ -209,6 +209,10 @@ def _rules(options: argparse.Namespace) -> Rules:
     deadline = read_deadline(options.deadline) if options.deadline else None
     if options.late and not deadline:
         raise ValueError(f"--late {options.late}: it needs a --deadline")
+    if options.column != people.COLUMN and not options.columns:
+        raise ValueError(f"--column {options.column}: it needs --columns, the platform's table")
+    if options.salt == "":
+        raise ValueError("--salt: the text is empty")
     return Rules(points, deadline, read_late(options.late) if options.late else Late(0))
 
 
