@@ -74,7 +74,7 @@ choose_python() {
 pip_install() {
     local bar=()
     [[ -t 1 ]] || bar=(--progress-bar off)  # then a line for each package shows how far it is
-    .venv/bin/python -m pip install "${bar[@]}" "$@"
+    .venv/bin/python -m pip install --no-compile "${bar[@]}" "$@"  # 240 MB of bytecode, mostly never used
 }
 
 # uv knows where PyTorch keeps its builds. It goes again, with its folder.
@@ -105,6 +105,9 @@ install() {
         fail "the packages could not be installed, for the reason above (without a network, pip also says" \
             "\"No matching distribution\"); then run make again"
     fi
+    # The bytecode that every session needs, for users who may not write here.
+    .venv/bin/python -c 'import ipykernel.kernelapp, jupyterlab.labapp, matplotlib.pyplot, torch, triton' \
+        >/dev/null 2>&1 || true
     echo "$(key "$extra") $version $folder" >"$stamp"
 }
 

@@ -192,7 +192,7 @@ def _launched(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Boun
         if found.pre_hook is not None:
             if starts:
                 name = min(starts)
-                return _signature(f"launch passes a part of {tensors[name]} to a kernel with a pre_hook")
+                return _signature(f"launch passes a part of {tensors[name]}, but a pre_hook needs all of it")
             launch = dict(values)
             if refusal := found.prepare(launch):
                 return refusal

@@ -278,7 +278,7 @@ def test_a_value_that_is_off_by_little():
         (lambda: audit(3, X), TypeError, "function is a int"),
         (lambda: audit(scaled, X, like=4), TypeError, "like is a int"),
         (lambda: audit(scaled, X, like=lambda x: x[:5]), ValueError, "but the reference's (5,)"),
-        (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "1 tensors, but the reference 2"),
+        (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "1 tensors, but the reference gives 2"),
         (lambda: audit(scaled, X, like=lambda x: x.nothing), ValueError, "the reference raises Attr"),
         (lambda: audit(scaled, X, allowance=-1), ValueError, "allowance is -1"),
         (lambda: audit(scaled, X, vary=3), TypeError, "vary must map"),
@@ -465,7 +465,7 @@ def test_a_grid_too_large_is_sampled_and_says_so():
         scale_kernel[(1 << 14,)](x, x, x.numel(), 1.0, None, True, BLOCK=4)
     (launch,) = report.launches
     assert launch.status == "unjudged" and launch.outcome.programs < launch.outcome.of == 1 << 14
-    assert "too large to judge whole" in report.unjudged[0] and "the rest unjudged" in str(report)
+    assert "too large to run completely" in report.unjudged[0] and "the rest unjudged" in str(report)
 
 
 def test_a_launch_can_be_looked_at():

@@ -132,7 +132,8 @@ def test_tensors_too_large_to_copy_are_pretended_at_the_edges(monkeypatch, maske
     if masked and last < 100:
         assert report.ok and not report.compared
         told = (
-            "too large to judge whole: its tensors have 0 MiB; 2 of 4 programs ran, at the edges of the grid"
+            "too large to run completely: its tensors have 0 MiB; "
+            "2 of 4 programs ran, at the edges of the grid"
         )
         assert told in str(report) and "0 of 1 launch clean, the rest unjudged" in str(report)
     else:

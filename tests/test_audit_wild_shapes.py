@@ -141,7 +141,7 @@ def test_a_table_of_pointers_to_large_tensors(monkeypatch, dtype, beyond, found)
         table = torch.tensor([t.data_ptr() for t in tensors], dtype=dtype)
         copy_rows_kernel[(3,)](table, torch.empty(3, 10 + beyond), 10 + beyond, BLOCK=16)
     assert kinds(report) == found
-    assert ("Sources[2] has 10" if beyond else "too large to judge whole") in str(report)
+    assert ("Sources[2] has 10" if beyond else "too large to run completely") in str(report)
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -196,7 +196,7 @@ def test_autotune_measures_on_the_tensors_themselves(keeps):
         report = audit(function, X, guard=QUICK)
         assert kinds(report) == ([] if keeps else ["values"])
         if not keeps:
-            assert report.findings[0].verdict.message.startswith(f"{name} gets other values")
+            assert report.findings[0].verdict.message.startswith(f"{name} gets different values")
             assert way in str(report)
 
 
@@ -543,7 +543,7 @@ def test_a_test_of_launches_too_large_to_run_whole_is_skipped(tmp_path):
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
     )
     assert "1 failed, 1 skipped" in done.stdout, done.stdout + done.stderr
-    assert "audit: too large to judge whole" in done.stdout
+    assert "audit: too large to run completely" in done.stdout
     assert "2 launches in 2 tests: 1 clean, 0 with a finding, 1 not judged or not wholly" in done.stdout
 
 

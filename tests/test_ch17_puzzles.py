@@ -116,7 +116,7 @@ def test_what_ends_as_something_else_must_be():
 def test_a_sum_whose_order_is_open_has_other_bits():
     """It is right, in both orders: only who wants the same bits refuses it."""
     text = str(examine(added, dataclasses.replace(TOTAL, same_bits=True)))
-    assert "race: when the programs run in reverse order, z[0] has other bits: " in text
+    assert "race: when the programs run in reverse order, z[0] gets different bits: " in text
 
 
 # ---- locks

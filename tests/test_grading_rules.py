@@ -183,7 +183,11 @@ def test_what_is_said_of_lateness() -> None:
     late = lateness(rules, NOON + timedelta(days=1, hours=2, minutes=5))
     assert late["is_late"] and late["words"] == "late by 1 day 2 h 5 min; 20% of the points are taken off"
     canvas = lateness(rules, None, marked_late=True)
-    assert canvas["is_late"] and canvas["taken"] == 10 and "Canvas marks it so" in canvas["words"]
+    assert (
+        canvas["is_late"]
+        and canvas["taken"] == 10
+        and "Canvas marks the submission as late" in canvas["words"]
+    )
     unknown = lateness(rules, None)
     assert unknown["is_late"] is None and unknown["taken"] == 0 and "isn't known" in unknown["words"]
     assert lateness(Rules(), NOON)["is_late"] is None and lateness(Rules(), NOON)["words"] == ""
@@ -423,12 +427,20 @@ def test_a_file_that_is_no_use_ends_the_run_before_anything_is_graded(
     assert "No such file" in capsys.readouterr().err
 
 
-def test_a_late_rule_needs_a_deadline(
-    tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "option, value, words",
+    [
+        ("--late", "10%", "--late 10%: it needs a --deadline"),
+        ("--column", "Homework 1", "--column Homework 1: it needs --columns, the platform's table"),
+        ("--salt", "", "--salt: the text is empty"),
+    ],
+)
+def test_an_option_of_no_effect_is_refused(
+    option: str, value: str, words: str, tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class_of(tmp_path / "class", "ada")
-    assert run(tmp_path, "--late", "10%") == 2
-    assert "--late 10%: it needs a --deadline" in capsys.readouterr().err and graded() == []
+    assert run(tmp_path, option, value) == 2
+    assert words in capsys.readouterr().err and graded() == []
 
 
 def test_comments_are_in_the_report_and_no_markup(tmp_path: Path, graded: Any) -> None:

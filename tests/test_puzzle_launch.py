@@ -359,4 +359,4 @@ def test_a_descriptor_may_be_of_a_part_in_another_dtype():
 def test_a_part_and_a_hook_are_refused_in_a_sentence():
     hook = triton.Config({"BLOCK": 16}, pre_hook=lambda arguments: None)
     kernel = triton.autotune([hook], key=["n"])(product_kernel)
-    assert "launch passes a part of x to a kernel with a pre_hook" in str(examine(kernel, HALVES))
+    assert "launch passes a part of x, but a pre_hook needs all of it" in str(examine(kernel, HALVES))

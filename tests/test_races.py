@@ -394,7 +394,7 @@ def told(
     "how, kind, says",
     [
         (0, None, ""),
-        (1, "race", "program 0 stores it after the atomic that tells program 3 so: store first"),
+        (1, "race", "program 0 stores it after the atomic that program 3 waits for: store first"),
         (2, "race", "put tl.debug_barrier() between the store and the atomic"),
         (3, "race", """has sem="relaxed", so it doesn't release what program 0 stored"""),
         (4, "deadlock", "Wait only for smaller tickets, taken with tl.atomic_add"),

@@ -464,7 +464,7 @@ def test_a_plain_store_to_what_others_look_at_is_told_as_such():
         return z
 
     report = audit(flagged, torch.randn(2), guard=Guard(sizes=False))
-    assert "program 1 stores to flag_ptr[0], which program 0 looks at by an atomic" in str(report)
+    assert "program 1 stores to flag_ptr[0], which program 0 looks at with an atomic" in str(report)
     assert "use tl.atomic_xchg instead" in str(report)
 
 

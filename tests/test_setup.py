@@ -281,7 +281,7 @@ def test_make_passes_the_error_on(checkout):
 # What is installed when.
 
 
-LINES = "--progress-bar off"  # without a terminal: a line for each package
+LINES = "--no-compile --progress-bar off"  # without a terminal: a line for each package
 
 
 def test_lab_installs_what_a_learner_needs_and_test_adds_the_tools(installed):

@@ -4,6 +4,7 @@ import functools
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,14 @@ def cells_of(made):
 
 
 # ---- what a page may show
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_between_notebooks_lead_to_a_page_or_a_file(name):
+    words = "\n".join(cell["source"] for cell in pages()[name]["cells"] if cell["cell_type"] == "markdown")
+    assert set(re.findall(r"\]\(([^)#:\s]+\.ipynb)[)#]", words)) <= {f"{each}.ipynb" for each in NAMES}
+    for file in re.findall(r'href="\.\./notebooks/([^"]+)"', words):
+        assert (REPO / "notebooks" / file).exists()
 
 
 def test_every_chapter_has_a_page():

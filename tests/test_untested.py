@@ -14,7 +14,7 @@ from puzzles_lib.runner.sides import BETWEEN, BOTH, ONE, OTHER, Sides
 from puzzles_lib.translator.ir import Operation
 
 PUZZLES = {puzzle.name: puzzle for puzzle in (DOUBLE, *puzzles())}
-BEHIND = "no listed case tests this side of the comparison on line"
+BEHIND = "no listed case tests this outcome of the comparison on line"
 LOCK = "while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass"
 IN_A_LOOP = """taken = 1
     while taken == 1:

@@ -343,7 +343,7 @@ class _Call:
             if way.also and failed & {way.size, *way.also}:
                 continue
             if time.thread_time() > end:
-                report.unjudged.append(f"true sizes from {way} on: the time is used up")
+                report.unjudged.append(f"not tried for lack of time: true sizes from {way} on")
                 return
             tried = call.tried(way, end)
             on = str(tried.way)
@@ -375,7 +375,7 @@ class _Call:
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
-        text = f"the size {tried.way.size} can be at most {tried.most:,}: beyond, {tried.limit}"
+        text = f"the size {tried.way.size} can be at most {tried.most:,}: beyond that, {tried.limit}"
         if self.guard.hard and tried.most < PRACTICAL:
             self.report.findings.append(Finding(Verdict("true size", text)))
         else:
@@ -394,7 +394,7 @@ class _Call:
             if variant.size and variant.size in bound:
                 continue
             if time.thread_time() > end:
-                report.unjudged.append(f"hard inputs: the time is used up at {variant.name}")
+                report.unjudged.append(f"not tried for lack of time: hard inputs from {variant.name} on")
                 return
             own = AuditReport()
             try:

@@ -1,4 +1,4 @@
-"""Do work in a forked process, so that what it changes here is not changed.
+"""Do work in a forked process, so that its changes do not reach this process.
 
 An audit calls a function again and again, with sizes that are only pretended and with NaN in the inputs. What
 the function keeps between calls, such as a workspace in a global variable, must not be left like that.

@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 for no finding, 1 for findings, 2 for a bad command."""
     parser = argparse.ArgumentParser(
         prog="python -m puzzles_lib.audit",
-        description="Run the Triton kernels that a function launches on the CPU, and say what is wrong.",
+        description="Run on the CPU all Triton kernels that a function launches, and report what is wrong.",
     )
     parser.add_argument("function", help="what to call, as module:function")
     parser.add_argument(

@@ -22,7 +22,7 @@ def writing_triton(launch: Callable[..., Any], largest_block: int = LARGEST_BLOC
     """Have `torch.compile` write Triton for CPU tensors, and hand each launch to ``launch``.
 
     launch: gets what stands for an autotuned kernel, the launch's arguments, and its configurations.
-    What has been compiled before is compiled again in the block, and what is compiled there, after it.
+    Code that was compiled before the block is compiled again within it, and once more after it.
     """
     import torch._dynamo  # seconds, so only here
     import torch._inductor.config

@@ -20,7 +20,8 @@ INF = float("inf")
 class Variant:
     """Other inputs for a call. name: such as ``"x: a row of zeros"``. kind: what is hard about them.
 
-    size: of the call, which has become another; 0 for none. usual: the other is no special size, such as 1.
+    size: the size in the call that was replaced; 0 if none was.
+    usual: False if the new size is special, such as 1.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ def variants(
 
     stored: ids of the tensors that the function changes; they keep their layout.
     others: for an argument's name, other values for it.
-    hard: whether to yield others than these.
+    hard: whether to yield hard inputs as well, not only ``others``.
     """
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     told = names(function, args, kwargs)

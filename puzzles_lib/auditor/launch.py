@@ -34,7 +34,7 @@ class Launch:
     """A kernel with its arguments, its grid and its options: what a GPU would be given.
 
     It has the attributes of a puzzle, and of a kernel that is bound to one, that verdicts and pages need.
-    axes: how many numbers the grid was given as. reached: tensors that are no arguments, but whose addresses
+    axes: how many axes the caller gave the grid. reached: tensors that are no arguments, but whose addresses
     are in one that is, as `puzzles_lib.runner.run` takes them.
     """
 
@@ -116,7 +116,7 @@ class Launch:
         return self.full_grid
 
     def reached_in(self, tensors: Mapping[str, Any]) -> dict[str, tuple[int, torch.Tensor]]:
-        """Return what is found by its address, with other tensors."""
+        """Return `reached` with other tensors, by the same names and addresses."""
         return {name: (address, tensors[name]) for name, (address, _) in self.reached.items()}
 
     @property
@@ -125,7 +125,7 @@ class Launch:
         return {**self.tensors, **{name: tensor for name, (_, tensor) in self.reached.items()}}
 
     def with_tensors(self, tensors: Mapping[str, object]) -> dict[str, object]:
-        """Return the arguments with other tensors. Parts of tuples are arguments of their own."""
+        """Return the arguments with other tensors. A part of a tuple counts as an argument."""
         given = leaves(self.arguments)
         for name, tensor in tensors.items():
             if name in self.reached:
@@ -151,7 +151,7 @@ def bind(
     place: Place | None = None,
     configuration: str = "",
 ) -> Launch:
-    """Return the launch that ``kernel[grid](*args, **kwargs)`` is.
+    """Return the launch that ``kernel[grid](*args, **kwargs)`` makes.
 
     Raises TypeError as a launch does, for arguments that do not fit, and `Unsupported` for those that are not
     judged here.

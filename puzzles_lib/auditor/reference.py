@@ -36,7 +36,7 @@ def flat(value: Any) -> list[torch.Tensor]:
 
 
 def cloned(value: Any, convert: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.clone) -> Any:
-    """Return arguments with copies of their tensors. Tensors that are one tensor stay one."""
+    """Return arguments with copies of their tensors. A tensor that is there twice is copied once."""
     known: dict[int, torch.Tensor] = {}
 
     def copy(leaf: Any) -> Any:
@@ -92,7 +92,10 @@ class Wanted:
     shaken: list[list[torch.Tensor]]
 
     def but_no_indices(self, but_all: bool) -> "Wanted":
-        """Return the same, as if all indices depended on ties. but_all: smaller integers, too."""
+        """Return the same, with all indices marked as depending on ties.
+
+        but_all: whether to mark all integer and boolean results, not only int32 and int64.
+        """
         own = self.own or self.exact
         wide = [but_all or t.dtype in (torch.int32, torch.int64) for t in own]
         other = [~t if t.dtype == torch.bool else t + 1 for t in self.exact]
@@ -167,8 +170,8 @@ def compare(
 ) -> Verdict | None:
     """Return the verdict on results that differ from the reference's; None if none does.
 
-    allowance: how far off an element may be beside that, relative to the largest of its result.
-    floor: how far off an element may be at least.
+    allowance: how far off an element may be in addition, relative to the largest of its result.
+    floor: the least tolerance of any element.
     only_sure: leave out elements where the reference itself, in the arguments' own dtypes, is not finite or
         far from what it is in float64.
 
@@ -176,7 +179,8 @@ def compare(
     """
     if len(got) != len(want.exact):
         raise Uncomparable(
-            f"the function gives {len(got)} tensors, but the reference {len(want.exact)}: give the same"
+            f"the function gives {len(got)} tensors, but the reference "
+            f"gives {len(want.exact)}: the numbers must be equal"
         )
     for place, (found, exact) in enumerate(zip(got, want.exact, strict=True)):
         name = "the result" if len(got) == 1 else f"result {place}"

@@ -35,7 +35,7 @@ QUIET = Options(quiet=True)
 INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ELSEWHERE = "through a pointer that is not an argument"
-_NO_KNOWN_TENSOR = "the addresses in a table of pointers are of no known tensor"
+_NO_KNOWN_TENSOR = "a table of pointers has addresses outside all known tensors"
 _NO_ALLOCATOR = (
     "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
 )
@@ -128,7 +128,7 @@ class Runner:
             outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
         else:
             outcome.unjudged = (
-                f"{launch.name}: too large to judge whole: its tensors have {size / 2**20:,.0f} MiB; "
+                f"{launch.name}: too large to run completely: its tensors have {size / 2**20:,.0f} MiB; "
                 f"{ran.programs} of {outcome.of:,} programs ran, at the edges of the grid, on made-up floats"
             )
 
@@ -233,8 +233,8 @@ class _Guarded:
         self._give_back(after, forwards)
         if self.only is not None and outcome.verdict is None:
             outcome.unjudged = (
-                f"too large to judge whole: {len(self.only)} of {outcome.of:,} programs ran, at the edges of "
-                "the grid and at random; Guard(seconds=...) allows more"
+                f"too large to run completely: {len(self.only)} of {outcome.of:,} programs ran, at the edges "
+                "of the grid and at random; Guard(seconds=...) allows more"
             )
         return True
 
@@ -305,7 +305,7 @@ class _Guarded:
             if name := _differs(after, other):
                 ordered = False
                 self.outcome.notes.append(
-                    f"{name} gets other values if the programs run in reverse order; like=... checks them"
+                    f"{name} gets different values if the programs run in reverse order; like=... checks them"
                 )
         if ordered and forwards.programs > 1 and forwards.atomics > 1:
             if found := self._interleaved(forwards, after):
@@ -315,7 +315,7 @@ class _Guarded:
             if found := self._misconduct(self._run(replace(QUIET, elsewhere=choice), other)):
                 return verdicts.depends_on_addresses(found)
             if name := _differs(after, other):
-                text = f"{name} gets other values if the tensors are elsewhere in memory"
+                text = f"{name} gets different values if the tensors are elsewhere in memory"
                 return Verdict("values", text, diagnosis="compare offsets and sizes instead of addresses")
         return None
 
@@ -346,7 +346,7 @@ class _Guarded:
                 continue
             found = self._misconduct(ran)
             if found is None and (name := _differs(after, other)):
-                found = Verdict("values", f"{name} gets other values")
+                found = Verdict("values", f"{name} gets different values")
             if found:
                 return verdicts.interrupted(launch, launch, found, ran, plan)
         return None

@@ -91,8 +91,8 @@ class Session:
         """Report a kernel whose result changes if autotune measures it, unless another fault explains it."""
         if self.report.findings:
             return
-        text = f"{name} gets other values in a second launch, and triton.autotune makes many to measure"
-        advice = f"restore_value=['{name}'] for what is updated in place, reset_to_zero for what is added up"
+        text = f"{name} gets different values in a second launch, and autotune launches it many times"
+        advice = f"restore_value=['{name}'] if the kernel updates it in place, reset_to_zero if it adds to it"
         verdict = Verdict("values", text, diagnosis=advice)
         self.report.findings.append(Finding(verdict, None, kernel, place))
 

@@ -2,9 +2,9 @@
 
 The function is called with tensors on torch's meta device, which have shapes and no memory, so its own code
 works out grid, strides and results. First nothing is run: a size is made smaller until a GPU can launch each
-grid and hold all tensors. Then the launches are run at the edges of their grids (`PretendedMemory`). Integer
-tensors of the caller's keep their values, over and over: they may be indices or lengths. Only if the largest
-is the size itself, as the last offset of ragged rows is, it grows with the size.
+grid and hold all tensors. Then the launches are run at the edges of their grids (`PretendedMemory`). The
+caller's integer tensors keep their values, repeated as often as needed, because they may be indices or
+lengths. If their largest value is the size itself, as in the offsets of ragged rows, it grows with the size.
 """
 
 import math
@@ -44,7 +44,7 @@ STEPS = 40  # of a search for the largest size that can be launched
 class Sized:
     """One change of sizes: every axis with a certain size gets a pretended size instead.
 
-    also: other sizes that become others at the same time. outer: how many parts a tensor has along the axes
+    also: other sizes that are replaced at the same time. outer: how many parts a tensor has along the axes
     before the first of these. inner: whether offsets within one of these parts must pass 2**31, too. last:
     whether the last part must begin there.
     """
@@ -66,7 +66,7 @@ class Sized:
         return f"the size{'s' * (len(every) > 1)} {' and '.join(every)}"
 
     def to(self, large: int) -> "Sized":
-        """Return a way to another size."""
+        """Return the change to this size instead."""
         return Sized(self.size, large, self.also, self.outer, self.inner, self.last)
 
     def within(self) -> "Sized":
@@ -76,7 +76,7 @@ class Sized:
         return Sized(self.size, large + (self.size - large) % 16, self.also, outer, True)
 
     def to_last(self) -> "Sized":
-        """Return a way to a size so large that the last part begins beyond 2**31."""
+        """Return the change to a size so large that the last part begins beyond 2**31."""
         large = self.large + self.large // (self.outer - 1)
         return Sized(self.size, large + (self.size - large) % 16, self.also, self.outer, last=True)
 
@@ -92,7 +92,7 @@ class Sized:
         return self.to(max(large - (large - self.size) % 16, self.size))
 
     def integers(self, values: np.ndarray) -> np.ndarray:
-        """Return the elements of an integer tensor, in which the last offset of ragged rows is that size."""
+        """Return an integer tensor's elements. If the largest is a replaced size, it is replaced, too."""
         sizes = {**self.also, self.size: self.large}
         largest = int(values.max())
         if largest not in sizes or sizes[largest] > np.iinfo(np.int32).max or values.dtype.itemsize < 4:
@@ -115,10 +115,10 @@ class Sized:
 def ways(args: Any, also: Mapping[int, int] | None = None) -> list[Sized]:
     """Return each size above 1 that the tensors of a call have, with one that makes offsets pass 2**31.
 
-    A size that several tensors have is one: the others would no longer fit. So is one that a tensor has
-    twice; but where it is as small as numbers of heads or of sequences, it is left out.
+    If several tensors have a size, it changes in all of them, because they must still fit together. If one
+    tensor has a size twice, both axes change; a size as small as a number of heads is then left out.
 
-    also: sizes that are already others, with those.
+    also: sizes that are already replaced, and by which.
     """
     tensors, also = flat(args), also or {}
     found = []
@@ -286,7 +286,9 @@ class Call:
             return outcome
         blocks = [n for n in launch.numbers.values() if n > LARGEST_BLOCK]
         if blocks and "static_range" in launch.kernel.src:
-            outcome.unjudged = f"{launch.name}: a tl.static_range may have {max(blocks):,} steps"
+            outcome.unjudged = (
+                f"{launch.name}: not tried, because a tl.static_range can have {max(blocks):,} steps"
+            )
             return outcome
         opinion = compiler.closed_after(compiler.Opinions(launch.kernel, [], [launch.arguments]), _first)
         if opinion is None or opinion.refusal:

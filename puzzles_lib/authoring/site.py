@@ -46,6 +46,7 @@ _PACKED = re.compile(r"[A-Za-z0-9+/=]{200,}")
 _COMMENT = re.compile(r"\s+#.*$")
 _NOT_HERE = re.compile(r"<!-- checkout: not on the website -->.*?<!-- /checkout -->\n*", re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)]*)?\)")
+_NO_CHAPTER = re.compile(r"\[([^\]\n]+)\]\(((?!\d\d_)\w+\.ipynb)\)")
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ def page(chapter: Chapter, hidden: frozenset[str], links: str = "") -> dict[str,
     for cell in chapter.exercise:
         source, master = _source(cell), masters[cell["id"]]
         if cell["cell_type"] == "markdown":
+            source = _NO_CHAPTER.sub(r'<a href="../notebooks/\2" download>\1</a>', source)  # has no page
             asked &= not re.search(r"^#+ ", source, re.MULTILINE)
             if cells or not links:
                 cells.append(_markdown(cell["id"], source))

@@ -47,7 +47,8 @@ FP8 = {"quant_type": "torch.float8_e4m3fn", "use_scaling": True, "size_in_mb": 8
 class Task:
     """A model, its batches and its loss.
 
-    model: with fresh weights. batch: from a device and a generator on it. rate: of learning, at its highest.
+    model: makes one with fresh weights. batch: makes one, given a device and a generator on it.
+    rate: the highest learning rate.
     paths: what to do to the model, by name. needs: a library, if any.
     """
 

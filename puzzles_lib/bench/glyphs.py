@@ -62,7 +62,7 @@ def _named(job: tuple[str, Setup], device: str) -> dict[str, Any]:
 def run(setup: Setup, device: str) -> dict[str, Any]:
     """Train, and return the curve, the peak of memory and the losses and shares right on new pictures.
 
-    held_out, right: on new pictures in the fonts that were trained on. unseen, unseen_right: in other fonts.
+    held_out, right: those on new pictures in the trained fonts. unseen, unseen_right: in other fonts.
     """
     seen, unseen = (some.to(device) for some in glyphs())
     torch.manual_seed(setup.seed)

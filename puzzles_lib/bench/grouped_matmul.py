@@ -150,7 +150,7 @@ def _gradient(case: tuple[int, int, int, int]) -> Iterator[dict[str, object]]:
 
 
 def sweep() -> Iterator[dict[str, object]]:
-    """Yield a row for each of many tiles: of the product, and of dw. An error of 1 is a wrong result."""
+    """Yield a row for each choice of tiles, for the product and for dw. An error of 1 is a wrong result."""
     some = [
         Tiles(m, n, k, group, warps, stages)
         for m, n, warps in ((128, 256, 8), (256, 128, 8), (128, 128, 8), (128, 128, 4), (64, 256, 4))

@@ -61,7 +61,7 @@ from puzzles_lib.runner.exact import (
 )
 from puzzles_lib.source import Refusal
 
-PERHAPS_ROUNDING = "if this is only rounding, allowance= of the puzzle would allow it"
+PERHAPS_ROUNDING = "if this is only rounding, the puzzle can allow it with allowance="
 SAME = 2.0**-11  # of a tolerance in float32: about 1e-9 of the condition
 IN_FLOAT64 = 2.0**-53 / FLOAT32_ROUNDOFF  # what float64's roundings cost, relative to float32's
 MOST_CONSTANTS = 8
@@ -163,7 +163,7 @@ class Judge:
             self.expected[name] = want.widened(cost)
         return (
             "with every float in float64, the kernel is correct: only its rounding is too coarse. "
-            "Compute in float32 throughout; allowance= of the puzzle would allow more"
+            "Compute in float32 throughout, or give the puzzle a larger allowance="
         )
 
     def _strictly(self, name: str, exact: Results, moved: Sequence[Results]) -> Expected:

@@ -47,9 +47,9 @@ def may_differ(seen: Arithmetic, expected: Mapping[str, Expected]) -> bool:
 
 
 def of_compiled(bound: Bound, verdict: Verdict | None, ran: Run, known: Known) -> Verdict | None:
-    """Return what is wrong with a run in the compiler's arithmetic, if the compiled kernel computes so.
+    """Return what is wrong with a run in the compiler's arithmetic, if the compiled kernel does so.
 
-    verdict: on that run.
+    verdict: the one on that run.
     """
     if verdict is None:
         return None

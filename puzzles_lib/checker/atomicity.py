@@ -24,7 +24,9 @@ UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one 
 
 @dataclass
 class Budget:
-    """How many more such runs a check may make, and how many of them may look for races within a program."""
+    """How many more runs with interrupted programs a check may make, and in how many of them it may look
+    for races within a program.
+    """
 
     left: int = MOST
     races: int = RACES

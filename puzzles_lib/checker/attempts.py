@@ -61,7 +61,7 @@ def attempt(
 ) -> Run:
     """Run a kernel under guard, on copies of the inputs and on outputs as they are at the start.
 
-    options: of the run; what the puzzle says of its tensors is added.
+    options: the options of the run; what the puzzle says of its tensors is added.
     results: outputs to write to instead, without copying them.
     """
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if name in bound.takes}
@@ -155,7 +155,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 def fill_in_place(
     puzzle: Puzzle, results: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]
 ) -> None:
-    """Let the results that are changed in place hold the inputs that they are at the start."""
+    """Copy each input that the kernel changes in place into the result of the same name."""
     for name in puzzle.in_place & results.keys():
         results[name].copy_(inputs[name])
 
@@ -163,7 +163,7 @@ def fill_in_place(
 def blank(puzzle: Puzzle, result: Argument, case: Case, *, wide: bool = False) -> torch.Tensor:
     """Return an output as a kernel finds it: zeros, or values that look like no result.
 
-    wide: with float64 for any float.
+    wide: whether to make every float a float64.
     """
     dtype = torch.float64 if wide and result.dtype.is_floating_point else result.dtype
     tensor = torch.empty(result.shape(case.numbers), dtype=dtype)

@@ -49,7 +49,7 @@ MOST_WARPS = 32  # 1024 threads
 
 
 def too_many_threads(options: Mapping[str, object]) -> Verdict | None:
-    """Return the verdict on more warps than a program can have; None for no more."""
+    """Return the verdict on a launch with more warps than a program can have; None if it has no more."""
     warps = options.get("num_warps", 4)
     if type(warps) is not int or warps <= MOST_WARPS:
         return None
@@ -62,7 +62,7 @@ MOST_WARPS_AT_ONCE = 132 * 64
 
 
 def too_many_at_once(programs: int, warps: int) -> Verdict | None:
-    """Return the verdict on a resident grid that no H100 can hold at once; None for one that may fit.
+    """Return the verdict on a resident grid that no H100 can hold at once; None if the grid may fit.
 
     Registers and shared memory may leave room for fewer programs still.
     """

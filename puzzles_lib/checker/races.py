@@ -57,7 +57,9 @@ class Threads:
         stopped = [known for known in self._known.values() if isinstance(known, Refusal)]
         if stopped and not self.notes:
             text = f"Triton's compiler stops at {bound.case}, after what is checked here: {stopped[0]}"
-            self.notes.append(f"{text}. puzzles_lib.stages shows how far it comes; a launch fails")
+            self.notes.append(
+                f"{text}. A launch would fail; puzzles_lib.stages shows how far the compiler gets"
+            )
 
 
 def _unknown(*access: object) -> None:

@@ -13,7 +13,7 @@ from puzzles_lib.runner import Options, Run
 def judge(kernel: object, puzzle: Puzzle, seconds: float) -> tuple[GoalResult, ...]:
     """Return how a kernel that passes all cases meets each of the puzzle's traffic goals.
 
-    For a kernel within `triton.autotune` the first configuration counts. seconds: limit of a run.
+    For a kernel within `triton.autotune` the first configuration counts. seconds: the CPU time for a run.
     """
     return tuple(_judged(kernel, puzzle, goal, seconds) for goal in puzzle.traffic)
 
@@ -46,4 +46,4 @@ def _words(counted: dict[str, tuple[int, int]]) -> str:
     each = " and ".join(
         f"{name} is fetched {times / lines:.1f} times" for name, (times, lines) in counted.items()
     )
-    return f"{each}: programs that run at the same time share too few lines"
+    return f"{each}: programs that run at the same time should share more cache lines"

@@ -28,7 +28,7 @@ def every_configuration(
     none can be launched fails.
 
     tried: checks the configuration with this number, and notes the cases in which autotune skips it.
-        seconds: limit of a run.
+        seconds: the CPU time for a run.
     """
     count = bound.wrapped.count
     done: dict[int, Report] = {}  # by configuration, with the cases in which it is skipped

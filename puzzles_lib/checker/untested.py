@@ -52,7 +52,7 @@ Place = tuple[Location, str, str, int]
 class Untested:
     """The comparisons of a check's cases, by their place in the source, and what was seen of each.
 
-    A loop that the compiler unrolls compares several times in one place: the places count on.
+    A loop that the compiler unrolls compares several times in one place: each time counts as a place.
     """
 
     seen: dict[Place, int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def _reads_bits(values: Iterable[Value]) -> bool:
 
 
 def literal(value: Value) -> str:
-    """Return the constant that a value is, as text; "" if it isn't one."""
+    """Return a constant's value as text; "" if the value isn't a constant."""
     while value.maker is not None and (value.maker.name in _COPIES or _is_idle(value.maker)):
         value = value.maker.operands[0]
     if value.maker is None or value.maker.name != "arith.constant":
@@ -291,14 +291,12 @@ def _by_row(shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def named(verdict: Verdict, listed: Untested, made: Untested) -> Verdict:
-    """Return a verdict on a made case with the first line that compares otherwise there than elsewhere."""
+    """Return a verdict with the first line whose comparison has another outcome than in all listed cases."""
     untested = list(listed.one_sided())
     for place, op in listed.ops.items():
         if op in untested and made.seen.get(place, 0) & ~listed.seen[place]:
             line = op.location.line
-            text = (
-                f"no listed case tests this side of the comparison on line {line}, but the task is the same"
-            )
+            text = f"no listed case tests this outcome of the comparison on line {line}, but it can occur"
             return replace(verdict, diagnosis=text)
     for op in untested:
         bound = _integer(op.operands[1]) if op.name == "scf.for" else 0

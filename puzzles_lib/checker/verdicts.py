@@ -331,7 +331,7 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, again: Run, order: str
             at = int(differs.flatten().int().argmax())
             place = f"{result.name}[{_index(at, result.shape(case.numbers))}]"
             values = f"{one.flatten()[at].item():.9g} and {other.flatten()[at].item():.9g}"
-            text = f"race: when the programs run {order}, {place} has other bits: {values}"
+            text = f"race: when the programs run {order}, {place} gets different bits: {values}"
             cure = "a float sum depends on the order of its additions: let one program make the whole sum"
             return Verdict("race", text, diagnosis=cure)
     return None
@@ -519,7 +519,7 @@ def _never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Ve
 def never_written(puzzle: Puzzle, case: Case, ran: Run, source: str = "") -> Verdict | None:
     """Say why elements of a result are not written, from a run whose accesses were kept.
 
-    source: of the kernel.
+    source: the kernel's source.
     """
     for result in puzzle.results:
         verdict = _never_written(puzzle, result, case, ran)
@@ -664,10 +664,10 @@ def on_the_grid(text: str, axes: int) -> str:
 def with_blocks(
     puzzle: Puzzle, results: Sequence[CaseResult], is_right: Callable[[Case], bool]
 ) -> tuple[CaseResult, ...]:
-    """Return the results; the first wrong values say whether only walks of several blocks are wrong.
+    """Return the results; the first verdict now says whether only loops over several blocks go wrong.
 
     is_right: whether the kernel is correct in another case. It is asked about the failing case with a block
-        that covers the whole walk, because cases with one block often have something else in common, too.
+        that covers the whole axis, because cases with one block often have something else in common, too.
     """
     told = next((i for i, r in enumerate(results) if r.verdict), None)
     verdict = results[told].verdict if told is not None else None
@@ -726,7 +726,7 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             lacks = {"release": f"release what {writer} stored", "acquire": "acquire what others released"}
             site, diagnosis = why.site, diagnosis or _half_missing(why, lacks[why.what])
         elif why.what == "late":
-            diagnosis = f"{writer} stores it after the atomic that tells {reader} so: store first"
+            diagnosis = f"{writer} stores it after the atomic that {reader} waits for: store first"
             if conflict.resident:
                 diagnosis += f", or let {writer} wait at a barrier of the grid until {reader} has read it"
         elif why.what == "descriptor":
@@ -752,7 +752,7 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         other, writer = (_program(one, puzzle, case) for one in (first, second))
         does = "looks at" if conflict.why.what == "looks" else "changes"
         line = f" at line {conflict.why.site.line}" if conflict.why.site else ""
-        text = f"race: {writer} stores to {element}, which {other} {does} by an atomic{line}"
+        text = f"race: {writer} stores to {element}, which {other} {does} with an atomic{line}"
         text += "; nothing orders the two"
         diagnosis = _plain_store(puzzle, case, conflict)
         if conflict.why.what == "looks":
@@ -761,8 +761,8 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         site = conflict.why.site
         writer, updater = (_program(one, puzzle, case) for one in (first, second))
         text = (
-            f"race: {writer} stores to {element} at line {site.line}, and {updater} changes it by an atomic "
-            f"at line {conflict.site.line}; nothing orders the two"
+            f"race: {writer} stores to {element} at line {site.line}, and {updater} changes it "
+            f"with an atomic at line {conflict.site.line}; nothing orders the two"
         )
         diagnosis = _plain_store(puzzle, case, conflict)
     elif first == second:
@@ -873,7 +873,7 @@ def _touch(touch: Touch, target: Target) -> str:
 
 
 _HARM = {  # reason -> the hint to blame, and what the compiler does because of it
-    "mask": ("max_constancy", "by the first lane's mask, but not all of them are on"),
+    "mask": ("max_constancy", "by the first lane's mask, but some of them are masked off"),
     "apart": ("max_contiguous", "from the first lane's address, but their addresses are not contiguous"),
     "misaligned": ("multiple_of", "from an address that is not such a multiple, and fails"),
 }

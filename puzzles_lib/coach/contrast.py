@@ -145,9 +145,9 @@ def _question(report: Report) -> str:
     failed = [case for case in report.listed if not case.ok]
     kinds = "an access out of bounds, a race, elements that are never written, or wrong values"
     if report.verdict:
-        return "Does the kernel run at all? If it doesn't, who objects, and to what?"
+        return "Does the kernel run at all? If it doesn't, what stops it, and why?"
     if not failed:
-        return "Do the cases still pass? If they do, what is left to object to?"
+        return "Do the cases still pass? If they do, what else could be wrong?"
     count = len(report.listed)
     later = f"Which of the {count} cases is the first to fail, from 0" if report.listed[0].ok else ""
     if report.verdicts[0].kind == "values":

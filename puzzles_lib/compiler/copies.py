@@ -90,7 +90,7 @@ class Copies:
     def comes_in_time(self, loaded: str, alone: bool) -> bool:
         """Whether one element is loaded before anything can be stored to its tensor. loaded: its name.
 
-        That is so if all stores need what a later reduction gives, which threads of several warps wait for.
+        That is so if all stores need a later reduction, for which threads of several warps wait.
         alone: whether only the first thread uses the element: its own warp is enough then.
         """
         load = self._makers.get(loaded)

@@ -68,7 +68,7 @@ def load(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> None
     """Load a checkpoint into the model, the optimizer and this rank's random numbers. All ranks call it.
 
     A rank that the checkpoint knows nothing of keeps its random numbers.
-    Raises OSError where it cannot be read.
+    Raises OSError if it cannot be read.
     """
     state = _state(model, optimiser)
     known = dcp.FileSystemReader(path).read_metadata().state_dict_metadata

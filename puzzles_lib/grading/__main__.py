@@ -105,13 +105,13 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         nargs="+",
         metavar="STUDENT",
-        help="grade these again; the others keep what they have",
+        help="grade only these students again; the others keep their grades",
     )
     show.add_argument(
         "--columns",
         type=Path,
         metavar="FILE",
-        help="the platform's own CSV of the class; writes the points in its form, to upload",
+        help="the platform's own CSV of the class; upload.csv then has the points in the same form",
     )
     show.add_argument(
         "--column", metavar="NAME", default=people.COLUMN, help="the name of the points' column in upload.csv"
@@ -209,6 +209,10 @@ def _rules(options: argparse.Namespace) -> Rules:
     deadline = read_deadline(options.deadline) if options.deadline else None
     if options.late and not deadline:
         raise ValueError(f"--late {options.late}: it needs a --deadline")
+    if options.column != people.COLUMN and not options.columns:
+        raise ValueError(f"--column {options.column}: it needs --columns, the platform's table")
+    if options.salt == "":
+        raise ValueError("--salt: the text is empty")
     return Rules(points, deadline, read_late(options.late) if options.late else Late(0))
 
 

@@ -326,7 +326,9 @@ def _cells(data: bytes) -> list[dict[str, Any]]:
     except ValueError as error:
         raise Unreadable(f"not a notebook: broken JSON ({error})"[:200]) from None
     if isinstance(notebook, dict) and "worksheets" in notebook:
-        raise Unreadable("a notebook of an old format (3): open it in JupyterLab, save it, hand it in again")
+        raise Unreadable(
+            "a notebook in an old format (3): open it in JupyterLab, save it, and hand it in again"
+        )
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise Unreadable("JSON, but not a notebook: it has no list of cells")

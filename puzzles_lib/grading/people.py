@@ -39,9 +39,10 @@ _PLATFORMS = {
 
 
 def read_table(path: Path, option: str) -> tuple[list[str], list[list[str]]]:
-    """Read a CSV or TSV file: its header, and its rows with as many cells.
+    """Read a CSV or TSV file: its header, and its rows, each with as many cells as the header.
 
-    It is UTF-8 or, with a byte-order mark, UTF-16 as Blackboard exports it. Raise ValueError for another.
+    It is UTF-8 or, with a byte-order mark, UTF-16 as Blackboard exports it.
+    Raise ValueError for any other encoding.
     """
     data = path.read_bytes()
     if len(data) > _MOST_TABLE:

@@ -170,7 +170,11 @@ def lateness(rules: Rules, handed_in: datetime | None, marked_late: bool = False
     if by is not None and by <= timedelta(0):
         return told | {"is_late": False}
     taken = rules.late.taken(by)
-    how = f"late by {_span(by)}" if by is not None else "late: Canvas marks it so and doesn't say by how much"
+    how = (
+        f"late by {_span(by)}"
+        if by is not None
+        else "late: Canvas marks the submission as late, but doesn't say by how much"
+    )
     return told | {"is_late": True, "taken": taken, "words": f"{how}; {taken:g}% of the points are taken off"}
 
 

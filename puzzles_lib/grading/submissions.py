@@ -108,7 +108,9 @@ class Submission:
         labels = [label for label, _ in self._files]
         for label, read in sorted(self._files, key=lambda file: file[0]):
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
-                remarks.append(f"{label} and what follows: not read, it is more than is allowed")
+                remarks.append(
+                    f"{label} and the files after it: not read, because the submission is too large"
+                )
                 break
             try:
                 if label.lower().endswith(".zip"):

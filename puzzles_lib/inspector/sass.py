@@ -30,7 +30,7 @@ def instructions(sass: str) -> Iterator[Instruction]:
 def reached(sass: str) -> list[Instruction]:
     """Return the instructions that a thread can reach from the first one, in the order of the listing.
 
-    Labels are none of them, nor is what follows the end: a jump to itself, and NOPs up to a round address.
+    Labels don't count, nor does the padding after the end: a jump to itself, and NOPs up to a round address.
     """
     lines = [(line, found) for line in sass.splitlines() for found in instructions(line)]
     code, guarded = [found for _, found in lines], [bool(_GUARDED.match(line.strip())) for line, _ in lines]
@@ -53,7 +53,7 @@ def reached(sass: str) -> list[Instruction]:
 
 
 def matrix_loop(sass: str) -> list[Instruction]:
-    """Return the innermost loop with the most matrix instructions, with its branch back; perhaps []."""
+    """Return the innermost loop with most matrix instructions, with its branch back; [] if there is none."""
     code = list(instructions(sass))
     return [code[place] for place in matrix_loop_places(code) if code[place][0] != "label"]
 

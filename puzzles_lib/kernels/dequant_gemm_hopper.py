@@ -81,7 +81,7 @@ def launch(
 ) -> torch.Tensor:
     """Return dW [COUT, CIN] of a contiguous matrix dy [K, COUT], K > 0, if `fits` is true.
 
-    dtype: of dW; dy's by default. dy must be on the current GPU.
+    dtype: the dtype of dW; dy's by default. dy must be on the current GPU.
     """
     (rows, cout), cin = dy.shape, words.shape[2]
     groups, device = params.shape[0], dy.get_device()

@@ -194,7 +194,7 @@ def _dw_kernel(
 
 @dataclass(frozen=True)
 class Tiles:
-    """A program's part of a product: its sizes, rows of tiles at a time, warps and stages."""
+    """The size of a program's tile, and how tiles are launched. group: rows of tiles taken together."""
 
     m: int
     n: int

@@ -191,9 +191,9 @@ def _merged(
 class Gated(LookAlike, Quantizing, Sloped):
     """An MLP such as Llama's, down(act(gate(x)) · up(x)), with codes of both factors of its product.
 
-    The factors are to the product what slopes are to an activation, and so have ``slope_bits``. The gradient
-    of down's weight comes from their product, which is far better than the product in few bits: some of its
-    elements are much larger than the others.
+    Both factors are kept in ``slope_bits`` bits, like the slopes of an activation. The gradient of down's
+    weight comes from their product. That is far more accurate than keeping the product in few bits, because
+    some of its elements are much larger than the others.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

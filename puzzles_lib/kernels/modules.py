@@ -245,8 +245,8 @@ def seed_rounding(model: nn.Module, seed: int) -> None:
 class Line:
     """One layer in a report.
 
-    name, kind: of the module. packed: how, or "" if it is not. why: the reason if it is not. cosine: of the
-    weight's gradient and the one without packing, or None.
+    name, kind: those of the module. packed: how, or "" if it is not. why: the reason if it is not.
+    cosine: between the weight's gradient and the one without packing, or None.
     """
 
     name: str

@@ -195,7 +195,7 @@ def _merge_kernel(
 def parts_and_span(texts: int, heads: int, longest: int, processors: int) -> tuple[int, int]:
     """Return into how many parts the keys of a text are divided, and how many keys a part has.
 
-    heads: of keys. A part has whole blocks.
+    heads: the number of heads of keys. A part has whole blocks.
     """
     blocks = max(triton.cdiv(longest, BLOCK), 1)
     wanted = min(max(PROGRAMS * processors // max(texts * heads, 1), 1), blocks)

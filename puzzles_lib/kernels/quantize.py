@@ -640,7 +640,7 @@ def empty_storage(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return uninitialized words (int16) and params for a matrix like x; see `storage_shapes`.
 
-    dtype: of params; x's own by default.
+    dtype: the dtype of params; x's own by default.
     """
     rows, columns = matrix_shape(x.shape)
     words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))

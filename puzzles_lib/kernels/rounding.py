@@ -157,7 +157,7 @@ def noise(
 ):  # fmt: skip
     """Return floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
 
-    They are for STEP fields from ``step``, and for ROWS rows of words (at most a unit's) from ``first``.
+    step: the first of STEP fields. first: the first of ROWS rows of words, at most those of a unit.
     HALVES: use an instruction of NVIDIA's GPUs.
     """
     UNIT_FIELDS: tl.constexpr = 2 if BITS == 8 else 4

@@ -169,7 +169,8 @@ def played(
 ) -> Player:
     """Return a page with as many programs and steps as fit, perhaps without the values of large tensors.
 
-    step: the step to open at, from 1; after the last one, that one. None: where something is wrong.
+    step: the step to open at, from 1; a larger number than the last one opens the last.
+        None opens the step where something goes wrong.
     """
     count = math.prod(grid)
     every, longest = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())

@@ -653,6 +653,7 @@ class Stage {
     }
     const amiss = this.wrong ?? this.problem;
     this.alarm.textContent = this.wrong || !amiss ? "first wrong value" : "first problem";
+    this.alarm.setAttribute("aria-label", this.alarm.textContent);
     offer(this.alarm, amiss);
     this.alarm.title = amiss ? this.alarm.textContent : "no wrong value is stored";
     this.playing.textContent = this.timer ? "❚❚ pause" : "play";

@@ -37,7 +37,7 @@ class _Batch(NamedTuple):
 class Addresses:
     """All addresses of a run. pointers: uint64; size: bytes of what they point to.
 
-    elsewhere: of `ELSEWHERE`. A kernel that uses an address as a number then gets another number, see
+    elsewhere: one of `ELSEWHERE`. A kernel that uses an address as a number then gets another number, see
         `numbers`.
     """
 

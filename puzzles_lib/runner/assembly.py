@@ -294,9 +294,9 @@ def _refused() -> np.ndarray:
 
 
 def packed(data: np.ndarray, count: int) -> list[Register]:
-    """Return the registers that hold so many neighbors of a block each, or of a part of them.
+    """Return the registers for a block. An instruction gets ``count`` neighboring elements at a time.
 
-    Raises NotKnown if they fill no whole registers.
+    Raises NotKnown if these elements do not fill whole registers.
     """
     width = 8 * data.itemsize
     bits = np.ascontiguousarray(data).view(_UNSIGNED[width]).reshape(-1, count)
@@ -327,5 +327,5 @@ def unpacked(registers: Sequence[Register], dtype: np.dtype, count: int) -> np.n
 
 
 def registers_of(width: int, count: int) -> int:
-    """Return how many registers hold so many elements of so many bits."""
+    """Return how many registers ``count`` elements of ``width`` bits need."""
     return count if width >= 32 or count == 1 else count * width // 32

@@ -24,7 +24,11 @@ from puzzles_lib.source import Site
 
 @dataclass(frozen=True)
 class Plan:
-    """Numbers of two programs in launch order, and of atomics, from 1. until: None for to the end."""
+    """Interrupt one program before one of its atomics, and run another one there.
+
+    first, second: the numbers of the programs in launch order. before: the number of the atomic, from 1.
+    until: the atomic before which the second program stops; None if it runs to its end.
+    """
 
     first: int
     second: int

@@ -145,7 +145,7 @@ class Machine:
     # ---- running
 
     def launch(self, given: Given) -> None:
-        """Run the kernel for the program that memory has entered."""
+        """Run the kernel for the current program, which `Memory.enter` has set."""
         self.calls.clear()
         self.call(self.module.kernel, given)
 

@@ -61,7 +61,9 @@ class Waiting:
 
 @dataclass
 class Asked:
-    """What an iteration of a loop has looked at. plain: by a load that may be left out or moved."""
+    """What an iteration of a loop has looked at. plain: whether it did so with a load that the compiler may
+    leave out or move.
+    """
 
     buffer: Buffer
     index: np.ndarray
@@ -412,7 +414,7 @@ class Memory:
         return labels
 
     def counts_draws(self, labels: Labels) -> None:
-        """Numbers are given to one of Triton's random functions, which draws for each of them."""
+        """Note the numbers that a random function of Triton gets. It makes one draw for each of them."""
 
     # ---- what is undefined
 

@@ -25,7 +25,7 @@ def float32_to_tf32(values: np.ndarray) -> np.ndarray:
 
 
 def float32_in_bfloat16(values: np.ndarray, terms: int) -> list[np.ndarray]:
-    """Return a float32 as a sum of bfloat16 numbers, the largest first, as ``input_precision="bf16x3"``."""
+    """Return a float32 as a sum of bfloat16 numbers, largest first, as ``input_precision="bf16x3"`` does."""
     parts, left = [], np.ascontiguousarray(values, np.float32)
     for _ in range(terms):
         parts.append(BFLOAT16.widen(BFLOAT16.narrow(left)))

@@ -119,7 +119,7 @@ def to_integer(machine: Machine, step: Step, value: Lanes) -> Labels:
 
 
 def of_a_number(machine: Machine, step: Step, *operands: Lanes) -> Labels:
-    """Return labels as `of_all`, for a result that isn't an offset: a float, or a random number's xor."""
+    """Return labels as `of_all` does, for a result that isn't an offset: a float, or a random xor."""
     return machine.memory.no_offset(of_all(machine, step, *operands))
 
 
@@ -694,7 +694,7 @@ def constant(machine: Machine, step: Step) -> Lanes:
 
 
 def constant_of(text: str, row: DType) -> np.ndarray:
-    """Return a constant's one value, in storage, from its text."""
+    """Return the value of a constant, as it is stored, from its text in the IR."""
     value = text.rsplit(" : ", 1)[0]
     value = value[6:-1] if value.startswith("dense<") else value
     if value in ("true", "false"):
@@ -1233,7 +1233,10 @@ def extern_elementwise(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
 
 @operation("tt.elementwise_inline_asm", labels=None)
 def inline_asm(machine: Machine, step: Step, *operands: Lanes) -> Any:
-    """Compute what assembly computes. Other assembly does nothing here, and its result is undefined."""
+    """Run inline assembly. Cache hints and the like do nothing, and their results are undefined.
+
+    Raise `Unsupported` for an instruction that is not known here.
+    """
     text = step.op.text("asm_string")
     written = [line.partition("//")[0].strip() for part in text.split("\n") for line in part.split(";")]
     instructions = [each for each in written if each]

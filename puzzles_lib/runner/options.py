@@ -36,7 +36,7 @@ class Options:
     waits: a program that waits for what nobody has done yet is set aside until others have run.
     resident: all programs of the grid run at the same time, so that each may wait for any other one. A store
         to what another program has read is then a race if nothing orders the two.
-    elsewhere: of `ELSEWHERE`: a kernel that takes an address as a number gets another one than without.
+    elsewhere: one of `ELSEWHERE`. A kernel that uses an address as a number then gets another number.
     as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
     drops_unused_loads: a load whose result nobody uses is not carried out, as compiled code has none.

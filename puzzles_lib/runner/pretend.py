@@ -103,7 +103,7 @@ def _repeated(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 class PretendedBuffer:
-    """A `Buffer` of an argument that is not there."""
+    """A `Buffer` for a pretended tensor, which has no memory."""
 
     order = inside = labels = reader = None
 
@@ -123,9 +123,7 @@ class PretendedBuffer:
         """Do nothing: notes stay per element here."""
 
     def view(self, dtype: np.dtype) -> Sparse:
-        """The elements as ``dtype``: the same bits if it is as wide, as an unsigned integer's is. For a
-        pointer that was cast to another width, they have values of their own.
-        """
+        """Return the elements as ``dtype``: the same bits if it has the same width, else made-up values."""
         if dtype not in self._views:
             length = self.data.nbytes // dtype.itemsize
 
@@ -224,7 +222,7 @@ class PretendedMemory(Memory):
         return labels
 
     def counts_draws(self, labels: Labels) -> None:
-        """Numbers that have wrapped around repeat the draws of others."""
+        """End the run if numbers have wrapped around, because they then repeat the draws of others."""
         for source, own in [] if labels is None else self._wraps(labels):
             if own.any():
                 raise Halt(Stop("true size", f"the draws repeat: {source.what}", source.site))

@@ -69,7 +69,7 @@ Held = Block | Plain | tuple["Held", ...]
 class Done:
     """An access of a statement: its lanes, their values, and the terms of its mask.
 
-    values: loaded or stored; of an atomic, what it found. operands: the arguments of an atomic.
+    values: what was loaded or stored; for an atomic, what it found. operands: the arguments of an atomic.
     after: the elements of the lanes that are on, right after a store or an atomic; in the lanes' shape.
     """
 

@@ -20,7 +20,7 @@ class Step:
     """An operation, and what is known of it before it runs.
 
     ins, outs: the numbers of its values. row, shape, size: dtype, shape and number of lanes of the first
-        result, if that is lanes; rows: the dtypes of all results. kept: what the operation keeps from one run
+        result, if it has lanes; rows: the dtypes of all results. kept: what the operation keeps from one run
         to the next. regions: its regions, ready to run. combined: the name of Triton's own function that
         combines elements, or "".
     """

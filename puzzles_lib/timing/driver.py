@@ -32,8 +32,8 @@ _MAX_DYNAMIC_SHARED, _PREFER_SHARED = 8, 1  # a CUfunction_attribute, a CUfunc_c
 class Binary:
     """A kernel's machine code, and everything that a launch needs.
 
-    cubin: as the driver loads it. name: of the kernel in it. warps: a program. shared, scratch: bytes a
-    program, of shared and of global memory. parameters: name in the kernel and PTX type of each, in order, a
+    cubin: as the driver loads it. name: the kernel in it. warps: per program. shared, scratch: bytes of
+    shared and of global memory per program. parameters: name in the kernel and PTX type of each, in order, a
     descriptor's five under one name; the two for scratch are left out. maps: for each descriptor,
     ``swizzle``, ``elem_size``, ``elem_type`` and ``block_size``, as Triton's compiler says.
     """

@@ -56,7 +56,7 @@ def read_type(text: str) -> Type:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in the source. name: of the variable that the value was made for; "" for none."""
+    """A place in the source. name: the variable that the value was made for; "" for none."""
 
     file: str = ""
     line: int = 0
@@ -69,7 +69,7 @@ NOWHERE = Location()
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """A result of an operation (``maker``), or an argument of a block. number: in its function, from 0."""
+    """A result of an operation (``maker``), or an argument of a block. number: its place in the function."""
 
     type: Type
     number: int

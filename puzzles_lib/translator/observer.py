@@ -39,7 +39,7 @@ class Seen:
     """What is known at the place where the front end stopped.
 
     node: the innermost one of the learner's source. source: of the function that it is in. scope: the names
-        there. outside: the globals. values: of expressions, by the node's id. returned: the kernel's
+        there. outside: the globals. values: those of expressions, by the node's id. returned: the kernel's
         ``return`` of a value. demand: the shared memory asked for. said: texts of `tl.static_print`.
         functions: the functions of a recorded kernel.
     """

@@ -38,7 +38,7 @@ def backend_of(target: Target) -> Any:
 
 @functools.cache
 def context_of(target: Target) -> Any:
-    """Return MLIR's context with the dialects of a target's kernels. Only in a child."""
+    """Return MLIR's context with the dialects of a target's kernels. Call this only in a child."""
     context = ir.context()
     ir.load_dialects(context)
     backend_of(target).load_dialects(context)
@@ -46,7 +46,7 @@ def context_of(target: Target) -> Any:
 
 
 def warm_up(target: Target) -> None:
-    """Do once what every child does first. Only in a process that does nothing except fork them."""
+    """Do once what every child would do first. Call this only in a process that just forks children."""
     context_of(target)
     for function in vars(tl.standard).values():
         if isinstance(function, JITFunction):

@@ -24,7 +24,7 @@ SUM_BLOCK = 512  # elements of dW that a program adds up
 class Programs:
     """Machine code by name, loaded when it is launched.
 
-    carried: of `read`; nothing else is launched then. Without, this machine's Triton compiles.
+    carried: what `read` returned. Only these programs are launched then. Without it, Triton compiles here.
     """
 
     def __init__(self, carried: Mapping[str, Binary] | None = None):

@@ -565,7 +565,7 @@ MISTAKES = (
             ),
         },
         kind="race",
-        says="has other bits",
+        says="gets different bits",
     ),
     Mistake(
         LAYER_NORM_DW,

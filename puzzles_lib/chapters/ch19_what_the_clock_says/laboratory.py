@@ -41,7 +41,7 @@ _NEARLY_ALL = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "warps": 8, "stage
 
 
 class Kept(NamedTuple):
-    """What a pruning keeps: how many configurations, and the best of them over the best of all."""
+    """What a pruning leaves. left: how many configurations. ratio: the best of these to the best of all."""
 
     left: int
     ratio: float

@@ -82,7 +82,7 @@ def clocks() -> dict[str, Row]:
 
 
 def about(bench: str = "") -> str:
-    """Return in a line where the figures of a bench come from. Without a bench: those of the most benches."""
+    """Return in a line where the figures of a bench come from; without a bench, those of the main record."""
     of_bench = (record for record in _records() if any(row["bench"] == bench for row in record["rows"]))
     record = next(of_bench, None) or load()
     return origin({**record, "date": record["dates"].get(bench, record["date"])})
