@@ -192,8 +192,7 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
         cells(ax, texts, x=x, y=y, width=wide, height=tall, colors=colors, fontsize=9)
         m, k = layout.shape
         real = layout.registers if name == "acc" else layout.registers // 2  # two float16 in each
-        each = "float32" if name == "acc" else "float16"
-        words = f"{name}: {m} x {k}, {each}, {real} registers per lane"
+        words = f"{name}: {m} x {k}, {real} registers per lane"
         label(ax, x, y - 0.35, words, align="left", fontsize=9)
         label(ax, x + wide * k - 0.2, y - 0.35, axes[name][1], color=FAINT)
         label(ax, x - 0.3, y + tall * m / 2, axes[name][0], color=FAINT)
@@ -203,7 +202,7 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
         "  acc += x @ y\n\n"
         "numbers are lanes, and a tint is\nthe four lanes that share a row of acc;\n"
         f"the cells of lane {lane} are marked:\na, b, c, ... are its elements.\n"
-        "Two float16 share a register."
+        "Two float16 of x or y share a register."
     )
     label(ax, 2.0, 1.1 + 8 * tall, words, align="left", fontsize=11)
     return Picture(
