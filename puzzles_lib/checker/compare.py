@@ -122,6 +122,21 @@ def compare(
     return Mismatch(message, next(_diagnoses(found), ""))
 
 
+def only_slip(
+    expected: Expected,
+    got: torch.Tensor,
+    puzzle: Puzzle,
+    case: Case,
+    inputs: Mapping[str, torch.Tensor],
+) -> str:
+    """Return the puzzle's text on the only slip that explains a wrong result; "" if none does, or several."""
+    wrong = ~expected.accepts(got)
+    if not wrong.any():
+        return ""
+    found = list(_slips(_Wrong(expected, got.double(), wrong, puzzle, case, inputs, dots=True)))
+    return found[0] if len(found) == 1 else ""
+
+
 def _number_of(tensor: torch.Tensor, place: tuple[int, ...]) -> float:
     return float(tensor[place])
 
@@ -203,13 +218,16 @@ def _transposed(w: _Wrong) -> str:
 
 
 def _slip(w: _Wrong) -> str:
-    """Return the puzzle's text on a slip whose result this is, and much nearer than the correct one."""
+    return next(_slips(w), "")
+
+
+def _slips(w: _Wrong) -> Iterator[str]:
+    """Yield the puzzle's texts on slips whose result this is, and much nearer than the correct one."""
     slack = SLIP_SLACK if w.own is w.expected.tolerance else SLIP_SLACK + COARSE_SLACK
     for text, spec in (w.puzzle.slips or {}).items():
         slip = evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]
         if w.would_be(slip, slack) and not w.off(slip).sum() > w.off(w.value).sum() / 2:  # or is NaN
-            return text
-    return ""
+            yield text
 
 
 def _zero(w: _Wrong) -> str:
