@@ -83,7 +83,7 @@ MISTAKES = (
         "A row of zeros gets scale 0, so its codes are 0 / 0.",
         {"tl.where(peak > 0, peak / 127, 1.0)": "peak / 127"},
         kind="uninitialised",
-        says="give it scale 1",
+        says="their scale should be 1",
     ),
     Mistake(
         QUANTIZE_ROWS,

@@ -202,9 +202,6 @@ PEAKS = {
     "each scale is the peak / 128, so the peak itself gets code 128: divide by 127": _by_peaks(
         _largest_magnitude, lambda peak: torch.where(peak > 0, peak / (TOP + 1), 1.0)
     ),
-    "a row of zeros has scale 0 here, and 0 / 0 isn't a number: give it scale 1": _by_peaks(
-        _largest_magnitude, lambda peak: peak / TOP
-    ),
 }
 """Slips in making scales, by what a report says of them."""
 
