@@ -5,9 +5,11 @@ import re
 import nbformat
 import pytest
 
-from puzzles_lib import answer
+from puzzles_lib import INT8_LINEAR, answer, stages
+from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch14_int8_linear.questions import _truncated
+from puzzles_lib.source import define
 from tests.conftest import REPO
 
 
@@ -745,3 +747,9 @@ def test_the_copies_of_chapter_14_are_those_of_its_run():
     for cell, copies in zip(("p24-compiled-k", "p24-compiled-2"), RIGHT["ch14-q7"], strict=True):
         assert f" {copies} 16-byte copies" in said[cell]
     assert f" {RIGHT['ch14-q4']} 16-byte copies" in said["p24-compiled-3"]
+
+
+def test_a_tile_of_one_token_is_multiplied_as_sixteen_rows():
+    kernel = define(kernel_sources()["int8_linear"], "<correct>")
+    name = stages(kernel, INT8_LINEAR, "sm_90", M=1, BLOCK_M=1).tensor_core
+    assert f"m{RIGHT['ch14-q13']}n8k32" in name
