@@ -5,9 +5,11 @@ import re
 import nbformat
 import pytest
 
-from puzzles_lib import answer
+from puzzles_lib import INT8_LINEAR, answer, stages
+from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch14_int8_linear.questions import _truncated
+from puzzles_lib.source import define
 from tests.conftest import REPO
 
 
@@ -68,6 +70,7 @@ RIGHT = {
     "ch14-q10": (4.5, -1, _truncated),
     "ch14-q11": (41_287_680, 169_869_312),
     "ch14-q12": (2.0, -1.5),
+    "ch14-q13": 16,
     "ch16-q1": 42949,
     "ch16-q2": "test_schema",
     "ch16-q3": {32, 40},
@@ -343,6 +346,9 @@ MISTAKES = [
     ("ch12-q10", 309, "so 8 fields"),
     ("ch12-q10", 180, "from the word's place"),
     ("ch12-q11", True, "second launch"),
+    ("ch14-q13", 1, "the tile's height"),
+    ("ch14-q13", 8, "after n or k"),
+    ("ch14-q13", 64, "Which number is that of the rows"),
     ("ch14-q1", (3.5,), "two numbers"),
     ("ch14-q1", (0.0346, 0.1136), "in percent"),
     ("ch14-q1", (11.4, 3.5), "the first one is for random"),
@@ -741,3 +747,9 @@ def test_the_copies_of_chapter_14_are_those_of_its_run():
     for cell, copies in zip(("p24-compiled-k", "p24-compiled-2"), RIGHT["ch14-q7"], strict=True):
         assert f" {copies} 16-byte copies" in said[cell]
     assert f" {RIGHT['ch14-q4']} 16-byte copies" in said["p24-compiled-3"]
+
+
+def test_a_tile_of_one_token_is_multiplied_as_sixteen_rows():
+    kernel = define(kernel_sources()["int8_linear"], "<correct>")
+    name = stages(kernel, INT8_LINEAR, "sm_90", M=1, BLOCK_M=1).tensor_core
+    assert f"m{RIGHT['ch14-q13']}n8k32" in name

@@ -122,6 +122,21 @@ def compare(
     return Mismatch(message, next(_diagnoses(found), ""))
 
 
+def only_slip(
+    expected: Expected,
+    got: torch.Tensor,
+    puzzle: Puzzle,
+    case: Case,
+    inputs: Mapping[str, torch.Tensor],
+) -> str:
+    """Return the puzzle's text on the only slip that explains a wrong result; "" if none does, or several."""
+    wrong = ~expected.accepts(got)
+    if not wrong.any():
+        return ""
+    found = _slips(_Wrong(expected, got.double(), wrong, puzzle, case, inputs, dots=True))
+    return found[0] if len(found) == 1 else ""
+
+
 def _number_of(tensor: torch.Tensor, place: tuple[int, ...]) -> float:
     return float(tensor[place])
 
@@ -203,13 +218,22 @@ def _transposed(w: _Wrong) -> str:
 
 
 def _slip(w: _Wrong) -> str:
-    """Return the puzzle's text on a slip whose result this is, and much nearer than the correct one."""
+    return next(iter(_slips(w)), "")
+
+
+def _slips(w: _Wrong) -> list[str]:
+    """Return the puzzle's texts on slips whose result this is, and much nearer than the correct one.
+
+    Of several, those that are much farther off than the nearest one are left out: a forgotten bias may be
+    small beside sums that aren't scaled.
+    """
     slack = SLIP_SLACK if w.own is w.expected.tolerance else SLIP_SLACK + COARSE_SLACK
+    found = {}
     for text, spec in (w.puzzle.slips or {}).items():
         slip = evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]
         if w.would_be(slip, slack) and not w.off(slip).sum() > w.off(w.value).sum() / 2:  # or is NaN
-            return text
-    return ""
+            found[text] = float(w.off(slip).nan_to_num(0.0).sum())
+    return [text for text, off in found.items() if off <= MUCH_FARTHER * min(found.values())]
 
 
 def _zero(w: _Wrong) -> str:
@@ -308,6 +332,7 @@ def _precision(w: _Wrong) -> str:
 
 
 SLIP_SLACK = 2.0**-16  # a slip may lead to sums of large numbers that cancel
+MUCH_FARTHER = 8  # times as far as another slip's result: then a slip isn't the one
 COARSE_SLACK = 2.0**-7  # more, if these numbers were rounded to half precision
 FEWEST_WRONG = 8  # wrong elements, with as many values, from which a way to misread an input is no accident
 ENOUGH_ERRORS = 16  # the number of errors from which it is clear that they are all to one side

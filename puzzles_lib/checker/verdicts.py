@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, ZERO, Mismatch, compare
+from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, ZERO, Mismatch, compare, only_slip
 from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.compiler import Target
@@ -139,6 +139,15 @@ def judge(
 ) -> Verdict | None:
     """Return the most basic fault of a run; None if there is none."""
     verdict = misconduct(puzzle, case, ran)
+    if verdict and verdict.kind == "uninitialised" and not verdict.diagnosis and puzzle.slips:
+        found = {
+            only_slip(expected[result.name], ran.outputs[result.name], puzzle, case, inputs)
+            for result in puzzle.results
+            if result.name in ran.written
+        } - {
+            ""
+        }  # an undefined value is computed as a GPU computes it today, and other results may be defined
+        return replace(verdict, diagnosis=found.pop()) if len(found) == 1 else verdict
     if verdict:
         return verdict
     dots = ran.arithmetic.dots or bool(ran.arithmetic.in_tf32)

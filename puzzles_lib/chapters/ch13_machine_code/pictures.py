@@ -3,7 +3,7 @@
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
-from puzzles_lib.compiler.layouts import Layout, SharedLayout, bank_conflicts, read_layout
+from puzzles_lib.compiler.layouts import Layout, read_layout
 from puzzles_lib.drawing.colours import (
     FAINT,
     GREEN,
@@ -20,7 +20,8 @@ from puzzles_lib.drawing.colours import (
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 
-MARK = VERMILLION  # the thread or chunk to look at
+MARK = VERMILLION  # the thread to look at
+LETTERS = "abcdefgh"  # of one lane's elements
 
 
 def stations() -> Picture:
@@ -157,71 +158,6 @@ def _enlarge(
     ax.add_patch(Polygon(corners, closed=True, facecolor=HAZE, edgecolor="none", zorder=0))
 
 
-def tile(layout: Layout, rows: Layout, columns: Layout) -> Picture:
-    """Draw one round of a blocked layout over a tile, and who holds the offsets of its rows and columns.
-
-    layout: of a tile with two axes. rows, columns: its slices, the layouts of ``offs[:, None]``'s and
-    ``offs[None, :]``'s vectors before they became two-dimensional.
-
-    Raises ValueError for a layout whose threads take anything but runs along a row.
-    """
-    m, n = layout.shape
-    first = layout.table[:, :, 0]  # [warps, lanes, 2]: where each thread's first register lies
-    height = int(first[..., 0].max()) + 1  # of one round
-    run = int((layout.table[0, 0, :, 0] == 0).sum())  # neighbors of one thread along a row
-    if layout.warps * layout.lanes * run != height * n:
-        raise ValueError(f"{layout.name} does not deal out whole rows in runs, which is what can be drawn")
-    figure, ax = new_sheet(23.4, 14.6)
-    left, top, wide, tall = 6.2, 2.6, 2.0, 0.66
-    for warp in range(layout.warps):
-        color = PROGRAM_COLORS[warp % len(PROGRAM_COLORS)]
-        for lane in range(layout.lanes):
-            row, column = first[warp, lane]
-            x, y = left + wide * column / run, top + tall * row
-            box(ax, x, y, wide, tall, str(lane), color=color, edge=INK, linewidth=0.6, fontsize=9)
-        row = first[warp, :, 0].min()
-        middle = top + tall * (row + (first[warp, :, 0].max() + 1 - row) / 2)
-        label(ax, left + wide * n / run + 0.2, middle, f"warp {warp}", align="left")
-    for row in range(height):
-        y = top + tall * row
-        words = _spans([lane for _, lane, _ in rows.holders((row,))])
-        box(ax, left - 3.2, y, 2.8, tall, words, linewidth=0.6, fontsize=9)
-        label(ax, left - 3.4, y + tall / 2, f"row {row}", align="right", fontsize=9, color=FAINT)
-    label(ax, left - 1.8, top - 0.25, f"offsets of\n{m} rows: held\nby lanes", align="bottom", fontsize=9)
-    for column in range(0, n, run):
-        lanes = sorted({lane for warp, lane, _ in columns.holders((column,)) if warp == 0})
-        x = left + wide * column / run
-        box(ax, x, top - 1.15, wide, 0.75, linewidth=0.6)
-        label(ax, x + wide / 2, top - 0.78, ",".join(map(str, lanes)), fontsize=7.5)
-        ends = f"{column}..{column + run - 1}"
-        label(ax, x + wide / 2, top - 1.3, ends, align="bottom", fontsize=9, color=FAINT)
-    words = f"offsets of {n} columns: held by these lanes of every warp"
-    label(ax, left + wide * n / run / 2, 0.4, words, fontsize=9)
-    words = (
-        f"numbers are lanes; each cell is {run} neighbors, registers 0 to {run - 1}.\n"
-        f"Rows {height} to {2 * height - 1} repeat it in registers {run} to {2 * run - 1}, and so on: "
-        f"{m // height} rounds, {layout.registers} registers."
-    )
-    label(ax, left, top + tall * height + 0.9, words, align="left")
-    per_row = len(rows.holders((0,)))
-    return Picture(
-        figure,
-        f"The layout {layout.name} of a {m} x {n} tile. One round covers {height} rows: warp 0 rows 0 to "
-        f"{int(first[0, :, 0].max())}, and so on. In a row, {n // run} lanes hold {run} neighbors each. The "
-        f"offset of a row is held by {per_row} lanes, that of row 0 by lanes "
-        f"{_spans([lane for _, lane, _ in rows.holders((0,))])}; the offset of a column by every thread "
-        f"below it. {m // height} rounds make {layout.registers} registers per thread.",
-    )
-
-
-def _spans(numbers: list[int]) -> str:
-    """``0-7`` for 0 to 7; numbers that are no run are written one by one."""
-    numbers = sorted(set(numbers))
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]}\u2013{numbers[-1]}"
-    return ",".join(map(str, numbers))
-
-
 def fragments(ttgir: str, lane: int = 9) -> Picture:
     """Draw the three tiles of one mma.sync.m16n8k16, and who holds which element, with one lane marked.
 
@@ -249,10 +185,10 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
             for column in range(layout.shape[1]):
                 holder = next(h for h in layout.holders((row, column)) if h[0] == 0)
                 picked = holder[1] == lane
-                texts[-1].append(f"r{holder[2]}" if picked else str(holder[1]))
+                texts[-1].append(LETTERS[holder[2]] if picked else str(holder[1]))
                 colors[-1].append(MARK if picked else PROGRAM_TINTS[holder[1] // 4])
                 if picked:
-                    mine.append(f"[{row}, {column}] in register {holder[2]}")
+                    mine.append(f"{LETTERS[holder[2]]} [{row}, {column}]")
         cells(ax, texts, x=x, y=y, width=wide, height=tall, colors=colors, fontsize=9)
         m, k = layout.shape
         real = layout.registers if name == "acc" else layout.registers // 2  # two float16 in each
@@ -260,13 +196,13 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
         label(ax, x, y - 0.35, words, align="left", fontsize=9)
         label(ax, x + wide * k - 0.2, y - 0.35, axes[name][1], color=FAINT)
         label(ax, x - 0.3, y + tall * m / 2, axes[name][0], color=FAINT)
-        told.append(f"{name} {', '.join(mine)}")
+        told.append(f"of {name}, {', '.join(sorted(mine))}")
     words = (
         "one warp, one mma.sync.m16n8k16:\n\n"
         "  acc += x @ y\n\n"
         "numbers are lanes, and a tint is\nthe four lanes that share a row of acc;\n"
-        f"the cells of lane {lane} are marked:\nr0, r1, ... number its elements;\n"
-        "two float16 share a register"
+        f"the cells of lane {lane} are marked:\na, b, c, ... are its elements.\n"
+        "Two float16 of x or y share a register."
     )
     label(ax, 2.0, 1.1 + 8 * tall, words, align="left", fontsize=11)
     return Picture(
@@ -293,11 +229,17 @@ def wgmma(ttgir: str) -> Picture:
     x = left - 1.2 - depth * wide
     box(ax, left, top, columns * wide, depth * tall, color=PALE, edge=INK)
     box(ax, left, top, columns * wide, piece_depth * tall, color=YELLOW, edge=INK)
-    label(ax, left, top - 0.4, f"y: {depth} x {columns}, in shared memory", align="left")
-    label(ax, left - 0.4, top + depth * tall / 2, "k", color=FAINT)
     box(ax, x, corner, depth * wide, rows * tall, color=PALE, edge=INK)
     box(ax, x, corner, piece_depth * wide, piece_rows * tall, color=YELLOW, edge=INK)
-    label(ax, x, corner - 0.8, f"x: {rows} x {depth},\nin shared memory", align="left")
+    for slice_ in range(1, depth // piece_depth):  # the edges of the pieces
+        at, y = x + slice_ * piece_depth * wide, top + slice_ * piece_depth * tall
+        ax.plot([at, at], [corner, corner + rows * tall], color=INK, linewidth=0.8, linestyle=":")
+        ax.plot([left, left + columns * wide], [y, y], color=INK, linewidth=0.8, linestyle=":")
+    foot = corner + piece_rows * tall
+    ax.plot([x, x + depth * wide], [foot, foot], color=INK, linewidth=0.8, linestyle=":")
+    label(ax, left, top - 0.4, f"y: {depth} x {columns}, in shared memory", align="left")
+    label(ax, left - 0.4, top + depth * tall / 2, "k", color=FAINT)
+    label(ax, x, corner - 0.8, f"x: {rows} x {depth}, in\nshared memory", align="left")
     label(ax, x + depth * wide - 0.2, corner - 0.4, "k", color=FAINT)
     for y in (top, corner):
         label(ax, left + columns * wide - 0.2, y - 0.4, "n", color=FAINT)
@@ -310,7 +252,6 @@ def wgmma(ttgir: str) -> Picture:
         told.append(words.replace("\u2013", " to "))
     label(ax, left, corner - 0.4, f"acc: {rows} x {columns}, in registers", align="left")
     right = left + columns * wide + 0.3
-    foot = corner + piece_rows * tall
     ax.plot([right, right + 0.2, right + 0.2, right], [corner, corner, foot, foot], color=INK, linewidth=1.4)
     label(
         ax,
@@ -319,56 +260,18 @@ def wgmma(ttgir: str) -> Picture:
         f"rows of one\nm{piece_rows}n{columns}k{piece_depth}",
         align="left",
     )
-    words = "yellow: what one wgmma\nreads. Four warps share\nit, 16 rows each."
+    words = (
+        "yellow: what one wgmma\nreads. Four warps share\nit, 16 rows each. Dots:\n"
+        f"{rows // piece_rows} pieces along m times\n{depth // piece_depth} along k"
+    )
     label(ax, 0.4, top + depth * tall / 2, words, align="left", fontsize=11)
     return Picture(
         figure,
         f"The tiles of a dot on an H100. x, {rows} x {depth}, and y, {depth} x {columns}, are in shared "
         f"memory; acc, {rows} x {columns}, is in registers: {'; '.join(told)}. One wgmma reads "
         f"{piece_rows} rows and {piece_depth} columns of x, and {piece_depth} rows of y, and adds to "
-        f"{piece_rows} rows of acc.",
-    )
-
-
-def swizzle(shared: SharedLayout, columns: int, element_bytes: int, chunk: int = 2) -> Picture:
-    """Draw eight rows of a tile in shared memory, as they are and swizzled, with the banks of some columns.
-
-    columns: of the tile. chunk: which one is read from all eight rows, as ldmatrix does.
-    """
-    chunks = columns // shared.vec
-    banks = shared.vec * element_bytes // 4
-    figure, ax = new_sheet(24.4, 9.5)
-    ways = []
-    for panel, layout in enumerate((None, shared)):
-        x, y, wide = 1.7 + panel * 12.0, 2.3, 1.24
-        texts = [[0] * chunks for _ in range(8)]
-        for row in range(8):
-            for c in range(chunks):
-                place = (layout.column(row, c * shared.vec) if layout else c * shared.vec) // shared.vec
-                texts[row][place] = c
-        colors = [[MARK if c == chunk else PALE for c in line] for line in texts]
-        grid = cells(ax, texts, x=x, y=y, width=wide, height=0.75, colors=colors)
-        for row in range(8):
-            if panel == 0:
-                place = grid.center(row, 0)[1]
-                label(ax, x - 0.2, place, f"row {row}", align="right", fontsize=9, color=FAINT)
-        for c in range(chunks):
-            first = c * banks % 32
-            words = f"{first}\u2013{first + banks - 1}"
-            label(ax, x + wide * (c + 0.5), y - 0.15, words, align="bottom", fontsize=9, color=FAINT)
-        label(ax, x, y - 0.95, "banks", align="left bottom", fontsize=9, color=FAINT)
-        turns = bank_conflicts(layout, 8, columns, element_bytes)
-        ways.append(turns)
-        title = "not swizzled (a cell is a chunk)" if layout is None else f"{shared.name}: swizzled"
-        label(ax, x, 0.3, title, align="left", fontsize=11)
-        words = f"chunk {chunk} of 8 rows: {'all at once' if turns == 1 else f'{turns} take turns'}"
-        label(ax, x, y + 6.75, words, align="left")
-    return Picture(
-        figure,
-        f"Eight rows of a tile with {columns} columns of {element_bytes} bytes in shared memory, in chunks "
-        f"of {shared.vec}. Without swizzling, chunk {chunk} of every row is in the same {banks} banks, and "
-        f"reading it from 8 rows takes {ways[0]} rounds. In {shared.name}, chunk c of row r is at place c "
-        f"xor r, so all eight are in different banks: {ways[1]} round.",
+        f"{piece_rows} rows of acc. That makes {rows // piece_rows} pieces along m times "
+        f"{depth // piece_depth} along k.",
     )
 
 
@@ -383,7 +286,7 @@ def pipelined(steps: int = 4) -> Picture:
             if num_stages == 1:
                 start = free
             else:  # so many copies ahead of the dots, no more
-                start = float(step) if step < num_stages - 1 else dots[step - num_stages + 1][0]
+                start = 0.0 if step < num_stages - 1 else dots[step - num_stages + 1][0]
             copies.append((start, start + 2))
             begin = max(copies[-1][1], dots[-1][1] if dots else 0.0)
             dots.append((begin, begin + 1))

@@ -1,31 +1,13 @@
-"""Chapter 13: reading exercises, a puzzle to compile for them, and one to solve. Neither counts."""
+"""Chapter 13: reading exercises, and a puzzle that doesn't count."""
 
-import torch
 import triton
-from jaxtyping import Float32, Int8, Int32
+from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import inputs
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.goal import Goal, Once, Want
 from puzzles_lib.puzzle import Case, Puzzle
-
-
-def int8_matmul(x: Int8[Tensor, "M K"], y: Int8[Tensor, "K N"]) -> Int32[Tensor, "M N"]:
-    """z[m, n] = sum over k of x[m, k] · y[k, n], in int32"""
-    return (x.long() @ y.long()).to(torch.int32)
-
-
-INT8_MATMUL = Puzzle(
-    number="13",
-    spec=int8_matmul,
-    formula=r"z_{m, n} = \sum_{k=1}^{K} x_{m, k} \, y_{k, n}",
-    grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
-    cases=(
-        Case(M=64, N=64, K=128, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32),  # one program
-        Case(M=100, N=90, K=75, BLOCK_M=32, BLOCK_N=64, BLOCK_K=32),  # ragged on every axis
-    ),
-)
 
 
 def wide_add(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:

@@ -1,7 +1,7 @@
 """The reading exercises of chapter 13, about the kernels in its notebook."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from triton.runtime.jit import JITFunction
 
@@ -9,24 +9,20 @@ from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.chapters.ch13_machine_code.kernels import (
     batched_matmul_kernel,
-    int8_matmul_kernel,
     masked_add_kernel,
 )
-from puzzles_lib.chapters.ch13_machine_code.puzzles import INT8_MATMUL
 from puzzles_lib.compiler import find_target
-from puzzles_lib.compiler.layouts import read_layout, read_shared
+from puzzles_lib.compiler.layouts import read_layout
 from puzzles_lib.inspector import Stages, stages
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Nudge, Question
 
-BLOCK_SHARED_BYTES = find_target("sm_90").shared_limit
 SIX_LAUNCHES = ((4096, 1024), (8192, 1024), (4095, 1024), (4094, 1024), (1, 1024), (4096, 512))  # N, BLOCK
 WARPS = (2, 4, 8, 16, 32)
 SIZES = (4000, 4004, 4008, 4016, 4100)
-TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 LAUNCHES = {1: (128, 128, 2), 2: (64, 256, 4), 3: (256, 128, 8), 4: (256, 256, 8)}  # rows, columns, warps
-SUMS, DEEP, PROGRAMS = 8192, 4, 3  # what a launch on a budget needs
+SUMS, DEEP, PROGRAMS = 16384, 5, 3  # what a launch on a budget needs
 
 
 _made: dict[tuple, Stages] = {}
@@ -85,30 +81,6 @@ def _register_of_518() -> str:
     return f"R{firsts[register // 4] + register % 4}"
 
 
-def _instruction_of_the_mask() -> str:
-    """Return the instruction that picks an offset by the mask, which v_cmp put into vcc."""
-    return re.search(r"(v_cndmask\w*) .*, vcc", _add("gfx942").amdgcn)[1]
-
-
-def _same_instruction(given: str, right: str) -> bool:
-    return given.startswith("v_cndmask") and right.startswith(given)
-
-
-def _holders_of_offsets() -> tuple[int, int]:
-    """Return how many threads hold an element of offs_k, and of offs_n, for the tile of y."""
-    ttgir = _matmul("sm_80").ttgir
-
-    def holders(axis: int, size: int) -> int:
-        layout = f"#ttg.slice<{{dim = {axis}, parent = #blocked1}}>"
-        return len(read_layout(ttgir, layout, (size,)).holders((5,)))
-
-    return holders(1, 64), holders(0, 128)
-
-
-def _element_of_bits() -> tuple[int, int]:
-    return read_layout(_matmul("gfx942").ttgir, "#linear", (64, 128)).element(1, 18, 5)
-
-
 def _products() -> int:
     return len(re.findall(r"wgmma\.mma_async", _matmul().ptx))
 
@@ -135,10 +107,6 @@ def _deepest(target: str = "sm_90") -> int:
     return deepest
 
 
-def _deepest_of_two() -> tuple[int, int]:
-    return _deepest("sm_80"), _deepest("sm_90")
-
-
 def _programs_at_a_time() -> tuple[int, int]:
     """Return how many programs one multiprocessor runs at a time, with 3 stages and with the most."""
     return tuple(_resident(_matmul(num_stages=n)) for n in (3, _deepest()))
@@ -150,7 +118,7 @@ def _resident(made: Stages) -> int:
 
 def _launch() -> tuple[int, ...]:
     """Return one of several launches that `_in_budget` accepts."""
-    return 64, 128, 32, 4, 4
+    return 128, 128, 16, 4, 5
 
 
 def _whole_launch(given: tuple) -> bool:
@@ -217,35 +185,6 @@ def _offsets_of_a_thread() -> tuple[int, int]:
     return tuple(2 * 1024 + layout.element(0, 5, register)[0] for register in (0, 4))
 
 
-def _moves_of_the_runs() -> int:
-    """Return how many moves between layouts come with the runs of four."""
-    added = (p.diff.added for p in _add().passes)
-    lines = next(lines for lines in added if "sizePerThread = [4]" in "".join(lines))
-    return sum("ttg.convert_layout" in line for line in lines)
-
-
-def _places() -> tuple[tuple[int, ...], ...]:
-    """Return where Triton's own layout puts each chunk of eight rows."""
-    shared = read_shared(_matmul("sm_80", num_stages=1).ttgir, "#shared")
-    return tuple(
-        tuple(shared.column(row, chunk * shared.vec) // shared.vec for chunk in range(8)) for row in range(8)
-    )
-
-
-def _whole_table(given: tuple) -> bool:
-    """Return whether an answer is eight rows of eight places."""
-    rows = len(given) == 8 and all(isinstance(row, list | tuple) and len(row) == 8 for row in given)
-    return rows and all(isinstance(p, int) and 0 <= p < 8 for row in given for p in row)
-
-
-def _each_once(lines: Iterable) -> bool:
-    return all(sorted(line) == list(range(8)) for line in lines)
-
-
-def _without_conflicts(given: tuple, right: tuple) -> bool:
-    return _whole_table(given) and _each_once(given) and _each_once(zip(*given, strict=True))
-
-
 def _launches_that_spill() -> set[int]:
     return {
         name
@@ -254,9 +193,49 @@ def _launches_that_spill() -> set[int]:
     }
 
 
-def _targets_of_block_k_4() -> set[str]:
-    made = {name: _once(int8_matmul_kernel, INT8_MATMUL, name, {"BLOCK_K": 4}) for name in TARGETS}
-    return {name for name, code in made.items() if code.ok}
+def _instructions_of_the_line() -> int:
+    """Return how many SASS instructions the line with the mask became."""
+    return len(_add().lines("sass", "mask ="))
+
+
+def _bytes_of_neighbors() -> int:
+    """Return the bytes of the longest run that lane 9 holds in a row of x, a fragment of mma.sync."""
+    operand = "#ttg.dot_op<{opIdx = 0, parent = #mma, kWidth = 2}>"
+    layout = read_layout(_matmul("sm_80", num_stages=1).ttgir, operand, (16, 16))
+    row = [any(h[:2] == (0, 9) for h in layout.holders((2, k))) for k in range(16)]
+    return 2 * max(len(run) for run in "".join("x" if held else " " for held in row).split())
+
+
+def _wide_loads_on_amd() -> int:
+    return _add("gfx942").amdgcn.count("buffer_load_dwordx4")
+
+
+BASE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 4, "num_stages": 3}
+
+
+def _change() -> tuple[str, int]:
+    """Return one of several changes that `_without_wgmma` accepts."""
+    return "BLOCK_M", 32
+
+
+def _changed(given: tuple) -> tuple[int, ...] | None:
+    """Return the launch after a change, or None if the change has another form. Case doesn't matter."""
+    names = {name.lower(): name for name in BASE}
+    if len(given) != 2 or str(given[0]).lower() not in names:
+        return None
+    launch = tuple((BASE | {names[given[0].lower()]: given[1]}).values())
+    return launch if _whole_launch(launch) else None
+
+
+def _changes(*names: str) -> Callable[[tuple, tuple], bool]:
+    return lambda given, right: given[0].lower() in {name.lower() for name in names}
+
+
+def _without_wgmma(given: tuple, right: tuple) -> bool:
+    if (launch := _changed(given)) is None:
+        return False
+    made = _launched(launch)
+    return made.ok and "wgmma" not in (made.tensor_core or "")
 
 
 def _is(value: object):
@@ -385,80 +364,6 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "ch13-q7",
-        "On gfx942, which instruction keeps lanes past the end from touching memory? Answer with its name.",
-        _instruction_of_the_mask,
-        str,
-        "The load reads at the offset v4. Which instruction writes v4, and what does it depend on?",
-        (
-            Nudge(
-                lambda given, right: given.startswith("v_cmp"),
-                "That one computes the mask, and puts it into vcc. Which instruction reads vcc?",
-            ),
-            Nudge(
-                lambda given, right: given.startswith("buffer_"),
-                "It's the same instruction for all lanes. What differs from lane to lane is the offset, v4.",
-            ),
-            Nudge(
-                lambda given, right: given.startswith("v_bfrev"),
-                "It makes 2^31, the offset of a lane that should read nothing. Which instruction chooses it?",
-            ),
-            Nudge(
-                lambda given, right: given.startswith("s_"),
-                "Instructions with s_ work for a whole warp. A mask differs from lane to lane.",
-            ),
-        ),
-        _same_instruction,
-    ),
-    Question(
-        "ch13-q8",
-        "For the tile of y in #blocked1 on sm_80: how many threads of the program hold the same element of "
-        "offs_k, and of offs_n? A pair.",
-        _holders_of_offsets,
-        tuple,
-        "Draw y's tile like the picture of x's, from threadsPerWarp and warpsPerCTA. Every thread in a row "
-        "needs that row's offset, and every thread in a column that column's.",
-        (
-            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (of offs_k, of offs_n)."),
-            Nudge(
-                lambda given, right: given == right[::-1],
-                "The numbers are correct, but the rows come first. (In the picture of x they're like yours.)",
-            ),
-            Nudge(
-                lambda given, right: given[0] == right[0] and given[1] == 2,
-                "The rows are correct. For the columns, that's the number in one warp. How many warps are "
-                "there?",
-            ),
-            Nudge(
-                lambda given, right: given[0] == right[0],
-                "The rows are correct. Now go down a column of y's tile: which threads do you meet?",
-            ),
-            Nudge(
-                lambda given, right: given[1] == right[1],
-                "The columns are correct. Now go along a row of y's tile: how many lanes are next to each "
-                "other?",
-            ),
-        ),
-    ),
-    Question(
-        "ch13-q10",
-        "Which element (row, column) is in register 5 of lane 18 of warp 1, in #linear for gfx942?",
-        _element_of_bits,
-        tuple,
-        "Write each number in binary, lowest bit first. Add up the steps of the bits that are 1.",
-        (
-            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (row, column)."),
-            Nudge(
-                lambda given, right: given == right[::-1],
-                "The sums are correct, but the row comes first. Axis 0 is the row.",
-            ),
-            Nudge(
-                lambda given, right: (given[0] == right[0]) != (given[1] == right[1]),
-                "One of the two is correct. Which bits of 5, 18 and 1 are set?",
-            ),
-        ),
-    ),
-    Question(
         "ch13-q11",
         "How many wgmma instructions does a warp issue in one iteration of the loop, on sm_90?",
         _products,
@@ -504,34 +409,6 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "ch13-q13",
-        f"What is the largest num_stages that fits {find_target('sm_80').shared_limit} bytes of shared "
-        f"memory "
-        f"on sm_80, and {BLOCK_SHARED_BYTES} on sm_90? A pair.",
-        _deepest_of_two,
-        tuple,
-        "Every stage costs a pair of tiles. On an H100, wgmma reads its pair from shared memory. On an A100, "
-        "where does mma.sync read?",
-        (
-            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (A100, H100)."),
-            Nudge(
-                lambda given, right: given[1] == right[1] and given[0] == right[0] - 1,
-                "The H100 is correct. An A100 multiplies from registers. So how many pairs does it keep in "
-                "shared memory?",
-            ),
-            Nudge(
-                lambda given, right: given[1] == right[1],
-                "The H100 is correct. Compile for sm_80 with your number, and compare shared_bytes with the "
-                "limit.",
-            ),
-            Nudge(
-                lambda given, right: given[0] == right[0],
-                "The A100 is correct. Compile for sm_90 with your number, and compare shared_bytes with the "
-                "limit.",
-            ),
-        ),
-    ),
-    Question(
         "ch13-q14",
         f"(BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages) for sm_90: at least {SUMS} sums in a program "
         f"with wgmma, no spills, num_stages of {DEEP} or more, {PROGRAMS} programs at a time.",
@@ -571,13 +448,13 @@ QUESTIONS = (
     ),
     Question(
         "ch13-q15",
-        "How many programs does a multiprocessor run at a time with 3 stages, and how many with the most "
-        "that fit? A pair.",
+        "How many programs does a multiprocessor run at a time with num_stages=3, and how many with 7? A "
+        "pair.",
         _programs_at_a_time,
         tuple,
         "Divide twice: registers by those of a program's 128 threads, shared memory by what a program needs.",
         (
-            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (with 3 stages, with the most)."),
+            Nudge(lambda given, right: len(given) != 2, "Give two numbers: (with num_stages=3, with 7)."),
             Nudge(
                 lambda given, right: given == right[::-1],
                 "Those are the numbers, but the first one is for 3 stages.",
@@ -588,7 +465,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given[0] == right[0],
-                "The first number is correct. How much shared memory is left next to the deepest pipeline?",
+                "The first number is correct. How much shared memory is left beside one with 7 stages?",
             ),
         ),
     ),
@@ -615,23 +492,6 @@ QUESTIONS = (
             Nudge(
                 _is(4095),
                 "That's all of x. It takes four programs, and each of them has 128 threads.",
-            ),
-        ),
-    ),
-    Question(
-        "ch13-q17",
-        f"Which of {', '.join(TARGETS)} accept int8_matmul_kernel with BLOCK_K=4? A set.",
-        _targets_of_block_k_4,
-        set,
-        "Not one of those does: their tensor cores are of one family. Which target has something else?",
-        (
-            Nudge(
-                lambda given, right: not given,
-                "One of them also has an instruction such as a CPU's, which adds up four products at once.",
-            ),
-            Nudge(
-                lambda given, right: given > right,
-                "One of those accepts it, but not all. Could the other tensor cores work with a depth of 4?",
             ),
         ),
     ),
@@ -668,58 +528,6 @@ QUESTIONS = (
                 "one.",
             ),
         ),
-    ),
-    Question(
-        "ch13-q20",
-        "A pass gives a load and a store, both with a mask, a layout of their own. How many "
-        "ttg.convert_layout does it need?",
-        _moves_of_the_runs,
-        int,
-        "Write down the blocks that go into the load, and those that come out of it. Then the same for the "
-        "store.",
-        (
-            Nudge(
-                _is(2),
-                "One for each of the two operations? A load takes more than one block, and gives one back.",
-            ),
-            Nudge(
-                _is(3),
-                "That's the load's or the store's share. The pass changes both of them.",
-            ),
-            Nudge(
-                lambda given, right: given in (4, 5),
-                "One or two are missing. Did you count the masks? And what the load hands to the addition?",
-            ),
-            Nudge(
-                lambda given, right: given in (7, 8, 9),
-                "Too many. A store gives nothing back, and the constant 10 isn't part of a load or a store.",
-            ),
-        ),
-    ),
-    Question(
-        "ch13-q21",
-        "Where does each of 8 rows keep each of its 8 chunks, so that chunk c of all rows can be read in one "
-        "round? A list of 8 rows of 8 places: places[r][c].",
-        _places,
-        tuple,
-        "Some chunk c is at the same place in two rows, so these two rows take turns. How could the place "
-        "depend on r as well?",
-        (
-            Nudge(
-                lambda given, right: not _whole_table(given),
-                "Give 8 rows, each of them 8 places from 0 to 7: places[r][c].",
-            ),
-            Nudge(
-                lambda given, right: not _each_once(given),
-                "In one of your rows, two chunks are at the same place. Each row needs every place once.",
-            ),
-            Nudge(
-                lambda given, right: all(list(row) == list(range(8)) for row in given),
-                "That's the tile without swizzling: chunk c of all eight rows is in the same banks.",
-            ),
-        ),
-        _without_conflicts,
-        computed=True,
     ),
     Question(
         "ch13-q22",
@@ -798,6 +606,75 @@ QUESTIONS = (
                 "The distance is correct. Now %11: shift the program's number, shift the thread's number, "
                 "and add.",
             ),
+        ),
+    ),
+    Question(
+        "ch13-q26",
+        "Line 4 of masked_add_kernel computes the mask. How many SASS instructions did it become, for sm_90?",
+        _instructions_of_the_line,
+        int,
+        "In the card, take the marks off all other lines, open sass, and count the lines that are left.",
+        (
+            Nudge(
+                _is(2),
+                "That may be the two comparisons. Is there another line that line 4 has become?",
+            ),
+            Nudge(
+                lambda given, right: given in (33, 50),
+                "That's the whole kernel. Choose line 4 and no other line.",
+            ),
+        ),
+    ),
+    Question(
+        "ch13-q27",
+        "How many bytes has the widest load of lane 9's fragment of x (float16) from global memory?",
+        _bytes_of_neighbors,
+        int,
+        "Find lane 9's cells in x. How many of them are next to each other in a row?",
+        (
+            Nudge(_is(2), "That's a single element. Does lane 9 hold the one next to it, too?"),
+            Nudge(
+                _is(16),
+                "That's all of the fragment, 8 elements. But they aren't all next to each other.",
+            ),
+            Nudge(_is(8), "Count bytes of neighbors in one row, not elements of the fragment."),
+        ),
+    ),
+    Question(
+        "ch13-q28",
+        "Change one number of (BLOCK_M=128, BLOCK_N=128, BLOCK_K=64, num_warps=4, num_stages=3) so that "
+        "sm_90 multiplies without wgmma. (name, value)",
+        _change,
+        tuple,
+        "Four warps share one wgmma, 16 rows each. When are there too few warps, or too few rows?",
+        (
+            Nudge(
+                lambda given, right: _changed(given) is None,
+                "Give a name and a number, such as ('BLOCK_N', 64). Tile sizes are powers of two from 16 to "
+                "256 here, warps a power of two up to 16, and stages 1 to 8.",
+            ),
+            Nudge(
+                _changes("BLOCK_K", "num_stages"),
+                "That changes how much is multiplied at a time, or how far ahead tiles are copied. It's "
+                "still wgmma.",
+            ),
+            Nudge(
+                _changes("BLOCK_N"),
+                "It's still wgmma, with another n in its name. Which number does its m need?",
+            ),
+        ),
+        _without_wgmma,
+        computed=True,
+    ),
+    Question(
+        "ch13-q29",
+        "On gfx942, four warps of 64 threads share 1024 float32: how many loads of 16 bytes per thread?",
+        _wide_loads_on_amd,
+        int,
+        "How many threads are four warps of 64, and how many of the 1024 elements does each get?",
+        (
+            Nudge(_is(2), "That's for warps of 32 threads."),
+            Nudge(_is(4), "4 is the number of elements per thread. How many loads of 16 bytes do they need?"),
         ),
     ),
 )

@@ -62,7 +62,7 @@ MISTAKES = (
         "Takes the largest value instead of the largest magnitude: negative peaks leave the range.",
         {"tl.abs(x)": "x"},
         kind="uninitialised",
-        says="is cast to int8, whose range is -128 to 127",
+        says="is tl.abs missing?",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -83,7 +83,7 @@ MISTAKES = (
         "A row of zeros gets scale 0, so its codes are 0 / 0.",
         {"tl.where(peak > 0, peak / 127, 1.0)": "peak / 127"},
         kind="uninitialised",
-        says="is cast to int8, whose range is -128 to 127",
+        says="their scale should be 1",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -92,6 +92,14 @@ MISTAKES = (
         {"tl.where(peak > 0, peak / 127, 1.0)": "tl.maximum(peak, 1e-35) / 127"},
         kind="values",
         says="their scale should be 1",
+    ),
+    Mistake(
+        QUANTIZE_ROWS,
+        "zeros_divided_too",
+        "Gives a row of zeros the peak 1 instead of the scale 1.",
+        {"tl.where(peak > 0, peak / 127, 1.0)": "tl.where(peak > 0, peak, 1.0) / 127"},
+        kind="values",
+        says="rows of zeros have scale 1 / 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -107,7 +115,7 @@ MISTAKES = (
         "Divides by 128: a positive peak becomes code 128, but int8 ends at 127.",
         {"peak / 127": "peak / 128"},
         kind="uninitialised",
-        says="is cast to int8, whose range is -128 to 127",
+        says="divide by 127",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -147,7 +155,7 @@ MISTAKES = (
         "Each iteration forgets the peaks of the ones before.",
         {"tl.maximum(peak, tl.max(tl.abs(x), axis=1))": "tl.max(tl.abs(x), axis=1)"},
         kind="uninitialised",
-        says="is cast to int8, whose range is -128 to 127",
+        says="that of the last block of K",
     ),
     Mistake(
         QUANTIZE_ROWS,
@@ -356,6 +364,30 @@ MISTAKES = (
     ),
     Mistake(
         INT8_LINEAR,
+        "weight_rows_of_n",
+        "Assumes that rows of weights are N elements apart.",
+        {"offs_n * K + k[:, None]": "offs_n * N + k[:, None]"},
+        kind="values",
+        says="rows of wq are read N elements apart",
+    ),
+    Mistake(
+        INT8_LINEAR,
+        "bare_sum",
+        "Stores the sums of codes as they are.",
+        {"acc * (x_scale * w_scale) + bias": "acc"},
+        kind="values",
+        says="y is the bare sum of codes",
+    ),
+    Mistake(
+        INT8_LINEAR,
+        "weight_scale_and_bias_forgotten",
+        "Forgets the scale of the weights and the bias.",
+        {"acc * (x_scale * w_scale) + bias": "acc * x_scale"},
+        kind="values",
+        says="without the weights' scale and the bias",
+    ),
+    Mistake(
+        INT8_LINEAR,
         "no_bias",
         "Forgets the bias.",
         {"(x_scale * w_scale) + bias": "(x_scale * w_scale)"},
@@ -467,7 +499,7 @@ MISTAKES = (
         "Forgets that K is longer than a block.",
         {"range(0, K, BLOCK_K)": "range(0, BLOCK_K, BLOCK_K)"},
         kind="values",
-        says="one block of K",
+        says="the first block of K alone",
     ),
     Mistake(
         INT8_LINEAR,
@@ -475,7 +507,7 @@ MISTAKES = (
         "Each iteration overwrites the sums of the ones before.",
         {"acc += tl.dot": "acc = tl.dot"},
         kind="values",
-        says="one block of K",
+        says="the last block of K alone",
     ),
     Mistake(
         INT8_LINEAR,
@@ -548,6 +580,22 @@ MISTAKES = (
         {"TILE_N * TILE_K": "TILE_K"},
         kind="values",
         says="you go TILE_K elements",
+    ),
+    Mistake(
+        TILED_LINEAR,
+        "tile_number_as_address",
+        "Uses a tile's number as the place where it begins.",
+        {"(tl.program_id(1) * steps + step) * TILE_N * TILE_K": "tl.program_id(1) * steps + step"},
+        kind="values",
+        says="multiply it by TILE_N * TILE_K",
+    ),
+    Mistake(
+        TILED_LINEAR,
+        "last_tile_alone",
+        "Each step overwrites the sums of the ones before.",
+        {"acc += tl.dot(x, w)": "acc = tl.dot(x, w)"},
+        kind="values",
+        says="the last tile alone",
     ),
     Mistake(
         TILED_LINEAR,
@@ -706,6 +754,63 @@ MISTAKES = (
     ),
     Mistake(
         FUSED_LINEAR,
+        "running_peak",
+        "Walks once with a peak that grows, and rescales the sums when it does, as flash attention would.",
+        {
+            "    scale = tl.where(peak": (
+                "    peak = tl.zeros((BLOCK_M, 1), dtype=tl.float32)\n    scale = tl.where(peak"
+            ),
+            "(BLOCK_M, BLOCK_N), dtype=tl.int32": "(BLOCK_M, BLOCK_N), dtype=tl.float32",
+            "        codes = ": (
+                "        peak = tl.maximum(peak, tl.max(tl.abs(x), axis=1, keep_dims=True))\n"
+                "        grown = tl.where(peak > 0, peak / 127, 1.0)\n"
+                "        acc *= scale / grown\n"
+                "        scale = grown\n"
+                "        codes = "
+            ),
+        },
+        kind="values",
+        says="with a peak that grows",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "running_peak_uncorrected",
+        "Walks once with a peak that grows, and never rescales the sums.",
+        {
+            "    scale = tl.where(peak": (
+                "    peak = tl.zeros((BLOCK_M, 1), dtype=tl.float32)\n    scale = tl.where(peak"
+            ),
+            "        codes = ": (
+                "        peak = tl.maximum(peak, tl.max(tl.abs(x), axis=1, keep_dims=True))\n"
+                "        scale = tl.where(peak > 0, peak / 127, 1.0)\n"
+                "        codes = "
+            ),
+        },
+        kind="values",
+        says="before the peak of the whole row is known",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "peak_of_the_last_block",
+        "Each iteration forgets the peaks of the ones before.",
+        {
+            "tl.maximum(peak, tl.max(tl.abs(x), axis=1, keep_dims=True))": (
+                "tl.max(tl.abs(x), axis=1, keep_dims=True)"
+            )
+        },
+        kind="uninitialised",
+        says="that of the last block of K",
+    ),
+    Mistake(
+        FUSED_LINEAR,
+        "bare_sum",
+        "Stores the sums of codes as they are.",
+        {"acc * (scale * w_scale) + bias": "acc"},
+        kind="values",
+        says="y is the bare sum of codes",
+    ),
+    Mistake(
+        FUSED_LINEAR,
         "nothing_added",
         "Adds no product to the sum.",
         {"acc += tl.dot(codes.to(tl.int8), w)": "tl.dot(codes.to(tl.int8), w)"},
@@ -758,7 +863,7 @@ MISTAKES = (
         "Takes the largest value instead of the largest magnitude.",
         {"tl.max(tl.abs(x), axis=1": "tl.max(x, axis=1"},
         kind="uninitialised",
-        says="is cast to int8, whose range is -128 to 127",
+        says="is tl.abs missing?",
     ),
     Mistake(
         FUSED_LINEAR,

@@ -103,52 +103,54 @@ def cuts() -> Picture:
 # ---- what a bias and an outlier do
 
 
-def gains(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, list[float]]:
-    """Return, per layer, how much of the exact output survives if inputs are quantized."""
+def errors(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, list[float]]:
+    """Return, per layer, the error of a chain of layers whose inputs are quantized, relative to its size."""
     x = _normal(tokens, width)
     weights = [_normal(width, width, seed=1 + layer) * (2 / width) ** 0.5 for layer in range(layers)]
     found = {}
     for name, cut, per_tensor in (
-        ("rounded, per row", torch.round, False),
-        ("rounded, per tensor", torch.round, True),
-        ("truncated, per row", torch.trunc, False),
-        ("truncated, per tensor", torch.trunc, True),
+        ("rounded, a scale per row", torch.round, False),
+        ("rounded, one scale", torch.round, True),
+        ("truncated, a scale per row", torch.trunc, False),
+        ("truncated, one scale", torch.trunc, True),
     ):
         exact = made = x
         found[name] = []
         for weight in weights:
             exact, made = (exact @ weight.T).relu(), (quantised(made, cut, per_tensor) @ weight.T).relu()
-            found[name].append(float((made * exact).sum() / (exact * exact).sum()))
+            found[name].append(float((made - exact).norm() / exact.norm()))
     return found
 
 
 def layers() -> Picture:
-    """Draw the gain that is left, layer by layer."""
+    """Draw the error after each layer."""
     # torch's sums differ in their last bits from run to run; the figure should not
-    found = {name: [round(value, 4) for value in values] for name, values in gains().items()}
-    figure = new_figure(7.0, 3.3)
+    found = {name: [round(100 * value, 2) for value in values] for name, values in errors().items()}
+    figure = new_figure(6.6, 3.6)
     ax = figure.subplots()
     looks = zip((BLUE, SKY, ORANGE, VERMILLION), ("o", "D", "s", "^"), strict=True)
-    layers_ = len(next(iter(found.values())))
-    names: dict[str, list[tuple[str, str]]] = {}  # by what is written beside the end of a line
+    deepest = len(next(iter(found.values())))
     for (name, values), (color, mark) in zip(found.items(), looks, strict=True):
-        ax.plot(range(1, len(values) + 1), values, marker=mark, color=color, linewidth=1.6, markersize=5)
-        names.setdefault(f"{values[-1]:.2f}", []).append((name, color))
-    for end, lines in names.items():
-        text = " and ".join([lines[0][0], *(name.split(", ")[1] for name, _ in lines[1:])])
-        label(ax, layers_ + 0.25, float(end), f"{text}: {end}", align="left", color=lines[0][1])
-    ax.set_xlim(0.5, len(values) + 8.5)
-    ax.set_xticks(range(1, len(values) + 1))
+        ax.plot(range(1, deepest + 1), values, marker=mark, color=color, linewidth=1.6, markersize=5)
+        text = f"{name}: {values[-1]:.1f}%"
+        shift = {"rounded, a scale per row": -0.25, "rounded, one scale": 0.35}.get(name, 0.0)
+        label(ax, deepest + 0.3, values[-1] + shift, text, align="left", color=color, fontsize=10)
+    ax.set_xlim(0.5, deepest + 9.5)
+    ax.set_ylim(0, 17)
+    ax.set_xticks(range(1, deepest + 1))
+    ax.set_yticks(range(0, 17, 4), [f"{tick}%" for tick in range(0, 17, 4)])
     ax.set_xlabel("layer", fontsize=10)
-    ax.set_ylabel("gain", fontsize=10)
-    ax.tick_params(labelsize=9)
+    ax.set_ylabel("error", fontsize=10)
+    ax.tick_params(labelsize=10)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
-    told = "; ".join(f"{n}: {v[0]:.3f} after one layer, {v[-1]:.3f} after {len(v)}" for n, v in found.items())
+    told = "; ".join(
+        f"{n}: {v[0]:.1f}% after one layer, {v[-1]:.1f}% after {len(v)}" for n, v in found.items()
+    )
     return Picture(
         figure,
-        f"Gain against depth: how much of the exact output survives in its own direction, in a chain of 12 "
-        f"linear layers of 256 with ReLU, for 84 tokens, if each layer's input is quantized to int8. {told}.",
+        f"The error after each of 12 linear layers of 256 with ReLU, for 84 tokens, if each layer's input is "
+        f"quantized to int8. {told}.",
     )
 
 
@@ -157,7 +159,7 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
     x, weight = _normal(tokens, width), _normal(192, width, seed=1)
     x[where] *= factor
     exact = x @ weight.T
-    figure = new_figure(7.2, 3.4)
+    figure = new_figure(6.6, 3.6)
     ax = figure.subplots()
     others = torch.arange(tokens) != where
     told = []
@@ -166,22 +168,32 @@ def outlier(tokens: int = 84, width: int = 256, where: int = 7, factor: float = 
         ("one scale per row", False, BLUE, "o"),
     ):
         off = (quantised(x, per_tensor=per_tensor) @ weight.T - exact).norm(dim=1) / exact.norm(dim=1)
-        ax.plot(range(tokens), off, mark, color=color, markersize=4, label=name)
+        ax.plot(range(tokens), off, mark, color=color, markersize=4)
         size, fill = (11, "none") if per_tensor else (4, color)  # both are at the same place
         ax.plot([where], off[where : where + 1], mark, color=color, markersize=size, markerfacecolor=fill)
+        typical = f"{name}: {off[others].mean():.1%}"
+        label(
+            ax,
+            42,
+            float(off[others].mean()) * (0.6 if per_tensor else 1.7),
+            typical,
+            color=color,
+            fontsize=11,
+        )
         told.append(f"{name}: {off[others].mean():.1%} on the others, {off[where]:.1%} on the large one")
-    ax.axvline(where, color=LINE, linewidth=0.8, zorder=0)
-    words = f"token {where}, {factor:.0f} times as large,\nis fine either way"
-    label(ax, where + 0.8, 0.022, words, align="left bottom", fontsize=9)
+    words = f"token {where} is {factor:.0f} times as large:\nits own error is small with both"
+    label(ax, where + 2, 0.055, words, align="left", fontsize=10)
+    ax.annotate(
+        "", (where, float(off[where]) * 1.25), (where, 0.07), arrowprops={"arrowstyle": "->", "color": INK}
+    )
     ax.set_yscale("log")
     ax.set_yticks([0.01, 0.1, 1], ["1%", "10%", "100%"])
     ax.set_ylim(0.003, 1)
     ax.set_xlabel("token", fontsize=10)
     ax.set_ylabel("error of a token's outputs", fontsize=10)
-    ax.tick_params(labelsize=9)
+    ax.tick_params(labelsize=10)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.62, 0.62))
     return Picture(
         figure,
         f"The relative error of each of {tokens} tokens after a linear layer of {width} with int8 inputs. "
@@ -228,44 +240,36 @@ def fused(K: int = 8) -> Picture:
 def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> Picture:
     """Draw quantizing before the matmul and inside it: where codes are made, and by how many programs."""
     across, steps = N // BLOCK_N, K // BLOCK_K
-    figure, ax = new_sheet(30, 13.6, unit=0.3)
-    cell, tall = 1.35, 1.1
+    figure, ax = new_sheet(20.6, 9.2)
+    wide, gap = 2.9, 0.35
     for panel, name in enumerate(("two launches", "inside the matmul")):
-        left = 0.9 + 15.0 * panel
-        label(ax, left, 0.7, name, align="left", fontsize=12)
-        x = cells(ax, [""] * steps, x=left, y=2.0, width=cell, height=tall, colors=SKY)
-        label(ax, x.right + 0.3, 2.0 + tall / 2, "x, float32", align="left")
+        left = 0.2 + 10.6 * panel
+        middle = left + (across * wide + (across - 1) * gap) / 2
+
+        def strip(y: float, color: object, words: str, left: float = left, middle: float = middle) -> None:
+            cells(ax, [""] * steps, x=middle - steps / 2, y=y, width=1, height=0.8, colors=color)
+            label(ax, middle + steps / 2 + 0.25, y + 0.4, words, align="left")
+
+        label(ax, left, 0.4, name, align="left", fontsize=12)
+        strip(1.3, SKY, "x, float32")
         if panel == 0:
-            middle = left + steps * cell / 2
-            arrow(ax, (middle, 3.3), (middle, 4.5))
-            label(ax, middle + 0.3, 3.9, "once: one program", align="left", fontsize=9)
-            y = 4.7
-            codes = cells(ax, [""] * steps, x=left, y=y, width=cell, height=tall, colors=YELLOW)
-            label(ax, codes.right + 0.3, y + tall / 2, "codes, in memory", align="left")
+            arrow(ax, (middle, 2.2), (middle, 3.3))
+            label(ax, middle + 0.3, 2.7, "one program", align="left")
+            strip(3.4, YELLOW, "codes, int8")
+        start = 4.3 if panel == 0 else 2.2
         for program in range(across):
-            top = 7.3 + 1.9 * program
-            fill, words = YELLOW, "loads the codes"
-            if panel:
-                fill, words = SKY, "loads x; dashed: its own codes"
-            for step in range(steps):
-                box(ax, left + step * cell, top, cell, tall, color=fill, edge=INK, linewidth=0.9)
-                if panel:
-                    box(
-                        ax, left + step * cell + 0.25, top + 0.25, cell - 0.5, tall - 0.5,
-                        color=YELLOW, edge=INK, linewidth=0.6, dashed=True,
-                    )  # fmt: skip
-            label(ax, left + steps * cell + 0.3, top + tall / 2, f"program (0, {program})", align="left")
-            label(ax, left, top - 0.3, words, align="left", fontsize=9, color=FAINT)
-        start = 5.9 if panel == 0 else 3.3
-        arrow(ax, (left + steps * cell / 2, start), (left + steps * cell / 2, 6.7))
-        times = "once" if panel == 0 else "twice"
-        reads = f"each of {across} programs reads it {times}"
-        label(ax, left + steps * cell / 2 + 0.3, (start + 6.7) / 2, reads, align="left", fontsize=9)
+            x = left + program * (wide + gap)
+            arrow(ax, (middle + program - 1, start), (x + wide / 2, 6.1))
+            fill = ORANGE if panel == 0 else YELLOW
+            words = f"program\n(0, {program})" if panel == 0 else f"program (0, {program})\nmakes codes"
+            box(ax, x, 6.2, wide, 1.6, words, color=fill, edge=INK, fontsize=9)
+        told = "all codes once" if panel == 0 else "all of x twice"
+        label(ax, middle, 8.4, f"each of {across} programs reads {told}")
     return Picture(
         figure,
         f"A row of tiles with {across} programs. Two launches: one program turns x into codes in memory, and "
-        f"each of the {across} programs loads the codes once. Inside the matmul: each of the {across} "
-        f"programs loads x twice and makes its own codes, {steps} tiles each, which are never in memory.",
+        f"each of the {across} programs reads all codes once. Inside the matmul: each of the {across} "
+        f"programs reads all of x twice and makes its own codes, which are never in memory.",
     )
 
 
@@ -284,32 +288,32 @@ def orders(N: int = 4, K: int = 8, TILE_N: int = 2, TILE_K: int = 4) -> Picture:
         ("[N, K]: k innermost", lambda n, k: n * K + k),
         ("tiles, k innermost", in_tiles),
     )
-    figure, ax = new_sheet(32, 11.2, unit=0.28)
-    told, width = [], 1.0
+    figure, ax = new_sheet(21, 18.6)
+    told, width, small = [], 0.9, 0.66
     for number, (name, place) in enumerate(layouts):
-        left = 2.2 + 10.4 * number
+        left, top = 1.4, 1.9 + 5.9 * number
         address = [[place(n, k) for k in range(K)] for n in range(N)]
         mine = [[n < TILE_N and k < TILE_K for k in range(K)] for n in range(N)]
-        cells(
-            ax, address, x=left, y=2.2, width=width,
+        grid = cells(
+            ax, address, x=left, y=top, width=width, height=0.8,
             colors=[[YELLOW if hit else PALE for hit in row] for row in mine],
-            index=["k=0" if k == number == 0 else str(k) for k in range(K)],
-            row_index=[f"n={n}" for n in range(N)] if number == 0 else [str(n) for n in range(N)],
+            index=[f"k={k}" for k in range(K)],
+            row_index=[f"n={n}" for n in range(N)],
         )  # fmt: skip
-        label(ax, left + K / 2, 0.7, name, fontsize=12)
+        label(ax, left, top - 1.2, name, align="left", fontsize=12)
         tile = sorted(address[n][k] for n in range(TILE_N) for k in range(TILE_K))
         runs = 1 + sum(b - a != 1 for a, b in zip(tile, tile[1:], strict=False))
+        words = f"memory: the tile is {runs} run{'s' * (runs != 1)} of {len(tile) // runs} bytes"
+        label(ax, grid.right + 0.9, top - 0.4, words, align="left")
         for line in range(2):
             addresses = range(line * N * K // 2, (line + 1) * N * K // 2)
             cells(
-                ax, [""] * len(addresses), x=left, y=7.2 + 0.9 * line, width=K * width / len(addresses),
-                height=0.6, colors=[YELLOW if a in tile else PALE for a in addresses],
+                ax, [str(a) for a in addresses], x=grid.right + 0.9, y=top + 0.4 + 1.3 * line, width=small,
+                height=0.8, colors=[YELLOW if a in tile else PALE for a in addresses], fontsize=8,
             )  # fmt: skip
-        words = f"memory: {runs} run{'s' * (runs != 1)} of {len(tile) // runs} bytes"
-        label(ax, left + K / 2, 9.4, words)
-        told.append(f"{name}: the tile n = 0..{TILE_N - 1}, k = 0..{TILE_K - 1} is at {tile}, {words[8:]}")
-    words = f"A number is the address of wq[n, k]. Yellow: one tile of {TILE_N} × {TILE_K}."
-    label(ax, 2.2, 10.7, words, align="left")
+        told.append(f"{name}: the tile n = 0..{TILE_N - 1}, k = 0..{TILE_K - 1} is at {tile}: {words[21:]}")
+    words = f"A number is the address of a byte, wq[n, k]. Yellow: one tile of {TILE_N} × {TILE_K}."
+    label(ax, 1.4, 18.0, words, align="left")
     return Picture(
         figure,
         f"Addresses of the bytes of a {N} by {K} weight matrix in three layouts, with one tile marked. "
@@ -344,8 +348,8 @@ def digit(image: torch.Tensor, number: int) -> Picture:
 __all__ = [
     "cuts",
     "digit",
+    "errors",
     "fused",
-    "gains",
     "inside",
     "layers",
     "orders",

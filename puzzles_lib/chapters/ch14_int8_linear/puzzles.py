@@ -144,6 +144,68 @@ def _other_scale_for_zeros(x: Tensor) -> tuple[Tensor, Tensor]:
     return codes, torch.where(x.abs().amax(dim=1) > 0, scale, torch.tensor(1e-12) / TOP).to(scale.dtype)
 
 
+def _zeros_divided_too(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return quantize_rows with 1 instead of the peak of a row of zeros, before the division."""
+    codes, scale = quantize_rows(x)
+    return codes, torch.where(x.abs().amax(dim=1) > 0, scale, 1 / TOP).to(scale.dtype)
+
+
+def _cast(steps: Tensor) -> Tensor:
+    """Return rounded quotients as int8, cast as a GPU does: clamped to int16, then cut to the lower half."""
+    whole = torch.round(steps).nan_to_num(0.0, 32767.0, -32768.0)
+    return whole.clamp(-32768, 32767).to(torch.int32).to(torch.int8)
+
+
+def _by_peaks(peaks: Callable[..., Tensor], scale_of: Callable[[Tensor], Tensor]) -> Callable[..., tuple]:
+    """Return quantize_rows with other peaks of x, which is float32 here, or other scales."""
+
+    def quantize(x: Tensor, BLOCK_K: int) -> tuple[Tensor, Tensor]:
+        scale = scale_of(peaks(x.float(), BLOCK_K))  # [M]
+        return _cast(x.float() / scale[:, None]), scale.to(x.dtype)
+
+    return quantize
+
+
+def _scale_of(peak: Tensor) -> Tensor:
+    return torch.where(peak > 0, peak / TOP, 1.0)
+
+
+def _largest_magnitude(x: Tensor, BLOCK_K: int) -> Tensor:
+    return x.abs().amax(dim=1)
+
+
+def _of_the_last_block(x: Tensor, BLOCK_K: int) -> Tensor:
+    return x.split(BLOCK_K, dim=1)[-1].abs().amax(dim=1)
+
+
+def _codes_of_one_walk(x: Tensor, BLOCK_K: int) -> tuple[Tensor, Tensor]:
+    """Return quantize_rows with the codes of each block made from the peak so far."""
+    peak = _peaks_so_far(x.float(), BLOCK_K)  # [M, K]
+    scale = _scale_of(peak)
+    return _cast(x.float() / scale), scale[:, -1].to(x.dtype)
+
+
+def _peaks_so_far(x: Tensor, BLOCK_K: int) -> Tensor:
+    """Return the largest magnitude of a row up to the end of each element's block."""
+    blocks = x.split(BLOCK_K, dim=1)
+    peaks = torch.stack([block.abs().amax(dim=1) for block in blocks], dim=1).cummax(dim=1).values
+    return torch.cat([peaks[:, i : i + 1].expand_as(block) for i, block in enumerate(blocks)], dim=1)
+
+
+PEAKS = {
+    "each peak is the largest value of its row, not the largest magnitude: is tl.abs missing?": _by_peaks(
+        lambda x, BLOCK_K: x.amax(dim=1).clamp(min=0), _scale_of
+    ),
+    "each peak is that of the last block of K: keep the larger of it and the peak so far": _by_peaks(
+        _of_the_last_block, _scale_of
+    ),
+    "each scale is the peak / 128, so the peak itself gets code 128: divide by 127": _by_peaks(
+        _largest_magnitude, lambda peak: torch.where(peak > 0, peak / (TOP + 1), 1.0)
+    ),
+}
+"""Slips in making scales, by what a report says of them."""
+
+
 QUANTIZE_ROWS = Puzzle(
     number="22",
     spec=quantize_rows,
@@ -170,7 +232,14 @@ QUANTIZE_ROWS = Puzzle(
     ),
     outputs=("codes", "scale"),
     slips={text: _rounded_by(cut) for text, cut in CUTS.items()}
-    | {"the rows of zeros are wrong: their scale should be 1": _other_scale_for_zeros},
+    | PEAKS
+    | {
+        "the rows of zeros are wrong: their scale should be 1": _other_scale_for_zeros,
+        "rows of zeros have scale 1 / 127: put the 1 where the scale is chosen, not the peak": (
+            _zeros_divided_too
+        ),
+        "codes of the first blocks are made before the peak of the whole row is known": _codes_of_one_walk,
+    },
     most_loads={"x": lambda s: 2 * s.M * s.K},  # once for the peak, once for the codes
     contract=Contract(
         {
@@ -251,20 +320,44 @@ def _rows_of_a_block(
     return int8_linear(xq, x_scale, there, w_scale, bias)
 
 
+def _rows_of_n(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return y if rows of wq are taken to be N elements apart."""
+    places = torch.arange(wq.shape[0])[:, None] * wq.shape[0] + torch.arange(wq.shape[1])
+    there = wq.flatten()[places.clamp(max=wq.numel() - 1)]  # a kernel that goes further is out of bounds
+    return int8_linear(xq, x_scale, there, w_scale, bias)
+
+
 def _without(*names: str) -> Callable[..., Tensor]:
-    """Return int8_linear without some of its scales."""
+    """Return int8_linear without its bias, or without some of its scales."""
 
     def spec(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
         given = {"x_scale": x_scale, "w_scale": w_scale}
         kept = {name: torch.ones_like(each) if name in names else each for name, each in given.items()}
-        return int8_linear(xq, kept["x_scale"], wq, kept["w_scale"], bias)
+        added = torch.zeros_like(bias) if "bias" in names else bias
+        return int8_linear(xq, kept["x_scale"], wq, kept["w_scale"], added)
 
     return spec
 
 
-def _bias_forgotten(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
-    """Return y without the bias."""
-    return int8_linear(xq, x_scale, wq, w_scale, torch.zeros_like(bias))
+def _one_block(at: int) -> Callable[..., Tensor]:
+    """Return int8_linear with the products of one block of K alone: 0 is the first, -1 the last."""
+
+    def spec(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor, BLOCK_K: int) -> Tensor:
+        x, w = (codes.split(BLOCK_K, dim=1)[at] for codes in (xq, wq))
+        return int8_linear(x, x_scale, w, w_scale, bias)
+
+    return spec
+
+
+WITHOUT = {
+    "the bias": ("bias",),
+    "the weights' scale": ("w_scale",),
+    "the row's scale": ("x_scale",),
+    "the two scales": ("x_scale", "w_scale"),
+    "the weights' scale and the bias": ("w_scale", "bias"),
+    "the row's scale and the bias": ("x_scale", "bias"),
+}
+"""What may be missing after the sum, in words, and the names of these inputs."""
 
 
 def _scales_read_at(row: str, column: str) -> Callable[..., Tensor]:
@@ -326,10 +419,10 @@ INT8_LINEAR = Puzzle(
     slips={
         "it is what you get if wq is read as [K, N]: row n starts at n * K": _weights_as_k_by_n,
         "it is what you get if the bias is added before the scales": _bias_scaled,
-        "it is what you get without the bias": _bias_forgotten,
-        "it is what you get without the weights' scale": _without("w_scale"),
-        "it is what you get without the row's scale": _without("x_scale"),
-        "it is what you get without the two scales": _without("x_scale", "w_scale"),
+        **{f"it is what you get without {words}": _without(*names) for words, names in WITHOUT.items()},
+        "y is the bare sum of codes: multiply it by the two scales, then add the bias": _without(
+            "x_scale", "w_scale", "bias"
+        ),
         "it is what you get if x_scale is read at offs_n: row m has the scale x_scale[m]": _scales_read_at(
             "N", "N"
         ),
@@ -343,6 +436,9 @@ INT8_LINEAR = Puzzle(
             _bias_per_block
         ),
         "rows of wq are read BLOCK_K elements apart: they are K elements apart": _rows_of_a_block,
+        "rows of wq are read N elements apart: they are K elements apart": _rows_of_n,
+        "acc has the products of the last block of K alone: add each dot to it": _one_block(-1),
+        "acc has the products of the first block of K alone": _one_block(0),
         "y is only the bias: no product is added to acc": _only_bias,
     },
     machine=(Goal(cases=(1,), wants=INTEGER_DOTS),),
@@ -386,15 +482,45 @@ def _fused(quantize: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Callable[...,
     return spec
 
 
-def _scale_forgotten(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the codes of x with scales of 1."""
-    codes, scale = quantize_rows(x)
-    return codes, torch.ones_like(scale)
+def _fused_by_block(quantize: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
+    """Return fused_linear with codes or scales that depend on BLOCK_K."""
+
+    def spec(x: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor, BLOCK_K: int) -> Tensor:
+        codes, scale = quantize(x, BLOCK_K)
+        return int8_linear(codes, scale, wq, w_scale, bias)
+
+    return spec
 
 
-def _weights_scale_forgotten(x: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
-    """Return fused_linear with scales of 1 for the weights."""
-    return fused_linear(x, wq, torch.ones_like(w_scale), bias)
+def _then(linear: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return fused_linear with another function after quantize_rows."""
+
+    def spec(x: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+        return linear(*quantize_rows(x), wq, w_scale, bias)
+
+    return spec
+
+
+def _last_block_alone(x: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor, BLOCK_K: int) -> Tensor:
+    """Return fused_linear with the products of the last block of K alone."""
+    return _one_block(-1)(*quantize_rows(x), wq, w_scale, bias, BLOCK_K)
+
+
+def _one_walk(corrected: bool) -> Callable[..., Tensor]:
+    """Return fused_linear in one walk whose peak grows. corrected: whether acc is rescaled when it does."""
+
+    def spec(x: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor, BLOCK_K: int) -> Tensor:
+        peaks = _peaks_so_far(x.float(), BLOCK_K)  # [M, K]
+        codes = _cast(x.float() / _scale_of(peaks)).double()
+        acc, peak = 0.0, torch.zeros(len(x))
+        for start in range(0, x.shape[1], BLOCK_K):
+            block = slice(start, start + BLOCK_K)
+            before, peak = peak, peaks[:, start]
+            factor = torch.where(before > 0, before / peak, 1.0) if corrected else torch.ones_like(peak)
+            acc = acc * factor.double()[:, None] + codes[:, block] @ wq[:, block].double().T
+        return _scale_of(peak)[:, None] * w_scale * acc + bias
+
+    return spec
 
 
 def _undivided(cut: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -435,8 +561,21 @@ FUSED_LINEAR = Puzzle(
     outputs=("y",),
     slips={text: _fused(_rounded_by(cut)) for text, cut in CUTS.items()}
     | {
-        "it is what you get without the row's scale": _fused(_scale_forgotten),
-        "it is what you get without the weights' scale": _weights_scale_forgotten,
+        **{text: _fused_by_block(quantize) for text, quantize in PEAKS.items()},
+        **{
+            f"it is what you get without {words}": _then(_without(*names)) for words, names in WITHOUT.items()
+        },
+        "y is the bare sum of codes: multiply it by the two scales, then add the bias": _then(
+            _without("x_scale", "w_scale", "bias")
+        ),
+        "it is what you get with a peak that grows, and sums rescaled when it does: codes need the peak of "
+        "the whole row": _one_walk(corrected=True),
+        "codes of the first blocks are made before the peak of the whole row is known": _one_walk(
+            corrected=False
+        ),
+        "rows of wq are read N elements apart: they are K elements apart": _then(_rows_of_n),
+        "it is what you get if wq is read as [K, N]: row n starts at n * K": _then(_weights_as_k_by_n),
+        "acc has the products of the last block of K alone: add each dot to it": _last_block_alone,
         "x is rounded to codes without being divided by its scale": _fused(_undivided(torch.round)),
         "x itself is cast to int8, not divided by its scale and not rounded": _fused(_undivided(torch.trunc)),
         "y is only the bias: no product is added to acc": lambda x, wq, w_scale, bias: (
@@ -527,6 +666,9 @@ TILE_SLIPS = {
     "from one tile to the next you go TILE_N elements: a tile has TILE_N * TILE_K": _tiles_at(
         lambda i, step, n, k, s: (i * s.steps + step) * s.TILE_N + n * s.TILE_K + k
     ),
+    "the number of a tile is used as its address: multiply it by TILE_N * TILE_K": _tiles_at(
+        lambda i, step, n, k, s: i * s.steps + step + n * s.TILE_K + k
+    ),
     "each row has K // TILE_K tiles here: round up, because the last tile is padded": _tiles_at(
         lambda i, step, n, k, s: ((i * s.steps + step) * s.TILE_N + n) * s.TILE_K + k, rounded_up=False
     ),
@@ -538,6 +680,16 @@ TILE_SLIPS = {
     ),
     "y is only the bias: no product is added to acc": lambda xq, x_scale, tiles, w_scale, bias: bias.expand(
         len(x_scale), -1
+    ),
+    "acc has the products of the last tile alone: add each dot to it": lambda xq, x_scale, tiles, w_scale, bias, TILE_K: (  # noqa: E501
+        _one_block(-1)(
+            xq,
+            x_scale,
+            tiles.transpose(1, 2).flatten(0, 1).flatten(1, 2)[: len(bias), : xq.shape[1]],
+            w_scale,
+            bias,
+            TILE_K,
+        )
     ),
     "tiles are read as if they were the plain [N, K] matrix": _tiles_at(
         lambda i, step, n, k, s: (i * s.TILE_N + n) * s.K + step * s.TILE_K + k

@@ -96,6 +96,11 @@ def _programs_along_n() -> int:
     return FUSED_LINEAR.programs(case)[1]
 
 
+def _rows_of_the_instruction() -> int:
+    """Return the rows that int8's mma.sync multiplies, the smallest of a tensor core: m16n8k32."""
+    return 16
+
+
 HARM, LOST = 4, 2  # percent at least, digits at most
 
 
@@ -456,5 +461,20 @@ QUESTIONS = (
             ),
         ),
         nudge="Is the sum with 1.5 above or below 2^23, and the one with -1.5? Which numbers are there?",
+    ),
+    Question(
+        id="ch14-q13",
+        asks="int8_linear is compiled for sm_90 with M=1 and BLOCK_M=1. How many rows does its tensor core "
+        "instruction multiply?",
+        right=_rows_of_the_instruction,
+        kind=int,
+        nudges=(
+            Nudge(
+                lambda v, r: v == 1,
+                "That's the tile's height. The instruction's own is the number after m in its name.",
+            ),
+            Nudge(lambda v, r: v in (8, 32), "That's the number after n or k. Rows come after m."),
+        ),
+        nudge="The name of the instruction has a part such as m64n128k16. Which number is that of the rows?",
     ),
 )
