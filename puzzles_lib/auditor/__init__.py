@@ -25,6 +25,7 @@ from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.reference import Uncomparable, Wanted, cloned, compare, flat, keeping, wanted
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.session import Session, audited, found
@@ -171,7 +172,7 @@ class _Call:
         guard = guard or self.guard
         given, named = cloned((tuple(args), dict(kwargs)), keeping())
         session = Session(guard, report, configuration=configuration, poison=poison)
-        with pretended(), session.active():
+        with entered(pretended(), session.active()):
             result = self.function(*given, **named)
         with plain():
             results = flat(result) if result is not None else flat((given, named))
@@ -321,7 +322,7 @@ class _Call:
         """The verdict on a call whose programs run from the last to the first."""
         given, named = cloned((tuple(self.args), dict(self.kwargs)), keeping())
         session = Session(dataclasses.replace(self.guard, races=False), AuditReport(), reverse=True)
-        with pretended(), session.active():
+        with entered(pretended(), session.active()):
             result = self.function(*given, **named)
         with plain():
             results = flat(result) if result is not None else flat((given, named))

@@ -8,6 +8,7 @@ from puzzles_lib.auditor.catching import caught
 from puzzles_lib.auditor.compiled import LARGEST_BLOCK
 from puzzles_lib.auditor.defined import Defined
 from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.held import Held, entered, held
 from puzzles_lib.auditor.launch import Launch, Place, Unsupported
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.running import Outcome, Runner
@@ -44,13 +45,19 @@ class Session:
                 )
             )
             return True
+        with held() as signals:
+            return self._judged(launch, signals)
+
+    def _judged(self, launch: Launch, signals: Held) -> bool:
+        """Run a launch and report it. Signals that come meanwhile are delivered between two runs."""
+        self.runner.between = signals.deliver
         try:
             outcome = alone(lambda: self.runner.run(launch))
         except Busy as reason:
             outcome = Outcome(launch, unjudged=str(reason))
-        except TimeoutError:  # of a time limit that the user's code has set
-            raise
         except Exception as error:  # a user must not see a traceback of ours for their launch
+            if error is signals.raised:  # it is the user's own
+                raise
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             outcome = Outcome(launch, unjudged=f"{launch.name}: a bug in the audit itself: {words}")
         if launch.configuration and outcome.verdict and skips(outcome.verdict):
@@ -144,10 +151,10 @@ def audited(
         raise ValueError(f"audited: device is {device!r}, allowed are 'cpu' and 'cuda'")
     report = AuditReport(title)
     session = Session(guard or Guard(), report, compiled=compiled)
-    with contextlib.ExitStack() as stack:
-        if device == "cuda" or compiled:
-            from puzzles_lib.auditor.cuda import driven, pretended
+    managers: list[contextlib.AbstractContextManager] = [session.active()]
+    if device == "cuda" or compiled:
+        from puzzles_lib.auditor.cuda import driven, pretended
 
-            stack.enter_context(pretended(compiles=compiled) if device == "cuda" else driven())
-        stack.enter_context(session.active())
+        managers.insert(0, pretended(compiles=compiled) if device == "cuda" else driven())
+    with entered(*managers):
         yield report

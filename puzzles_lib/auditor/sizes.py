@@ -22,6 +22,7 @@ from puzzles_lib.auditor.catching import caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges
 from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.reference import flat
 from puzzles_lib.auditor.running import Outcome
@@ -269,10 +270,8 @@ class Call:
         with plain():
             given, named = pytree.tree_map(convert, self.arguments)
         try:
-            with (
-                pretended("meta"),
-                caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False),
-            ):
+            catching = caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False)
+            with entered(pretended("meta"), catching):
                 self.function(*given, **named)
         except Exception as error:
             words = " ".join(f"{type(error).__name__}: {error}".split())[:120]
