@@ -119,6 +119,17 @@ def copy_rows_kernel(Sources, Target, N, BLOCK: tl.constexpr):
     tl.store(Target + row * N + i, tl.load(source + i, mask=i < N), mask=i < N)
 
 
+@pytest.mark.parametrize("beyond, ok", [(0, True), (1, False)])
+def test_a_table_of_pointers_in_a_block_without_a_gpu(beyond, ok):
+    rows = [torch.randn(100), torch.randn(100)]
+    z = torch.empty(2, 100 + beyond)
+    with audited() as report:
+        table = torch.tensor([row.data_ptr() for row in rows])
+        copy_rows_kernel[(2,)](table, z, 100 + beyond, BLOCK=128)
+    assert report.ok == ok and not report.unjudged
+    assert not ok or torch.equal(z, torch.stack(rows))
+
+
 @pytest.mark.parametrize("beyond, found", [(0, []), (1, ["out of bounds"])])
 def test_a_table_of_pointers(beyond, found):
     def stacked(tensors):

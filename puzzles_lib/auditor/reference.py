@@ -100,21 +100,31 @@ class Wanted:
         return replace(self, shaken=[*self.shaken, shaken])
 
 
-def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
+def wanted(
+    like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float, in_place: bool = True
+) -> Wanted:
     """Call a reference: exactly, with float32's roundoff in each input, and with a coarser one.
 
-    Raises `Uncomparable` if it raises with the arguments as they are.
+    in_place: whether it may return None, because the function does so and changes its arguments.
+
+    Raises `Uncomparable` if it raises with the arguments as they are, or returns None and must not.
     """
 
     def called(convert: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
         given, named = cloned((tuple(args), dict(kwargs)), convert)
         with torch.no_grad():
             result = like(*given, **named)
+        if result is None and not in_place:
+            raise Uncomparable(
+                "the reference returns None, but the function returns a result: return the same"
+            )
         found = flat(result)
         return [t.detach() for t in (found if result is not None else flat((given, named)))]
 
     try:
         own = called(lambda t: t.detach().clone())
+    except Uncomparable:
+        raise
     except Exception as error:
         raise Uncomparable(f"the reference raises {type(error).__name__}: {error}") from error
 
@@ -176,7 +186,8 @@ def compare(
     """
     if len(got) != len(want.exact):
         raise Uncomparable(
-            f"the function gives {len(got)} tensors, but the reference {len(want.exact)}: give the same"
+            f"the function returns {_tensors(len(got))}, but the reference {_tensors(len(want.exact))}: "
+            "return the same"
         )
     for place, (found, exact) in enumerate(zip(got, want.exact, strict=True)):
         name = "the result" if len(got) == 1 else f"result {place}"
@@ -194,6 +205,10 @@ def compare(
         if not right.all():
             return Verdict("values", _message(name, found, expected, right))
     return None
+
+
+def _tensors(count: int) -> str:
+    return f"{count or 'no'} tensor{'s' * (count != 1)}"
 
 
 def _expected(found: torch.Tensor, want: Wanted, place: int, coarsest: float, allowance: float) -> Expected:

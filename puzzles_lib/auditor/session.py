@@ -7,9 +7,9 @@ from dataclasses import replace
 from puzzles_lib.auditor.catching import caught
 from puzzles_lib.auditor.compiled import LARGEST_BLOCK
 from puzzles_lib.auditor.defined import Defined
-from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import Held, entered, held
-from puzzles_lib.auditor.launch import Launch, Place, Unsupported
+from puzzles_lib.auditor.launch import Addresses, Launch, Place, Unsupported
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.running import Outcome, Runner
 from puzzles_lib.checker.report import Verdict
@@ -145,16 +145,20 @@ def audited(
     compiled: audit what `torch.compile` writes, too. In the block it compiles functions of CPU tensors to
         Triton. Its blocks are capped at 16 elements along an axis, so that races between programs can show.
 
-    Findings do not stop the block. Raises ValueError for another device.
+    Findings do not stop the block. Raises ValueError or TypeError for a bad argument.
     """
     if device not in ("cpu", "cuda"):
         raise ValueError(f"audited: device is {device!r}, allowed are 'cpu' and 'cuda'")
+    if not isinstance(compiled, bool):
+        raise TypeError(f"audited: compiled is {compiled!r}, allowed are True and False")
     report = AuditReport(title)
-    session = Session(guard or Guard(), report, compiled=compiled)
+    session = Session(guard_of(guard, "audited"), report, compiled=compiled)
     managers: list[contextlib.AbstractContextManager] = [session.active()]
     if device == "cuda" or compiled:
         from puzzles_lib.auditor.cuda import driven, pretended
 
         managers.insert(0, pretended(compiles=compiled) if device == "cuda" else driven())
+    else:
+        managers.insert(0, Addresses())
     with entered(*managers):
         yield report
