@@ -133,16 +133,25 @@ def _audited(item: pytest.Item, when: str) -> Generator[None, Any, Any]:
         except BaseException as error:
             if report.findings:
                 item.add_report_section(when, "audit", str(report))
-            elif (
-                report.unjudged
-                and when != "teardown"
-                and isinstance(error, Exception | pytest.fail.Exception)
-            ):
+            elif report.unjudged and when != "teardown" and _follows(error):
                 pytest.skip(f"audit: {report.unjudged[0]}")  # results are missing: the test says nothing
             raise
     if report.findings:
         pytest.fail(str(report), pytrace=False)
     return result
+
+
+def _follows(error: BaseException) -> bool:
+    """Whether an error may follow from results that are missing. That of a time limit does not."""
+    if not isinstance(error, Exception | pytest.fail.Exception):
+        return False
+    handler = getattr(signal.getsignal(signal.SIGALRM), "__code__", None)
+    entry = error.__traceback__
+    while entry is not None:
+        if entry.tb_frame.f_code is handler:
+            return False
+        entry = entry.tb_next
+    return True
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -243,14 +243,27 @@ def late():
     signal.raise_signal(signal.SIGALRM)
 
 
+def without_lines():
+    signal.raise_signal(signal.SIGALRM)
+
+
 def test_where_there_is_no_line():
-    code, no_line = late.__code__, 0b1_1111_000  # an entry of a table of lines, for one instruction
-    late.__code__ = code.replace(co_linetable=bytes([no_line]) * (len(code.co_code) // 2))
+    code, no_line = without_lines.__code__, 0b1_1111_000  # an entry of a table of lines, for one instruction
+    without_lines.__code__ = code.replace(co_linetable=bytes([no_line]) * (len(code.co_code) // 2))
     try:
-        late()
+        without_lines()
     except RuntimeError as error:
         assert error.__traceback__.tb_next.tb_lineno is None
         raise
+
+
+def test_late_and_too_large(monkeypatch):
+    from puzzles_lib.auditor import running
+
+    x = torch.ones(20, device="cuda")
+    monkeypatch.setattr(running, "MOST_BYTES", 16)
+    double_kernel[(1,)](x, torch.empty_like(x), 20, BLOCK=32)
+    late()
 
 
 def test_after_all_that():
@@ -285,5 +298,5 @@ def test_a_time_limit_never_ends_the_suite(tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert "INTERNALERROR" not in done.stdout, done.stdout
-    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
-    assert "1 launch in 4 tests: 1 clean" in done.stdout
+    assert "3 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "2 launches in 5 tests: 1 clean" in done.stdout

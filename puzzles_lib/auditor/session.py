@@ -92,11 +92,14 @@ class Session:
     def again(self, launch: Launch) -> bool:
         """Run a launch that autotune repeats, and report nothing of it."""
         runner = Runner(replace(self.guard, races=False, hints=False), self.defined)
-        return alone(lambda: runner.run(launch)).verdict is None
+        outcome = alone(lambda: runner.run(launch))
+        if not outcome.complete:  # other programs may have run than in the launch before
+            self.stopped = self.stopped or launch.name
+        return outcome.verdict is None
 
     def differs(self, kernel: str, name: str, place: Place | None) -> None:
         """Report a kernel whose result changes if autotune measures it, unless another fault explains it."""
-        if self.report.findings:
+        if self.report.findings or self.stopped:
             return
         text = f"{name} gets other values in a second launch, and triton.autotune makes many to measure"
         advice = f"restore_value=['{name}'] for what is updated in place, reset_to_zero for what is added up"
