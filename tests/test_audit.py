@@ -386,6 +386,44 @@ def test_a_row_of_zeros_shows_only_with_hard_inputs():
     assert any("zeros" in finding.on and finding.verdict.kind == "values" for finding in report.findings)
 
 
+TINY = torch.finfo(torch.float32).tiny
+HARD = {
+    "zeros": lambda x: x.numel() and (x == 0).all(),
+    "a row of zeros": lambda x: (x == 0).all(1).sum() == 1,
+    "a row of -inf": lambda x: (x == -torch.inf).all(1).sum() == 1,
+    "all -inf": lambda x: x.numel() and (x == -torch.inf).all(),
+    "inf": lambda x: (x == torch.inf).sum() == 1,
+    "-inf": lambda x: (x == -torch.inf).sum() == 1,
+    "NaN": lambda x: x.isnan().any(),
+    "huge": lambda x: x.isfinite().all() and (x.abs() > 1e15).any(),
+    "tiny": lambda x: x.numel() and TINY < x.abs().max() < 1e-12,
+    "denormal": lambda x: x.numel() and 0 < x.abs().max() < TINY,
+    "ties": lambda x: x.isfinite().all() and len(x.unique()) == 3,
+    "one element": lambda x: x.numel() == 1,
+    "empty": lambda x: x.numel() == 0,
+    "a power of two less 1": lambda x: x.shape[0] == 63,
+    "a power of two": lambda x: x.shape[0] == 64,
+    "a power of two and 1": lambda x: x.shape[0] == 65,
+    "padded rows": lambda x: x.stride(0) > x.shape[1] > 0 and x.stride(1) == 1,
+    "not contiguous": lambda x: x.stride(1) > 1,
+    "stride 0": lambda x: x.stride(0) == 0,
+}
+
+
+def test_every_hard_input_is_tried(tmp_path):
+    told = tmp_path / "told"
+
+    def absolute(x):
+        with told.open("a") as file:  # hard inputs are tried in another process
+            file.writelines(f"{name}\n" for name, is_hard in HARD.items() if is_hard(x))
+        return scaled(x.abs().contiguous().view(-1)).view(x.shape)
+
+    for x in (ROWS.new_ones(40, 1) + torch.arange(40.0).view(40, 1), torch.randn(40, 3), torch.randn(2, 1)):
+        report = audit(absolute, x, like=lambda x: 2 * x.abs(), hard=True, guard=Guard(sizes=False))
+        assert report.ok and report.compared and len(report.tried) > 15
+    assert set(told.read_text().split("\n")[:-1]) == set(HARD)
+
+
 def test_hard_inputs_that_the_reference_cannot_do_are_no_finding():
     report = audit(normed, ROWS, True, like=norm_like, guard=Guard(sizes=False, races=False), hard=True)
     layout = [f for f in report.findings if "other way round" not in f.on and "stride 0" not in f.on]
