@@ -1,5 +1,6 @@
 """`audit`: launches of ordinary code, caught and run under guard. Each fault has a sound kernel beside it."""
 
+import dataclasses
 import importlib.metadata
 import json
 import linecache
@@ -270,6 +271,35 @@ def test_a_value_that_is_off_by_little():
     assert audit(slightly, X, like=doubled, allowance=1e-3, guard=QUICK).ok
 
 
+class Hidden:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+@dataclasses.dataclass
+class Shown:
+    tensor: torch.Tensor
+    block: int = 32
+
+
+def hidden(x):
+    return Hidden(scaled(x))
+
+
+@pytest.mark.parametrize("of", [Shown, lambda z: {"z": z}, lambda z: [(z, 32)], lambda z: float(z.sum())])
+def test_results_are_found_in_what_is_returned(of):
+    def function(x):
+        return of(scaled(x))
+
+    assert audit(function, X, like=lambda x: of(2 * x), guard=QUICK).compared
+    (finding,) = audit(function, X, like=lambda x: of(2 * x + 1), guard=QUICK).findings
+    assert finding.verdict.kind == "values"
+
+
+def test_results_that_are_not_found_are_a_note():
+    assert "within objects of other classes" in str(audit(hidden, X, guard=QUICK))
+
+
 @pytest.mark.parametrize(
     "call, error, text",
     [
@@ -280,7 +310,8 @@ def test_a_value_that_is_off_by_little():
         (lambda: audit(scaled, X, like=lambda x: x[:5]), ValueError, "but the reference's (5,)"),
         (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "but the reference 2 tensors"),
         (lambda: audit(scaled, X, like=lambda x: x.nothing), ValueError, "the reference raises Attr"),
-        (lambda: audit(scaled, X, like=lambda x: 3.0), ValueError, "but the reference no tensors"),
+        (lambda: audit(scaled, X, like=lambda x: "x"), ValueError, "but the reference no tensors"),
+        (lambda: audit(hidden, X, like=Hidden), ValueError, "returns a tensor or a number to compare"),
         (lambda: audit(scaled, X, like=lambda x: None), ValueError, "the reference returns None"),
         (lambda: audit(scaled, X, allowance=-1), ValueError, "allowance is -1"),
         (lambda: audit(scaled, X, allowance=float("nan")), ValueError, "allowance is nan"),

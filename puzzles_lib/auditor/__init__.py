@@ -26,7 +26,17 @@ from puzzles_lib.auditor.catching import plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import entered
-from puzzles_lib.auditor.reference import Uncomparable, Wanted, cloned, compare, flat, keeping, wanted
+from puzzles_lib.auditor.reference import (
+    Uncomparable,
+    Wanted,
+    cloned,
+    compare,
+    flat,
+    hides,
+    keeping,
+    returned,
+    wanted,
+)
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.session import Session, audited, found
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
@@ -61,7 +71,8 @@ def audit(
 
     function: any Python function that launches Triton kernels. It gets copies of the tensors, which say that
         they are on a GPU, and its launches run on the CPU.
-    like: a reference, called with the same arguments. It returns the same tensors; if ``function`` works in
+    like: a reference, called with the same arguments. It returns the same tensors, alone or in tuples, lists,
+        dictionaries or dataclasses; if ``function`` works in
         place and returns None, so does the reference. It is computed in float64, and the tolerance is derived
         from how far its results move when the inputs move by a roundoff.
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
@@ -184,7 +195,11 @@ class _Call:
         with entered(pretended(), session.active()):
             result = self.function(*given, **named)
         with plain():
-            results = flat(result) if result is not None else flat((given, named))
+            results = returned(result) if result is not None else flat((given, named))
+            if hides(result):
+                report.notes.append(
+                    "what the function returns is not looked at within objects of other classes"
+                )
             before = flat((tuple(args), dict(kwargs)))
             after = flat((given, named))
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
@@ -335,7 +350,7 @@ class _Call:
         with entered(pretended(), session.active()):
             result = self.function(*given, **named)
         with plain():
-            results = flat(result) if result is not None else flat((given, named))
+            results = returned(result) if result is not None else flat((given, named))
             verdict = compare([t.detach().clone() for t in results], want, coarsest, self.allowance, False)
         if verdict is None:
             return None

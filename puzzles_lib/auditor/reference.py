@@ -7,8 +7,8 @@ results to it. TF32 counts as such a dtype if a kernel's `tl.dot` uses it.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,29 @@ class Uncomparable(Exception):
 def flat(value: Any) -> list[torch.Tensor]:
     """Return the tensors of a result, in order."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def returned(value: Any) -> list[torch.Tensor]:
+    """Return the tensors of a function's result, in order, also those in dataclasses.
+
+    If it has no tensor, its numbers are returned as tensors.
+    """
+    leaves = list(_leaves(value))
+    numbers = [leaf for leaf in leaves if isinstance(leaf, int | float) and abs(leaf) < 2**63]
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)] or [torch.tensor(n) for n in numbers]
+
+
+def hides(value: Any) -> bool:
+    """Return whether a result has objects in which there may be tensors that are not found."""
+    return any(not isinstance(leaf, torch.Tensor | int | float | str | None) for leaf in _leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    for leaf in pytree.tree_leaves(value):
+        if is_dataclass(leaf) and not isinstance(leaf, type):
+            yield from _leaves([getattr(leaf, each.name) for each in fields(leaf)])
+        else:
+            yield leaf
 
 
 def cloned(value: Any, convert: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.clone) -> Any:
@@ -118,8 +141,8 @@ def wanted(
             raise Uncomparable(
                 "the reference returns None, but the function returns a result: return the same"
             )
-        found = flat(result)
-        return [t.detach() for t in (found if result is not None else flat((given, named)))]
+        found = returned(result) if result is not None else flat((given, named))
+        return [t.detach() for t in found]
 
     try:
         own = called(lambda t: t.detach().clone())
@@ -184,6 +207,8 @@ def compare(
 
     Raises `Uncomparable` if the results have other shapes.
     """
+    if not got and not want.exact:
+        raise Uncomparable("neither the function nor the reference returns a tensor or a number to compare")
     if len(got) != len(want.exact):
         raise Uncomparable(
             f"the function returns {_tensors(len(got))}, but the reference {_tensors(len(want.exact))}: "
