@@ -15,6 +15,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import Guard, audit, audited, runner
 from puzzles_lib.auditor import running
@@ -106,6 +107,57 @@ def test_a_backward_pass_is_audited_at_true_sizes_too():
     report = audit(by_autograd, X, like=lambda x: (2 * x, torch.full_like(x, 2.0)))
     assert report.ok and len(report.launches) == 2
     assert report.tried and not any("grad" in text for text in report.unjudged)
+
+
+# ---- descriptors made on the host, launches that overlap, and hooks
+
+
+@triton.jit
+def first_row_kernel(Source, Z, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    row = tl.reshape(Source.load([0, 0, 0, pid * BLOCK]), [BLOCK])
+    tl.store(Z + pid * BLOCK + tl.arange(0, BLOCK), row)
+
+
+@pytest.mark.parametrize("column, ok", [(0, True), (1, False)])
+def test_a_descriptor_of_four_axes(column, ok):
+    def first_row(x):
+        z = torch.empty(x.shape[-1])
+        source = TensorDescriptor.from_tensor(x, [1, 1, 1, 16])
+        first_row_kernel[(x.shape[-1] // 16,)](source, z, BLOCK=16)
+        return z
+
+    report = audit(first_row, torch.randn(1, 1, 1, 64), like=lambda x: x[0, 0, 0] + column)
+    assert report.ok == ok
+    assert not ok or "holds no size of" in report.unjudged[0] and "it has int32" in report.unjudged[0]
+
+
+@triton.jit
+def waiting_double_kernel(X, Z, n, BLOCK: tl.constexpr):
+    tl.extra.cuda.gdc_wait()
+    double_kernel(X, Z, n, BLOCK)
+    tl.extra.cuda.gdc_launch_dependents()
+
+
+def test_a_launch_that_begins_before_another_ends():
+    def twice(x):
+        z, grid = torch.empty_like(x), (triton.cdiv(x.numel(), 32),)
+        waiting_double_kernel[grid](x, z, x.numel(), BLOCK=32, launch_pdl=True)
+        return z
+
+    report = audit(twice, X, like=doubled)
+    assert report.ok and report.compared and not report.unjudged
+
+
+def test_hooks_of_a_kernel_are_called():
+    called = []
+    hook = lambda *args, **kwargs: called.append(kwargs["BLOCK"])  # noqa: E731
+    double_kernel.add_pre_run_hook(hook)
+    try:
+        assert audit(by_run, X, guard=Guard(sizes=False)).ok
+    finally:
+        double_kernel.pre_run_hooks.remove(hook)
+    assert called == [32]
 
 
 # ---- tables of pointers

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
 from puzzles_lib.auditor.catching import caught, plain
@@ -35,6 +36,7 @@ from puzzles_lib.runner import alone
 
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
+LARGEST_DESCRIBED = (1 << 31) - 1  # size in a tensor descriptor that is made on the host
 MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
 MOST_LAST = 32  # parts of a tensor whose last one is looked at
 MOST_PARTS = 8  # of a tensor that is made so large that offsets within each part pass 2**31
@@ -286,6 +288,12 @@ class Call:
         blocks = [n for n in launch.numbers.values() if n > LARGEST_BLOCK]
         if blocks and "static_range" in launch.kernel.src:
             outcome.unjudged = f"{launch.name}: a tl.static_range may have {max(blocks):,} steps"
+            return outcome
+        described = [v for v in launch.arguments.values() if isinstance(v, TensorDescriptor)]
+        if large := [n for each in described for n in each.shape if n > LARGEST_DESCRIBED]:
+            outcome.unjudged = (
+                f"{launch.name}: a tensor descriptor holds no size of {max(large):,}: it has int32"
+            )
             return outcome
         opinion = compiler.closed_after(compiler.Opinions(launch.kernel, [], [launch.arguments]), _first)
         if opinion is None or opinion.refusal:
