@@ -1,5 +1,6 @@
 """`audit`: launches of ordinary code, caught and run under guard. Each fault has a sound kernel beside it."""
 
+import dataclasses
 import importlib.metadata
 import json
 import linecache
@@ -270,20 +271,62 @@ def test_a_value_that_is_off_by_little():
     assert audit(slightly, X, like=doubled, allowance=1e-3, guard=QUICK).ok
 
 
+class Hidden:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+@dataclasses.dataclass
+class Shown:
+    tensor: torch.Tensor
+    block: int = 32
+
+
+def hidden(x):
+    return Hidden(scaled(x))
+
+
+@pytest.mark.parametrize("of", [Shown, lambda z: {"z": z}, lambda z: [(z, 32)], lambda z: float(z.sum())])
+def test_results_are_found_in_what_is_returned(of):
+    def function(x):
+        return of(scaled(x))
+
+    assert audit(function, X, like=lambda x: of(2 * x), guard=QUICK).compared
+    (finding,) = audit(function, X, like=lambda x: of(2 * x + 1), guard=QUICK).findings
+    assert finding.verdict.kind == "values"
+
+
+def test_results_that_are_not_found_are_a_note():
+    assert "within objects of other classes" in str(audit(hidden, X, guard=QUICK))
+
+
 @pytest.mark.parametrize(
     "call, error, text",
     [
         (lambda: audit(torch.sin, X), ValueError, "sin launches no Triton kernel"),
         (lambda: audit(scale_kernel, X), TypeError, "scale_kernel is a kernel; pass the function"),
-        (lambda: audit(3, X), TypeError, "function is a int"),
-        (lambda: audit(scaled, X, like=4), TypeError, "like is a int"),
+        (lambda: audit(3, X), TypeError, "function is 3, allowed is a function"),
+        (lambda: audit(scaled, X, like=4), TypeError, "like is 4, allowed is a function"),
         (lambda: audit(scaled, X, like=lambda x: x[:5]), ValueError, "but the reference's (5,)"),
-        (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "1 tensors, but the reference gives 2"),
+        (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "but the reference 2 tensors"),
         (lambda: audit(scaled, X, like=lambda x: x.nothing), ValueError, "the reference raises Attr"),
+        (lambda: audit(scaled, X, like=lambda x: "x"), ValueError, "but the reference no tensors"),
+        (lambda: audit(hidden, X, like=Hidden), ValueError, "returns a tensor or a number to compare"),
+        (lambda: audit(scaled, X, like=lambda x: None), ValueError, "the reference returns None"),
         (lambda: audit(scaled, X, allowance=-1), ValueError, "allowance is -1"),
+        (lambda: audit(scaled, X, allowance=float("nan")), ValueError, "allowance is nan"),
+        (lambda: audit(scaled, X, hard="yes"), TypeError, "hard is 'yes', allowed are True and False"),
+        (lambda: audit(scaled, X, resident=2), TypeError, "resident is 2"),
+        (lambda: audit(scaled, X, guard=Guard), TypeError, "allowed is a Guard, such as Guard(sizes=False)"),
+        (lambda: audit(scaled, X, vary={"x": lambda: 3}), TypeError, "returns 3, allowed is a list"),
+        (lambda: audit(scaled, X, vary={"x": lambda: []}), ValueError, "returns no value"),
         (lambda: audit(scaled, X, vary=3), TypeError, "vary must map"),
         (lambda: Guard(bounds="row"), ValueError, "bounds is 'row'"),
         (lambda: Guard(seconds=0), ValueError, "seconds is 0"),
+        (lambda: Guard(seconds=float("nan")), ValueError, "seconds is nan"),
+        (lambda: Guard(races="no"), TypeError, "races is 'no', allowed are True and False"),
+        (lambda: audited(guard=3).__enter__(), TypeError, "audited: guard is 3"),
+        (lambda: audited(compiled="yes").__enter__(), TypeError, "compiled is 'yes'"),
         (lambda: audited(device="tpu").__enter__(), ValueError, "device is 'tpu'"),
     ],
 )  # fmt: skip
@@ -374,6 +417,44 @@ def test_a_row_of_zeros_shows_only_with_hard_inputs():
     assert any("zeros" in finding.on and finding.verdict.kind == "values" for finding in report.findings)
 
 
+TINY = torch.finfo(torch.float32).tiny
+HARD = {
+    "zeros": lambda x: x.numel() and (x == 0).all(),
+    "a row of zeros": lambda x: (x == 0).all(1).sum() == 1,
+    "a row of -inf": lambda x: (x == -torch.inf).all(1).sum() == 1,
+    "all -inf": lambda x: x.numel() and (x == -torch.inf).all(),
+    "inf": lambda x: (x == torch.inf).sum() == 1,
+    "-inf": lambda x: (x == -torch.inf).sum() == 1,
+    "NaN": lambda x: x.isnan().any(),
+    "huge": lambda x: x.isfinite().all() and (x.abs() > 1e15).any(),
+    "tiny": lambda x: x.numel() and TINY < x.abs().max() < 1e-12,
+    "denormal": lambda x: x.numel() and 0 < x.abs().max() < TINY,
+    "ties": lambda x: x.isfinite().all() and len(x.unique()) == 3,
+    "one element": lambda x: x.numel() == 1,
+    "empty": lambda x: x.numel() == 0,
+    "a power of two less 1": lambda x: x.shape[0] == 63,
+    "a power of two": lambda x: x.shape[0] == 64,
+    "a power of two and 1": lambda x: x.shape[0] == 65,
+    "padded rows": lambda x: x.stride(0) > x.shape[1] > 0 and x.stride(1) == 1,
+    "not contiguous": lambda x: x.stride(1) > 1,
+    "stride 0": lambda x: x.stride(0) == 0,
+}
+
+
+def test_every_hard_input_is_tried(tmp_path):
+    told = tmp_path / "told"
+
+    def absolute(x):
+        with told.open("a") as file:  # hard inputs are tried in another process
+            file.writelines(f"{name}\n" for name, is_hard in HARD.items() if is_hard(x))
+        return scaled(x.abs().contiguous().view(-1)).view(x.shape)
+
+    for x in (ROWS.new_ones(40, 1) + torch.arange(40.0).view(40, 1), torch.randn(40, 3), torch.randn(2, 1)):
+        report = audit(absolute, x, like=lambda x: 2 * x.abs(), hard=True, guard=Guard(sizes=False))
+        assert report.ok and report.compared and len(report.tried) > 15
+    assert set(told.read_text().split("\n")[:-1]) == set(HARD)
+
+
 def test_hard_inputs_that_the_reference_cannot_do_are_no_finding():
     report = audit(normed, ROWS, True, like=norm_like, guard=Guard(sizes=False, races=False), hard=True)
     layout = [f for f in report.findings if "other way round" not in f.on and "stride 0" not in f.on]
@@ -395,7 +476,7 @@ def test_other_values_for_integers_are_the_callers_to_give():
     assert report.tried == ["where: value 0 of vary"]
     with pytest.raises(ValueError, match="vary names 'which', allowed are x, where"):
         audit(taken, X, where, vary={"which": list})
-    with pytest.raises(TypeError, match="vary's function for where returns a int, allowed is a list"):
+    with pytest.raises(TypeError, match="vary's function for where returns .*, allowed is a list"):
         audit(taken, X, where, vary={"where": lambda: 3})
 
 
@@ -477,6 +558,22 @@ def test_a_launch_can_be_looked_at():
     assert "sm_90" in repr(launch.stages())
 
 
+@pytest.mark.parametrize("grid, words", [((0,), "has an empty grid"), ((1, 70_000), "the report says why")])
+def test_a_launch_without_a_program_cannot_be_played(grid, words):
+    with audited() as report:
+        scale_kernel[grid](X, torch.empty_like(X), 100, 1.0, None, True, BLOCK=32)
+    for look in (report.launches[0].watch, report.launches[0].trace):
+        with pytest.raises(ValueError, match=words):
+            look()
+
+
+def test_a_result_as_a_whole_has_a_line_for_code_hosts():
+    report = audit(scaled, X, like=lambda x: x + 1, guard=QUICK)
+    (result,) = report.sarif()["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"].endswith("test_audit.py") and place["region"]["startLine"] > 1
+
+
 # ---- its doors
 
 MODULE = """
@@ -530,8 +627,90 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     (result,) = json.loads((tmp_path / "report.sarif").read_text())["runs"][0]["results"]
     region = result["locations"][0]["physicalLocation"]
     assert region["artifactLocation"]["uri"] == f"{name}.py" and region["region"]["startLine"] == 7
-    for bad in ([f"{name}:nothing"], ["nowhere:f"], ["copied"]):
-        assert main([*bad, "--inputs", f"{name}:even"]) == 2
+    assert main([f"./{name}.py:copied", "--inputs", f"{name}:even", "--no-sizes"]) == 0
+    capsys.readouterr()
+    for bad, words in {
+        f"{name}:nothing": "has no nothing",
+        "nowhere:f": "no module nowhere in the current folder",
+        "../nowhere.py:f": "is not below the current folder",
+        "copied": "is not of the form module:function",
+        f"{name}:torch": "allowed is a function",
+    }.items():
+        assert main([bad, "--inputs", f"{name}:even"]) == 2
+        told = capsys.readouterr().err
+        assert words in told and "Traceback" not in told
+    assert main([f"{name}:copied", "--inputs", f"{name}:even", "--json", "nowhere/report.json"]) == 2
+    assert "--json is 'nowhere/report.json', but its folder does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("function, inputs", [("broken", "even"), ("copied", "broken")])
+def test_an_error_of_the_users_is_no_finding(tmp_path, monkeypatch, capsys, function, inputs):
+    name = f"kernels_{function}_{inputs}"
+    broken = "\ndef broken(*args, **kwargs):\n    raise RuntimeError('there are no data')\n"
+    (tmp_path / f"{name}.py").write_text(MODULE + broken)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main([f"{name}:{function}", "--inputs", f"{name}:{inputs}"]) == 2
+    told = capsys.readouterr().err
+    assert "in broken" in told and told.endswith("RuntimeError: there are no data\n")
+
+
+FIXTURES = """
+import pytest, torch
+from kernels_of_mine import copied, copy_kernel
+
+EVEN = copied(torch.ones(64, device="cuda"))
+
+@pytest.fixture(scope="module")
+def ragged():
+    return copied(torch.ones(100, device="cuda"))
+
+@pytest.fixture
+def late():
+    yield
+    copied(torch.ones(64, device="cuda"))
+
+def test_import():
+    assert EVEN.is_cuda and (EVEN == 1).all()
+
+def test_fixture(ragged):
+    pass
+
+def test_teardown(late):
+    pass
+"""
+LAUNCHES = "\nWIDE = copied(torch.ones(100, device='cuda'))\n"
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "xdist"])
+def test_launches_of_fixtures_and_imports_are_audited(tmp_path, workers):
+    (tmp_path / "kernels_of_mine.py").write_text(MODULE)
+    (tmp_path / "test_fixtures.py").write_text(FIXTURES)
+    if not workers:
+        (tmp_path / "test_wide.py").write_text(TESTS + LAUNCHES)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:nbval", "-p", "no:cacheprovider", *workers]
+    plugin = [] if _installed() else ["-p", "puzzles_lib.pytest_plugin"]
+    done = subprocess.run(
+        [*command, *plugin, "--audit", "--continue-on-collection-errors"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        timeout=240,
+    )
+    errors, launches = ("1 error", "2 launches") if workers else ("2 errors", "4 launches")
+    assert f"2 passed, {errors}" in done.stdout, done.stdout + done.stderr
+    assert "test_fixture, setup: 1 finding in 1 launch" in done.stdout
+    assert workers or "test_wide.py, import: 1 finding in 1 launch" in done.stdout
+    assert f"{launches} in 2 tests: " in done.stdout and "with a finding, 0 not judged" in done.stdout
+
+
+@pytest.mark.parametrize("seconds", ["0", "nan", "-1"])
+def test_seconds_of_a_suite_are_above_0(tmp_path, seconds):
+    plugin = [] if _installed() else ["-p", "puzzles_lib.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", *plugin, "--audit", "--audit-seconds", seconds]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 4 and f"{seconds} is not allowed: any number above 0" in done.stderr
 
 
 def test_a_suite_of_gpu_tests(tmp_path):

@@ -24,8 +24,19 @@ from puzzles_lib.auditor import sizes
 from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain
 from puzzles_lib.auditor.cuda import pretended
-from puzzles_lib.auditor.guard import Guard
-from puzzles_lib.auditor.reference import Uncomparable, Wanted, cloned, compare, flat, keeping, wanted
+from puzzles_lib.auditor.guard import Guard, guard_of
+from puzzles_lib.auditor.held import entered
+from puzzles_lib.auditor.reference import (
+    Uncomparable,
+    Wanted,
+    cloned,
+    compare,
+    flat,
+    hides,
+    keeping,
+    returned,
+    wanted,
+)
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.session import Session, audited, found
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
@@ -60,7 +71,8 @@ def audit(
 
     function: any Python function that launches Triton kernels. It gets copies of the tensors, which say that
         they are on a GPU, and its launches run on the CPU.
-    like: a reference, called with the same arguments. It returns the same tensors; if ``function`` works in
+    like: a reference, called with the same arguments. It returns the same tensors, alone or in tuples, lists,
+        dictionaries or dataclasses; if ``function`` works in
         place and returns None, so does the reference. It is computed in float64, and the tolerance is derived
         from how far its results move when the inputs move by a roundoff.
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
@@ -75,9 +87,9 @@ def audit(
     reference that raises or returns other shapes. What ``function`` itself raises passes.
     """
     __tracebackhide__ = True
-    guard = guard or Guard()
+    guard = guard_of(guard, "audit")
+    _check(function, like, allowance, vary, {"hard": hard, "resident": resident})
     guard = dataclasses.replace(guard, hard=hard or guard.hard, resident=resident or guard.resident)
-    _check(function, like, allowance, vary)
     others = _others(vary or {}, hard_inputs.names(function, args, kwargs))
     call = _Call(function, args, kwargs, like, guard, allowance)
     report = call.report
@@ -105,22 +117,29 @@ def _others(
             raise ValueError(f"audit: vary names {name!r}, allowed are {', '.join(named) or 'none'}")
         found[name] = given = values()
         if not isinstance(given, list | tuple):
-            kind = type(given).__name__
-            raise TypeError(
-                f"audit: vary's function for {name} returns a {kind}, allowed is a list of values"
-            )
+            words = f"vary's function for {name} returns {given!r}, allowed is a list of values"
+            raise TypeError(f"audit: {words}")
+        if not given:
+            words = f"vary's function for {name} returns no value, allowed is a list of at least one"
+            raise ValueError(f"audit: {words}")
     return found
 
 
-def _check(function: object, like: object, allowance: object, vary: object) -> None:
+def _check(
+    function: object, like: object, allowance: object, vary: object, switches: Mapping[str, object]
+) -> None:
     if not callable(function):
-        raise TypeError(f"audit: function is a {type(function).__name__}, allowed is a function")
+        raise TypeError(f"audit: function is {function!r}, allowed is a function")
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"audit: {name} is {value!r}, allowed are True and False")
     if hasattr(function, "params") and hasattr(function, "fn"):
         name = getattr(function, "__name__", "kernel")
         raise TypeError(f"audit: {name} is a kernel; pass the function that launches it, such as a lambda")
     if like is not None and not callable(like):
-        raise TypeError(f"audit: like is a {type(like).__name__}, allowed is a function")
-    if isinstance(allowance, bool) or not isinstance(allowance, int | float) or allowance < 0:
+        raise TypeError(f"audit: like is {like!r}, allowed is a function")
+    is_number = isinstance(allowance, int | float) and not isinstance(allowance, bool)
+    if not is_number or not 0 <= float(allowance) < float("inf"):  # type: ignore[arg-type]
         raise ValueError(f"audit: allowance is {allowance!r}, allowed is any number from 0 up")
     if vary is not None and not (isinstance(vary, Mapping) and all(callable(v) for v in vary.values())):
         raise TypeError("audit: vary must map names of arguments to functions that return lists of values")
@@ -133,6 +152,7 @@ class _Ran:
     results: list[torch.Tensor]
     coarsest: float
     changed: set[int]  # ids of the caller's tensors
+    in_place: bool = False  # whether the function returned None
     read: str = ""  # the operator of torch's that took elements that hold nothing
 
 
@@ -156,6 +176,7 @@ class _Call:
         self.want: Wanted | None = None
         self.coarsest = 0.0
         self.read = ""
+        self.in_place = True
 
     def run(
         self,
@@ -171,10 +192,14 @@ class _Call:
         guard = guard or self.guard
         given, named = cloned((tuple(args), dict(kwargs)), keeping())
         session = Session(guard, report, configuration=configuration, poison=poison)
-        with pretended(), session.active():
+        with entered(pretended(), session.active()):
             result = self.function(*given, **named)
         with plain():
-            results = flat(result) if result is not None else flat((given, named))
+            results = returned(result) if result is not None else flat((given, named))
+            if hides(result):
+                report.notes.append(
+                    "what the function returns is not looked at within objects of other classes"
+                )
             before = flat((tuple(args), dict(kwargs)))
             after = flat((given, named))
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
@@ -187,7 +212,7 @@ class _Call:
             coarsest = max(coarsest, TF32_ROUNDOFF)
         floats = [of_torch(t.dtype).roundoff or 0.0 for t in results if t.is_floating_point()]
         coarsest = max([coarsest, *floats, FLOAT32_ROUNDOFF])
-        return _Ran(results, coarsest, changed, session.defined.read)
+        return _Ran(results, coarsest, changed, result is None, session.defined.read)
 
     def _never_written(
         self, results: list[torch.Tensor], session: Session, report: AuditReport, on: str
@@ -213,6 +238,7 @@ class _Call:
         """Compare the results with the reference's."""
         report = self.report
         self.changed, self.largest, self.read = ran.changed, _largest(ran.results), ran.read
+        self.in_place = ran.in_place
         if self.like is None:
             return
         if report.unsupported or any(launch.status == "unjudged" for launch in report.launches):
@@ -313,7 +339,7 @@ class _Call:
     def _wanted(self, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
         assert self.like is not None
         try:
-            return wanted(self.like, args, kwargs, coarsest)
+            return wanted(self.like, args, kwargs, coarsest, self.in_place)
         except Uncomparable as error:
             raise ValueError(f"audit: {error}") from error
 
@@ -321,10 +347,10 @@ class _Call:
         """The verdict on a call whose programs run from the last to the first."""
         given, named = cloned((tuple(self.args), dict(self.kwargs)), keeping())
         session = Session(dataclasses.replace(self.guard, races=False), AuditReport(), reverse=True)
-        with pretended(), session.active():
+        with entered(pretended(), session.active()):
             result = self.function(*given, **named)
         with plain():
-            results = flat(result) if result is not None else flat((given, named))
+            results = returned(result) if result is not None else flat((given, named))
             verdict = compare([t.detach().clone() for t in results], want, coarsest, self.allowance, False)
         if verdict is None:
             return None
@@ -430,7 +456,7 @@ class _Call:
         want = None
         if self.like is not None:
             try:
-                want = wanted(self.like, variant.args, variant.kwargs, FLOAT32_ROUNDOFF)
+                want = wanted(self.like, variant.args, variant.kwargs, FLOAT32_ROUNDOFF, self.in_place)
             except Uncomparable:
                 return False  # what the reference cannot do is nobody's fault
         ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
@@ -439,7 +465,7 @@ class _Call:
         if want is None or own.findings or own.unjudged:
             return True
         if ran.coarsest > FLOAT32_ROUNDOFF and self.like is not None:
-            want = wanted(self.like, variant.args, variant.kwargs, ran.coarsest)
+            want = wanted(self.like, variant.args, variant.kwargs, ran.coarsest, self.in_place)
         if variant.makes_ties:  # which of several NaN, infinities or zeros is the largest, nobody says
             want = want.but_no_indices(not variant.is_finite)
         try:

@@ -3,7 +3,9 @@
 import argparse
 import importlib
 import json
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--like", help="a reference that takes the same arguments, as module:function")
     parser.add_argument("--hard", action="store_true", help="try hard inputs, too")
     parser.add_argument("--resident", action="store_true", help="all programs of a grid run at the same time")
-    parser.add_argument("--no-sizes", action="store_true", help="do not pretend sizes beyond 2**31")
+    parser.add_argument("--no-sizes", action="store_true", help="leave out sizes whose offsets pass 2**31")
     parser.add_argument("--seconds", type=float, default=Guard.seconds, help="CPU seconds per launch")
-    parser.add_argument("--json", metavar="FILE", help="write the report to this file")
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file, as JSON")
     parser.add_argument("--sarif", metavar="FILE", help="write the findings to this file, as SARIF 2.1.0")
     given = parser.parse_args(arguments)
+    for option, file in (("--json", given.json), ("--sarif", given.sarif)):
+        if file and not Path(file).absolute().parent.is_dir():
+            print(f"{parser.prog}: {option} is {file!r}, but its folder does not exist", file=sys.stderr)
+            return 2
     sys.path.insert(0, str(Path.cwd()))
     try:
         function, inputs = _named(given.function), _named(given.inputs)
@@ -42,8 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             hard=given.hard, resident=given.resident, sizes=not given.no_sizes, seconds=given.seconds
         )
         report = audit(function, *args, like=like, guard=guard, **kwargs)
-    except (ImportError, TypeError, ValueError) as error:
+    except _Misnamed as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if not str(error).startswith(("audit: ", "Guard: ")):  # of the user's code, so its lines are shown
+            traceback.print_exc()
+        print(f"{parser.prog}: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
     print(report)
     for file, content in ((given.json, report.as_dict), (given.sarif, report.sarif)):
@@ -52,16 +63,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if report.ok else 1
 
 
+class _Misnamed(Exception):
+    """A name of no function. The message says why."""
+
+
 def _named(name: str) -> Callable[..., Any]:
-    """Return what ``module:function`` names. Raises ValueError if there is no such function."""
+    """Return what ``module:function`` names. Raises `_Misnamed` if there is no such function."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
-        raise ValueError(f"{name!r} is not of the form module:function")
-    found: Any = importlib.import_module(module.removesuffix(".py").replace("/", "."))
+        raise _Misnamed(f"{name!r} is not of the form module:function")
+    path = os.path.relpath(module) if "/" in module else module  # ./kernels.py is kernels
+    dotted = path.removesuffix(".py").replace("/", ".")
+    if dotted.startswith("."):
+        raise _Misnamed(f"{module} is not below the current folder")
+    try:
+        found: Any = importlib.import_module(dotted)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{dotted}.".startswith(f"{error.name}."):
+            raise  # by the module's own imports
+        raise _Misnamed(f"there is no module {dotted} in the current folder or on the path") from None
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise ValueError(f"{module} has no {attribute}")
+            raise _Misnamed(f"{module} has no {attribute}")
         found = getattr(found, part)
     if not callable(found):
-        raise ValueError(f"{name} is a {type(found).__name__}, allowed is a function")
+        raise _Misnamed(f"{name} is {found!r}, allowed is a function")
     return found

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from triton.runtime import driver
 
 from puzzles_lib.auditor.catching import benched, one_thread
-from puzzles_lib.auditor.launch import addressed
+from puzzles_lib.auditor.launch import address_of
 from puzzles_lib.compiler import find_target
 
 NAME = "NVIDIA H100 80GB HBM3"
@@ -323,13 +323,6 @@ def _copied(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     return tensor.clone()
 
 
-def _addressed(tensor: torch.Tensor) -> int:
-    address = tensor.data_ptr()
-    if address and tensor.numel():
-        addressed[address] = tensor
-    return address
-
-
 _ANSWERS: dict[Any, Callable] = {
     torch.Tensor.is_cuda.__get__: lambda *_: True,  # type: ignore[attr-defined]
     torch.Tensor.is_cpu.__get__: lambda *_: False,  # type: ignore[attr-defined]
@@ -338,7 +331,7 @@ _ANSWERS: dict[Any, Callable] = {
     torch.Tensor.get_device: lambda *_: 0,
     torch.Tensor.cuda: _same,
     torch.Tensor.cpu: _copied,
-    torch.Tensor.data_ptr: _addressed,
+    torch.Tensor.data_ptr: address_of,
     torch.Tensor.pin_memory: _same,
     torch.Tensor.is_pinned: lambda *_, **__: False,
     torch.Tensor.record_stream: _nothing,

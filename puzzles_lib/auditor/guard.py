@@ -3,6 +3,13 @@
 from dataclasses import dataclass
 
 
+def guard_of(guard: "Guard | None", caller: str) -> "Guard":
+    """Return a guard, or the default one for None. Raises TypeError for anything else."""
+    if guard is not None and not isinstance(guard, Guard):
+        raise TypeError(f"{caller}: guard is {guard!r}, allowed is a Guard, such as Guard(sizes=False)")
+    return guard or Guard()
+
+
 @dataclass(frozen=True)
 class Guard:
     """Named switches of an audit. All are on by default, except hard inputs and a resident grid.
@@ -35,5 +42,9 @@ class Guard:
     def __post_init__(self) -> None:
         if self.bounds not in ("view", "storage"):
             raise ValueError(f"Guard: bounds is {self.bounds!r}, allowed are 'view' and 'storage'")
-        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or self.seconds <= 0:
+        for switch in ("races", "undefined", "hints", "sizes", "hard", "resident", "configurations"):
+            if not isinstance(value := getattr(self, switch), bool):
+                raise TypeError(f"Guard: {switch} is {value!r}, allowed are True and False")
+        is_number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
+        if not is_number or not 0 < self.seconds < float("inf"):
             raise ValueError(f"Guard: seconds is {self.seconds!r}, allowed is any number above 0")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -167,6 +168,24 @@ def bind(
 
 addressed: MutableMapping[int, torch.Tensor] = weakref.WeakValueDictionary()
 """Tensors of which code has asked the address, by it: a table of pointers may hold it."""
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Return a tensor's address, and remember the tensor by it."""
+    address = tensor.data_ptr()
+    if address and tensor.numel():
+        addressed[address] = tensor
+    return address
+
+
+class Addresses(TorchFunctionMode):
+    """Remembers the tensors of which code asks the address while the mode is on."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return address_of(*args) if func is torch.Tensor.data_ptr else func(*args, **(kwargs or {}))
+
 
 MOST_ADDRESSES = 1 << 16  # of a table of pointers
 

@@ -7,8 +7,8 @@ results to it. TF32 counts as such a dtype if a kernel's `tl.dot` uses it.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,29 @@ class Uncomparable(Exception):
 def flat(value: Any) -> list[torch.Tensor]:
     """Return the tensors of a result, in order."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def returned(value: Any) -> list[torch.Tensor]:
+    """Return the tensors of a function's result, in order, also those in dataclasses.
+
+    If it has no tensor, its numbers are returned as tensors.
+    """
+    leaves = list(_leaves(value))
+    numbers = [leaf for leaf in leaves if isinstance(leaf, int | float) and abs(leaf) < 2**63]
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)] or [torch.tensor(n) for n in numbers]
+
+
+def hides(value: Any) -> bool:
+    """Return whether a result has objects in which there may be tensors that are not found."""
+    return any(not isinstance(leaf, torch.Tensor | int | float | str | None) for leaf in _leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    for leaf in pytree.tree_leaves(value):
+        if is_dataclass(leaf) and not isinstance(leaf, type):
+            yield from _leaves([getattr(leaf, each.name) for each in fields(leaf)])
+        else:
+            yield leaf
 
 
 def cloned(value: Any, convert: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.clone) -> Any:
@@ -103,21 +126,31 @@ class Wanted:
         return replace(self, shaken=[*self.shaken, shaken])
 
 
-def wanted(like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
+def wanted(
+    like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float, in_place: bool = True
+) -> Wanted:
     """Call a reference: exactly, with float32's roundoff in each input, and with a coarser one.
 
-    Raises `Uncomparable` if it raises with the arguments as they are.
+    in_place: whether it may return None, because the function does so and changes its arguments.
+
+    Raises `Uncomparable` if it raises with the arguments as they are, or returns None and must not.
     """
 
     def called(convert: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
         given, named = cloned((tuple(args), dict(kwargs)), convert)
         with torch.no_grad():
             result = like(*given, **named)
-        found = flat(result)
-        return [t.detach() for t in (found if result is not None else flat((given, named)))]
+        if result is None and not in_place:
+            raise Uncomparable(
+                "the reference returns None, but the function returns a result: return the same"
+            )
+        found = returned(result) if result is not None else flat((given, named))
+        return [t.detach() for t in found]
 
     try:
         own = called(lambda t: t.detach().clone())
+    except Uncomparable:
+        raise
     except Exception as error:
         raise Uncomparable(f"the reference raises {type(error).__name__}: {error}") from error
 
@@ -177,10 +210,12 @@ def compare(
 
     Raises `Uncomparable` if the results have other shapes.
     """
+    if not got and not want.exact:
+        raise Uncomparable("neither the function nor the reference returns a tensor or a number to compare")
     if len(got) != len(want.exact):
         raise Uncomparable(
-            f"the function gives {len(got)} tensors, but the reference "
-            f"gives {len(want.exact)}: the numbers must be equal"
+            f"the function returns {_tensors(len(got))}, but the reference {_tensors(len(want.exact))}: "
+            "return the same"
         )
     for place, (found, exact) in enumerate(zip(got, want.exact, strict=True)):
         name = "the result" if len(got) == 1 else f"result {place}"
@@ -198,6 +233,10 @@ def compare(
         if not right.all():
             return Verdict("values", _message(name, found, expected, right))
     return None
+
+
+def _tensors(count: int) -> str:
+    return f"{count or 'no'} tensor{'s' * (count != 1)}"
 
 
 def _expected(found: torch.Tensor, want: Wanted, place: int, coarsest: float, allowance: float) -> Expected:

@@ -219,6 +219,9 @@ class AuditReport:
                 "level": "error",
                 "message": {"text": "\n".join(finding.lines())},
             }
+            if not file:  # a result as a whole is wrong: code hosts show nothing without a line
+                places = [each.launch.place for each in self.launches if each.launch.place]
+                file, line = (places[-1].file, places[-1].line) if places else ("", 0)
             if file:
                 where = {"artifactLocation": {"uri": _uri(file)}, "region": {"startLine": max(line, 1)}}
                 result["locations"] = [{"physicalLocation": where}]

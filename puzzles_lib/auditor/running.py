@@ -3,7 +3,7 @@
 import math
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,6 +81,7 @@ class Runner:
     def __init__(self, guard: Guard, defined: Defined, reverse: bool = False):
         self.guard, self.defined, self.reverse = guard, defined, reverse
         self.threads = Threads((_TARGET,))
+        self.between: Callable[[], None] = lambda: None  # called before each run
 
     def run(self, launch: Launch) -> Outcome:
         """Run a launch on its tensors, which then hold what it stores."""
@@ -180,6 +181,7 @@ class _Guarded:
         tensors: Mapping[str, torch.Tensor] | None = None,
         seconds: float | None = None,
     ) -> Run:
+        self.runner.between()
         tensors = self.copies.fresh() if tensors is None else tensors
         given = {name: self._seen(tensor) for name, tensor in tensors.items()}
         return run(

@@ -7,8 +7,9 @@ from dataclasses import replace
 from puzzles_lib.auditor.catching import caught
 from puzzles_lib.auditor.compiled import LARGEST_BLOCK
 from puzzles_lib.auditor.defined import Defined
-from puzzles_lib.auditor.guard import Guard
-from puzzles_lib.auditor.launch import Launch, Place, Unsupported
+from puzzles_lib.auditor.guard import Guard, guard_of
+from puzzles_lib.auditor.held import Held, entered, held
+from puzzles_lib.auditor.launch import Addresses, Launch, Place, Unsupported
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.running import Outcome, Runner
 from puzzles_lib.checker.report import Verdict
@@ -44,13 +45,19 @@ class Session:
                 )
             )
             return True
+        with held() as signals:
+            return self._judged(launch, signals)
+
+    def _judged(self, launch: Launch, signals: Held) -> bool:
+        """Run a launch and report it. Signals that come meanwhile are delivered between two runs."""
+        self.runner.between = signals.deliver
         try:
             outcome = alone(lambda: self.runner.run(launch))
         except Busy as reason:
             outcome = Outcome(launch, unjudged=str(reason))
-        except TimeoutError:  # of a time limit that the user's code has set
-            raise
         except Exception as error:  # a user must not see a traceback of ours for their launch
+            if error is signals.raised:  # it is the user's own
+                raise
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             outcome = Outcome(launch, unjudged=f"{launch.name}: a bug in the audit itself: {words}")
         if launch.configuration and outcome.verdict and skips(outcome.verdict):
@@ -85,11 +92,14 @@ class Session:
     def again(self, launch: Launch) -> bool:
         """Run a launch that autotune repeats, and report nothing of it."""
         runner = Runner(replace(self.guard, races=False, hints=False), self.defined)
-        return alone(lambda: runner.run(launch)).verdict is None
+        outcome = alone(lambda: runner.run(launch))
+        if not outcome.complete:  # other programs may have run than in the launch before
+            self.stopped = self.stopped or launch.name
+        return outcome.verdict is None
 
     def differs(self, kernel: str, name: str, place: Place | None) -> None:
         """Report a kernel whose result changes if autotune measures it, unless another fault explains it."""
-        if self.report.findings:
+        if self.report.findings or self.stopped:
             return
         text = f"{name} gets different values in a second launch, and autotune launches it many times"
         advice = f"restore_value=['{name}'] if the kernel updates it in place, reset_to_zero if it adds to it"
@@ -138,16 +148,20 @@ def audited(
     compiled: audit what `torch.compile` writes, too. In the block it compiles functions of CPU tensors to
         Triton. Its blocks are capped at 16 elements along an axis, so that races between programs can show.
 
-    Findings do not stop the block. Raises ValueError for another device.
+    Findings do not stop the block. Raises ValueError or TypeError for a bad argument.
     """
     if device not in ("cpu", "cuda"):
         raise ValueError(f"audited: device is {device!r}, allowed are 'cpu' and 'cuda'")
+    if not isinstance(compiled, bool):
+        raise TypeError(f"audited: compiled is {compiled!r}, allowed are True and False")
     report = AuditReport(title)
-    session = Session(guard or Guard(), report, compiled=compiled)
-    with contextlib.ExitStack() as stack:
-        if device == "cuda" or compiled:
-            from puzzles_lib.auditor.cuda import driven, pretended
+    session = Session(guard_of(guard, "audited"), report, compiled=compiled)
+    managers: list[contextlib.AbstractContextManager] = [session.active()]
+    if device == "cuda" or compiled:
+        from puzzles_lib.auditor.cuda import driven, pretended
 
-            stack.enter_context(pretended(compiles=compiled) if device == "cuda" else driven())
-        stack.enter_context(session.active())
+        managers.insert(0, pretended(compiles=compiled) if device == "cuda" else driven())
+    else:
+        managers.insert(0, Addresses())
+    with entered(*managers):
         yield report

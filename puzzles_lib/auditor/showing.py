@@ -70,6 +70,10 @@ def staged(outcome: Outcome, target: str) -> Stages:
 
 
 def _before(outcome: Outcome, caller: str) -> dict[str, torch.Tensor]:
+    if outcome.before is None and not outcome.of:
+        raise ValueError(f"{caller}: {outcome.launch} has an empty grid, so no program ran")
+    if outcome.before is None and not outcome.programs:
+        raise ValueError(f"{caller}: no program of {outcome.launch} ran; the report says why")
     if outcome.before is None:
         raise ValueError(f"{caller}: the tensors of {outcome.launch} were too large to be kept")
     before = outcome.before.fresh()

@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
 from puzzles_lib.auditor.catching import caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges
 from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.reference import flat
 from puzzles_lib.auditor.running import Outcome
@@ -34,6 +36,7 @@ from puzzles_lib.runner import alone
 
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
+LARGEST_DESCRIBED = (1 << 31) - 1  # size in a tensor descriptor that is made on the host
 MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
 MOST_LAST = 32  # parts of a tensor whose last one is looked at
 MOST_PARTS = 8  # of a tensor that is made so large that offsets within each part pass 2**31
@@ -269,10 +272,8 @@ class Call:
         with plain():
             given, named = pytree.tree_map(convert, self.arguments)
         try:
-            with (
-                pretended("meta"),
-                caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False),
-            ):
+            catching = caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False)
+            with entered(pretended("meta"), catching):
                 self.function(*given, **named)
         except Exception as error:
             words = " ".join(f"{type(error).__name__}: {error}".split())[:120]
@@ -288,6 +289,12 @@ class Call:
         if blocks and "static_range" in launch.kernel.src:
             outcome.unjudged = (
                 f"{launch.name}: not tried, because a tl.static_range can have {max(blocks):,} steps"
+            )
+            return outcome
+        described = [v for v in launch.arguments.values() if isinstance(v, TensorDescriptor)]
+        if large := [n for each in described for n in each.shape if n > LARGEST_DESCRIBED]:
+            outcome.unjudged = (
+                f"{launch.name}: a tensor descriptor holds no size of {max(large):,}: it has int32"
             )
             return outcome
         opinion = compiler.closed_after(compiler.Opinions(launch.kernel, [], [launch.arguments]), _first)
