@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 
 from puzzles_lib import ledger, session
-from puzzles_lib.chapters import hints
+from puzzles_lib.chapters import cause, hints
 from puzzles_lib.checker import SECONDS_PER_CASE, examine
 from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report, Verdict
@@ -58,7 +58,7 @@ def check(
         report = examine(kernel, puzzle, seconds=seconds, salt=salt, num_warps=num_warps or 0)
     if report is None:  # raised from here, so that a notebook shows two frames and not thirty
         raise KeyboardInterrupt("the check was interrupted") from None
-    return _kept(kernel, puzzle, report)
+    return _kept(kernel, puzzle, report, salt)
 
 
 _SEEN = {  # kind -> what a user sees, if the message names a line or the cause
@@ -70,8 +70,8 @@ _SEEN = {  # kind -> what a user sees, if the message names a line or the cause
     "deadlock": "the kernel never ends",
 }
 AS_REPORTED = (
-    "The kernel's function is as it was reported, so you see only what goes wrong. Once you change it, the "
-    "report tells you all that it knows."
+    "The kernel's function is as it was reported, so you see only what goes wrong. Say the cause, then "
+    "change the kernel: from then on the report tells you all that it knows."
 )
 _CURES = {  # what a report on a broken kernel leaves out, because its learner looks for it
     "put tl.debug_barrier() between the two: ": "",
@@ -95,6 +95,12 @@ def _as_reported(report: Report) -> Report:
     )
 
 
+def _unjudged(report: Report, question: str) -> Report:
+    """Return the report on a kernel that was handed out broken, and changed before its cause was said."""
+    first = f'say the cause first, by answer("{question}", ...), and check again'
+    return Report(report.title, verdict=Verdict("open", "your change isn't judged yet", diagnosis=first))
+
+
 def _without_cures(report: Report) -> Report:
     """Return the report on a kernel that was handed out broken, and then changed, without a race's cure."""
 
@@ -110,7 +116,7 @@ def _without_cures(report: Report) -> Report:
     return dataclasses.replace(report, verdict=uncured(report.verdict), cases=cases)
 
 
-def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
+def _kept(kernel: object, puzzle: Puzzle, report: Report, salt: str) -> Report:
     """Record the check and return its report, with any notes."""
     wrapped = unwrap(kernel)
     notes = [stale_note(wrapped.kernel) if wrapped else ""]
@@ -126,6 +132,11 @@ def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
             report = _as_reported(report)
         elif puzzle.broken_by:
             report = _without_cures(report)
+            asked = cause(puzzle)
+            said = not asked or ledger.SOLVED in (known.get(asked.id), known.get(puzzle.name))
+            if not said and not salt and not ledger.record(puzzle.name, False, ledger.OPEN):
+                report = _unjudged(report, asked.id)
+                return dataclasses.replace(report, notes=tuple(filter(None, notes)))
         trouble = ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel))
         notes.append(trouble or "")
         if report.ok and not trouble and known.get(puzzle.name) != ledger.SOLVED:
