@@ -63,7 +63,7 @@ PATIENT = Patient(
         SLIP,
         "b",
         a="Another order changes the seventh digit or so. Here the fourth is wrong.",
-        c="A missing product would change much more, and only some elements. Here all are slightly off.",
+        c="A product is a much larger part of the sum than its fourth digit.",
         d="Then every result would be a float16. Between 16 and 32 those are 1/64 apart: is -31.2457 one?",
     ),
 )
