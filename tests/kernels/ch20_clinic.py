@@ -148,7 +148,7 @@ WRONG = [
     Wrong(ATTENDED, values_not_rescaled, "values", "x:late_maximum   (case=3)"),
     Wrong(ATTENDED, weights_not_rescaled, "values", "x:late_maximum   (case=3)"),
     Wrong(ATTENDED, upside_down, "values", "NaN"),
-    Wrong(ATTENDED, never_moved, "values", "x:leaps   (case=4)"),
+    Wrong(ATTENDED, never_moved, "values", "wrong values in base: 3 of 3"),
     Wrong(ATTENDED, always_moved, "values", "moves with each larger block"),
     Wrong(ATTENDED, moved_on_all_the_same, "values", "z["),
     Wrong(DISCOUNTED_SUM, squared, "values", "not associative"),
