@@ -6,6 +6,7 @@ It keeps the learner's progress (`ledger`) and the reports of this session for `
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 
 from puzzles_lib import ledger, session
 from puzzles_lib.chapters import cause, hints
@@ -122,23 +123,30 @@ def _kept(kernel: object, puzzle: Puzzle, report: Report, salt: str) -> Report:
     notes = [stale_note(wrapped.kernel) if wrapped else ""]
     name = wrapped.kernel.__name__ if wrapped else ""
     own = name in ("", f"{puzzle.name}_kernel") or (puzzle.name, name) in hints()
+    known, _ = ledger.load()
+    broken = puzzle.counts and bool(puzzle.broken_by)
+    untouched = broken and wrapped and not report.ok and is_untouched(wrapped.kernel)
+    if broken and not untouched and not salt and (asked := _unsaid(puzzle, known)):
+        report = _unjudged(report, asked)
     session.remember(puzzle, wrapped.kernel if wrapped else None, report, steers=own or not puzzle.counts)
     cheered = None
     if puzzle.counts:
-        known, _ = ledger.load()
         kind = next((verdict.kind for verdict in report.verdicts), "")
-        if wrapped and puzzle.broken_by and not report.ok and is_untouched(wrapped.kernel):
+        if untouched:
             kind = ledger.OPEN
             report = _as_reported(report)
-        elif puzzle.broken_by:
+        elif broken:
             report = _without_cures(report)
-            asked = cause(puzzle)
-            said = not asked or ledger.SOLVED in (known.get(asked.id), known.get(puzzle.name))
-            if not said and not salt and not ledger.record(puzzle.name, False, ledger.OPEN):
-                report = _unjudged(report, asked.id)
-                return dataclasses.replace(report, notes=tuple(filter(None, notes)))
         trouble = ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel))
         notes.append(trouble or "")
         if report.ok and not trouble and known.get(puzzle.name) != ledger.SOLVED:
             cheered = cheer(puzzle)
     return dataclasses.replace(report, notes=(*report.notes, *filter(None, notes)), cheer=cheered)
+
+
+def _unsaid(puzzle: Puzzle, known: Mapping[str, str]) -> str:
+    """Return the id of the question about a broken kernel's cause, or "" if it's answered or can't be."""
+    asked = cause(puzzle)
+    if not asked or ledger.SOLVED in (known.get(asked.id), known.get(puzzle.name)):
+        return ""
+    return "" if ledger.record(puzzle.name, False, ledger.OPEN) else asked.id

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 import torch
 
-from puzzles_lib import DOUBLE, Case, answer, progress, run, watch
+from puzzles_lib import DOUBLE, Case, answer, hint, progress, run, watch
 from puzzles_lib.answers import judge
 from puzzles_lib.authoring.nbgrader import assignment
 from puzzles_lib.authoring.release import broken, read_master
@@ -136,6 +136,7 @@ def test_a_change_is_judged_once_the_cause_is_said(patient, state_dir):
     report = check(solutions()[name], patient.puzzle)
     assert not report.ok and "your change isn't judged yet" in str(report)
     assert f'say the cause first, by answer("{question.id}", ...)' in str(report)
+    assert "your last check said" not in str(hint(patient.puzzle))  # nor does a hint judge it
     assert entries()[0][name].state == "open" and entries()[0][name].tries == 0
     answer(question.id, question.right())
     assert check(solutions()[name], patient.puzzle).cheer is not None

@@ -37,7 +37,7 @@ def attended(
     """z[m] = sum over n of w[m, n] · v[m, n], where w[m] is the softmax of x[m]
 
     Each program computes one row, block by block. Its sums are relative to a maximum.
-    To save work, it takes a block's larger maximum only if that is more than 8 larger.
+    To save work, it takes a block's maximum only if that is larger by more than 8.
     base[m] is the one that the row's sums are relative to in the end.
     """
     base = torch.full_like(x[:, 0], -torch.inf)
