@@ -6,9 +6,10 @@ It keeps the learner's progress (`ledger`) and the reports of this session for `
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 
 from puzzles_lib import ledger, session
-from puzzles_lib.chapters import hints
+from puzzles_lib.chapters import cause, hints
 from puzzles_lib.checker import SECONDS_PER_CASE, examine
 from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report, Verdict
@@ -58,7 +59,7 @@ def check(
         report = examine(kernel, puzzle, seconds=seconds, salt=salt, num_warps=num_warps or 0)
     if report is None:  # raised from here, so that a notebook shows two frames and not thirty
         raise KeyboardInterrupt("the check was interrupted") from None
-    return _kept(kernel, puzzle, report)
+    return _kept(kernel, puzzle, report, salt)
 
 
 _SEEN = {  # kind -> what a user sees, if the message names a line or the cause
@@ -70,8 +71,8 @@ _SEEN = {  # kind -> what a user sees, if the message names a line or the cause
     "deadlock": "the kernel never ends",
 }
 AS_REPORTED = (
-    "The kernel's function is as it was reported, so you see only what goes wrong. Once you change it, the "
-    "report tells you all that it knows."
+    "The kernel's function is as it was reported, so you see only what goes wrong. Say the cause, then "
+    "change the kernel: from then on the report tells you all that it knows."
 )
 _CURES = {  # what a report on a broken kernel leaves out, because its learner looks for it
     "put tl.debug_barrier() between the two: ": "",
@@ -95,6 +96,12 @@ def _as_reported(report: Report) -> Report:
     )
 
 
+def _unjudged(report: Report, question: str) -> Report:
+    """Return the report on a kernel that was handed out broken, and changed before its cause was said."""
+    first = f'say the cause first, by answer("{question}", ...), and check again'
+    return Report(report.title, verdict=Verdict("open", "your change isn't judged yet", diagnosis=first))
+
+
 def _without_cures(report: Report) -> Report:
     """Return the report on a kernel that was handed out broken, and then changed, without a race's cure."""
 
@@ -110,24 +117,36 @@ def _without_cures(report: Report) -> Report:
     return dataclasses.replace(report, verdict=uncured(report.verdict), cases=cases)
 
 
-def _kept(kernel: object, puzzle: Puzzle, report: Report) -> Report:
+def _kept(kernel: object, puzzle: Puzzle, report: Report, salt: str) -> Report:
     """Record the check and return its report, with any notes."""
     wrapped = unwrap(kernel)
     notes = [stale_note(wrapped.kernel) if wrapped else ""]
     name = wrapped.kernel.__name__ if wrapped else ""
     own = name in ("", f"{puzzle.name}_kernel") or (puzzle.name, name) in hints()
+    known, _ = ledger.load()
+    broken = puzzle.counts and bool(puzzle.broken_by)
+    untouched = broken and wrapped and not report.ok and is_untouched(wrapped.kernel)
+    if broken and not untouched and not salt and (asked := _unsaid(puzzle, known)):
+        report = _unjudged(report, asked)
     session.remember(puzzle, wrapped.kernel if wrapped else None, report, steers=own or not puzzle.counts)
     cheered = None
     if puzzle.counts:
-        known, _ = ledger.load()
         kind = next((verdict.kind for verdict in report.verdicts), "")
-        if wrapped and puzzle.broken_by and not report.ok and is_untouched(wrapped.kernel):
+        if untouched:
             kind = ledger.OPEN
             report = _as_reported(report)
-        elif puzzle.broken_by:
+        elif broken:
             report = _without_cures(report)
         trouble = ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel))
         notes.append(trouble or "")
         if report.ok and not trouble and known.get(puzzle.name) != ledger.SOLVED:
             cheered = cheer(puzzle)
     return dataclasses.replace(report, notes=(*report.notes, *filter(None, notes)), cheer=cheered)
+
+
+def _unsaid(puzzle: Puzzle, known: Mapping[str, str]) -> str:
+    """Return the id of the question about a broken kernel's cause, or "" if it's answered or can't be."""
+    asked = cause(puzzle)
+    if not asked or ledger.SOLVED in (known.get(asked.id), known.get(puzzle.name)):
+        return ""
+    return "" if ledger.record(puzzle.name, False, ledger.OPEN) else asked.id

@@ -12,6 +12,7 @@ from puzzles_lib.ledger import OPEN, SOLVED, TRIED
 from puzzles_lib.puzzle import Puzzle
 
 _CELLS, _HTML_CELLS = 12, 24  # the number of cells of a bar
+MOST_NAMED = 6  # puzzles or rungs, or runs of them, that are left in a chapter; of more, only their count
 _CHARACTERS = {SOLVED: "█", TRIED: "▒", OPEN: "░"}
 PUZZLE, RUNG, QUESTION = "puzzle", "rung", "question"  # the kinds of an `Item`
 _COLOURS = {SOLVED: Theme.OK, TRIED: Theme.OPEN}
@@ -56,20 +57,25 @@ class ChapterProgress:
         for kind in (PUZZLE, RUNG):
             named = _runs([item for item in self.items if item.kind == kind])
             if count := unsolved.count(kind):
-                parts.append(f"{kind}{'s' * (count > 1)} {', '.join(named)}")
+                by_name = f"{kind}{'s' * (count > 1)} {', '.join(named)}"
+                parts.append(by_name if len(named) <= MOST_NAMED else _counted(count, kind))
         questions = unsolved.count(QUESTION)
         return " and ".join(parts + [_counted(questions, QUESTION)] * (questions > 0))
 
 
 def _runs(puzzles: list[Item]) -> list[str]:
-    """Return the numbers of the unsolved puzzles; four or more in a row become "28 to 34"."""
+    """Return the numbers of the unsolved puzzles; four or more in a row that rise become "28 to 34"."""
     runs: list[list[str]] = [[]]
     for puzzle in puzzles:
         if puzzle.state == SOLVED:
             runs.append([])
         else:
             runs[-1].append(puzzle.number)
-    return [n for run in runs for n in ([f"{run[0]} to {run[-1]}"] if len(run) > 3 else run)]
+
+    def rises(run: list[str]) -> bool:
+        return run == sorted(run, key=lambda number: int(re.sub("[a-z]", "", number) or 0))
+
+    return [n for run in runs for n in ([f"{run[0]} to {run[-1]}"] if len(run) > 3 and rises(run) else run)]
 
 
 @dataclass(frozen=True)

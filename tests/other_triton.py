@@ -112,7 +112,6 @@ DIFFERENCES = (
             f"{_WRONG}[dw_by_lock-no_barrier]",
             f"{_WRONG}[dw_by_lock-barrier_before_the_stores]",
             f"{_WRONG}[dw_by_lock-taken_by_looking]",
-            f"{_WRONG}[best_row-given_back_early]",
         ],
     ),
     Difference(

@@ -166,15 +166,10 @@ TURNS = (
     ("route", 0, 8),
     ("route", 1, 8),
     ("tile_order", 0, 8),
-    ("many_tokens", 0, 8),
     ("running_sums", 0, 16),
     ("kept_scores", 0, 8),
-    ("greedy_token", 0, 8),
-    ("row_totals", 0, 8),
     ("products", 0, 4),
-    ("int8_matvec", 0, 16),
     ("attended", 0, 8),
-    ("tiled_product", 0, 16),
     ("tuned_rows", 0, 32),
 )
 """Loops of the solutions, and twice the power of two of turns that is right for the listed cases."""

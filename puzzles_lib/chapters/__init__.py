@@ -123,6 +123,15 @@ def breaking(puzzle: Puzzle) -> Mistake | None:
     return next((each for each in mistakes(puzzle) if each.name == puzzle.broken_by), None)
 
 
+def cause(puzzle: Puzzle) -> Question | None:
+    """Return the question what is wrong with the kernel that learners get to repair, or None.
+
+    It's the one with the puzzle's number in the puzzle's chapter.
+    """
+    here = next((chapter for chapter in CHAPTERS if puzzle in chapter.puzzles), None)
+    return questions().get(f"ch{here.number}-q{puzzle.number}") if here and puzzle.broken_by else None
+
+
 @cache
 def named() -> dict[str, object]:
     """Return what `puzzles_lib` offers: chapters as ``ch04``, puzzles by their names in capitals."""

@@ -6,28 +6,20 @@ from tests.kernels import Wrong, edited
 (
     ANY_ABOVE,
     ATTENDED,
-    BEST_ROW,
     DISCOUNTED_SUM,
     FAR_ROWS,
-    GREEDY_TOKEN,
     KEPT_SCORES,
-    ROW_MINIMUM,
     RUNNING_SUMS,
-    SINKS_AND_WINDOW,
     TUNED_ROWS,
 ) = (
     next(p for p in PUZZLES if p.name == name)
     for name in (
         "any_above",
         "attended",
-        "best_row",
         "discounted_sum",
         "far_rows",
-        "greedy_token",
         "kept_scores",
-        "row_minimum",
         "running_sums",
-        "sinks_and_window",
         "tuned_rows",
     )
 )
@@ -95,13 +87,6 @@ starts_at_zero = edited(
     {'top, total = float("-inf"), 0.0': "top, total = 0.0, 0.0"},
 )
 
-nearly_infinite = edited(
-    ROW_MINIMUM,
-    "nearly_infinite",
-    "1e9 is no infinity.",
-    {'other=float("inf")': "other=1e9"},
-)
-
 only_the_large_block = edited(
     TUNED_ROWS,
     "only_the_large_block",
@@ -121,25 +106,11 @@ the_other_end = edited(
     {"mask=mine, other=0.0)": "mask=t >= start, other=0.0)"},
 )
 
-brackets_left_out = edited(
-    SINKS_AND_WINDOW,
-    "brackets_left_out",
-    "Joined in one line: & binds before |, and the first S may be more than there are.",
-    {"mask=kept & (n < N)": "mask=(n < S) | (n >= N - W) & (n < N)"},
-)
-
 from_its_beginning = edited(
     RUNNING_SUMS,
     "from_its_beginning",
     "Blocks begin where the sequence does.",
     {"start // BLOCK * BLOCK, end": "start, end", "mask=mine, other=0.0)": "mask=t < end, other=0.0)"},
-)
-
-counted = edited(
-    SINKS_AND_WINDOW,
-    "counted",
-    "A sum after all, in more bits than one.",
-    {"(n < S) | (n >= N - W)": "((n < S).to(tl.int32) + (n >= N - W)) > 0"},
 )
 
 in_its_product = edited(
@@ -161,41 +132,8 @@ passes_over_a_block = edited(
     },
 )
 
-above_all_floats = edited(
-    ROW_MINIMUM,
-    "above_all_floats",
-    "By a select, after the load.",
-    {', other=float("inf")': "", "tl.min(x)": 'tl.min(tl.where(n < N, x, float("inf")))'},
-)
-
 longer_blocks_too = edited(
     TUNED_ROWS, "longer_blocks_too", "Any blocks do.", {'{"BLOCK_N": 256}': '{"BLOCK_N": 1024}'}
-)
-
-only_clearly_larger = edited(
-    GREEDY_TOKEN,
-    "only_clearly_larger",
-    "Takes over only if the maximum is larger by more than 1e-6.",
-    {"top > best": "top > best + 1e-6"},
-)
-
-nearly_equal_in_a_block = edited(
-    GREEDY_TOKEN,
-    "nearly_equal_in_a_block",
-    "Takes the first of those that are nearly as large as the maximum.",
-    {
-        "top, place = tl.max(x, axis=0, return_indices=True)": (
-            "top = tl.max(x, axis=0)\n"
-            "        place = tl.min(tl.where(tl.abs(x - top) < 1e-7, v - v0, BLOCK_V), axis=0)"
-        )
-    },
-)
-
-better_by_a_hair = edited(
-    BEST_ROW,
-    "better_by_a_hair",
-    "Takes over only if the score is larger by more than 1e-7.",
-    {"better = x > tl.load(": "better = x - 1e-7 > tl.load("},
 )
 
 above_the_limit_by_a_hair = edited(
@@ -205,60 +143,24 @@ above_the_limit_by_a_hair = edited(
     {"x > 1)": "x > 1.0000001)"},
 )
 
-looks_before_it_locks = edited(
-    BEST_ROW,
-    "looks_before_it_locks",
-    "Compares with what it has read before it took the lock.",
-    {
-        "    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass\n": "",
-        "    tl.store(best_ptr": (
-            "    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass\n    tl.store(best_ptr"
-        ),
-    },
-)
-
-locks_relaxed = edited(
-    BEST_ROW,
-    "locks_relaxed",
-    "Takes the lock by a relaxed atomic.",
-    {"0, 1) == 1": '0, 1, sem="relaxed") == 1'},
-)
-
-unlocks_by_acquire = edited(
-    BEST_ROW,
-    "unlocks_by_acquire",
-    "Gives the lock back by an atomic that only acquires.",
-    {"lock_ptr + j, 0)": 'lock_ptr + j, 0, sem="acquire")'},
-)
-
 WRONG = [
-    Wrong(BEST_ROW, looks_before_it_locks, "race", "read best only while you hold the lock"),
-    Wrong(BEST_ROW, locks_relaxed, "race", "doesn't acquire what others released"),
-    Wrong(BEST_ROW, unlocks_by_acquire, "race", "doesn't release what program (0, 0) stored"),
-    Wrong(GREEDY_TOKEN, nearly_equal_in_a_block, "values", "logits:a_hair_apart"),
-    Wrong(BEST_ROW, better_by_a_hair, "values", "x:scores_a_hair_apart"),
     Wrong(ANY_ABOVE, above_the_limit_by_a_hair, "values", "x:last_above"),
-    Wrong(GREEDY_TOKEN, only_clearly_larger, "values", "logits:a_hair_apart"),
     Wrong(ATTENDED, values_not_rescaled, "values", "x:late_maximum   (case=3)"),
     Wrong(ATTENDED, weights_not_rescaled, "values", "x:late_maximum   (case=3)"),
     Wrong(ATTENDED, upside_down, "values", "NaN"),
-    Wrong(ATTENDED, never_moved, "values", "x:leaps   (case=4)"),
+    Wrong(ATTENDED, never_moved, "values", "wrong values in base: 3 of 3"),
+    Wrong(ATTENDED, always_moved, "values", "moves with each larger block"),
     Wrong(ATTENDED, moved_on_all_the_same, "values", "z["),
     Wrong(DISCOUNTED_SUM, squared, "values", "not associative"),
     Wrong(RUNNING_SUMS, the_other_end, "out of bounds", "x_ptr"),
-    Wrong(SINKS_AND_WINDOW, brackets_left_out, "out of bounds", "x_ptr"),
     Wrong(KEPT_SCORES, starts_at_zero, "values", "got -inf"),
-    Wrong(ROW_MINIMUM, nearly_infinite, "values", "z["),
     Wrong(TUNED_ROWS, only_the_large_block, "never written", "z[0, 256]"),
 ]
 
 RIGHT = [
-    (ATTENDED, always_moved),
     (ATTENDED, taken_back),
     (RUNNING_SUMS, from_its_beginning),
-    (SINKS_AND_WINDOW, counted),
     (FAR_ROWS, in_its_product),
     (KEPT_SCORES, passes_over_a_block),
-    (ROW_MINIMUM, above_all_floats),
     (TUNED_ROWS, longer_blocks_too),
 ]

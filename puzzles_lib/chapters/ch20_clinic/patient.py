@@ -1,20 +1,17 @@
 """A case of the clinic as data: a kernel reduced from a public bug, to be found, explained and fixed."""
 
-import base64
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from puzzles_lib.mistakes import FILE, Mistake
+from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Nudge, Question
 
-WARDS = ("sizes", "masks", "memory", "arithmetic", "tools")
+WARDS = ("elements", "values", "runs", "size of the error", "parts")
 _THREAD = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+")
-_RIGHT = Path(__file__).with_name(FILE)
+_LETTERS = "abcd"
 
 
 @dataclass(frozen=True)
@@ -23,9 +20,9 @@ class Patient:
 
     slip: what is wrong with the kernel that learners get, as edits of the correct one.
     thread: where a user reported it; the kernel is our own, reduced to what matters.
-    ward: the notebook's part, one of `WARDS`.
-    question: asked before anything is run: `which_line`, `reproduce`, or another one with the puzzle's
-        number.
+    ward: the notebook's part, one of `WARDS`: what its learners compare.
+    question: what the cause is. It has the puzzle's number, and `check` judges no fix before it's answered.
+    also: another question about the case, such as `reproduce`.
 
     Raises ValueError if these don't fit together.
     """
@@ -34,6 +31,7 @@ class Patient:
     thread: str
     ward: str
     question: Question
+    also: Question | None = None
 
     def __post_init__(self) -> None:
         name = self.puzzle.name
@@ -51,30 +49,27 @@ class Patient:
         return self.slip.puzzle
 
 
-def which_line(
-    slip: Mistake,
-    nudge: str,
-    *nudges: Nudge,
-    asks: str = "Which line of the kernel has the bug?",
-    also: frozenset[int] = frozenset(),
-) -> Question:
-    """Return the question which line has the slip. If lines are missing, those around the gap count.
+def cause(slip: Mistake, right: str, **why_not: str) -> Question:
+    """Return the question which of the notebook's four sentences is the cause.
 
-    also: lines of the learner's cell in which it could be fixed as well.
+    right: its letter. why_not: for each other letter, what in the report speaks against it.
+
+    Raises ValueError if a letter has no reply.
     """
+    if sorted((right, *why_not)) != list(_LETTERS):
+        raise ValueError(f"{slip.name}: replies to {', '.join(why_not)}, but {right!r} is the cause")
     return Question(
         id=f"ch20-q{slip.puzzle.number}",
-        asks=f"{asks} The first line of the kernel's cell is line 1.",
-        right=lambda: min(lines_of(slip)),
-        same=lambda value, right: value in lines_of(slip) | also,
-        kind=int,
-        nudge=nudge,
-        nudges=nudges,
+        asks="Which sentence explains all of the report, 'a', 'b', 'c' or 'd'?",
+        right=lambda: right,
+        kind=str,
+        nudge="Answer with the letter of a sentence: 'a', 'b', 'c' or 'd'.",
+        nudges=tuple(Nudge(lambda v, r, letter=letter: v == letter, why_not[letter]) for letter in why_not),
     )
 
 
 def reproduce(
-    slip: Mistake,
+    id: str,
     asks: str,
     example: int | tuple[int, ...],
     breaks: Callable[..., bool],
@@ -95,7 +90,7 @@ def reproduce(
         return is_form(value) and breaks(*(value if size else (value,)))
 
     return Question(
-        id=f"ch20-q{slip.puzzle.number}",
+        id=id,
         asks=asks,
         right=lambda: example,
         same=same,
@@ -103,14 +98,3 @@ def reproduce(
         nudge=nudge,
         nudges=(Nudge(lambda v, r: not is_form(v), form), *nudges) if size else nudges,
     )
-
-
-def lines_of(slip: Mistake) -> set[int]:
-    """Return the lines of the learner's cell that have the slip.
-
-    Raises LookupError in a copy of the course without its correct kernels.
-    """
-    if not _RIGHT.exists():
-        raise LookupError(f"this copy of the course has no {FILE}, by which the line is found")
-    packed = json.loads(_RIGHT.read_text("utf-8"))[slip.puzzle.name]
-    return slip.lines(base64.b64decode(packed).decode())

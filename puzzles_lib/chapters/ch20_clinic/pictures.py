@@ -6,24 +6,15 @@ from collections.abc import Sequence
 import torch
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
-from puzzles_lib.chapters.ch20_clinic.patients.p42_many_tokens import PUZZLE as MANY_TOKENS
 from puzzles_lib.chapters.ch20_clinic.patients.p43_running_sums import PUZZLE as RUNNING_SUMS
-from puzzles_lib.chapters.ch20_clinic.patients.p44_logsumexp_of_view import PUZZLE as LOGSUMEXP_OF_VIEW
-from puzzles_lib.chapters.ch20_clinic.patients.p46_row_minimum import PUZZLE as ROW_MINIMUM
 from puzzles_lib.chapters.ch20_clinic.patients.p47_any_above import PUZZLE as ANY_ABOVE
 from puzzles_lib.chapters.ch20_clinic.patients.p48_kept_scores import PUZZLE as KEPT_SCORES
-from puzzles_lib.chapters.ch20_clinic.patients.p50_row_totals import PUZZLE as ROW_TOTALS
-from puzzles_lib.chapters.ch20_clinic.patients.p51_label_probability import PUZZLE as LABEL_PROBABILITY
 from puzzles_lib.chapters.ch20_clinic.patients.p53_norm_and_turn import PUZZLE as NORM_AND_TURN
-from puzzles_lib.chapters.ch20_clinic.patients.p54_bias_gradient import PUZZLE as BIAS_GRADIENT
 from puzzles_lib.chapters.ch20_clinic.patients.p55_products import PUZZLE as PRODUCTS
 from puzzles_lib.chapters.ch20_clinic.patients.p57_discounted_sum import PUZZLE as DISCOUNTED_SUM
 from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import PUZZLE as ATTENDED
 from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import STEP
 from puzzles_lib.chapters.ch20_clinic.patients.p60_random_rounding import PUZZLE as RANDOM_ROUNDING
-from puzzles_lib.chapters.ch20_clinic.patients.p61_sinks_and_window import PUZZLE as SINKS_AND_WINDOW
-from puzzles_lib.chapters.ch20_clinic.patients.p62_tiled_product import PUZZLE as TILED_PRODUCT
-from puzzles_lib.chapters.ch20_clinic.patients.p63_tuned_sum import PUZZLE as TUNED_SUM
 from puzzles_lib.chapters.ch20_clinic.patients.p64_tuned_rows import PUZZLE as TUNED_ROWS
 from puzzles_lib.chapters.ch20_clinic.patients.p65_temperatures import class_of, first_of_class
 from puzzles_lib.drawing.colours import (
@@ -37,7 +28,6 @@ from puzzles_lib.drawing.colours import (
     PALE_GREEN,
     PALE_ORANGE,
     PALE_SKY,
-    PAPER,
     SKY,
     VERMILLION,
     YELLOW,
@@ -50,62 +40,56 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def method() -> Picture:
-    """Draw the four steps from a report to a correct kernel."""
+    """Draw the five steps from a report to a correct kernel."""
     steps = (
-        ("reproduce", "same sizes and values:\ndoes it fail here, too?", PALE_ORANGE),
-        ("reduce", "smaller, fewer, simpler,\nas long as it still fails", YELLOW),
-        ("look", "which element, which line,\nwhich value is wrong?", PALE_SKY),
-        ("fix", "one line; then run all\nthat failed on the way", PALE_GREEN),
+        ("reproduce", "the report's sizes\nand values: does it\nfail here, too?", PALE_ORANGE),
+        ("reduce", "smaller, simpler,\nas long as it\nstill fails", YELLOW),
+        ("compare", "with the closest input\nthat's correct: what's\ndifferent?", PALE_SKY),
+        ("say", "one sentence that\nexplains what fails\nand what's correct", PALE_SKY),
+        ("fix", "that one thing; then\nrun all that failed\non the way", PALE_GREEN),
     )
-    figure, ax = new_sheet(19.2, 6.2)
+    figure, ax = new_sheet(19.2, 6.4)
     for number, (name, text, color) in enumerate(steps):
-        x = 0.2 + 4.85 * number
-        box(ax, x, 0.6, 4.25, 1.2, name, color=color, fontsize=13)
-        label(ax, x + 2.1, 2.9, text)
+        x = 0.2 + 3.85 * number
+        box(ax, x, 0.6, 3.3, 1.2, name, color=color, fontsize=13)
+        label(ax, x + 1.65, 3.1, text)
         if number:
-            arrow(ax, (x - 0.55, 1.2), (x - 0.05, 1.2))
-    box(ax, 5.1, 4.2, 9.0, 1.2, "still unclear? Then reduce it further", color=PALE)
-    arrow(ax, (12.0, 3.6), (12.0, 4.15))
-    arrow(ax, (7.1, 4.15), (7.1, 3.6))
+            arrow(ax, (x - 0.5, 1.2), (x - 0.05, 1.2))
+    box(ax, 4.05, 5.0, 11.0, 1.2, "it doesn't explain everything? Then reduce and compare again", color=PALE)
+    arrow(ax, (13.4, 4.4), (13.4, 4.95))
+    arrow(ax, (5.7, 4.95), (5.7, 4.4))
     told = "; ".join(f"{name}: {' '.join(text.split())}" for name, text, _ in steps)
     return Picture(
         figure,
-        f"Four steps, one after the other. {told}. If looking shows nothing, go back and reduce further.",
+        f"Five steps, one after the other. {told}. If the sentence doesn't explain everything, go back to "
+        "reduce and compare.",
     )
 
 
 SYMPTOMS = (
-    ("starts at some size", ("offsets beyond 2^31", "a grid axis: 65,535", "a ragged end")),
-    ("for some values", ("masked-off lanes", f"inf {MINUS} inf is NaN", "a store to fewer bits")),
-    ("differs from run to run", ("a missing barrier", "a lock, a flag", "two stores, one place")),
-    (
-        "same every run, but off",
-        ("digits: rounded early", "by one: // of negatives", "by 256: int8 products"),
-    ),
-    (
-        "depends on what ran before",
-        ("autotune's own runs", "a result isn't cleared", "never tested alone"),
-    ),
-    ("parts right, whole wrong", ("the order of adding", "two maxima mixed", "how masks are joined")),
-    ("less random than asked", ("a draw is reused",)),
+    ("some elements", ("a map of the wrong ones", "the first size that fails")),
+    ("some values", ("inputs sorted: correct, wrong", "the smallest step between them")),
+    ("some runs", ("what ran before", "what ran at the same time")),
+    ("every result slightly off", ("how many digits are correct", "a pattern in the errors")),
+    ("the whole, not its parts", ("two joined, then three, by hand", "what has to be true all along")),
 )
-"""Symptoms, and what may cause them."""
+"""What is wrong, and where to look first."""
 
 
 def symptoms() -> Picture:
-    """Draw a map from symptoms to likely causes."""
-    figure, ax = new_sheet(20.0, 2.2 + 1.9 * len(SYMPTOMS))
-    label(ax, 3.6, 0.7, "you see", fontsize=12, color=FAINT)
-    label(ax, 13.5, 0.7, "look for", fontsize=12, color=FAINT)
-    for number, (seen, causes) in enumerate(SYMPTOMS):
+    """Draw a map from what is wrong to where to look first."""
+    figure, ax = new_sheet(20.0, 1.3 + 1.9 * len(SYMPTOMS))
+    label(ax, 3.6, 0.7, "what's wrong", fontsize=12, color=FAINT)
+    label(ax, 13.5, 0.7, "look first at", fontsize=12, color=FAINT)
+    for number, (seen, places) in enumerate(SYMPTOMS):
         y = 1.5 + 1.9 * number
         label(ax, 0.1, y + 0.65, str(number), align="left", color=FAINT)
         box(ax, 0.7, y, 5.9, 1.3, seen, color=PALE_ORANGE, fontsize=11)
         arrow(ax, (6.65, y + 0.65), (7.25, y + 0.65))
-        for place, cause in enumerate(causes):
-            box(ax, 7.3 + 4.15 * place, y, 4.05, 1.3, cause, color=PALE_SKY)
-    told = "; ".join(f"{seen}: {', '.join(causes)}" for seen, causes in SYMPTOMS)
-    return Picture(figure, f"A map from symptoms to likely causes. {told}.")
+        for at, place in enumerate(places):
+            box(ax, 7.3 + 6.25 * at, y, 6.1, 1.3, place, color=PALE_SKY)
+    told = "; ".join(f"{seen}: {' and '.join(places)}" for seen, places in SYMPTOMS)
+    return Picture(figure, f"A map from what is wrong to what to look at first. {told}.")
 
 
 def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
@@ -142,29 +126,6 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
         f"{B} sequences of {T:,} tokens with {K} numbers each, along a line of offsets. Sequence {B - 1} "
         f"should begin at {last:,}, just past 2^31 = {2**31:,}. In int32 it begins at {last - 2**32:,}: "
         f"before the tensor. The other {B - 1} are where they should be.",
-    )
-
-
-def left_out(case: Case = MANY_TOKENS.cases[2]) -> Picture:
-    """Draw which program computes which token if there are more tokens than programs."""
-    T, most = case.T, case.MOST
-    figure, ax = new_sheet(19.2, 6.2)
-    left, width = 3.4, 15.4 / T
-    cells(ax, list(range(T)), x=left, y=0.5, width=width, colors=None, title="token")
-    cells(ax, list(range(most)), x=left, y=2.0, width=width, colors=SKY, title="as reported")
-    cells(ax, [None] * (T - most), x=left + most * width, y=2.0, width=width, colors=VERMILLION)
-    cells(ax, [t % most for t in range(T)], x=left, y=3.5, width=width, colors=SKY, title="correct")
-    for at in range(most, T, most):
-        ax.plot([left + at * width] * 2, [3.2, 4.8], color=INK, linewidth=2)
-    legend(
-        ax, 5.2, (left, SKY, "computed by the program with that number"), (left + 10.4, VERMILLION, "by none")
-    )
-    return Picture(
-        figure,
-        f"{T} tokens, and {most} programs along y. As reported, programs 0 to {most - 1} compute the "
-        f"tokens with "
-        f"their numbers, and no program computes tokens {most} to {T - 1}. The correct programs step by "
-        f"{most}: program 0 computes tokens {', '.join(map(str, range(0, T, most)))}.",
     )
 
 
@@ -208,45 +169,6 @@ def meets(case: Case = RUNNING_SUMS.cases[3], b: int = 1) -> Picture:
     )
 
 
-def strides(case: Case = LOGSUMEXP_OF_VIEW.cases[3]) -> Picture:
-    """Draw a view's rows in memory, and the elements that each program reads as its row."""
-    M, N, S = (case.numbers[name] for name in "MNS")
-    figure, ax = new_sheet(19.2, 3.6 + 1.3 * M)
-    left, width = 4.1, 14.8 / (M * S)
-    label(ax, left - 0.3, 1.6, "in memory", align="right", fontsize=11)
-    for m in range(M):
-        start = left + m * S * width
-        box(ax, start, 1.1, N * width, 1.0, f"row {m}", color=SKY, fontsize=11)
-        box(ax, start + N * width, 1.1, (S - N) * width, 1.0, hatch="////")
-        label(ax, start, 0.95, str(m * S), align="left bottom", color=FAINT)
-    told = []
-    for m in range(M):
-        y = 2.7 + 1.3 * m
-        label(ax, left - 0.3, y + 0.5, f"program {m} reads", align="right", fontsize=11)
-        ax.plot([left, left + M * S * width], [y + 0.5] * 2, color=LINE, linewidth=0.8, zorder=0)
-        first, end = m * N, m * N + N
-        mine = min(max(m * S, first), end)
-        for at, to, color in ((first, mine, VERMILLION), (mine, end, SKY)):
-            if at < to:
-                box(ax, left + at * width, y, (to - at) * width, 1.0, f"{at} to {to - 1}", color=color)
-        strange = f"{mine - first} of them outside row {m}" if mine > first else f"all in row {m}"
-        told.append(f"program {m} reads {first} to {end - 1}, {strange}")
-    y = 2.9 + 1.3 * M
-    legend(
-        ax,
-        y,
-        (left, SKY, "in its row"),
-        (left + 4.0, VERMILLION, "in another row"),
-        (left + 8.8, PALE, "not in the view", "////"),
-    )
-    begin = ", ".join(str(m * S) for m in range(M))
-    return Picture(
-        figure,
-        f"A view of the first {N} numbers of {M} rows of {S}, in memory: its rows start at "
-        f"{begin}. As reported, {'; '.join(told)}.",
-    )
-
-
 def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
     """Draw a tile that is wider than the rest of its row."""
     figure, ax = new_sheet(19.2, 7.4)
@@ -270,36 +192,6 @@ def overshoots(N: int = 5, BLOCK: int = 4) -> Picture:
         f"Rows of {N}, blocks of {BLOCK}. The second tile of row 0 has lanes n = {BLOCK} to "
         f"{2 * BLOCK - 1}. Only n = {BLOCK} is in the row; the other {over} reach z[1, 0] to "
         f"z[1, {over - 1}], which another program stores, too.",
-    )
-
-
-def least(case: Case = ROW_MINIMUM.cases[3], m: int = 0) -> Picture:
-    """Draw a row and the lanes past its end, and the minimum of both if those lanes are 0."""
-    x = make_inputs(ROW_MINIMUM, case)["x"][m].tolist()
-    lowest = min(x)
-    figure, ax = new_sheet(19.2, 7.6)
-    left, width, foot, unit = 2.6, 12.6 / case.BLOCK_N, 5.2, 2.1
-    end, edge = left + case.N * width, left + case.BLOCK_N * width
-    for n, value in enumerate(x):
-        box(ax, left + n * width, foot - unit * value, width, unit * value, color=SKY)
-    box(ax, end, foot - 2 * unit, edge - end, 2 * unit, hatch="////", color=None)
-    label(ax, (end + edge) / 2, foot - 0.45 * unit, "undefined: 0, or anything", behind=PAPER, pad=4.0)
-    for value, text, color in (
-        (lowest, f"{lowest:.3f}: the row's minimum", INK),
-        (0, "0: all lanes' minimum,\nif these are 0", VERMILLION),
-    ):
-        y = foot - unit * value
-        ax.plot([left, edge + 0.3], [y, y], color=color, linewidth=2)
-        label(ax, edge + 0.5, y, text, align="left")
-    for at, to, text in ((left, end, f"lanes 0 to {case.N - 1}: the row"), (end, edge, "masked off")):
-        label(ax, (at + to) / 2, foot + 0.7, text)
-    label(ax, left, 6.9, f"with 0 in those lanes, every z of the row is {lowest:.3f} too large", align="left")
-    return Picture(
-        figure,
-        f"A row of {case.N} numbers from {lowest:.3f} to {max(x):.3f}, in a block of {case.BLOCK_N} lanes. "
-        f"The other {case.BLOCK_N - case.N} are undefined. If they happen to be 0, the minimum of all "
-        f"lanes is "
-        f"0, not {lowest:.3f}, so that z is {lowest:.3f} too large.",
     )
 
 
@@ -372,132 +264,6 @@ def _number(value: float) -> str:
     return "NaN" if value != value else f"{value:.3g}".replace("-", MINUS)
 
 
-def of_equals(ones: Sequence[int] = (2, 9, 17, 20), V: int = 48, BLOCK: int = 16) -> Picture:
-    """Draw a row whose blocks have equal maxima: the best after each block, and its token."""
-    levels = [float(v in ones) for v in range(V)]
-    figure, ax = new_sheet(19.2, 8.0)
-    left, width = 3.8, 15.0 / V
-    for v, level in enumerate(levels):
-        color = ORANGE if level else PALE
-        box(ax, left + v * width, 1.4, width, 1.0, f"{level:g}", color=color, fontsize=9)
-    for v in ones:
-        label(ax, left + (v + 0.5) * width, 1.0, str(v), color=FAINT)
-    label(ax, left - 0.25, 1.9, "logits", align="right", fontsize=11)
-    tops = [max(levels[v0 : v0 + BLOCK]) for v0 in range(0, V, BLOCK)]
-    best, tokens, told = -math.inf, {"as reported": 0, "correct": 0}, []
-    for number, top in enumerate(tops):
-        x, wide = left + number * BLOCK * width, BLOCK * width
-        place = levels.index(top, number * BLOCK)
-        label(ax, x + wide / 2, 0.4, f"block {number}", fontsize=11)
-        box(ax, x, 2.9, wide, 1.0, f"largest {top:g}, first at {place}", color=None)
-        takes = {"as reported": top >= best, "correct": top > best}
-        best = max(best, top)
-        for y, name in ((4.4, "as reported"), (5.9, "correct")):
-            tokens[name] = token = place if takes[name] else tokens[name]
-            color = GREEN if token == ones[0] else VERMILLION
-            box(ax, x, y, wide, 1.0, f"best {best:g}, token {token}", color=color)
-            label(ax, left - 0.25, y + 0.5, "" if number else name, align="right", fontsize=11)
-        told.append(f"block {number} {top:g} at {place}")
-    for at in range(BLOCK, V, BLOCK):
-        ax.plot([left + at * width] * 2, [1.2, 2.6], color=INK, linewidth=2)
-    return Picture(
-        figure,
-        f"A row of {V} zeros with ones at {', '.join(map(str, ones))}, in blocks of {BLOCK}. The first "
-        f"largest of each: {'; '.join(told)}. As reported, a block takes over if its largest is only "
-        f"equal: token "
-        f"{tokens['as reported']} comes out. It should be {tokens['correct']}, the first of the ones.",
-    )
-
-
-def begins(cases: Sequence[Case] = ROW_TOTALS.cases[3:1:-1], rows: int = 4) -> Picture:
-    """Draw rows of two lengths in memory, with a line every 16 bytes."""
-    size, step = ROW_TOTALS.inputs[0].dtype.itemsize, 16
-    most = rows * size * max(case.K for case in cases)
-    figure, ax = new_sheet(19.2, 1.0 + 3.1 * len(cases))
-    left, width = 2.6, 16.2 / most
-    bottom, told = 3.1 * len(cases) - 0.4, []
-    for at in range(0, most + 1, step):
-        ax.plot([left + at * width] * 2, [0.2, bottom], color=LINE, linewidth=0.8, zorder=0)
-    for number, case in enumerate(cases):
-        y, found = 0.6 + 3.1 * number, []
-        label(ax, left - 0.3, y + 0.5, f"K = {case.K}", align="right", fontsize=11)
-        for m in range(rows):
-            start = m * size * case.K
-            color = VERMILLION if start % step else GREEN
-            x = left + start * width
-            box(ax, x, y, size * case.K * width, 1.0, color=PALE)
-            box(ax, x, y, 0.22, 1.0, color=color)
-            label(ax, x + size * case.K * width / 2, y + 0.5, f"row {m}", fontsize=11)
-            over = f" + {start % step}" if start % step else ""
-            text = f"{start} = {start // step} · {step}{over}"
-            label(ax, x, y + 1.4, text, align="left", fontsize=10, behind=PAPER)
-            found.append(str(start))
-        told.append(f"with K = {case.K}, {size * case.K} bytes, they start at {', '.join(found)}")
-    marks = (left, GREEN, "starts at a line"), (left + 5.0, VERMILLION, "starts between lines")
-    legend(ax, bottom + 0.5, *marks)
-    label(ax, left + 10.5, bottom + 0.8, f"a line every {step} bytes", align="left", color=FAINT)
-    return Picture(
-        figure,
-        f"Rows of {size}-byte numbers, one after another, over memory that is ruled every {step} bytes: "
-        f"{'; '.join(told)}.",
-    )
-
-
-def not_yet_there(case: Case = LABEL_PROBABILITY.cases[0], warps: int = 4) -> Picture:
-    """Draw warps that store a row at their own pace, and a lane that loads one element."""
-    at = int(make_inputs(LABEL_PROBABILITY, case)["label"][0])
-    owner, each = at // 32 % warps, case.N // warps
-    figure, ax = new_sheet(19.2, 7.4)
-    left, wide = 2.6, 5.6
-    starts = [3.9 if warp == owner else 0.8 * warp for warp in range(warps)]  # as may be
-    for warp, start in enumerate(starts):
-        y, stores = 0.8 + 1.2 * warp, f"stores p[0, {warp * each} to {warp * each + each - 1}]"
-        label(ax, left - 0.4, y + 0.45, f"warp {warp}", align="right")
-        box(ax, left + start, y, wide, 0.9, stores, color=VERMILLION if warp == owner else GREEN)
-    loads = left + starts[0] + wide
-    box(ax, loads, 0.8, 3.7, 0.9, f"lane 0 loads p[0, {at}]", color=SKY)
-    late = left + max(starts) + wide
-    ax.plot([late] * 2, [0.6, 6.2], color=LINE, linewidth=2, linestyle="--")
-    label(ax, late + 0.3, 5.6, "with a barrier, no warp\nwould load before here", align="left")
-    arrow(ax, (loads + 3.0, 0.8 + 1.2 * owner - 0.05), (loads + 3.0, 1.75), color=VERMILLION)
-    text = f"warp {owner} stores p[0, {at}], perhaps too late: then q is whatever was there before"
-    label(ax, left, 6.9, text, align="left")
-    return Picture(
-        figure,
-        f"A row of {case.N}, stored by {warps} warps, {each} elements each, at their own pace. Its label "
-        f"is "
-        f"{at}. Lane 0 of warp 0 goes on and loads p[0, {at}], which warp {owner} stores, perhaps later: "
-        f"then q is whatever was there before. With a barrier, no warp loads before the last one has "
-        f"stored.",
-    )
-
-
-def releases() -> Picture:
-    """Draw four warps at their own pace, one of which releases the lock."""
-    figure, ax = new_sheet(19.2, 7.6)
-    left, ends = 2.6, (3.2, 5.1, 4.2, 7.8)
-    for warp, end in enumerate(ends):
-        y = 0.8 + 1.2 * warp
-        label(ax, left - 0.4, y + 0.45, f"warp {warp}", align="right")
-        box(ax, left, y, end, 0.9, "stores", color=GREEN)
-    box(ax, left + ends[0], 0.8, 2.8, 0.9, "lock = 0", color=ORANGE)
-    opened = left + ends[0] + 2.8
-    box(ax, opened + 0.8, 5.9, 7.0, 1.0, "next program loads", color=SKY)
-    arrow(ax, (opened, 1.7), (opened + 0.8, 5.85))
-    late = left + max(ends)
-    box(ax, opened, 4.4, late - opened, 0.9, color=VERMILLION)
-    label(ax, late + 0.2, 4.85, "too late", align="left")
-    ax.plot([late + 2.8] * 2, [0.6, 5.5], color=LINE, linewidth=2, linestyle="--")
-    label(ax, late + 3.1, 3.0, "with a barrier, the lock\nwould open here", align="left")
-    return Picture(
-        figure,
-        "Four warps of one program store, each at its own pace. Warp 0 finishes first and sets the lock "
-        "to 0; "
-        "warp 3 is still storing when the next program loads. With a barrier the lock opens only "
-        "after the last warp's stores.",
-    )
-
-
 def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture:
     """Draw which warp stores which part of a row, and which one stores its end again."""
     N, H = case.N, case.H
@@ -536,53 +302,6 @@ def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture
         f"are stored "
         f"twice: "
         f"{'; '.join(told)}. Which of the two comes last is undefined.",
-    )
-
-
-def coarse_parts(case: Case = BIAS_GRADIENT.cases[1], n: int = 1) -> Picture:
-    """Draw the parts of a column's sum between bfloat16 numbers, and what is added instead."""
-    dy = make_inputs(BIAS_GRADIENT, case)["dy"][:, n].float()
-    parts = torch.stack([rows.sum() for rows in dy.split(case.BLOCK_M)])
-    taken = parts.bfloat16().float()
-    figure, ax = new_sheet(19.2, 2.7 + 1.9 * len(parts))
-    left, right, told = 5.6, 14.6, []
-    label(ax, left - 0.5, 0.5, "its part, in float32", align="right", color=FAINT)
-    label(ax, (left + right) / 2, 0.5, "the bfloat16 numbers around it", color=FAINT)
-    label(ax, right + 0.5, 0.5, "what's added", align="left", color=FAINT)
-    for number, (part, coarse) in enumerate(zip(parts.tolist(), taken.tolist(), strict=True)):
-        y = 1.8 + 1.9 * number
-        step = 2.0 ** (math.frexp(part)[1] - 8)
-        first = math.floor(part / step) * step
-
-        def place(value: float, first: float = first, step: float = step) -> float:
-            return left + (right - left) * ((value - first) / step + 1) / 3
-
-        ax.plot([left, right], [y, y], color=LINE, linewidth=1.2)
-        for tick in range(-1, 3):
-            x = place(first + tick * step)
-            ax.plot([x, x], [y - 0.3, y + 0.3], color=INK, linewidth=1.6)
-        box(ax, place(part) - 0.15, y - 0.4, 0.3, 0.8, color=SKY)
-        arrow(ax, (place(part), y - 0.5), (place(coarse), y - 0.35), color=VERMILLION, bend=-0.4)
-        label(ax, left - 0.5, y, f"program {number}:  {_digits(part, 4)}", align="right", fontsize=11)
-        label(ax, right + 0.5, y, _digits(coarse, 4), align="left", fontsize=11)
-        label(
-            ax,
-            place(first + 0.5 * step),
-            y + 0.65,
-            f"bfloat16 numbers are {step:g} apart here",
-            fontsize=9,
-            color=FAINT,
-        )
-        told.append(f"{_digits(part, 4)} as {_digits(coarse, 4)}")
-    y = 2.2 + 1.9 * len(parts)
-    ends = [_digits(float(values.sum()), 4) for values in (parts, taken)]
-    ax.plot([0.8, 18.4], [y - 0.6] * 2, color=INK, linewidth=1.2)
-    label(ax, left - 0.5, y, f"sum:  {ends[0]}", align="right", fontsize=11)
-    label(ax, right + 0.5, y, ends[1], align="left", fontsize=11)
-    return Picture(
-        figure,
-        f"{len(parts)} programs add their parts of column {n}, each rounded to the nearest bfloat16 "
-        f"number: {', '.join(told)}. The sum is {ends[1]} instead of {ends[0]}.",
     )
 
 
@@ -658,28 +377,6 @@ def rounds_down(SIZE: int = 4) -> Picture:
         f"from {-SIZE + 1} to {SIZE - 1}: {len(wrong)} of these are in the wrong "
         f"cell, {', '.join(map(str, wrong))}.",
     )
-
-
-def eight_bits(a: Sequence[int] = (-44, -20), x: Sequence[int] = (24, 127)) -> Picture:
-    """Draw int8 products as the 16 bits that they need, and the bits that int8 keeps."""
-    figure, ax = new_sheet(19.2, 5.4)
-    left, width, told, sums = 6.0, 0.52, [], [0, 0]
-    for number, (one, other) in enumerate(zip(a, x, strict=True)):
-        whole = one * other
-        kept = int(torch.tensor(whole, dtype=torch.int16).to(torch.int8))
-        sums = [sums[0] + whole, sums[1] + kept]
-        name = f"{one} · {other} = {whole}".replace("-", MINUS)
-        y = 1.0 + 1.4 * number
-        colors = [VERMILLION] * 8 + [SKY] * 8
-        row = cells(ax, f"{whole & 0xFFFF:016b}", x=left, y=y, width=width, colors=colors, title=name)
-        label(ax, row.right + 0.3, y + 0.5, f"{kept}".replace("-", MINUS), align="left", fontsize=11)
-        told.append(f"{name}, of which int8 keeps {kept}")
-    ax.plot([left + 8 * width] * 2, [0.8, 3.6], color=INK, linewidth=2)
-    label(ax, left + 8 * width - 0.3, 0.4, "dropped", align="right", color=FAINT)
-    label(ax, left + 8 * width + 0.3, 0.4, "int8 keeps these", align="left", color=FAINT)
-    words = f"the sum should be {sums[0]}, and is {sums[1]}".replace("-", MINUS)
-    label(ax, left, 4.7, words, align="left", fontsize=11)
-    return Picture(figure, f"Products as 16 bits: {'; '.join(told)}. {words[0].upper()}{words[1:]}.")
 
 
 def brackets(row: tuple[int, int, int] = (1, 2, 3)) -> Picture:
@@ -771,101 +468,6 @@ def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
         f"up or down by its draw with seed {case.SEED}: {'; '.join(told)}. With {case.BLOCK_N} draws every "
         f"block has the pattern of the first, so there are stripes from top to bottom; with separate draws "
         f"there are none.",
-    )
-
-
-def one_bit(cases: Sequence[Case] = SINKS_AND_WINDOW.cases[3:]) -> Picture:
-    """Draw the first S and the last W columns of two rows, and their sum in one bit."""
-    figure, ax = new_sheet(19.2, 7.8)
-    left, width, told = 3.5, 0.58, []
-    x = left
-    for place, case in enumerate(cases):
-        n = torch.arange(case.N)
-        first, last = n < case.S, n >= case.N - case.W
-        one = (first.long() + last.long()) & 1
-        both = first & last
-        sizes = ", ".join(f"{name} = {case.numbers[name]}" for name in "NSW")
-        label(ax, x, 0.5, f"N = {case.N}" if place else sizes, align="left", fontsize=11)
-        rows = (("n < S", first, SKY), (f"n ≥ N {MINUS} W", last, SKY), ("sum, in one bit", one, GREEN))
-        for number, (name, bits, color) in enumerate(rows):
-            colors = [color if on else PALE for on in bits]
-            if color == GREEN:
-                colors = [VERMILLION if lost else each for lost, each in zip(both, colors, strict=True)]
-            y, title = 1.8 + 1.5 * number, "" if place else name
-            cells(
-                ax, bits.long().tolist(), x=x, y=y, width=width, colors=colors, title=title, index=not number
-            )
-        told.append(f"with {sizes}, column {', '.join(map(str, n[both & (one == 0)].tolist()))}")
-        x += case.N * width + 0.9
-    legend(ax, 6.6, (left, VERMILLION, "in both: 1 + 1 is 2, and the low bit of 2 is 0"))
-    return Picture(
-        figure,
-        f"Two rows: a 1 for each column among the first S, a 1 for each among the last W, and their sum in "
-        f"one bit. A column in both is lost, because the low bit of 1 + 1 is 0: {'; '.join(told)}.",
-    )
-
-
-def too_many_stages(case: Case = TILED_PRODUCT.cases[1], stages: int = 8, most: int = 232_448) -> Picture:
-    """Draw how much shared memory a loop's stages need, and how much a program may use."""
-    M, N, K = case.BLOCK_M, case.BLOCK_N, case.BLOCK_K
-    a, b = 2 * M * K, 2 * K * N  # bytes, of bfloat16
-    figure, ax = new_sheet(19.2, 7.0)
-    left, scale = 0.8, 17.4 / (stages * (a + b))
-    for stage in range(stages):
-        x = left + stage * (a + b) * scale
-        fits = (stage + 1) * (a + b) <= most
-        label(ax, x + (a + b) / 2 * scale, 1.6, f"stage {stage}", fontsize=11)
-        for at, size, name in ((0, a, "a"), (a, b, "b")):
-            fill = (PALE_SKY if name == "a" else PALE_ORANGE) if fits else VERMILLION
-            box(ax, x + at * scale, 2.1, size * scale, 1.3, name, color=fill, fontsize=11)
-        end = (stage + 1) * (a + b)
-        label(ax, x + (a + b) * scale, 3.9, f"{end:,}", align="right", color=INK if fits else VERMILLION)
-    edge = left + most * scale
-    ax.plot([edge, edge], [0.9, 5.0], color=INK, linewidth=2.4)
-    label(ax, edge - 0.2, 0.6, f"a program on an H100 may use {most:,} bytes", align="right", fontsize=11)
-    legend(
-        ax,
-        5.6,
-        (left, PALE_SKY, f"{M} x {K} of a: {a:,} bytes"),
-        (left + 6.4, PALE_ORANGE, f"{K} x {N} of b: {b:,}"),
-        (left + 12.2, VERMILLION, "does not fit"),
-    )
-    fit = most // (a + b)
-    return Picture(
-        figure,
-        f"{stages} stages along shared memory, each with a tile of a and one of b, {a:,} and {b:,} "
-        f"bytes. A "
-        f"program on an H100 may use {most:,} bytes. {fit} stages take {fit * (a + b):,}, all {stages} "
-        f"{stages * (a + b):,}: stage {fit} does not fit.",
-    )
-
-
-def adds_up(case: Case = TUNED_SUM.cases[2], blocks: Sequence[int] = (32, 64), tries: int = 3) -> Picture:
-    """Draw a sum of ones after each run of a first call, which tries configurations, and of a second."""
-    runs = [color for color in (SKY, ORANGE) for _ in range(tries)] + [VERMILLION]
-    sums = [case.N * (number + 1) for number in range(len(runs))] + [case.N]
-    figure, ax = new_sheet(19.2, 8.2)
-    left, width, foot, tallest = 0.6, 2.15, 6.2, 5.2
-    own = left + 2 * tries * width  # where the calls' own runs are
-    starts = [left + number * width for number in range(len(runs))] + [own + width + 0.6]
-    for x, total, color in zip(starts, sums, [*runs, GREEN], strict=True):
-        height = tallest * total / max(sums)
-        box(ax, x + 0.2, foot - height, width - 0.4, height, color=color)
-        label(ax, x + width / 2, foot - height - 0.35, str(total), fontsize=11)
-    for number, block in enumerate(blocks):
-        middle = left + (number + 0.5) * tries * width
-        label(ax, middle, foot + 0.5, f"trials with blocks of {block}", fontsize=11)
-    for x, first, name in ((own, left, "first call: one z for all"), (starts[-1], starts[-1], "second call")):
-        label(ax, x + width / 2, foot + 0.5, "the call itself", fontsize=11)
-        ax.plot([first + 0.2, x + width - 0.2], [foot + 1.1] * 2, color=INK, linewidth=1.2)
-        label(ax, (first + x + width) / 2, foot + 1.6, name, fontsize=11)
-    return Picture(
-        figure,
-        f"A sum of {case.N} ones. Within the first call autotune tries the kernel, here {tries} times with "
-        f"each of blocks of {' and '.join(map(str, blocks))}, on one z, which is "
-        f"{', '.join(map(str, sums[:-2]))} after them; the call's own run leaves {sums[-2]}. The second "
-        f"call "
-        f"tries nothing, starts with 0 and leaves {sums[-1]}.",
     )
 
 

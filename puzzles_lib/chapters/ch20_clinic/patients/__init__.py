@@ -1,12 +1,25 @@
-"""The cases: a module each, found by its number. `PATIENT` is what it gives."""
+"""The cases: a module each, named by its number. `PATIENT` is what it gives."""
 
 import importlib
-import pkgutil
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient
 
-PATIENTS: tuple[Patient, ...] = tuple(
-    importlib.import_module(f"{__name__}.{name}").PATIENT
-    for name in sorted(module.name for module in pkgutil.iter_modules(__path__))
+ORDER = (
+    "p45_bias_relu",
+    "p43_running_sums",
+    "p41_far_rows",
+    "p56_cells",
+    "p47_any_above",
+    "p48_kept_scores",
+    "p64_tuned_rows",
+    "p65_temperatures",
+    "p53_norm_and_turn",
+    "p55_products",
+    "p60_random_rounding",
+    "p57_discounted_sum",
+    "p59_attended",
 )
+"""From easy to hard; each part of the notebook uses a way of looking that the one before it has taught."""
+
+PATIENTS: tuple[Patient, ...] = tuple(importlib.import_module(f"{__name__}.{name}").PATIENT for name in ORDER)
 """All cases, in order."""

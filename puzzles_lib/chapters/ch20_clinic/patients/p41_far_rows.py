@@ -4,12 +4,11 @@ import triton
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge
 
 
 def far_rows(x: Float32[Tensor, "B T K"]) -> Float32[Tensor, "B T"]:
@@ -47,11 +46,12 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/fla-org/flash-linear-attention/issues/1080",
-    ward="sizes",
-    question=which_line(
+    ward="elements",
+    question=cause(
         SLIP,
-        "A product exceeds int32's range. Where is it computed, and where do its factors come from?",
-        Nudge(lambda v, r: v > r + 3, "By this line the pointer is already wrong. Look further up."),
-        also=frozenset({6}),  # the product, as the report has it
+        "d",
+        a="Then the end of every sequence would be wrong. Here it's all of one sequence, and no other.",
+        b="Along y there are 4370 programs, and 65,535 are allowed. A launch with too many fails.",
+        c="Then the tensor couldn't be made. Here the kernel runs, and 15 sequences are correct.",
     ),
 )

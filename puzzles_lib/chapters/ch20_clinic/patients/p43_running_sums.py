@@ -5,7 +5,7 @@ from jaxtyping import Float32, Int32
 from torch import Tensor
 
 from puzzles_lib.chapters.ch18_attention.puzzles import lengths
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
@@ -64,9 +64,16 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/vllm-project/vllm/pull/23279",
-    ward="sizes",
-    question=reproduce(
+    ward="elements",
+    question=cause(
         SLIP,
+        "b",
+        a="Each program starts with a total of its own, 0. And some second requests are correct.",
+        c="The mask ends at `end`. And a wrong last block couldn't change a request's first token.",
+        d="Another order changes last digits, not the same amount in each token.",
+    ),
+    also=reproduce(
+        "ch20-q2",
         "Two requests of lengths (a, b) are packed, with BLOCK = 16. With which lengths does the second one "
         "come out wrong?",
         (1, 1),

@@ -4,12 +4,11 @@ import triton
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import small
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge
 
 
 def bias_relu(
@@ -48,11 +47,12 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/Dao-AILab/flash-attention/issues/2789",
-    ward="sizes",
-    question=which_line(
+    ward="elements",
+    question=cause(
         SLIP,
-        "Blocks that fit are correct. What does the kernel have for blocks that don't, and which lines "
-        "use it?",
-        Nudge(lambda v, r: v in (r - 3, r - 2, r - 1), "This line is fine."),
+        "c",
+        a="Then whole tiles would be wrong, with the tests' widths, too. But those are correct.",
+        b="Such a lane computes a sum that no element of z needs. But why is the *beginning* of a row wrong?",
+        d="No program loads z, so another program can't change what one computes. It can only overwrite it.",
     ),
 )

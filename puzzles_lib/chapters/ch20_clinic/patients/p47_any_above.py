@@ -5,7 +5,7 @@ import triton
 from jaxtyping import Bool, Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
@@ -73,9 +73,16 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/9991",
-    ward="masks",
-    question=reproduce(
+    ward="values",
+    question=cause(
         SLIP,
+        "b",
+        a="Such a lane loads 0, and 0 isn't above 1. And the kernel counts too few here, not too many.",
+        c="For that, a row would have to have 2^31 numbers.",
+        d="That's correct, by the card: a number that equals the limit isn't above it.",
+    ),
+    also=reproduce(
+        "ch20-q4",
         "How many numbers of a row have to be above the limit, so that the kernel's answer is wrong?",
         256,
         lambda hits: 0 < hits < 2**20 and hits % 256 == 0,

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float32, Int8
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import far_below, make_inputs
 from puzzles_lib.mistakes import Mistake
@@ -80,9 +80,16 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/vllm-project/vllm/issues/48364",
-    ward="masks",
-    question=reproduce(
+    ward="values",
+    question=cause(
         SLIP,
+        "d",
+        a="Each exponent is a score minus a maximum that's at least as large, so it's never above 0.",
+        b="Such a row isn't allowed, and the report's rows have plenty of keys left. Their order matters.",
+        c="A key that's masked out loads -inf, always. And why would the order of the keys matter?",
+    ),
+    also=reproduce(
+        "ch20-q5",
         "A row has N = 4 keys, with BLOCK_N = 2. For which keep, four numbers 0 or 1 with at least one 1, is "
         "the result NaN?",
         (0, 0, 1, 1),

@@ -5,12 +5,11 @@ import triton
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import small
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge
 
 
 def norm_and_turn(
@@ -67,13 +66,12 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/10743",
-    ward="memory",
-    question=which_line(
+    ward="runs",
+    question=cause(
         SLIP,
-        "Which elements of y does each of the three stores write?",
-        Nudge(lambda v, r: v in (7, 13, 14), "The loads are fine: nobody stores to x."),
-        Nudge(
-            lambda v, r: v in (17, 18), "No other line has the numbers that this one stores, so it has to."
-        ),
+        "d",
+        a="`tl.sum` has all numbers of the row. If it hadn't, the whole row would be wrong, not its end.",
+        b="They load from x, and nobody stores to x.",
+        c="A program has a row of its own. And how would the number of warps matter?",
     ),
 )

@@ -4,12 +4,11 @@ import triton
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge
 
 
 def products(
@@ -59,13 +58,12 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/6265",
-    ward="arithmetic",
-    question=which_line(
+    ward="size of the error",
+    question=cause(
         SLIP,
-        "The loads keep every digit. Where do some of them get lost?",
-        Nudge(
-            lambda v, r: v in (6, 7, 10, 11, 12, 13),
-            "If masks and offsets were wrong, the error would be much larger than the fourth digit.",
-        ),
+        "b",
+        a="Another order changes the seventh digit or so. Here the fourth is wrong.",
+        c="A product is a much larger part of the sum than its fourth digit.",
+        d="Then every result would be a float16. Between 16 and 32 those are 1/64 apart: is -31.2457 one?",
     ),
 )

@@ -5,7 +5,7 @@ import triton
 from jaxtyping import Int32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, reproduce
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause, reproduce
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
@@ -61,9 +61,16 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/619",
-    ward="arithmetic",
-    question=reproduce(
+    ward="values",
+    question=cause(
         SLIP,
+        "a",
+        b="There's no float in this kernel: x and SIZE are integers, and so is their quotient.",
+        c="Then the wrong points would be at the end of x. Sort the points by value: which are wrong?",
+        d="-3 is far from -2^31, and its cell is wrong.",
+    ),
+    also=reproduce(
+        "ch20-q3",
         "With SIZE = 10, which x ends up in the wrong cell?",
         -1,
         lambda x: -(2**31) <= x < 0 and x % 10 != 0,

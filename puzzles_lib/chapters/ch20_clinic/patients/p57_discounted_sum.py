@@ -5,12 +5,11 @@ import triton
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import zeros
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge
 
 
 def discounted_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
@@ -53,10 +52,12 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/3485",
-    ward="arithmetic",
-    question=which_line(
+    ward="parts",
+    question=cause(
         SLIP,
-        "Join a pair to a pair. By how much should the sum of the first pair be discounted?",
-        Nudge(lambda v, r: v > r + 4, "The scan is called correctly. But what function does it use?"),
+        "c",
+        a="The first result is 1, as it should be.",
+        b="All of these numbers are exact in float32: they are whole numbers and quarters.",
+        d="They come after the row, and a scan never goes back. The third result would still be correct.",
     ),
 )

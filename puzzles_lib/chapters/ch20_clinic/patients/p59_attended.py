@@ -4,12 +4,11 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import far_below, late_maximum
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge
 
 STEP = 8.0
 """The kernel moves its maximum only if it grows by more than this."""
@@ -21,18 +20,37 @@ def leaps(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
     return (100.0 * quarter + torch.randn(shape, generator=generator)).to(dtype)
 
 
+def around_the_step(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Rows whose quarters rise by a little less than the step, by the step, and by a little more."""
+    levels = torch.tensor(
+        [[0.0, STEP - 0.5, STEP + 0.5, 2 * STEP], [0.0, STEP, STEP + 0.25, 2 * STEP + 0.25]]
+    )
+    quarter = torch.arange(shape[-1]) * 4 // shape[-1]
+    return levels[torch.arange(shape[0]) % 2][:, quarter].to(dtype)
+
+
 def attended(
     x: Float32[Tensor, "M N"],
     v: Float32[Tensor, "M N"],
-) -> Float32[Tensor, " M"]:
+    BLOCK_N: int,
+) -> tuple[Float32[Tensor, " M"], Float32[Tensor, " M"]]:
     """z[m] = sum over n of w[m, n] · v[m, n], where w[m] is the softmax of x[m]
 
-    Each program computes one row, block by block.
+    Each program computes one row, block by block. Its sums are relative to a maximum.
+    To save work, it takes a block's maximum only if that is larger by more than 8.
+    base[m] is the one that the row's sums are relative to in the end.
     """
-    return (x.softmax(1) * v).sum(1)
+    base = torch.full_like(x[:, 0], -torch.inf)
+    for block in x.split(BLOCK_N, 1):
+        base = torch.where(block.amax(1) > base + STEP, block.amax(1), base)
+    return (x.softmax(1) * v).sum(1), base
 
 
-def too_light(x: Tensor, v: Tensor, BLOCK_N: int) -> Tensor:
+def _moved_by_each(x: Tensor, v: Tensor, BLOCK_N: int) -> tuple[Tensor, Tensor]:
+    return attended(x, v, BLOCK_N)[0], x.amax(1)
+
+
+def too_light(x: Tensor, v: Tensor, BLOCK_N: int) -> tuple[Tensor, Tensor]:
     """Compute `attended` with weights relative to a new maximum and sums relative to the old one."""
     top = torch.full_like(x[:, 0], -torch.inf)
     total, acc = torch.zeros_like(top), torch.zeros_like(top)
@@ -41,10 +59,10 @@ def too_light(x: Tensor, v: Tensor, BLOCK_N: int) -> Tensor:
         new = torch.where(best > top + STEP, best, top)
         p, scale = (part - best[:, None]).exp(), (top - new).exp()
         total, acc, top = total * scale + p.sum(1), acc * scale + (p * values).sum(1), new
-    return acc / total
+    return acc / total, top
 
 
-def _left_behind(x: Tensor, v: Tensor, BLOCK_N: int) -> Tensor:
+def _left_behind(x: Tensor, v: Tensor, BLOCK_N: int) -> tuple[Tensor, Tensor]:
     """Like `too_light`, with sums that are rescaled to a maximum that isn't kept."""
     top = torch.full_like(x[:, 0], -torch.inf)
     total, acc = torch.zeros_like(top), torch.zeros_like(top)
@@ -53,7 +71,7 @@ def _left_behind(x: Tensor, v: Tensor, BLOCK_N: int) -> Tensor:
         p, scale = (part - best[:, None]).exp(), (top - best).exp()
         total, acc = total * scale + p.sum(1), acc * scale + (p * values).sum(1)
         top = torch.where(best > top + STEP, best, top)
-    return acc / total
+    return acc / total, top
 
 
 PUZZLE = Puzzle(
@@ -61,16 +79,20 @@ PUZZLE = Puzzle(
     spec=attended,
     formula=r"z_m = \sum_n \frac{e^{x_{mn}}}{\sum_j e^{x_{mj}}} \, v_{mn}",
     grid=lambda s: (s.M,),
+    outputs=("z", "base"),
+    exact=("base",),
     cases=(
         Case(M=1, N=16, BLOCK_N=16),  # one program, one block
         Case(M=3, N=64, BLOCK_N=16),  # several blocks, all full
         Case(M=4, N=45, BLOCK_N=16),  # ragged
         Case(M=3, N=64, BLOCK_N=16, fill={"x": late_maximum}),  # each block has a new maximum
+        Case(M=2, N=64, BLOCK_N=16, fill={"x": around_the_step}),
         Case(M=2, N=64, BLOCK_N=16, fill={"x": leaps}),  # too far for float32's exp
         Case(M=2, N=40, BLOCK_N=16, fill={"x": far_below}),  # no maximum starts at 0
     ),
     slips={
         "a block that raises the maximum slightly gets too little weight": too_light,
+        "the maximum moves with each larger block, even by a little": _moved_by_each,
         "sums and weights are relative to the new maximum, but `top` still has the old one": _left_behind,
     },
     contract=Contract(
@@ -92,22 +114,12 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/ROCm/rocm-libraries/pull/6498",
-    ward="arithmetic",
-    question=which_line(
+    ward="parts",
+    question=cause(
         SLIP,
-        "Take a block whose maximum is 3 above the old one. To which maximum is each value relative?",
-        Nudge(lambda v, r: v == 9, "This is the largest score so far, and it's correct. Which lines use it?"),
-        Nudge(
-            lambda v, r: v in (12, 15), "This line correctly keeps the sums relative to the maximum in `new`."
-        ),
-        Nudge(
-            lambda v, r: v in (13, 14),
-            "You may add two numbers if they're relative to the same maximum. Are these two?",
-        ),
-        Nudge(
-            lambda v, r: v == 10,
-            "You may keep the old maximum for a while: exp(8) easily fits into float32. Which line doesn't "
-            "keep it?",
-        ),
+        "b",
+        a="The largest exponent is 8, and exp(8) is about 2981. Nothing overflows, and nothing is NaN.",
+        c="`scale` does that, for both sums. And when the maximum leaps, the kernel is correct.",
+        d="A row whose first block has its largest score is correct, and it starts with -inf as well.",
     ),
 )

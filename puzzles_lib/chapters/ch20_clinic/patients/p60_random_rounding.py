@@ -6,11 +6,10 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge
 
 
 def on_integers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -69,17 +68,12 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/pytorch/helion/pull/685",
-    ward="arithmetic",
-    question=which_line(
+    ward="size of the error",
+    question=cause(
         SLIP,
-        "Which numbers does program 0 draw, and which does program 1?",
-        Nudge(
-            lambda v, r: v == 3,
-            "The lanes are the same in all programs, and that's fine. Which lines use them?",
-        ),
-        Nudge(
-            lambda v, r: v in (4, 5),
-            "Offsets and mask are fine: each program loads its own elements.",
-        ),
+        "a",
+        b="Then two runs are equal. The stripes are within a single run.",
+        c="Then a short vector would have stripes, too: it calls the same function.",
+        d="Then the mean would be too small. But it stays the same.",
     ),
 )

@@ -3,12 +3,11 @@
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient, which_line
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.question import Nudge
 
 
 def tuned_rows(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
@@ -52,14 +51,12 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/9230",
-    ward="tools",
-    question=which_line(
+    ward="runs",
+    question=cause(
         SLIP,
-        "Take the smallest block that autotune may choose and a row of 100. Which columns are computed?",
-        Nudge(
-            lambda v, r: v > r,
-            "This line handles the columns in `n`, once. Which line chooses `n`, and what about the others?",
-        ),
-        Nudge(lambda v, r: v < r - 3, "A kernel should be correct for any of these configurations."),
+        "a",
+        b="With blocks of 32, which columns of a row of 300 would be computed? Still fewer.",
+        c="The mask is `n < N`, and N is 300. It cuts off nothing below that.",
+        d="A choice that's out of date is slow. It doesn't make columns disappear.",
     ),
 )

@@ -6,7 +6,7 @@ import triton
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch20_clinic.patient import Patient
+from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.goal import Once
 from puzzles_lib.inputs import large
@@ -66,9 +66,16 @@ def first_of_class(sizes: Iterable[int]) -> set[int]:
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/vllm-project/vllm-ascend/pull/13637",
-    ward="tools",
-    question=Question(
-        id="ch20-q65",
+    ward="runs",
+    question=cause(
+        SLIP,
+        "c",
+        a="Then 8 and 32 would stall, too, after a pause. They never do.",
+        b="There's no `triton.autotune` here. And each stall is over after one launch.",
+        d="32 requests need more programs than 16, and they don't stall.",
+    ),
+    also=Question(
+        id="ch20-q6",
         asks="M is 24, 32, 8, 1, 5, 16, 48 in turn. At which does a fresh server stall? A set of sizes.",
         right=lambda: first_of_class((24, 32, 8, 1, 5, 16, 48)),
         kind=set,
