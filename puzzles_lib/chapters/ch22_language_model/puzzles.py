@@ -55,6 +55,11 @@ def _neighbors(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
     return torch.stack((a * c - b * s, b * c + a * s), dim=3).flatten(2)
 
 
+def _first_angle(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
+    """Return `rope` with the first pair's angle for all pairs."""
+    return rope(x, cos[:, :1].expand_as(cos), sin[:, :1].expand_as(sin), position)
+
+
 def _by_row(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
     """Return `rope` with row t at position t, as far as there are positions."""
     return rope(x, cos, sin, torch.arange(len(x)) % len(cos))
@@ -90,6 +95,10 @@ ROPE = Puzzle(
             lambda x, cos, sin, position: rope(x, cos, -sin, position)
         ),
         "you'd get these values with row t at position t: load position[t]": _by_row,
+        "all pairs rotate by the first pair's angle here: pair i has element i of its row of cos and sin": (
+            _first_angle
+        ),
+        "cosine and sine are swapped": lambda x, cos, sin, position: rope(x, sin, cos, position),
     },
     contract=Contract(
         {"T": Size(20), "H": Size(40), "D": (4, 256), "P": Size(150), "BLOCK_H": (16, 64)},
@@ -271,6 +280,21 @@ def _lse_of_the_sum(
     return o, lse
 
 
+def _first_row(table: Tensor, length: Tensor, page: int) -> Tensor:
+    """Return the table with the first text's pages for all texts, and page 0 where it has none."""
+    known = torch.arange(table.shape[1]) < -(-length[0] // page)
+    return torch.where(known, table[0], 0).expand_as(table)
+
+
+def _not_divided(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    for at, scores, _ in _parts(q, k, v, table, length, PART):
+        o[at] *= torch.exp(scores - scores.amax(1, keepdim=True)).sum(1, keepdim=True)
+    return o, lse
+
+
 def _sum_not_rescaled(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
 ) -> tuple[Tensor, Tensor]:
@@ -357,6 +381,12 @@ PAGED_ATTENTION = Puzzle(
             _from_the_first_page
         ),
         "slots after the last key count with a score of 0: give them minus infinity": _free_slots_count,
+        "all texts use the first text's row of the table here: row b begins b · W entries further on": (
+            lambda q, k, v, table, length, PART: paged_attention(
+                q, k, v, _first_row(table, length, k.shape[1]), length, PART
+            )
+        ),
+        "o isn't divided by its denominator": _not_divided,
         "lse lacks the maximum: it's the maximum plus the log of the sum": _lse_of_the_sum,
         "you'd get these values if acc kept its weights when the maximum grows: rescale it, too": (
             _sum_not_rescaled
@@ -433,6 +463,26 @@ def _counted_alike(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     return z, lse.logsumexp(1)
 
 
+def _without_weights(*, divided: bool) -> Callable:
+    """Return `merge_parts` with z as a plain sum, divided by the sum of the weights or not."""
+
+    def spec(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+        z, total = merge_parts(o, lse)
+        used = lse > -torch.inf
+        plain = torch.where(used[:, :, None], o, 0.0).sum(1)
+        top = lse.amax(1).clamp(min=-1e30)
+        weights = torch.exp(lse - top[:, None]).sum(1).clamp(min=1.0)
+        return plain / weights[:, None] if divided else plain, total
+
+    return spec
+
+
+def _weights_not_summed(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    z, total = merge_parts(o, lse)
+    top = lse.amax(1).clamp(min=-1e30)
+    return z * torch.exp(total - top)[:, None], total
+
+
 MERGE_PARTS = Puzzle(
     number="68",
     spec=merge_parts,
@@ -459,6 +509,11 @@ MERGE_PARTS = Puzzle(
     needed={"o": lambda s: _used_parts(s) * s.D},
     slips={
         "the parts are averaged: weight each by exp(lse[r, s] - total[r])": _counted_alike,
+        "the parts are summed without weights: weight each by exp(lse[r, s] - total[r])": (
+            _without_weights(divided=False)
+        ),
+        "o isn't multiplied by the weights, only divided by their sum": _without_weights(divided=True),
+        "the weighted sum isn't divided by the sum of the weights": _weights_not_summed,
         "total lacks the maximum: it's the maximum plus the log of the sum": lambda o, lse: (
             merge_parts(o, lse)[0],
             lse.logsumexp(1) - lse.amax(1),
@@ -504,6 +559,12 @@ def grouped_matmul(
 
 def _spans(start: Tensor) -> list[slice]:
     return [slice(first, end) for first, end in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)]
+
+
+def _apart(w: Tensor, step: int) -> Tensor:
+    """Return w as it is read if its matrices begin every ``step`` numbers."""
+    places = torch.arange(len(w))[:, None] * step + torch.arange(w[0].numel())
+    return w.flatten()[places].view(w.shape)
 
 
 def _drawn_rows(s: SimpleNamespace) -> dict[str, Fill]:
@@ -565,6 +626,12 @@ GROUPED_MATMUL = Puzzle(
     most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
     slips={
         "these are the products with w[0]: expert e has the matrix w[e]": lambda x, w, start: x @ w[0],
+        "matrix e begins at e · K here: a matrix has K · N numbers": lambda x, w, start: grouped_matmul(
+            x, _apart(w, w.shape[1]), start
+        ),
+        "matrix e begins at e · N here: a matrix has K · N numbers": lambda x, w, start: grouped_matmul(
+            x, _apart(w, w.shape[2]), start
+        ),
         "these are the products with another expert's matrix": lambda x, w, start: grouped_matmul(
             x, w.roll(-1, 0), start
         ),
@@ -669,6 +736,15 @@ SWIGLU_DOWN = Puzzle(
         "you'd get these values from a sigmoid alone: silu(g) is g · sigmoid(g)": _gated(
             lambda gate, up: gate.sigmoid() * up
         ),
+        "you'd get these values from exp of the gate itself: silu(g) is g / (1 + exp(-g))": _gated(
+            lambda gate, up: gate * (-gate).sigmoid() * up
+        ),
+        "you'd get these values with the gate as up, too: up is K further on": _gated(
+            lambda gate, up: silu(gate) * gate
+        ),
+        "row k of matrix e begins at (e + k) · N here: a matrix has K rows": lambda h, w, start: (
+            swiglu_down(h, _apart(w, w.shape[2]), start)
+        ),
         "you'd get these values without up: x is silu(gate) · up": _gated(
             lambda gate, up: silu(gate)
         ),
@@ -762,6 +838,17 @@ def _one_logarithm(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
     return torch.where(heat[:, None] > 0, noisy, logits).argmax(1).int()
 
 
+def _noise(logits: Tensor, SEED: int) -> Tensor:
+    """Return the Gumbel noise of each logit."""
+    u = uniform(SEED, torch.arange(logits.numel()).view(logits.shape)).to(logits.dtype)
+    return -torch.log(-torch.log(u))
+
+
+def _largest_number(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
+    noisy = logits / heat[:, None] + _noise(logits, SEED)
+    return torch.where(heat[:, None] > 0, noisy, logits).amax(1).int()
+
+
 def _rows_of_blocks(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: int) -> Tensor:
     """Return draws with the random numbers b · BLOCK_V + n."""
     beyond = torch.full((len(logits), BLOCK_V - V), -torch.inf, dtype=logits.dtype)
@@ -789,9 +876,9 @@ SAMPLE_TOKEN = Puzzle(
     ),
     grid=lambda s: (s.B,),
     cases=(
-        # one program; in its single draw, the slips below give different bytes
-        Case(B=1, V=256, SEED=10, BLOCK_V=256),
-        Case(B=6, V=64, SEED=123, BLOCK_V=64),  # several, all full
+        # several programs, all full; a slip below is named if its bytes are those of all rows
+        Case(B=6, V=64, SEED=123, BLOCK_V=64),
+        Case(B=1, V=256, SEED=10, BLOCK_V=256),  # one program
         Case(B=9, V=100, SEED=2**40 + 3, BLOCK_V=128),  # ragged; a seed of more than 32 bits
         Case(B=9, V=33, SEED=5, BLOCK_V=256, fill={"logits": mostly_banned}),  # nearly all are banned
         Case(B=4, V=50, SEED=1, BLOCK_V=64, fill={"logits": tied_at_0, "heat": cold}),  # ties
@@ -806,10 +893,10 @@ SAMPLE_TOKEN = Puzzle(
             [sample_token(logits[b : b + 1], heat[b : b + 1], SEED) for b in range(len(logits))]
         ),
         "the logits are multiplied by heat: divide by it": lambda logits, heat, SEED: sample_token(
-            logits * heat[:, None].square(), heat, SEED
+            logits * heat.square().where(heat > 0, 1.0)[:, None], heat, SEED
         ),
-        "the noise is divided by heat, too: divide the logits only": lambda logits, heat, SEED: sample_token(
-            logits, (heat > 0).to(heat.dtype), SEED
+        "heat changes nothing here: divide the logits by it, but not the noise": lambda logits, heat, SEED: (
+            sample_token(logits, (heat > 0).to(heat.dtype), SEED)
         ),
         "the noise has the wrong sign: it's -log(-log(u))": _turned_noise,
         "a logarithm is missing: the noise is -log(-log(u)), not -log(u)": _one_logarithm,
@@ -817,6 +904,7 @@ SAMPLE_TOKEN = Puzzle(
             lambda logits, heat, SEED: sample_token(logits, heat.clamp(min=1e-9), SEED)
         ),
         "u's place is b · BLOCK_V + n here: it's b · V + n": _rows_of_blocks,
+        "these are the largest numbers, cut to integers: store their places": _largest_number,
         "a lane past the last byte can win with a logit of 0: give it minus infinity": _zeros_win,
     },
     contract=Contract(
@@ -880,6 +968,40 @@ def _zeros_count(h: Tensor, w: Tensor, label: Tensor, V: int, BLOCK_V: int) -> t
     return linear_cross_entropy(h, padded, label)
 
 
+def _with_chosen(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable:
+    """Return `linear_cross_entropy` with another loss: a function of lse, the label's logit and the label."""
+
+    def spec(h: Tensor, w: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        loss, lse = linear_cross_entropy(h, w, label)
+        return torch.where(label == IGNORED, 0.0, change(lse, lse - loss, label)), lse
+
+    return spec
+
+
+def _infinite(h: Tensor, w: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """Return infinite losses; NaN if exp() of a logit overflows, because then that may be the cause."""
+    loss, lse = linear_cross_entropy(h, w, label)
+    value = torch.nan if (h @ w.T).max() > 80 else torch.inf
+    return torch.where(label == IGNORED, 0.0, torch.full_like(loss, value)), lse
+
+
+def _place_in_block(h: Tensor, w: Tensor, label: Tensor, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+    """Return the results if the label's lane of every block was added."""
+    loss, lse = linear_cross_entropy(h, w, label)
+    places = torch.arange(0, len(w), BLOCK_V) + label[:, None]  # [T, blocks]
+    found = (places < len(w)) & (label[:, None] >= 0) & (label[:, None] < BLOCK_V)
+    logits = (h @ w.T).gather(1, places.clamp(0, len(w) - 1))
+    chosen = torch.where(found, logits, 0.0).sum(1)
+    return torch.where(label == IGNORED, 0.0, lse - chosen), lse
+
+
+def _last_block_only(h: Tensor, w: Tensor, label: Tensor, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+    """Return the results if every block replaced the label's logit."""
+    loss, lse = linear_cross_entropy(h, w, label)
+    here = label >= (len(w) - 1) // BLOCK_V * BLOCK_V
+    return torch.where(here | (label == IGNORED), loss, lse), lse
+
+
 LINEAR_CROSS_ENTROPY = Puzzle(
     number="72",
     spec=linear_cross_entropy,
@@ -918,6 +1040,15 @@ LINEAR_CROSS_ENTROPY = Puzzle(
             linear_cross_entropy(h, w, label)[1],
         ),
         "lse lacks the maximum: it's the maximum plus the log of the sum": _without_maximum,
+        "these losses lack the label's logit: subtract it from lse": _with_chosen(
+            lambda lse, chosen, label: lse
+        ),
+        "minus infinity got into the label's logit: lanes of other classes add 0": _infinite,
+        "rows whose label is 0 have loss 0 here: 0 is a class, and only -100 means that there's no label": (
+            _with_chosen(lambda lse, chosen, label: torch.where(label == 0, 0.0, lse - chosen))
+        ),
+        "a label is taken for the number of a lane in its block here: compare it with v": _place_in_block,
+        "each block replaces the label's logit here: add to it": _last_block_only,
         "a lane after the last class counts: its logit is 0, not minus infinity": _zeros_count,
     },
     contract=Contract(
@@ -979,6 +1110,13 @@ def _all_rows_learn(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[T
     return linear_cross_entropy_grad(h, w, torch.where(label == IGNORED, -1, label), lse)
 
 
+def _label_in_block(h: Tensor, w: Tensor, label: Tensor, lse: Tensor, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+    p = torch.exp(h @ w.T - lse[:, None])
+    d = p - (torch.arange(len(w)) % BLOCK_V == label[:, None]).to(p.dtype)
+    d = torch.where(label[:, None] == IGNORED, 0.0, d)
+    return d @ w, d.T @ h
+
+
 def no_labels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return -100 for every label."""
     return torch.full(shape, IGNORED, dtype=dtype)
@@ -1025,6 +1163,7 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
             linear_cross_entropy_grad(h, w, label, torch.zeros_like(lse))
         ),
         "a row with label -100 has d = 0": _all_rows_learn,
+        "a label is taken for the number of a lane in its block here: compare it with v": _label_in_block,
     },
     contract=Contract(
         {
@@ -1133,6 +1272,9 @@ MXFP4_MATMUL = Puzzle(
         "you'd get these values without the scales of x": lambda x, x_scale, w, w_scale: mxfp4_matmul(
             x, torch.full_like(x_scale, 127), w, w_scale
         ),
+        "each row of w uses its first scale for all groups here": lambda x, x_scale, w, w_scale: (
+            mxfp4_matmul(x, x_scale, w, w_scale[:, :1].expand_as(w_scale))
+        ),
         "the scales of w are taken by columns: row n of w_scale has the scales of w[n]": _by_columns,
     },
     machine=(Goal(cases=(5,), wants=(Want("products", most=0),), target="sm_100"),),
@@ -1191,6 +1333,11 @@ def _with_weights(logits: Tensor, change: Callable[[Tensor], Tensor]) -> tuple[T
     return order, change(weight), start
 
 
+def _no_last_end(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    order, weight, start = route(logits)
+    return order, weight, torch.cat((start[:-1], start[-2:-1]))
+
+
 def preferring(*experts: int, over: float = 20.0) -> Fill:
     """Return a fill for logits in which these experts are far above all others."""
 
@@ -1237,6 +1384,15 @@ ROUTE = Puzzle(
         ),
         "these are tokens: token t makes the choices 2t and 2t + 1": lambda logits: _with_order(
             logits, lambda order: order // 2
+        ),
+        "token t's choices are 2t and 2t + 1, not t and t + 1": lambda logits: _with_order(
+            logits, lambda order: order // 2 + order % 2
+        ),
+        "both choices of a token have the weight of its best: the second gets 1 minus it": (
+            lambda logits: _with_weights(logits, lambda weight: weight.maximum(1 - weight))
+        ),
+        "the last entry of start is where the last expert begins: does end grow by each block's count?": (
+            _no_last_end
         ),
         "these are first choices only: token t's second choice is 2t + 1": lambda logits: _with_order(
             logits, lambda order: order // 2 * 2
@@ -1316,6 +1472,44 @@ def _zeros_are_likely(logits: Tensor, P: float, SEED: int, V: int, BLOCK_V: int)
     return torch.where(lanes >= least, lanes + noise, -torch.inf).argmax(1).int()
 
 
+def _kept(logits: Tensor, P: float) -> Tensor:
+    """Return which tokens are in the nucleus."""
+    probability = logits.softmax(1)
+    likelier = probability[:, None, :] > probability[:, :, None]
+    return torch.where(likelier, probability[:, None, :], 0.0).sum(2) < P
+
+
+def _scored(score: Callable[[Tensor, Tensor], Tensor]) -> Callable:
+    """Return `nucleus_token` with another function of logits and noise."""
+
+    def spec(logits: Tensor, P: float, SEED: int) -> Tensor:
+        found = score(logits, _noise(logits, SEED))
+        return torch.where(_kept(logits, P), found, -torch.inf).argmax(1).int()
+
+    return spec
+
+
+def _largest_of_kept(logits: Tensor, P: float, SEED: int) -> Tensor:
+    noisy = logits + _noise(logits, SEED)
+    return torch.where(_kept(logits, P), noisy, -torch.inf).amax(1).int()
+
+
+def _sorted_noise(order: Callable[[Tensor], Tensor]) -> Callable:
+    """Return draws from a sorted block, each the number of its lane there."""
+
+    def spec(logits: Tensor, P: float, SEED: int) -> Tensor:
+        falling = logits.softmax(1).sort(1, descending=True).values
+        found = order(logits).sort(1, descending=True).values + _noise(logits, SEED)
+        return torch.where(falling.cumsum(1) - falling < P, found, -torch.inf).argmax(1).int()
+
+    return spec
+
+
+def _nucleus_rows_of_blocks(logits: Tensor, P: float, SEED: int, V: int, BLOCK_V: int) -> Tensor:
+    beyond = torch.full((len(logits), BLOCK_V - V), -torch.inf, dtype=logits.dtype)
+    return nucleus_token(torch.cat((logits, beyond), 1), P, SEED)
+
+
 def halving(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return logits of the probabilities 1/2, 1/4, 1/8 and 1/8, which sum to 3/4 exactly, and others of 0."""
     values = torch.full(shape, -torch.inf)
@@ -1335,9 +1529,9 @@ NUCLEUS_TOKEN = Puzzle(
     ),
     grid=lambda s: (s.B,),
     cases=(
-        # one program; in its single draw, the slips below give different tokens
-        Case(B=1, V=256, P=0.7, SEED=15, BLOCK_V=256),
-        Case(B=8, V=64, P=0.5, SEED=123, BLOCK_V=64),  # several, all full
+        # several programs, all full; a slip below is named if its tokens are those of all rows
+        Case(B=8, V=64, P=0.5, SEED=123, BLOCK_V=64),
+        Case(B=1, V=256, P=0.7, SEED=15, BLOCK_V=256),  # one program
         Case(B=9, V=100, P=0.9, SEED=2**40 + 3, BLOCK_V=128),  # ragged
         Case(B=8, V=50, P=1.0, SEED=3, BLOCK_V=64),  # all are kept
         Case(B=8, V=40, P=0.05, SEED=11, BLOCK_V=64),  # hardly any token is kept besides the largest
@@ -1361,6 +1555,21 @@ NUCLEUS_TOKEN = Puzzle(
         ),
         "the token that crosses P is missing, even the likeliest: is its own probability in the sum, "
         "or is the threshold itself left out?": _with_itself,
+        "the noise is added to the probabilities: add it to the logits": _scored(
+            lambda logits, noise: logits.softmax(1) + noise
+        ),
+        "the noise is added to sorted probabilities: add it to the logits, which aren't sorted": (
+            _sorted_noise(lambda logits: logits.softmax(1))
+        ),
+        "the noise is added to a sorted block, so a lane's number isn't its token's: add it to the logits": (
+            _sorted_noise(lambda logits: logits)
+        ),
+        "the noise has the wrong sign: it's -log(-log(u))": _scored(lambda logits, noise: logits - noise),
+        "a logarithm is missing: the noise is -log(-log(u)), not -log(u)": _scored(
+            lambda logits, noise: logits + torch.exp(-noise)
+        ),
+        "u's place is b · BLOCK_V + n here: it's b · V + n": _nucleus_rows_of_blocks,
+        "these are the largest numbers, cut to integers: store their places": _largest_of_kept,
         "the first lanes are kept: sums of the sorted block say nothing about unsorted lanes": _by_lane,
         "a lane past the last token can win with a logit of 0: give it minus infinity": _zeros_are_likely,
         "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, P, SEED: torch.cat(
