@@ -32,15 +32,16 @@ def rope(
     sin: Float32[Tensor, "P D//2"],
     position: Int32[Tensor, " T"],
 ) -> BFloat16[Tensor, "T H D"]:
-    """a becomes a · c - b · s, and b becomes b · c + a · s
+    """each pair (a, b) is rotated by the angle whose cosine and sine are c and s
 
-    for each pair a = x[t, h, i] and b = x[t, h, i + D/2]. c is cos[position[t], i],
+    The pairs are a = x[t, h, i] and b = x[t, h, i + D/2]. c is cos[position[t], i],
     and s is sin[position[t], i]. D is a power of two, at least 2. Positions are from
     0 to P - 1, in any order. Compute in float32, and round once.
     """
     a, b = x.chunk(2, dim=2)
     c, s = cos[position.long(), None], sin[position.long(), None]  # [T, 1, D/2]
-    return torch.cat((a * c - b * s, b * c + a * s), dim=2)
+    z = torch.complex(a, b) * torch.complex(c, s)
+    return torch.cat((z.real, z.imag), dim=2)
 
 
 def _positions(x: Tensor, cos: Tensor) -> Tensor:
@@ -439,11 +440,11 @@ def empty_first(*counts: int, scale: float = 1.0, at: float = 0.0) -> Fill:
             values[row, : counts[row % len(counts)]] = -torch.inf
         return values.to(dtype)
 
-    fill.__name__ = "_".join(["first", *map(str, counts), "empty"]) + (f"_around_{at:g}" if at else "")
+    fill.__name__ = "_".join(["empty_parts", *map(str, counts)]) + (f"_others_near_{at:g}" if at else "")
     return fill
 
 
-def first_nan(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def nan_in_part_0(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return normal values, but NaN in the first part of each row."""
     values = torch.randn(shape, generator=generator)
     values[:, 0] = torch.nan
@@ -496,7 +497,7 @@ MERGE_PARTS = Puzzle(
         Case(R=4, S=8, D=32, BLOCK_S=8, fill={"lse": empty_first(0, scale=3.0)}),  # several, full
         Case(R=3, S=5, D=16, BLOCK_S=8, fill={"lse": empty_first(0, 2, 4)}),  # a ragged block; empty parts
         # rows of nothing but empty parts; o is NaN in the first part, which is empty in every row
-        Case(R=4, S=3, D=16, BLOCK_S=4, fill={"lse": empty_first(1, 3, 2, 3), "o": first_nan}),
+        Case(R=4, S=3, D=16, BLOCK_S=4, fill={"lse": empty_first(1, 3, 2, 3), "o": nan_in_part_0}),
         Case(R=2, S=1, D=64, BLOCK_S=1, fill={"lse": empty_first(0, 1)}),  # a single part
         # exp() overflows, and vanishes, without the maximum
         Case(R=3, S=6, D=16, BLOCK_S=8, fill={"lse": empty_first(0, 1, at=200.0, scale=20.0)}),
@@ -531,7 +532,7 @@ MERGE_PARTS = Puzzle(
             "BLOCK_S": lambda s: (triton.next_power_of_2(s.S),),
         },
         fills=lambda s: (
-            {"lse": empty_first(1, 2, s.S), "o": first_nan},
+            {"lse": empty_first(1, 2, s.S), "o": nan_in_part_0},
             {"lse": empty_first(0, s.S, at=100.0, scale=10.0)},
         ),
     ),
@@ -952,7 +953,7 @@ def falling_rows(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
     return (rows + torch.randn(shape, generator=generator) / 8).to(dtype)
 
 
-def far_labels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def all_labels_0(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return 0 for every label."""
     return torch.zeros(shape, dtype=dtype)
 
@@ -1023,7 +1024,7 @@ LINEAR_CROSS_ENTROPY = Puzzle(
         # logits far below 0: what isn't a class would win with 0
         Case(
             T=5, V=33, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16,
-            fill={"h": around_six, "w": around_minus_six, "label": far_labels},
+            fill={"h": around_six, "w": around_minus_six, "label": all_labels_0},
         ),
         # 2.2 thousand million elements of h
         Case(pretend=True, T=2**21 + 3, V=20, K=1032, BLOCK_T=64, BLOCK_V=32, BLOCK_K=128),
@@ -1075,7 +1076,7 @@ def linear_cross_entropy_grad(
     """dh[t, k] = Σ_v d[t, v] · w[v, k] and dw[v, k] = Σ_t d[t, v] · h[t, k]
 
     These are the gradients of the sum of puzzle 72's losses, with its label and lse.
-    d[t, v] is exp(logit[t, v] - lse[t]), minus 1 if v is row t's label. A row whose
+    d[t, v] is by how much row t's loss grows with its logit of class v; a row whose
     label is -100 has d = 0. dh is 0 before the launch, and programs add to it.
     BLOCK_K is a power of two, at least K. Load w once. Round d to bfloat16 for
     tl.dot, and don't store it. w can have 2^31 elements or more, h has fewer.
@@ -1126,8 +1127,8 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
     number="72b",
     spec=linear_cross_entropy_grad,
     formula=(
-        r"\begin{gathered} dh_{tk} = \sum_v d_{tv} \, w_{vk} \qquad dw_{vk} = \sum_t d_{tv} \, h_{tk} \\ "
-        r"d_{tv} = e^{\mathrm{logit}_{tv} - \mathrm{lse}_t} - [v = \mathrm{label}_t] \end{gathered}"
+        r"dh_{tk} = \sum_v d_{tv} \, w_{vk} \qquad dw_{vk} = \sum_t d_{tv} \, h_{tk} \qquad "
+        r"d_{tv} = \frac{\partial\, \mathrm{loss}_t}{\partial\, \mathrm{logit}_{tv}}"
     ),
     grid=lambda s: (triton.cdiv(s.V, s.BLOCK_V),),
     cases=(
@@ -1346,7 +1347,8 @@ def preferring(*experts: int, over: float = 20.0) -> Fill:
         values[:, list(experts)] += over
         return values.to(dtype)
 
-    fill.__name__ = "preferring_" + "_".join(map(str, experts)) + (f"_by_{over:g}" if over != 20 else "")
+    ahead = f"_by_{over:g}" if over != 20 else ""
+    fill.__name__ = "_".join(["experts" if experts[1:] else "expert", *map(str, experts), "ahead"]) + ahead
     return fill
 
 
