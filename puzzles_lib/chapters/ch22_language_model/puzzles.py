@@ -947,7 +947,9 @@ def _some_labels(h: Tensor, w: Tensor) -> Tensor:
     return torch.where((t % 5 == 3) & (t < len(h) - 1), IGNORED, (len(w) - 1 + 7 * t) % len(w))
 
 
-def falling_rows(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def falling_from_6_to_minus_6(
+    shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+) -> Tensor:
     """Return rows that fall from 6 to -6."""
     rows = torch.linspace(6, -6, shape[0])[:, None]
     return (rows + torch.randn(shape, generator=generator) / 8).to(dtype)
@@ -1019,7 +1021,8 @@ LINEAR_CROSS_ENTROPY = Puzzle(
         Case(T=3, V=2, K=20, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32),  # two classes, in a block of 16
         # logits that fall from 800 to -800: exp() overflows without the maximum of all blocks so far
         Case(
-            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16, fill={"h": around_six, "w": falling_rows}
+            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16,
+            fill={"h": around_six, "w": falling_from_6_to_minus_6},
         ),
         # logits far below 0: what isn't a class would win with 0
         Case(
@@ -1138,7 +1141,8 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
         Case(T=40, V=2, K=20, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32),  # two classes, in a block of 16
         # logits that fall from 800 to -800: exp() overflows without lse
         Case(
-            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32, fill={"h": around_six, "w": falling_rows}
+            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32,
+            fill={"h": around_six, "w": falling_from_6_to_minus_6},
         ),
         # lse is far below 0, so what isn't a class overflows
         Case(
