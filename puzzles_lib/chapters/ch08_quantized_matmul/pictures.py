@@ -285,10 +285,9 @@ def once(rows: int = 4, group: int = 16, columns: int = 4) -> Picture:
     return Picture(
         figure,
         f"A tile of {rows} rows by {group} columns, all within one group. In puzzle 12c, each of the "
-        f"{lanes} lanes loads a word, a scale and an offset, though all lanes of a row get the same scale, "
-        f"and {lanes} weights are multiplied by it. In puzzle 12d, {words} words are loaded once each, "
-        f"scales and offsets are columns of {rows} lanes, one per row, and the scales multiply the "
-        f"{rows * columns} sums of the dot.",
+        f"{lanes} lanes loads a word, a scale and an offset, and {lanes} weights are multiplied by a scale. "
+        f"In puzzle 12d, {words} words are loaded once each. Scales and offsets are columns of {rows} lanes, "
+        f"one per row, and the scales multiply the {rows * columns} sums of the dot.",
     )
 
 
