@@ -126,14 +126,15 @@ def test_the_router_chooses_as_torch_does():
 
 
 @pytest.mark.parametrize("puzzle", [SAMPLE_TOKEN, NUCLEUS_TOKEN])
-def test_a_single_draw_tells_the_slips_apart(puzzle):
+def test_the_first_case_tells_the_slips_apart(puzzle):
     case = puzzle.cases[0]
     inputs = make_inputs(puzzle, case)
     right, *slips = (
-        int(evaluate(puzzle, case, inputs, spec)["token"][0]) for spec in (None, *puzzle.slips.values())
+        tuple(evaluate(puzzle, case, inputs, spec)["token"].tolist())
+        for spec in (None, *puzzle.slips.values())
     )
     wrong = [each for each in slips if each != right]
-    assert len(set(wrong)) == len(wrong) >= 3
+    assert len(set(wrong)) == len(wrong) >= 6
 
 
 def test_the_nucleus_is_as_small_as_can_be():

@@ -7,7 +7,15 @@ import triton.language as tl
 from jaxtyping import Float16, Float32
 from torch import Tensor
 
-from puzzles_lib import LONG_SOFTMAX, MXFP4_MATMUL, ONLINE_SOFTMAX, Case, Puzzle, check
+from puzzles_lib import (
+    LINEAR_CROSS_ENTROPY_GRAD,
+    LONG_SOFTMAX,
+    MXFP4_MATMUL,
+    ONLINE_SOFTMAX,
+    Case,
+    Puzzle,
+    check,
+)
 from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.source import define
 
@@ -42,6 +50,22 @@ def test_a_scale_of_255_is_told():
     assert "tl.dot_scaled(" in told.splitlines()[-1]
 
 
+def test_infinity_times_0_in_a_dot_is_told():
+    told = first_lines(
+        LINEAR_CROSS_ENTROPY_GRAD, "(label[:, None] != -100) & (v[None, :] < V)", "label[:, None] != -100"
+    )
+    assert "are NaN: 0 * inf, and the inf came from an exp that overflowed\n" in told
+    assert "tl.dot(d, w)" in told.splitlines()[-1]
+
+
+@triton.jit
+def both_infinities_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    z = tl.sum(tl.where(offs % 2 == 0, float("inf"), float("-inf")), axis=0) + x
+    tl.store(z_ptr + offs, z, mask=offs < N)
+
+
 def spec(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
     return x
 
@@ -74,6 +98,7 @@ def zeros_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     [
         (root_kernel, "the root of a negative number", "root = "),
         (zeros_kernel, "0 / 0", "z = tl.sum("),
+        (both_infinities_kernel, "inf + (-inf)", "z = tl.sum("),
     ],
 )
 def test_the_line_is_the_one_that_made_what_is_stored(of, kernel, how, line):

@@ -258,7 +258,7 @@ def not_finite(
                 return replace(verdict, diagnosis=f"{diagnosis}: {text}")
             return verdict
         why = ""
-        if made.overflowed and made.how in ("inf / inf", "0 * inf", "inf - inf"):
+        if made.overflowed and made.how in ("inf / inf", "0 * inf", "inf - inf", "inf + (-inf)"):
             why = ", and the inf came from an exp that overflowed"
         return replace(verdict, diagnosis=f"{diagnosis}: {made.how}{why}", site=made.site)
     if nans.overflow and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():

@@ -60,6 +60,10 @@ class NaNs:
         name, run = step.op.name, step.run
         if name == "tt.dot_scaled":
             return functools.partial(self._scaled, run)
+        if name == "tt.dot" and _is_tagged(step.row):
+            return functools.partial(self._dot, run)
+        if name == "tt.reduce" and step.combined == "_sum_combine" and _is_tagged(step.row):
+            return functools.partial(self._summed, run)
         elementwise = name.startswith(("arith.", "math.", "tt.precise")) and name != "arith.select"
         if not elementwise or step.regions or len(step.outs) != 1 or not _is_tagged(step.row):
             return run
@@ -84,6 +88,41 @@ class NaNs:
             return made
         return self._tagged(machine, step.op.name, made, (given[of_start],))
 
+    def _summed(self, run: Callable[..., Any], machine: Machine, step: Step, *given: Lanes) -> tuple[Lanes]:
+        """Run a sum along an axis, and number the NaNs: of infinities of both signs, or made before."""
+        (made,) = run(machine, step, *given)
+        if not np.isnan(made.wide).any():
+            return (made,)
+        axis, shape = step.op.integer("axis"), step.op.operands[0].type.shape
+        terms = np.broadcast_to(given[0].wide, shape)
+        tags = np.where(np.isnan(terms), np.broadcast_to(_tags(given[0]), shape), 0).max(axis)
+        new = ~np.isnan(terms).any(axis) & np.isinf(terms).any(axis)
+        return (self._of_infinities(machine, made, new, "inf + (-inf)", tags),)
+
+    def _dot(self, run: Callable[..., Any], machine: Machine, step: Step, *given: Lanes) -> Lanes:
+        """Run a dot, and number the NaNs that infinities made."""
+        made = run(machine, step, *given)
+        nan = np.isnan(made.wide)
+        values = [lanes.wide for lanes in given[:3] if lanes.row is not None and lanes.row.is_float]
+        if not nan.any() or any(np.isnan(each).any() for each in values):
+            return made
+        *batch, row, column = np.argwhere(nan)[0]
+        left, right = values[0][*batch, row, :], values[1][*batch, :, column]
+        zero = np.isinf(left) & (right == 0) | (left == 0) & np.isinf(right)
+        how = "0 * inf" if zero.any() else "inf + (-inf)"
+        return self._of_infinities(machine, made, nan, how, np.zeros(nan.shape, np.int64))
+
+    def _of_infinities(
+        self, machine: Machine, made: Lanes, new: np.ndarray, how: str, tags: np.ndarray
+    ) -> Lanes:
+        """Return the same lanes with numbers in their NaNs. new: which of them infinities made here."""
+        nan = np.isnan(made.wide)
+        new = new.reshape(nan.shape) & nan
+        if new.any():
+            number = self._number(MadeNaN(how, machine.site(), bool(self.overflow)))
+            tags = np.where(new, number, tags.reshape(nan.shape))
+        return self._numbered(made, nan, tags.reshape(nan.shape))
+
     def _tagged(self, machine: Machine, name: str, made: Lanes, given: tuple[Lanes, ...]) -> Lanes:
         """Return the same lanes, each NaN with the number of its origin."""
         nan = np.isnan(made.wide)
@@ -99,6 +138,10 @@ class NaNs:
             values = [float(np.broadcast_to(lanes.wide, nan.shape)[lane]) for lanes in sources]
             number = self._number(MadeNaN(_how(name, values), machine.site(), bool(self.overflow)))
             tags = np.where(new, number, tags)
+        return self._numbered(made, nan, tags)
+
+    def _numbered(self, made: Lanes, nan: np.ndarray, tags: np.ndarray) -> Lanes:
+        """Return the same lanes with these numbers in their NaNs."""
         shift = _QUIET[made.row.name] - 6
         bits = made.data.copy().view(_integer(made.data.itemsize, np))
         keep = ~np.array((_TAGS - 1) << shift).astype(bits.dtype)

@@ -2,7 +2,11 @@
   // A tile to drag: how often it reads x and y, and what it takes.
   const box = root.querySelector("[data-sizes]");
   const [M, N, K] = box.dataset.sizes.split(" ").map(Number);
-  const lines = box.querySelector("path");
+  const gap = 8;  // between the tiles, in elements
+  const place = (name, x, y, width, height) => {
+    const part = box.querySelector(`[data-part=${name}]`);
+    for (const [key, value] of Object.entries({ x, y, width, height })) part.setAttribute(key, value);
+  };
   const show = (name, text) => { box.querySelector(`[data-is="${name}"]`).textContent = text; };
   const side = (name) => {
     const input = box.querySelector(`[data-side=${name}]`), length = 2 ** input.value;
@@ -13,10 +17,10 @@
     const m = side("BLOCK_M"), n = side("BLOCK_N"), k = side("BLOCK_K");
     const xReads = Math.ceil(N / n), yReads = Math.ceil(M / m), bytes = 4 * m * n;
     const moved = (xReads * M * K + yReads * K * N + M * N) / (M * K + K * N + M * N);
-    let path = "";
-    for (let i = 1; i < yReads; i++) path += `M0 ${(i * m) / 8}H${N / 8}`;
-    for (let j = 1; j < xReads; j++) path += `M${(j * n) / 8} 0V${M / 8}`;
-    lines.setAttribute("d", path);
+    box.querySelector("svg").setAttribute("viewBox", `0 0 ${k + gap + n} ${k + gap + m}`);
+    place("x", 0, k + gap, k, m);
+    place("y", k + gap, 0, n, k);
+    place("z", k + gap, k + gap, n, m);
     show("programs", xReads * yReads);
     show("x is read", `${xReads}x`);
     show("y is read", `${yReads}x`);

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL, SHAPE
 from puzzles_lib.drawing.colours import BLUE, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
-from puzzles_lib.drawing.live import Live
+from puzzles_lib.drawing.live import ON_FILL, Live
 from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inputs import make_inputs
 
@@ -69,7 +69,7 @@ def tiles() -> Picture:
         (left + N / 2, top + M + 7, f"z: M × N = {M} × {N}"),
     ]
     legend = (
-        f"program ({i}, {j}, b): tile row {i}, tile column {j}",
+        f"program ({i}, {j}, b): tile row {i}, tile column {j} of matrix b",
         f"BLOCK_M = {case.BLOCK_M}: its rows of x and z",
         f"BLOCK_N = {case.BLOCK_N}: its columns of y and z",
         f"BLOCK_K = {case.BLOCK_K}: one iteration along K",
@@ -142,52 +142,59 @@ def walk(block: int = 2) -> Picture:
 
 
 def ragged_k() -> Picture:
-    """Draw the last iteration along K: lanes past the end are 0 in both blocks, so they add nothing."""
+    """Draw the last iteration along K with other=0.0 in both loads, and in one of them."""
     row, column, block = [3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8], 4
-    steps = triton.cdiv(len(row), block)
-    pad = steps * block - len(row)
-    figure, ax = new_sheet(21.0, 5.6)
-    left = 4.2
-    fills = {"x": X, "y": Y}
-    strips = {}
-    for line, (name, values) in enumerate({"x": row, "y": column}.items()):
-        for step in range(steps):
-            part = (values + [""] * pad)[step * block : (step + 1) * block]  # the 0s come below
-            ks = range(step * block, (step + 1) * block)
-            strips[name, step] = cells(
+    full = sum(a * b for a, b in zip(row[:block], column[:block], strict=True))
+    real, total = len(row) - block, sum(a * b for a, b in zip(row, column, strict=True))
+    figure, ax = new_sheet(26.0, 6.4)
+    panels = (
+        ("iteration 1", row[:block], column[:block], f"acc = {full}", block),
+        (
+            "last iteration, other=0.0 in both",
+            [*row[block:], 0, 0],
+            [*column[block:], 0, 0],
+            f"acc = {total}",
+            real,
+        ),
+        (
+            "other=0.0 for y alone",
+            [*row[block:], "\N{INFINITY}", 7],
+            [*column[block:], 0, 0],
+            "acc = NaN",
+            real,
+        ),
+    )
+    for number, (title, x, y, acc, kept) in enumerate(panels):
+        left = 3.0 + 7.9 * number
+        bad = number == 2
+        color = VERMILLION if bad else INK
+        label(ax, left, 0.5, title, align="left", fontsize=10)
+        ks = range(0 if not number else block, block * (2 if number else 1))
+        hatch = [None if place < kept else PADDING for place in range(block)]
+        for line, (values, fill) in enumerate(((x, X), (y, Y))):
+            strip = cells(
                 ax,
-                part,
-                x=left + step * (block + 1.4),
-                y=1.0 + 1.6 * line,
-                colors=[fills[name] if k < len(row) else None for k in ks],
-                hatch=[None if k < len(row) else PADDING for k in ks],
-                index=[f"k={k}" for k in ks] if line == 0 else False,
-                title=("x[m, :]" if name == "x" else "y[:, n]") if step == 0 else None,
+                [value if place < kept else "" for place, value in enumerate(values)],
+                x=left,
+                y=1.9 + 1.3 * line,
+                width=1.35,
+                colors=[fill if place < kept else None for place in range(block)],
+                hatch=hatch,
+                index=[f"k={k}" for k in ks] if not line else False,
+                title=("x[m, :]", "y[:, n]")[line] if not number else None,
                 fontsize=11,
             )
-            for i, k in enumerate(ks):
-                if k >= len(row):  # a readable 0 on the hatching
-                    centre = strips[name, step].center(i)
-                    label(ax, *centre, "0", fontsize=11, behind="white", pad=0.8)
-    total = 0
-    for step in range(steps):
-        pairs = list(zip(row, column, strict=True))[step * block : (step + 1) * block]
-        total += sum(a * b for a, b in pairs)
-        strip = strips["y", step]
-        terms = " + ".join([f"{a}·{b}" for a, b in pairs] + ["0·0"] * (block - len(pairs)))
-        label(ax, strip.x + 2, strip.bottom + 0.7, terms)
-        label(ax, strip.x + 2, strip.bottom + 1.6, f"acc = {total}", fontsize=11)
-    last = strips["x", steps - 1]
-    words = "hatched: past K,\nloaded as 0\n(other=0)"
-    label(ax, last.right + 0.3, 2.3, words, align="left", fontsize=9)
-    words = "without other, such a lane\nmay contain ∞: ∞·0 = NaN"
-    label(ax, last.right + 0.3, 4.3, words, align="left", fontsize=9, color=VERMILLION)
+            for place in range(kept, block):  # readable on the hatching
+                label(ax, *strip.center(place), str(values[place]), fontsize=11, behind="white", pad=0.8)
+        terms = " + ".join(f"{a}·{b}" for a, b in zip(x, y, strict=True))
+        label(ax, left + 2.7, 4.9, terms, fontsize=10, color=color)
+        label(ax, left + 2.7, 5.8, acc, fontsize=11, color=color)
     return Picture(
         figure,
         f"One row of x and one column of y with K = {len(row)}, walked by BLOCK_K = {block}. Iteration 1 "
-        f"brings acc to {sum(a * b for a, b in zip(row[:block], column[:block], strict=True))}. Iteration "
-        f"2 has {block - pad} real pairs. The {pad} lanes past K are 0 in both blocks and add 0·0, so acc "
-        f"ends at {total}. Without other=0, such a lane may contain infinity: infinity times 0 is NaN.",
+        f"brings acc to {full}. The last iteration has {real} real pairs. With other=0.0 in both loads, the "
+        f"lanes past K add 0·0, so acc ends at {total}. With other=0.0 for y alone, a lane of x contains "
+        "infinity: infinity times 0 is NaN, and so is acc.",
     )
 
 
@@ -268,17 +275,22 @@ def repeats() -> Picture:
     )
 
 
+GAP = 8
+"""Between the tiles, in elements."""
+
+
+def _rect(x: int, y: int, width: int, height: int) -> str:
+    return f'x="{x}" y="{y}" width="{width}" height="{height}"'
+
+
 def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
-    """The tiles of `SHAPE` on its z, with sliders for the blocks, and what they read and cost."""
+    """The tiles of one iteration, to scale, with sliders for the blocks, and what they read and cost."""
     x_reads, y_reads = reads(BLOCK_M, BLOCK_N)
     sliders = "".join(
         f'<label>{name} = <b>{side}</b><input data-side="{name}" type="range" min="4" max="10" '
         f'value="{side.bit_length() - 1}" aria-label="{name}" style="width:100%"></label>'
         for name, side in (("BLOCK_M", BLOCK_M), ("BLOCK_N", BLOCK_N), ("BLOCK_K", BLOCK_K))
     )
-    high, wide = SHAPE.M / 8, SHAPE.N / 8
-    lines = [f"M0 {i * BLOCK_M / 8:g}H{wide:g}" for i in range(1, y_reads)]
-    lines += [f"M{j * BLOCK_N / 8:g} 0V{high:g}" for j in range(1, x_reads)]
     inside = SHAPE.N / (x_reads * BLOCK_N)
     told = {
         "programs": f"{x_reads * y_reads}",
@@ -289,22 +301,28 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
         "shared memory": f"{waiting_bytes(BLOCK_M, BLOCK_N, BLOCK_K) / 1024:g} KiB",
         "lanes past N": f"{100 * (1 - inside):.0f}%",
     }
+    view = f"0 0 {BLOCK_K + GAP + BLOCK_N} {BLOCK_K + GAP + BLOCK_M}"
+    named = ", ".join(
+        f'<span style="background:{color};padding:0 .3em;{ON_FILL}">{name}</span>'
+        for name, color in (("x", X), ("y", Y), ("acc", Z))
+    )
     numbers = "".join(f'<div>{name}: <b data-is="{name}">{text}</b></div>' for name, text in told.items())
     return Live(
         "tile",
-        f'<div data-sizes="{SHAPE.M} {SHAPE.N} {SHAPE.K}" style="display:grid;gap:2em;'
-        f'grid-template-columns:auto minmax(0,18em) auto;justify-content:start;align-items:start">'
-        f'<svg viewBox="0 0 {wide:g} {high:g}" preserveAspectRatio="none" style="width:6em;height:18em" '
-        f'aria-hidden="true">'
-        f'<rect width="{wide:g}" height="{high:g}" fill="{Z}"/>'
-        f'<path d="{"".join(lines)}" fill="none" stroke="{INK}" stroke-width="0.8" '
-        f'vector-effect="non-scaling-stroke"/></svg>'
+        f'<div data-sizes="{SHAPE.M} {SHAPE.N} {SHAPE.K}" style="display:grid;gap:1.5em;'
+        f'grid-template-columns:auto minmax(0,15em) auto;justify-content:start;align-items:start">'
+        f'<div style="text-align:center"><svg style="width:10em;height:10em" '
+        f'viewBox="{view}" aria-hidden="true">'
+        f'<rect data-part="x" fill="{X}" {_rect(0, BLOCK_K + GAP, BLOCK_K, BLOCK_M)}/>'
+        f'<rect data-part="y" fill="{Y}" {_rect(BLOCK_K + GAP, 0, BLOCK_N, BLOCK_K)}/>'
+        f'<rect data-part="z" fill="{Z}" {_rect(BLOCK_K + GAP, BLOCK_K + GAP, BLOCK_N, BLOCK_M)}/></svg>'
+        f"<div>tiles of {named}</div></div>"
         f'<div><div style="margin-bottom:.5em">z: {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}</div>'
         f"{sliders}</div>"
         f'<div aria-live="polite">{numbers}</div></div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
-        f"A z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, cut into tiles, with sliders for BLOCK_M, BLOCK_N and "
-        f"BLOCK_K from 16 to 1024. {BLOCK_M} x {BLOCK_N} x {BLOCK_K}: "
+        f"The tiles of x, y and acc for a z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, to scale, with sliders "
+        f"for BLOCK_M, BLOCK_N and BLOCK_K from 16 to 1024. {BLOCK_M} x {BLOCK_N} x {BLOCK_K}: "
         f"{', '.join(f'{name} {text}' for name, text in told.items())}.",
     )
 

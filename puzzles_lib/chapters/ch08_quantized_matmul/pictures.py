@@ -16,6 +16,7 @@ from puzzles_lib.drawing.colours import (
     INK,
     ORANGE,
     PALE,
+    PAPER,
     SKY,
     VERMILLION,
     YELLOW,
@@ -119,19 +120,21 @@ def sign(codes: tuple[int, ...] = CODES) -> Picture:
     """Draw what >> does to the top field of a negative word, and how & 15 repairs it."""
     value = pack(codes)
     lines = [("word", value), ("word >> 28", value >> 28), ("(word >> 28) & 15", value >> 28 & 15)]
-    figure, ax = new_sheet(46, 8, unit=BITS * 0.82)
+    figure, ax = new_sheet(46, 8.8, unit=BITS * 0.82)
     left = 8.2
     for number, (name, result) in enumerate(lines):
         bits = f"{result & 0xFFFFFFFF:032b}"
         kept = range(0, 4) if number == 0 else range(28, 32)
         copies = range(0, 28) if number == 1 else ()
         colors = [FIELDS[0] if i in kept else SIGN if i in copies else PALE for i in range(32)]
-        row = cells(ax, bits, x=left, y=0.6 + 2.6 * number, height=1.4, colors=colors, fontsize=9)
+        row = cells(ax, bits, x=left, y=1.4 + 2.6 * number, height=1.4, colors=colors, fontsize=9)
         middle = row.y + 0.7
         label(ax, left - 0.5, middle, name, align="right", family="monospace")
         label(ax, row.right + 0.5, middle, f"= {result}", align="left", fontsize=11)
-    label(ax, left + 14, 5.2, "28 copies of the sign bit", fontsize=9)
-    label(ax, left + 30, 7.75, "& 15 keeps four bits", fontsize=9)
+    for bit in (31, 28, 0):
+        label(ax, left + 31.5 - bit, 0.75, str(bit), fontsize=9, color=FAINT)
+    label(ax, left + 14, 6.0, "28 copies of the sign bit", fontsize=9)
+    label(ax, left + 30, 8.55, "& 15 keeps four bits", fontsize=9)
     return Picture(
         figure,
         f"The top field of the word {value} is {codes[7]}, bits {codes[7]:04b}. Shifting right by 28 "
@@ -144,7 +147,7 @@ def sign(codes: tuple[int, ...] = CODES) -> Picture:
 def fold(codes: tuple[int, ...] = CODES) -> Picture:
     """Draw two words, their fields along a new axis, and that axis folded into the row."""
     second = tuple(range(8))
-    figure, ax = new_sheet(21, 7.4)
+    figure, ax = new_sheet(21, 7.6)
     pair = (codes, second)
     colors = (GROUPS[0], GROUPS[1])
     left = 4.4
@@ -164,12 +167,12 @@ def fold(codes: tuple[int, ...] = CODES) -> Picture:
         ax,
         [*codes, *second],
         x=left,
-        y=6.0,
+        y=5.8,
         colors=[color for color in colors for _ in range(8)],
         title="w",
         index=True,
     )
-    label(ax, left, 5.2, "[1, 16], with k above each code", align="left bottom")
+    label(ax, left, 7.25, "[1, 16]: the fields in the order of k", align="left")
     return Picture(
         figure,
         f"Two words, {pack(codes)} and {pack(second)}, have the shape [1, 2]. Shifted by 0, 4, ... 28 along "
@@ -222,51 +225,69 @@ def dequantize(codes: tuple[int, ...] = CODES) -> Picture:
 
 
 def once(rows: int = 4, group: int = 16, columns: int = 4) -> Picture:
-    """Draw where scales and offsets are loaded, and where they are used: per weight, or per row."""
-    figure, ax = new_sheet(26, 14.0, unit=0.26)
+    """Draw where words, scales and offsets are loaded, and what the scales multiply: in 12c, and in 12d."""
+    figure, ax = new_sheet(31, 14.6, unit=0.26)
+    words = rows * group // 8
     shades = [[GROUPS[m]] for m in range(rows)]
-    names = [[f"s{m}, o{m}"] for m in range(rows)]
-    for line, (which, width, lanes) in enumerate((("12c", group, rows * group), ("12d", 1, rows))):
-        top = 1.8 + 7.0 * line
-        tile = cells(
-            ax,
-            [[""] * width] * rows if width > 1 else names,
-            x=1,
-            y=top,
-            width=1.0 if width > 1 else 2.6,
-            colors=[shade * width for shade in shades],
-            edge=FAINT,
-            fontsize=9,
-        )
-        what = "a scale and an offset per weight" if width > 1 else "one of each per row"
-        label(ax, 1, top - 0.8, f"{which}: {what}, [{rows}, {width}]", align="left")
-        text = f"{lanes} loads of a scale, {lanes} of an offset"
-        label(ax, 1, tile.bottom + 0.7, text, align="left", fontsize=9)
-        if width > 1:
-            for m in range(rows):
-                label(ax, 1 + width / 2, top + m + 0.5, f"s{m}, o{m}", fontsize=9, behind=GROUPS[m])
-            words = f"multiplied by s: {lanes} weights"
-            label(ax, group + 2.2, top + rows / 2, words, align="left", fontsize=9)
-        else:
-            result = cells(
-                ax,
-                [[f"s{m} · sum"] * columns for m in range(rows)],
-                x=12,
-                y=top,
-                width=2.7,
-                colors=[shade * columns for shade in shades],
-                edge=FAINT,
-                fontsize=9,
-            )
-            label(ax, result.x, top - 0.8, f"the dot's result, [{rows}, {columns}]", align="left")
-            words = f"multiplied by s: {rows * columns} sums"
-            label(ax, result.x, result.bottom + 0.7, words, align="left", fontsize=9)
+    label(
+        ax, 1, 0.7, f"12c: every lane loads its own word, scale and offset, [{rows}, {group}]", align="left"
+    )
+    tile = cells(
+        ax,
+        [[f"s{m}" for _ in range(group)] for m in range(rows)],
+        x=1,
+        y=1.4,
+        width=1.3,
+        colors=[shade * group for shade in shades],
+        edge=FAINT,
+        fontsize=9,
+    )
+    lanes = rows * group
+    label(ax, tile.right + 0.6, 2.4, f"{lanes} loads of each", align="left", fontsize=10)
+    label(ax, tile.right + 0.6, 4.0, f"{lanes} weights times s", align="left", fontsize=10)
+    top = 8.6
+    label(ax, 1, top - 0.7, f"12d: words [{rows}, {group // 8}], each once", align="left")
+    cells(
+        ax,
+        [[f"word {j}" for j in range(group // 8)]] * rows,
+        x=1,
+        y=top,
+        width=2.7,
+        colors=[shade * (group // 8) for shade in shades],
+        edge=FAINT,
+        fontsize=9,
+    )
+    label(ax, 13.3, top - 0.7, f"one per row, [{rows}, 1]", align="left")
+    column = cells(
+        ax,
+        [[f"s{m}, o{m}"] for m in range(rows)],
+        x=13.3,
+        y=top,
+        width=2.8,
+        colors=shades,
+        edge=FAINT,
+        fontsize=9,
+    )
+    text = f"{words} loads of a word, {rows} of a scale, {rows} of an offset"
+    label(ax, 1, column.bottom + 0.8, text, align="left", fontsize=10)
+    result = cells(
+        ax,
+        [[f"s{m} · sum"] * columns for m in range(rows)],
+        x=19.6,
+        y=top,
+        width=2.7,
+        colors=[shade * columns for shade in shades],
+        edge=FAINT,
+        fontsize=9,
+    )
+    label(ax, result.x, top - 0.7, f"the dot's result, [{rows}, {columns}]", align="left")
+    label(ax, result.x, result.bottom + 0.8, f"{rows * columns} sums times s", align="left", fontsize=10)
     return Picture(
         figure,
         f"A tile of {rows} rows by {group} columns, all within one group. In puzzle 12c, each of the "
-        f"{rows * group} lanes loads a scale and an offset, and all lanes of a row get the same ones. "
-        f"{rows * group} weights are multiplied by a scale. In puzzle 12d, scales and offsets are columns of "
-        f"{rows} lanes, one per row, and the scales multiply the {rows * columns} sums of the dot.",
+        f"{lanes} lanes loads a word, a scale and an offset, and {lanes} weights are multiplied by a scale. "
+        f"In puzzle 12d, {words} words are loaded once each. Scales and offsets are columns of {rows} lanes, "
+        f"one per row, and the scales multiply the {rows * columns} sums of the dot.",
     )
 
 
@@ -368,17 +389,9 @@ def ladder(rows: Sequence[dict], about: str) -> Picture:
         text = f"{us:.0f} µs" if us > 20 else f"{us:.1f} µs"
         if row in steps[1:]:
             text += f", {steps[steps.index(row) - 1]['us'] / us:.1f} times as fast"
-        left_of = us > 300
-        label(
-            ax,
-            us / 1.15 if left_of else us * 1.15,
-            place,
-            text,
-            align="right" if left_of else "left",
-            fontsize=9,
-        )
+        label(ax, us * 1.15, place, text, align="left", fontsize=9, behind=PAPER, pad=1)
     ax.set_xscale("log")
-    ax.set_xlim(1, 2000)
+    ax.set_xlim(1, 12_000)  # room for the texts
     ax.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1000"])
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_yticks(range(len(rows)), [row["path"] for row in rows])

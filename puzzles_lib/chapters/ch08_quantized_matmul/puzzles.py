@@ -21,8 +21,8 @@ def weight_codes(weight: Int32[Tensor, "M K//8"]) -> Int32[Tensor, "M K"]:
     Field i of an int32 word is its bits 4i to 4i + 3, read as a number from 0 to 15.
     K is a multiple of 8.
     """
-    shifts = 4 * torch.arange(8)
-    return (weight[:, :, None] >> shifts & 15).flatten(1)
+    two = weight.contiguous().view(torch.uint8)  # [M, K//2]: the lowest byte first
+    return torch.stack((two % 16, two // 16), dim=2).flatten(1).int()
 
 
 def grouped_weights(

@@ -51,9 +51,12 @@ MISTAKES = (
         ROPE,
         "one_angle_per_head",
         "All pairs rotate by the first angle.",
-        {"cos_ptr + position * HALF + i": "cos_ptr + position * HALF + 0 * i"},
+        {
+            "cos_ptr + position * HALF + i": "cos_ptr + position * HALF + 0 * i",
+            "sin_ptr + position * HALF + i": "sin_ptr + position * HALF + 0 * i",
+        },
         kind="values",
-        says="z[",
+        says="the first pair's angle",
     ),
     Mistake(
         ROPE,
@@ -80,6 +83,17 @@ MISTAKES = (
         says="z",
     ),
     Mistake(
+        ROPE,
+        "sine_is_cosine",
+        "Cosine and sine are swapped.",
+        {
+            "cos_ptr + position": "sin_ptr + position",
+            "sin_ptr + position": "cos_ptr + position",
+        },
+        kind="values",
+        says="cosine and sine are swapped",
+    ),
+    Mistake(
         PAGED_ATTENTION,
         "no_table",
         "The pages are taken in order, as if the table were 0, 1, 2, ...",
@@ -93,7 +107,7 @@ MISTAKES = (
         "All texts use the pages of the first one.",
         {"table_ptr + b * W + number": "table_ptr + number"},
         kind="values",
-        says="o[",
+        says="the first text's row",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -210,6 +224,16 @@ MISTAKES = (
         says="part s begins at page s",
     ),
     Mistake(
+        PAGED_ATTENTION,
+        "o_not_divided",
+        "o isn't divided by its denominator.",
+        {
+            "acc / tl.maximum(denominator, 1.0)[:, None]": "acc",
+        },
+        kind="values",
+        says="divided by its denominator",
+    ),
+    Mistake(
         MERGE_PARTS,
         "averaged",
         "All parts that aren't empty have the same weight.",
@@ -255,7 +279,7 @@ MISTAKES = (
         "The weighted sum isn't divided by the sum of the weights.",
         {"z / tl.maximum(denominator, 1.0)": "z"},
         kind="values",
-        says="z[",
+        says="divided by the sum of the weights",
     ),
     Mistake(
         MERGE_PARTS,
@@ -280,6 +304,38 @@ MISTAKES = (
         {"tl.program_id(0).to(tl.int64)": "tl.program_id(0)"},
         kind="true size",
         says="offset 2",
+    ),
+    Mistake(
+        MERGE_PARTS,
+        "plain_sum",
+        "The parts are summed without weights.",
+        {
+            "weight[:, None] * o": "o",
+            "z / tl.maximum(denominator, 1.0)": "z",
+        },
+        kind="values",
+        says="summed without weights",
+    ),
+    Mistake(
+        MERGE_PARTS,
+        "weights_only_below",
+        "The weights are only in the denominator.",
+        {
+            "weight[:, None] * o": "o",
+        },
+        kind="values",
+        says="isn't multiplied by the weights",
+    ),
+    Mistake(
+        MERGE_PARTS,
+        "exp_overflows",
+        "No maximum is subtracted, so a large lse overflows.",
+        {
+            "tl.maximum(tl.max(lse), -1e30)": "0.0",
+            "tl.maximum(denominator, 1.0)": "tl.where(denominator > 0, denominator, 1.0)",
+        },
+        kind="values",
+        says="an exp that overflowed",
     ),
     Mistake(
         GROUPED_MATMUL,
@@ -347,6 +403,26 @@ MISTAKES = (
         {"acc = tl.dot(x, w, acc)": "acc = tl.dot(x, w, acc).to(tl.bfloat16).to(tl.float32)"},
         kind="values",
         says="z[",
+    ),
+    Mistake(
+        GROUPED_MATMUL,
+        "matrices_of_n",
+        "A matrix is taken to be N numbers long.",
+        {
+            "w_ptr + e * K * N": "w_ptr + e * N",
+        },
+        kind="values",
+        says="begins at e · N here",
+    ),
+    Mistake(
+        GROUPED_MATMUL,
+        "matrices_of_k",
+        "A matrix is taken to be K numbers long.",
+        {
+            "w_ptr + e * K * N": "w_ptr + e * K",
+        },
+        kind="values",
+        says="begins at e · K here",
     ),
     Mistake(
         SWIGLU_DOWN,
@@ -421,6 +497,26 @@ MISTAKES = (
         says="NaN",
     ),
     Mistake(
+        SWIGLU_DOWN,
+        "exponent_turned_around",
+        "The exponent has no minus.",
+        {
+            "1 + tl.exp(-gate)": "1 + tl.exp(gate)",
+        },
+        kind="values",
+        says="from exp of the gate",
+    ),
+    Mistake(
+        SWIGLU_DOWN,
+        "gate_twice",
+        "up is the gate once more.",
+        {
+            "h_ptr + at + K": "h_ptr + at",
+        },
+        kind="values",
+        says="the gate as up",
+    ),
+    Mistake(
         SAMPLE_TOKEN,
         "same_noise_for_all",
         "All rows have the same noise.",
@@ -470,7 +566,7 @@ MISTAKES = (
             "logits / heat - tl.log(-tl.log(u))": "(logits - tl.log(-tl.log(u))) / heat",
         },
         kind="values",
-        says="divide the logits only",
+        says="heat changes nothing here",
     ),
     Mistake(
         SAMPLE_TOKEN,
@@ -523,6 +619,26 @@ MISTAKES = (
         says="token[",
     ),
     Mistake(
+        SAMPLE_TOKEN,
+        "number_not_place",
+        "The largest number is stored, and not its place.",
+        {
+            "tl.argmax(tl.where": "tl.max(tl.where",
+        },
+        kind="values",
+        says="cut to integers",
+    ),
+    Mistake(
+        SAMPLE_TOKEN,
+        "no_heat",
+        "The logits aren't divided by heat.",
+        {
+            "logits / heat - ": "logits - ",
+        },
+        kind="values",
+        says="heat changes nothing here",
+    ),
+    Mistake(
         LINEAR_CROSS_ENTROPY,
         "padding_counts",
         "Lanes after the last class have logit 0.",
@@ -542,7 +658,7 @@ MISTAKES = (
             "v[None, :] == label[:, None]": "(v - first)[None, :] == label[:, None]",
         },
         kind="values",
-        says="loss[",
+        says="the number of a lane",
     ),
     Mistake(
         LINEAR_CROSS_ENTROPY,
@@ -552,7 +668,7 @@ MISTAKES = (
             "chosen += tl.sum": "chosen = tl.sum",
         },
         kind="values",
-        says="loss[",
+        says="replaces the label's logit",
     ),
     Mistake(
         LINEAR_CROSS_ENTROPY,
@@ -635,6 +751,36 @@ MISTAKES = (
         says="offset",
     ),
     Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "minus_infinity_summed",
+        "Lanes of other classes add minus infinity.",
+        {
+            "== label[:, None], logit, 0.0)": '== label[:, None], logit, float("-inf"))',
+        },
+        kind="values",
+        says="minus infinity got into",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "label_0_is_none",
+        "Label 0 is taken for a row without one.",
+        {
+            "tl.where(label == -100, 0.0, lse - chosen)": "tl.where(label > 0, lse - chosen, 0.0)",
+        },
+        kind="values",
+        says="0 is a class",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY,
+        "no_label",
+        "The label's logit isn't subtracted.",
+        {
+            "tl.where(label == -100, 0.0, lse - chosen)": "tl.where(label == -100, 0.0, lse)",
+        },
+        kind="values",
+        says="lack the label's logit",
+    ),
+    Mistake(
         LINEAR_CROSS_ENTROPY_GRAD,
         "stored_not_added",
         "Every program stores dh, so the last one wins.",
@@ -700,7 +846,7 @@ MISTAKES = (
             "v[None, :] == label[:, None]": "tl.arange(0, BLOCK_V)[None, :] == label[:, None]",
         },
         kind="values",
-        says="[",
+        says="the number of a lane",
     ),
     Mistake(
         LINEAR_CROSS_ENTROPY_GRAD,
@@ -780,7 +926,7 @@ MISTAKES = (
             "w_scale_ptr + n[:, None] * (K // 32) + g": "w_scale_ptr + n[:, None] * (K // 32) + 0 * g",
         },
         kind="values",
-        says="z[",
+        says="its first scale",
     ),
     Mistake(
         MXFP4_MATMUL,
@@ -955,6 +1101,36 @@ MISTAKES = (
         says="NaN",
     ),
     Mistake(
+        ROUTE,
+        "one_number_per_token",
+        "Choices are numbered t and t + 1.",
+        {
+            "2 * t + (second == e)": "t + (second == e)",
+        },
+        kind="values",
+        says="not t and t + 1",
+    ),
+    Mistake(
+        ROUTE,
+        "weight_of_the_best",
+        "Both choices get the weight of the best.",
+        {
+            "tl.where(first == e, weight, 1 - weight)": "weight",
+        },
+        kind="values",
+        says="the second gets 1 minus it",
+    ),
+    Mistake(
+        ROUTE,
+        "end_stays",
+        "end doesn't move.",
+        {
+            "        end += tl.sum(count)\n": "",
+        },
+        kind="values",
+        says="does end grow",
+    ),
+    Mistake(
         NUCLEUS_TOKEN,
         "draws_from_all",
         "All tokens are kept.",
@@ -998,7 +1174,7 @@ MISTAKES = (
             "tl.sort(p, descending=True)": "tl.sort(p)",
         },
         kind="values",
-        says="token[",
+        says="draws from all tokens",
     ),
     Mistake(
         NUCLEUS_TOKEN,
@@ -1057,5 +1233,77 @@ MISTAKES = (
         {"tl.where(p >= least, noisy": "tl.where(before < P, noisy"},
         kind="values",
         says="say nothing about unsorted lanes",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "noise_on_probabilities",
+        "The noise is added to the probabilities.",
+        {
+            "noisy = logits -": "noisy = p -",
+        },
+        kind="values",
+        says="added to the probabilities",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "noise_on_sorted_probabilities",
+        "The noise is added to the sorted probabilities.",
+        {
+            "noisy = logits -": "noisy = falling -",
+            "tl.where(p >= least": "tl.where(before < P",
+        },
+        kind="values",
+        says="added to sorted probabilities",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "noise_on_sorted_logits",
+        "The noise is added to sorted logits.",
+        {
+            "noisy = logits -": "noisy = tl.sort(logits, descending=True) -",
+            "tl.where(p >= least": "tl.where(before < P",
+        },
+        kind="values",
+        says="added to a sorted block",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "noise_turned_around",
+        "The noise has the wrong sign.",
+        {
+            "noisy = logits -": "noisy = logits +",
+        },
+        kind="values",
+        says="the wrong sign",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "one_logarithm",
+        "The noise lacks a logarithm.",
+        {
+            "tl.log(-tl.log(tl.rand(SEED, b * V + n)))": "tl.log(tl.rand(SEED, b * V + n))",
+        },
+        kind="values",
+        says="a logarithm is missing",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "rows_of_blocks",
+        "The random numbers of a row begin at b * BLOCK_V.",
+        {
+            "tl.rand(SEED, b * V + n)": "tl.rand(SEED, b * BLOCK_V + n)",
+        },
+        kind="values",
+        says="it's b · V + n",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "number_not_place",
+        "The largest number is stored, and not its place.",
+        {
+            "tl.argmax(tl.where": "tl.max(tl.where",
+        },
+        kind="values",
+        says="cut to integers",
     ),
 )

@@ -11,7 +11,9 @@ from puzzles_lib.chapters.ch22_language_model.puzzles import E2M1, MX_GROUP
 from puzzles_lib.drawing.colours import (
     FAINT,
     GREEN,
+    GREY,
     INK,
+    MIST,
     ORANGE,
     PALE,
     PALE_GREEN,
@@ -86,36 +88,39 @@ def chain() -> Picture:
     )
 
 
-def rotations(positions: Sequence[int] = (0, 1, 2, 3), size: int = 16) -> Picture:
-    """Draw two first pairs and the last of a head of ``size`` numbers as arrows, at several positions."""
-    figure, ax = new_sheet(25, 11.6)
+def rotations(
+    places: Sequence[tuple[int, int]] = ((2, 0), (3, 1), (8, 6), (0, 2)), size: int = 16, apart: float = 0.7
+) -> Picture:
+    """Draw the first two pairs of a query and a key as arrows, at several (query's, key's) positions.
+
+    size: how many numbers a head has. apart: the angle by which the query is ahead before it's rotated.
+    """
+    figure, ax = new_sheet(25, 9.2)
     told = []
-    for row, pair in enumerate((0, 1, size // 2 - 1)):
-        speed = 10_000 ** (-2 * pair / size)
-        y = 2.3 + 3.7 * row
-        label(
-            ax,
-            0.3,
-            y,
-            f"pair {pair}: elements {pair} and {pair + size // 2}\n{speed:.3g} rad per position",
-            align="left",
-            fontsize=10,
-        )
-        for column, position in enumerate(positions):
-            x, angle = 8.6 + 4.3 * column, speed * position
+    for row in range(2):
+        speed = 10_000 ** (-2 * row / size)
+        y = 2.9 + 3.9 * row
+        name = f"pair {row}\n{speed:.3g} rad per position"
+        label(ax, 0.3, y, name, align="left", fontsize=10)
+        for column, (of_q, of_k) in enumerate(places):
+            x = 8.6 + 4.3 * column
             ring = [2 * math.pi * n / 60 for n in range(61)]
-            ax.plot([x + 1.3 * math.cos(a) for a in ring], [y - 1.3 * math.sin(a) for a in ring], color=PALE)
-            tip = (x + 1.3 * math.cos(angle), y - 1.3 * math.sin(angle))
-            arrow(ax, (x, y), tip, color=(SKY, ORANGE, VERMILLION)[row])
+            ax.plot([x + 1.3 * math.cos(a) for a in ring], [y - 1.3 * math.sin(a) for a in ring], color=MIST)
+            for color, angle, length in ((SKY, speed * of_k, 1.3), (ORANGE, speed * of_q + apart, 1.3)):
+                tip = (x + length * math.cos(angle), y - length * math.sin(angle))
+                arrow(ax, (x, y), tip, color=color)
             if not row:
-                label(ax, x, 0.5, f"position {position}", color=FAINT)
-            degrees = f"{math.degrees(angle):.{0 if pair < 2 else 2}f}"
-            label(ax, x, y + 1.75, f"{degrees}°", fontsize=9, color=FAINT)
-            told.append(f"pair {pair} at position {position}: {degrees} degrees")
-    label(ax, 0.3, 0.5, f"D = {size}", align="left", fontsize=10)
+                label(ax, x, 0.45, f"query at {of_q}", color=ORANGE, fontsize=10)
+                label(ax, x, 1.15, f"key at {of_k}", color=SKY, fontsize=10)
+            between = round(math.degrees(speed * (of_q - of_k) + apart)) % 360
+            between = min(between, 360 - between)
+            label(ax, x, y + 1.75, f"{between}° apart", fontsize=9)
+            told.append(f"pair {row}, query at {of_q} and key at {of_k}: {between} degrees apart")
     return Picture(
         figure,
-        f"Three pairs of a head with D = {size} as arrows, rotated by their position. {'; '.join(told)}.",
+        f"Two pairs of a query and a key as arrows, rotated by their positions. {'; '.join(told)}. The angle "
+        "between them, and so their dot product, is the same as long as the query is 2 positions after the "
+        "key.",
     )
 
 
@@ -158,6 +163,37 @@ def pages(
         figure,
         f"Texts of {', '.join(map(str, texts))} keys in a cache with pages of {page} slots. Rows of the "
         f"table: {', '.join(str(list(each)) for each in table)}. {'; '.join(told)}. Page 5 is free.",
+    )
+
+
+def parts(texts: Sequence[int] = (10, 5, 1), page: int = 4, part: int = 2, heads: int = 2) -> Picture:
+    """Draw the programs for some texts: one per part, head of k and v, and text."""
+    figure, ax = new_sheet(27, 7.4)
+    count = math.ceil(max(texts) / (page * part))
+    label(ax, 0.3, 1.5, f"PART = {part}", align="left", fontsize=9, color=FAINT)
+    empty = 0
+    for s in range(count):
+        left = 5.4 + 10.8 * s
+        first = s * part
+        label(ax, left + 5.1, 0.5, f"part {s}: pages {first} to {first + part - 1} of the text")
+        for g in range(heads):
+            label(ax, left + 5.2 * g + 2.4, 1.5, f"g = {g}: q's heads {2 * g}, {2 * g + 1}", fontsize=9)
+        for row, keys in enumerate(texts):
+            y = 2.2 + 1.7 * row
+            if not s:
+                label(ax, 0.3, y + 0.65, f"text {row}: {plural(keys, 'key')}", align="left", fontsize=10)
+            here = max(0, min(keys, (first + part) * page) - first * page)
+            empty += heads * (not here)
+            for g in range(heads):
+                look = {"color": PROGRAM_TINTS[row]} if here else {"color": None, "dashed": True}
+                words = plural(here, "key") if here else f"o = 0, lse = {MINUS}\N{INFINITY}"
+                box(ax, left + 5.2 * g, y, 4.9, 1.3, words, fontsize=10, **look)
+    whole = count * heads * len(texts)
+    return Picture(
+        figure,
+        f"Texts of {', '.join(map(str, texts))} keys in pages of {page}, with PART = {part} and {heads} "
+        f"heads of k and v: {whole} programs, one per part, head and text. Each takes two heads of q. "
+        f"{empty} have no keys: they store o = 0 and lse = minus infinity.",
     )
 
 
@@ -210,42 +246,48 @@ def groups(counts: Sequence[int] = (3, 0, 6, 2), block: int = 4) -> Picture:
             words = f"rows {first} to {first + rows - 1}" if rows > 0 else "nothing to do"
             look = {"color": PROGRAM_TINTS[e]} if rows > 0 else {"color": None, "dashed": True}
             box(ax, 3.5 + 6.2 * tile, y, 5.9, 1.0, words, fontsize=9, **look)
-        box(ax, 4.2 + 6.2 * most, y, 3.0, 1.0, f"w[{e}]", color=PROGRAM_TINTS[e])
+        look = {"color": PROGRAM_TINTS[e]} if count else {"color": None, "dashed": True}
+        words = f"w[{e}]" if count else f"w[{e}]: not loaded"
+        box(ax, 4.2 + 6.2 * most, y, 5.0, 1.0, words, fontsize=9, **look)
     return Picture(
         figure,
         f"Rows sorted by expert: {', '.join(map(str, counts))} rows, so start is {starts}. The grid has "
         f"{most} programs of {block} rows for each expert, {most * len(counts)} in all; {busy} have rows. "
-        "Each expert has its own matrix.",
+        "Each expert has its own matrix; that of an expert without rows isn't loaded.",
     )
 
 
 def gated() -> Picture:
-    """Draw how a tile of x comes from two tiles of h."""
-    figure, ax = new_sheet(25, 6.6)
-    label(ax, 0.4, 0.7, "h: a row has 2K numbers", align="left", fontsize=11)
-    box(ax, 0.4, 1.3, 5.6, 2.2, color=PALE_SKY)
-    box(ax, 6.0, 1.3, 5.6, 2.2, color=PALE_ORANGE)
-    label(ax, 4.6, 2.4, "gate")
-    label(ax, 10.2, 2.4, "up")
-    box(ax, 1.8, 1.3, 1.4, 2.2, color=SKY)
-    box(ax, 7.4, 1.3, 1.4, 2.2, color=ORANGE)
-    label(ax, 0.4, 3.95, "0", fontsize=9, color=FAINT)
-    label(ax, 6.0, 3.95, "K", fontsize=9, color=FAINT)
-    label(ax, 11.6, 3.95, "2K", fontsize=9, color=FAINT)
-    arrow(ax, (2.5, 3.6), (12.9, 5.0), bend=0.15)
-    arrow(ax, (8.1, 3.6), (12.9, 4.7), bend=0.1)
-    box(ax, 13.0, 4.1, 5.0, 1.6, "x = silu(gate) · up", color=PALE_GREEN, fontsize=10)
-    label(ax, 15.5, 6.1, "in registers, never stored", fontsize=9, color=FAINT)
-    arrow(ax, (18.1, 4.9), (20.0, 4.9))
-    label(ax, 19.0, 5.5, "tl.dot", fontsize=9, color=FAINT)
-    box(ax, 20.1, 4.1, 3.2, 1.6, "z", color=PALE)
-    arrow(ax, (19.0, 3.0), (19.0, 4.0))
-    box(ax, 17.4, 1.4, 3.2, 1.6, "w[e]", color=PALE_ORANGE)
+    """Draw how two tiles of h become a tile of x, which goes into the dot."""
+    figure, ax = new_sheet(26, 8.6)
+    label(ax, 0.4, 0.7, "h, loaded: a row has 2K numbers", align="left")
+    for left, color, strong, name in ((0.4, PALE_SKY, SKY, "gate"), (5.8, PALE_ORANGE, ORANGE, "up")):
+        box(ax, left, 1.3, 5.4, 2.2, color=color)
+        box(ax, left + 1.3, 1.3, 1.4, 2.2, color=strong)
+        label(ax, left + 4.0, 2.4, name)
+    for x, name in ((0.4, "0"), (5.8, "K"), (11.2, "2K")):
+        label(ax, x, 3.95, name, fontsize=9, color=FAINT)
+    arrow(ax, (2.4, 3.6), (2.4, 5.4))
+    arrow(ax, (7.8, 3.6), (4.8, 6.4))
+    box(ax, 1.0, 5.5, 3.7, 2.2, "x", color=PALE_GREEN)
+    label(ax, 0.4, 8.2, "x = silu(gate) · up, in registers, never stored", align="left", fontsize=10)
+    label(ax, 14.6, 0.7, "w[e]: K rows", align="left")
+    box(ax, 14.6, 1.3, 4.2, 4.0, color=PALE)
+    box(ax, 14.6, 2.3, 4.2, 1.4, color=GREY)
+    label(ax, 14.3, 3.0, "k", align="right", fontsize=10)
+    box(ax, 14.6, 5.9, 4.2, 1.8, "z", color=PALE_GREEN)
+    arrow(ax, (4.8, 6.8), (14.5, 6.8))
+    label(ax, 9.8, 6.3, "acc += x · w, a step along K", fontsize=10)
+    arrow(ax, (16.7, 5.35), (16.7, 5.85))
+    for n in range(2):
+        box(ax, 19.0 + 3.2 * n, 5.9, 3.0, 1.8, color=None, dashed=True)
+    label(ax, 19.0, 8.2, "other programs: each makes x again", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
         "A row of h has 2K numbers: first the gates, from K on the values up. A tile of the gates and the "
-        "tile K further on become a tile of x = silu(gate) times up. It's in registers and goes into tl.dot "
-        "with a tile of w[e], which gives z. So x is never stored.",
+        "tile K further on become a tile of x = silu(gate) times up. It's in registers, and a dot with the "
+        "same K of w[e] adds it to a tile of z. So x is never stored. Each block of columns of z has another "
+        "program, which makes x again.",
     )
 
 
@@ -286,7 +328,7 @@ def noisy(
     label(ax, left, 0.7, f"share of {draws} draws", align="left", fontsize=10)
     label(ax, left, 1.4, "below: by the softmax", align="left", fontsize=9, color=FAINT)
     for n, (share, p) in enumerate(zip(shares, softmax, strict=True)):
-        box(ax, left + 1.3 * n, zero - 4 * share, 1.1, 4 * share, color=PALE_GREEN)
+        box(ax, left + 1.3 * n, zero - 4 * share, 1.1, 4 * share, color=GREEN)
         label(ax, left + 1.3 * n + 0.55, 6.5, f"{share:.2f}", fontsize=9)
         label(ax, left + 1.3 * n + 0.55, 7.2, f"{p:.2f}", fontsize=9, color=FAINT)
         label(ax, left + 1.3 * n + 0.55, 8.0, str(n), fontsize=9, color=FAINT)
@@ -310,7 +352,8 @@ def streamed(tiles: int = 4, now: int = 2) -> Picture:
     x = 6.4 + 3.3 * now + 1.5
     arrow(ax, (x, 2.45), (x, 3.5))
     arrow(ax, (4.9, 6.2), (x - 1.0, 6.1), bend=0.12)
-    arrow(ax, (20.0, 4.8), (21.2, 4.8))
+    ax.plot([x + 0.7, x + 0.7, 20.3, 20.3], [6.0, 6.7, 6.7, 4.8], color=INK, linewidth=1)
+    arrow(ax, (20.3, 4.8), (21.3, 4.8))
     names = ("row_max", "denominator", "chosen")
     for n, name in enumerate(names):
         box(ax, 21.4, 3.2 + 1.15 * n, 4.6, 1.0, name, color=PALE_GREEN)
@@ -383,7 +426,7 @@ def both_gradients(rows: int = 3, classes: int = 4, now: tuple[int, int] = (1, 2
     )
 
 
-def microscaled(shown: int = 2, group: int = MX_GROUP) -> Picture:
+def microscaled(shown: int = 2, group: int = MX_GROUP, scale: int = 128) -> Picture:
     """Draw 32 codes in 16 bytes with one scale, the bits of a code, and the numbers on a line."""
     figure, ax = new_sheet(27, 9.6)
     label(
@@ -396,11 +439,20 @@ def microscaled(shown: int = 2, group: int = MX_GROUP) -> Picture:
     )
     numbers = [(n * 7 + n // 16 * 3) % 16 for n in range(group)]
     byte = numbers[2 * shown] | numbers[2 * shown + 1] << 4
-    colors = [ORANGE if n // 2 == shown else PALE_SKY if n // 2 % 2 else SKY for n in range(group)]
+    colors = [ORANGE if n // 2 == shown else PALE_SKY if n // 2 % 2 else PALE for n in range(group)]
     cells(ax, [f"{n:X}" for n in numbers], x=0.4, y=1.1, width=0.72, colors=colors, fontsize=9)
-    label(ax, 0.4, 2.5, f"k = 0, 1, 2, …, {group - 1}", align="left", fontsize=9, color=FAINT)
-    box(ax, 24.4, 1.1, 2.0, 1.0, "scale", color=PALE_GREEN, fontsize=9)
-    label(ax, 25.4, 2.5, "one byte", fontsize=9, color=FAINT)
+    label(
+        ax,
+        0.4,
+        2.5,
+        f"k = 0, 1, 2, …, {group - 1}; two cells are a byte",
+        align="left",
+        fontsize=9,
+        color=FAINT,
+    )
+    box(ax, 24.4, 1.1, 2.0, 1.0, str(scale), color=YELLOW, fontsize=10)
+    factor = 2.0 ** (scale - 127)
+    label(ax, 26.4, 2.5, f"their scale: {scale} means {factor:g}", align="right", fontsize=9, color=FAINT)
     low, high = byte & 15, byte >> 4
     words = f"byte {shown}, which has k = {2 * shown} and {2 * shown + 1}, is 0x{byte:02X}"
     label(ax, 0.4, 3.5, words, align="left", fontsize=11)
@@ -413,7 +465,8 @@ def microscaled(shown: int = 2, group: int = MX_GROUP) -> Picture:
     ):
         label(ax, at + 2.2, 5.5, name, fontsize=9, color=FAINT)
         number = E2M1[code & 7] * (-1) ** (code >> 3)
-        label(ax, at + 2.2, 6.1, f"{number:g}".replace("-", MINUS), fontsize=10)
+        product = f"{number:g} · {factor:g} = {number * factor:g}".replace("-", MINUS)
+        label(ax, at + 2.2, 6.1, product, fontsize=10)
     legend(
         ax, 4.2, (11.0, VERMILLION, "sign"), (14.0, PALE_ORANGE, "exponent"), (18.6, PALE_GREEN, "fraction")
     )
@@ -437,7 +490,8 @@ def microscaled(shown: int = 2, group: int = MX_GROUP) -> Picture:
         figure,
         f"mxfp4: {group} numbers take {group // 2} bytes, with two codes each, and share a scale of one "
         f"byte. A code has a sign, two bits of exponent and one of fraction; in byte 0x{byte:02X} the low "
-        f"half is that of k = 2j and comes first. The numbers are {told} and the same with a minus.",
+        f"half is that of k = 2j and comes first. The numbers are {told} and the same with a minus. "
+        f"The scale {scale} means {factor:g}.",
     )
 
 
@@ -521,13 +575,13 @@ def nucleus(
 PATHS = {
     "floor": ("the bound: a copy of the bytes", PALE),
     "kernels, CUDA graph": ("the course's kernels, replayed", ORANGE),
-    "kernels, eager": ("the course's kernels, launched", PALE_ORANGE),
+    "kernels, eager": ("the course's kernels, launched", ORANGE),
     "lmdeploy, CUDA graph": ("with lmdeploy's kernels, replayed", YELLOW),
-    "torch, compiled, CUDA graph": ("torch, compiled and replayed", GREEN),
+    "torch, compiled, CUDA graph": ("torch, compiled and replayed", SKY),
     "torch, CUDA graph": ("torch, replayed", SKY),
-    "torch, eager": ("torch, launched", PALE_SKY),
+    "torch, eager": ("torch, launched", SKY),
 }
-"""Names and colors of the paths of bench "decoding"."""
+"""Names of the paths of bench "decoding", and colors: one for whose kernels they are."""
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -541,22 +595,30 @@ def decoding(rows: Rows | None = None) -> dict[int, dict[str, float]]:
 
 
 def speeds(rows: Rows | None = None) -> Picture:
-    """Draw the recorded tokens per second of a model of real size, for each batch."""
+    """Draw the recorded tokens per second of a model of real size, and the bound, for each batch."""
     found, about = decoding(rows), recorded.about("decoding")
-    figure = new_figure(8.6, 3.6)
-    told, most = [], max(max(rates.values()) for rates in found.values())
+    figure = new_figure(8.6, 3.4)
+    told, bars = [], [name for name in PATHS if name != "floor"]
     for ax, (batch, rates) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
-        for place, (name, (_, color)) in enumerate(PATHS.items()):
-            ax.barh(place, rates[name], 0.8, color=color, edgecolor=INK, linewidth=0.5)
-            label(ax, rates[name], place, f" {rates[name]:.0f}", align="left", fontsize=10)
-        ax.set_yticks(range(len(PATHS)), [text for text, _ in PATHS.values()] if not told else [])
-        ax.set(ylim=(len(PATHS) - 0.4, -0.6), xlim=(0, 1.2 * most), xticks=[])
-        ax.set_title(f"{plural(batch, 'text')}: tokens per second", fontsize=11, loc="left")
+        for place, name in enumerate(bars):
+            ax.barh(place, rates[name], 0.8, color=PATHS[name][1], edgecolor=INK, linewidth=0.5)
+        ax.axvline(rates["floor"], color=INK, linewidth=1.5, linestyle="--")
+        numbers = [f"{rates[name]:.0f}" for name in bars]
+        if told:
+            ax.set_yticks(range(len(bars)), numbers)
+        else:
+            named = [f"{PATHS[name][0]}  {number}" for name, number in zip(bars, numbers, strict=True)]
+            ax.set_yticks(range(len(bars)), named)
+        ax.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, 1.05 * max(rates.values())), xticks=[])
+        ax.set_title(
+            f"{plural(batch, 'text')}; dashed: the bound, {rates['floor']:.0f}", fontsize=11, loc="left"
+        )
         ax.tick_params(labelsize=10, length=0)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
         told.append(
             f"{plural(batch, 'text')}: "
             + ", ".join(f"{t} {rates[name]:.0f}" for name, (t, _) in PATHS.items())
         )
-    figure.suptitle(f"32 layers, 4096 wide, 8 experts, 4096 keys, bfloat16\n{about}", fontsize=9, color=FAINT)
+    words = f"tokens per second of 32 layers, 4096 wide, 8 experts, 4096 keys, bfloat16\n{about}"
+    figure.supxlabel(words, fontsize=9, color=FAINT)
     return Picture(figure, f"Tokens per second, {about}. {'; '.join(told)}.")

@@ -32,15 +32,16 @@ def rope(
     sin: Float32[Tensor, "P D//2"],
     position: Int32[Tensor, " T"],
 ) -> BFloat16[Tensor, "T H D"]:
-    """a becomes a · c - b · s, and b becomes b · c + a · s
+    """each pair (a, b) is rotated by the angle whose cosine and sine are c and s
 
-    for each pair a = x[t, h, i] and b = x[t, h, i + D/2]. c is cos[position[t], i],
+    The pairs are a = x[t, h, i] and b = x[t, h, i + D/2]. c is cos[position[t], i],
     and s is sin[position[t], i]. D is a power of two, at least 2. Positions are from
     0 to P - 1, in any order. Compute in float32, and round once.
     """
     a, b = x.chunk(2, dim=2)
     c, s = cos[position.long(), None], sin[position.long(), None]  # [T, 1, D/2]
-    return torch.cat((a * c - b * s, b * c + a * s), dim=2)
+    z = torch.complex(a, b) * torch.complex(c, s)
+    return torch.cat((z.real, z.imag), dim=2)
 
 
 def _positions(x: Tensor, cos: Tensor) -> Tensor:
@@ -53,6 +54,11 @@ def _neighbors(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
     a, b = x[..., 0::2], x[..., 1::2]
     c, s = cos[position.long(), None], sin[position.long(), None]
     return torch.stack((a * c - b * s, b * c + a * s), dim=3).flatten(2)
+
+
+def _first_angle(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
+    """Return `rope` with the first pair's angle for all pairs."""
+    return rope(x, cos[:, :1].expand_as(cos), sin[:, :1].expand_as(sin), position)
 
 
 def _by_row(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
@@ -90,6 +96,10 @@ ROPE = Puzzle(
             lambda x, cos, sin, position: rope(x, cos, -sin, position)
         ),
         "you'd get these values with row t at position t: load position[t]": _by_row,
+        "all pairs rotate by the first pair's angle here: pair i has element i of its row of cos and sin": (
+            _first_angle
+        ),
+        "cosine and sine are swapped": lambda x, cos, sin, position: rope(x, sin, cos, position),
     },
     contract=Contract(
         {"T": Size(20), "H": Size(40), "D": (4, 256), "P": Size(150), "BLOCK_H": (16, 64)},
@@ -271,6 +281,21 @@ def _lse_of_the_sum(
     return o, lse
 
 
+def _first_row(table: Tensor, length: Tensor, page: int) -> Tensor:
+    """Return the table with the first text's pages for all texts, and page 0 where it has none."""
+    known = torch.arange(table.shape[1]) < -(-length[0] // page)
+    return torch.where(known, table[0], 0).expand_as(table)
+
+
+def _not_divided(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    for at, scores, _ in _parts(q, k, v, table, length, PART):
+        o[at] *= torch.exp(scores - scores.amax(1, keepdim=True)).sum(1, keepdim=True)
+    return o, lse
+
+
 def _sum_not_rescaled(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
 ) -> tuple[Tensor, Tensor]:
@@ -357,6 +382,12 @@ PAGED_ATTENTION = Puzzle(
             _from_the_first_page
         ),
         "slots after the last key count with a score of 0: give them minus infinity": _free_slots_count,
+        "all texts use the first text's row of the table here: row b begins b · W entries further on": (
+            lambda q, k, v, table, length, PART: paged_attention(
+                q, k, v, _first_row(table, length, k.shape[1]), length, PART
+            )
+        ),
+        "o isn't divided by its denominator": _not_divided,
         "lse lacks the maximum: it's the maximum plus the log of the sum": _lse_of_the_sum,
         "you'd get these values if acc kept its weights when the maximum grows: rescale it, too": (
             _sum_not_rescaled
@@ -409,11 +440,11 @@ def empty_first(*counts: int, scale: float = 1.0, at: float = 0.0) -> Fill:
             values[row, : counts[row % len(counts)]] = -torch.inf
         return values.to(dtype)
 
-    fill.__name__ = "_".join(["first", *map(str, counts), "empty"]) + (f"_around_{at:g}" if at else "")
+    fill.__name__ = "_".join(["empty_parts", *map(str, counts)]) + (f"_others_near_{at:g}" if at else "")
     return fill
 
 
-def first_nan(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def nan_in_part_0(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return normal values, but NaN in the first part of each row."""
     values = torch.randn(shape, generator=generator)
     values[:, 0] = torch.nan
@@ -433,6 +464,26 @@ def _counted_alike(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     return z, lse.logsumexp(1)
 
 
+def _without_weights(*, divided: bool) -> Callable:
+    """Return `merge_parts` with z as a plain sum, divided by the sum of the weights or not."""
+
+    def spec(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+        z, total = merge_parts(o, lse)
+        used = lse > -torch.inf
+        plain = torch.where(used[:, :, None], o, 0.0).sum(1)
+        top = lse.amax(1).clamp(min=-1e30)
+        weights = torch.exp(lse - top[:, None]).sum(1).clamp(min=1.0)
+        return plain / weights[:, None] if divided else plain, total
+
+    return spec
+
+
+def _weights_not_summed(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    z, total = merge_parts(o, lse)
+    top = lse.amax(1).clamp(min=-1e30)
+    return z * torch.exp(total - top)[:, None], total
+
+
 MERGE_PARTS = Puzzle(
     number="68",
     spec=merge_parts,
@@ -446,7 +497,7 @@ MERGE_PARTS = Puzzle(
         Case(R=4, S=8, D=32, BLOCK_S=8, fill={"lse": empty_first(0, scale=3.0)}),  # several, full
         Case(R=3, S=5, D=16, BLOCK_S=8, fill={"lse": empty_first(0, 2, 4)}),  # a ragged block; empty parts
         # rows of nothing but empty parts; o is NaN in the first part, which is empty in every row
-        Case(R=4, S=3, D=16, BLOCK_S=4, fill={"lse": empty_first(1, 3, 2, 3), "o": first_nan}),
+        Case(R=4, S=3, D=16, BLOCK_S=4, fill={"lse": empty_first(1, 3, 2, 3), "o": nan_in_part_0}),
         Case(R=2, S=1, D=64, BLOCK_S=1, fill={"lse": empty_first(0, 1)}),  # a single part
         # exp() overflows, and vanishes, without the maximum
         Case(R=3, S=6, D=16, BLOCK_S=8, fill={"lse": empty_first(0, 1, at=200.0, scale=20.0)}),
@@ -459,6 +510,11 @@ MERGE_PARTS = Puzzle(
     needed={"o": lambda s: _used_parts(s) * s.D},
     slips={
         "the parts are averaged: weight each by exp(lse[r, s] - total[r])": _counted_alike,
+        "the parts are summed without weights: weight each by exp(lse[r, s] - total[r])": (
+            _without_weights(divided=False)
+        ),
+        "o isn't multiplied by the weights, only divided by their sum": _without_weights(divided=True),
+        "the weighted sum isn't divided by the sum of the weights": _weights_not_summed,
         "total lacks the maximum: it's the maximum plus the log of the sum": lambda o, lse: (
             merge_parts(o, lse)[0],
             lse.logsumexp(1) - lse.amax(1),
@@ -476,7 +532,7 @@ MERGE_PARTS = Puzzle(
             "BLOCK_S": lambda s: (triton.next_power_of_2(s.S),),
         },
         fills=lambda s: (
-            {"lse": empty_first(1, 2, s.S), "o": first_nan},
+            {"lse": empty_first(1, 2, s.S), "o": nan_in_part_0},
             {"lse": empty_first(0, s.S, at=100.0, scale=10.0)},
         ),
     ),
@@ -504,6 +560,12 @@ def grouped_matmul(
 
 def _spans(start: Tensor) -> list[slice]:
     return [slice(first, end) for first, end in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)]
+
+
+def _apart(w: Tensor, step: int) -> Tensor:
+    """Return w as it is read if its matrices begin every ``step`` numbers."""
+    places = torch.arange(len(w))[:, None] * step + torch.arange(w[0].numel())
+    return w.flatten()[places].view(w.shape)
 
 
 def _drawn_rows(s: SimpleNamespace) -> dict[str, Fill]:
@@ -565,6 +627,12 @@ GROUPED_MATMUL = Puzzle(
     most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
     slips={
         "these are the products with w[0]: expert e has the matrix w[e]": lambda x, w, start: x @ w[0],
+        "matrix e begins at e · K here: a matrix has K · N numbers": lambda x, w, start: grouped_matmul(
+            x, _apart(w, w.shape[1]), start
+        ),
+        "matrix e begins at e · N here: a matrix has K · N numbers": lambda x, w, start: grouped_matmul(
+            x, _apart(w, w.shape[2]), start
+        ),
         "these are the products with another expert's matrix": lambda x, w, start: grouped_matmul(
             x, w.roll(-1, 0), start
         ),
@@ -669,6 +737,15 @@ SWIGLU_DOWN = Puzzle(
         "you'd get these values from a sigmoid alone: silu(g) is g · sigmoid(g)": _gated(
             lambda gate, up: gate.sigmoid() * up
         ),
+        "you'd get these values from exp of the gate itself: silu(g) is g / (1 + exp(-g))": _gated(
+            lambda gate, up: gate * (-gate).sigmoid() * up
+        ),
+        "you'd get these values with the gate as up, too: up is K further on": _gated(
+            lambda gate, up: silu(gate) * gate
+        ),
+        "row k of matrix e begins at (e + k) · N here: a matrix has K rows": lambda h, w, start: (
+            swiglu_down(h, _apart(w, w.shape[2]), start)
+        ),
         "you'd get these values without up: x is silu(gate) · up": _gated(
             lambda gate, up: silu(gate)
         ),
@@ -762,6 +839,17 @@ def _one_logarithm(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
     return torch.where(heat[:, None] > 0, noisy, logits).argmax(1).int()
 
 
+def _noise(logits: Tensor, SEED: int) -> Tensor:
+    """Return the Gumbel noise of each logit."""
+    u = uniform(SEED, torch.arange(logits.numel()).view(logits.shape)).to(logits.dtype)
+    return -torch.log(-torch.log(u))
+
+
+def _largest_number(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
+    noisy = logits / heat[:, None] + _noise(logits, SEED)
+    return torch.where(heat[:, None] > 0, noisy, logits).amax(1).int()
+
+
 def _rows_of_blocks(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: int) -> Tensor:
     """Return draws with the random numbers b · BLOCK_V + n."""
     beyond = torch.full((len(logits), BLOCK_V - V), -torch.inf, dtype=logits.dtype)
@@ -789,9 +877,9 @@ SAMPLE_TOKEN = Puzzle(
     ),
     grid=lambda s: (s.B,),
     cases=(
-        # one program; in its single draw, the slips below give different bytes
-        Case(B=1, V=256, SEED=10, BLOCK_V=256),
-        Case(B=6, V=64, SEED=123, BLOCK_V=64),  # several, all full
+        # several programs, all full; a slip below is named if its bytes are those of all rows
+        Case(B=6, V=64, SEED=123, BLOCK_V=64),
+        Case(B=1, V=256, SEED=10, BLOCK_V=256),  # one program
         Case(B=9, V=100, SEED=2**40 + 3, BLOCK_V=128),  # ragged; a seed of more than 32 bits
         Case(B=9, V=33, SEED=5, BLOCK_V=256, fill={"logits": mostly_banned}),  # nearly all are banned
         Case(B=4, V=50, SEED=1, BLOCK_V=64, fill={"logits": tied_at_0, "heat": cold}),  # ties
@@ -806,10 +894,10 @@ SAMPLE_TOKEN = Puzzle(
             [sample_token(logits[b : b + 1], heat[b : b + 1], SEED) for b in range(len(logits))]
         ),
         "the logits are multiplied by heat: divide by it": lambda logits, heat, SEED: sample_token(
-            logits * heat[:, None].square(), heat, SEED
+            logits * heat.square().where(heat > 0, 1.0)[:, None], heat, SEED
         ),
-        "the noise is divided by heat, too: divide the logits only": lambda logits, heat, SEED: sample_token(
-            logits, (heat > 0).to(heat.dtype), SEED
+        "heat changes nothing here: divide the logits by it, but not the noise": lambda logits, heat, SEED: (
+            sample_token(logits, (heat > 0).to(heat.dtype), SEED)
         ),
         "the noise has the wrong sign: it's -log(-log(u))": _turned_noise,
         "a logarithm is missing: the noise is -log(-log(u)), not -log(u)": _one_logarithm,
@@ -817,6 +905,7 @@ SAMPLE_TOKEN = Puzzle(
             lambda logits, heat, SEED: sample_token(logits, heat.clamp(min=1e-9), SEED)
         ),
         "u's place is b · BLOCK_V + n here: it's b · V + n": _rows_of_blocks,
+        "these are the largest numbers, cut to integers: store their places": _largest_number,
         "a lane past the last byte can win with a logit of 0: give it minus infinity": _zeros_win,
     },
     contract=Contract(
@@ -858,13 +947,15 @@ def _some_labels(h: Tensor, w: Tensor) -> Tensor:
     return torch.where((t % 5 == 3) & (t < len(h) - 1), IGNORED, (len(w) - 1 + 7 * t) % len(w))
 
 
-def falling_rows(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def falling_from_6_to_minus_6(
+    shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+) -> Tensor:
     """Return rows that fall from 6 to -6."""
     rows = torch.linspace(6, -6, shape[0])[:, None]
     return (rows + torch.randn(shape, generator=generator) / 8).to(dtype)
 
 
-def far_labels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def all_labels_0(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return 0 for every label."""
     return torch.zeros(shape, dtype=dtype)
 
@@ -878,6 +969,40 @@ def _without_maximum(h: Tensor, w: Tensor, label: Tensor) -> tuple[Tensor, Tenso
 def _zeros_count(h: Tensor, w: Tensor, label: Tensor, V: int, BLOCK_V: int) -> tuple[Tensor, Tensor]:
     padded = torch.cat((w, w.new_zeros(-V % BLOCK_V, w.shape[1])))
     return linear_cross_entropy(h, padded, label)
+
+
+def _with_chosen(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable:
+    """Return `linear_cross_entropy` with another loss: a function of lse, the label's logit and the label."""
+
+    def spec(h: Tensor, w: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        loss, lse = linear_cross_entropy(h, w, label)
+        return torch.where(label == IGNORED, 0.0, change(lse, lse - loss, label)), lse
+
+    return spec
+
+
+def _infinite(h: Tensor, w: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """Return infinite losses; NaN if exp() of a logit overflows, because then that may be the cause."""
+    loss, lse = linear_cross_entropy(h, w, label)
+    value = torch.nan if (h @ w.T).max() > 80 else torch.inf
+    return torch.where(label == IGNORED, 0.0, torch.full_like(loss, value)), lse
+
+
+def _place_in_block(h: Tensor, w: Tensor, label: Tensor, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+    """Return the results if the label's lane of every block was added."""
+    loss, lse = linear_cross_entropy(h, w, label)
+    places = torch.arange(0, len(w), BLOCK_V) + label[:, None]  # [T, blocks]
+    found = (places < len(w)) & (label[:, None] >= 0) & (label[:, None] < BLOCK_V)
+    logits = (h @ w.T).gather(1, places.clamp(0, len(w) - 1))
+    chosen = torch.where(found, logits, 0.0).sum(1)
+    return torch.where(label == IGNORED, 0.0, lse - chosen), lse
+
+
+def _last_block_only(h: Tensor, w: Tensor, label: Tensor, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+    """Return the results if every block replaced the label's logit."""
+    loss, lse = linear_cross_entropy(h, w, label)
+    here = label >= (len(w) - 1) // BLOCK_V * BLOCK_V
+    return torch.where(here | (label == IGNORED), loss, lse), lse
 
 
 LINEAR_CROSS_ENTROPY = Puzzle(
@@ -896,12 +1021,13 @@ LINEAR_CROSS_ENTROPY = Puzzle(
         Case(T=3, V=2, K=20, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32),  # two classes, in a block of 16
         # logits that fall from 800 to -800: exp() overflows without the maximum of all blocks so far
         Case(
-            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16, fill={"h": around_six, "w": falling_rows}
+            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16,
+            fill={"h": around_six, "w": falling_from_6_to_minus_6},
         ),
         # logits far below 0: what isn't a class would win with 0
         Case(
             T=5, V=33, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=16,
-            fill={"h": around_six, "w": around_minus_six, "label": far_labels},
+            fill={"h": around_six, "w": around_minus_six, "label": all_labels_0},
         ),
         # 2.2 thousand million elements of h
         Case(pretend=True, T=2**21 + 3, V=20, K=1032, BLOCK_T=64, BLOCK_V=32, BLOCK_K=128),
@@ -918,6 +1044,15 @@ LINEAR_CROSS_ENTROPY = Puzzle(
             linear_cross_entropy(h, w, label)[1],
         ),
         "lse lacks the maximum: it's the maximum plus the log of the sum": _without_maximum,
+        "these losses lack the label's logit: subtract it from lse": _with_chosen(
+            lambda lse, chosen, label: lse
+        ),
+        "minus infinity got into the label's logit: lanes of other classes add 0": _infinite,
+        "rows whose label is 0 have loss 0 here: 0 is a class, and only -100 means that there's no label": (
+            _with_chosen(lambda lse, chosen, label: torch.where(label == 0, 0.0, lse - chosen))
+        ),
+        "a label is taken for the number of a lane in its block here: compare it with v": _place_in_block,
+        "each block replaces the label's logit here: add to it": _last_block_only,
         "a lane after the last class counts: its logit is 0, not minus infinity": _zeros_count,
     },
     contract=Contract(
@@ -944,7 +1079,7 @@ def linear_cross_entropy_grad(
     """dh[t, k] = Σ_v d[t, v] · w[v, k] and dw[v, k] = Σ_t d[t, v] · h[t, k]
 
     These are the gradients of the sum of puzzle 72's losses, with its label and lse.
-    d[t, v] is exp(logit[t, v] - lse[t]), minus 1 if v is row t's label. A row whose
+    d[t, v] is by how much row t's loss grows with its logit of class v; a row whose
     label is -100 has d = 0. dh is 0 before the launch, and programs add to it.
     BLOCK_K is a power of two, at least K. Load w once. Round d to bfloat16 for
     tl.dot, and don't store it. w can have 2^31 elements or more, h has fewer.
@@ -979,6 +1114,13 @@ def _all_rows_learn(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[T
     return linear_cross_entropy_grad(h, w, torch.where(label == IGNORED, -1, label), lse)
 
 
+def _label_in_block(h: Tensor, w: Tensor, label: Tensor, lse: Tensor, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+    p = torch.exp(h @ w.T - lse[:, None])
+    d = p - (torch.arange(len(w)) % BLOCK_V == label[:, None]).to(p.dtype)
+    d = torch.where(label[:, None] == IGNORED, 0.0, d)
+    return d @ w, d.T @ h
+
+
 def no_labels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return -100 for every label."""
     return torch.full(shape, IGNORED, dtype=dtype)
@@ -988,8 +1130,8 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
     number="72b",
     spec=linear_cross_entropy_grad,
     formula=(
-        r"\begin{gathered} dh_{tk} = \sum_v d_{tv} \, w_{vk} \qquad dw_{vk} = \sum_t d_{tv} \, h_{tk} \\ "
-        r"d_{tv} = e^{\mathrm{logit}_{tv} - \mathrm{lse}_t} - [v = \mathrm{label}_t] \end{gathered}"
+        r"dh_{tk} = \sum_v d_{tv} \, w_{vk} \qquad dw_{vk} = \sum_t d_{tv} \, h_{tk} \qquad "
+        r"d_{tv} = \frac{\partial\, \mathrm{loss}_t}{\partial\, \mathrm{logit}_{tv}}"
     ),
     grid=lambda s: (triton.cdiv(s.V, s.BLOCK_V),),
     cases=(
@@ -999,7 +1141,8 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
         Case(T=40, V=2, K=20, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32),  # two classes, in a block of 16
         # logits that fall from 800 to -800: exp() overflows without lse
         Case(
-            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32, fill={"h": around_six, "w": falling_rows}
+            T=9, V=70, K=24, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32,
+            fill={"h": around_six, "w": falling_from_6_to_minus_6},
         ),
         # lse is far below 0, so what isn't a class overflows
         Case(
@@ -1025,6 +1168,7 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
             linear_cross_entropy_grad(h, w, label, torch.zeros_like(lse))
         ),
         "a row with label -100 has d = 0": _all_rows_learn,
+        "a label is taken for the number of a lane in its block here: compare it with v": _label_in_block,
     },
     contract=Contract(
         {
@@ -1133,6 +1277,9 @@ MXFP4_MATMUL = Puzzle(
         "you'd get these values without the scales of x": lambda x, x_scale, w, w_scale: mxfp4_matmul(
             x, torch.full_like(x_scale, 127), w, w_scale
         ),
+        "each row of w uses its first scale for all groups here": lambda x, x_scale, w, w_scale: (
+            mxfp4_matmul(x, x_scale, w, w_scale[:, :1].expand_as(w_scale))
+        ),
         "the scales of w are taken by columns: row n of w_scale has the scales of w[n]": _by_columns,
     },
     machine=(Goal(cases=(5,), wants=(Want("products", most=0),), target="sm_100"),),
@@ -1191,6 +1338,11 @@ def _with_weights(logits: Tensor, change: Callable[[Tensor], Tensor]) -> tuple[T
     return order, change(weight), start
 
 
+def _no_last_end(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    order, weight, start = route(logits)
+    return order, weight, torch.cat((start[:-1], start[-2:-1]))
+
+
 def preferring(*experts: int, over: float = 20.0) -> Fill:
     """Return a fill for logits in which these experts are far above all others."""
 
@@ -1199,7 +1351,8 @@ def preferring(*experts: int, over: float = 20.0) -> Fill:
         values[:, list(experts)] += over
         return values.to(dtype)
 
-    fill.__name__ = "preferring_" + "_".join(map(str, experts)) + (f"_by_{over:g}" if over != 20 else "")
+    ahead = f"_by_{over:g}" if over != 20 else ""
+    fill.__name__ = "_".join(["experts" if experts[1:] else "expert", *map(str, experts), "ahead"]) + ahead
     return fill
 
 
@@ -1237,6 +1390,15 @@ ROUTE = Puzzle(
         ),
         "these are tokens: token t makes the choices 2t and 2t + 1": lambda logits: _with_order(
             logits, lambda order: order // 2
+        ),
+        "token t's choices are 2t and 2t + 1, not t and t + 1": lambda logits: _with_order(
+            logits, lambda order: order // 2 + order % 2
+        ),
+        "both choices of a token have the weight of its best: the second gets 1 minus it": (
+            lambda logits: _with_weights(logits, lambda weight: weight.maximum(1 - weight))
+        ),
+        "the last entry of start is where the last expert begins: does end grow by each block's count?": (
+            _no_last_end
         ),
         "these are first choices only: token t's second choice is 2t + 1": lambda logits: _with_order(
             logits, lambda order: order // 2 * 2
@@ -1316,6 +1478,44 @@ def _zeros_are_likely(logits: Tensor, P: float, SEED: int, V: int, BLOCK_V: int)
     return torch.where(lanes >= least, lanes + noise, -torch.inf).argmax(1).int()
 
 
+def _kept(logits: Tensor, P: float) -> Tensor:
+    """Return which tokens are in the nucleus."""
+    probability = logits.softmax(1)
+    likelier = probability[:, None, :] > probability[:, :, None]
+    return torch.where(likelier, probability[:, None, :], 0.0).sum(2) < P
+
+
+def _scored(score: Callable[[Tensor, Tensor], Tensor]) -> Callable:
+    """Return `nucleus_token` with another function of logits and noise."""
+
+    def spec(logits: Tensor, P: float, SEED: int) -> Tensor:
+        found = score(logits, _noise(logits, SEED))
+        return torch.where(_kept(logits, P), found, -torch.inf).argmax(1).int()
+
+    return spec
+
+
+def _largest_of_kept(logits: Tensor, P: float, SEED: int) -> Tensor:
+    noisy = logits + _noise(logits, SEED)
+    return torch.where(_kept(logits, P), noisy, -torch.inf).amax(1).int()
+
+
+def _sorted_noise(order: Callable[[Tensor], Tensor]) -> Callable:
+    """Return draws from a sorted block, each the number of its lane there."""
+
+    def spec(logits: Tensor, P: float, SEED: int) -> Tensor:
+        falling = logits.softmax(1).sort(1, descending=True).values
+        found = order(logits).sort(1, descending=True).values + _noise(logits, SEED)
+        return torch.where(falling.cumsum(1) - falling < P, found, -torch.inf).argmax(1).int()
+
+    return spec
+
+
+def _nucleus_rows_of_blocks(logits: Tensor, P: float, SEED: int, V: int, BLOCK_V: int) -> Tensor:
+    beyond = torch.full((len(logits), BLOCK_V - V), -torch.inf, dtype=logits.dtype)
+    return nucleus_token(torch.cat((logits, beyond), 1), P, SEED)
+
+
 def halving(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return logits of the probabilities 1/2, 1/4, 1/8 and 1/8, which sum to 3/4 exactly, and others of 0."""
     values = torch.full(shape, -torch.inf)
@@ -1335,9 +1535,9 @@ NUCLEUS_TOKEN = Puzzle(
     ),
     grid=lambda s: (s.B,),
     cases=(
-        # one program; in its single draw, the slips below give different tokens
-        Case(B=1, V=256, P=0.7, SEED=15, BLOCK_V=256),
-        Case(B=8, V=64, P=0.5, SEED=123, BLOCK_V=64),  # several, all full
+        # several programs, all full; a slip below is named if its tokens are those of all rows
+        Case(B=8, V=64, P=0.5, SEED=123, BLOCK_V=64),
+        Case(B=1, V=256, P=0.7, SEED=15, BLOCK_V=256),  # one program
         Case(B=9, V=100, P=0.9, SEED=2**40 + 3, BLOCK_V=128),  # ragged
         Case(B=8, V=50, P=1.0, SEED=3, BLOCK_V=64),  # all are kept
         Case(B=8, V=40, P=0.05, SEED=11, BLOCK_V=64),  # hardly any token is kept besides the largest
@@ -1361,6 +1561,21 @@ NUCLEUS_TOKEN = Puzzle(
         ),
         "the token that crosses P is missing, even the likeliest: is its own probability in the sum, "
         "or is the threshold itself left out?": _with_itself,
+        "the noise is added to the probabilities: add it to the logits": _scored(
+            lambda logits, noise: logits.softmax(1) + noise
+        ),
+        "the noise is added to sorted probabilities: add it to the logits, which aren't sorted": (
+            _sorted_noise(lambda logits: logits.softmax(1))
+        ),
+        "the noise is added to a sorted block, so a lane's number isn't its token's: add it to the logits": (
+            _sorted_noise(lambda logits: logits)
+        ),
+        "the noise has the wrong sign: it's -log(-log(u))": _scored(lambda logits, noise: logits - noise),
+        "a logarithm is missing: the noise is -log(-log(u)), not -log(u)": _scored(
+            lambda logits, noise: logits + torch.exp(-noise)
+        ),
+        "u's place is b · BLOCK_V + n here: it's b · V + n": _nucleus_rows_of_blocks,
+        "these are the largest numbers, cut to integers: store their places": _largest_of_kept,
         "the first lanes are kept: sums of the sorted block say nothing about unsorted lanes": _by_lane,
         "a lane past the last token can win with a logit of 0: give it minus infinity": _zeros_are_likely,
         "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, P, SEED: torch.cat(
