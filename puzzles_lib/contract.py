@@ -97,7 +97,8 @@ class Contract:
     ) -> dict[str, int]:
         """Return numbers in which these sizes are ``least`` or a little more, and all others are small.
 
-        names: may have a number with a few values, if it may be any other number, too. block: `min` or `max`, which chooses the block sizes. listed: as for `draw`.
+        names: may include a number with a few values, if it may be any other number, too. block: `min` or
+            `max`, which chooses the block sizes. listed: as for `draw`.
         """
         chance = random.Random(seed)
         found: dict[str, int] = {}

@@ -283,7 +283,9 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
             one = bound.at(case, number)
             made = Untested()
             if isinstance(one, Bound) and (verdict := _at_edges(one, shared, programs, listed, made)):
-                text = f"no listed case reaches the bound on line {op.location.line}, but the task is the same"
+                text = (
+                    f"no listed case reaches the bound on line {op.location.line}, but the task is the same"
+                )
                 found = untested.named(verdict, listed, made)
                 verdict = dataclasses.replace(verdict, diagnosis=text) if found is verdict else found
                 return [CaseResult(str(case), verdict, drawn=True)]
@@ -316,7 +318,10 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
 
 def _with_a_constant_too_many(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Return the smallest case if a constant such as 1e-6 is in the formula and not in the task's."""
-    case = min((case for case in bound.puzzle.cases if not case.pretend), key=lambda case: untested.size_of(bound.puzzle, case))
+    case = min(
+        (case for case in bound.puzzle.cases if not case.pretend),
+        key=lambda case: untested.size_of(bound.puzzle, case),
+    )
     one = bound.at(case, number)
     if not isinstance(one, Bound) or algebra.has_no_tiny_constant(one):
         return []
