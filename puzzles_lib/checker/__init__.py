@@ -271,6 +271,7 @@ def _drawn_cases(
 
 def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try cases made for what no other case has tested, and return the first that fails, if there is one."""
+    seen: set[str] = set()
     tried: set[str] = set()
     listed = shared.untested
     seconds = min(shared.seconds, untested.SECONDS)
@@ -280,6 +281,9 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
         with the_puzzles_own("its contract", bound.case):
             vast = list(itertools.islice(untested.vast_cases(bound.puzzle, op), untested.MOST_CASES))
         for case, programs in vast:
+            if str(case) in seen:
+                continue
+            seen.add(str(case))
             one = bound.at(case, number)
             made = Untested()
             if isinstance(one, Bound) and (verdict := _at_edges(one, shared, programs, listed, made)):
@@ -292,9 +296,9 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
             if shared.budget.used() >= untested.FOR_EDGES:
                 break
     telling = list(untested.telling_cases(bound.puzzle, listed.ops.values()))
-    for op in (*one_sided, None):
+    for source in (*one_sided, None):
         with the_puzzles_own("its contract", bound.case):
-            each = untested.cases(bound.puzzle, op) if op else telling
+            each = untested.cases(bound.puzzle, source) if source else telling
             cases = [case for case in each if str(case) not in tried]
         for case in cases[: untested.MOST_CASES]:
             tried.add(str(case))

@@ -34,6 +34,7 @@ MOST_AT_EDGES = 12  # programs that run of a case with more than there is time f
 ROUNDS = 6  # in which a size grows until there are enough programs
 BEYOND = 1.25, 9  # times a number, such as a word's position times the fields of a word
 MOST_CASES = 40  # that are made for one kernel
+MOST_GUESSES = 2  # of them for one comparison of computed numbers
 SECONDS = 3.0  # for each, and twice that for all
 LIKE_INFINITY = 1e20
 _COPIES = (
@@ -152,7 +153,8 @@ def cases(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
         if sources & set(_LOADS):
             yield from _of_any_size(puzzle, _float(op))
     elif _counts(puzzle, op):
-        yield from sorted(_larger(puzzle, _number(op)), key=lambda case: _work(puzzle, case))
+        found = sorted(_larger(puzzle, _number(op)), key=lambda case: _work(puzzle, case))
+        yield from found if _is_bound(op) else found[:MOST_GUESSES]
 
 
 def vast_cases(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Program]]]:
@@ -161,7 +163,7 @@ def vast_cases(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Progr
     These are the programs at the edges of the grid, and those that have the same number as one of these after
     the bound.
     """
-    if not _counts(puzzle, op) or puzzle.zeroed or puzzle.in_place:
+    if not _counts(puzzle, op) or not _is_bound(op) or puzzle.zeroed or puzzle.in_place:
         return
     number = _number(op)
     for case in sorted(_larger(puzzle, number, math.inf), key=lambda case: size_of(puzzle, case)):
@@ -170,7 +172,7 @@ def vast_cases(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Progr
             last = count - 1
             bounded = last & number, last % max(number, 1), last % (number + 1), min(last, number)
             axes.append(dict.fromkeys([last, 0, *bounded]))
-        yield case, list(itertools.islice(itertools.product(*axes), MOST_AT_EDGES))
+        yield case, [(x, y, z) for x, y, z in itertools.islice(itertools.product(*axes), MOST_AT_EDGES)]
 
 
 def _counts(puzzle: Puzzle, op: Operation) -> bool:
@@ -178,6 +180,11 @@ def _counts(puzzle: Puzzle, op: Operation) -> bool:
     if not op.operands or not puzzle.contract or _is_float(op) or _reads_bits(op.operands):
         return False
     return op.operands[0].type.element.startswith("i")
+
+
+def _is_bound(op: Operation) -> bool:
+    """Return whether an operation limits an integer to a number that the kernel's source has."""
+    return op.name in ("arith.trunci", "scf.for") or any(map(literal, op.operands))
 
 
 def _number(op: Operation) -> int:
