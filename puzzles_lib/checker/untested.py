@@ -30,6 +30,7 @@ MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_TO_RUN = 1100  # programs of a case
 FAR = 80  # times a number is beyond it, where how far is not known
 MOST_FAR = 8192
+LEAST_VAST = 1000  # where a case beyond a number may be too large to run all of it
 MOST_AT_EDGES = 12  # programs that run of a case with more than there is time for
 ROUNDS = 6  # in which a size grows until there are enough programs
 BEYOND = 1.25, 9  # times a number, such as a word's position times the fields of a word
@@ -166,6 +167,8 @@ def vast_cases(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Progr
     if not _counts(puzzle, op) or not _is_bound(op) or puzzle.zeroed or puzzle.in_place:
         return
     number = _number(op)
+    if number < LEAST_VAST:
+        return
     for case in sorted(_larger(puzzle, number, math.inf), key=lambda case: size_of(puzzle, case)):
         axes = []
         for count in puzzle.programs(case):
