@@ -281,7 +281,7 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
         with the_puzzles_own("its contract", bound.case):
             vast = list(itertools.islice(untested.vast_cases(bound.puzzle, op), untested.MOST_CASES))
         for case, programs in vast:
-            if str(case) in seen:
+            if str(case) in seen or not untested.fits(bound.puzzle, case):
                 continue
             seen.add(str(case))
             one = bound.at(case, number)
@@ -302,7 +302,7 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
             cases = [case for case in each if str(case) not in tried]
         for case in cases[: untested.MOST_CASES]:
             tried.add(str(case))
-            one = bound.at(case, number)
+            one = bound.at(case, number) if untested.fits(bound.puzzle, case) else None
             if not isinstance(one, Bound):
                 continue
             shared.untested = Untested()

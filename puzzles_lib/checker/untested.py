@@ -14,10 +14,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import triton
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from puzzles_lib.checker.expected import evaluate
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.contract import Fill
 from puzzles_lib.inputs import large, random
@@ -27,6 +30,7 @@ from puzzles_lib.runner.sides import ALL, BOTH
 from puzzles_lib.translator.ir import Location, Operation, Value
 
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
+MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
 MOST_TO_RUN = 1100  # programs of a case
 FAR = 80  # times a number is beyond it, where how far is not known
 MOST_FAR = 8192
@@ -176,6 +180,37 @@ def vast_cases(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Progr
             bounded = last & number, last % max(number, 1), last % (number + 1), min(last, number)
             axes.append(dict.fromkeys([last, 0, *bounded]))
         yield case, [(x, y, z) for x, y, z in itertools.islice(itertools.product(*axes), MOST_AT_EDGES)]
+
+
+def fits(puzzle: Puzzle, case: Case) -> bool:
+    """Return whether the spec of a case needs little memory for each of its steps.
+
+    The spec runs on tensors without data. If it needs data, no number of the case may be large, because the
+    spec may take a square of it.
+    """
+    if max(case.numbers.values()) <= MOST_FAR:
+        return True
+    steps = _Steps()
+    empty = {a.name: torch.empty(a.shape(case.numbers), dtype=a.dtype, device="meta") for a in puzzle.inputs}
+    try:
+        with steps:
+            evaluate(puzzle, case, empty)
+    except Exception:
+        return False
+    return steps.largest <= MOST_IN_A_STEP
+
+
+class _Steps(TorchDispatchMode):
+    """Notes the number of elements of the largest tensor that is made."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for each in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(each, torch.Tensor):
+                self.largest = max(self.largest, each.numel())
+        return made
 
 
 def _counts(puzzle: Puzzle, op: Operation) -> bool:
