@@ -97,7 +97,8 @@ class Contract:
     ) -> dict[str, int]:
         """Return numbers in which these sizes are ``least`` or a little more, and all others are small.
 
-        block: `min` or `max`, which chooses the block sizes. listed: as for `draw`.
+        names: may include a number with a few values, if it may be any other number, too. block: `min` or
+            `max`, which chooses the block sizes. listed: as for `draw`.
         """
         chance = random.Random(seed)
         found: dict[str, int] = {}
@@ -112,6 +113,8 @@ class Contract:
             else:
                 values = kind(before) if callable(kind) else kind
                 found[each] = block(values) if each.startswith("BLOCK") else chance.choice(values)
+                if each in names:
+                    found[each] = max(found[each], least)
         return {each: found[each] for each in listed}
 
     def _once(self, turn: int, chance: random.Random, listed: Mapping[str, int]) -> dict[str, int]:

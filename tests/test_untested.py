@@ -58,6 +58,13 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("long_layer_norm", "squares / N", "squares / tl.where(N > 10000, N - 1, N)"),
         ("layer_norm_dw", "before == tl.num_programs(0) - 1", "before == min(tl.num_programs(0), 32) - 1"),
         ("rope", "tl.load(position_ptr + t)", "(tl.load(position_ptr + t) & 4095)"),
+        ("rms_norm", "tl.program_id(0)", "(tl.program_id(0) & 65535)"),
+        ("varlen_attention", "tl.program_id(1), tl.program_id(2)", "tl.program_id(1), tl.program_id(2) % 32"),
+        ("grouped_matmul", "e * K * N", "(e & 15) * K * N"),
+        ("sample_token", "b * V + n)\n    noisy", "(b * V + n) % 65536)\n    noisy"),
+        ("greedy_token", "range(0, V, BLOCK_V)", "range(0, tl.minimum(V, 32768), BLOCK_V)"),
+        ("long_sum", "start + tl", "start.to(tl.int16).to(tl.int32) + tl"),
+        ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, 10.0)"),
     ],
 )
 def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
@@ -78,6 +85,14 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
         ("linear_cross_entropy", "label == -100, 0.0, lse - chosen", "label >= 0, lse - chosen, 0.0"),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.where(product > 1e-45, product, 0.0)"),
         ("constant_add", "x + 10", "x + tl.where(offs < 100000, 10, 5 + 5)"),
+        (
+            "rms_norm",
+            "tl.program_id(0).to",
+            "((tl.program_id(0) & 65535) | (tl.program_id(0) >> 16 << 16)).to",
+        ),
+        ("greedy_token", "range(0, V, BLOCK_V)", "range(0, tl.minimum(V, 1 << 30), BLOCK_V)"),
+        ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, x + 5 + 5)"),
+        ("merge_parts", "tl.maximum(denominator, 1.0)", "(denominator + 1e-12)"),
     ],
 )
 def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
@@ -126,6 +141,40 @@ def test_cold_but_not_at_0():
     assert not edited("sample_token", ("logits / heat", "logits / tl.maximum(heat, 1e-6)")).ok
 
 
+STOPS = "live = tl.where(tl.max(tl.abs(x), axis=1) > 0, live, 0.0)\n        acc += live * tl.sum(x, axis=1)"
+BY_BITS = """bits = x.to(tl.int32, bitcast=True)
+        _, place = tl.max(tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits), axis=0, return_indices=True)
+        top = tl.max(x, axis=0)"""
+
+
+@pytest.mark.parametrize(
+    "puzzle, edits, told",
+    [
+        (
+            "long_sum",
+            (
+                (
+                    "acc = tl.zeros((BLOCK_M,), tl.float32)",
+                    "acc = tl.zeros((BLOCK_M,), tl.float32)\n    live = acc + 1",
+                ),
+                ("acc += tl.sum(x, axis=1)", STOPS),
+            ),
+            "zeros_in_stretches",
+        ),
+        (
+            "greedy_token",
+            (("top, place = tl.max(x, axis=0, return_indices=True)", BY_BITS),),
+            "zeros_of_both_signs",
+        ),
+        ("scalar_flash_attention", (("/ denominator", "/ (denominator + 1e-6)"),), "only without 1e-06"),
+        ("long_softmax", (("/ denominator", "/ (1e-8 + denominator)"),), "only without 1e-08"),
+    ],
+)
+def test_what_looks_the_same_in_all_listed_cases(puzzle, edits, told):
+    report = edited(puzzle, *edits)
+    assert not report.ok and told in str(report), str(report)
+
+
 def test_draws_do_not_wrap_at_true_size():
     late = ("OFFSET + row * N + n", "OFFSET + (row.to(tl.int32) * N).to(tl.int64) + n")
     report = edited("stochastic_pack", late)
@@ -160,6 +209,9 @@ def test_sides():
     x[1] = 1.0
     sides.compared(op, x > limit, x, limit)
     assert sides.seen[op] == BOTH | BETWEEN
+    undefined = Operation("arith.cmpf")
+    sides.compared(undefined, x > limit, x, limit, (x > limit).astype("int16"))
+    assert sides.seen[undefined] == OTHER | BETWEEN
     other = Operation("arith.remsi")
     sides.kept(other, x, x)
     assert sides.seen[other] == ONE | BETWEEN

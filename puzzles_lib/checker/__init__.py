@@ -5,9 +5,11 @@ kernel raises here: the answer is always a `Report`. Learners call `puzzles_lib.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import torch
 from triton.runtime.jit import JITFunction
 
@@ -34,7 +36,7 @@ from puzzles_lib.checker.true_size import check_true_size
 from puzzles_lib.checker.untested import Untested
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.runner import LINE_BY_LINE, Busy, Options, Run, alone
+from puzzles_lib.runner import LINE_BY_LINE, Busy, Options, Program, Run, alone
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 
@@ -269,16 +271,38 @@ def _drawn_cases(
 
 def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try cases made for what no other case has tested, and return the first that fails, if there is one."""
+    seen: set[str] = set()
     tried: set[str] = set()
     listed = shared.untested
     seconds = min(shared.seconds, untested.SECONDS)
     shared = dataclasses.replace(shared, seconds=seconds, budget=Budget(2 * seconds))
-    for op in listed.one_sided():
+    one_sided = list(listed.one_sided())
+    for op in one_sided:
         with the_puzzles_own("its contract", bound.case):
-            made = [case for case in untested.cases(bound.puzzle, op) if str(case) not in tried]
-        for case in made[: untested.MOST_CASES]:
-            tried.add(str(case))
+            vast = list(itertools.islice(untested.vast_cases(bound.puzzle, op), untested.MOST_CASES))
+        for case, programs in vast:
+            if str(case) in seen or not untested.fits(bound.puzzle, case):
+                continue
+            seen.add(str(case))
             one = bound.at(case, number)
+            made = Untested()
+            if isinstance(one, Bound) and (verdict := _at_edges(one, shared, programs, listed, made)):
+                text = (
+                    f"no listed case reaches the bound on line {op.location.line}, but the task is the same"
+                )
+                found = untested.named(verdict, listed, made)
+                verdict = dataclasses.replace(verdict, diagnosis=text) if found is verdict else found
+                return [CaseResult(str(case), verdict, drawn=True)]
+            if shared.budget.used() >= untested.FOR_EDGES:
+                break
+    telling = list(untested.telling_cases(bound.puzzle, listed.ops.values()))
+    for source in (*one_sided, None):
+        with the_puzzles_own("its contract", bound.case):
+            each = untested.cases(bound.puzzle, source) if source else telling
+            cases = [case for case in each if str(case) not in tried]
+        for case in cases[: untested.MOST_CASES]:
+            tried.add(str(case))
+            one = bound.at(case, number) if untested.fits(bound.puzzle, case) else None
             if not isinstance(one, Bound):
                 continue
             shared.untested = Untested()
@@ -293,7 +317,51 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
                 return [dataclasses.replace(result, verdict=verdict, drawn=True)]
             if len(tried) >= untested.MOST_CASES or shared.budget.used() >= 1:
                 return []
-    return []
+    return _with_a_constant_too_many(bound, number, shared)
+
+
+def _with_a_constant_too_many(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Return the smallest case if a constant such as 1e-6 is in the formula and not in the task's."""
+    case = min(
+        (case for case in bound.puzzle.cases if not case.pretend),
+        key=lambda case: untested.size_of(bound.puzzle, case),
+    )
+    one = bound.at(case, number)
+    if not isinstance(one, Bound) or algebra.has_no_tiny_constant(one):
+        return []
+    try:
+        inputs, expected = _wanted(bound.puzzle, case)
+        judge = algebra.Judge(one, inputs, dict(expected), shared.seconds, shared.budget)
+        verdict = judge.constant_too_many()
+    except (OutOfTime, Refused, PuzzleFault):
+        return []
+    return [CaseResult(str(case), verdict)] if verdict else []
+
+
+def _at_edges(
+    bound: Bound, shared: _Shared, programs: Sequence[Program], listed: Untested, made: Untested
+) -> Verdict | None:
+    """Run a few programs of a case, and return what is wrong with the elements that they store.
+
+    listed, made: what the listed cases have shown, and what this one adds to.
+    """
+    try:
+        shared.budget.ask()
+        inputs, expected = _wanted(bound.puzzle, bound.case)
+        ran = attempt(bound, inputs, Options(seconds=shared.seconds, quiet=True, only=programs))
+    except (OutOfTime, PuzzleFault, Refused):
+        return None
+    made.note(ran.sides)
+    if not listed.repeats and not ran.stop and (again := next(iter(ran.repeated.values()), None)):
+        return verdicts.stored_again(bound.puzzle, bound.case, again)
+    outputs = {}
+    for name, got in ran.outputs.items():
+        written = torch.from_numpy(ran.written[name]).reshape(got.shape)
+        outputs[name] = torch.where(written, got, expected[name].value.to(got.dtype))
+    whole = {name: np.ones_like(written) for name, written in ran.written.items()}
+    ran = dataclasses.replace(ran, outputs=outputs, written=whole)
+    verdict = verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran)
+    return verdict if verdict and verdict.kind in untested.AT_EDGES else None
 
 
 def guarded(
@@ -418,7 +486,7 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
         backwards,
     )
     probes.tried(trial)
-    shared.untested.note(trial.first.sides)
+    shared.untested.note(trial.first.sides, bool(trial.first.repeated))
     return CaseResult(
         str(bound.case),
         trial.verdict,

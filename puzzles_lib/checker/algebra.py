@@ -65,6 +65,7 @@ PERHAPS_ROUNDING = "if this is only rounding, the puzzle can allow it with allow
 SAME = 2.0**-11  # of a tolerance in float32: about 1e-9 of the condition
 IN_FLOAT64 = 2.0**-53 / FLOAT32_ROUNDOFF  # what float64's roundings cost, relative to float32's
 MOST_CONSTANTS = 8
+TINY, TINIEST = 1e-3, 1e-20  # bounds of a constant that may have no visible effect
 HALVES = (torch.float16, torch.bfloat16)
 DRAWS = 8
 
@@ -133,6 +134,29 @@ class Judge:
             if (off > own).any():
                 return verdicts.hidden_by_rounding(want, exact[name], off, own)
         return None
+
+    def constant_too_many(self) -> Verdict | None:
+        """Return the fault of a kernel that passes, but is the task's formula only with a constant set to 0.
+
+        Of a constant such as 1e-6, which float32 hides next to 1.
+        """
+        try:
+            runs = _Runs(self.bound, self.inputs, self.seconds, self.budget)
+            exact = runs.exact()
+            if roundoff_of(self.bound.puzzle) < FLOAT32_ROUNDOFF or self._same(exact):
+                return None
+            for constant in _tiny(rounded_constants(runs.program.module)):
+                if self._same(without := runs.exact({constant: 0.0})):
+                    text = f"with every float in float64, the result is correct only without {constant:.3g}"
+                    strict = {name: self._strictly(name, exact, [without]) for name in self.expected}
+                    return Verdict("values", text, diagnosis=self._differs(exact, strict))
+        except NotExact:
+            pass
+        return None
+
+    def _same(self, exact: Results) -> bool:
+        """Return whether all results of a float64 run are the spec's."""
+        return _all_accepted({name: self._strictly(name, exact, [exact]) for name in self.expected}, exact)
 
     def _is_near(self, ran: Run) -> bool:
         """Return whether all differences are small enough to be rounding."""
@@ -264,6 +288,16 @@ class _Runs:
 
     def _blank(self, result: Argument) -> torch.Tensor:
         return blank(self.bound.puzzle, result, self.bound.case, wide=True)
+
+
+def has_no_tiny_constant(bound: Bound) -> bool:
+    """Return whether a kernel has no constant that may be added to a number without a visible effect."""
+    program = bound.translated()
+    return isinstance(program, Refusal) or not _tiny(rounded_constants(program.module))
+
+
+def _tiny(constants: Sequence[float]) -> list[float]:
+    return [each for each in constants if TINIEST < abs(each) <= TINY][:MOST_CONSTANTS]
 
 
 def _all_accepted(wanted: Mapping[str, Expected], got: Results) -> bool:

@@ -212,7 +212,7 @@ def _keeping(compute: Compute) -> Compute:
 
     def noted(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
         result = compute(machine, step, x, y)
-        machine.memory.sides.kept(step.op, x.data, result.data)
+        machine.memory.sides.kept(step.op, x.data, result.data, x.labels)
         return result
 
     return noted
@@ -320,7 +320,7 @@ def cmpi(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
         kind = f"u{left.itemsize}"
         left, right = left.view(kind), right.view(kind)
     outcome = _COMPARED[which - 4 if which > 5 else which](left, right)
-    machine.memory.sides.compared(step.op, outcome, left, right)
+    machine.memory.sides.compared(step.op, outcome, left, right, x.labels)
     return Lanes(outcome, BOOL)
 
 
@@ -330,7 +330,7 @@ _ORDERED = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.l
 @operation("arith.cmpf")
 def cmpf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     result = _cmpf(step, x, y)
-    machine.memory.sides.compared(step.op, result.data, x.wide, y.wide)
+    machine.memory.sides.compared(step.op, result.data, x.wide, y.wide, x.labels)
     return result
 
 
@@ -599,7 +599,7 @@ def trunci(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if step.row is BOOL:
         return Lanes((x.data & 1).astype(bool), step.row)
     data = x.data.astype(step.row.storage)
-    machine.memory.sides.kept(step.op, x.data, data)
+    machine.memory.sides.kept(step.op, x.data, data, x.labels)
     return machine.memory.cast(Lanes(data, step.row), x)
 
 

@@ -1,12 +1,13 @@
 """What a run has seen of each comparison: whether it was ever true, and ever false.
 
 A maximum, a minimum, a remainder, an ``&`` and a narrowing cast count as comparisons, too: each either
-changes its operand or leaves it. What happens on a side that no run has seen is untested.
+changes its operand or leaves it. What happens on a side that no run has seen is untested. Undefined lanes
+don't count, because nothing may depend on them.
 """
 
 import numpy as np
 
-from puzzles_lib.runner.lanes import Lanes
+from puzzles_lib.runner.lanes import Labels, Lanes
 from puzzles_lib.translator.ir import Operation
 
 ONE, OTHER, BETWEEN = 1, 2, 4
@@ -24,11 +25,15 @@ class Sides:
     def __init__(self) -> None:
         self.seen: dict[Operation, int] = {}
 
-    def compared(self, op: Operation, outcome: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-        """Note the outcome of a comparison of x and y, lane by lane."""
+    def compared(
+        self, op: Operation, outcome: np.ndarray, x: np.ndarray, y: np.ndarray, labels: Labels = None
+    ) -> None:
+        """Note the outcome of a comparison of x and y, lane by lane. labels: of x."""
         known = self.seen.get(op, 0)
         if known == ALL:
             return
+        if labels is not None:
+            outcome, x, y = _defined(labels, outcome, x, y)
         if known & BOTH != BOTH:
             known |= ONE * bool(outcome.any()) | OTHER * (not outcome.all())
         self.seen[op] = known | _between(x, y)
@@ -39,14 +44,18 @@ class Sides:
         if known == ALL:
             return
         left, right = x.wide, y.wide
+        if x.labels is not None:
+            left, right = _defined(x.labels, left, right)
         if known & BOTH != BOTH:
             known |= ONE * bool((left < right).any()) | OTHER * bool((left > right).any())
         self.seen[op] = known | _between(left, right)
 
-    def kept(self, op: Operation, x: np.ndarray, result: np.ndarray) -> None:
-        """Note whether an operation has left its operand as it was."""
+    def kept(self, op: Operation, x: np.ndarray, result: np.ndarray, labels: Labels = None) -> None:
+        """Note whether an operation has left its operand as it was. labels: of x."""
         known = self.seen.get(op, 0)
         if known != ALL and x.dtype != bool:
+            if labels is not None:
+                x, result = _defined(labels, x, result)
             same = x == result
             self.seen[op] = known | ONE * bool(same.any()) | OTHER * (not same.all()) | BETWEEN
 
@@ -57,6 +66,13 @@ class Sides:
     def ended(self, op: Operation) -> None:
         """Note that a loop has ended at its bound."""
         self.seen[op] = ONE
+
+
+def _defined(labels: np.ndarray, *lanes: np.ndarray) -> list[np.ndarray]:
+    """Return the lanes that are defined; a single number, which all are compared with, stays one."""
+    shape = np.broadcast_shapes(labels.shape, *(each.shape for each in lanes))
+    defined = np.broadcast_to(labels == 0, shape)
+    return [each if each.size == 1 else np.broadcast_to(each, shape)[defined] for each in lanes]
 
 
 def _between(x: np.ndarray, y: np.ndarray) -> int:
