@@ -65,7 +65,7 @@ class Untested:
     """The comparisons of a check's cases, by their place in the source, and what was seen of each.
 
     A loop that the compiler unrolls compares several times in one place: each time counts as a place.
-    whether two programs of a case have stored the same element.
+    repeats: whether two programs of a case have stored the same element.
     """
 
     seen: dict[Place, int] = field(default_factory=dict)
