@@ -109,6 +109,40 @@ def test_a_slip_is_named(puzzle, right, wrong, says):
     assert verdict.kind == "values" and says in verdict.diagnosis, verdict
 
 
+APART = "your rows are {} apart, but rows of {} are"
+SAME = "their offsets are the same, although their tl.program_id(0) differs"
+ROWS = [
+    (UNPACK_BITS, "codes", "row * N + n", "row * W + n", "16 elements"),
+    (UNPACK_BITS, "codes", "row * N + n", "row * BLOCK_W + n", "8 elements"),
+    (UNPACK_BITS, "codes", "row * N + n", "n", ""),
+    (QUANTIZE_CODES, "codes", "row * N + n", "row * G + n", "8 elements"),
+    (QUANTIZE_PACK, "words", "row * W + offs_w", "row * G + offs_w", "6 elements"),
+    (QUANTIZE_PACK, "words", "row * W + offs_w", "offs_w", ""),
+    (UNPACK_DEQUANTIZE, "x", "row * N + n", "row * W + n", "8 elements"),
+    (UNPACK_DEQUANTIZE, "x", "row * N + n", "row * GROUP + n", "16 elements"),
+    (UNPACK_DEQUANTIZE, "x", "row * N + n", "n", ""),
+    (RELU_PACK, "y", "row * N + n", "row * BLOCK_W + n", "4 elements"),
+    (RELU_PACK, "mask", "row * W + offs_w", "row + offs_w", "one element"),
+    (RELU_UNPACK_BACKWARD, "dx", "row * N + n", "row * W + n", "8 elements"),
+]
+
+
+@pytest.mark.parametrize(("puzzle", "name", "right", "wrong", "apart"), ROWS)
+def test_rows_are_as_far_apart_as_the_report_says(puzzle, name, right, wrong, apart):
+    """These tiles are cut out of one row, so the distance of their own rows isn't that of the tensor's."""
+    source, right = kernel_sources()[puzzle.name], f"store({name}_ptr + {right}"
+    assert right in source
+    wrong = define(source.replace(right, f"store({name}_ptr + {wrong}"), "<a slip>")
+    assert (APART.format(apart, name) if apart else SAME) in examine(wrong, puzzle).verdicts[0].diagnosis
+
+
+def test_rows_of_a_tile_that_overlap_are_not_taken_for_rows_of_the_result():
+    source = kernel_sources()["unpack_bits"]
+    wrong = define(source.replace("offs_w[:, None] * F", "offs_w[:, None] * BITS"), "<a slip>")
+    told = "the rows of your tile begin 2 elements apart, but are 16 long"
+    assert told in examine(wrong, UNPACK_BITS).verdicts[0].diagnosis
+
+
 def test_the_code_of_a_zero_that_took_part_in_the_minimum_is_named():
     source = kernel_sources()["quantize_pack"]
     for right, wrong in (
@@ -135,7 +169,7 @@ def test_rows_of_the_wrong_length_are_not_a_missing_program_id():
     source = kernel_sources()["relu_pack"]
     assert "row * W" in source
     report = str(examine(define(source.replace("row * W", "row * N // 32"), "<rows>"), RELU_PACK))
-    assert "their offsets are the same, but rows of mask are (N+31)//32 = 3 apart" in report
+    assert "your rows are 2 elements apart, but rows of mask are 3 elements apart" in report
     assert "tl.program_id" not in report.split("apart")[0]
 
 
