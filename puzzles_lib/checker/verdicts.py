@@ -173,7 +173,7 @@ def judge(
             return Verdict("loads", text)
         if loads > allowed:
             text = f"too many loads of {puzzle.pointer(name)}: {loads} elements, but {allowed} are enough"
-            how = "keep what you loaded, broadcast a row or column, or skip blocks that no result needs"
+            how = "keep what you loaded, broadcast a row or column, or skip blocks and lanes that no result needs"
             return Verdict("loads", text, diagnosis=f"load {name} only as often as its results need: {how}")
     for name in puzzle.stored_once:
         if name in ran.repeated:

@@ -403,7 +403,7 @@ def _rows_of_groups(words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS:
 
 
 VALUE_SLIPS: dict[str, Callable] = {
-    "you'd get these values from g = w // GROUP: GROUP counts values, and a word has F of them": (
+    "you'd get these values if w were divided by GROUP first: GROUP counts values, and word w begins with w * F": (
         lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
             words, scale, minimum, N, BITS, lambda w: w // GROUP
         )

@@ -58,6 +58,14 @@ SLIPS: dict[str, Callable] = {
         _mask(~(x <= 0)),
     ),
     "you'd get these words from x > 0, which is false for NaN": lambda x: (torch.relu(x), _mask(x > 0)),
+    "you'd get these words with 0 and 1 swapped: the bit is 1 where dy passes": lambda x: (
+        torch.relu(x),
+        _mask(x <= 0),
+    ),
+    "you'd get these words with 0 and 1 swapped, and ones past the end of a row": lambda x: (
+        torch.relu(x),
+        _mask(x <= 0, spare=1),
+    ),
     "you'd get these words from x >= 0, which lets 0 pass": lambda x: (
         torch.relu(x),
         _mask((x >= 0) | x.isnan()),
