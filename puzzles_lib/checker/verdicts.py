@@ -173,7 +173,9 @@ def judge(
             return Verdict("loads", text)
         if loads > allowed:
             text = f"too many loads of {puzzle.pointer(name)}: {loads} elements, but {allowed} are enough"
-            how = "keep what you loaded, broadcast a row or column, or skip blocks and lanes that no result needs"
+            how = (
+                "keep what you loaded, broadcast a row or column, skip blocks and lanes that no result needs"
+            )
             return Verdict("loads", text, diagnosis=f"load {name} only as often as its results need: {how}")
     for name in puzzle.stored_once:
         if name in ran.repeated:
@@ -600,13 +602,13 @@ def _wrong_stride(access: Access, stores: Sequence[Access], result: Argument, ca
 
 
 def _axes_of_rows(stores: Sequence[Access], rows: int) -> list[int]:
-    """Return the axes of the grid along which there are as many programs as the result has rows, if several."""
+    """Return the axes of the grid with as many programs as the result has rows, if it has several."""
     counts = (len({each.program[axis] for each in stores}) for axis in range(3))
     return [axis for axis, count in enumerate(counts) if count == rows > 1]
 
 
 def _apart(access: Access, stores: Sequence[Access], axis: int) -> int:
-    """Return how far apart this line's stores of neighboring programs are along an axis; 0 if it isn't clear."""
+    """Return how far apart neighboring programs store along an axis with this line; 0 if it isn't clear."""
     first = {}
     for each in stores:
         if each.site == access.site and each.elements.shape == access.elements.shape:

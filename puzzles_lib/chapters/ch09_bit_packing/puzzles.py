@@ -97,7 +97,7 @@ def _rows_of_words(codes: Tensor, BITS: int) -> Tensor:
 
 
 def _tile_of(codes: Tensor, BITS: int, place: Callable) -> Tensor:
-    """Return the words of a tile with code place(w, i) in field i of word w, with zeros past the end of a row."""
+    """Return words with code place(w, i) in field i of word w, and zeros past the end of a row."""
     N, fields = codes.shape[1], 32 // BITS
     n = place(torch.arange(-(-N // fields))[:, None], torch.arange(fields))  # [W, F]
     lanes = torch.where(n < N, codes[:, n.clamp(max=N - 1)].int(), 0)  # [M, W, F]

@@ -403,7 +403,7 @@ def _rows_of_groups(words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS:
 
 
 VALUE_SLIPS: dict[str, Callable] = {
-    "you'd get these values if w were divided by GROUP first: GROUP counts values, and word w begins with w * F": (
+    "you'd get these values if w were divided by GROUP first: GROUP counts values, a word has F of them": (
         lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
             words, scale, minimum, N, BITS, lambda w: w // GROUP
         )
