@@ -321,7 +321,7 @@ def test_a_report_that_a_hint_quotes_says_so():
         ),
         (BATCHED_MATMUL, "acc = tl.dot(x, y, acc)", "pass", "zero everywhere", "What is missing"),
         (
-            RELU_PACK, "tl.where(shut, 0, 1) <<", "tl.where(x > 0, 1, 0) <<", "in mask", "Only the last case",
+            RELU_PACK, "tl.where(shut, 0, 1)", "tl.where(x > 0, 1, 0)", "in mask", "Only the last case",
         ),
         (
             RELU_PACK, "other=0.0", "other=1.0", "in mask", "The bits past the end of a row",

@@ -84,7 +84,7 @@ SLIPS = [
     (UNPACK_DEQUANTIZE, "minimum[:, None] + scale[:, None]", "scale[:, None] + minimum[:, None]", "swapped"),
     (UNPACK_DEQUANTIZE, "tl.cdiv(N, GROUP)", "N // GROUP", "N // GROUP scales"),
     (RELU_PACK, "other=0.0", "other=1.0", "ones past the end"),
-    (RELU_PACK, "tl.where(shut, 0, 1) << i", "~shut.to(tl.int32) << i", "from ~ of an int32"),
+    (RELU_PACK, "tl.where(shut, 0, 1)", "~shut.to(tl.int32)", "from ~ of an int32"),
     (
         RELU_UNPACK_BACKWARD,
         "((words[:, None] >> i) & 1) == 1",

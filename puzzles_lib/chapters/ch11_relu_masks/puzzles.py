@@ -91,7 +91,7 @@ RELU_PACK = Puzzle(
     spec=relu_pack,
     formula=(
         r"y_{m, n} = \begin{cases} 0 & x_{m, n} \le 0 \\ x_{m, n} & \text{else} \end{cases} \qquad"
-        r"\mathrm{mask}_{m, w} = \sum_{i=0}^{31} \left[ \lnot (x_{m, \, 32w + i} \le 0) \right] \cdot 2^i"
+        r"\mathrm{mask}_{m, w} = \sum_{i=0}^{31} \left[ dy_{m, \, 32w + i} \text{ passes} \right] \cdot 2^i"
     ),
     grid=lambda s: (s.M, triton.cdiv(s.N, 32 * s.BLOCK_W)),
     cases=(
