@@ -75,7 +75,18 @@ SLIPS = [
     (PACK_BITS, "offs_w[:, None] * F", "offs_w[:, None] * BITS", "BITS codes: it has F"),
     (PACK_BITS, "offs_w[:, None] * F", "offs_w[:, None] * 8", "8 codes: it has F"),
     (PACK_BITS, "codes_ptr + row * N + n", "codes_ptr + n", "the codes of row 0"),
+    (PACK_BITS, "offs_w[:, None] * F + i", "offs_w[:, None] * BLOCK_W + i", "BLOCK_W codes: it has F"),
+    (PACK_BITS, "offs_w[:, None] * F + i", "offs_w[:, None] + i", "from n = w + i"),
+    (PACK_BITS, "offs_w[:, None] * F + i", "i * F + offs_w[:, None]", "from n = i * F + w"),
+    (PACK_BITS, "offs_w[:, None] * F + i", "i * W + offs_w[:, None]", "from n = i * W + w"),
+    (PACK_BITS, "codes << BITS * i", "codes", "from a sum without a shift"),
+    (PACK_BITS, "codes << BITS * i", "codes * BITS * i", "from codes * BITS * i"),
+    (PACK_BITS, "codes << BITS * i", "codes.to(tl.int8) << BITS * i", "as they are in int8"),
     (UNPACK_BITS, "((1 << BITS) - 1)", "15", "keep BITS of them"),
+    (UNPACK_BITS, "((1 << BITS) - 1)", "BITS", "& 2, which is both BITS and 1 << BITS - 1 here"),
+    (UNPACK_BITS, "((1 << BITS) - 1)", "(1 << BITS - 1)", "& 2, which is both BITS and 1 << BITS - 1 here"),
+    (UNPACK_BITS, ">> BITS * i", ">> i", "from a shift by i"),
+    (UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w // GROUP * F", "divided by GROUP first"),
     (UNPACK_BITS, "words_ptr + row * W + offs_w", "words_ptr + offs_w", "the words of row 0"),
     (PACK_WIDE, "F + first + i", "F + i", "n must grow with the loop"),
     (PACK_WIDE, "(first + i)", "i", "the shift must grow with the loop"),
@@ -84,6 +95,7 @@ SLIPS = [
     (UNPACK_DEQUANTIZE, "minimum[:, None] + scale[:, None]", "scale[:, None] + minimum[:, None]", "swapped"),
     (UNPACK_DEQUANTIZE, "tl.cdiv(N, GROUP)", "N // GROUP", "N // GROUP scales"),
     (RELU_PACK, "other=0.0", "other=1.0", "ones past the end"),
+    (RELU_PACK, "tl.where(shut, 0, 1)", "tl.where(shut, 1, 0)", "with 0 and 1 swapped"),
     (RELU_PACK, "tl.where(shut, 0, 1)", "~shut.to(tl.int32)", "from ~ of an int32"),
     (
         RELU_UNPACK_BACKWARD,
@@ -107,6 +119,15 @@ def test_a_slip_is_named(puzzle, right, wrong, says):
     assert right in source
     verdict = examine(define(source.replace(right, wrong), "<a slip>"), puzzle).verdicts[0]
     assert verdict.kind == "values" and says in verdict.diagnosis, verdict
+
+
+def test_a_scale_that_is_not_quite_zero_is_not_taken_for_zero():
+    """Scales are compared exactly, so a slip must give them exactly, too."""
+    source = kernel_sources()["quantize_codes"]
+    right, wrong = "tl.where(high > low, (high - low) / TOP, 1.0)", "tl.maximum((high - low) / TOP, 1e-6)"
+    assert right in source
+    verdict = examine(define(source.replace(right, wrong), "<a slip>"), QUANTIZE_CODES).verdicts[0]
+    assert "in scale" in verdict.message and not verdict.diagnosis, verdict
 
 
 APART = "your rows are {} apart, but rows of {} are"
