@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from matplotlib.ticker import PercentFormatter
 
 from puzzles_lib.chapters.ch09_bit_packing.pictures import pack
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
@@ -404,8 +403,7 @@ def memory(group: int = 256) -> Picture:
         label(ax, size + 0.012, place, f"{size:.3f} GB", align="left")
     ax.invert_yaxis()
     ax.set_xlim(0, 1.25 * sizes[0])
-    words = f"GB per block, kept until the backward pass; with a scale and a minimum per {group} values"
-    ax.set_xlabel(words, fontsize=9)
+    ax.set_xlabel("GB per block, kept until the backward pass, with what's needed to decode it", fontsize=9)
     ax.tick_params(labelsize=10)
     ax.spines[["top", "right"]].set_visible(False)
     told = ", ".join(f"{name} {size:.3f} GB" for name, size in zip(names, sizes, strict=True))
@@ -461,61 +459,7 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
     )
 
 
-def bandwidth(rows: Sequence[dict], about: str) -> Picture:
-    """Draw the recorded bandwidth of quantize and dequantize, as a share of a copy's.
-
-    rows: recorded rows of bench "memory" (`puzzles_lib.timing.recorded`).
-    """
-    kept = {}
-    for row in rows:
-        if row["path"] in ("quantize_pack", "dequantize") and row["case"].endswith("100864x768"):
-            bits, group = row["case"].split(", ")[:2]
-            key = (row["path"], bits, group.removeprefix("groups of "))
-            name = "torch.compile" if row["baseline"] == "torch.compile" else "ours"
-            kept.setdefault(key, {})[name] = row
-    figure = new_figure(7.6, 3.9)
-    axes = figure.subplots(1, 2, sharey=True)
-    told = []
-    for ax, path in zip(axes, ("quantize_pack", "dequantize"), strict=True):
-        keys = [key for key in kept if key[0] == path and key[2] == "256"]
-        for place, key in enumerate(keys):
-            ours, compiled = kept[key]["ours"], kept[key].get("torch.compile")
-            share = ours["ratio"]
-            ax.barh(place - 0.18, share, height=0.34, color=BLUE, label="ours" if not place else None)
-            inside = {"align": "right", "fontsize": 9}
-            label(ax, share - 0.02, place - 0.18, f"{share:.0%}", color="white", **inside)
-            told.append(f"{path} {key[1]}: {share:.0%}")
-            if compiled:
-                # Of the same bytes: ours takes baseline_us / ratio of the copy's time.
-                other = share * compiled["us"] / compiled["baseline_us"]
-                ax.barh(
-                    place + 0.18,
-                    other,
-                    height=0.34,
-                    color=ORANGE,
-                    label="torch.compile" if not place else None,
-                )
-                label(ax, other - 0.02, place + 0.18, f"{other:.0%}", **inside)
-                told[-1] += f", torch.compile {other:.0%}"
-        ax.set_yticks(range(len(keys)), [key[1] for key in keys], fontsize=10)
-        ax.set_title(path, fontsize=11, color=INK)
-        ax.set_xlim(0, 1.05)
-        ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        ax.tick_params(labelsize=9)
-        ax.axvline(1.0, color=INK, linewidth=1)
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].invert_yaxis()
-    axes[0].legend(fontsize=9, frameon=False, loc="lower center", bbox_to_anchor=(0.5, -0.3), ncols=2)
-    figure.supxlabel(f"share of a copy's bandwidth; {about}", fontsize=9, color=FAINT)
-    return Picture(
-        figure,
-        f"Bytes per second as a share of a copy's, 100864 by 768 bfloat16, groups of 256, {about}. "
-        f"{'; '.join(told)}.",
-    )
-
-
 __all__ = [
-    "bandwidth",
     "drag",
     "error",
     "layer_bytes",

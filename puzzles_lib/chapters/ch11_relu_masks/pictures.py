@@ -84,7 +84,7 @@ def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) ->
     for i in range(len(bits)):
         arrow(ax, (row.center(i)[0], 2.9), (row.center(i)[0], 3.6))
     label(ax, row.right + 0.4, 4.2, "correct", align="left")
-    label(ax, row.right + 0.4, 6.0, "0 · inf and 0 · NaN are NaN", align="left")
+    label(ax, row.right + 0.4, 6.0, "orange: 0 · inf and 0 · NaN are NaN", align="left")
     return Picture(
         figure,
         f"dy = {_list(dy)}, bits {list(bits)}. Chosen by the bit: {_list(chosen)}. Multiplied by the bit: "
