@@ -326,7 +326,7 @@ def test_a_report_that_a_hint_quotes_says_so():
         (
             RELU_PACK, "other=0.0", "other=1.0", "in mask", "The bits past the end of a row",
         ),
-        (RELU_PACK, "<< i", ">> i", "mask: 4 of 4", "The words"),
+        (RELU_PACK, "<< i", ">> i", "mask: 4 of 4", "The bits"),
         (RELU_UNPACK_BACKWARD, "== 1", "== 0", "M=1", "From word to boolean"),
         (RELU_UNPACK_BACKWARD, "row * W", "row * (N // 32)", "along M", "Two row lengths"),
         (

@@ -169,7 +169,11 @@ WORD_SLIPS = (
         text.replace("these codes", "the codes in these words"): _packed(slip)
         for text, slip in CODE_SLIPS.items()
     }
-    | {text: _repacked(slip) for text, slip in PACK_SLIPS.items() if "BLOCK_W" not in text}
+    | {
+        text: _repacked(slip)
+        for text, slip in PACK_SLIPS.items()
+        if "BLOCK_W" not in text and "n = " not in text
+    }
     | {
         "you'd get these words from a reshape to (BLOCK_G, F, GROUP // F): a word's codes are neighbors, "
         "so F comes last": _across,

@@ -127,7 +127,7 @@ QUESTIONS = (
         right=_gates_that_nan_shuts,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: not v, "The two words in the report are different, so some bit differs."),
+            Nudge(lambda v, r: not v, "The two words are different, so some bit differs."),
             Nudge(lambda v, r: v and max(v) > 31, "Word 0 contains the elements 0 to 31 only."),
             Nudge(
                 lambda v, r: v == {31 - n for n in r},
