@@ -429,7 +429,8 @@ def test_effects_that_only_together_move_a_benchmark_too_far_are_told():
     [
         ({"buffers": 1}, "well cheated: it says less than 4 µs"),
         ({}, "not yet: it should say less than 4 µs"),
-        ({"buffers": 1, "wait": False}, "not yet: exactly one lie should be found, not 2"),
+        ({"buffers": 1, "wait": False}, "not yet: a reviewer won't nod, because it doesn't wait"),
+        ({"wait": False}, "not yet: a reviewer won't nod, because it doesn't wait"),
     ],
 )
 def test_a_cheat_should_lie_once_and_far_enough(options, words):
@@ -452,13 +453,27 @@ def test_a_cheat_should_lie_once_and_far_enough(options, words):
     assert words in repr(found) and found.ok == words.startswith("well")
 
 
-def test_a_cheat_that_says_0_is_not_reached():
-    assert "no copy takes 0 µs" in repr(laboratory.audit(lambda gpu: 0.0, cheat_below=4))
-
-
 def test_a_small_factor_is_not_rounded_to_0():
-    found = laboratory.audit(lambda gpu: 0.01)
+    found = laboratory.audit(lambda gpu: careful(gpu, wait=False) + 0.01)
     assert "0.00 times" not in repr(found) and "0.0014 times the truth" in repr(found)
+
+
+@pytest.mark.parametrize("below", [None, 4])
+@pytest.mark.parametrize(
+    "edit, words",
+    [
+        (lambda gpu: 5.62, "launches no copy"),
+        (lambda gpu: careful(gpu) and 5.62, "even on a GPU without any of the five effects it says 5.62"),
+        (lambda gpu: careful(gpu) / 2, "even on a GPU without any of the five effects"),
+        (lambda gpu: careful(gpu) * 0, "even on a GPU without any of the five effects it says 0.00"),
+        (lambda gpu: gpu.graph(lambda: gpu.copy(1))() or gpu.clock(), "looks at gpu.clock() only once"),
+        (lambda gpu: gpu.copy(1) or 3.0, "never looks at gpu.clock()"),
+    ],
+)
+def test_what_no_effect_explains_is_not_blamed_on_one(edit, words, below):
+    found = laboratory.audit(edit, cheat_below=below)
+    assert not found.ok and words in repr(found)
+    assert not found.lies and not any(effect in repr(found) for effect in standin.EFFECTS.values())
 
 
 def test_a_benchmark_that_never_ends_is_stopped():
@@ -467,10 +482,6 @@ def test_a_benchmark_that_never_ends_is_stopped():
             gpu.copy(gpu.buffers[0])
 
     assert "more than 1,000,000 copies" in repr(laboratory.audit(endless))
-
-
-def test_a_number_that_is_typed_is_no_benchmark():
-    assert not laboratory.audit(lambda gpu: 5.62).ok
 
 
 @pytest.mark.parametrize(
