@@ -149,7 +149,7 @@ def test_where_it_has_no_place_in_ones_own_it_is_shown_against_the_courses():
     solve(SOLVED.replace("codes << BITS * i", "codes * (1 << BITS * i)"))
     told = mistake(PACK_BITS, "shifted_down")
     assert not told.own and told.report
-    assert "the course's correct kernel (yours has no such place)" in str(told)
+    assert "the course's correct kernel (no such place was found in yours)" in str(told)
 
 
 def test_where_it_does_no_harm_in_ones_own_it_is_shown_against_the_courses():

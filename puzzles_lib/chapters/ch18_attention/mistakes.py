@@ -504,7 +504,15 @@ MISTAKES = (
         "The product of two bfloat16 blocks is bfloat16, so it's rounded before the sum.",
         {"o.to(tl.float32) * do": "(o * do).to(tl.float32)"},
         kind="values",
-        says="d",
+        says="delta sums products of bfloat16",
+    ),
+    Mistake(
+        ATTENTION_DQ,
+        "dq_of_values",
+        "ds is multiplied by v instead of k.",
+        {"dq = tl.dot(ds.to(tl.bfloat16), k, dq)": "dq = tl.dot(ds.to(tl.bfloat16), v, dq)"},
+        kind="values",
+        says="dq sums ds times v",
     ),
     Mistake(
         ATTENTION_DQ,
@@ -820,7 +828,15 @@ MISTAKES = (
         "p is multiplied by q instead of do.",
         {"tl.dot(p.to(tl.bfloat16), do, dv)": "tl.dot(p.to(tl.bfloat16), q, dv)"},
         kind="values",
-        says="dv[0, ",
+        says="dv sums p times q",
+    ),
+    Mistake(
+        ATTENTION_DKV,
+        "dk_of_do",
+        "ds is multiplied by do instead of q.",
+        {"dk = tl.dot(ds.to(tl.bfloat16), q, dk)": "dk = tl.dot(ds.to(tl.bfloat16), do, dk)"},
+        kind="values",
+        says="dk sums ds times do",
     ),
     Mistake(
         ATTENTION_DKV,
