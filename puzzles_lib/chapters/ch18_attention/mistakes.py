@@ -356,8 +356,9 @@ MISTAKES = (
         "values_of_the_neighbour",
         "The values of the next text are loaded, with weights of 0. But 0 times NaN is NaN.",
         {
-            "NQ, H, H_KV": "NQ, NK, H, H_KV",
-            "v_ptr + at_k, mask=j[:, None] < keys": "v_ptr + at_k, mask=(first_k + j)[:, None] < NK",
+            "v_ptr + at_k, mask=j[:, None] < keys": (
+                "v_ptr + at_k, mask=(first_k + j)[:, None] < tl.load(cu_k_ptr + tl.num_programs(2))"
+            ),
         },
         kind="values",
         says="NaN",
