@@ -211,7 +211,7 @@ def test_what_is_said_of_lies():
     said("says 1.61 ms, the next 1.88", "a speedup of 17%")
     assert round(LIES["launch"]["first"]) == 13 and round(LIES["launch"]["second"]) == 1
     assert (LIES["cache"]["first"], LIES["cache"]["second"]) == (3.68, 5.62)
-    said("3.68 µs", f"5.62 µs, {2 * 2**23 / 5.62 / 1e6:.2f} TB/s")
+    said(f"3.68 µs: {2 * 2**23 / 3.68 / 1e6:.2f} TB/s", f"5.62 µs, {2 * 2**23 / 5.62 / 1e6:.2f} TB/s")
     assert 0.8 < LIES["zeros"]["first"] / LIES["zeros"]["second"] < 0.83
     assert 695 < LIES["zeros"]["more"]["watts"] < 710
     said("At 700 W")
@@ -314,7 +314,7 @@ def test_an_answer_is_not_told_below_its_question():
 
 def test_questions_are_numbered_as_they_are_met():
     met = [cell.id for cell in MASTER.cells if re.fullmatch(r"q\d+", cell.id)]
-    assert met == [*(f"q{number}" for number in range(1, 18)), "q21", "q18", "q19", "q20"]
+    assert met == [*(f"q{number}" for number in range(1, 18) if number != 3), "q21", "q18", "q19", "q20"]
 
 
 def test_what_is_said_of_tuning():

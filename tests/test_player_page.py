@@ -471,7 +471,9 @@ def test_buttons_code_and_the_changed_block_are_on_one_screen(show):
     inspect, room = page.locator(".inspect").bounding_box(), page.locator(".room").bounding_box()
     changed = page.locator(".blocks .changed").first.bounding_box()
     assert inspect["y"] - player["y"] < 700 and room["height"] < 460
-    assert room["y"] <= changed["y"] + 2 and changed["y"] + changed["height"] <= room["y"] + room["height"] + 2
+    assert (
+        room["y"] <= changed["y"] + 2 and changed["y"] + changed["height"] <= room["y"] + room["height"] + 2
+    )
 
 
 def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined(show):

@@ -39,10 +39,6 @@ def _launches() -> float:
     return row["first"] / row["second"]
 
 
-def _rate() -> float:
-    return 2 * 2**23 / _lie("cache")["first"] / 1e6
-
-
 def _zeros() -> str:
     row = _lie("zeros")
     return "faster" if row["first"] < 0.95 * row["second"] else "as fast"
@@ -163,20 +159,6 @@ QUESTIONS = (
             ),
         ),
         nudge="The picture before shows what a launch takes. The copy itself takes about 1 µs.",
-    ),
-    Question(
-        id="ch19-q3",
-        asks="8 MiB are read and 8 MiB written in 3.68 µs. How many TB/s is that (within 2%)?",
-        right=_rate,
-        kind=float,
-        same=lambda value, right: abs(value - right) < 0.02 * right,
-        nudges=(
-            Nudge(
-                lambda v, r: abs(v - r / 2) < 0.05 * r,
-                "That counts one direction. Both count: the bytes read and the bytes written.",
-            ),
-        ),
-        nudge="8 MiB are 2^23 bytes. Divide bytes by microseconds, then by a million, and you have TB/s.",
     ),
     Question(
         id="ch19-q4",
