@@ -272,7 +272,7 @@ def test_what_is_said_of_profiles():
     assert "A sum: only 6% of all warps" in told and "C copy: memory is busy: it's at its roof" in told
     waits = [next(iter(rows[name]["stalls"])) for name in pictures.SIX.values()]
     assert waits.count("long_scoreboard") == 5
-    said("Five of the six mostly wait for memory", "Only one of them is at its roof")
+    said("The other five mostly wait for memory", "only one of those is at its roof")
     powers, count = rows["powers"], rows["count, 16 bins"]
     assert round(powers["xu_busy"]) == 100 and powers["dram_busy"] < 3 and powers["tensor_busy"] < 1
     assert next(iter(powers["stalls"])) == "mio_throttle" and powers["occupancy"] > 95

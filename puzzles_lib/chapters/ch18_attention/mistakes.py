@@ -505,7 +505,7 @@ MISTAKES = (
         "The product of two bfloat16 blocks is bfloat16, so it's rounded before the sum.",
         {"o.to(tl.float32) * do": "(o * do).to(tl.float32)"},
         kind="values",
-        says="delta sums products of bfloat16",
+        says="d",
     ),
     Mistake(
         ATTENTION_DQ,

@@ -512,14 +512,6 @@ def _dq_by_values(
     return _p_and_ds(q, k, v, do, lse, delta)[1] @ v / q.shape[2] ** 0.5, delta
 
 
-def _dq_of_rounded_products(
-    q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the results if delta sums products that are rounded to bfloat16."""
-    delta = (do * o).bfloat16().to(o.dtype).sum(2)
-    return _p_and_ds(q, k, v, do, lse, delta)[1] @ k / q.shape[2] ** 0.5, delta
-
-
 ATTENTION_DQ = Puzzle(
     number="37",
     spec=attention_dq,
@@ -558,9 +550,6 @@ ATTENTION_DQ = Puzzle(
         "ds is missing the factor p, which also hides keys: it's p times (dp - delta)": _dq_without_p_or_mask,
         "delta is added, not subtracted": lambda o, **others: attention_dq(o=-o, **others),
         "dq sums ds times v: it's ds times k": _dq_by_values,
-        "delta sums products of bfloat16, which are rounded to bfloat16: convert a factor to float32 first": (
-            _dq_of_rounded_products
-        ),
     },
     contract=Contract(
         {
