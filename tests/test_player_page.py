@@ -466,7 +466,7 @@ def test_nothing_is_wider_than_its_place(show, width):
 
 
 def test_buttons_code_and_the_changed_block_are_on_one_screen(show):
-    page = show(watch(solutions()["window_attention"], WINDOW_ATTENTION, case=0, step=30), width=1400)
+    page = show(watch(solutions()["window_attention"], WINDOW_ATTENTION, case=0, step=18), width=1400)
     player = page.locator(".puzzles-player").bounding_box()
     inspect, room = page.locator(".inspect").bounding_box(), page.locator(".room").bounding_box()
     changed = page.locator(".blocks .changed").first.bounding_box()
