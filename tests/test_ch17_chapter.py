@@ -93,7 +93,7 @@ def test_the_chapters_words_are_the_recorded_figures():
         assert f"| {words} | {' | '.join(f'{each:.0f}' for each in told)} |" in prose
     assert round(us[case, dw, copy][0] / us[case, dw, copy][1]) == 2 and "twice as long as its copy" in prose
     more = us["8192x4096, float32", dw, copy][0] - us[case, dw, copy][0]
-    assert f"it takes just {more:.0f} µs more" in prose
+    assert f"twice as many (float32) take just {more:.0f} µs more" in prose
     ours, two = us[case, "rms_norm", "torch, add and rms_norm"]
     compiled = us[case, "rms_norm", "torch.compile"][1]
     assert round(two / ours, 1) == 1.3 and "about a third longer than the single one" in prose

@@ -158,7 +158,7 @@ DRAWN = {
 TOLD = {
     "lies": "19.9 µs without synchronize, 1.74 ms with synchronize: a launch only puts",
     "spread": "a mean of 157",
-    "held": "1 at a time: 8 of 64 warps, an occupancy of 12%",
+    "held": "1 at a time: 8 of 64 warps, an occupancy of 12.5%",
     "flights": "0.88 with 1, 1.67 with 2",
     "waves": "51 for 128, 100 for 136",
     "roofline": "batched matmul 683 FLOP per byte, 508 TFLOP/s",
@@ -211,7 +211,7 @@ def test_what_is_said_of_lies():
     said("says 1.61 ms, the next 1.88", "a speedup of 17%")
     assert round(LIES["launch"]["first"]) == 13 and round(LIES["launch"]["second"]) == 1
     assert (LIES["cache"]["first"], LIES["cache"]["second"]) == (3.68, 5.62)
-    said("3.68 µs", f"5.62 µs, {2 * 2**23 / 5.62 / 1e6:.2f} TB/s")
+    said(f"3.68 µs: {2 * 2**23 / 3.68 / 1e6:.2f} TB/s", f"5.62 µs, {2 * 2**23 / 5.62 / 1e6:.2f} TB/s")
     assert 0.8 < LIES["zeros"]["first"] / LIES["zeros"]["second"] < 0.83
     assert 695 < LIES["zeros"]["more"]["watts"] < 710
     said("At 700 W")
@@ -272,7 +272,7 @@ def test_what_is_said_of_profiles():
     assert "A sum: only 6% of all warps" in told and "C copy: memory is busy: it's at its roof" in told
     waits = [next(iter(rows[name]["stalls"])) for name in pictures.SIX.values()]
     assert waits.count("long_scoreboard") == 5
-    said("Five of the six mostly wait for memory", "Only one of them is at its roof")
+    said("The other five mostly wait for memory", "only one of those is at its roof")
     powers, count = rows["powers"], rows["count, 16 bins"]
     assert round(powers["xu_busy"]) == 100 and powers["dram_busy"] < 3 and powers["tensor_busy"] < 1
     assert next(iter(powers["stalls"])) == "mio_throttle" and powers["occupancy"] > 95
@@ -293,7 +293,9 @@ def test_an_answer_is_not_told_below_its_question():
         "zeros-after": ("random", "zeros"),
         "flights-after": ("4.14", "5"),
         "waves-after": ("twice",),
-        "roof-own-after": ("250",),
+        "roof-own-after": ("250", "751"),
+        "p40-takeaway": ("8", "5"),
+        "patient-after": ("fewer", "histogram"),
         "roof-after": ("attention", "9b"),
         "prof-after": ("A", "B", "C", "D", "E"),
         "p39-chip-after": ("power",),
@@ -312,7 +314,7 @@ def test_an_answer_is_not_told_below_its_question():
 
 def test_questions_are_numbered_as_they_are_met():
     met = [cell.id for cell in MASTER.cells if re.fullmatch(r"q\d+", cell.id)]
-    assert met == [f"q{number}" for number in range(1, 21)]
+    assert met == [*(f"q{number}" for number in range(1, 18) if number != 3), "q21", "q18", "q19", "q20"]
 
 
 def test_what_is_said_of_tuning():
@@ -367,6 +369,30 @@ def test_what_a_pruning_leaves_is_what_is_handed_in():
     assert [cell.source for cell in MASTER.cells if cell.id == "q15"] == ['answer("ch19-q15", left)']
     assert judge(questions()["ch19-q15"], laboratory.sweep("matmul").kept(lambda c: None)).status == "open"
     assert not judge(questions()["ch19-q15"], laboratory.sweep("matmul").kept(lambda c: True)).ok
+
+
+# ---- waves
+
+
+def _used(tiles, at_a_time):
+    return tiles / (math.ceil(tiles / at_a_time) * at_a_time)
+
+
+@pytest.mark.parametrize(
+    "used, words",
+    [
+        (_used, "correct"),
+        (lambda tiles, at_a_time: None, "not solved yet"),
+        (lambda tiles, at_a_time: "1", "is '1', not a number"),
+        (lambda tiles, at_a_time: min(1, tiles / at_a_time), "not yet: 136 tiles take 2 waves, and 4 of 132"),
+        (lambda tiles, at_a_time: tiles / at_a_time, "more than the whole chip"),
+        (lambda tiles, at_a_time: (tiles - 1) % at_a_time / at_a_time, "not yet: 136 tiles take 2 waves"),
+        (lambda t, n: 1.0 if t < n else _used(t, n), "not yet: 40 tiles take 1 wave, and 40 of 132"),
+    ],
+)
+def test_how_much_of_a_chip_is_used_is_judged(used, words):
+    assert words in repr(laboratory.use(used))
+    assert ("correct" in laboratory.use(used)) == (words == "correct")
 
 
 # ---- the benchmark that lies
@@ -429,7 +455,8 @@ def test_effects_that_only_together_move_a_benchmark_too_far_are_told():
     [
         ({"buffers": 1}, "well cheated: it says less than 4 µs"),
         ({}, "not yet: it should say less than 4 µs"),
-        ({"buffers": 1, "wait": False}, "not yet: exactly one lie should be found, not 2"),
+        ({"buffers": 1, "wait": False}, "not yet: a reviewer won't nod, because it doesn't wait"),
+        ({"wait": False}, "not yet: a reviewer won't nod, because it doesn't wait"),
     ],
 )
 def test_a_cheat_should_lie_once_and_far_enough(options, words):
@@ -452,13 +479,27 @@ def test_a_cheat_should_lie_once_and_far_enough(options, words):
     assert words in repr(found) and found.ok == words.startswith("well")
 
 
-def test_a_cheat_that_says_0_is_not_reached():
-    assert "no copy takes 0 µs" in repr(laboratory.audit(lambda gpu: 0.0, cheat_below=4))
-
-
 def test_a_small_factor_is_not_rounded_to_0():
-    found = laboratory.audit(lambda gpu: 0.01)
+    found = laboratory.audit(lambda gpu: careful(gpu, wait=False) + 0.01)
     assert "0.00 times" not in repr(found) and "0.0014 times the truth" in repr(found)
+
+
+@pytest.mark.parametrize("below", [None, 4])
+@pytest.mark.parametrize(
+    "edit, words",
+    [
+        (lambda gpu: 5.62, "launches no copy"),
+        (lambda gpu: careful(gpu) and 5.62, "even on a GPU without any of the five effects it says 5.62"),
+        (lambda gpu: careful(gpu) / 2, "even on a GPU without any of the five effects"),
+        (lambda gpu: careful(gpu) * 0, "even on a GPU without any of the five effects it says 0.00"),
+        (lambda gpu: gpu.graph(lambda: gpu.copy(1))() or gpu.clock(), "looks at gpu.clock() only once"),
+        (lambda gpu: gpu.copy(1) or 3.0, "never looks at gpu.clock()"),
+    ],
+)
+def test_what_no_effect_explains_is_not_blamed_on_one(edit, words, below):
+    found = laboratory.audit(edit, cheat_below=below)
+    assert not found.ok and words in repr(found)
+    assert not found.lies and not any(effect in repr(found) for effect in standin.EFFECTS.values())
 
 
 def test_a_benchmark_that_never_ends_is_stopped():
@@ -467,10 +508,6 @@ def test_a_benchmark_that_never_ends_is_stopped():
             gpu.copy(gpu.buffers[0])
 
     assert "more than 1,000,000 copies" in repr(laboratory.audit(endless))
-
-
-def test_a_number_that_is_typed_is_no_benchmark():
-    assert not laboratory.audit(lambda gpu: 5.62).ok
 
 
 @pytest.mark.parametrize(

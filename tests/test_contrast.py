@@ -7,7 +7,15 @@ import re
 
 import pytest
 
-from puzzles_lib import MASKED_ADD, PACK_BITS, SCALAR_FLASH_ATTENTION, ledger, mistake, session
+from puzzles_lib import (
+    LINEAR_RECURRENCE,
+    MASKED_ADD,
+    PACK_BITS,
+    SCALAR_FLASH_ATTENTION,
+    ledger,
+    mistake,
+    session,
+)
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import CHAPTERS, mistakes, named
 from puzzles_lib.checking import check
@@ -149,7 +157,7 @@ def test_where_it_has_no_place_in_ones_own_it_is_shown_against_the_courses():
     solve(SOLVED.replace("codes << BITS * i", "codes * (1 << BITS * i)"))
     told = mistake(PACK_BITS, "shifted_down")
     assert not told.own and told.report
-    assert "the course's correct kernel (yours has no such place)" in str(told)
+    assert "the course's correct kernel (no such place was found in yours)" in str(told)
 
 
 def test_where_it_does_no_harm_in_ones_own_it_is_shown_against_the_courses():
@@ -169,6 +177,13 @@ def test_ones_own_may_name_what_the_notebook_has():
     assert scope == {"ten": 10}
     assert check(own, PACK_BITS).ok
     assert mistake(PACK_BITS, "first_field_on_top").own
+
+
+def test_it_is_made_in_a_function_that_ones_own_kernel_calls():
+    source = kernel_sources()["linear_recurrence"].replace("next_a * x + next_x", "x * next_a + next_x")
+    assert check(define(source, "<own with another order>"), LINEAR_RECURRENCE).ok
+    told = mistake(LINEAR_RECURRENCE, "not_associative")
+    assert told.own and signs(told, "+") == ["return next_a, x * next_a + next_x"]
 
 
 def test_comments_around_a_hole_are_not_shown():

@@ -321,12 +321,12 @@ def test_a_report_that_a_hint_quotes_says_so():
         ),
         (BATCHED_MATMUL, "acc = tl.dot(x, y, acc)", "pass", "zero everywhere", "What is missing"),
         (
-            RELU_PACK, "tl.where(shut, 0, 1) <<", "tl.where(x > 0, 1, 0) <<", "in mask", "Only the last case",
+            RELU_PACK, "tl.where(shut, 0, 1)", "tl.where(x > 0, 1, 0)", "in mask", "Only the last case",
         ),
         (
             RELU_PACK, "other=0.0", "other=1.0", "in mask", "The bits past the end of a row",
         ),
-        (RELU_PACK, "<< i", ">> i", "mask: 4 of 4", "The words"),
+        (RELU_PACK, "<< i", ">> i", "mask: 4 of 4", "The bits"),
         (RELU_UNPACK_BACKWARD, "== 1", "== 0", "M=1", "From word to boolean"),
         (RELU_UNPACK_BACKWARD, "row * W", "row * (N // 32)", "along M", "Two row lengths"),
         (

@@ -6,7 +6,7 @@ import pytest
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import MASKED_ADD, QUANTIZE_ROWS
+from puzzles_lib import MASKED_ADD, QUANTIZE_ROWS, WINDOW_ATTENTION
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.player import watch
@@ -463,6 +463,17 @@ def test_nothing_is_wider_than_its_place(show, width):
         ".filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.ariaLabel)"
     )
     assert too_wide == []
+
+
+def test_buttons_code_and_the_changed_block_are_on_one_screen(show):
+    page = show(watch(solutions()["window_attention"], WINDOW_ATTENTION, case=0, step=18), width=1400)
+    player = page.locator(".puzzles-player").bounding_box()
+    inspect, room = page.locator(".inspect").bounding_box(), page.locator(".room").bounding_box()
+    changed = page.locator(".blocks .changed").first.bounding_box()
+    assert inspect["y"] - player["y"] < 700 and room["height"] < 460
+    assert (
+        room["y"] <= changed["y"] + 2 and changed["y"] + changed["height"] <= room["y"] + room["height"] + 2
+    )
 
 
 def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined(show):

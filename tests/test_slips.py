@@ -75,16 +75,28 @@ SLIPS = [
     (PACK_BITS, "offs_w[:, None] * F", "offs_w[:, None] * BITS", "BITS codes: it has F"),
     (PACK_BITS, "offs_w[:, None] * F", "offs_w[:, None] * 8", "8 codes: it has F"),
     (PACK_BITS, "codes_ptr + row * N + n", "codes_ptr + n", "the codes of row 0"),
+    (PACK_BITS, "offs_w[:, None] * F + i", "offs_w[:, None] * BLOCK_W + i", "BLOCK_W codes: it has F"),
+    (PACK_BITS, "offs_w[:, None] * F + i", "offs_w[:, None] + i", "from n = w + i"),
+    (PACK_BITS, "offs_w[:, None] * F + i", "i * F + offs_w[:, None]", "from n = i * F + w"),
+    (PACK_BITS, "offs_w[:, None] * F + i", "i * W + offs_w[:, None]", "from n = i * W + w"),
+    (PACK_BITS, "codes << BITS * i", "codes", "from a sum without a shift"),
+    (PACK_BITS, "codes << BITS * i", "codes * BITS * i", "from codes * BITS * i"),
+    (PACK_BITS, "codes << BITS * i", "codes.to(tl.int8) << BITS * i", "as they are in int8"),
     (UNPACK_BITS, "((1 << BITS) - 1)", "15", "keep BITS of them"),
+    (UNPACK_BITS, "((1 << BITS) - 1)", "BITS", "& 2, which is both BITS and 1 << BITS - 1 here"),
+    (UNPACK_BITS, "((1 << BITS) - 1)", "(1 << BITS - 1)", "& 2, which is both BITS and 1 << BITS - 1 here"),
+    (UNPACK_BITS, ">> BITS * i", ">> i", "from a shift by i"),
+    (UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w // GROUP * F", "divided by GROUP first"),
     (UNPACK_BITS, "words_ptr + row * W + offs_w", "words_ptr + offs_w", "the words of row 0"),
-    (PACK_WIDE, "F + first + i", "F + i", "`first` is missing in n"),
-    (PACK_WIDE, "(first + i)", "i", "`first` is missing in the shift"),
+    (PACK_WIDE, "F + first + i", "F + i", "n must grow with the loop"),
+    (PACK_WIDE, "(first + i)", "i", "the shift must grow with the loop"),
     (QUANTIZE_CODES, 'float("-inf")', 'float("inf")', "as +inf in the maximum"),
     (QUANTIZE_CODES, 'x, float("inf")', 'x, float("-inf")', "as -inf in the minimum"),
     (UNPACK_DEQUANTIZE, "minimum[:, None] + scale[:, None]", "scale[:, None] + minimum[:, None]", "swapped"),
     (UNPACK_DEQUANTIZE, "tl.cdiv(N, GROUP)", "N // GROUP", "N // GROUP scales"),
     (RELU_PACK, "other=0.0", "other=1.0", "ones past the end"),
-    (RELU_PACK, "tl.where(shut, 0, 1) << i", "~shut.to(tl.int32) << i", "from ~ of an int32"),
+    (RELU_PACK, "tl.where(shut, 0, 1)", "tl.where(shut, 1, 0)", "with 0 and 1 swapped"),
+    (RELU_PACK, "tl.where(shut, 0, 1)", "~shut.to(tl.int32)", "from ~ of an int32"),
     (
         RELU_UNPACK_BACKWARD,
         "((words[:, None] >> i) & 1) == 1",
@@ -107,6 +119,49 @@ def test_a_slip_is_named(puzzle, right, wrong, says):
     assert right in source
     verdict = examine(define(source.replace(right, wrong), "<a slip>"), puzzle).verdicts[0]
     assert verdict.kind == "values" and says in verdict.diagnosis, verdict
+
+
+def test_a_scale_that_is_not_quite_zero_is_not_taken_for_zero():
+    """Scales are compared exactly, so a slip must give them exactly, too."""
+    source = kernel_sources()["quantize_codes"]
+    right, wrong = "tl.where(high > low, (high - low) / TOP, 1.0)", "tl.maximum((high - low) / TOP, 1e-6)"
+    assert right in source
+    verdict = examine(define(source.replace(right, wrong), "<a slip>"), QUANTIZE_CODES).verdicts[0]
+    assert "in scale" in verdict.message and not verdict.diagnosis, verdict
+
+
+APART = "your rows are {} apart, but rows of {} are"
+SAME = "their offsets are the same, although their tl.program_id(0) differs"
+ROWS = [
+    (UNPACK_BITS, "codes", "row * N + n", "row * W + n", "16 elements"),
+    (UNPACK_BITS, "codes", "row * N + n", "row * BLOCK_W + n", "8 elements"),
+    (UNPACK_BITS, "codes", "row * N + n", "n", ""),
+    (QUANTIZE_CODES, "codes", "row * N + n", "row * G + n", "8 elements"),
+    (QUANTIZE_PACK, "words", "row * W + offs_w", "row * G + offs_w", "6 elements"),
+    (QUANTIZE_PACK, "words", "row * W + offs_w", "offs_w", ""),
+    (UNPACK_DEQUANTIZE, "x", "row * N + n", "row * W + n", "8 elements"),
+    (UNPACK_DEQUANTIZE, "x", "row * N + n", "row * GROUP + n", "16 elements"),
+    (UNPACK_DEQUANTIZE, "x", "row * N + n", "n", ""),
+    (RELU_PACK, "y", "row * N + n", "row * BLOCK_W + n", "4 elements"),
+    (RELU_PACK, "mask", "row * W + offs_w", "row + offs_w", "one element"),
+    (RELU_UNPACK_BACKWARD, "dx", "row * N + n", "row * W + n", "8 elements"),
+]
+
+
+@pytest.mark.parametrize(("puzzle", "name", "right", "wrong", "apart"), ROWS)
+def test_rows_are_as_far_apart_as_the_report_says(puzzle, name, right, wrong, apart):
+    """These tiles are cut out of one row, so the distance of their own rows isn't that of the tensor's."""
+    source, right = kernel_sources()[puzzle.name], f"store({name}_ptr + {right}"
+    assert right in source
+    wrong = define(source.replace(right, f"store({name}_ptr + {wrong}"), "<a slip>")
+    assert (APART.format(apart, name) if apart else SAME) in examine(wrong, puzzle).verdicts[0].diagnosis
+
+
+def test_rows_of_a_tile_that_overlap_are_not_taken_for_rows_of_the_result():
+    source = kernel_sources()["unpack_bits"]
+    wrong = define(source.replace("offs_w[:, None] * F", "offs_w[:, None] * BITS"), "<a slip>")
+    told = "the rows of your tile begin 2 elements apart, but are 16 long"
+    assert told in examine(wrong, UNPACK_BITS).verdicts[0].diagnosis
 
 
 def test_the_code_of_a_zero_that_took_part_in_the_minimum_is_named():
@@ -135,7 +190,7 @@ def test_rows_of_the_wrong_length_are_not_a_missing_program_id():
     source = kernel_sources()["relu_pack"]
     assert "row * W" in source
     report = str(examine(define(source.replace("row * W", "row * N // 32"), "<rows>"), RELU_PACK))
-    assert "their offsets are the same, but rows of mask are (N+31)//32 = 3 apart" in report
+    assert "your rows are 2 elements apart, but rows of mask are 3 elements apart" in report
     assert "tl.program_id" not in report.split("apart")[0]
 
 

@@ -88,6 +88,87 @@ def test_what_has_no_clear_place_is_refused(own):
         transplanted(SOURCE, SOURCE.replace("x + 10", "x - 10"), own)
 
 
+OTHERWISE = {  # written with other steps on the way, not only with other names
+    ("layer_norm_dx", "mean_taken_for_constant", "rstd[:, None] * (g - xhat * b[:, None])"): """\
+def mine(dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, M, N, BLOCK_M, BLOCK_N):
+    r = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    c = tl.arange(0, BLOCK_N)
+    mask = (r[:, None] < M) & (c[None, :] < N)
+    offs = r.to(tl.int64)[:, None] * N + c[None, :]
+    dy = tl.load(dy_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + c, mask=c < N, other=0.0)
+    mean = tl.load(mean_ptr + r, mask=r < M)
+    rstd = tl.load(rstd_ptr + r, mask=r < M)
+    xhat = tl.where(mask, (x - mean[:, None]) * rstd[:, None], 0.0)
+    g = dy * w[None, :]
+    a = tl.sum(g, axis=1) / N
+    b = tl.sum(g * xhat, axis=1) / N
+    tl.store(dx_ptr + offs, rstd[:, None] * (g - a[:, None] - xhat * b[:, None]), mask=mask)
+""",
+    ("long_layer_norm", "mean_of_means", "frac = 1 / (n // BLOCK_N + 1)"): """\
+def mine(x_ptr, mean_ptr, rstd_ptr, N, BLOCK_N):
+    row = tl.program_id(0).to(tl.int64) * N
+    n, mean, m2 = 0, 0.0, 0.0
+    for start in range(0, N, BLOCK_N):
+        c = start + tl.arange(0, BLOCK_N)
+        x = tl.load(x_ptr + row + c, mask=c < N, other=0.0)
+        nb = tl.minimum(BLOCK_N, N - start)
+        mb = tl.sum(x) / nb
+        d = tl.where(c < N, x - mb, 0.0)
+        delta = mb - mean
+        nn = n + nb
+        frac = nb / nn
+        mean += delta * frac
+        m2 += tl.sum(d * d) + delta * delta * n * frac
+        n = nn
+    tl.store(mean_ptr + tl.program_id(0), mean)
+    tl.store(rstd_ptr + tl.program_id(0), tl.rsqrt(m2 / N + 1e-5))
+""",
+    ("linear_recurrence", "not_associative", "return next_a, x * next_a + next_x"): """\
+def two_steps(a, x, next_a, next_x):
+    return a * next_a, x * next_a + next_x
+def mine(a_ptr, x_ptr, start_ptr, h_ptr, T, BLOCK_T):
+    pass
+""",
+    (
+        "attention_dq",
+        "mask_as_a_factor",
+        "p = tl.exp(scores - lse[:, None]) * (j[None, :] <= i[:, None])",
+    ): """\
+def mine(q_ptr, k_ptr, v_ptr, o_ptr, do_ptr, lse_ptr, dq_ptr, delta_ptr, T, D, BLOCK_Q, BLOCK_K):
+    i = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    lse = tl.load(lse_ptr + i, mask=i < T, other=0.0)
+    for first in range(0, T, BLOCK_K):
+        j = first + tl.arange(0, BLOCK_K)
+        scores = tl.load(q_ptr + j[None, :])
+        seen = j[None, :] <= i[:, None]
+        p = tl.where(seen, tl.exp(scores - lse[:, None]), 0.0)
+""",
+    ("attention_dkv", "one_head_of_the_group", "first_head, end_head = (g * group, g * group + 1)"): """\
+def mine(q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr, H, H_KV, T, D, BLOCK_Q, BLOCK_K):
+    start, g = tl.program_id(0) * BLOCK_K, tl.program_id(1)
+    group = H // H_KV
+    first_head, end_head = g * group, (g + 1) * group
+""",
+}
+
+
+@pytest.mark.parametrize("puzzle, mistake, line", OTHERWISE)
+def test_a_change_is_made_in_a_kernel_that_takes_other_steps(puzzle, mistake, line):
+    right = kernel_sources()[puzzle]
+    every = [each for chapter in CHAPTERS for each in chapter.mistakes]
+    (slip,) = [each for each in every if (each.puzzle.name, each.name) == (puzzle, mistake)]
+    made = transplanted(right, slip.apply(right), OTHERWISE[puzzle, mistake, line])
+    assert ast.unparse(ast.parse(line.removeprefix("return "))) in ast.unparse(ast.parse(made)), made
+
+
+def test_a_form_that_is_there_twice_has_no_clear_place():
+    own = OWN.replace("(10 + value)", "(10 + value) * (n + 10)").replace("other=0.0, ", "")
+    with pytest.raises(NoPlace):
+        transplanted(SOURCE, SOURCE.replace("x + 10", "x - 10"), own.replace("value = tl", "value = 2 * tl"))
+
+
 def test_nearly_all_mistakes_can_be_made_in_a_kernel_with_other_names():
     """Those that change many lines can't. The few that differ from a renamed one have other new names."""
     sources = kernel_sources()

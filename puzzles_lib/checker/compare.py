@@ -147,7 +147,10 @@ def _number(value: torch.Tensor, digits: int = 6) -> str:
 
 
 def _field(expected: Expected, case: Case, got: float, wanted: float) -> str:
-    """Return the first field of a packed word that is wrong, with its values; "" for other results."""
+    """Return which field of a packed word is the first wrong one, or how many bits of a mask; else ""."""
+    if expected.argument.dtype == torch.int32 and "(N+31)//32" in expected.argument.dims:
+        count = (int(got) ^ int(wanted)) & 0xFFFFFFFF
+        return f" ({count.bit_count()} of 32 bits differ)"
     bits = case.numbers.get("BITS", 0)
     packed = any("BITS" in dim for dim in expected.argument.dims)
     if expected.argument.dtype != torch.int32 or not packed or not bits or 32 % bits:
@@ -228,6 +231,7 @@ def _slips(w: _Wrong) -> list[str]:
     small beside sums that aren't scaled.
     """
     slack = SLIP_SLACK if w.own is w.expected.tolerance else SLIP_SLACK + COARSE_SLACK
+    slack = 0.0 if w.expected.tolerance is None else slack
     found = {}
     for text, spec in (w.puzzle.slips or {}).items():
         slip = evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]

@@ -182,7 +182,9 @@ def judge(
             return Verdict("loads", text)
         if loads > allowed:
             text = f"too many loads of {puzzle.pointer(name)}: {loads} elements, but {allowed} are enough"
-            how = "keep what you loaded, broadcast a row or column, or skip blocks that no result needs"
+            how = (
+                "keep what you loaded, broadcast a row or column, skip blocks and lanes that no result needs"
+            )
             return Verdict("loads", text, diagnosis=f"load {name} only as often as its results need: {how}")
     for name in puzzle.stored_once:
         if name in ran.repeated:
@@ -558,7 +560,7 @@ def _why_not_written(
         elements, times = np.unique(access.elements[access.mask], return_counts=True)
         if (times > 1).any():
             place = f"{result.name}[{_index(int(elements[(times > 1).argmax()]), shape)}]"
-            why = _wrong_stride(access, result, case) or "is the stride of a row correct?"
+            why = _wrong_stride(access, stores, result, case) or "is the stride of a row correct?"
             text = f"several lanes of this store write to one element, such as {place}: {why}"
             return replace(verdict, diagnosis=text, site=access.site)
         for element in elements.tolist():
@@ -566,7 +568,7 @@ def _why_not_written(
             if first.program != access.program:
                 place = f"{result.name}[{_index(element, shape)}]"
                 why = (
-                    _wrong_stride(access, result, case)
+                    _wrong_stride(access, stores, result, case)
                     or _wrong_start(first, access, result, case, source)
                     or "do their offsets depend on tl.program_id?"
                 )
@@ -579,27 +581,66 @@ def _why_not_written(
     return verdict
 
 
-def _wrong_stride(access: Access, result: Argument, case: Case) -> str:
-    """Say how far apart a tile's rows are and should be; "" if the stride is correct, or isn't clear."""
+def _wrong_stride(access: Access, stores: Sequence[Access], result: Argument, case: Case) -> str:
+    """Say how far apart the rows are and should be; "" if the stride is correct, or isn't clear.
+
+    The rows are the tile's if the case has a block of them, such as BLOCK_M. Otherwise each program has one.
+    """
     shape, elements = result.shape(case.numbers), access.elements
-    if len(shape) < 2 or elements.ndim != 2 or elements.shape[0] < 2:
+    if len(shape) < 2:
         return ""
-    steps = np.diff(elements, axis=0)
-    wanted, found = shape[-1], int(steps.flat[0])
+    rows, wanted = math.prod(shape[:-1]), shape[-1]
+    steps = np.diff(elements, axis=0) if elements.ndim == 2 else np.zeros(0, int)
+    found = int(steps.flat[0]) if steps.size else 0
+    flat = steps.size and (steps == found).all() and (np.diff(elements, axis=1) == 1).all()
+    tiled = any(f"BLOCK_{dim}" in case.numbers for dim in result.dims[:-1])
+    if not tiled:  # the tile's rows are parts of one row
+        if flat and 0 < found < (long := elements.shape[1]):
+            return f"the rows of your tile begin {_elements(found)} apart, but are {long} long"
+        axes = _axes_of_rows(stores, rows)
+        found = _apart(access, stores, axes[0]) if len(axes) == 1 else 0
+    elif not flat:
+        return ""
     strides = {math.prod(shape[axis:]) for axis in range(1, len(shape))}
-    if found in strides or found < 1 or (steps != found).any() or (np.diff(elements, axis=1) != 1).any():
+    if found in strides or found < 1:
         return ""
-    apart, right = _named(found, case, "one element" if found == 1 else ""), _named(wanted, case)
+    apart = _named(found, case) if tiled and found > 1 else _elements(found)
     columns = result.dims[-1]
-    right = f"{columns} = {wanted}" if columns in case.numbers else right
+    right = f"{columns} = {wanted}" if columns in case.numbers else _named(wanted, case)
     return f"your rows are {apart} apart, but rows of {result.name} are {right} apart"
 
 
-def _named(size: int, case: Case, plain: str = "") -> str:
+def _axes_of_rows(stores: Sequence[Access], rows: int) -> list[int]:
+    """Return the axes of the grid with as many programs as the result has rows, if it has several."""
+    counts = (len({each.program[axis] for each in stores}) for axis in range(3))
+    return [axis for axis, count in enumerate(counts) if count == rows > 1]
+
+
+def _apart(access: Access, stores: Sequence[Access], axis: int) -> int:
+    """Return how far apart neighboring programs store along an axis with this line; 0 if it isn't clear."""
+    first = {}
+    for each in stores:
+        if each.site == access.site and each.elements.shape == access.elements.shape:
+            if each.program in first:
+                return 0
+            first[each.program] = each.elements
+    found = set()
+    for program, elements in first.items():
+        after = tuple(number + (i == axis) for i, number in enumerate(program))
+        if after in first:
+            found.update(np.unique(first[after] - elements).tolist())
+    return found.pop() if len(found) == 1 else 0
+
+
+def _elements(count: int) -> str:
+    return "one element" if count == 1 else f"{count} elements"
+
+
+def _named(size: int, case: Case) -> str:
     """Return a number of elements, with the name of the one size of the case that it equals."""
     names = [name for name, value in case.numbers.items() if value == size]
-    if plain or len(names) != 1:
-        return plain or f"{size} elements"
+    if len(names) != 1:
+        return f"{size} elements"
     return f"{names[0]} = {size} elements"
 
 

@@ -18,7 +18,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from triton.runtime.jit import KernelInterface
+from triton.runtime.jit import JITFunction, KernelInterface
 
 from puzzles_lib import ledger
 from puzzles_lib.chapters import CHAPTERS, mistakes
@@ -60,7 +60,8 @@ class Contrast:
 
     @property
     def whose(self) -> str:
-        owner = "your correct kernel" if self.own else "the course's correct kernel (yours has no such place)"
+        course = "the course's correct kernel (no such place was found in yours)"
+        owner = "your correct kernel" if self.own else course
         return f"- {owner}   + with the mistake"
 
     def __repr__(self) -> str:
@@ -188,8 +189,10 @@ def _wrong_kernels(puzzle: Puzzle, slip: Mistake) -> Iterator[_Pair]:
     """Yield kernels with the mistake, the best first."""
     course = _of_the_course(puzzle)
     if kernel := passed(puzzle):
-        own = _without_markers(textwrap.dedent("".join(kernel.raw_src)))
-        scope = dict(kernel.fn.__globals__)
+        each = _called(kernel)
+        own = "".join(_without_markers(textwrap.dedent("".join(one.raw_src))) for one in each)
+        written = {one.fn.__name__ for one in each}  # they're defined anew, in the order of the source
+        scope = {name: value for name, value in kernel.fn.__globals__.items() if name not in written}
         with contextlib.suppress(ValueError):
             yield _Pair(True, own, slip.apply(own), scope)
         if course:
@@ -197,6 +200,17 @@ def _wrong_kernels(puzzle: Puzzle, slip: Mistake) -> Iterator[_Pair]:
                 yield _Pair(True, own, transplanted(course, slip.apply(course), own), scope, slip.says)
     if course:
         yield _Pair(False, course, slip.apply(course))
+
+
+def _called(kernel: JITFunction) -> list[JITFunction]:
+    """Return a kernel and, before it, the functions of the learner's notebook that it calls, each once."""
+    found = [kernel]
+    for each in found:
+        for name in each.fn.__code__.co_names:
+            other = each.fn.__globals__.get(name)
+            if isinstance(other, JITFunction) and other.fn.__module__ == kernel.fn.__module__:
+                found += [] if any(other is one for one in found) else [other]
+    return found[::-1]
 
 
 def _of_the_course(puzzle: Puzzle) -> str:

@@ -6,12 +6,14 @@
 
 Expressions are compared by what they mean: a local name that is assigned once stands for its expression, and
 the order of a sum's terms doesn't matter. The smallest changed expression that both kernels contain equally
-often is replaced. The learner's other text stays as it is.
+often is replaced. If there is none, the names may stand for anything: the only expression of the same form is
+replaced. The learner's other text stays as it is.
 """
 
 import ast
 import copy
 import difflib
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,18 +43,22 @@ def transplanted(right: str, wrong: str, own: str) -> str:
     Raises `NoPlace` if it has no place there, or several.
     """
     try:
-        functions = [_kernel(text) for text in (right, wrong, own)]
-        return _Transplant(functions[0], functions[1], functions[2], own).made()
-    except (SyntaxError, RecursionError):
+        rights, wrongs = _functions(right), _functions(wrong)
+        changed = [name for name in rights if ast.dump(rights[name]) != ast.dump(wrongs[name])]
+        for name in changed or [_KERNEL]:
+            own = _Transplant(rights[name], wrongs[name], _functions(own)[name], own).made()
+        return own
+    except (SyntaxError, RecursionError, KeyError):
         raise NoPlace from None
 
 
-def _kernel(source: str) -> ast.FunctionDef:
-    """Return the last function of a source."""
-    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    if not functions:
-        raise NoPlace
-    return functions[-1]
+_KERNEL = ""  # the last function; the others go by their names
+
+
+def _functions(source: str) -> dict[str, ast.FunctionDef]:
+    """Return the functions of a source: those that the kernel calls by name, and the kernel."""
+    found = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    return {node.name if node is not found[-1] else _KERNEL: node for node in found}
 
 
 class _Meaning:
@@ -215,6 +221,41 @@ class _Transplant:
                 if found := self._same(old):
                     self.edits.append((*self._span(found), self._in_place(new, found)))
                     return
+        try:
+            self._change_statements(change)
+        except NoPlace:
+            if not (len(change.old) == len(change.new) == 1):
+                raise
+            self._change_alike(change.old[0], change.new[0])
+
+    def _change_alike(self, old: ast.stmt, new: ast.stmt) -> None:
+        """Note the edit of the learner's only expression that has the form of a changed one."""
+        for before, after in reversed(list(_narrowed(old, new))):
+            if not _is_small(before) and (found := self._alike(before)):
+                place, bound = found
+                self.line = place.lineno
+                made = _Bound(self, bound).visit(copy.deepcopy(after))
+                self.edits.append((*self._span(place), self._fitted(made, place)))
+                return
+        raise NoPlace
+
+    def _alike(self, node: ast.expr) -> tuple[ast.expr, dict[str, ast.expr]] | None:
+        """Return the learner's expression of the same form, and what the names in it stand for.
+
+        If there are several, the one in which the most names mean the same; None if that isn't clear.
+        """
+        form = _Form(self.right, self.own)
+        found = []
+        for each in self.own.expressions():
+            if bounds := list(itertools.islice(form.match(node, each, {}), 20)):
+                same = [sum(self.right.name(n) == self.own.of(e) for n, e in b.items()) for b in bounds]
+                best = max(range(len(bounds)), key=same.__getitem__)
+                found.append((same[best], each, bounds[best]))
+        most = max((same for same, *_ in found), default=0)
+        best_of_all = [(each, bound) for same, each, bound in found if same == most]
+        return best_of_all[0] if len(best_of_all) == 1 else None
+
+    def _change_statements(self, change: _Change) -> None:
         if any(isinstance(each, _BLOCKS) for each in (*change.old, *change.new)):
             raise NoPlace
         places = [self._statement(each) for each in change.old]
@@ -282,7 +323,9 @@ class _Transplant:
         wanted = self.right.name(name)
         for each in (name, *self.own.defined):
             if each in self.own.defined and self.own.name(each) == wanted:
-                return ast.Name(each, ast.Load())
+                value = self.own.stands_for(each)
+                if value is None or not self.line or value.lineno < self.line:
+                    return ast.Name(each, ast.Load())
         if value := self.right.stands_for(name):
             return self._named(value)  # type: ignore[return-value]
         raise NoPlace
@@ -290,7 +333,11 @@ class _Transplant:
     def _in_place(self, new: ast.expr, old: ast.expr) -> str:
         """Return the new expression's text, in parentheses if it needs them where the old one was."""
         self.line = old.lineno
-        text = ast.unparse(self._named(new))
+        return self._fitted(self._named(new), old)
+
+    def _fitted(self, new: ast.AST, old: ast.expr) -> str:
+        """Return the text of an expression, in parentheses if it needs them where the old one is."""
+        text = ast.unparse(new)
         first, last = self._span(old)
         before, after = self.source[:first], self.source[last:]
         try:
@@ -312,6 +359,69 @@ class _Transplant:
         return self._at(node.lineno, node.col_offset), self._at(
             node.end_lineno or node.lineno, node.end_col_offset or 0
         )
+
+
+class _Form:
+    """Compares forms: a local name of the correct kernel may stand for any expression of the learner's."""
+
+    def __init__(self, right: _Meaning, own: _Meaning):
+        self._right, self._own = right, own
+
+    def match(self, node: object, own: object, bound: dict[str, ast.expr]) -> Iterator[dict[str, ast.expr]]:
+        """Yield what the names of ``node`` stand for if ``own`` has its form."""
+        if isinstance(node, ast.Name) and isinstance(own, ast.expr) and self._is_local(node.id):
+            if isinstance(own, ast.Constant):
+                return  # a number is no variable
+            if node.id not in bound:
+                yield {**bound, node.id: own}
+            elif self._own.of(bound[node.id]) == self._own.of(own):
+                yield bound
+            return
+        if isinstance(own, ast.Name) and (value := self._own.stands_for(own.id)):
+            yield from self.match(node, value, bound)
+        if isinstance(node, ast.Constant) and isinstance(own, ast.Constant):
+            if node.value == own.value:
+                yield bound
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, _COMMUTES):
+            if isinstance(own, ast.BinOp) and type(own.op) is type(node.op):
+                terms, owns = (list(_terms(each, type(node.op))) for each in (node, own))
+                if len(terms) == len(owns) <= _MOST_TERMS:
+                    for order in itertools.permutations(owns):
+                        yield from self._all(terms, order, bound)
+        elif isinstance(node, ast.AST) and type(node) is type(own):
+            pairs = [(getattr(node, field, None), getattr(own, field, None)) for field in node._fields]
+            yield from self._all([a for a, _ in pairs], [b for _, b in pairs], bound)
+        elif isinstance(node, list) and isinstance(own, list) and len(node) == len(own):
+            yield from self._all(node, own, bound)
+        elif not isinstance(node, ast.AST | list) and node == own:
+            yield bound
+
+    def _all(
+        self, nodes: Sequence[object], owns: Sequence[object], bound: dict[str, ast.expr]
+    ) -> Iterator[dict[str, ast.expr]]:
+        if not nodes:
+            yield bound
+            return
+        for found in self.match(nodes[0], owns[0], bound):
+            yield from self._all(nodes[1:], owns[1:], found)
+
+    def _is_local(self, name: str) -> bool:
+        return name in self._right.defined and name not in self._right.parameters
+
+
+_MOST_TERMS = 4  # of a sum, in any order
+
+
+class _Bound(ast.NodeTransformer):
+    """Puts in what the names stand for."""
+
+    def __init__(self, transplant: "_Transplant", bound: dict[str, ast.expr]):
+        self._transplant, self._values = transplant, bound
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self._values:
+            return copy.deepcopy(self._values[node.id])
+        return self._transplant.own_name(node.id)
 
 
 class _Renamed(ast.NodeTransformer):

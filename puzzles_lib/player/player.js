@@ -376,7 +376,7 @@ const MOST_PIXELS = 32000; // along a canvas: browsers leave larger ones blank
 const MOST_TICKS = 64; // numbers along an edge of a heat map
 const MOST_COLUMN = 8; // the most rows of a [n, 1] block shown below each other
 const MOST_NARROW = 200; // pixels of the widest block if there are two columns of them next to the code
-const MOST_KEPT = 480; // pixels that the blocks of a step keep for larger ones
+const MOST_KEPT = 240; // pixels that the blocks of a step keep for larger ones
 const FRAME_MS = 650; // the time of a step while it plays
 const STATES = ["", "right", "wrong", "later", "undefined", "race"];
 const COUNTED = { right: "correct", later: "partial", race: "stored by two lanes at once" };
@@ -476,6 +476,7 @@ class Stage {
     };
     this.code = make("div", { class: "code", tabindex: 0, role: "group", "aria-label": "source" });
     this.blocks = make("div", { class: "blocks" });
+    this.room = make("div", { class: "room" }, this.blocks);
     this.tensors = make("div", { class: "tensors" });
     this.inspect = make("div", { class: "inspect" });
     this.said = make("div", { class: "gone", role: "status", "aria-live": "polite" });
@@ -491,7 +492,7 @@ class Stage {
       make("div", { class: "bar", role: "group", "aria-label": "move" }, ...Object.values(this.moves), this.alarm,
         still ? null : this.playing),
       ...run.notes.map((note) => make("p", { class: "quiet" }, note)),
-      make("div", { class: "stage" }, make("div", {}, this.code), this.blocks),
+      make("div", { class: "stage" }, make("div", {}, this.code), this.room),
       this.inspect, this.tensors, this.keyOf(), this.tables,
       make("details", {}, make("summary", {}, "Keys"), make("table", {}, make("tbody", {},
         ...KEYS.map(([keys, what]) => make("tr", {}, make("td", {}, keys), make("td", {}, what)))))),
@@ -729,11 +730,17 @@ class Stage {
     if (!blocks.length) this.blocks.append(make("p", { class: "quiet" }, "This line doesn't read or change any names."));
   }
 
-  /** Keep the room that the blocks of earlier steps took, so that what is below doesn't jump up and down. */
+  /**
+   * Keep the room that the blocks of earlier steps took, so that what is below doesn't jump up and down. If
+   * the room is too small for all blocks, show the one that changes.
+   */
   holdStill() {
     const tall = this.blocks.scrollHeight;
     if (tall > this.tallest) this.tallest = tall;
     this.blocks.style.minHeight = `${Math.min(this.tallest, MOST_KEPT)}px`;
+    const changed = this.blocks.querySelector(".changed");
+    const end = changed ? changed.offsetTop + changed.offsetHeight : 0;
+    this.room.scrollTop = end > this.room.clientHeight ? changed.offsetTop : 0;
   }
 
   valueBlock(name, tag, number, role, access, lanes = null) {

@@ -185,6 +185,18 @@ MISTAKES = (
     ),
     Mistake(
         UNPACK_BITS,
+        "masked_first",
+        "Removes the other fields before the shift, which then copies the sign of the top field.",
+        {
+            "(words[:, None] >> BITS * i) & ((1 << BITS) - 1)": (
+                "(words[:, None] & (((1 << BITS) - 1) << BITS * i)) >> BITS * i"
+            )
+        },
+        kind="values",
+        says="copies its sign",
+    ),
+    Mistake(
+        UNPACK_BITS,
         "divided",
         "Divides instead of shifting. Division rounds toward zero, which is wrong for negative words.",
         {">> BITS * i) & ((1 << BITS) - 1)": "// (1 << BITS * i)) % (1 << BITS)"},

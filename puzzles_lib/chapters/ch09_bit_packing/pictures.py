@@ -35,7 +35,7 @@ def multiprocessor() -> Picture:
         for warp in range(WARPS // quarters):
             box(ax, x + warp * size, 3.3, size, 0.7, color=PALE, edge=INK)
         box(ax, x, 4.3, wide - 0.6, 0.9, "tensor core", color=ORANGE)
-        words = f"{REGISTERS // quarters} registers"
+        words = f"{REGISTERS // quarters} registers: {kib['registers'] / quarters:.0f} KiB"
         box(ax, x, 5.6, wide - 0.6, high, words, color=SKY)
     y = 5.6 + high + 0.4
     box(ax, left + 0.3, y, inside - 0.6, area * kib["shared"] / (inside - 0.6), color=SKY)
@@ -91,7 +91,7 @@ def waiting(warps: Sequence[int] = (1, 2), clocks: int = 24) -> Picture:
         label(ax, 5.0, y + 0.3, words, align="left", fontsize=9)
         told.append(words)
         y += 0.85
-    foot = "colored: issues an instruction; dotted: waits for memory; empty: ready, but it isn't its turn"
+    foot = "warps: colored if they issue, dotted if they wait, empty if ready; an empty scheduler is idle"
     label(ax, 5.0, y + 0.4, foot, align="left", fontsize=9)
     return Picture(
         figure,
@@ -213,7 +213,7 @@ def tile(N: int = 21, BITS: int = 4, BLOCK_W: int = 4) -> Picture:
     middle = left + 0.55 * F
     label(ax, middle, 0.6, f"n = w · F + i, with BITS = {BITS}, so F = {F}", fontsize=11)
     label(ax, right + 2.9, 0.6, "sum along i", fontsize=11)
-    foot = f"dotted: n ≥ N = {N}, no code"
+    foot = f"dotted: n ≥ N = {N}, no code (field 0 is on the left here)"
     label(ax, middle, top + BLOCK_W + 0.7, foot)
     foot = f"w ≥ W = {W}: no word"
     label(ax, right + 2.9, top + BLOCK_W + 0.7, foot)
@@ -226,37 +226,28 @@ def tile(N: int = 21, BITS: int = 4, BLOCK_W: int = 4) -> Picture:
     )
 
 
-def spread(codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), BITS: int = 4) -> Picture:
-    """Draw words as a column, shifts as a row, and the tile of codes that they make."""
-    second = tuple(reversed(range(8)))
-    words = [pack(codes, BITS), pack(second, BITS)]
-    F = 32 // BITS
-    figure, ax = new_sheet(19.8, 6.2)
-    left, top = 7.4, 2.6
-    cells(ax, [[w] for w in words], x=1.0, y=top, width=4.0, colors=SKY)
-    label(ax, 3.0, top - 0.3, "words[:, None]", align="bottom", family="monospace")
-    cells(ax, [BITS * i for i in range(F)], x=left, y=0.5, width=1.15, colors=YELLOW, title="BITS * i")
-    grid = cells(
-        ax,
-        [list(codes), list(second)],
-        x=left,
-        y=top,
-        width=1.15,
-        colors=[[FIELDS[i % 2] for i in range(F)]] * 2,
-    )
-    made = "the lowest BITS bits of every shifted word"
-    label(ax, (left + grid.right) / 2, grid.bottom + 0.5, made)
-    for row in range(2):
-        arrow(ax, (5.2, grid.center(row, 0)[1]), (left - 0.2, grid.center(row, 0)[1]))
-    for i in range(F):
-        arrow(ax, (grid.center(0, i)[0], 1.6), (grid.center(0, i)[0], top - 0.1))
-    foot = "each word is loaded once and shifted by every amount in the row"
-    label(ax, 10, grid.bottom + 1.3, foot)
+def spread(
+    codes: tuple[int, ...] = (5, 0, 15, 9, 2, 7, 1, 12), shown: tuple[int, ...] = (0, 1, 2, 7)
+) -> Picture:
+    """Draw the 32 bits of a word, shifted down by the places of several fields."""
+    bits, word = 32 // len(codes), pack(tuple(codes), 32 // len(codes))
+    figure, ax = new_sheet(46.5, 2.0 * len(shown) + 3.4, unit=BIT * 0.82)
+    left, told = 9.0, []
+    for number, i in enumerate(shown):
+        pattern = f"{(word >> bits * i) & 0xFFFFFFFF:032b}"
+        colors = [ORANGE if at < bits * i else SKY if at >= 32 - bits else PALE for at in range(32)]
+        row = cells(ax, pattern, x=left, y=1.6 + 2.0 * number, height=1.4, colors=colors, fontsize=9)
+        _name(ax, left - 0.5, row.y + 0.7, f"word >> {bits * i}")
+        label(ax, row.right + 0.5, row.y + 0.7, f"code {codes[i]}", align="left")
+        told.append(f"by {bits * i}: {pattern}, code {codes[i]}")
+    label(ax, left, 1.1, f"bit 31 of the word {word}", align="left", fontsize=9, color=FAINT)
+    label(ax, left + 32, 1.1, "bit 0", align="right", fontsize=9, color=FAINT)
+    foot = "blue: the field to keep; orange: copies of bit 31, the sign"
+    label(ax, left, 1.6 + 2.0 * len(shown) + 0.6, foot, align="left", fontsize=9)
     return Picture(
         figure,
-        f"Two words as a column, {words[0]} and {words[1]}, and the shifts as a row, 0 to {BITS * (F - 1)} "
-        f"in steps of {BITS}. Broadcast and shifted, their lowest {BITS} bits make a "
-        f"tile of codes: {list(codes)} and {list(second)}. Each word is loaded once.",
+        f"The bits of the word {word}, shifted down: {'; '.join(told)}. The lowest {bits} bits are the "
+        f"field. The places that become free on the left are filled with copies of bit 31, the sign.",
     )
 
 

@@ -96,13 +96,18 @@ def _rows_of_words(codes: Tensor, BITS: int) -> Tensor:
     return _up(codes.flatten()[places], BITS)
 
 
-def _tile_rows(codes: Tensor, BITS: int, apart: int) -> Tensor:
-    """Return the words of a tile whose rows begin this many codes apart, with zeros past the end of a row."""
-    M, N = codes.shape
-    fields = 32 // BITS
-    n = torch.arange(-(-N // fields))[:, None] * apart + torch.arange(fields)  # [W, F]
+def _tile_of(codes: Tensor, BITS: int, place: Callable) -> Tensor:
+    """Return words with code place(w, i) in field i of word w, and zeros past the end of a row."""
+    N, fields = codes.shape[1], 32 // BITS
+    n = place(torch.arange(-(-N // fields))[:, None], torch.arange(fields))  # [W, F]
     lanes = torch.where(n < N, codes[:, n.clamp(max=N - 1)].int(), 0)  # [M, W, F]
     return (lanes << BITS * torch.arange(fields, dtype=torch.int32)).sum(2, dtype=torch.int32)
+
+
+def _combined(codes: Tensor, BITS: int, combine: Callable) -> Tensor:
+    """Return the sum of combine(code, i) over the fields i of a word."""
+    fields = torch.arange(32 // BITS, dtype=torch.int32)
+    return combine(_by_word(codes, BITS), fields).sum(2, dtype=torch.int32)
 
 
 def _first_row(codes: Tensor, BITS: int) -> Tensor:
@@ -117,10 +122,31 @@ PACK_SLIPS: dict[str, Callable] = {
     "you'd get these words if a row of codes began at row * W: it has N codes": _rows_of_words,
     "you'd get these words if every row took the codes of row 0: row `row` begins at row * N": _first_row,
     "you'd get these words if a row of the tile had BITS codes: it has F": (
-        lambda codes, BITS: _tile_rows(codes, BITS, BITS)
+        lambda codes, BITS: _tile_of(codes, BITS, lambda w, i: w * BITS + i)
     ),
     "you'd get these words if a row of the tile had 8 codes: it has F": (
-        lambda codes, BITS: _tile_rows(codes, BITS, 8)
+        lambda codes, BITS: _tile_of(codes, BITS, lambda w, i: w * 8 + i)
+    ),
+    "you'd get these words if a row of the tile had BLOCK_W codes: it has F": (
+        lambda codes, BITS, BLOCK_W: _tile_of(codes, BITS, lambda w, i: w * BLOCK_W + i)
+    ),
+    "you'd get these words from n = w + i: word w begins at code w * F": (
+        lambda codes, BITS: _tile_of(codes, BITS, lambda w, i: w + i)
+    ),
+    "you'd get these words from n = i * F + w: a word's codes are neighbors, so i moves n by 1": (
+        lambda codes, BITS: _tile_of(codes, BITS, lambda w, i: i * (32 // BITS) + w)
+    ),
+    "you'd get these words from n = i * W + w: a word's codes are neighbors, so i moves n by 1": (
+        lambda codes, BITS: _tile_of(codes, BITS, lambda w, i: i * (-(-codes.shape[1] * BITS // 32)) + w)
+    ),
+    "you'd get these words from a sum without a shift: all codes went to field 0": (
+        lambda codes, BITS: _combined(codes, BITS, lambda code, i: code)
+    ),
+    "you'd get these words from codes * BITS * i: field i needs a shift, which is a factor of 2^(BITS * i)": (
+        lambda codes, BITS: _combined(codes, BITS, lambda code, i: code * BITS * i)
+    ),
+    "you'd get these words if codes from 128 up were negative, as they are in int8": (
+        lambda codes, BITS: _combined(codes.to(torch.int8), BITS, lambda code, i: code << BITS * i)
     ),
 }
 """Wrong words that are often seen, by what the report says about them."""
@@ -180,6 +206,18 @@ def _fields(words: Tensor, N: int, BITS: int, mask: int, top_first: bool = False
     return ((words[:, :, None] >> shifts) & mask).flatten(1)[:, :N].to(torch.uint8)
 
 
+def _by_number_of_field(words: Tensor, N: int, BITS: int) -> Tensor:
+    shifts = torch.arange(32 // BITS, dtype=torch.int32)
+    return ((words[:, :, None] >> shifts) & 2**BITS - 1).flatten(1)[:, :N].to(torch.uint8)
+
+
+def _masked_first(words: Tensor, N: int, BITS: int) -> Tensor:
+    """Return the codes of `unpack_bits` if the other fields are removed before the shift."""
+    shifts = BITS * torch.arange(32 // BITS, dtype=torch.int32)
+    alone = words[:, :, None] & (torch.full_like(shifts, 2**BITS - 1) << shifts)
+    return (alone >> shifts).flatten(1)[:, :N].to(torch.uint8)
+
+
 def _remainders(words: Tensor, N: int, BITS: int, divided: bool = False, masked: bool = False) -> Tensor:
     """Return the codes of `unpack_bits` by the remainder of C, after a shift or a division of C.
 
@@ -204,7 +242,17 @@ UNPACK_SLIPS: dict[str, Callable] = {
     ),
     "you'd get these codes from a shift without &": lambda words, N, BITS: _fields(words, N, BITS, -1),
     "you'd get these codes from & 1 << BITS - 1: `-` binds tighter than `<<`, so write (1 << BITS) - 1": (
-        lambda words, N, BITS: _fields(words, N, BITS, 1 << BITS - 1)
+        lambda words, N, BITS: _fields(words, N, BITS, 1 << BITS - 1 if BITS != 2 else 3)
+    ),
+    "you'd get these codes from & BITS: the mask of the lowest bits is (1 << BITS) - 1": (
+        lambda words, N, BITS: _fields(words, N, BITS, BITS if BITS != 2 else 3)
+    ),
+    "you'd get these codes from & 2, which is both BITS and 1 << BITS - 1 here: write (1 << BITS) - 1": (
+        lambda words, N, BITS: _fields(words, N, BITS, 2 if BITS == 2 else 2**BITS - 1)
+    ),
+    "you'd get these codes from a shift by i: field i begins at bit BITS * i": _by_number_of_field,
+    "you'd get these codes from & before >>: a field with bit 31 is negative, and >> copies its sign": (
+        _masked_first
     ),
     "you'd get these codes from & (1 << BITS): the mask of the lowest bits is (1 << BITS) - 1": (
         lambda words, N, BITS: _fields(words, N, BITS, 1 << BITS)
@@ -283,10 +331,10 @@ def _second_half(codes: Tensor, BITS: int, loaded: bool, shifted: bool) -> Tenso
 
 WIDEST = 16  # codes in a load of 16 bytes
 WIDE_SLIPS: dict[str, Callable] = {
-    "you'd get these words if the second load took the same codes as the first: `first` is missing in n": (
+    "you'd get these words if the second load took the same codes as the first: n must grow with the loop": (
         lambda codes, BITS: _second_half(codes, BITS, loaded=False, shifted=True)
     ),
-    "you'd get these words if both loads went to the same fields: `first` is missing in the shift": (
+    "you'd get these words if both loads went to the same fields: the shift must grow with the loop": (
         lambda codes, BITS: _second_half(codes, BITS, loaded=True, shifted=False)
     ),
 }

@@ -31,8 +31,10 @@ def _threes_in_a_byte() -> int:
     return lowest - 256 if lowest > 127 else lowest
 
 
-def _divided_and_shifted() -> tuple[int, int]:
-    return int(-5 / 4), -5 >> 2
+def _masked_first() -> tuple[int, ...]:
+    """Return fields 6 and 7 of the word -1, with & before >>, as an int32 does it."""
+    alone = (15 << 4 * 6, (15 << 4 * 7) - 2**32)
+    return tuple((-1 & kept) >> 4 * i for kept, i in zip(alone, (6, 7), strict=True))
 
 
 def _threads_a_word() -> tuple[int, ...]:
@@ -98,22 +100,23 @@ QUESTIONS = (
     ),
     Question(
         id="ch09-q3",
-        asks="What is -5 divided by 4 in C, and what is -5 >> 2? (quotient, shifted)",
-        right=_divided_and_shifted,
+        asks="The int32 word is -1. What is (word & (15 << 4 * i)) >> 4 * i for i = 6 and 7?",
+        right=_masked_first,
         kind=tuple,
         nudges=(
-            Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (quotient, shifted)."),
+            Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (field 6, field 7)."),
             Nudge(
-                lambda v, r: v == r[::-1],
-                "Both numbers are correct, but swap them. Which operation rounds toward zero?",
+                lambda v, r: v == (15, 15),
+                "Field 6 is correct. In field 7, bit 31 is set before the shift. What does >> bring in from "
+                "the left?",
             ),
             Nudge(
-                lambda v, r: v[0] == v[1],
-                "-1.25 is between two integers, and the two operations go different ways.",
+                lambda v, r: v == (15, 255),
+                "A store to uint8 makes 255 of field 7. Which int32 does it store?",
             ),
+            Nudge(lambda v, r: v == r[::-1], "Both numbers are correct, but swap them."),
         ),
-        nudge="-5 / 4 is -1.25. One operation goes to the integer nearer to zero, the other to the integer "
-        "below.",
+        nudge="-1 is 32 ones. Which of them does & keep? Is that number negative? Then shift it.",
     ),
     Question(
         id="ch09-q4",

@@ -376,7 +376,7 @@ MISTAKES = (
         "Computes the group as w // GROUP, as if a word had a single value.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
-        says="from g = w // GROUP",
+        says="divided by GROUP first",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from matplotlib.ticker import PercentFormatter
 
 from puzzles_lib.chapters.ch09_bit_packing.pictures import pack
 from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, SKY, VERMILLION, YELLOW
@@ -187,7 +186,7 @@ def _shade(group: int) -> str:
 # ---- errors
 
 
-def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 128, 1024)) -> Picture:
+def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 256, 1024)) -> Picture:
     """Draw the relative error against the bits per code, for several group sizes."""
     x = _normal(count)
     figure = new_figure(6.4, 3.6)
@@ -198,13 +197,14 @@ def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 128, 1024)) -> Pi
         for bits in widths:
             got = torch.cat([quantize(part, bits)[1] for part in x.split(group)])
             errors.append(float((got - x).norm() / x.norm()))
-        ax.plot(widths, errors, marker=mark, color=color, linewidth=1.6, label=f"groups of {group}")
+        cost = [bits + 32 / group for bits in widths]
+        ax.plot(cost, errors, marker=mark, color=color, linewidth=1.6, label=f"groups of {group}")
         told.append(f"groups of {group}: {', '.join(f'{e:.2%}' for e in errors)}")
     ax.set_yscale("log")
     ax.set_xticks(widths)
     ax.set_yticks([1, 0.1, 0.01], ["100%", "10%", "1%"], fontsize=9)
     ax.tick_params(axis="x", labelsize=9)
-    ax.set_xlabel("bits per code", fontsize=10)
+    ax.set_xlabel("bits per value, with scale and minimum", fontsize=10)
     ax.set_ylabel("error / size of x", fontsize=10)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
@@ -282,11 +282,10 @@ def ties() -> Picture:
 # ---- a row of groups
 
 
-def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Picture:
-    """Draw the tile of one program: each row is a group and gives a scale, a minimum and words."""
-    F = 32 // BITS
-    G, W, words = -(-N // GROUP), -(-N // F), GROUP // F
-    figure, ax = new_sheet(23, BLOCK_G + 3.6)
+def tile(N: int = 19, GROUP: int = 8, BLOCK_G: int = 4) -> Picture:
+    """Draw the tile of one program: each row is a group and gives a scale and a minimum."""
+    G = -(-N // GROUP)
+    figure, ax = new_sheet(19.5, BLOCK_G + 3.6)
     left, top, width = 3.2, 1.9, 1.0
     n = [[g * GROUP + i for i in range(GROUP)] for g in range(BLOCK_G)]
     grid = cells(
@@ -300,26 +299,58 @@ def tile(N: int = 19, GROUP: int = 8, BITS: int = 4, BLOCK_G: int = 4) -> Pictur
         row_index=[f"g={g}" for g in range(BLOCK_G)],
     )
     label(ax, left + GROUP * width / 2, top - 0.5, f"n = g · GROUP + i, GROUP = {GROUP}", fontsize=11)
-    places = (("scale", 1.6), ("minimum", 2.2), ("words", 2.6))
+    places = (("scale", 1.6), ("minimum", 2.2))
     x = grid.right + 1.4
     for name, size in places:
         for g in range(BLOCK_G):
             real = g < G
-            text = f"[{g}]" if name != "words" else (f"word {g * words}" if words == 1 else f"{words} words")
             color, hatch = (GROUPS[g % 2], None) if real else (None, "..")
-            box(ax, x, top + g, size, 1, text if real else "", color=color, hatch=hatch)
+            box(ax, x, top + g, size, 1, f"[{g}]" if real else "", color=color, hatch=hatch)
         label(ax, x + size / 2, top - 0.5, name, fontsize=11)
         x += size + 0.5
     for g in range(G):
         arrow(ax, (grid.right + 0.15, top + g + 0.5), (grid.right + 1.25, top + g + 0.5))
-    foot = f"dotted: n ≥ N = {N}, left out of minimum and maximum, and 0 in the words (BITS = {BITS})"
-    label(ax, 11.5, top + BLOCK_G + 0.8, foot)
+    foot = f"dotted: n ≥ N = {N}, left out of minimum and maximum"
+    label(ax, 9.7, top + BLOCK_G + 0.8, foot)
     return Picture(
         figure,
-        f"A row of N = {N} values in groups of {GROUP}: {G} groups, {W} words of {BITS}-bit codes. The "
-        f"program's tile has BLOCK_G = {BLOCK_G} rows, one per group. Each gives a scale, a minimum and "
-        f"{words} word. Lanes from n = {N} on are past the row: they are left out of the minimum and the "
-        f"maximum, and are 0 in the words.",
+        f"A row of N = {N} values in groups of {GROUP}: {G} groups. The program's tile has "
+        f"BLOCK_G = {BLOCK_G} rows, one per group. Each gives a scale and a minimum. Lanes from n = {N} on "
+        f"are past the row: they are left out of the minimum and the maximum.",
+    )
+
+
+def reshape(BLOCK_G: int = 2, GROUP: int = 16, BITS: int = 4) -> Picture:
+    """Draw a tile of groups, the same codes with a row per word, and the words."""
+    F = 32 // BITS
+    words = GROUP // F
+    figure, ax = new_sheet(24, BLOCK_G * (words + 0.4) + 6.2)
+    left, width = 4.4, 1.05
+    tile = [[g * GROUP + i for i in range(GROUP)] for g in range(BLOCK_G)]
+    colors = [[GROUPS[n // F % 2] for n in row] for row in tile]
+    names = [f"group {g}" for g in range(BLOCK_G)]
+    grid = cells(ax, tile, x=left, y=1.2, width=width, colors=colors, row_index=names)
+    label(ax, left, 0.7, f"codes, [{BLOCK_G}, {GROUP}]", align="left", family="monospace")
+    top = grid.bottom + 2.0
+    cut = f"reshape: [{BLOCK_G}, {words}, {F}]"
+    label(ax, left, top - 0.5, cut, align="left", family="monospace")
+    label(ax, left + F * width + 4.2, top - 0.5, f"sum: [{BLOCK_G}, {words}]", family="monospace")
+    for g in range(BLOCK_G):
+        for word in range(words):
+            y = top + g * (words + 0.4) + word
+            part = [g * GROUP + word * F + i for i in range(F)]
+            color = GROUPS[word % 2]
+            row = cells(ax, part, x=left, y=y, width=width, colors=color)
+            label(ax, left - 0.3, y + 0.5, f"[{g}, {word}]", align="right", fontsize=9)
+            arrow(ax, (row.right + 0.3, y + 0.5), (row.right + 2.6, y + 0.5))
+            box(ax, row.right + 2.8, y, 2.8, 1, f"word {g * words + word}", color=color)
+    foot = f"BITS = {BITS}, so F = {F}: the order of the codes stays, and each word has a row of its own"
+    label(ax, left, top + BLOCK_G * (words + 0.4) + 0.5, foot, align="left", fontsize=9)
+    return Picture(
+        figure,
+        f"A tile of {BLOCK_G} groups of {GROUP} codes, numbered 0 to {BLOCK_G * GROUP - 1}. Reshaped to "
+        f"[{BLOCK_G}, {words}, {F}], it has a row of {F} codes for each of {BLOCK_G * words} words, in "
+        f"the same order. The sum along the last axis leaves [{BLOCK_G}, {words}] words.",
     )
 
 
@@ -334,15 +365,15 @@ def shared(GROUP: int = 24, BITS: int = 4, W: int = 7) -> Picture:
         ax, [f"{w * F}..{w * F + F - 1}" for w in range(W)], x=left, y=1.2, width=width, colors=colors,
         title="n of the word", index=[f"w={w}" for w in range(W)],
     )  # fmt: skip
-    low = cells(ax, g, x=left, y=3.0, width=width, colors=colors, title="g = w · F // GROUP")
+    low = cells(ax, g, x=left, y=3.0, width=width, colors=colors, title="group")
     for w in range(W):
         arrow(ax, (row.center(w)[0], row.bottom + 0.1), (low.center(w)[0], low.y - 0.1))
     foot = f"F = {F}, GROUP = {GROUP}: a group is {GROUP // F} words, and a word is never in two groups"
     label(ax, 12, 4.6, foot)
     return Picture(
         figure,
-        f"{W} words of a row, {F} codes each, with groups of {GROUP}. Word w starts at n = {F} w and is in "
-        f"group w * {F} // {GROUP}: {g}. A group is {GROUP // F} whole words, so one scale per word is "
+        f"{W} words of a row, {F} codes each, with groups of {GROUP}. They are in the groups "
+        f"{g}. A group is {GROUP // F} whole words, so one scale per word is "
         f"enough.",
     )
 
@@ -372,8 +403,7 @@ def memory(group: int = 256) -> Picture:
         label(ax, size + 0.012, place, f"{size:.3f} GB", align="left")
     ax.invert_yaxis()
     ax.set_xlim(0, 1.25 * sizes[0])
-    words = f"GB per block, kept until the backward pass; with a scale and a minimum per {group} values"
-    ax.set_xlabel(words, fontsize=9)
+    ax.set_xlabel("GB per block, kept until the backward pass, with what's needed to decode it", fontsize=9)
     ax.tick_params(labelsize=10)
     ax.spines[["top", "right"]].set_visible(False)
     told = ", ".join(f"{name} {size:.3f} GB" for name, size in zip(names, sizes, strict=True))
@@ -429,61 +459,7 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
     )
 
 
-def bandwidth(rows: Sequence[dict], about: str) -> Picture:
-    """Draw the recorded bandwidth of quantize and dequantize, as a share of a copy's.
-
-    rows: recorded rows of bench "memory" (`puzzles_lib.timing.recorded`).
-    """
-    kept = {}
-    for row in rows:
-        if row["path"] in ("quantize_pack", "dequantize") and row["case"].endswith("100864x768"):
-            bits, group = row["case"].split(", ")[:2]
-            key = (row["path"], bits, group.removeprefix("groups of "))
-            name = "torch.compile" if row["baseline"] == "torch.compile" else "ours"
-            kept.setdefault(key, {})[name] = row
-    figure = new_figure(7.6, 3.9)
-    axes = figure.subplots(1, 2, sharey=True)
-    told = []
-    for ax, path in zip(axes, ("quantize_pack", "dequantize"), strict=True):
-        keys = [key for key in kept if key[0] == path and key[2] == "256"]
-        for place, key in enumerate(keys):
-            ours, compiled = kept[key]["ours"], kept[key].get("torch.compile")
-            share = ours["ratio"]
-            ax.barh(place - 0.18, share, height=0.34, color=BLUE, label="ours" if not place else None)
-            inside = {"align": "right", "fontsize": 9}
-            label(ax, share - 0.02, place - 0.18, f"{share:.0%}", color="white", **inside)
-            told.append(f"{path} {key[1]}: {share:.0%}")
-            if compiled:
-                # Of the same bytes: ours takes baseline_us / ratio of the copy's time.
-                other = share * compiled["us"] / compiled["baseline_us"]
-                ax.barh(
-                    place + 0.18,
-                    other,
-                    height=0.34,
-                    color=ORANGE,
-                    label="torch.compile" if not place else None,
-                )
-                label(ax, other - 0.02, place + 0.18, f"{other:.0%}", **inside)
-                told[-1] += f", torch.compile {other:.0%}"
-        ax.set_yticks(range(len(keys)), [key[1] for key in keys], fontsize=10)
-        ax.set_title(path, fontsize=11, color=INK)
-        ax.set_xlim(0, 1.05)
-        ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        ax.tick_params(labelsize=9)
-        ax.axvline(1.0, color=INK, linewidth=1)
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].invert_yaxis()
-    axes[0].legend(fontsize=9, frameon=False, loc="lower center", bbox_to_anchor=(0.5, -0.3), ncols=2)
-    figure.supxlabel(f"share of a copy's bandwidth; {about}", fontsize=9, color=FAINT)
-    return Picture(
-        figure,
-        f"Bytes per second as a share of a copy's, 100864 by 768 bfloat16, groups of 256, {about}. "
-        f"{'; '.join(told)}.",
-    )
-
-
 __all__ = [
-    "bandwidth",
     "drag",
     "error",
     "layer_bytes",
@@ -491,6 +467,7 @@ __all__ = [
     "memory",
     "outlying",
     "programs",
+    "reshape",
     "shared",
     "steps",
     "stored_scale",

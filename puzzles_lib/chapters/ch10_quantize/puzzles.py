@@ -169,7 +169,11 @@ WORD_SLIPS = (
         text.replace("these codes", "the codes in these words"): _packed(slip)
         for text, slip in CODE_SLIPS.items()
     }
-    | {text: _repacked(slip) for text, slip in PACK_SLIPS.items()}
+    | {
+        text: _repacked(slip)
+        for text, slip in PACK_SLIPS.items()
+        if "BLOCK_W" not in text and "n = " not in text
+    }
     | {
         "you'd get these words from a reshape to (BLOCK_G, F, GROUP // F): a word's codes are neighbors, "
         "so F comes last": _across,
@@ -403,7 +407,7 @@ def _rows_of_groups(words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS:
 
 
 VALUE_SLIPS: dict[str, Callable] = {
-    "you'd get these values from g = w // GROUP: GROUP counts values, and a word has F of them": (
+    "you'd get these values if w were divided by GROUP first: GROUP counts values, a word has F of them": (
         lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
             words, scale, minimum, N, BITS, lambda w: w // GROUP
         )

@@ -25,6 +25,16 @@ def _smallest_group() -> int:
     return next(2**p for p in range(20) if 2 + 2 * 16 / 2**p <= 2.25)
 
 
+def _means_of_halves() -> tuple[float, float]:
+    halves = torch.tensor([0.5, 1.5, 2.5, 3.5])
+    return float((halves + 0.5).floor().mean()), float(halves.round().mean())
+
+
+def _rounded_twice() -> float:
+    minimum, scale = torch.tensor([-2.0, 0.01]).bfloat16()
+    return float(minimum + scale * 200)
+
+
 def _groups_of_words() -> tuple[int, ...]:
     return tuple(w * 8 // 24 for w in (2, 3, 27))
 
@@ -80,7 +90,7 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: v == 1,
-                "A gain of 1 means that errors cancel. Are the decoded values as large as the originals?",
+                "The errors 0, -2, 2, 0 cancel, but not times x: -1 goes down, 1 goes up. Compute both sums.",
             ),
             Nudge(
                 lambda v, r: v == 36 / 20,
@@ -126,6 +136,23 @@ QUESTIONS = (
         nudge="91 values make some whole groups, and 11 values more. The short group has a scale, too.",
     ),
     Question(
+        id="ch10-q4",
+        asks="Steps are 0.5, 1.5, 2.5 and 3.5. What is the mean code if halves always go up, and if they "
+        "go to the even code? (up, even)",
+        right=_means_of_halves,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (up, even)."),
+            Nudge(lambda v, r: v == r[::-1], "Both means are correct, but swap them."),
+            Nudge(
+                lambda v, r: v[0] == r[0],
+                "The first mean is correct. Which of 0 and 1 is even? And of 1 and 2, 2 and 3, 3 and 4?",
+            ),
+            Nudge(lambda v, r: v[1] == r[1], "The second mean is correct. For the first, 0.5 goes to 1."),
+        ),
+        nudge="Write down the four codes for each rule, then take the mean.",
+    ),
+    Question(
         id="ch10-q5",
         asks="2-bit codes, 2.25 bits per value in all, a scale and a minimum in bfloat16 per group: what is "
         "the smallest power of two for GROUP?",
@@ -149,6 +176,22 @@ QUESTIONS = (
             Nudge(lambda v, r: v >= 99, "Watch the percent sign: 0.39% of a step is 0.0039 steps."),
         ),
         nudge="There are 255 steps, each of them 0.0039 of a step too long. Add that up.",
+    ),
+    Question(
+        id="ch10-q12",
+        asks="Minimum -2, code 200, stored scale 0.01000977. What comes back if the product is rounded to "
+        "bfloat16 before the sum?",
+        right=_rounded_twice,
+        kind=float,
+        nudges=(
+            Nudge(
+                lambda v, r: 0.0019 < v < 0.002,
+                "That's the exact result. But 2.001953 isn't a bfloat16. Which one is the nearest?",
+            ),
+            Nudge(lambda v, r: v == 2, "That's the rounded product. Now add the minimum."),
+            Nudge(lambda v, r: v == 1 / 64, "2 + 1/64 is a bfloat16, but 2 is nearer to the product."),
+        ),
+        nudge="The product is 2.001953. Round it to a multiple of 1/64, then add -2.",
     ),
     Question(
         id="ch10-q7",

@@ -17,7 +17,7 @@ MISTAKES = (
         "mask_in_int8",
         "Sums 32 bits in 8.",
         {
-            "tl.where(shut, 0, 1) << i": "(tl.where(shut, 0, 1) << i).to(tl.int8)",
+            "bits << i": "(bits << i).to(tl.int8)",
             "axis=1)": "axis=1).to(tl.int8)",
         },
         kind="values",
@@ -111,7 +111,7 @@ MISTAKES = (
         "gates_in_float32",
         "Sums the word in float32, which keeps 24 bits.",
         {
-            "tl.where(shut, 0, 1) << i": "(tl.where(shut, 0, 1) << i).to(tl.float32)",
+            "bits << i": "(bits << i).to(tl.float32)",
             "axis=1)": "axis=1).to(tl.int32)",
         },
         kind="values",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from puzzles_lib.drawing.colours import GREEN, INK, ORANGE, PALE, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.colours import INK, ORANGE, PALE, SKY, VERMILLION, YELLOW
 from puzzles_lib.drawing.sheet import Picture, arrow, cells, label, new_figure, new_sheet
 
 OPEN, SHUT = SKY, PALE  # the gradient passes; it does not
@@ -38,7 +38,6 @@ def bits(x: Sequence[float] = X) -> Picture:
 BITS_KEPT = (  # what, bits per element
     ("y in bfloat16", 16.0),
     ("y in 2 bits, scale and minimum, and the mask", 2 + 2 * 16 / 256 + 1),
-    ("the mask alone", 1.0),
 )
 LAYER = (512 * 197, 3072)  # tokens of a batch, hidden width of an MLP
 
@@ -47,10 +46,10 @@ def saved(layers: int = 12) -> Picture:
     """Draw what a ViT-B with ReLU would keep of its hidden activations at batch 512."""
     elements = math.prod(LAYER)
     sizes = [(name, bits, elements * bits / 8 / 1e6) for name, bits in BITS_KEPT]
-    figure = new_figure(8, 2.5)
+    figure = new_figure(8, 2.0)
     ax = figure.add_subplot()
     for number, (_, bits, size) in enumerate(sizes):
-        ax.barh(number, size, color=(ORANGE, SKY, GREEN)[number], edgecolor=INK, linewidth=0.8, height=0.6)
+        ax.barh(number, size, color=(ORANGE, SKY)[number], edgecolor=INK, linewidth=0.8, height=0.6)
         each = f"{bits:g} bit{'s' * (bits != 1)} per value"
         text = f"{size:.0f} MB per layer, {layers * size / 1e3:.1f} GB in {layers} ({each})"
         inside = size > 400
@@ -85,7 +84,7 @@ def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) ->
     for i in range(len(bits)):
         arrow(ax, (row.center(i)[0], 2.9), (row.center(i)[0], 3.6))
     label(ax, row.right + 0.4, 4.2, "correct", align="left")
-    label(ax, row.right + 0.4, 6.0, "0 · inf and 0 · NaN are NaN", align="left")
+    label(ax, row.right + 0.4, 6.0, "orange: 0 · inf and 0 · NaN are NaN", align="left")
     return Picture(
         figure,
         f"dy = {_list(dy)}, bits {list(bits)}. Chosen by the bit: {_list(chosen)}. Multiplied by the bit: "
@@ -113,19 +112,21 @@ def bandwidth(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
         label(ax, 0.6, y, f"{path}, {case}", align="left")
         for name, share in shares.items():
             y += 1
-            color = SKY if name == path else YELLOW
+            color = SKY if name == path else ORANGE if name == "torch.compile" else YELLOW
             ax.barh(y, share, color=color, edgecolor=INK, linewidth=0.8, height=0.8)
             right = max(share, 100.0) if share > 90 else share  # clear of the dashed line
             label(ax, right + 1, y, f"{share:.0f}%", align="left", fontsize=9)
             places.append(y)
-            names.append("this kernel" if name == path else name)
+            names.append("ours" if name == path else name)
         y += 1.3
         told.append(f"{path}, {case}: " + ", ".join(f"{name} {share:.0f}%" for name, share in shares.items()))
     ax.axvline(100, color=INK, linestyle="--", linewidth=1)
     ax.set_yticks(places, names, fontsize=9)
     ax.set_xlim(0, 112)
     ax.set_ylim(y - 0.6, -0.8)
-    ax.set_xlabel("speed, in % of a copy (dashed); blue: this course\n" + about, fontsize=9)
+    ax.set_xlabel(
+        "speed, in % of a copy of the bytes that ours moves (dashed); blue: ours\n" + about, fontsize=9
+    )
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(figure, f"Speed as a share of a copy of as many bytes, {about}. {'; '.join(told)}.")
 

@@ -58,6 +58,14 @@ SLIPS: dict[str, Callable] = {
         _mask(~(x <= 0)),
     ),
     "you'd get these words from x > 0, which is false for NaN": lambda x: (torch.relu(x), _mask(x > 0)),
+    "you'd get these words with 0 and 1 swapped: the bit is 1 where dy passes": lambda x: (
+        torch.relu(x),
+        _mask(x <= 0),
+    ),
+    "you'd get these words with 0 and 1 swapped, and ones past the end of a row": lambda x: (
+        torch.relu(x),
+        _mask(x <= 0, spare=1),
+    ),
     "you'd get these words from x >= 0, which lets 0 pass": lambda x: (
         torch.relu(x),
         _mask((x >= 0) | x.isnan()),
@@ -83,7 +91,7 @@ RELU_PACK = Puzzle(
     spec=relu_pack,
     formula=(
         r"y_{m, n} = \begin{cases} 0 & x_{m, n} \le 0 \\ x_{m, n} & \text{else} \end{cases} \qquad"
-        r"\mathrm{mask}_{m, w} = \sum_{i=0}^{31} \left[ \lnot (x_{m, \, 32w + i} \le 0) \right] \cdot 2^i"
+        r"\mathrm{mask}_{m, w} = \sum_{i=0}^{31} \left[ dy_{m, \, 32w + i} \text{ passes} \right] \cdot 2^i"
     ),
     grid=lambda s: (s.M, triton.cdiv(s.N, 32 * s.BLOCK_W)),
     cases=(

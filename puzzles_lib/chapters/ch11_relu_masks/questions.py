@@ -26,6 +26,12 @@ def _gates_that_nan_shuts() -> set[int]:
     return {n for n, value in enumerate(x.tolist()) if (value > 0) == (value <= 0)}
 
 
+def _bytes_of_a_layer(rows: int = 128, columns: int = 256, group: int = 256) -> int:
+    """Return the bytes of a mask, of 2-bit codes, and of a scale and a minimum in bfloat16 per group."""
+    values = rows * columns
+    return values // 8 + values * 2 // 8 + values // group * 4
+
+
 def _byte_of_two_rows(columns: int = 77, byte: int = 9) -> int:
     """Return a byte of one long row of bits, with all bits of row 0 set and none of row 1."""
     return sum(1 << b for b in range(8) if 8 * byte + b < columns)
@@ -41,24 +47,25 @@ QUESTIONS = (
             Nudge(lambda v, r: len(v) != 2, "Please give two bits, each 0 or 1."),
             Nudge(
                 lambda v, r: v[0] == v[1],
-                "For numbers, the two bits agree. But NaN isn't a number. Try it in Python.",
+                "For numbers, the two bits agree. But NaN isn't a number. What is float('nan') <= 0?",
             ),
         ),
         nudge="Every comparison with NaN is false, except !=. So what is `x <= 0`? Then apply the `~`.",
     ),
     Question(
         id="ch11-q2",
-        asks="Which cases does your kernel pass? It should pass 0 to 4 and fail 5.",
-        right=lambda: {0, 1, 2, 3, 4},
-        kind=set,
+        asks="Which cases does your kernel pass, and is only the mask wrong? It should pass all but case 5.",
+        right=lambda: ({0, 1, 2, 3, 4}, True),
+        kind=tuple,
         nudges=(
             Nudge(
-                lambda v, r: not r <= v,
+                lambda v, r: not r[0] <= v[0],
                 "A case from 0 to 4 fails, too. Start from your correct kernel and change only the bits.",
             ),
+            Nudge(lambda v, r: not v[1], "Something else than the mask is wrong, such as y. Keep y correct."),
         ),
         nudge="Case 5 passes, too. What does it contain that the other cases don't?",
-        same=lambda v, r: r <= v and 5 not in v,
+        same=lambda v, r: r[0] <= v[0] and 5 not in v[0] and v[1],
         computed=True,
     ),
     Question(
@@ -120,7 +127,7 @@ QUESTIONS = (
         right=_gates_that_nan_shuts,
         kind=set,
         nudges=(
-            Nudge(lambda v, r: not v, "The two words in the report are different, so some bit differs."),
+            Nudge(lambda v, r: not v, "The two words are different, so some bit differs."),
             Nudge(lambda v, r: v and max(v) > 31, "Word 0 contains the elements 0 to 31 only."),
             Nudge(
                 lambda v, r: v == {31 - n for n in r},
@@ -163,20 +170,24 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q8",
-        asks="Is y as torch's, is dx as torch's, and how many bytes do you keep for 7700 elements?",
-        right=lambda: (True, True, -(-7700 // 8)),
+        asks="Is z as torch's, is dx as torch's, is dweight near torch's, and how many bytes are kept for y "
+        "of [128, 256]?",
+        right=lambda: (True, True, True, _bytes_of_a_layer()),
         kind=tuple,
         nudges=(
+            Nudge(lambda v, r: not v[0], "z isn't relu(x) @ weight.T any more. Return it from forward."),
             Nudge(
-                lambda v, r: not v[0],
-                "y isn't relu(x) yet. One of the operators returns both y and the mask.",
+                lambda v, r: not v[1], "dx isn't torch's. First dz @ weight, then what the mask lets pass."
             ),
-            Nudge(lambda v, r: not v[1], "The gradient isn't torch's yet. It needs dy and the mask."),
-            Nudge(lambda v, r: v[2] > r[2], "Both results are correct, but you keep more than the mask."),
+            Nudge(lambda v, r: not v[2], "dweight is too far off. It's dz.T times y, from its 2-bit codes."),
+            Nudge(
+                lambda v, r: v[3] > r[3],
+                "All results are correct, but you keep more than the mask and the 2-bit y.",
+            ),
         ),
-        nudge="Both results are correct, but autograd keeps less than a mask. A tensor that you store as "
-        "ctx.mask stays hidden from it: no hook sees it, and nobody notices if it changes before the "
-        "backward pass. Keep the mask with ctx.save_for_backward.",
+        nudge="All results are correct, but autograd keeps less than a mask and a 2-bit y. A tensor that you "
+        "store as ctx.mask stays hidden from it: no hook sees it, and nobody notices if it changes before "
+        "the backward pass. Keep all of them with ctx.save_for_backward.",
         computed=True,
     ),
 )

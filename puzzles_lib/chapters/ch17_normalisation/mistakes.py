@@ -350,7 +350,7 @@ MISTAKES = (
         "The first mean is divided by the size of the block.",
         {"tl.sum(g, axis=1) / N": "tl.sum(g, axis=1) / BLOCK_N"},
         kind="values",
-        says="dx[0, 0]",
+        says="the mean of g is divided by BLOCK_N",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -358,7 +358,39 @@ MISTAKES = (
         "The second mean is divided by the size of the block.",
         {"tl.sum(g * xhat, axis=1) / N": "tl.sum(g * xhat, axis=1) / BLOCK_N"},
         kind="values",
-        says="dx[0, 0]",
+        says="the mean of g · x̂ is divided by BLOCK_N",
+    ),
+    Mistake(
+        LAYER_NORM_DX,
+        "first_sum_for_mean",
+        "The sum of g isn't divided by N.",
+        {"tl.sum(g, axis=1) / N": "tl.sum(g, axis=1)"},
+        kind="values",
+        says="the sum of g isn't divided by N",
+    ),
+    Mistake(
+        LAYER_NORM_DX,
+        "second_sum_for_mean",
+        "The sum of g · x̂ isn't divided by N.",
+        {"tl.sum(g * xhat, axis=1) / N": "tl.sum(g * xhat, axis=1)"},
+        kind="values",
+        says="the sum of g · x̂ isn't divided by N",
+    ),
+    Mistake(
+        LAYER_NORM_DX,
+        "second_mean_without_weights",
+        "The second mean is of dy · x̂ instead of g · x̂.",
+        {"tl.sum(g * xhat, axis=1) / N": "tl.sum(dy * xhat, axis=1) / N"},
+        kind="values",
+        says="the sum of g · x̂ lacks w",
+    ),
+    Mistake(
+        LAYER_NORM_DX,
+        "first_mean_without_weights",
+        "The first mean is of dy instead of g.",
+        {"tl.sum(g, axis=1) / N": "tl.sum(dy.to(tl.float32), axis=1) / N"},
+        kind="values",
+        says="the sum of g lacks w",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -827,7 +859,7 @@ MISTAKES = (
         "The last block is counted as full, although it has fewer elements.",
         {"tl.minimum(N - first, BLOCK_N)": "BLOCK_N"},
         kind="values",
-        says="every element is 0.781",  # 150/192 = 0.78125, shown as 0.7812 or 0.7813
+        says="the short last block counts as full, and its sum is divided by BLOCK_N",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -835,7 +867,7 @@ MISTAKES = (
         "All blocks have the same weight, even the short last one.",
         {"share = count / (first + count)": "share = 1 / (first // BLOCK_N + 1)"},
         kind="values",
-        says="mean[0]",
+        says="the short last block counts as much as a full one",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -875,7 +907,7 @@ MISTAKES = (
         "The squared distance between the means isn't weighted with the number of elements before.",
         {"apart * apart * first * share": "apart * apart * share"},
         kind="values",
-        says="rstd[0]",
+        says="the factor n1 is missing",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -883,7 +915,7 @@ MISTAKES = (
         "The squared distance is weighted with the elements before, but not with the share of the new ones.",
         {"apart * apart * first * share": "apart * apart * first"},
         kind="values",
-        says="rstd[0]",
+        says="the factor n2 / n is missing",
     ),
     Mistake(
         LONG_LAYER_NORM,
@@ -1003,7 +1035,7 @@ MISTAKES = (
         "The earlier h is added, but not multiplied by the factor of the steps since.",
         {"steps * h + sums": "h + sums"},
         kind="values",
-        says="h[0, 16]",
+        says="the h before the block is added as it is",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1011,7 +1043,7 @@ MISTAKES = (
         "The earlier h is multiplied only by each step's own factor.",
         {"steps * h + sums": "a * h + sums"},
         kind="values",
-        says="all wrong elements are at 1–63 along T",
+        says="multiplied by a alone",
     ),
     Mistake(
         LINEAR_RECURRENCE,

@@ -45,7 +45,7 @@ def traffic() -> Picture:
     figure, ax = new_sheet(25, 8.4)
     left, width, told = 7.2, 1.45, []
     for number, (name, kernels) in enumerate(ways):
-        y, x, passes = 1.2 + 1.9 * number, left, 0
+        y, x = 1.2 + 1.9 * number, left
         label(ax, left - 0.4, y + 0.5, name, align="right")
         for kernel in kernels.split():
             loads, _, stores = kernel.partition(">")
@@ -53,16 +53,16 @@ def traffic() -> Picture:
             for text in loads + stores:
                 color = LOADED if len(loads) * width > x - start + 0.01 else STORED
                 box(ax, x, y, width, 1.0, {"s": "h²"}.get(text, text), color=color)
-                x, passes = x + width, passes + 1
+                x += width
             box(ax, start - 0.06, y - 0.12, x - start + 0.12, 1.24, color=None, edge=INK, linewidth=1.3)
             x += 0.3
-        label(ax, x + 0.2, y + 0.5, f"{passes} times", align="left")
-        count = len(kernels.split())
-        told.append(f"{name}: {passes} times, in {count} kernel{'s' if count > 1 else ''}")
+        told.append(f"{name}: " + "; ".join(_in_words(kernel) for kernel in kernels.split()))
     box(ax, left, 6.5, 0.6, 0.5, color=LOADED)
     label(ax, left + 0.8, 6.75, "loaded", align="left")
     box(ax, left + 4.2, 6.5, 0.6, 0.5, color=STORED)
-    label(ax, left + 5.0, 6.75, "stored; each frame is a kernel", align="left")
+    label(ax, left + 5.0, 6.75, "stored", align="left")
+    box(ax, left + 8.2, 6.5, 0.6, 0.5, color=None, edge=INK, linewidth=1.3)
+    label(ax, left + 9.0, 6.75, "a kernel", align="left")
     told_more = (
         "n: the normalized h. The frame with h² alone computes the means: it stores one number per row"
     )
@@ -70,8 +70,16 @@ def traffic() -> Picture:
     return Picture(
         figure,
         f"How often a matrix as large as x passes through memory for h = x + residual and its norm y. "
-        f"{'; '.join(told)}. The single kernel loads x and the residual, and stores h and y.",
+        f"{'. '.join(told)}.",
     )
+
+
+def _in_words(kernel: str) -> str:
+    """``"a kernel loads x, r and stores h"``"""
+    loads, _, stores = kernel.partition(">")
+    names = {"s": "h²"}
+    parts = [", ".join(names.get(each, each) for each in part) for part in (loads, stores)]
+    return f"a kernel loads {parts[0]}" + f" and stores {parts[1]}" * bool(stores)
 
 
 def row(N: int = 6, BLOCK: int = 8) -> Picture:
@@ -81,13 +89,13 @@ def row(N: int = 6, BLOCK: int = 8) -> Picture:
     mean = sum(v * v for v in h) / N
     figure, ax = new_sheet(25, 8.6)
     left, width = 6.2, 1.2
-    pad, off = [None] * (BLOCK - N), [".."] * (BLOCK - N)
-    for number, (name, values, color) in enumerate((("x", x, LOADED), ("residual", r, LOADED))):
+    pad, off = ["0"] * (BLOCK - N), [".."] * (BLOCK - N)
+    for number, (name, values, color) in enumerate((("x", x, LOADED), ("r", r, LOADED))):
         texts = [str(v).replace("-", "\N{MINUS SIGN}") for v in values] + pad
         look = {"colors": [color] * N + [None] * len(pad), "hatch": [None] * N + off, "width": width}
         cells(ax, texts, x=left, y=0.5 + 1.4 * number, title=name, **look)
     label(ax, left - 0.6, 1.7, "+", fontsize=13)
-    sums = [str(v).replace("-", "\N{MINUS SIGN}") for v in h] + ["0"] * len(pad)
+    sums = [str(v).replace("-", "\N{MINUS SIGN}") for v in h] + pad
     look = {"colors": [STORED] * N + [None] * len(pad), "hatch": [None] * N + off, "width": width}
     strip = cells(ax, sums, x=left, y=3.6, title="h", **look)
     arrow(ax, (left + N * width / 2, 2.95), (left + N * width / 2, 3.5))
@@ -100,10 +108,11 @@ def row(N: int = 6, BLOCK: int = 8) -> Picture:
     label(ax, 20.4, 3.4, "y = h · scale · w", fontsize=12)
     label(ax, 20.4, 4.3, "h is still in registers", color=FAINT)
     arrow(ax, (20.4, two.y - 0.1), (20.4, 4.8))
+    arrow(ax, (strip.right + 0.1, 4.1), (17.3, 3.6))
     label(ax, left, 8.1, f"dotted: masked lanes past N = {N}; they are 0 and add 0", align="left")
     return Picture(
         figure,
-        f"A program and its row of N = {N} in a block of {BLOCK}. x = {x} plus residual = {r} gives h = {h}, "
+        f"A program and its row of N = {N} in a block of {BLOCK}. x = {x} plus r = {r} gives h = {h}, "
         f"which is stored. The mean of h squared is {mean:.3g}. scale = 1 / sqrt(mean + eps) is "
         f"{(mean + 1e-6) ** -0.5:.3f}. Then y = h scale w, with h still in registers. "
         f"Lanes past N are 0.",
@@ -201,7 +210,7 @@ def paths(backward: bool = False) -> Picture:
     notes = (
         "1 directly",
         "2 each x is 1 / N\nof the mean μ",
-        "3 x widens the row by x̂ / N,\nand rstd shrinks",
+        "3 each x adds x̂ / N to the\nspread, and rstd shrinks",
     )
     at = 3.3
     for (text, width, color), note in zip(parts, notes, strict=True):
@@ -212,8 +221,8 @@ def paths(backward: bool = False) -> Picture:
     return Picture(
         figure,
         f"{told} With g = dy w, they add to dx, each times rstd: path 1 adds g. Path 2 subtracts mean(g), "
-        "because each x is 1 / N of the mean. Path 3 subtracts x̂ mean(g x̂), because x widens the row by "
-        "x̂ / N and rstd shrinks. Together, dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
+        "because each x is 1 / N of the mean. Path 3 subtracts x̂ mean(g x̂), because each x adds x̂ / N to the "
+        "spread, and rstd shrinks. Together, dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
     )
 
 
@@ -227,7 +236,7 @@ def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
     left, size = 2.6, 0.9
     grid = cells(ax, [[""] * N for _ in range(M)], x=left, y=1.4, width=size, height=size, colors=colors,
         row_index=[f"m={m}" for m in range(M)])  # fmt: skip
-    label(ax, left + N * size / 2, 0.6, "dy · x̂: one row per token")
+    label(ax, left + N * size / 2, 0.6, "dy · x̂")
     at = 14.6
     text = [[""] * N for _ in range(PARTS)]
     strips = [[PROGRAM_COLORS[part]] * N for part in range(PARTS)]
@@ -235,14 +244,14 @@ def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
     label(ax, at + N * size / 2, 2.2, f"{PARTS} rows of partial sums")
     for part in range(PARTS):
         y = parts.center(part, 0)[1]
-        arrow(ax, (grid.right + 0.2, y), (at - 0.2, y), color=INK)
-        label(ax, (grid.right + at) / 2, y - 0.3, f"program {part}", fontsize=9, color=FAINT)
+        own = sum(grid.center(m, 0)[1] for m in rows[part]) / len(rows[part])  # the middle of its rows
+        arrow(ax, (grid.right + 0.2, own), (at - 0.2, y), color=INK)
+        label(ax, parts.right + 0.3, y, f"program {part}", align="left", fontsize=9, color=FAINT)
     total = cells(ax, [""] * N, x=at, y=7.8, width=size, height=size, colors=YELLOW, title="dw")
     for n in range(N):
         arrow(ax, (at + (n + 0.5) * size, parts.bottom + 0.1), (at + (n + 0.5) * size, total.y - 0.1))
     label(ax, left, 9.6, "stage 1: each program stores the sums of its rows", align="left")
-    label(ax, at, 9.6, "stage 2: one program adds up the parts", align="left")
-    label(ax, at - 0.6, 6.6, "the last program", align="right", color=FAINT)
+    label(ax, at, 9.6, "stage 2: the last program adds up the parts", align="left")
     ax.plot([at - 0.4, at + N * size + 0.4], [6.6, 6.6], color=FAINT, linewidth=1.2, linestyle="--")
     return Picture(
         figure,
@@ -444,7 +453,8 @@ def merge(first: Sequence[int] = (1, 3, 2, 2), second: Sequence[int] = (7, 9)) -
     wide = box(ax, 6.4, 7.1, 9.4, 1.2, card, color=STATISTICS)
     arrow(ax, (5.4, 5.1), (8.4, wide.y - 0.1))
     arrow(ax, (16.6, 5.1), (13.8, wide.y - 0.1))
-    label(ax, 11.1, 6.0, f"δ = {apart:g}", fontsize=11)
+    arrow(ax, (9.7, 4.45), (12.3, 4.45))
+    label(ax, 11.0, 3.9, f"δ = {apart:g}", fontsize=11)
     label(ax, 16.2, 7.2, "M2: sum of both + δ² n₁ n₂ / n", align="left")
     label(ax, 16.2, 8.1, "mean: the first + δ n₂ / n", align="left")
     return Picture(

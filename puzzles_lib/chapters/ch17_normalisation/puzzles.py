@@ -231,10 +231,25 @@ def _sum_times_x(dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor) -
     return rstd[:, None] * (g - _mean(g) - x * _mean(g * xhat))
 
 
-def _over_block(dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor, N: int, BLOCK_N: int) -> Tensor:
-    g, xhat = dy * w, (x - mean[:, None]) * rstd[:, None]
-    share = N / BLOCK_N
-    return _dx_of(g, x, mean, rstd, _mean(g) * share, _mean(g * xhat) * share)
+def _with_divisors(off: str, along: str) -> Callable[..., Tensor]:
+    """Return a slip whose two sums are divided by ``"N"``, ``"BLOCK_N"``, or nothing (``""``)."""
+
+    def slip(dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor, N: int, BLOCK_N: int) -> Tensor:
+        g, xhat = dy * w, (x - mean[:, None]) * rstd[:, None]
+        share = {"N": 1.0, "BLOCK_N": N / BLOCK_N, "": N}
+        return _dx_of(g, x, mean, rstd, _mean(g) * share[off], _mean(g * xhat) * share[along])
+
+    return slip
+
+
+def _means_of_dy(off: bool, along: bool) -> Callable[..., Tensor]:
+    """Return a slip with dy instead of g in the mean of g, or in the mean of g · x̂."""
+
+    def slip(dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
+        g, xhat = dy * w, (x - mean[:, None]) * rstd[:, None]
+        return _dx_of(g, x, mean, rstd, _mean(dy if off else g), _mean((dy if along else g) * xhat))
+
+    return slip
 
 
 LAYER_NORM_DX = Puzzle(
@@ -273,7 +288,15 @@ LAYER_NORM_DX = Puzzle(
         "the rows of dx don't add up to 0: neither mean is subtracted": _with_means(0, 0),
         "the second sum is over g times x: it needs x̂": _sum_with_x,
         "the last term has x in front of its mean: it needs x̂": _sum_times_x,
-        "the means are divided by BLOCK_N: divide by N": _over_block,
+        "the means are divided by BLOCK_N: divide by N": _with_divisors("BLOCK_N", "BLOCK_N"),
+        "the mean of g is divided by BLOCK_N: divide by N": _with_divisors("BLOCK_N", "N"),
+        "the mean of g · x̂ is divided by BLOCK_N: divide by N": _with_divisors("N", "BLOCK_N"),
+        "the sum of g isn't divided by N": _with_divisors("", "N"),
+        "the sum of g · x̂ isn't divided by N": _with_divisors("N", ""),
+        "the sums of g and of g · x̂ aren't divided by N": _with_divisors("", ""),
+        "the sum of g lacks w: g is dy times w": _means_of_dy(True, False),
+        "the sum of g · x̂ lacks w: g is dy times w": _means_of_dy(False, True),
+        "the sums of g and of g · x̂ lack w: g is dy times w": _means_of_dy(True, True),
     },
     contract=Contract(
         {
@@ -459,6 +482,34 @@ def _old_share(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
     return mean, long_layer_norm(x)[1]
 
 
+def _counted_full(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
+    """Return the results if the last block's count is BLOCK_N, however few elements it has."""
+    mean, squares = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
+    for number, block in enumerate(x.split(BLOCK_N, 1)):
+        own, share = block.sum(1) / BLOCK_N, 1 / (number + 1)
+        apart = own - mean
+        mean = mean + apart * share
+        squares = squares + (block - own[:, None]).square().sum(1) + apart**2 * number * BLOCK_N * share
+    return mean, torch.rsqrt(squares / N + 1e-5)
+
+
+def _weighted(weight: Callable[[int, int], float]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a slip with another factor of δ² in M2, given n1 and n2."""
+
+    def slip(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
+        squares, count = torch.zeros_like(x[:, 0]), 0
+        mean = squares
+        for block in x.split(BLOCK_N, 1):
+            own, more = block.mean(1), block.shape[1]
+            apart = own - mean
+            squares = squares + (block - own[:, None]).square().sum(1) + apart**2 * weight(count, more)
+            count += more
+            mean = mean + apart * more / count
+        return mean, torch.rsqrt(squares / N + 1e-5)
+
+    return slip
+
+
 def _not_apart(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
     """Return the results if only the squares within the blocks are summed."""
     squares = sum((block - _mean(block)).square().sum(1) for block in x.split(BLOCK_N, 1))
@@ -489,10 +540,16 @@ LONG_LAYER_NORM = Puzzle(
     slips={
         "lanes past the end are counted in the last block's M2: 0 - mean isn't 0 there": _padded_blocks,
         "the short last block counts as much as a full one": _mean_of_means,
+        "the short last block counts as full, and its sum is divided by BLOCK_N: use its own length": (
+            _counted_full
+        ),
         "the mean doesn't move by the new block's fraction of δ: n2 / n, or 1 for a row's first block": (
             _old_share
         ),
         "M2 doesn't grow with the distance between the blocks' means: δ² n1 n2 / n is missing": _not_apart,
+        "M2 grows by δ² n2 / n: the factor n1 is missing": _weighted(lambda n1, n2: n2 / (n1 + n2)),
+        "M2 grows by δ² n1: the factor n2 / n is missing": _weighted(lambda n1, n2: n1),
+        "M2 grows by δ² n1 n2: divide by n": _weighted(lambda n1, n2: n1 * n2),
     },
     contract=Contract(
         {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},
@@ -533,6 +590,22 @@ def _later_step_first(a: Tensor, x: Tensor, start: Tensor, BLOCK_T: int) -> Tens
     return torch.stack(rows, 1)
 
 
+def _carried(times: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return a slip with another factor of the h before the block, given a[t] and the product up to t."""
+
+    def slip(a: Tensor, x: Tensor, start: Tensor, BLOCK_T: int) -> Tensor:
+        h, rows = start, []
+        for first in range(0, x.shape[1], BLOCK_T):
+            steps, sums, before = torch.ones_like(start), torch.zeros_like(start), h
+            for t in range(first, min(first + BLOCK_T, x.shape[1])):
+                steps, sums = steps * a[:, t], sums * a[:, t] + x[:, t]
+                h = times(a[:, t], steps) * before + sums
+                rows.append(h)
+        return torch.stack(rows, 1)
+
+    return slip
+
+
 LINEAR_RECURRENCE = Puzzle(
     number="34",
     spec=linear_recurrence,
@@ -551,6 +624,12 @@ LINEAR_RECURRENCE = Puzzle(
     most_loads={"a": lambda s: s.M * s.T, "x": lambda s: s.M * s.T},
     slips={
         "the steps are combined in the wrong order: the earlier step, (a, x), comes first": _later_step_first,
+        "the h before the block is added as it is: multiply it by the scanned factor": _carried(
+            lambda a, steps: torch.ones_like(a)
+        ),
+        "the h before the block is multiplied by a alone: multiply it by the scanned factor": _carried(
+            lambda a, steps: a
+        ),
     },
     contract=Contract(
         {"T": Size(300), "M": Size(9), "BLOCK_T": (32, 64)},

@@ -356,8 +356,9 @@ MISTAKES = (
         "values_of_the_neighbour",
         "The values of the next text are loaded, with weights of 0. But 0 times NaN is NaN.",
         {
-            "NQ, H, H_KV": "NQ, NK, H, H_KV",
-            "v_ptr + at_k, mask=j[:, None] < keys": "v_ptr + at_k, mask=(first_k + j)[:, None] < NK",
+            "v_ptr + at_k, mask=j[:, None] < keys": (
+                "v_ptr + at_k, mask=(first_k + j)[:, None] < tl.load(cu_k_ptr + tl.num_programs(2))"
+            ),
         },
         kind="values",
         says="NaN",
@@ -505,6 +506,14 @@ MISTAKES = (
         {"o.to(tl.float32) * do": "(o * do).to(tl.float32)"},
         kind="values",
         says="d",
+    ),
+    Mistake(
+        ATTENTION_DQ,
+        "dq_of_values",
+        "ds is multiplied by v instead of k.",
+        {"dq = tl.dot(ds.to(tl.bfloat16), k, dq)": "dq = tl.dot(ds.to(tl.bfloat16), v, dq)"},
+        kind="values",
+        says="dq sums ds times v",
     ),
     Mistake(
         ATTENTION_DQ,
@@ -820,7 +829,15 @@ MISTAKES = (
         "p is multiplied by q instead of do.",
         {"tl.dot(p.to(tl.bfloat16), do, dv)": "tl.dot(p.to(tl.bfloat16), q, dv)"},
         kind="values",
-        says="dv[0, ",
+        says="dv sums p times q",
+    ),
+    Mistake(
+        ATTENTION_DKV,
+        "dk_of_do",
+        "ds is multiplied by do instead of q.",
+        {"dk = tl.dot(ds.to(tl.bfloat16), q, dk)": "dk = tl.dot(ds.to(tl.bfloat16), do, dk)"},
+        kind="values",
+        says="dk sums ds times do",
     ),
     Mistake(
         ATTENTION_DKV,

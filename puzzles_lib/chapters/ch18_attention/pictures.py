@@ -132,7 +132,8 @@ def tiles(T: int = 46, block_q: int = 8, block_k: int = 4, W: int = 14) -> Pictu
             height=size * 1.6,
             colors=colors,
         )
-        label(ax, left, 0.9, name, align="left", fontsize=11)
+        ends = f"; T = {T} ends in a tile" if not causal else ""
+        label(ax, left, 0.9, f"{name}{ends}", align="left", fontsize=11)
         flat = [kind for row in kinds for kind in row]
         counts = {kind: flat.count(kind) for kind in ("whole", "cut", "skipped")}
         label(ax, left - 0.5, 1.6 + len(kinds) * size * 0.8, "queries", rotation=90, color=FAINT)
@@ -254,7 +255,7 @@ def aligned(queries: int = 3, keys: int = 7, both: bool = False) -> Picture:
         label(ax, left, 0.6, name, align="left", fontsize=11)
         for i in range(queries):
             label(ax, left - 0.4, 2.6 + i, f"query {i}", align="right")
-        label(ax, left + keys / 2, grid.bottom + 0.5, "keys", color=FAINT)
+        label(ax, left + keys / 2, grid.bottom + 0.5, "keys; blue: seen", color=FAINT)
         told.append(f"{name}: " + ", ".join(str(row.count(SKY)) for row in colors))
     return Picture(figure, f"How many of {keys} keys each of {queries} queries sees. {'. '.join(told)}.")
 
@@ -436,7 +437,13 @@ def turns() -> Picture:
     label(ax, 0.4, 3.3, "two programs taking turns on one multiprocessor", align="left", fontsize=11)
     lane(3.9, "program 0", 0.0, 4)
     lane(5.1, "program 1", 2.0, 4)
-    label(ax, 0.4, 7.2, "dots: tensor cores, 4096 operations per cycle. exp: 16 per cycle.", align="left")
+    label(
+        ax,
+        0.4,
+        7.2,
+        "dots: tensor cores, 4096 operations per cycle. exp: 16 per cycle. Here D = 64.",
+        align="left",
+    )
     return Picture(
         figure,
         "A loop of products (dots, on tensor cores) and exponentials (exp) over time. With one program "
@@ -493,7 +500,7 @@ def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
         ax.spines[["top", "right", "bottom"]].set_visible(False)
         told.append(f"{part}: " + ", ".join(f"{LOOKS[name][1]} {found[name]:.0f}" for name in LOOKS))
     figure.suptitle(
-        f"{case}: 16384 tokens in all, 2048 / D heads. Each panel has its own scale.\n{about}",
+        f"{case}, {16384 // T} sequences, {2048 // D} heads. Each panel has its own scale.\n{about}",
         fontsize=9,
         color=FAINT,
     )

@@ -504,6 +504,14 @@ def _dq_without_p_or_mask(
     return ds @ k / q.shape[2] ** 0.5, delta
 
 
+def _dq_by_values(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the results if ds is multiplied by v instead of k."""
+    delta = _delta(do, o)
+    return _p_and_ds(q, k, v, do, lse, delta)[1] @ v / q.shape[2] ** 0.5, delta
+
+
 ATTENTION_DQ = Puzzle(
     number="37",
     spec=attention_dq,
@@ -541,6 +549,7 @@ ATTENTION_DQ = Puzzle(
         "ds is missing the factor p: it's p times (dp - delta)": _dq_without_p,
         "ds is missing the factor p, which also hides keys: it's p times (dp - delta)": _dq_without_p_or_mask,
         "delta is added, not subtracted": lambda o, **others: attention_dq(o=-o, **others),
+        "dq sums ds times v: it's ds times k": _dq_by_values,
     },
     contract=Contract(
         {
@@ -624,6 +633,20 @@ def _queries_before(
     return tuple(each.unflatten(0, (-1, heads)).sum(1) for each in (dk, dv))
 
 
+def _with_factors(dk_of: str, dv_of: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a slip in which ds is multiplied by ``"q"`` or ``"do"``, and p by ``"do"`` or ``"q"``."""
+
+    def slip(**given: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = given["q"], given["k"]
+        heads = len(q) // len(k)
+        k, v = (each.repeat_interleave(heads, 0) for each in (k, given["v"]))
+        p, ds = _p_and_ds(q, k, v, given["do"], given["lse"], given["delta"])
+        results = ds.mT @ given[dk_of] / q.shape[2] ** 0.5, p.mT @ given[dv_of]
+        return tuple(each.unflatten(0, (-1, heads)).sum(1) for each in results)
+
+    return slip
+
+
 def _queries_that_see(s: Case) -> int:
     """Return the elements of q in the blocks of queries that see each program's keys, in all heads."""
     starts = range(0, s.T, s.BLOCK_K)
@@ -679,6 +702,8 @@ ATTENTION_DKV = Puzzle(
         "only the last head of each group counts": lambda **all: attention_dkv(**_only_head(-1, **all)),
         "head g of k is used for head g of q: it belongs to H // H_KV heads of q": _own_number_only,
         "the mask is the wrong way round: queries i >= j see key j": _queries_before,
+        "dk sums ds times do: it's ds times q": _with_factors("do", "do"),
+        "dv sums p times q: it's p times do": _with_factors("q", "q"),
     },
     contract=Contract(
         {

@@ -1,9 +1,10 @@
 """Chapter 19's laboratory: recorded sweeps to prune, a benchmark to audit, and your own kernel's work."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from numbers import Real
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -190,6 +191,42 @@ def sweep(name: str, device: str = "H200") -> Sweep:
         tried.append(Tried(config, *(told[field] for field in (*KNOWN, "us", "again_us"))))
     numbers = kernel["sizes"], kernel["bytes"], kernel["flops"]
     return Sweep(name, record["device"], *numbers, tuple(tried), origin(record))
+
+
+# ---- waves
+
+
+def use(used: Callable[[int, int], float | None]) -> str:
+    """Return a report on ``used(tiles, at_a_time)``, which says how much of the chip is used."""
+    return _Text("\n".join(_use(used)))
+
+
+class _Text(str):
+    """Words that a notebook shows without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _use(used: Callable[[int, int], float | None]) -> Iterator[str]:
+    wrong = ""
+    for tiles, at_a_time in ((136, 132), (264, 132), (512, 132), (40, 132), (1000, 264)):
+        share = used(tiles, at_a_time)
+        if share is None:
+            yield "not solved yet"
+            return
+        if isinstance(share, bool) or not isinstance(share, Real):
+            yield f"not judged: used({tiles}, {at_a_time}) is {share!r:.80}, not a number"
+            return
+        yield f"{tiles} tiles, {at_a_time} at a time: used {float(share):.3g}"
+        waves = math.ceil(tiles / at_a_time)
+        if not wrong and abs(share - tiles / (waves * at_a_time)) > 0.001:
+            wrong = f"not yet: {tiles} tiles take {waves} wave" + ("s" if waves > 1 else "")
+            wrong += (
+                f", and {tiles - (waves - 1) * at_a_time} of {at_a_time} places are taken in the last one"
+            )
+            wrong += ". And no result is more than the whole chip" if share > 1 else ""
+    yield wrong or "correct"
 
 
 # ---- a kernel's work

@@ -20,6 +20,7 @@ from puzzles_lib.drawing.colours import (
     PALE,
     PURPLE,
     SKY,
+    SNOW,
     VERMILLION,
     YELLOW,
 )
@@ -29,6 +30,10 @@ from puzzles_lib.timing.h200 import BYTES, FLOPS, PROGRAMS, REGISTERS, RESERVED,
 from puzzles_lib.timing.recorded import origin
 
 Record = Mapping[str, Any]
+
+
+_DOT: Mapping[str, Any] = {"color": SKY, "markeredgecolor": INK, "markeredgewidth": 0.5}
+"""The look of a measured point, on a light page and on a dark one."""
 
 
 def _plain(ax: Axes, x: str = "", y: str = "") -> None:
@@ -117,11 +122,12 @@ def spread(record: Record) -> Picture:
     times = row["more"]["times"]
     figure = new_figure(7.8, 3.2)
     ax = figure.subplots()
-    ax.plot(range(1, len(times) + 1), times, "o", color=BLUE, markersize=5)
+    ax.plot(range(1, len(times) + 1), times, "o", **_DOT, markersize=5)
+    ax.set_ylim(0, 1.1 * max(times))
     ax.axhline(row["first"], color=VERMILLION, linestyle="--", linewidth=1.2)
     ax.axhline(row["second"], color=GREEN, linewidth=1.2)
     label(ax, len(times), row["first"], "mean of the first 5", align="right bottom", fontsize=9)
-    label(ax, len(times), row["second"] + 5, "median", align="right bottom", fontsize=9)
+    label(ax, len(times), row["second"] - 6, "median", align="right top", fontsize=9)
     _plain(ax, "call", "µs")
     figure.suptitle(origin(record), fontsize=9, color=FAINT)
     told = ", ".join(f"{time:.0f}" for time in times[:6])
@@ -159,13 +165,18 @@ def held(registers: int, shared: int, warps: int) -> Picture:
         label(ax, 5.1 + width, y + 0.5, words, align="left")
         told.append(f"{name} {each:,} of {whole:,}, room for {most}")
     share = programs * warps / WARPS
-    words = f"{programs} at a time: {programs * warps} of {WARPS} warps, an occupancy of {share:.0%}"
+    words = f"{programs} at a time: {programs * warps} of {WARPS} warps, an occupancy of {_percent(share)}"
     label(ax, 4.8, 6.2, words, align="left")
     return Picture(
         figure,
         f"What a program with {registers} registers per thread, {shared} bytes of shared memory and {warps} "
         f"warps uses of a multiprocessor: {'; '.join(told)}. {words}.",
     )
+
+
+def _percent(share: float) -> str:
+    """``"50%"``, ``"12.5%"``"""
+    return f"{100 * share:.3g}%"
 
 
 def flights(record: Record) -> Picture:
@@ -193,7 +204,7 @@ def waves(record: Record) -> Picture:
     rows = record["waves"]
     figure = new_figure(7.8, 3.5)
     ax = figure.subplots()
-    ax.plot([r["programs"] for r in rows], [r["us"] for r in rows], "o", color=BLUE, markersize=4)
+    ax.plot([r["programs"] for r in rows], [r["us"] for r in rows], "o", **_DOT, markersize=5)
     for count in range(1, 5):
         ax.axvline(132 * count, color=GREY, linestyle="--", linewidth=0.9)
         label(ax, 132 * count - 4, 308, f"{132 * count}", align="right top", fontsize=9, color=FAINT)
@@ -222,7 +233,7 @@ def roofline(mine: Point | None = None) -> Picture:
     label(ax, 3900, 1080, "tensor cores, 16 bits", align="right bottom", fontsize=9, color=FAINT)
     told = []
     for number, point in enumerate(points()):
-        ax.plot(point.intensity, point.tflops, "o", color=BLUE, markersize=7)
+        ax.plot(point.intensity, point.tflops, "o", **_DOT, markersize=7)
         name = point.name.replace("_", " ")
         if point.intensity > corner:
             label(ax, point.intensity, point.tflops * 0.72, name, align="top", fontsize=9)
@@ -296,7 +307,8 @@ def fetched(record: Record) -> Picture:
         label(ax, place - 0.2, ours + 0.06, f"{ours:.2f}", align="baseline", fontsize=9)
         label(ax, place + 0.2, chips + 0.06, f"{chips:.2f}", align="baseline", fontsize=9)
     ax.axhline(2 * 2 * 8192**2 / 1e9, color=VERMILLION, linestyle="--", linewidth=1.1)
-    label(ax, 4, 2.6, "dashed: each input once, 0.27", align="bottom", fontsize=9)
+    label(ax, len(groups) - 0.5, 0.3, "each input once: 0.27", align="left bottom", fontsize=9)
+    ax.set_xlim(-0.6, len(groups) + 0.9)
     ax.set_xticks(range(len(groups)), [str(g) for g in groups])
     _plain(ax, "rows of tiles in a band", "GB from memory")
     _legend(figure, ax, 2)
@@ -329,6 +341,7 @@ def orders(record: Record) -> Picture:
         ax.plot(list(us), [each / us[1] for each in us.values()], color=color, marker=mark, markersize=5,
             linewidth=1.4, label=f"{name}: {gain}")  # fmt: skip
         told.append(f"{name}: {us[1]:.0f} µs row after row, {us[least]:.0f} in bands of {least}, {gain}")
+    ax.set_ylim(0, 1.15)
     groups = [2**power for power in range(8)]
     ax.set_xscale("log", base=2)
     ax.set_xticks(groups, [str(group) for group in groups])
@@ -408,7 +421,7 @@ def compared(record: Record) -> Picture:
         told.append(f"{what}: " + ", ".join(f"{row[column]:.0f}%" for row in rows))
     first = [next(iter(row["stalls"].items())) for row in rows]
     facts = (
-        ("main stall", [f"{BRIEFLY.get(why, why)}, {share:.0f}" for why, share in first]),
+        ("main stall, of 100", [f"{BRIEFLY.get(why, why)}, {share:.0f}" for why, share in first]),
         ("reads its inputs", [f"{row['dram_read'] / LEAST[row['name']]:.1f} times" for row in rows]),
         ("hits in L2", [f"{row['l2_hit']:.0f}%" for row in rows]),
         ("registers per thread", [f"{row['registers']:.0f}" for row in rows]),
@@ -593,7 +606,7 @@ def persistent(record: Record) -> Picture:
             look = {"color": color, "edgecolor": INK, "linewidth": 0.5, "label": name}
             ax.bar(at, ratios[path], 0.25, **look)
         worth = ratios["persistent, flattened"]
-        label(ax, place, max(1, *ratios.values()) + 0.03, f"{worth:.2f}", align="baseline", fontsize=9)
+        label(ax, place, 0.06, f"{worth:.2f}", align="bottom", fontsize=9, rotation=90, color=SNOW)
         told.append(f"{case}: " + ", ".join(f"{looks[p][1]} {r:.2f}" for p, r in ratios.items()))
     ax.axhline(1, color=INK, linewidth=1)
     ax.set_xticks(range(len(cases)), [case.replace("x", "\n") for case in cases])

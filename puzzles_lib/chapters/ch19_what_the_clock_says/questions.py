@@ -39,10 +39,6 @@ def _launches() -> float:
     return row["first"] / row["second"]
 
 
-def _rate() -> float:
-    return 2 * 2**23 / _lie("cache")["first"] / 1e6
-
-
 def _zeros() -> str:
     row = _lie("zeros")
     return "faster" if row["first"] < 0.95 * row["second"] else "as fast"
@@ -165,20 +161,6 @@ QUESTIONS = (
         nudge="The picture before shows what a launch takes. The copy itself takes about 1 µs.",
     ),
     Question(
-        id="ch19-q3",
-        asks="8 MiB are read and 8 MiB written in 3.68 µs. How many TB/s is that (within 2%)?",
-        right=_rate,
-        kind=float,
-        same=lambda value, right: abs(value - right) < 0.02 * right,
-        nudges=(
-            Nudge(
-                lambda v, r: abs(v - r / 2) < 0.05 * r,
-                "That counts one direction. Both count: the bytes read and the bytes written.",
-            ),
-        ),
-        nudge="8 MiB are 2^23 bytes. Divide bytes by microseconds, then by a million, and you have TB/s.",
-    ),
-    Question(
         id="ch19-q4",
         asks='The same matmul on zeros: "faster", "as fast" or "slower"?',
         right=_zeros,
@@ -193,16 +175,16 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q5",
-        asks="64 registers per thread, 4 warps per program, hardly any shared memory: how many programs "
-        "fit on a "
-        "multiprocessor?",
-        right=lambda: resident(64, 0, 4),
+        asks="Six programs of 4 warps should fit on a multiprocessor. How many registers per thread may they "
+        "use at most?",
+        right=lambda: max(each for each in range(1, 256) if resident(each, 0, 4) >= 6),
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 16, "16 programs would have enough warps. But what about registers?"),
-            Nudge(lambda v, r: v == 256, "256 would be correct if a warp had one thread, but a warp has 32."),
+            Nudge(lambda v, r: v == 85, "85 would fit, but registers are given out in steps of eight."),
+            Nudge(lambda v, r: v == 88, "88 is rounded up. Six programs then need 67,584 registers."),
+            Nudge(lambda v, r: v > 255, "A thread's share is smaller: a warp has 32 threads."),
         ),
-        nudge="All programs share 65,536 registers. How many does one program with 4 times 32 threads need?",
+        nudge="All programs share 65,536 registers. How many threads do six programs of 4 warps have?",
     ),
     Question(
         id="ch19-q6",
@@ -249,18 +231,27 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q9",
-        asks="How many FLOP per byte does a kernel need so that memory is no longer its roof (within 3%)?",
-        right=lambda: FLOPS / BYTES,
+        asks="A bfloat16 matmul of two N x N matrices, each of three matrices moved once. From which N on is "
+        "memory no longer its roof (within 3%)?",
+        right=lambda: 3 * FLOPS / BYTES,
         kind=float,
         same=lambda value, right: abs(value - right) < 0.03 * right,
         nudges=(
             Nudge(
-                lambda v, r: 0.2 < v < 0.3,
-                "You're off by a factor of a thousand. The T's of TFLOP/s and TB/s cancel.",
+                lambda v, r: abs(v - r / 3) < 0.03 * r / 3,
+                "That's the number of FLOP per byte at the corner. Which N gives a matmul that many?",
+            ),
+            Nudge(
+                lambda v, r: abs(v - 2 * r) < 0.06 * r,
+                "A product counts two operations: a multiplication and an addition.",
+            ),
+            Nudge(
+                lambda v, r: abs(v - r / 2) < 0.03 * r / 2,
+                "A bfloat16 has two bytes, not one.",
             ),
         ),
-        nudge="At the corner both take equally long. How many FLOP can the chip do in the time that one byte "
-        "takes?",
+        nudge="The matmul does 2 N³ operations. How many bytes are three matrices? At the corner both take "
+        "equally long.",
     ),
     Question(
         id="ch19-q10",
@@ -375,6 +366,22 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 60, "60 is what the timed runs add. Don't forget the launch itself."),
         ),
         nudge="Each run adds 3 to what's already there. How many runs are there?",
+    ),
+    Question(
+        id="ch19-q21",
+        asks="z starts at 5 and should become 8. What's in z after the first launch with reset_to_zero, and "
+        "with restore_value? A pair.",
+        right=lambda: (3, 8),
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: v == r[::-1], "It's the other way round: reset_to_zero comes first."),
+            Nudge(
+                lambda v, r: v == (8, 8),
+                "restore_value is right. But reset_to_zero clears z once more, before the real launch.",
+            ),
+            Nudge(lambda v, r: v == (3, 3), "restore_value puts back what was there. What was it?"),
+        ),
+        nudge="What's in z just before the real launch? The kernel adds 3 to it.",
     ),
     Question(
         id="ch19-q18",
