@@ -4,12 +4,16 @@ import dataclasses
 
 import pytest
 import torch
+from jaxtyping import Float32, Int32
+from torch import Tensor
 
 from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.checker import examine, untested
+from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import random
+from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner.sides import BETWEEN, BOTH, ONE, OTHER, Sides
 from puzzles_lib.translator.ir import Operation
 
@@ -62,7 +66,7 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("varlen_attention", "tl.program_id(1), tl.program_id(2)", "tl.program_id(1), tl.program_id(2) % 32"),
         ("grouped_matmul", "e * K * N", "(e & 15) * K * N"),
         ("sample_token", "b * V + n)\n    noisy", "(b * V + n) % 65536)\n    noisy"),
-        ("greedy_token", "range(0, V, BLOCK_V)", "range(0, tl.minimum(V, 32768), BLOCK_V)"),
+        ("linear_cross_entropy", "range(0, V, BLOCK_V)", "range(0, tl.minimum(V, 32768), BLOCK_V)"),
         ("long_sum", "start + tl", "start.to(tl.int16).to(tl.int32) + tl"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, 10.0)"),
     ],
@@ -90,7 +94,8 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
             "tl.program_id(0).to",
             "((tl.program_id(0) & 65535) | (tl.program_id(0) >> 16 << 16)).to",
         ),
-        ("greedy_token", "range(0, V, BLOCK_V)", "range(0, tl.minimum(V, 1 << 30), BLOCK_V)"),
+        ("long_sum", "range(0, N, BLOCK_N)", "range(0, tl.minimum(N, 1 << 30), BLOCK_N)"),
+        ("long_softmax", "/ denominator", "/ (1e-8 + denominator)"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, x + 5 + 5)"),
         ("merge_parts", "tl.maximum(denominator, 1.0)", "(denominator + 1e-12)"),
     ],
@@ -142,9 +147,6 @@ def test_cold_but_not_at_0():
 
 
 STOPS = "live = tl.where(tl.max(tl.abs(x), axis=1) > 0, live, 0.0)\n        acc += live * tl.sum(x, axis=1)"
-BY_BITS = """bits = x.to(tl.int32, bitcast=True)
-        _, place = tl.max(tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits), axis=0, return_indices=True)
-        top = tl.max(x, axis=0)"""
 
 
 @pytest.mark.parametrize(
@@ -161,18 +163,41 @@ BY_BITS = """bits = x.to(tl.int32, bitcast=True)
             ),
             "zeros_in_stretches",
         ),
-        (
-            "greedy_token",
-            (("top, place = tl.max(x, axis=0, return_indices=True)", BY_BITS),),
-            "zeros_of_both_signs",
-        ),
         ("scalar_flash_attention", (("/ denominator", "/ (denominator + 1e-6)"),), "only without 1e-06"),
-        ("long_softmax", (("/ denominator", "/ (1e-8 + denominator)"),), "only without 1e-08"),
     ],
 )
 def test_what_looks_the_same_in_all_listed_cases(puzzle, edits, told):
     report = edited(puzzle, *edits)
     assert not report.ok and told in str(report), str(report)
+
+
+def first_of_the_largest(x: Float32[Tensor, "M N"]) -> Int32[Tensor, " M"]:
+    """z[m] is the place of the largest x[m, n]; 0 and -0 are equal"""
+    return x.argmax(1).int()
+
+
+LARGEST = Puzzle(
+    number="0",
+    spec=first_of_the_largest,
+    grid=lambda s: (s.M,),
+    cases=(Case(M=4, N=16, BLOCK_N=16), Case(M=3, N=33, BLOCK_N=64)),
+    contract=Contract({"M": Size(9), "N": Size(70), "BLOCK_N": (128,)}),
+)
+PLACE = """
+@triton.jit
+def kernel(x_ptr, z_ptr, N, BLOCK_N: tl.constexpr):
+    m, n = tl.program_id(0), tl.arange(0, BLOCK_N)
+    x = tl.load(x_ptr + m * N + n, mask=n < N, other=float("-inf"))
+    bits = x.to(tl.int32, bitcast=True)
+    bits = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    tl.store(z_ptr + m, tl.argmax(ORDERED, axis=0))
+"""
+
+
+def test_zeros_of_both_signs_are_equal():
+    assert examine(define(PLACE.replace("ORDERED", "x"), "<by value>"), LARGEST).ok
+    report = examine(define(PLACE.replace("ORDERED", "bits"), "<by bits>"), LARGEST)
+    assert not report.ok and "zeros_of_both_signs" in str(report), str(report)
 
 
 def test_draws_do_not_wrap_at_true_size():

@@ -24,8 +24,8 @@ What counts as correct:
 Accepted on purpose:
 
 - In float32, errors of up to about 24 units in the last place (1.4e-6 of the value): ``exp2`` for ``exp`` or
-  another order of a sum costs that much. So a relative error of 1e-6 passes, and an epsilon of 1e-7 in a
-  denominator.
+  another order of a sum costs that much. So a relative error of 1e-6 passes, unless it comes from a constant
+  that the formula doesn't have, such as 1e-6 in a denominator. There, 1e-7 passes: float32 hides it.
 - A tie of float16 or bfloat16 that is rounded the other way, if float32's error may have moved it.
 - Zero for a value below the dtype's smallest normal number, unless the result is exact.
 - What a correct kernel's intermediates lose to rounding, even if the inputs do not show it: see `algebra`.

@@ -271,7 +271,7 @@ MISTAKES = (
         "No maximum is subtracted, so exp() of a large lse overflows, and small sums count as 1.",
         {"tl.maximum(tl.max(lse), -1e30)": "0.0"},
         kind="values",
-        says="off by its own factor",
+        says="the largest lse isn't subtracted before exp()",
     ),
     Mistake(
         MERGE_PARTS,

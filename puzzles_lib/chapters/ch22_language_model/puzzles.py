@@ -478,6 +478,12 @@ def _without_weights(*, divided: bool) -> Callable:
     return spec
 
 
+def _not_shifted(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    weights, used = torch.exp(lse), lse > -torch.inf
+    summed = (weights[:, :, None] * torch.where(used[:, :, None], o, 0.0)).sum(1)
+    return summed / weights.sum(1).clamp(min=1.0)[:, None], lse.logsumexp(1)
+
+
 def _weights_not_summed(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     z, total = merge_parts(o, lse)
     top = lse.amax(1).clamp(min=-1e30)
@@ -510,6 +516,7 @@ MERGE_PARTS = Puzzle(
     needed={"o": lambda s: _used_parts(s) * s.D},
     slips={
         "the parts are averaged: weight each by exp(lse[r, s] - total[r])": _counted_alike,
+        "the largest lse isn't subtracted before exp(), so small sums count as 1": _not_shifted,
         "the parts are summed without weights: weight each by exp(lse[r, s] - total[r])": (
             _without_weights(divided=False)
         ),
