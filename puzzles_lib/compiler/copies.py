@@ -42,7 +42,7 @@ class _Operation:
 
 
 class Copies:
-    """The use of the copies of each load in TTGIR.
+    """How the asynchronous copies of each load are used in TTGIR.
 
     lines: with unique names, as `threads` makes them.
     """

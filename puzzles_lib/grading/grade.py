@@ -60,7 +60,7 @@ class Job:
 
 
 def grade(job: Job) -> dict[str, Any]:
-    """Return the marks for a submission. Keys are never removed.
+    """Return the marks for a submission. Later versions may add keys, but remove none.
 
         {"schema": 1, "student": "Ada Lovelace", "key": ..., "points": 1, "of": 2, "remarks": [...],
          "cpu_seconds": 3.4, "memory": 316837888,

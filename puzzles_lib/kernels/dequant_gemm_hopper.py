@@ -157,7 +157,7 @@ def choose_splits(tiles: int, steps: int, size: int, multiprocessors: int) -> in
     """Return into how many parts to split K: at most one per step, so that none is empty.
 
     The estimate is in microseconds on an H200. A program needs 1.3 for a step, and 5 for its beginning and
-    end. A kernel that takes 2.5 to launch writes and reads sums of ``size`` floats at 4 TB/s.
+    end. A second kernel adds the parts: 2.5 to launch it, and ``size`` floats written and read at 4 TB/s.
     """
 
     def cost(splits: int) -> float:

@@ -59,7 +59,7 @@ class Nursery:
         return self._ready
 
     def fork(self, work: bytes, place: Place, asked: int, pipe: int) -> int:
-        """Let it fork a child that runs `forked.be_child`, and return the child's process id."""
+        """Let the nursery fork a child that runs `forked.be_child`, and return the child's process id."""
         with open(os.memfd_create("work"), "wb+") as file, self._talking:
             file.write(work)
             file.flush()

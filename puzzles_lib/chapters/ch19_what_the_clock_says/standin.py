@@ -221,7 +221,7 @@ def audit(benchmark: Callable[[GPU], float | None], *, cheat_below: float | None
     """Try a benchmark on stand-ins, with all effects and with each alone, and return what it says there.
 
     benchmark: takes a `GPU` and returns microseconds per copy. What it raises ends up in the audit. It's
-    also tried without any effect: what is wrong there isn't blamed on one.
+    also tried without any effect: an error that it makes there isn't blamed on an effect.
     cheat_below: if given, the benchmark should cheat: say less than this many microseconds, by exactly one
     lie, and not one that can be read in its lines.
     """
