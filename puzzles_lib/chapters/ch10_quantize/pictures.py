@@ -260,11 +260,11 @@ def stored_scale(bits: int = 8, count: int = 2000) -> Picture:
 
 
 def ties() -> Picture:
-    """Draw what 0.5, 1.5 and 2.5 are rounded to under two rules."""
-    halves = (0.5, 1.5, 2.5)
+    """Draw what 0.5, 1.5, 2.5 and 3.5 are rounded to under two rules."""
+    halves = (0.5, 1.5, 2.5, 3.5)
     rules = (
-        ("half to even", [0, 2, 2], "down, up, down"),
-        ("floor(s + 0.5)", [1, 2, 3], "always up"),
+        ("half to even", [0, 2, 2, 4], "down, up, down, up"),
+        ("floor(s + 0.5)", [1, 2, 3, 4], "always up"),
     )
     figure, ax = new_sheet(20, 5.0)
     left, told = 6.4, []
@@ -276,7 +276,7 @@ def ties() -> Picture:
         told.append(f"{name}: {codes}, {words}")
     foot = "blue: even codes, orange: odd codes"
     label(ax, left, 4.5, foot, align="left", fontsize=9, color=FAINT)
-    return Picture(figure, f"What the steps 0.5, 1.5 and 2.5 are rounded to. {'; '.join(told)}.")
+    return Picture(figure, f"What the steps 0.5, 1.5, 2.5 and 3.5 are rounded to. {'; '.join(told)}.")
 
 
 # ---- a row of groups
