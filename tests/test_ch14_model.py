@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from puzzles_lib import FUSED_LINEAR, INT8_LINEAR, QUANTIZE_ROWS, run
-from puzzles_lib.chapters.ch14_int8_linear.model import launched, missing
 from puzzles_lib.authoring.solutions import define, kernel_sources
+from puzzles_lib.chapters.ch14_int8_linear.model import launched, missing
 
 SOURCES = kernel_sources()
 ROWS, CODES, FUSED = (

@@ -21,8 +21,8 @@ def missing(linear: Linear, solved: Sequence[tuple[JITFunction, Puzzle]]) -> str
     """Return what ``linear`` lacks, as a sentence; "" if it is ready for the model.
 
     solved: the kernels of puzzles 22, 23 and 23b with their puzzles, in this order.
-    ``linear`` is called with 5 rows, for which it should launch the last kernel, and with 40 rows, for which it
-    should launch the first two. An error that it raises is passed on.
+    ``linear`` is called with 5 rows, for which it should run the last kernel, and with 40 rows, for which it
+    should run the first two. An error that it raises is passed on.
     """
     for kernel, puzzle in solved:
         if not check(kernel, puzzle).ok:
