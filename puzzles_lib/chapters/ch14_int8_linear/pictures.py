@@ -268,8 +268,8 @@ def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> 
     return Picture(
         figure,
         f"A row of tiles with {across} programs. Two launches: one program reads x twice and turns it into "
-        f"codes in memory, and each of the {across} programs reads all codes once. Inside the matmul: each of "
-        f"the {across} programs reads all of x twice and makes its own codes, which are never in memory.",
+        f"codes in memory, and each of the {across} programs reads all codes once. Inside the matmul: each "
+        f"of the {across} programs reads all of x twice and makes its own codes, which are never in memory.",
     )
 
 
