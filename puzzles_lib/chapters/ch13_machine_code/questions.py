@@ -658,7 +658,7 @@ QUESTIONS = (
                 "That's the launch as it is. Change one of its numbers.",
             ),
             Nudge(
-                _is(("BLOCK_M", 64)),
+                lambda given, right: _changed(given) == _changed(("BLOCK_M", 64)),
                 "Half the rows still make a wgmma. How many of them does each of its four warps take?",
             ),
             Nudge(
