@@ -351,6 +351,41 @@ def test_colours_that_the_system_forces_leave_right_and_wrong_apart(show):
     assert page.locator(".blocks canvas").first.evaluate(COLOURS) > 50
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_swatch_has_the_color_of_the_cells_that_it_explains(show, theme):
+    kernel = cell(
+        "def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.arange(0, BLOCK)\n"
+        "    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + tl.where(offs < 256, 10, 11))\n",
+        "<half right, in a heat map>",
+    )
+    page = show(watch(kernel, ADD_TEN, Case(N=512, BLOCK=512)), theme=theme)
+    page.locator(".code").focus()
+    press(page, "End")
+    grounds = [
+        page.locator(f".key .{state}").evaluate("(e) => getComputedStyle(e).backgroundColor")
+        for state in ("right", "wrong")
+    ]
+    shares = page.locator(".tensors canvas").last.evaluate(
+        """(canvas, grounds) => {
+            const pen = document.createElement("canvas").getContext("2d");
+            grounds.forEach((ground, x) => { pen.fillStyle = ground; pen.fillRect(x, 0, 1, 1); });
+            const swatches = pen.getImageData(0, 0, grounds.length, 1).data;
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            return grounds.map((_, x) => {
+                let same = 0;
+                for (let i = 0; i < data.length; i += 4) {
+                    const far = [0, 1, 2].map((c) => Math.abs(swatches[4 * x + c] - data[i + c]));
+                    if (Math.max(...far) < 4) same += 1;
+                }
+                return same / (data.length / 4);
+            });
+        }""",
+        grounds,
+    )
+    assert min(shares) > 0.1, shares
+
+
 def test_a_player_out_of_the_page_is_let_be_and_painted_anew_when_it_is_back(show):
     """JupyterLab takes cells out that are out of sight, and for good the output of a cell that runs again."""
     page = show(watch(add_ten_kernel, ADD_TEN, Case(N=512, BLOCK=512)))

@@ -630,6 +630,13 @@ def test_a_global_beside_a_pointer_of_its_name_is_told_the_pointer():
     assert "z is not defined here: the pointer is z_ptr (a kernel can't see the global z)" in refusal.message
 
 
+def test_a_name_that_the_kernel_sets_in_a_loop_is_not_taken_for_a_global():
+    kernel = written("for i in range(0, N):\n    scale = x + i\ntl.store(z_ptr + offs, scale)")
+    kernel.__globals__["scale"] = X
+    message = front_end(kernel, ARGUMENTS).message
+    assert message == "scale is not defined here: a name set only in an if or a loop needs a value before it"
+
+
 UNSET = "z is not defined: no line sets it, and it is not among the kernel's parameters"
 
 

@@ -41,6 +41,7 @@ import torch
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank, fill_in_place
+from puzzles_lib.checker.compare import AS_SMALL_AS_ROUNDING
 from puzzles_lib.checker.expected import (
     FACTOR_CONDITION,
     FLOAT32_ROUNDOFF,
@@ -62,6 +63,7 @@ from puzzles_lib.runner.exact import (
 from puzzles_lib.source import Refusal
 
 PERHAPS_ROUNDING = "if this is only rounding, the puzzle can allow it with allowance="
+NOT_ROUNDING = "this is not only rounding"
 SAME = 2.0**-11  # of a tolerance in float32: about 1e-9 of the condition
 IN_FLOAT64 = 2.0**-53 / FLOAT32_ROUNDOFF  # what float64's roundings cost, relative to float32's
 MOST_CONSTANTS = 8
@@ -101,9 +103,10 @@ class Judge:
             verdict = verdicts.judge(puzzle, case, self.inputs, self.expected, ran)
         if verdict is None or verdict.kind != "values" or not self._told:
             return verdict
-        return dataclasses.replace(
-            verdict, diagnosis="; ".join(filter(None, (verdict.diagnosis, self._told)))
-        )
+        found = verdict.diagnosis
+        if self._told.startswith(NOT_ROUNDING) and found.startswith(AS_SMALL_AS_ROUNDING):
+            found = ""  # a guess that float64 has refuted
+        return dataclasses.replace(verdict, diagnosis="; ".join(filter(None, (found, self._told))))
 
     def may_hide(self) -> bool:
         """Return whether a wrong formula could pass, because results are rounded to 16 bits or may be."""
@@ -240,7 +243,7 @@ class Judge:
         at = np.unravel_index(int((off / want.tolerance).argmax()), off.shape)  # torch's imports sympy
         place = ", ".join(str(int(i)) for i in at)
         return (
-            f"this is not only rounding: with every float in float64, {name}[{place}] is still off by "
+            f"{NOT_ROUNDING}: with every float in float64, {name}[{place}] is still off by "
             f"{float(off[at]):.2g}"
         )
 

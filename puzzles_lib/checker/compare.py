@@ -328,13 +328,14 @@ def _precision(w: _Wrong) -> str:
         return ""
     short = all(x.dtype in (torch.float16, torch.bfloat16) for x in w.inputs.values())
     what = "a value on the way to the result" if short else "something"
-    told = f"the errors are as small as a coarser type's rounding: is {what} float16 or bfloat16?"
+    told = f"{AS_SMALL_AS_ROUNDING}: is {what} float16 or bfloat16?"
     if sum(x.dtype == torch.int8 for x in w.inputs.values()) > 1:  # their products are exact integers
         return told + " Or does a float32 sum pass 2^24, where float32 skips integers?"
     tf32 = ' Or is it a tl.dot of float32 blocks, which uses TF32 without input_precision="ieee"?'
     return told + tf32 * (w.dots and not short)  # TF32 keeps the bits of short inputs
 
 
+AS_SMALL_AS_ROUNDING = "the errors are as small as a coarser type's rounding"
 SLIP_SLACK = 2.0**-16  # a slip may lead to sums of large numbers that cancel
 MUCH_FARTHER = 8  # times as far as another slip's result: then a slip isn't the one
 COARSE_SLACK = 2.0**-7  # more, if these numbers were rounded to half precision

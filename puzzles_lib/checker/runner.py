@@ -1,6 +1,7 @@
 """`run`: a puzzle's kernel on tensors of your own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,6 +11,19 @@ from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
 from puzzles_lib.puzzle import ALLOWED_NUMBERS, Case, Puzzle, evaluate, expect_puzzle, is_number
 from puzzles_lib.stumbles import sentence_first
+
+_counting: list[list[object]] = []
+
+
+@contextmanager
+def launched() -> Iterator[list[object]]:
+    """Yield a list that gets the kernel of each launch that `run` completes within the ``with`` block."""
+    kernels: list[object] = []
+    _counting.append(kernels)
+    try:
+        yield kernels
+    finally:
+        del _counting[next(i for i, each in enumerate(_counting) if each is kernels)]
 
 
 def run(
@@ -50,6 +64,8 @@ def run(
     found = outputs(kernel, puzzle, case, inputs, seconds=seconds)
     if isinstance(found, Report):
         raise RuntimeError(str(found))
+    for kernels in _counting:
+        kernels.append(kernel)
     results = tuple(found[result.name] for result in puzzle.results)
     return results if len(results) > 1 else results[0]
 

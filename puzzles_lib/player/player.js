@@ -1018,7 +1018,7 @@ class Stage {
     const colour = (name) => this.colour(name);
     const [paper, line, ink, wrong, brand] = ["--paper", "--line", "--ink", "--wrong", "--brand"].map(colour);
     const [cold, hot] = ["--cold", "--hot"].map(colour);
-    const judged = { right: mixed(paper, colour("--ok"), 0.5), wrong: mixed(paper, wrong, 0.85),
+    const judged = { right: mixed(paper, colour("--ok"), 0.5), wrong: mixed(paper, wrong, 0.7),
       later: mixed(paper, colour("--open"), 0.5), race: mixed(paper, wrong, 0.6) };
     const known = new Map();
     const read = (marks) => {

@@ -768,7 +768,11 @@ def _no_value(t: Trouble, found: re.Match) -> str:
 def _global(t: Trouble, found: re.Match) -> str:
     name = found[1]
     value = t.seen.outside.get(name)
-    text = unseen(name, _why_undefined(t, name))
+    why = _why_undefined(t, name)
+    if any(line < getattr(t.node, "lineno", 0) for line in _assigned(t, name)):
+        # the kernel's own name, whatever other cells call by it
+        return f"{name} is not defined{why}"
+    text = unseen(name, why)
     if isinstance(value, bool | int | float):
         return f"{text}: pass it as a parameter, or write {name} = tl.constexpr(...)"
     return text

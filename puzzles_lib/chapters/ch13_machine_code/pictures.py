@@ -261,7 +261,7 @@ def wgmma(ttgir: str) -> Picture:
         align="left",
     )
     words = (
-        "yellow: what one wgmma\nreads. Four warps share\nit, 16 rows each. Dots:\n"
+        "yellow: what one wgmma\nreads. Four warps share\nit, 16 rows each. The\ndotted lines:\n"
         f"{rows // piece_rows} pieces along m times\n{depth // piece_depth} along k"
     )
     label(ax, 0.4, top + depth * tall / 2, words, align="left", fontsize=11)

@@ -654,6 +654,14 @@ QUESTIONS = (
                 "256 here, warps a power of two up to 16, and stages 1 to 8.",
             ),
             Nudge(
+                lambda given, right: _changed(given) == _changed(("num_warps", 4)),
+                "That's the launch as it is. Change one of its numbers.",
+            ),
+            Nudge(
+                lambda given, right: _changed(given) == _changed(("BLOCK_M", 64)),
+                "Half the rows still make a wgmma. How many of them does each of its four warps take?",
+            ),
+            Nudge(
                 _changes("BLOCK_K", "num_stages"),
                 "That changes how much is multiplied at a time, or how far ahead tiles are copied. It's "
                 "still wgmma.",

@@ -276,7 +276,7 @@ MISTAKES = (
             "tl.dot(x, w)": "tl.dot(x, w).to(tl.int8)",
         },
         kind="values",
-        says="y[0, 0]",
+        says="cut to int8",
     ),
     Mistake(
         INT8_LINEAR,
@@ -287,7 +287,7 @@ MISTAKES = (
             "tl.dot(x, w)": "tl.dot(x, w).to(tl.int16)",
         },
         kind="values",
-        says="y[0, 0]",
+        says="cut to int16",
     ),
     Mistake(
         INT8_LINEAR,

@@ -254,7 +254,7 @@ def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> 
         strip(1.3, SKY, "x, float32")
         if panel == 0:
             arrow(ax, (middle, 2.2), (middle, 3.3))
-            label(ax, middle + 0.3, 2.7, "one program", align="left")
+            label(ax, middle + 0.3, 2.7, "one program,\nreads x twice", align="left")
             strip(3.4, YELLOW, "codes, int8")
         start = 4.3 if panel == 0 else 2.2
         for program in range(across):
@@ -267,9 +267,9 @@ def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> 
         label(ax, middle, 8.4, f"each of {across} programs reads {told}")
     return Picture(
         figure,
-        f"A row of tiles with {across} programs. Two launches: one program turns x into codes in memory, and "
-        f"each of the {across} programs reads all codes once. Inside the matmul: each of the {across} "
-        f"programs reads all of x twice and makes its own codes, which are never in memory.",
+        f"A row of tiles with {across} programs. Two launches: one program reads x twice and turns it into "
+        f"codes in memory, and each of the {across} programs reads all codes once. Inside the matmul: each "
+        f"of the {across} programs reads all of x twice and makes its own codes, which are never in memory.",
     )
 
 

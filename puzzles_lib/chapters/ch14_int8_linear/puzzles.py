@@ -23,10 +23,12 @@ def quantize_rows(
     """codes, scale: one scale per row, codes from -127 to 127
 
     scale[m] = max over k of |x[m, k]|, divided by 127, or 1 if the row is all zeros.
-    A peak that isn't 0 is at least 2e-36, so no scale is subnormal.
+    A peak that isn't 0 is at least 2e-36.
     codes[m, k] = x[m, k] / scale[m], rounded half to even.
     """
-    return _symmetric(x, torch.round)
+    scale = x.abs().amax(dim=1) / 127
+    scale = scale.masked_fill(scale == 0, 1.0)
+    return torch.round(x / scale[:, None]).to(torch.int8), scale
 
 
 def _symmetric(x: Tensor, cut: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -381,6 +383,23 @@ def _bias_per_block(
     return int8_linear(xq, x_scale, wq, w_scale, bias * triton.cdiv(wq.shape[1], BLOCK_K))
 
 
+def _narrow(dtype: torch.dtype) -> Callable[..., Tensor]:
+    """Return int8_linear with sums in a short integer."""
+
+    def spec(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+        acc = (xq.double() @ wq.double().T).to(torch.int64).to(dtype)
+        return x_scale[:, None] * w_scale * acc + bias
+
+    return spec
+
+
+NARROW = {
+    "sums are cut to int16, which ends at 32767: the dot and acc have to be int32": _narrow(torch.int16),
+    "sums are cut to int8, which ends at 127: the dot and acc have to be int32": _narrow(torch.int8),
+}
+"""Sums in a type that is too short, by what a report says of them."""
+
+
 INTEGER_DOTS = (Want("float dots", most=0), Want("integer dots", least=1))
 
 INT8_LINEAR = Puzzle(
@@ -440,6 +459,7 @@ INT8_LINEAR = Puzzle(
         "acc has the products of the last block of K alone: add each dot to it": _one_block(-1),
         "acc has the products of the first block of K alone": _one_block(0),
         "y is only the bias: no product is added to acc": _only_bias,
+        **NARROW,
     },
     machine=(Goal(cases=(1,), wants=INTEGER_DOTS),),
     contract=Contract(
@@ -581,6 +601,7 @@ FUSED_LINEAR = Puzzle(
         "y is only the bias: no product is added to acc": lambda x, wq, w_scale, bias: (
             bias.expand(len(x), -1)
         ),
+        **{text: _then(narrow) for text, narrow in NARROW.items()},
     },
     machine=(Goal(cases=(1,), wants=INTEGER_DOTS),),
     contract=Contract(
