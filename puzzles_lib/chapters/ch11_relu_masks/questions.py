@@ -170,7 +170,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q8",
-        asks="Is z as torch's, is dx as torch's, is dweight near torch's, and how many bytes are kept for y "
+        asks="Is z as torch's, is dx as torch's, is dweight near torch's but not exact, and how many bytes are kept for y "
         "of [128, 256]?",
         right=lambda: (True, True, True, _bytes_of_a_layer()),
         kind=tuple,
@@ -179,7 +179,10 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: not v[1], "dx isn't torch's. First dz @ weight, then what the mask lets pass."
             ),
-            Nudge(lambda v, r: not v[2], "dweight is too far off. It's dz.T times y, from its 2-bit codes."),
+            Nudge(
+                lambda v, r: not v[2],
+                "dweight is too far off, or exact. It's dz.T times y, from y's 2-bit codes.",
+            ),
             Nudge(
                 lambda v, r: v[3] > r[3],
                 "All results are correct, but you keep more than the mask and the 2-bit y.",
