@@ -573,7 +573,7 @@ def nucleus(
 
 
 PATHS = {
-    "floor": ("the bound: a copy of the bytes", PALE),
+    "floor": ("a copy of as many bytes", PALE),
     "kernels, CUDA graph": ("the course's kernels, replayed", ORANGE),
     "kernels, eager": ("the course's kernels, launched", ORANGE),
     "lmdeploy, CUDA graph": ("with lmdeploy's kernels, replayed", YELLOW),
@@ -595,23 +595,19 @@ def decoding(rows: Rows | None = None) -> dict[int, dict[str, float]]:
 
 
 def speeds(rows: Rows | None = None) -> Picture:
-    """Draw the recorded tokens per second of a model of real size, and the bound, for each batch."""
+    """Draw the recorded tokens per second of a model of real size, and of a copy, for each batch."""
     found, about = decoding(rows), recorded.about("decoding")
     figure = new_figure(8.6, 3.4)
     told, bars = [], [name for name in PATHS if name != "floor"]
     for ax, (batch, rates) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
         for place, name in enumerate(bars):
             ax.barh(place, rates[name], 0.8, color=PATHS[name][1], edgecolor=INK, linewidth=0.5)
-        ax.axvline(rates["floor"], color=INK, linewidth=1.5, linestyle="--")
-        numbers = [f"{rates[name]:.0f}" for name in bars]
-        if told:
-            ax.set_yticks(range(len(bars)), numbers)
-        else:
-            named = [f"{PATHS[name][0]}  {number}" for name, number in zip(bars, numbers, strict=True)]
-            ax.set_yticks(range(len(bars)), named)
+            ax.text(rates[name], place, f"{rates[name]:.0f} ", ha="right", va="center", fontsize=10)
+        ax.axvline(rates["floor"], color=INK, linewidth=1.5, linestyle="--", zorder=0)
+        ax.set_yticks(range(len(bars)), [""] * len(bars) if told else [PATHS[name][0] for name in bars])
         ax.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, 1.05 * max(rates.values())), xticks=[])
         ax.set_title(
-            f"{plural(batch, 'text')}; dashed: the bound, {rates['floor']:.0f}", fontsize=11, loc="left"
+            f"{plural(batch, 'text')}; dashed: a copy, {rates['floor']:.0f}", fontsize=11, loc="left"
         )
         ax.tick_params(labelsize=10, length=0)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
