@@ -234,7 +234,7 @@ def test_a_kernel_that_fails_check_is_named(fresh):
     assert not check(mine, ROPE).ok
     spoken = speak("The mask", {"rope": mine}, length=1)
     name = mine.__name__
-    words = f"1 of 8 kernels are yours, but the text can be wrong: {name} fails `check`"
+    words = f"1 of 8 kernels is yours, but the text can be wrong: {name} fails `check`"
     assert str(spoken).startswith(words) and f"{name} (fails check)" in str(spoken)
     assert "--jp-error-color1" in spoken._repr_html_() and words in spoken._repr_html_()
 
