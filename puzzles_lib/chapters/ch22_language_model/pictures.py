@@ -36,11 +36,11 @@ def chain() -> Picture:
     figure, ax = new_sheet(27, 11.4)
     steps = (
         ("add, norm", "28", PALE_SKY),
-        ("q, k, v", "12", PALE_SKY),
+        ("q, k, v", "12c", PALE_SKY),
         ("RoPE", "66", PALE_GREEN),
         ("attention\nover pages", "67", PALE_GREEN),
         ("merge", "68", PALE_GREEN),
-        ("out", "12", PALE_SKY),
+        ("out", "12c", PALE_SKY),
     )
     experts = (
         ("add, norm", "28", PALE_SKY),
@@ -65,7 +65,7 @@ def chain() -> Picture:
     ax.plot([25.95, 26.25, 26.25, 2.65, 2.65], [3.95, 3.95, 5.5, 5.5, 5.7], color=INK, linewidth=1)
     arrow(ax, (2.65, 5.4), (2.65, 6.05))
     for number, (text, puzzle, color) in enumerate(
-        (("add, norm", "28", PALE_SKY), ("256 logits", "12", PALE_SKY), ("draw", "71", PALE_GREEN))
+        (("add, norm", "28", PALE_SKY), ("256 logits", "12c", PALE_SKY), ("draw", "71", PALE_GREEN))
     ):
         x = 0.9 + 4.3 * number
         box(ax, x, 9.3, 3.5, 1.0, text, color=color)
@@ -81,9 +81,9 @@ def chain() -> Picture:
     return Picture(
         figure,
         "A token's way through the model. A byte's row of the embedding passes three layers. First come "
-        "add and norm (puzzle 28), q, k, v (12), RoPE (66), attention over pages (67), merge (68) and out "
-        "(12). Then come add and norm, router, gate and up per expert (69), SwiGLU and down (70), and the "
-        "sum of two experts. After the layers come add and norm, 256 logits (12) and the draw of the next "
+        "add and norm (puzzle 28), q, k, v (12c), RoPE (66), attention over pages (67), merge (68) and out "
+        "(12c). Then come add and norm, router, gate and up per expert (69), SwiGLU and down (70), and the "
+        "sum of two experts. After the layers come add and norm, 256 logits (12c) and the draw of the next "
         "byte (71). Each add puts the latest result back on the token.",
     )
 
@@ -175,7 +175,9 @@ def parts(texts: Sequence[int] = (10, 5, 1), page: int = 4, part: int = 2, heads
     for s in range(count):
         left = 5.4 + 10.8 * s
         first = s * part
-        label(ax, left + 5.1, 0.5, f"part {s}: pages {first} to {first + part - 1} of the text")
+        last = min(first + part, math.ceil(max(texts) / page)) - 1
+        pages = f"page {first}" if first == last else f"pages {first} to {last}"
+        label(ax, left + 5.1, 0.5, f"part {s}: {pages} of the text")
         for g in range(heads):
             label(ax, left + 5.2 * g + 2.4, 1.5, f"g = {g}: q's heads {2 * g}, {2 * g + 1}", fontsize=9)
         for row, keys in enumerate(texts):
