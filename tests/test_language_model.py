@@ -256,7 +256,9 @@ def test_a_kernel_counts_as_checked_only_as_it_is(fresh):
 def test_mistakes_and_open_holes_are_named(fresh):
     shown = Contrast("rope", "a slip", kernel=_wrong("the_other_way"))
     spoken = str(speak("The mask", {"rope": shown}, length=1))
-    assert "with a mistake" in spoken and spoken.startswith("0 of 8 kernels are yours, but the text can be wrong")
+    assert "with a mistake" in spoken and spoken.startswith(
+        "0 of 8 kernels are yours, but the text can be wrong"
+    )
     assert "run check to find out" not in spoken and "kernels' bytes" not in spoken
     assert "torch (the mistake isn't shown yet)" in str(
         speak("The mask", {"rope": Contrast("rope", "not yet")}, length=1)
