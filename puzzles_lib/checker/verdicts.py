@@ -658,7 +658,7 @@ def _from_data(store: str, source: str) -> bool:
     if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and line.value.args):
         return False
     assigned = [node for node in ast.walk(body) if isinstance(node, ast.Assign | ast.AugAssign)]
-    waiting, seen = [line.value.args[0]], set()
+    waiting, seen = [line.value.args[0]], set[str]()
     while waiting:
         nodes = list(ast.walk(waiting.pop()))
         calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
