@@ -20,6 +20,7 @@ MEASURES = {
     "wide loads": "loads of 16 bytes in a thread's program",
     "float dots": "tl.dot of tiles that aren't integers",
     "integer dots": "tl.dot of integer tiles",
+    "float32 dots": "tl.dot of float32 tiles",
     "exchanges": "instructions that pass values between threads",
     "busy": "share of the time that tensor cores can be busy",
     "spills": "bytes that a thread spills to memory",

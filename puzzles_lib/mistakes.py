@@ -13,8 +13,8 @@ A reader sees the slip without the twenty lines around it, and the correct kerne
 """
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from puzzles_lib.puzzle import Puzzle
 
@@ -31,6 +31,7 @@ class Mistake:
     kind: the kind of the checker's first verdict, such as ``"values"``.
     says: words of the report on this slip: an argument's name, an element, a diagnosis.
     asks: what to guess before the report is shown; "" for a question that fits its kind.
+    otherwise: maps a text of the correct kernel to one that means the same there, as some learners write it.
     """
 
     puzzle: Puzzle
@@ -40,6 +41,13 @@ class Mistake:
     kind: str
     says: str = ""
     asks: str = ""
+    otherwise: Mapping[str, str] = field(default_factory=dict)
+
+    def spellings(self, source: str) -> Iterator[str]:
+        """Yield the correct kernel's source as it is, and with each text of ``otherwise``."""
+        yield source
+        for old, new in self.otherwise.items():
+            yield source.replace(old, new)
 
     def apply(self, source: str) -> str:
         """Return the wrong kernel's source, made from the correct one's.

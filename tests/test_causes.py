@@ -130,9 +130,19 @@ def prints_a_shape(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     tl.store(z_ptr + i, x + 10, i < N)
 
 
+@triton.jit
+def starts_at_a_loaded_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    lane = tl.arange(0, BLOCK)
+    begin = tl.program_id(0) * (tl.load(x_ptr) < 1e30).to(tl.int32)
+    i = begin + lane
+    x = tl.load(x_ptr + i, mask=i < N)
+    tl.store(z_ptr + i, x + 10, i < N)
+
+
 @pytest.mark.parametrize(
     "kernel, puzzle, words",
     [
+        (starts_at_a_loaded_place, CONSTANT_ADD, ": both places follow from values that were loaded"),
         (
             rows_m_apart,
             OUTER_ADD_BLOCKS,

@@ -234,7 +234,7 @@ def test_a_kernel_that_fails_check_is_named(fresh):
     assert not check(mine, ROPE).ok
     spoken = speak("The mask", {"rope": mine}, length=1)
     name = mine.__name__
-    words = f"1 of 8 kernels are yours, but the text can be wrong: {name} fails `check`"
+    words = f"1 of 8 kernels is yours, but the text can be wrong: {name} fails `check`"
     assert str(spoken).startswith(words) and f"{name} (fails check)" in str(spoken)
     assert "--jp-error-color1" in spoken._repr_html_() and words in spoken._repr_html_()
 
@@ -255,7 +255,11 @@ def test_a_kernel_counts_as_checked_only_as_it_is(fresh):
 
 def test_mistakes_and_open_holes_are_named(fresh):
     shown = Contrast("rope", "a slip", kernel=_wrong("the_other_way"))
-    assert "with a mistake" in str(speak("The mask", {"rope": shown}, length=1))
+    spoken = str(speak("The mask", {"rope": shown}, length=1))
+    assert "with a mistake" in spoken and spoken.startswith(
+        "0 of 8 kernels are yours, but the text can be wrong"
+    )
+    assert "run check to find out" not in spoken and "kernels' bytes" not in spoken
     assert "torch (the mistake isn't shown yet)" in str(
         speak("The mask", {"rope": Contrast("rope", "not yet")}, length=1)
     )

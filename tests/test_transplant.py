@@ -1,6 +1,7 @@
 """A change between two kernels, made in a third one that is written otherwise."""
 
 import ast
+import contextlib
 
 import pytest
 
@@ -161,6 +162,52 @@ def test_a_change_is_made_in_a_kernel_that_takes_other_steps(puzzle, mistake, li
     (slip,) = [each for each in every if (each.puzzle.name, each.name) == (puzzle, mistake)]
     made = transplanted(right, slip.apply(right), OTHERWISE[puzzle, mistake, line])
     assert ast.unparse(ast.parse(line.removeprefix("return "))) in ast.unparse(ast.parse(made)), made
+
+
+@pytest.mark.parametrize(
+    "puzzle, mistake, edits, line",
+    [
+        (
+            "paged_attention",
+            "all_pages_of_the_part",
+            {
+                "end = tl.minimum((part + 1) * PART, tl.cdiv(length, PAGE))": (
+                    "first = PART * part\n    last = min(tl.cdiv(length, PAGE), first + PART)"
+                ),
+                "range(part * PART, end)": "range(first, last)",
+            },
+            "last = (part + 1) * PART",
+        ),
+        (
+            "route",
+            "counts_itself",
+            {
+                "p = end + tl.cumsum(count) - count": "place = end + tl.cumsum(count, 0) - 1",
+                "order_ptr + p,": "order_ptr + place,",
+                "weight_ptr + p,": "weight_ptr + place,",
+            },
+            "place = end + tl.cumsum(count)",
+        ),
+    ],
+)
+def test_a_change_is_made_in_a_kernel_that_has_another_formula(puzzle, mistake, edits, line):
+    own = right = kernel_sources()[puzzle]
+    for old, new in edits.items():
+        assert old in own
+        own = own.replace(old, new)
+    every = [each for chapter in CHAPTERS for each in chapter.mistakes]
+    (slip,) = [each for each in every if (each.puzzle.name, each.name) == (puzzle, mistake)]
+    found = []
+    for spelled in slip.spellings(right):
+        with contextlib.suppress(NoPlace):
+            found.append(transplanted(spelled, slip.apply(right), own))
+    assert f" {line}\n" in found[0]
+
+
+def test_every_other_formula_is_another_one():
+    for slip in (each for chapter in CHAPTERS for each in chapter.mistakes if each.otherwise):
+        first, *others = slip.spellings(kernel_sources()[slip.puzzle.name])
+        assert others and first not in others
 
 
 def test_a_form_that_is_there_twice_has_no_clear_place():

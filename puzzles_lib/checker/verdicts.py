@@ -3,6 +3,7 @@
 import ast
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -644,6 +645,36 @@ def _named(size: int, case: Case) -> str:
     return f"{names[0]} = {size} elements"
 
 
+def _from_data(store: str, source: str) -> bool:
+    """Return whether the address of a store, given as its line, depends on loads or on other functions.
+
+    False if that isn't clear.
+    """
+    try:
+        (line,) = ast.parse(store).body
+        body = ast.parse(textwrap.dedent(source))
+    except (SyntaxError, ValueError):
+        return False
+    if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and line.value.args):
+        return False
+    assigned = [node for node in ast.walk(body) if isinstance(node, ast.Assign | ast.AugAssign)]
+    waiting, seen = [line.value.args[0]], set[str]()
+    while waiting:
+        nodes = list(ast.walk(waiting.pop()))
+        calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
+        if any(
+            name == "tl.load" or "." not in name and name not in ("min", "max", "range") for name in calls
+        ):
+            return True
+        names = {node.id for node in nodes if isinstance(node, ast.Name)} - seen
+        seen |= names
+        for each in assigned:
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            found = {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+            waiting += [each.value] if found & names else []
+    return False
+
+
 def _wrong_start(first: Access, second: Access, result: Argument, case: Case, source: str) -> str:
     """Say where two programs' blocks begin if the second begins within the first; "" if it isn't clear."""
     if first.site != second.site or first.elements.shape != second.elements.shape:
@@ -667,6 +698,8 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
     numbers = sum(abs(a - b) for a, b in zip(first.program, second.program, strict=True))
     if numbers != 1 or apart < 0:
         return ""
+    if _from_data(first.site.source, source):
+        return "both places follow from values that were loaded"
     start = "1 element" if apart == 1 else f"{apart} elements"
     return f"one starts {start} after the other, but each block has {_named(sizes, case)}"
 

@@ -195,9 +195,9 @@ def _wrong_kernels(puzzle: Puzzle, slip: Mistake) -> Iterator[_Pair]:
         scope = {name: value for name, value in kernel.fn.__globals__.items() if name not in written}
         with contextlib.suppress(ValueError):
             yield _Pair(True, own, slip.apply(own), scope)
-        if course:
+        for right in slip.spellings(course) if course else ():
             with contextlib.suppress(NoPlace):
-                yield _Pair(True, own, transplanted(course, slip.apply(course), own), scope, slip.says)
+                yield _Pair(True, own, transplanted(right, slip.apply(course), own), scope, slip.says)
     if course:
         yield _Pair(False, course, slip.apply(course))
 

@@ -5,9 +5,9 @@
     own:   packed = tl.sum(c << (lane * BITS), 1)      # a learner's
 
 Expressions are compared by what they mean: a local name that is assigned once stands for its expression, and
-the order of a sum's terms doesn't matter. The smallest changed expression that both kernels contain equally
-often is replaced. If there is none, the names may stand for anything: the only expression of the same form is
-replaced. The learner's other text stays as it is.
+the order of a sum's terms or a minimum's arguments doesn't matter. The smallest changed expression that both
+kernels contain equally often is replaced. If there is none, the names may stand for anything: the only
+expression of the same form is replaced. The learner's other text stays as it is.
 """
 
 import ast
@@ -22,6 +22,8 @@ _COMMUTES = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
 _MIRRORED = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 _LEAVES = (ast.Name, ast.Constant, ast.Attribute)
 _BLOCKS = (ast.For, ast.While, ast.If)
+_EITHER_ORDER = {"tl.minimum": "minimum", "min": "minimum", "tl.maximum": "maximum", "max": "maximum"}
+_ALONG_AN_AXIS = {"tl.sum", "tl.max", "tl.min", "tl.argmax", "tl.argmin", "tl.cumsum"}
 
 
 class NoPlace(Exception):
@@ -117,6 +119,12 @@ class _Meaning:
             op = type(node.ops[0]).__name__
             return self._number(op, self.of(node.left), self.of(node.comparators[0]))
         if isinstance(node, ast.Call):
+            if (name := _called(node)) in _EITHER_ORDER and len(node.args) == 2 and not node.keywords:
+                return self._number(_EITHER_ORDER[name], *sorted(map(self.of, node.args)))
+            if name in _ALONG_AN_AXIS and len(node.args) == 2:
+                node = ast.Call(node.func, node.args[:1], [ast.keyword("axis", node.args[1]), *node.keywords])
+            if name == "tl.cumsum" and len(node.args) == 1 and not node.keywords:
+                node = ast.Call(node.func, node.args, [ast.keyword("axis", ast.Constant(0))])
             named = sorted((each.arg or "", self.of(each.value)) for each in node.keywords)
             return self._number("call", self.of(node.func), tuple(map(self.of, node.args)), *named)
         parts: list[object] = [type(node).__name__]
@@ -147,6 +155,11 @@ class _Meaning:
         body = (node for each in self.function.body for node in ast.walk(each))
         found = [node for node in body if isinstance(node, ast.expr) and not _is_small(node)]
         return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _called(node: ast.Call) -> str:
+    """Return the name of a called function, such as ``"tl.sum"``."""
+    return ast.unparse(node.func)
 
 
 def _is_small(node: ast.expr) -> bool:

@@ -22,6 +22,7 @@ _SHARED = (
     "a multiple of the load's width. And one bit of the mask must be enough for all of them"
 )
 _INTEGERS = re.compile(r": tensor<(?:\d+x)+i\d+>")
+_FLOATS32 = re.compile(r": tensor<(?:\d+x)+f32> \*")
 _PRODUCT = re.compile(r"= (?:arith\.(?:mulf|divf)|math\.fma)\b.* : (?:tensor<((?:\d+x)*)[a-z]|[a-z])")
 
 
@@ -87,6 +88,13 @@ def _integer_dots(compiled: Stages) -> Reading:
     """Return how many ``tt.dot`` of the Triton IR take integers."""
     count = sum(bool(_INTEGERS.search(line.text)) for line in _dots(compiled))
     return Reading(count, "" if count else "only tl.dot of int8 tiles multiplies codes on tensor cores")
+
+
+def _float32_dots(compiled: Stages) -> Reading:
+    """Return how many ``tt.dot`` of the Triton IR take float32 tiles."""
+    found = [line for line in _dots(compiled) if _FLOATS32.search(line.text)]
+    cause = "it works on twice the bytes, at half of bfloat16's rate or less: round both tiles to bfloat16"
+    return Reading(len(found), cause if found else "", found[0].source if found else None)
 
 
 def _dots(compiled: Stages) -> list[Line]:
@@ -179,6 +187,7 @@ _MEASURED: Mapping[str, Callable[[Stages], Reading]] = {
     "wide loads": _wide_loads,
     "float dots": _float_dots,
     "integer dots": _integer_dots,
+    "float32 dots": _float32_dots,
     "exchanges": _exchanges,
     "busy": _busy,
     "spills": _spills,

@@ -69,16 +69,23 @@ class Spoken:
             return self.missing
         if self.report:
             return f"Stopped after {len(self.text.encode()) - len(self.prompt.encode())} bytes"
-        wrong = [self._called(name) for name, doubt in self.doubts.items() if doubt in (_FAILS, _MISTAKE)]
-        wrong = [name for name in wrong if name]
-        but = f", but the text can be wrong: {_and(wrong)} {_do(wrong, 'fail')} `check`" if wrong else ""
-        return f"{len(self.yours)} of {self.steps} kernels are yours{self.where}{but}"
+        wrong, slipped = self._doubted(_FAILS), self._doubted(_MISTAKE)
+        but = [f"{_and(wrong)} {_do(wrong, 'fail')} `check`"] if wrong else []
+        but += [f"{_and(slipped)} {_do(slipped, 'has')} a mistake in it"] if slipped else []
+        told = f", but the text can be wrong: {', and '.join(but)}" if but else ""
+        count = len(self.yours) - len(slipped)
+        are = "is" if count == 1 else "are"
+        return f"{count} of {self.steps} kernels {are} yours{self.where}{told}"
+
+    def _doubted(self, doubt: str) -> list[str]:
+        """Return the names of the kernels that ran and of which this is known."""
+        names = [self._called(name) for name, found in self.doubts.items() if found == doubt]
+        return [name for name in names if name]
 
     @property
     def _note(self) -> str:
         """The kernels of which nothing is known."""
-        found = [self._called(name) for name, doubt in self.doubts.items() if doubt == _UNCHECKED]
-        names = [name for name in found if name]
+        names = self._doubted(_UNCHECKED)
         now = "they are" if len(names) > 1 else "it is"
         return f"{_and(names)} {_do(names, 'has')}n't passed `check` as {now} now." if names else ""
 
@@ -96,7 +103,10 @@ class Spoken:
             same = len(os.path.commonprefix([self.by_torch, self.text]))
             before, after = self.text[:same][-20:], self.by_torch[same : same + 20]
             remarks.append(f"after {before!r}, torch writes {after!r}")
-            remarks.append("a wrong kernel can do that, and sometimes rounding can: run check to find out")
+            if not self._doubted(_MISTAKE):  # then the cause is known
+                remarks.append(
+                    "a wrong kernel can do that, and sometimes rounding can: run check to find out"
+                )
         return remarks
 
     def _table(self) -> list[tuple[str, str, int, str]]:
@@ -107,7 +117,7 @@ class Spoken:
                 name.replace("_", " "),
                 (tally.kernel or _TORCH) + (f" ({self.doubts[name]})" if name in self.doubts else ""),
                 tally.launches,
-                _share(tally.bytes / total) if tally.kernel else "",
+                _share(tally.bytes / total) if tally.kernel and len(self.yours) > 1 else "",
             )
             for name, tally in self.tallies.items()
         ]
@@ -126,7 +136,7 @@ class Spoken:
     def _repr_html_(self) -> str:
         body = rows(*self._remarks, *str(self.report or "").splitlines())
         left = '<td style="text-align:left">'
-        shares = bool(self.yours)
+        shares = len(self.yours) > 1
         bars = "".join(
             f"<tr>{left}{html.escape(name)}</td>{left}{html.escape(by)}</td>"
             f'<td style="text-align:right;padding-right:1em">{launches}</td>'

@@ -166,8 +166,14 @@ by_the_sigmoid = edited(
 in_tf32 = edited(
     SWIGLU_DOWN,
     "in_tf32",
-    "Widens the weights instead of narrowing x: TF32 has three bits more than bfloat16.",
+    "Widens the weights instead of narrowing x: correct, but a dot in TF32 is slower.",
     {"tl.dot(x.to(tl.bfloat16), w, acc)": "tl.dot(x, w.to(tl.float32), acc)"},
+)
+the_other_way_round = edited(
+    SWIGLU_DOWN,
+    "the_other_way_round",
+    "Computes the transposed tile of z.",
+    {"tl.dot(x.to(tl.bfloat16), w, acc)": "tl.dot(w.T, x.to(tl.bfloat16).T, acc.T).T"},
 )
 
 # ---- puzzle 71
@@ -448,7 +454,20 @@ rounded_logits = edited(
     },
 )
 
+gradients_in_tf32 = edited(
+    LINEAR_CROSS_ENTROPY_GRAD,
+    "gradients_in_tf32",
+    "Doesn't round d, but widens h and w.",
+    {
+        "d = tl.where(is_used, d, 0.0).to(tl.bfloat16)": "d = tl.where(is_used, d, 0.0)",
+        "tl.dot(d.T, h, dw)": "tl.dot(d.T, h.to(tl.float32), dw)",
+        "tl.dot(d, w)": "tl.dot(d, w.to(tl.float32))",
+    },
+)
+
 WRONG = [
+    Wrong(SWIGLU_DOWN, in_tf32, "machine", "tl.dot of float32 tiles: 1"),
+    Wrong(LINEAR_CROSS_ENTROPY_GRAD, gradients_in_tf32, "machine", "tl.dot of float32 tiles: 2"),
     Wrong(ROUTE, rounded_logits, "values", "logits:a_hair_apart"),
     Wrong(MXFP4_MATMUL, unpacked_by_hand, "machine", "could be made once, or left out"),
     Wrong(NUCLEUS_TOKEN, every_pair, "compiler", "a block of 4194304 elements is too large"),
@@ -464,7 +483,7 @@ RIGHT = [
     (GROUPED_MATMUL, masks_for_idle_programs),
     (GROUPED_MATMUL, leaves_early),
     (SWIGLU_DOWN, by_the_sigmoid),
-    (SWIGLU_DOWN, in_tf32),
+    (SWIGLU_DOWN, the_other_way_round),
     (SAMPLE_TOKEN, branches_on_heat),
     (SAMPLE_TOKEN, largest_then_first),
     (LINEAR_CROSS_ENTROPY, transposed_tiles),

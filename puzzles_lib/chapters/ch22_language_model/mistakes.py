@@ -116,6 +116,7 @@ MISTAKES = (
         {"tl.minimum((part + 1) * PART, tl.cdiv(length, PAGE))": "(part + 1) * PART"},
         kind="out of bounds",
         says="table",
+        otherwise={"(part + 1) * PART": "part * PART + PART"},
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -1009,6 +1010,7 @@ MISTAKES = (
         },
         kind="out of bounds",
         says="order",
+        otherwise={"tl.cumsum(count) - count": "tl.cumsum(count) - 1"},
     ),
     Mistake(
         ROUTE,

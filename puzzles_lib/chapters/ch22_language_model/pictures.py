@@ -36,11 +36,11 @@ def chain() -> Picture:
     figure, ax = new_sheet(27, 11.4)
     steps = (
         ("add, norm", "28", PALE_SKY),
-        ("q, k, v", "12", PALE_SKY),
+        ("q, k, v", "12c", PALE_SKY),
         ("RoPE", "66", PALE_GREEN),
         ("attention\nover pages", "67", PALE_GREEN),
         ("merge", "68", PALE_GREEN),
-        ("out", "12", PALE_SKY),
+        ("out", "12c", PALE_SKY),
     )
     experts = (
         ("add, norm", "28", PALE_SKY),
@@ -65,7 +65,7 @@ def chain() -> Picture:
     ax.plot([25.95, 26.25, 26.25, 2.65, 2.65], [3.95, 3.95, 5.5, 5.5, 5.7], color=INK, linewidth=1)
     arrow(ax, (2.65, 5.4), (2.65, 6.05))
     for number, (text, puzzle, color) in enumerate(
-        (("add, norm", "28", PALE_SKY), ("256 logits", "12", PALE_SKY), ("draw", "71", PALE_GREEN))
+        (("add, norm", "28", PALE_SKY), ("256 logits", "12c", PALE_SKY), ("draw", "71", PALE_GREEN))
     ):
         x = 0.9 + 4.3 * number
         box(ax, x, 9.3, 3.5, 1.0, text, color=color)
@@ -81,9 +81,9 @@ def chain() -> Picture:
     return Picture(
         figure,
         "A token's way through the model. A byte's row of the embedding passes three layers. First come "
-        "add and norm (puzzle 28), q, k, v (12), RoPE (66), attention over pages (67), merge (68) and out "
-        "(12). Then come add and norm, router, gate and up per expert (69), SwiGLU and down (70), and the "
-        "sum of two experts. After the layers come add and norm, 256 logits (12) and the draw of the next "
+        "add and norm (puzzle 28), q, k, v (12c), RoPE (66), attention over pages (67), merge (68) and out "
+        "(12c). Then come add and norm, router, gate and up per expert (69), SwiGLU and down (70), and the "
+        "sum of two experts. After the layers come add and norm, 256 logits (12c) and the draw of the next "
         "byte (71). Each add puts the latest result back on the token.",
     )
 
@@ -175,7 +175,9 @@ def parts(texts: Sequence[int] = (10, 5, 1), page: int = 4, part: int = 2, heads
     for s in range(count):
         left = 5.4 + 10.8 * s
         first = s * part
-        label(ax, left + 5.1, 0.5, f"part {s}: pages {first} to {first + part - 1} of the text")
+        last = min(first + part, math.ceil(max(texts) / page)) - 1
+        pages = f"page {first}" if first == last else f"pages {first} to {last}"
+        label(ax, left + 5.1, 0.5, f"part {s}: {pages} of the text")
         for g in range(heads):
             label(ax, left + 5.2 * g + 2.4, 1.5, f"g = {g}: q's heads {2 * g}, {2 * g + 1}", fontsize=9)
         for row, keys in enumerate(texts):
@@ -573,7 +575,7 @@ def nucleus(
 
 
 PATHS = {
-    "floor": ("the bound: a copy of the bytes", PALE),
+    "floor": ("a copy of as many bytes", PALE),
     "kernels, CUDA graph": ("the course's kernels, replayed", ORANGE),
     "kernels, eager": ("the course's kernels, launched", ORANGE),
     "lmdeploy, CUDA graph": ("with lmdeploy's kernels, replayed", YELLOW),
@@ -595,23 +597,19 @@ def decoding(rows: Rows | None = None) -> dict[int, dict[str, float]]:
 
 
 def speeds(rows: Rows | None = None) -> Picture:
-    """Draw the recorded tokens per second of a model of real size, and the bound, for each batch."""
+    """Draw the recorded tokens per second of a model of real size, and of a copy, for each batch."""
     found, about = decoding(rows), recorded.about("decoding")
     figure = new_figure(8.6, 3.4)
     told, bars = [], [name for name in PATHS if name != "floor"]
     for ax, (batch, rates) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
         for place, name in enumerate(bars):
             ax.barh(place, rates[name], 0.8, color=PATHS[name][1], edgecolor=INK, linewidth=0.5)
-        ax.axvline(rates["floor"], color=INK, linewidth=1.5, linestyle="--")
-        numbers = [f"{rates[name]:.0f}" for name in bars]
-        if told:
-            ax.set_yticks(range(len(bars)), numbers)
-        else:
-            named = [f"{PATHS[name][0]}  {number}" for name, number in zip(bars, numbers, strict=True)]
-            ax.set_yticks(range(len(bars)), named)
+            ax.text(rates[name], place, f"{rates[name]:.0f} ", ha="right", va="center", fontsize=10)
+        ax.axvline(rates["floor"], color=INK, linewidth=1.5, linestyle="--", zorder=0)
+        ax.set_yticks(range(len(bars)), [""] * len(bars) if told else [PATHS[name][0] for name in bars])
         ax.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, 1.05 * max(rates.values())), xticks=[])
         ax.set_title(
-            f"{plural(batch, 'text')}; dashed: the bound, {rates['floor']:.0f}", fontsize=11, loc="left"
+            f"{plural(batch, 'text')}; dashed: a copy, {rates['floor']:.0f}", fontsize=11, loc="left"
         )
         ax.tick_params(labelsize=10, length=0)
         ax.spines[["top", "right", "bottom"]].set_visible(False)

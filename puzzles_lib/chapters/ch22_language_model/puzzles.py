@@ -737,6 +737,7 @@ SWIGLU_DOWN = Puzzle(
     needed={"w": lambda s: sum(count > 0 for count in _counts(s)) * s.K * s.N},
     most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
     allowance=_rounded_x,
+    machine=(Goal(cases=(1,), wants=(Want("float32 dots", most=0),)),),
     slips={
         "you'd get these values with the halves swapped: the first half of h is the gate": _gated(
             lambda gate, up: gate * silu(up)
@@ -1168,6 +1169,7 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
         "w": lambda s: s.V * s.K,
     },
     allowance=_rounded_d,
+    machine=(Goal(cases=(1,), wants=(Want("float32 dots", most=0),)),),
     slips={
         "the label is missing: d is 1 smaller there": _without_label,
         "1 is added at the label: it's the probability minus 1": _one_too_many,
