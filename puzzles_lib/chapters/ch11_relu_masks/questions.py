@@ -170,8 +170,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q8",
-        asks="Is z as torch's, is dx as torch's, is dweight near torch's but not exact, and how many bytes are "
-        "kept for y of [128, 256]?",
+        asks="Is z as torch's, is dx as torch's, is dweight near torch's but not exact, and how many bytes "
+        "are kept for y of [128, 256]?",
         right=lambda: (True, True, True, _bytes_of_a_layer()),
         kind=tuple,
         nudges=(
