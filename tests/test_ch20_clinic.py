@@ -323,7 +323,6 @@ def test_a_change_beside_the_reported_lines_is_a_change(name, old, new, words, s
         ("far_rows", "tl.program_id(0)", "tl.program_id(0).to(tl.uint32)"),  # one more bit
         ("any_above", "z_ptr + m, hits)", "z_ptr + m, hits % 255)"),  # wrong for 255
         ("any_above", "z_ptr + m, hits)", "z_ptr + m, tl.where(hits == 256, 1, hits))"),  # and for 512
-        ("any_above", "z_ptr + m, hits)", "z_ptr + m, hits % 257)"),
     ],
 )
 def test_a_fix_for_only_the_reported_size_fails(name, old, new):
@@ -337,7 +336,7 @@ def test_the_reported_kernel_runs_and_shows_what_the_report_says(state_dir):
     """Wrong results at the beginning of each row but the first; no line until the cause is said."""
     (patient,) = (p for p in PATIENTS if p.puzzle.name == "bias_relu")
     kernel = kernel_of("bias_relu", HANDED_OUT)
-    sizes = {"x": torch.zeros(4, 20), "b": 1 + torch.arange(20.0), "BLOCK_M": 4, "BLOCK_N": 16}
+    sizes = {"x": torch.zeros(8, 20), "b": 1 + torch.arange(20.0), "BLOCK_M": 4, "BLOCK_N": 16}
     with pytest.raises(RuntimeError, match=r"store of z_ptr[\s\S]*36, all in z\[1\.\.3, 0\.\.11\]"):
         run(kernel, patient.puzzle, **sizes)
     (state_dir / "progress.json").unlink()

@@ -53,7 +53,7 @@ PATIENT = Patient(
         "c",
         a="Test this with two tiles: run 4 rows of 32 columns, with BLOCK_M=4 and BLOCK_N=16. Is "
         "anything wrong?",
-        b="True, but those lanes belong to no element of z. Run 4 rows of 20 columns, with x = "
+        b="True, but those lanes belong to no element of z. Run 8 rows of 20 columns, with x = "
         "0, b = 1 to 20, BLOCK_M=4 and BLOCK_N=16: which results are wrong?",
         d="To compute with it, a program has to load z. Find the line that does.",
     ),
