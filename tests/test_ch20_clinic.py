@@ -347,6 +347,13 @@ def test_the_reported_kernel_runs_and_shows_what_the_report_says(state_dir):
     assert as_reported(patient.question.id) in said and "store of" not in said
 
 
+def test_a_hand_out_without_correct_kernels_recognizes_the_reported_one(monkeypatch):
+    monkeypatch.setattr("puzzles_lib.reported.FILE", "not there.json")
+    puzzle = PATIENTS[0].puzzle
+    assert is_as_reported(kernel_of(puzzle.name, HANDED_OUT), puzzle)
+    assert not is_as_reported(solutions()[puzzle.name], puzzle)
+
+
 # ---- hints
 
 
