@@ -6,17 +6,17 @@ It keeps the learner's progress (`ledger`) and the reports of this session for `
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
 
 from puzzles_lib import ledger, session
-from puzzles_lib.chapters import cause, hints
+from puzzles_lib.chapters import hints
 from puzzles_lib.checker import SECONDS_PER_CASE, examine
 from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.overview import cheer
 from puzzles_lib.puzzle import Puzzle, expect_puzzle
+from puzzles_lib.reported import is_as_reported, symptoms, unsaid
 from puzzles_lib.staleness import stale_note
-from puzzles_lib.stubs import attempt_text, is_untouched
+from puzzles_lib.stubs import attempt_text
 from puzzles_lib.wrapped import unwrap
 
 WARPS = (1, 2, 4, 8, 16, 32)  # that a launch may ask for
@@ -62,38 +62,11 @@ def check(
     return _kept(kernel, puzzle, report, salt)
 
 
-_SEEN = {  # kind -> what a user sees, if the message names a line or the cause
-    "race": "the results can differ from run to run",
-    "out of bounds": "a memory access is out of bounds",
-    "uninitialised": "a result depends on a value that is undefined",
-    "true size": "at this size, the results are wrong or the launch fails",
-    "error": "this case goes wrong",
-    "deadlock": "the kernel never ends",
-}
-AS_REPORTED = (
-    "The kernel's function is as it was reported, so you see only what goes wrong. Say the cause, then "
-    "change the kernel: from then on the report tells you all that it knows."
-)
 _CURES = {  # what a report on a broken kernel leaves out, because its learner looks for it
     "put tl.debug_barrier() between the two: ": "",
     "put tl.debug_barrier() into the loop: ": "",
     "put tl.debug_barrier() between the store and the atomic, which waits": "the atomic waits",
 }
-
-
-def _as_reported(report: Report) -> Report:
-    """Return the report on a kernel that was handed out broken, without what names its line or its cause."""
-
-    def seen(verdict: Verdict | None) -> Verdict | None:
-        return verdict and Verdict(verdict.kind, _SEEN.get(verdict.kind, verdict.message))
-
-    return dataclasses.replace(
-        report,
-        verdict=seen(report.verdict),
-        cases=tuple(dataclasses.replace(case, verdict=seen(case.verdict)) for case in report.cases),
-        goals=tuple(dataclasses.replace(goal, verdict=seen(goal.verdict)) for goal in report.goals),
-        notes=(*report.notes, AS_REPORTED),
-    )
 
 
 def _unjudged(report: Report, question: str) -> Report:
@@ -125,28 +98,19 @@ def _kept(kernel: object, puzzle: Puzzle, report: Report, salt: str) -> Report:
     own = name in ("", f"{puzzle.name}_kernel") or (puzzle.name, name) in hints()
     known, _ = ledger.load()
     broken = puzzle.counts and bool(puzzle.broken_by)
-    untouched = broken and wrapped and not report.ok and is_untouched(wrapped.kernel)
-    if broken and not untouched and not salt and (asked := _unsaid(puzzle, known)):
-        report = _unjudged(report, asked)
+    untouched = broken and not report.ok and is_as_reported(kernel, puzzle)
+    if broken and not salt and (asked := unsaid(puzzle)):
+        report = symptoms(report, asked) if untouched else _unjudged(report, asked)
     session.remember(puzzle, wrapped.kernel if wrapped else None, report, steers=own or not puzzle.counts)
     cheered = None
     if puzzle.counts:
         kind = next((verdict.kind for verdict in report.verdicts), "")
         if untouched:
             kind = ledger.OPEN
-            report = _as_reported(report)
-        elif broken:
+        if broken:
             report = _without_cures(report)
         trouble = ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel))
         notes.append(trouble or "")
         if report.ok and not trouble and known.get(puzzle.name) != ledger.SOLVED:
             cheered = cheer(puzzle)
     return dataclasses.replace(report, notes=(*report.notes, *filter(None, notes)), cheer=cheered)
-
-
-def _unsaid(puzzle: Puzzle, known: Mapping[str, str]) -> str:
-    """Return the id of the question about a broken kernel's cause, or "" if it's answered or can't be."""
-    asked = cause(puzzle)
-    if not asked or ledger.SOLVED in (known.get(asked.id), known.get(puzzle.name)):
-        return ""
-    return "" if ledger.record(puzzle.name, False, ledger.OPEN) else asked.id

@@ -17,6 +17,9 @@ that a hint is about. Words in parentheses must occur in the report on the first
 line ``unless:`` names what tells that the hint is about another mistake: words of this report, or an argument
 that all calls of a function have already. (``other=`` counts for loads with a mask.) If a puzzle is solved
 twice, its second kernel follows a colon: ``# LONG_SOFTMAX: online_softmax_kernel``.
+
+The line ``before the cause`` below a title is for a kernel that's handed out with a bug. Such a hint only
+leads to evidence, and it's shown until the learner has said the cause. All other hints follow later.
 """
 
 import re
@@ -24,6 +27,7 @@ from dataclasses import dataclass
 
 _PUZZLE = re.compile(r"^# (?=[A-Z0-9_]+(?::|$))", re.MULTILINE)  # not a comment in an excerpt of code
 _HINT = re.compile(r"^## ", re.MULTILINE)
+_EARLY = "before the cause"
 _FITS = re.compile(r"([\w ]*\w)(?: \(([^)]+)\))?")
 
 
@@ -37,12 +41,16 @@ class Fit:
 
 @dataclass(frozen=True)
 class Hint:
-    """A hint in Markdown, the verdicts that it fits, and what speaks against it."""
+    """A hint in Markdown, the verdicts that it fits, and what speaks against it.
+
+    early: whether it's for learners who haven't said yet what is wrong with a kernel that has a bug.
+    """
 
     title: str
     text: str
     fits: tuple[Fit, ...] = ()
     unless: tuple[str, ...] = ()
+    early: bool = False
 
 
 Key = tuple[str, str]
@@ -68,6 +76,8 @@ def read_hints(text: str) -> dict[Key, tuple[Hint, ...]]:
 
 def _hint(part: str) -> Hint:
     title, _, text = part.partition("\n")
+    early = text.startswith(f"{_EARLY}\n")
+    text = text.removeprefix(f"{_EARLY}\n") if early else text
     fits: tuple[Fit, ...] = ()
     if text.startswith("fits:"):
         line, _, text = text.partition("\n")
@@ -80,7 +90,7 @@ def _hint(part: str) -> Hint:
             raise ValueError(f"## {title}: unless needs words, and a line 'fits:' before it")
     if not title.strip() or not text.strip():
         raise ValueError(f"## {title}: a hint has a title and a text")
-    return Hint(title.strip(), text.strip(), fits, unless)
+    return Hint(title.strip(), text.strip(), fits, unless, early)
 
 
 def _fit(text: str, title: str) -> Fit:

@@ -4,6 +4,7 @@ That each broken kernel fails for its reason and each mended one passes is in te
 test_right_kernels, beside all others.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -18,15 +19,16 @@ from puzzles_lib.answers import judge
 from puzzles_lib.authoring.nbgrader import assignment
 from puzzles_lib.authoring.release import broken, read_master
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
-from puzzles_lib.chapters import breaking
+from puzzles_lib.chapters import breaking, hints
 from puzzles_lib.chapters.ch20_clinic.kernels import doubled_kernel
 from puzzles_lib.chapters.ch20_clinic.patient import WARDS, Patient, cause
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import STEP
 from puzzles_lib.checker import examine
-from puzzles_lib.checking import AS_REPORTED, check
+from puzzles_lib.checking import check
 from puzzles_lib.grading.handed_in import Notebook
 from puzzles_lib.ledger import entries
+from puzzles_lib.reported import as_reported, is_as_reported
 from puzzles_lib.source import define
 from tests.conftest import REPO
 
@@ -93,10 +95,10 @@ def test_its_cause_is_not_told_before_it_is_looked_for(number, words):
     assert words in said[f"p{number}-takeaway"]
 
 
-def test_the_cases_come_in_the_puzzles_order_and_the_cause_before_the_fix():
+def test_the_cases_come_in_the_puzzles_order_and_the_kernel_before_its_cause():
     ids = [id for id in cells() if re.fullmatch(r"(p\d\d-report|q\d\d|p\d\d-kernel)", id)]
     numbers = [patient.puzzle.number for patient in PATIENTS]
-    assert ids == [id for n in numbers for id in (f"p{n}-report", f"q{n}", f"p{n}-kernel")]
+    assert ids == [id for n in numbers for id in (f"p{n}-report", f"p{n}-kernel", f"q{n}")]
     wards = [patient.ward for patient in PATIENTS]
     assert list(dict.fromkeys(wards)) == [ward for ward, _ in itertools.groupby(wards)] == list(WARDS)
 
@@ -131,7 +133,7 @@ def test_a_letter_without_a_reply_is_refused():
 def test_a_change_is_judged_once_the_cause_is_said(patient, state_dir):
     (state_dir / "progress.json").unlink()
     name, question = patient.puzzle.name, patient.question
-    assert AS_REPORTED in check(kernel_of(name, HANDED_OUT), patient.puzzle).notes
+    assert as_reported(question.id) in check(kernel_of(name, HANDED_OUT), patient.puzzle).notes
     answer(question.id, "abcd".replace(question.right(), "")[0])
     report = check(solutions()[name], patient.puzzle)
     assert not report.ok and "your change isn't judged yet" in str(report)
@@ -262,21 +264,125 @@ def test_as_it_is_handed_out_it_says_its_fault_and_counts_as_no_try(state_dir):
     assert entries()[0][name].state == "open"
     half = HANDED_OUT[name].replace("T * K", "T * K * 1")
     tried = check(define(half, "<half mended>"), patient.puzzle)
-    assert "make a factor int64" in str(tried) and AS_REPORTED not in str(tried)
+    assert "make a factor int64" in str(tried) and "so you see only the symptom" not in str(tried)
     assert entries()[0][name].state == "tried"
     assert check(solutions()[name], patient.puzzle).cheer is not None
     assert entries()[0][name].state == "solved"
 
 
 @patients
-def test_as_it_is_handed_out_only_its_symptom_is_shown(patient):
+def test_until_its_cause_is_said_only_its_symptom_is_shown(patient, state_dir):
     """No line and no cause, so that there is something to find."""
+    (state_dir / "progress.json").unlink()
     kernel = kernel_of(patient.puzzle.name, HANDED_OUT)
     report = check(kernel, patient.puzzle)
-    assert not report.ok and report.notes[-1] == AS_REPORTED
+    assert not report.ok and report.notes[-1] == as_reported(patient.question.id)
     assert report.verdicts[0].kind == examine(kernel, patient.puzzle).verdicts[0].kind
     assert not [verdict for verdict in report.verdicts if verdict.site or verdict.diagnosis]
     assert not re.search(r"\blines? \d", str(report))
+
+
+@patients
+def test_once_its_cause_is_said_all_of_the_report_is_shown(patient, state_dir):
+    name = patient.puzzle.name
+    report = check(kernel_of(name, HANDED_OUT), patient.puzzle)
+    assert not report.ok and patient.slip.says in str(report)
+    assert "so you see only the symptom" not in str(report) and entries()[0][name].state == "open"
+
+
+@pytest.mark.parametrize(
+    "name, old, new, words",
+    [
+        ("discounted_sum", "0, then)", "0, then, reverse=True)", "wrong values in z: 8 of 8"),
+        ("discounted_sum", "(half, x)", "(half, 2 * x)", "wrong values in z: 8 of 8"),
+        (
+            "temperatures",
+            "@triton.jit\n",
+            '@triton.jit(do_not_specialize_on_alignment=["M"])\n',
+            "kernels compiled: 2",
+        ),
+        ("tuned_rows", 'key=["N"],', 'key=["N"], reset_to_zero=["z_ptr"],', "never written"),
+        ("tuned_rows", "configs=[", 'configs=[triton.Config({"BLOCK_N": 512}), ', "configuration 1 of 3"),
+    ],
+)
+def test_a_change_beside_the_reported_lines_is_a_change(name, old, new, words, state_dir):
+    """Of a launch, a decorator, or a configuration."""
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == name)
+    assert is_as_reported(kernel_of(name, HANDED_OUT), patient.puzzle)
+    changed = define(HANDED_OUT[name].replace(old, new), f"<{name} with {new}>")
+    assert not is_as_reported(changed, patient.puzzle)
+    report = check(changed, patient.puzzle)
+    assert words in str(report) and entries()[0][name].state == "tried"
+    (state_dir / "progress.json").unlink()
+    assert "your change isn't judged yet" in str(check(changed, patient.puzzle))
+
+
+@pytest.mark.parametrize(
+    "name, old, new",
+    [
+        ("far_rows", "tl.program_id(0)", "tl.program_id(0).to(tl.uint32)"),  # one more bit
+        ("any_above", "z_ptr + m, hits)", "z_ptr + m, hits % 255)"),  # wrong for 255
+        ("any_above", "z_ptr + m, hits)", "z_ptr + m, tl.where(hits == 256, 1, hits))"),  # and for 512
+    ],
+)
+def test_a_fix_for_only_the_reported_size_fails(name, old, new):
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == name)
+    assert HANDED_OUT[name].count(old) == 1
+    report = check(define(HANDED_OUT[name].replace(old, new), f"<{new}>"), patient.puzzle)
+    assert [case.number for case in report.cases if case.verdict] == [5]
+
+
+def test_the_reported_kernel_runs_and_shows_what_the_report_says(state_dir):
+    """Wrong results at the beginning of each row but the first; no line until the cause is said."""
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "bias_relu")
+    kernel = kernel_of("bias_relu", HANDED_OUT)
+    sizes = {"x": torch.zeros(8, 20), "b": 1 + torch.arange(20.0), "BLOCK_M": 4, "BLOCK_N": 16}
+    with pytest.raises(RuntimeError, match=r"store of z_ptr[\s\S]*36, all in z\[1\.\.3, 0\.\.11\]"):
+        run(kernel, patient.puzzle, **sizes)
+    (state_dir / "progress.json").unlink()
+    with pytest.raises(RuntimeError) as shown:
+        run(kernel, patient.puzzle, **sizes)
+    said = str(shown.value)
+    assert "a memory access is out of bounds" in said and "36, all in z[1..3, 0..11]" in said
+    assert as_reported(patient.question.id) in said and "store of" not in said
+
+
+def test_a_hand_out_without_correct_kernels_recognizes_the_reported_one(monkeypatch):
+    monkeypatch.setattr("puzzles_lib.reported.FILE", "not there.json")
+    puzzle = PATIENTS[0].puzzle
+    assert is_as_reported(kernel_of(puzzle.name, HANDED_OUT), puzzle)
+    assert not is_as_reported(solutions()[puzzle.name], puzzle)
+
+
+# ---- hints
+
+
+@patients
+def test_until_the_cause_is_said_hints_lead_to_evidence_only(patient, state_dir, monkeypatch):
+    monkeypatch.setattr("puzzles_lib.coach.hinting._shown", {})
+    (state_dir / "progress.json").unlink()
+    puzzle, known = patient.puzzle, hints()[patient.puzzle.name, ""]
+    early = [n for n, each in enumerate(known, 1) if each.early]
+    assert early == list(range(1, len(early) + 1)) and early
+    check(kernel_of(puzzle.name, HANDED_OUT), puzzle)
+    shown = [hint(puzzle) for _ in range(len(known) + 1)]
+    assert [each.number for each in shown] == [*early, *[early[-1]] * (len(shown) - len(early))]
+    assert not [each for each in shown if "Chosen because" in str(each)]
+    later = hint(puzzle, len(known))
+    assert later.hint is None and f'answer("{patient.question.id}", ...)' in str(later)
+    answer(patient.question.id, patient.question.right())
+    assert hint(puzzle).number == len(early) + 1
+
+
+@patients
+def test_evidence_can_be_run_as_its_hint_says(patient):
+    name = patient.puzzle.name
+    scope = {"torch": torch, "run": run, name.upper(): patient.puzzle}
+    scope[f"{name}_kernel"] = kernel_of(name, HANDED_OUT)
+    for each in hints()[name, ""]:
+        for code in re.findall(r"```python\n(.*?)```", each.text, re.DOTALL) if each.early else ():
+            with contextlib.suppress(RuntimeError):  # with a report, as for any kernel with a bug
+                exec(code, dict(scope))
 
 
 def test_a_cast_after_the_product_is_told():

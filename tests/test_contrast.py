@@ -14,6 +14,7 @@ from puzzles_lib import (
     SCALAR_FLASH_ATTENTION,
     ledger,
     mistake,
+    reported,
     session,
 )
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
@@ -270,13 +271,13 @@ def test_notebooks_show_many():
 
 def test_a_puzzles_right_kernel_is_there_where_it_has_mistakes_and_only_there():
     for chapter in CHAPTERS:
-        file = chapter.place / contrast.FILE
+        file = chapter.place / reported.FILE
         packed = json.loads(file.read_text()) if file.exists() else {}
         assert set(packed) == {each.puzzle.name for each in chapter.mistakes}, chapter.number
 
 
 def test_a_hand_out_may_leave_the_right_kernels_away(monkeypatch):
-    monkeypatch.setattr(contrast, "FILE", "not there.json")
+    monkeypatch.setattr(reported, "FILE", "not there.json")
     solve(SOLVED.replace("codes << BITS * i", "codes << i * BITS"))
     assert "has no other" in str(mistake(PACK_BITS, "shifted_down"))
     solve()

@@ -415,11 +415,29 @@ def _outputs(
         return bound
     ran = attempt(bound, inputs, Options(seconds=seconds))
     verdict = verdicts.misconduct(puzzle, case, ran)
-    if verdict and is_untouched(bound.kernel):
+    if verdict and is_untouched(bound.kernel) and not puzzle.broken_by:
         return Report(bound.kernel.__name__, verdict=verdicts.still_open(bound.kernel.src))
     if verdict:
-        return Report(puzzle.name, (CaseResult(str(case), verdict),))
+        notes = _wrong_so_far(puzzle, case, inputs, ran) if verdict.kind == "out of bounds" else ()
+        return Report(puzzle.name, (CaseResult(str(case), verdict),), notes=notes)
     return {result.name: ran.outputs[result.name] for result in puzzle.results}
+
+
+def _wrong_so_far(
+    puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor], ran: Run
+) -> tuple[str, ...]:
+    """Return a line for each result of which wrong elements were stored before the run was stopped."""
+    lines = []
+    for name, wanted in expect(puzzle, case, inputs).items():
+        found, value = ran.outputs[name], wanted.value
+        equal = torch.isclose(found.to(value.dtype), value, rtol=1e-3, atol=1e-5, equal_nan=True)
+        stored = torch.as_tensor(ran.written[name]).reshape(found.shape)
+        places = (stored & ~equal).nonzero()
+        if len(places):
+            spans = zip(places.amin(0).tolist(), places.amax(0).tolist(), strict=True)
+            where = ", ".join(str(low) if low == high else f"{low}..{high}" for low, high in spans)
+            lines.append(f"wrong results before the run was stopped: {len(places)}, all in {name}[{where}]")
+    return tuple(lines)
 
 
 def _ready(kernel: object, puzzle: Puzzle, case: Case) -> Bound | Report:

@@ -63,11 +63,22 @@ def run(
     inputs = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     found = outputs(kernel, puzzle, case, inputs, seconds=seconds)
     if isinstance(found, Report):
+        if puzzle.broken_by:
+            found = _as_a_user_sees_it(kernel, puzzle, found)
         raise RuntimeError(str(found))
     for kernels in _counting:
         kernels.append(kernel)
     results = tuple(found[result.name] for result in puzzle.results)
     return results if len(results) > 1 else results[0]
+
+
+def _as_a_user_sees_it(kernel: object, puzzle: Puzzle, report: Report) -> Report:
+    """Return the report, without line and cause if it's the reported kernel and the cause isn't said."""
+    from puzzles_lib.reported import is_as_reported, symptoms, unsaid  # reads all chapters
+
+    if is_as_reported(kernel, puzzle) and (asked := unsaid(puzzle)):
+        return symptoms(report, asked)
+    return report
 
 
 def _tensors_and_numbers(

@@ -9,10 +9,8 @@ accident. A hand-out may omit these files.
 The report is folded, with a question above it, so that one guesses before one looks.
 """
 
-import base64
 import contextlib
 import dataclasses
-import json
 import re
 import textwrap
 from collections.abc import Iterator
@@ -21,14 +19,15 @@ from dataclasses import dataclass
 from triton.runtime.jit import JITFunction, KernelInterface
 
 from puzzles_lib import ledger
-from puzzles_lib.chapters import CHAPTERS, mistakes
+from puzzles_lib.chapters import mistakes
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.coach.transplant import NoPlace, transplanted
 from puzzles_lib.difference import Lines, difference, drawn, told
 from puzzles_lib.drawing.card import Theme, card, framed, marked, rows
-from puzzles_lib.mistakes import FILE, Mistake
+from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.reported import right_source
 from puzzles_lib.session import passed
 from puzzles_lib.source import define
 
@@ -187,7 +186,7 @@ class _Pair:
 
 def _wrong_kernels(puzzle: Puzzle, slip: Mistake) -> Iterator[_Pair]:
     """Yield kernels with the mistake, the best first."""
-    course = _of_the_course(puzzle)
+    course = right_source(puzzle)
     if kernel := passed(puzzle):
         each = _called(kernel)
         own = "".join(_without_markers(textwrap.dedent("".join(one.raw_src))) for one in each)
@@ -211,16 +210,6 @@ def _called(kernel: JITFunction) -> list[JITFunction]:
             if isinstance(other, JITFunction) and other.fn.__module__ == kernel.fn.__module__:
                 found += [] if any(other is one for one in found) else [other]
     return found[::-1]
-
-
-def _of_the_course(puzzle: Puzzle) -> str:
-    """Return the course's kernel for a puzzle; "" if this copy has none."""
-    for chapter in CHAPTERS:
-        file = chapter.place / FILE
-        if puzzle in chapter.puzzles and file.exists():
-            if packed := json.loads(file.read_text("utf-8")).get(puzzle.name):
-                return base64.b64decode(packed).decode()
-    return ""
 
 
 def _without_markers(source: str) -> str:

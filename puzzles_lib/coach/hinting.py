@@ -13,6 +13,7 @@ from puzzles_lib.chapters import hints
 from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.hints import Hint, Key
 from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.reported import unsaid
 from puzzles_lib.session import last_check, last_race
 
 MANY_CAUSES = {"values": None, "error": None, "compiler": re.compile(r"shape|axis|axes|= \[[A-Z]|column")}
@@ -94,6 +95,12 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         return Shown(puzzle.name, None, notes=("This puzzle has no hints.",))
     if number is not None and (isinstance(number, bool) or number not in range(1, len(known) + 1)):
         raise ValueError(f"hint: number is {number!r}, allowed are 1 to {len(known)}")
+    early = [n for n, each in enumerate(known, 1) if each.early]
+    if early and isinstance(puzzle, Puzzle):
+        if asked := unsaid(puzzle):
+            return _before_the_cause(puzzle, known, early, asked, number)
+        shown = _shown.setdefault(key, {})
+        shown |= {n: "" for n in early if n not in shown}
     again = f"{f'hint({name}, 1)' if name else 'hint of this version, with the number 1,'} shows the first"
     if number is None and said and said.ok:
         done = "Your kernel passes" if source == "check" else "This version is correct"
@@ -119,6 +126,21 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         seen = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
         notes.append(f"{seen}. {again} again.")
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes))
+
+
+def _before_the_cause(
+    puzzle: Puzzle, known: Sequence[Hint], early: Sequence[int], asked: str, number: int | None
+) -> Shown:
+    """Return the next hint that only leads to evidence, because the learner looks for the cause."""
+    later = f'All other hints follow when you\'ve said the cause, by answer("{asked}", ...).'
+    if number is not None and number not in early:
+        return Shown(puzzle.name, None, count=len(known), notes=(later,))
+    shown = _shown.setdefault((puzzle.name, ""), {})
+    chosen = number or next((n for n in early if n not in shown), early[-1])
+    shown[chosen] = ""
+    left = [n for n in early if n not in shown]
+    note = f"Still stuck? hint({puzzle.name.upper()}) shows hint {left[0]}." if left else later
+    return Shown(puzzle.name, known[chosen - 1], chosen, len(known), (note,))
 
 
 def _choice(

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib.chapters.ch14_int8_linear.puzzles import fused_linear
+from puzzles_lib.checker import examine
 from puzzles_lib.checker.runner import launched
-from puzzles_lib.checking import check
 from puzzles_lib.puzzle import Puzzle
-
-from .puzzles import fused_linear
 
 Linear = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor | None]
 FEW, MANY = 5, 40  # rows: for one launch, and for two
@@ -25,7 +24,7 @@ def missing(linear: Linear, solved: Sequence[tuple[JITFunction, Puzzle]]) -> str
     should run the first two. An error that it raises is passed on.
     """
     for kernel, puzzle in solved:
-        if not check(kernel, puzzle).ok:
+        if not examine(kernel, puzzle).ok:
             return f"Puzzle {puzzle.number} first: `check` doesn't accept {kernel.__name__} as it is now."
     generator = torch.Generator().manual_seed(0)
     wq = torch.randint(-127, 128, (6, 40), dtype=torch.int8, generator=generator)

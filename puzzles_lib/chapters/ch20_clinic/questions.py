@@ -24,6 +24,10 @@ _MAP = Question(
         Nudge(lambda v, r: v[0] == 2, "a: all runs give the same numbers, so comparing runs shows nothing."),
         Nudge(lambda v, r: v[0] == 0, "a: no element is correct, so the places of wrong ones show nothing."),
         Nudge(lambda v, r: v[1] == 1, "b: both requests have the same values."),
+        Nudge(
+            lambda v, r: v[1:] == r[1:],
+            "b and c are correct. For a: is any result correct, and by how much are the others off?",
+        ),
         Nudge(lambda v, r: v[2] == 1, "c: the report says nothing about values. It says where they are."),
     ),
 )

@@ -8,6 +8,7 @@ ORDER = (
     "p45_bias_relu",
     "p43_running_sums",
     "p41_far_rows",
+    "p60_random_rounding",
     "p56_cells",
     "p47_any_above",
     "p48_kept_scores",
@@ -15,11 +16,10 @@ ORDER = (
     "p65_temperatures",
     "p53_norm_and_turn",
     "p55_products",
-    "p60_random_rounding",
     "p57_discounted_sum",
     "p59_attended",
 )
-"""From easy to hard; each part of the notebook uses a way of looking that the one before it has taught."""
+"""Part by part of the notebook, each of which uses another way of looking."""
 
 PATIENTS: tuple[Patient, ...] = tuple(importlib.import_module(f"{__name__}.{name}").PATIENT for name in ORDER)
 """All cases, in order."""

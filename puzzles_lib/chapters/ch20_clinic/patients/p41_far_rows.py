@@ -27,6 +27,7 @@ PUZZLE = Puzzle(
         Case(B=2, T=7, K=13, BLOCK_T=4, BLOCK_K=16, fill={"x": large}),  # ragged on both axes
         Case(pretend=True, B=16, T=17_476, K=8192, BLOCK_T=4, BLOCK_K=8192),  # as in the report: right
         Case(pretend=True, B=16, T=17_477, K=8192, BLOCK_T=4, BLOCK_K=8192),  # and wrong
+        Case(pretend=True, B=33, T=17_477, K=8192, BLOCK_T=4, BLOCK_K=8192),  # too far for a uint32 as well
     ),
     contract=Contract(
         {"B": Size(9), "T": Size(30), "K": Size(70), "BLOCK_T": (16,), "BLOCK_K": (128,)},
@@ -50,8 +51,11 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "d",
-        a="Then the end of every sequence would be wrong. Here it's all of one sequence, and no other.",
-        b="Along y there are 4370 programs, and 65,535 are allowed. A launch with too many fails.",
-        c="Then the tensor couldn't be made. Here the kernel runs, and 15 sequences are correct.",
+        a="Test this on a small input: run the kernel on 2 sequences of 7 tokens with BLOCK_T=4. "
+        "Which results are "
+        "wrong?",
+        b="Compare with 17,476 tokens. How many programs does the grid have for each of the two lengths?",
+        c="How many gigabytes are 16 · 17,477 · 8192 float32 numbers? And how many are they with "
+        "17,476, which works?",
     ),
 )

@@ -68,20 +68,26 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "b",
-        a="Each program starts with a total of its own, 0. And some second requests are correct.",
-        c="The mask ends at `end`. And a wrong last block couldn't change a request's first token.",
-        d="Another order changes last digits, not the same amount in each token.",
+        a="Test this: run two requests of 16 tokens each, with BLOCK=16. Is the second one wrong?",
+        c="Reduce: run requests of 3 and 1 tokens, with BLOCK=16. Which of the two is wrong, the "
+        "one before the "
+        "boundary or the one after it?",
+        d="Test this with ones for x: every order has the same sum then. Is the second request still wrong?",
     ),
     also=reproduce(
         "ch20-q2",
-        "Two requests of lengths (a, b) are packed, with BLOCK = 16. With which lengths does the second one "
-        "come out wrong?",
+        "Two requests of lengths (a, b) are packed, with BLOCK = 16. What's the shortest pair with which the "
+        "second one is wrong?",
         (1, 1),
-        lambda a, b: a >= 0 and b >= 1 and a % 16 != 0,
+        lambda a, b: (a, b) == (1, 1),
         "Where does the loop of the second request begin, and where does the request itself?",
         Nudge(lambda v, r: v[1] < 1, "Then the second request has no sums that could be wrong."),
         Nudge(
-            lambda v, r: v[0] % 16 == 0,
+            lambda v, r: v[0] > 0 and v[0] % 16 != 0,
+            "The second request is wrong, as asked. But reduce further: fewer tokens will do.",
+        ),
+        Nudge(
+            lambda v, r: v[0] >= 0 and v[0] % 16 == 0,
             "Then the second request begins where a block begins, and no lane before it is loaded.",
         ),
     ),

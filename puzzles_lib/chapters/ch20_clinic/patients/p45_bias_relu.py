@@ -51,8 +51,10 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "c",
-        a="Then whole tiles would be wrong, with the tests' widths, too. But those are correct.",
-        b="Such a lane computes a sum that no element of z needs. But why is the *beginning* of a row wrong?",
-        d="No program loads z, so another program can't change what one computes. It can only overwrite it.",
+        a="Test this with two tiles: run 4 rows of 32 columns, with BLOCK_M=4 and BLOCK_N=16. Is "
+        "anything wrong?",
+        b="True, but those lanes belong to no element of z. Run 8 rows of 20 columns, with x = "
+        "0, b = 1 to 20, BLOCK_M=4 and BLOCK_N=16: which results are wrong?",
+        d="To compute with it, a program has to load z. Find the line that does.",
     ),
 )

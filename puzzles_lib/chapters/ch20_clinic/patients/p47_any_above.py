@@ -1,5 +1,7 @@
 """A count is stored as a bool, which keeps its lowest eight bits."""
 
+import itertools
+
 import torch
 import triton
 from jaxtyping import Bool, Float32
@@ -29,6 +31,14 @@ def last_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
     return x
 
 
+def around_256(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return zeros, except for 255, 257, 256 or 512 twos at the start of a row."""
+    x = torch.zeros(shape, dtype=dtype)
+    for row, hits in zip(x, itertools.cycle((255, 257, 256, 512)), strict=False):
+        row[:hits] = 2
+    return x
+
+
 def any_above(x: Float32[Tensor, "M N"]) -> Bool[Tensor, " M"]:
     """z[m] is True if some x[m, n] is above 1
 
@@ -52,9 +62,10 @@ PUZZLE = Puzzle(
         Case(M=5, N=6, BLOCK_N=8),  # ragged
         Case(M=3, N=256, BLOCK_N=256, fill={"x": all_above}),
         Case(M=2, N=5, BLOCK_N=8, fill={"x": at_the_limit}),
+        Case(M=4, N=600, BLOCK_N=1024, fill={"x": around_256}),
     ),
     contract=Contract(
-        {"M": Size(17), "N": Size(700), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
+        {"M": Size(17), "N": Size(2100), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
         fills=lambda s: ({}, {"x": last_above}),
     ),
     slips={"where a count's low byte is 0, the answer is False: eight bits of it are stored": _low_byte},
@@ -77,18 +88,24 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "b",
-        a="Such a lane loads 0, and 0 isn't above 1. And the kernel counts too few here, not too many.",
-        c="For that, a row would have to have 2^31 numbers.",
-        d="That's correct, by the card: a number that equals the limit isn't above it.",
+        a="Run the kernel on rows of 5 zeros, with BLOCK_N=8. Do the three lanes past the end count?",
+        c="Find out how large the count was: run rows of twos of length 254, 255, 256 and 257. "
+        "Which is wrong, and "
+        "is that count near the end of its type?",
+        d="Test it: run a row of 256 twos, none of which equals the limit. Is that row correct?",
     ),
     also=reproduce(
         "ch20-q4",
-        "How many numbers of a row have to be above the limit, so that the kernel's answer is wrong?",
+        "What's the smallest number of hits in a row for which the kernel's answer is wrong?",
         256,
-        lambda hits: 0 < hits < 2**20 and hits % 256 == 0,
-        "The count is correct up to 2^31. Which line converts it to something narrower, and what is left?",
+        lambda hits: hits == 256,
+        "hits is correct for this count. In which dtype is it stored, and how many values does that have?",
         Nudge(lambda v, r: v == 0, "With 0 of them, False is correct."),
+        Nudge(
+            lambda v, r: 256 < v < 2**20 and v % 256 == 0,
+            "Correct, that count gives False. But reduce: which is the smallest that does?",
+        ),
         Nudge(lambda v, r: v == 2**32, "A row of that length doesn't fit into a block. Find a smaller one."),
-        Nudge(lambda v, r: v == 128, "The byte is 128 then, and that isn't 0."),
+        Nudge(lambda v, r: v == 128, "Run the kernel on a row of 128 twos: the answer is True."),
     ),
 )

@@ -84,9 +84,12 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "d",
-        a="Each exponent is a score minus a maximum that's at least as large, so it's never above 0.",
-        b="Such a row isn't allowed, and the report's rows have plenty of keys left. Their order matters.",
-        c="A key that's masked out loads -inf, always. And why would the order of the keys matter?",
+        a="Test this with x of zeros: no exponential of those can overflow. Run keep = 0, 0, 1, 1 "
+        "with BLOCK_N=2.",
+        b="Compare keep = 0, 0, 1, 1 with 1, 1, 0, 0, with BLOCK_N=2. How many keys are left in "
+        "each, and which is "
+        "NaN?",
+        c="Compare keep = 0, 0, 1, 1 with 0, 1, 0, 1, with BLOCK_N=2. Both mask out two keys. Which is NaN?",
     ),
     also=reproduce(
         "ch20-q5",

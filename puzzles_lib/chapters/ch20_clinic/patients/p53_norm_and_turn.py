@@ -70,8 +70,10 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "d",
-        a="`tl.sum` has all numbers of the row. If it hadn't, the whole row would be wrong, not its end.",
-        b="They load from x, and nobody stores to x.",
-        c="A program has a row of its own. And how would the number of warps matter?",
+        a="Compare a wrong number with a correct one: by the report, both are normalized, so both "
+        "have the same "
+        "`rstd`. What's missing in the wrong one?",
+        b="Look at what those two loads read, and which lines of the kernel store there.",
+        c="Reduce: check the first case, which has one row and so one program. Is it correct?",
     ),
 )

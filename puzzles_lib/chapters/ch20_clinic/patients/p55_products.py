@@ -62,8 +62,10 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "b",
-        a="Another order changes the seventh digit or so. Here the fourth is wrong.",
-        c="A product is a much larger part of the sum than its fourth digit.",
+        a="Reduce: make only one product of each sum differ from 0. Then the order doesn't matter. "
+        "Is it exact now?",
+        c="Test this: put all of x's numbers but the last of a row to 0. Is the result 0, or just "
+        "slightly off?",
         d="Then every result would be a float16. Between 16 and 32 those are 1/64 apart: is -31.2457 one?",
     ),
 )

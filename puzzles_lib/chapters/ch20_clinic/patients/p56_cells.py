@@ -65,16 +65,21 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "a",
-        b="There's no float in this kernel: x and SIZE are integers, and so is their quotient.",
-        c="Then the wrong points would be at the end of x. Sort the points by value: which are wrong?",
-        d="-3 is far from -2^31, and its cell is wrong.",
+        b="Test this with SIZE=4: then every quotient is exact in floats. Run it on -5 to 5. Are "
+        "all correct?",
+        c="Test this: run it on 16 points in a block of 16, so that no lane is past the end. Then "
+        "sort the points "
+        "by value: which are wrong?",
+        d="Reduce: find the negative number closest to 0 that ends up in a wrong cell. How far "
+        "is it from -2^31?",
     ),
     also=reproduce(
         "ch20-q3",
         "With SIZE = 10, which x ends up in the wrong cell?",
         -1,
         lambda x: -(2**31) <= x < 0 and x % 10 != 0,
-        "The origin is in the middle of the map now. Which points weren't there before?",
+        "This one is in its cell. The origin is in the middle of the map now: which points weren't "
+        "there before?",
         Nudge(lambda v, r: v < 0 and v % 10 == 0, "SIZE divides this one, so nothing is rounded."),
     ),
 )

@@ -56,8 +56,9 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "c",
-        a="The first result is 1, as it should be.",
-        b="All of these numbers are exact in float32: they are whole numbers and quarters.",
-        d="They come after the row, and a scan never goes back. The third result would still be correct.",
+        a="Compare the report's two lists: which is the first result that differs?",
+        b="Test this with powers of 2: run x = 1, 0, 0, 0, whose results are all exact. Are they correct?",
+        d="Test this without such lanes: run a row of 4 numbers with BLOCK_N=4. Is the third result "
+        "correct now?",
     ),
 )

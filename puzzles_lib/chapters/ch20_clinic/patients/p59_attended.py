@@ -37,8 +37,8 @@ def attended(
     """z[m] = sum over n of w[m, n] · v[m, n], where w[m] is the softmax of x[m]
 
     Each program computes one row, block by block. Its sums are relative to a maximum.
-    To save work, it takes a block's maximum only if that is larger by more than 8.
-    base[m] is the one that the row's sums are relative to in the end.
+    To save work, the program replaces this maximum by a block's only if the block's is
+    larger by more than STEP = 8. base[m] is the maximum that's left after the last block.
     """
     base = torch.full_like(x[:, 0], -torch.inf)
     for block in x.split(BLOCK_N, 1):
@@ -118,8 +118,11 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "b",
-        a="The largest exponent is 8, and exp(8) is about 2981. Nothing overflows, and nothing is NaN.",
-        c="`scale` does that, for both sums. And when the maximum leaps, the kernel is correct.",
-        d="A row whose first block has its largest score is correct, and it starts with -inf as well.",
+        a="Find the smallest rise that fails: run two blocks of scores, zeros and then d, with v "
+        "= 0 and then 1, for d = 0, 3, 8 and 9. How large are the exponentials of those that "
+        "are wrong?",
+        c="Run two blocks of scores, zeros and then 3, with v = 0 and then 1. Do the same with 9 "
+        "for 3. In which of the two does the maximum move, and which is wrong?",
+        d="Reduce: run a row that has one block, and so only this first one. Is it correct?",
     ),
 )

@@ -68,12 +68,14 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/pytorch/helion/pull/685",
-    ward="size of the error",
+    ward="elements",
     question=cause(
         SLIP,
         "a",
-        b="Then two runs are equal. The stripes are within a single run.",
-        c="Then a short vector would have stripes, too: it calls the same function.",
-        d="Then the mean would be too small. But it stays the same.",
+        b="Run a vector of 128 times 0.5 once, with BLOCK_N=32. Does a single run already have stripes?",
+        c="Compare: run 128 times 0.5 with BLOCK_N=32, then with BLOCK_N=128. `tl.rand` is the "
+        "same. Where are "
+        "stripes?",
+        d="Test this: run 1000 times 0.5 with BLOCK_N=1024, and compute the mean. Is it near 0 or near 0.5?",
     ),
 )

@@ -13,8 +13,8 @@ from puzzles_lib.puzzle import Case, Puzzle
 def tuned_rows(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
     """z[m, n] = 2 x[m, n]
 
-    Each program computes one row. Autotune chooses the block size: the table has its
-    first choice.
+    Each program computes one row. Autotune sets BLOCK_N: the table has the first option
+    of its list.
     """
     return 2 * x
 
@@ -55,8 +55,10 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "a",
-        b="With blocks of 32, which columns of a row of 300 would be computed? Still fewer.",
-        c="The mask is `n < N`, and N is 300. It cuts off nothing below that.",
-        d="A choice that's out of date is slow. It doesn't make columns disappear.",
+        b="Work out both options for a row of 300: in a block of 256 and in a block of 32, up to "
+        "which column does a "
+        "program store?",
+        c="Which is the first column that's never written, as `check` shows? Is that where the mask ends?",
+        d="Leave autotune out of it: in a block of 256, up to which column does a program store?",
     ),
 )

@@ -19,7 +19,7 @@ def temperatures(
     logits: Float32[Tensor, "M V"],
     t: Float32[Tensor, " M"],
 ) -> Float32[Tensor, "M V"]:
-    """z[m, v] = logits[m, v] · t[m], for M requests, each with its own t"""
+    """z[m, v] = logits[m, v] · t[m], where t[m] is 1 / temperature"""
     return logits * t[:, None]
 
 
@@ -70,9 +70,9 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "c",
-        a="Then 8 and 32 would stall, too, after a pause. They never do.",
-        b="There's no `triton.autotune` here. And each stall is over after one launch.",
-        d="32 requests need more programs than 16, and they don't stall.",
+        a="Compare 3 with 8, which come after a pause just the same. Which of them stalls?",
+        b="Look for what autotune needs: which line of this kernel gives it a list of options?",
+        d="Compare 16 with 32. Which of the two has more programs, and which stalls?",
     ),
     also=Question(
         id="ch20-q6",
@@ -86,7 +86,7 @@ PATIENT = Patient(
                 lambda v, r: len(v) == 7,
                 "Then each size would have its own kernel. But M isn't a tl.constexpr.",
             ),
-            Nudge(lambda v, r: 24 not in v, "Before the first launch, nothing is compiled."),
+            Nudge(lambda v, r: 24 not in v, "24 comes first, and a fresh server has compiled nothing yet."),
             Nudge(
                 lambda v, r: 8 in v,
                 "Is 24 a multiple of 16? No, and neither is 8, so 24 and 8 are the same kind.",
