@@ -1,29 +1,16 @@
 """`run`: a puzzle's kernel on tensors of your own."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from puzzles_lib.checker import SECONDS_PER_CASE, outputs
 from puzzles_lib.checker.attempts import positive
+from puzzles_lib.checker.launches import counting
 from puzzles_lib.checker.report import Report
 from puzzles_lib.puzzle import ALLOWED_NUMBERS, Case, Puzzle, evaluate, expect_puzzle, is_number
 from puzzles_lib.stumbles import sentence_first
-
-_counting: list[list[object]] = []
-
-
-@contextmanager
-def launched() -> Iterator[list[object]]:
-    """Yield a list that gets the kernel of each launch that `run` completes within the ``with`` block."""
-    kernels: list[object] = []
-    _counting.append(kernels)
-    try:
-        yield kernels
-    finally:
-        del _counting[next(i for i, each in enumerate(_counting) if each is kernels)]
 
 
 def run(
@@ -66,7 +53,7 @@ def run(
         if puzzle.broken_by:
             found = _as_a_user_sees_it(kernel, puzzle, found)
         raise RuntimeError(str(found))
-    for kernels in _counting:
+    for kernels in counting:
         kernels.append(kernel)
     results = tuple(found[result.name] for result in puzzle.results)
     return results if len(results) > 1 else results[0]

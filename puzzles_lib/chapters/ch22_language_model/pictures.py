@@ -604,7 +604,7 @@ def speeds(rows: Rows | None = None) -> Picture:
     for ax, (batch, rates) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
         for place, name in enumerate(bars):
             ax.barh(place, rates[name], 0.8, color=PATHS[name][1], edgecolor=INK, linewidth=0.5)
-            ax.text(rates[name], place, f"{rates[name]:.0f} ", ha="right", va="center", fontsize=10)
+            label(ax, rates[name], place, f"{rates[name]:.0f} ", align="right")
         ax.axvline(rates["floor"], color=INK, linewidth=1.5, linestyle="--", zorder=0)
         ax.set_yticks(range(len(bars)), [""] * len(bars) if told else [PATHS[name][0] for name in bars])
         ax.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, 1.05 * max(rates.values())), xticks=[])
