@@ -455,13 +455,33 @@ def _by_case(name: str) -> list:
 
     Last the whole puzzle, where it has goals.
     """
-    from puzzles_lib.chapters import puzzles
-    from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-
-    puzzle = next(p for p in (DOUBLE, *puzzles()) if p.name == name)
+    puzzle = _puzzles()[name]
     cases = sorted(puzzle.cases, key=_ragged_axes, reverse=True)
     alone = [dataclasses.replace(puzzle, cases=(case,), machine=(), traffic=()) for case in cases]
     return [*alone, puzzle] if puzzle.machine or puzzle.traffic else alone
+
+
+def _puzzles() -> dict:
+    """Return the puzzles that have a solution, by name. Puzzle 0 isn't counted, but it's checked."""
+    from puzzles_lib.chapters import puzzles
+    from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
+
+    return {p.name: p for p in (DOUBLE, *puzzles())}
+
+
+def puzzle_cells() -> dict[str, str]:
+    """Return the source of each puzzle's solution, by name.
+
+    A second check of a solution, such as puzzle 11's with other tiles, is left out.
+    """
+    known = _puzzles()
+    return {name: source for name, source in kernel_cells().items() if name in known}
+
+
+def headlines(source: str) -> list[tuple[str, int]]:
+    """Return (before, place) of each line of a cell that may be changed. See `Mutant`."""
+    lines = [_headline(statement) for statement in _statements(ast.parse(source))]
+    return [(line, lines[:i].count(line) + 1) for i, line in enumerate(lines)]
 
 
 def _ragged_axes(case) -> int:
@@ -612,7 +632,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.jobs < 1:
         parser.error(f"--jobs is {options.jobs}, allowed is 1 and up")
-    cells = kernel_cells()
+    cells = puzzle_cells()
     if options.puzzle:
         if options.puzzle not in cells:
             parser.error(f"--puzzle is {options.puzzle}, allowed are {', '.join(cells)}")

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 import torch
 
-from puzzles_lib import QUANTIZE_CODES, check
+from puzzles_lib import QUANTIZE_CODES, QUANTIZE_PACK, check
 from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import mistakes
 from puzzles_lib.chapters.ch10_quantize import pictures
@@ -32,6 +32,15 @@ def test_the_wrong_codes_in_the_prose_are_counted_by_the_report():
     (mistake,) = (m for m in mistakes(QUANTIZE_CODES) if m.name == "codes_from_the_unrounded_scale")
     source = mistake.apply(kernel_sources()["quantize_codes"])
     assert f"codes: {wrong} of {all_of_them}" in str(check(define(source, "<unrounded>"), QUANTIZE_CODES))
+
+
+@pytest.mark.parametrize("name", ["quantize_codes", "quantize_pack"])
+def test_as_many_groups_per_block_as_codes_per_group_is_wrong(name):
+    source = kernel_sources()[name]
+    assert source.count("BLOCK_G + tl.arange(0, BLOCK_G)") == 1
+    wrong = source.replace("BLOCK_G + tl.arange(0, BLOCK_G)", "BLOCK_G + tl.arange(0, GROUP)")
+    puzzle = {"quantize_codes": QUANTIZE_CODES, "quantize_pack": QUANTIZE_PACK}[name]
+    assert not check(define(wrong, "<groups>"), puzzle).ok
 
 
 def decoded(bits: int, group: int) -> torch.Tensor:

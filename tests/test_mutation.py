@@ -199,6 +199,18 @@ def test_the_list_of_equivalents_can_be_read():
         assert entry.why and entry.before != entry.after
 
 
+def test_every_entry_of_the_list_is_about_a_line_of_a_solution():
+    lines = {name: mutation.headlines(source) for name, source in mutation.puzzle_cells().items()}
+    entries = read_equivalents(mutation.EQUIVALENTS.read_text())
+    assert [str(e) for e in entries if (e.before, e.place) not in lines.get(e.puzzle, [])] == []
+
+
+def test_every_puzzle_has_a_solution_to_change():
+    from puzzles_lib.chapters import puzzles
+
+    assert set(mutation.puzzle_cells()) == {"double"} | {p.name for p in puzzles()}
+
+
 @pytest.mark.parametrize(
     "text", ["constant_add\n- a\n+ b", "+ b", "constant_add:\n- a", "constant_add: x\n+ b"]
 )
@@ -211,7 +223,7 @@ def test_a_list_without_reasons_is_refused(text):
 def two_mutants(monkeypatch, tmp_path):
     """The command sees one puzzle with two mutants, one of which survives, and an empty list."""
     found = [pick("+ 10", "- 10"), pick(", mask=offs < N", "")]
-    monkeypatch.setattr(mutation, "kernel_cells", lambda: {"constant_add": CONSTANT_ADD})
+    monkeypatch.setattr(mutation, "puzzle_cells", lambda: {"constant_add": CONSTANT_ADD})
     monkeypatch.setattr(mutation, "mutants", lambda source, puzzle: found)
     monkeypatch.setattr(mutation, "EQUIVALENTS", tmp_path / "equivalents.txt")
     mutation.EQUIVALENTS.write_text("")

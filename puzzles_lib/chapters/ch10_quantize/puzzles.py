@@ -327,8 +327,8 @@ QUANTIZE_CODES = Puzzle(
         Case(M=3, N=72, BITS=2, GROUP=32, BLOCK_G=2, fill={"x": on_ties(2, 32)}),
         # top codes that would be 256
         Case(M=2, N=48, BITS=8, GROUP=16, BLOCK_G=2, fill={"x": past_the_top(16)}),
-        # groups without any spread
-        Case(M=3, N=64, BITS=4, GROUP=8, BLOCK_G=8, fill={"x": some_constant(4, 8)}),
+        # groups without any spread; more groups per block than codes per group
+        Case(M=3, N=128, BITS=4, GROUP=8, BLOCK_G=16, fill={"x": some_constant(4, 8)}),
         # rows shorter than a group
         Case(M=4, N=5, BITS=4, GROUP=16, BLOCK_G=2, fill={"x": off_ties(4, 16)}),
     ),
