@@ -322,10 +322,10 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
 
 def _with_a_constant_too_many(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Return the smallest case if a constant such as 1e-6 is in the formula and not in the task's."""
-    case = min(
-        (case for case in bound.puzzle.cases if not case.pretend),
-        key=lambda case: untested.size_of(bound.puzzle, case),
-    )
+    real = [case for case in bound.puzzle.cases if not case.pretend]
+    if not real:
+        return []
+    case = min(real, key=lambda case: untested.size_of(bound.puzzle, case))
     one = bound.at(case, number)
     if not isinstance(one, Bound) or algebra.has_no_tiny_constant(one):
         return []

@@ -36,9 +36,10 @@ def attended(
 ) -> tuple[Float32[Tensor, " M"], Float32[Tensor, " M"]]:
     """z[m] = sum over n of w[m, n] · v[m, n], where w[m] is the softmax of x[m]
 
-    Each program computes one row, block by block. Its sums are relative to a maximum.
-    To save work, the program replaces this maximum by a block's only if the block's is
-    larger by more than STEP = 8. base[m] is the maximum that's left after the last block.
+    Each program computes one row, block by block. Its sums are relative to a
+    maximum. To save work, the program replaces this maximum by a block's only if the
+    block's is larger by more than STEP = 8. base[m] is the maximum that's left after
+    the last block.
     """
     base = torch.full_like(x[:, 0], -torch.inf)
     for block in x.split(BLOCK_N, 1):

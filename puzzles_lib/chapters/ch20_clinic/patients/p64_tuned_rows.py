@@ -13,8 +13,8 @@ from puzzles_lib.puzzle import Case, Puzzle
 def tuned_rows(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
     """z[m, n] = 2 x[m, n]
 
-    Each program computes one row. Autotune sets BLOCK_N: the table has the first option
-    of its list.
+    Each program computes one row. Autotune sets BLOCK_N: the table has the first
+    option of its list.
     """
     return 2 * x
 
