@@ -195,13 +195,13 @@ def _state(pid):
 
 def test_its_time_is_limited_for_each_answer():
     def answer(number):
-        deadline = time.process_time() + number / 10
+        deadline = time.process_time() + number / 20
         while time.process_time() < deadline:
             pass
         return number
 
-    with forked(answer, LONG_BY_THE_CLOCK) as asked:
-        assert answers(asked, 2, 2, 9) == ([2, 2], "time")
+    with forked(answer, LONG_BY_THE_CLOCK) as asked:  # a third of the limit each, and more than it together
+        assert answers(asked, 2, 2, 2, 2, 12) == ([2, 2, 2, 2], "time")
 
 
 def test_time_does_not_run_while_it_waits():
