@@ -1,9 +1,6 @@
 """A time limit's handler may raise in the user's code and between runs, and leaves no audit half done."""
 
-import importlib.metadata
-import os
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -19,6 +16,7 @@ from triton.runtime.jit import JITFunction
 from puzzles_lib import Guard, audit, audited, auditor
 from puzzles_lib.auditor import running
 from puzzles_lib.auditor.held import held
+from tests.audited_suite import audited_suite
 
 ROOT = Path(__file__).parent.parent
 OURS = str(Path(auditor.__file__).parent)
@@ -277,26 +275,7 @@ def test_after_all_that():
 def test_a_time_limit_never_ends_the_suite(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_late.py").write_text(SUITE)
-    plugins = {each.value for each in importlib.metadata.entry_points(group="pytest11")}
-    plugin = [] if "puzzles_lib.pytest_plugin" in plugins else ["-p", "puzzles_lib.pytest_plugin"]
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            *plugin,
-            "-q",
-            "-p",
-            "no:nbval",
-            "-p",
-            "no:cacheprovider",
-            "--audit",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = audited_suite(tmp_path)
     assert "INTERNALERROR" not in done.stdout, done.stdout
     assert "3 failed, 3 passed" in done.stdout, done.stdout + done.stderr
     assert "2 launches in 5 tests: 1 clean" in done.stdout

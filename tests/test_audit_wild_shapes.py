@@ -19,6 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import Guard, audit, audited, runner
 from puzzles_lib.auditor import running
+from tests.audited_suite import audited_suite
 
 QUICK = Guard(sizes=False)
 X = torch.arange(100.0) / 50 - 1
@@ -748,26 +749,5 @@ def test_a_conftest_is_imported_as_if_there_were_a_gpu(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "from conftest import CAPABILITY\n\n\ndef test_it():\n    assert CAPABILITY == (9, 0)\n"
     )
-    installed = "puzzles_lib.pytest_plugin" in {
-        e.value for e in importlib.metadata.entry_points(group="pytest11")
-    }
-    plugin = [] if installed else ["-p", "puzzles_lib.pytest_plugin"]
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            *plugin,
-            "-q",
-            "-p",
-            "no:nbval",
-            "-p",
-            "no:cacheprovider",
-            "--audit",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent.parent}:{tmp_path}"},
-    )
+    done = audited_suite(tmp_path)
     assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -7,8 +7,8 @@ import torch
 
 from puzzles_lib.checker import SECONDS_PER_CASE, outputs
 from puzzles_lib.checker.attempts import positive
-from puzzles_lib.checker.launched import counting
 from puzzles_lib.checker.report import Report
+from puzzles_lib.checker.run_launches import counting
 from puzzles_lib.puzzle import ALLOWED_NUMBERS, Case, Puzzle, evaluate, expect_puzzle, is_number
 from puzzles_lib.stumbles import sentence_first
 

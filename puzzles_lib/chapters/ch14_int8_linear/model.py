@@ -8,7 +8,7 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib.chapters.ch14_int8_linear.puzzles import fused_linear
 from puzzles_lib.checker import examine
-from puzzles_lib.checker.launched import launched
+from puzzles_lib.checker.run_launches import launched
 from puzzles_lib.puzzle import Puzzle
 
 Linear = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor | None]
