@@ -1,10 +1,12 @@
 """Packed activations, norms and MLPs, and stochastic rounding, on a GPU: equal to their torch references."""
 
 import copy
+import re
 
 import pytest
 import torch
 from torch import nn
+from torch._inductor.utils import run_and_get_code
 
 from puzzles_lib.kernels import packed_activation, packed_dropout, packed_norm, quantize
 from puzzles_lib.kernels.bitpack import BITS
@@ -237,6 +239,33 @@ def test_compiled_and_repeated_it_is_the_same(autocast, rounding):
         torch.compiler.reset()
         compiled = torch.compile(model, fullgraph=True)
         got = gradients(compiled, x, dy)
+    assert all(relative(a, b) < 0.02 for a, b in zip(got, want, strict=True))
+
+
+def test_compiled_x_is_cast_once_for_its_codes_and_for_the_product():
+    model = nn.Sequential(nn.LayerNorm(256), nn.Linear(256, 512)).cuda()
+    model, x = pack_activations(model, bits=2), draw((1000, 256), torch.float32).requires_grad_()
+    torch.compiler.reset()
+    with torch.autocast("cuda", torch.bfloat16):
+        _, (code, *_) = run_and_get_code(torch.compile(model, fullgraph=True), x)
+    (quantized,) = re.findall(r"quantize_pack_inside\.default\((?:reinterpret_tensor\()?(\w+)", code)
+    (multiplied,) = re.findall(r"addmm\(\w+, (?:reinterpret_tensor\()?(\w+)", code)
+    assert quantized == multiplied
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 0, 1)], ids=str)
+def test_compiled_it_takes_inputs_of_any_strides(order):
+    x = draw((8, 16, 32), torch.float32).requires_grad_()
+    model = nn.Sequential(nn.LayerNorm(x.shape[order[2]]), nn.Linear(x.shape[order[2]], 64), nn.GELU()).cuda()
+    model = pack_activations(model, bits=8)
+    dy = x.new_ones(1).expand(*(x.shape[axis] for axis in order[:2]), 64)
+
+    def gradients_of(layers):
+        out = layers((2 * x).permute(order))
+        return torch.autograd.grad(out, [x, *model.parameters()], dy)
+
+    torch.compiler.reset()
+    want, got = gradients_of(model), gradients_of(torch.compile(model, fullgraph=True))
     assert all(relative(a, b) < 0.02 for a, b in zip(got, want, strict=True))
 
 

@@ -36,11 +36,14 @@ def inside(
     The checks of ``torch.library.custom_op`` take the host 40 microseconds per call, twice as long as a
     prepared launch, and several times that if the operator changes an input. The layers call operators where
     nothing is differentiated, so they don't need the checks.
-    operator: its fake is this operator's, too. changes: the inputs that it changes.
+    operator: its fake is this operator's, too. changes: the inputs that it changes. An implementation that
+        changes nothing must accept inputs of any strides: Inductor then doesn't copy an input that it also
+        needs elsewhere, such as x cast to bfloat16.
     """
     name = f"{name}_inside"
     schema = torch.library.infer_schema(implementation, mutates_args=changes)
-    _library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+    tags = (torch.Tag.pt2_compliant_tag, *(() if changes else (torch.Tag.flexible_layout,)))
+    _library.define(name + schema, tags=tags)
     _library.impl(name, implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"bit_by_bit::{name}", lambda *arguments: operator(*arguments), lib=_library)
     return getattr(torch.ops.bit_by_bit, name).default
