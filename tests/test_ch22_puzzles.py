@@ -162,8 +162,7 @@ def test_the_speeds_are_those_recorded():
     assert list(rates) == [1, 16]
     text = pictures.speeds().alt
     for found in rates.values():
-        assert found["floor"] >= 0.95 * max(found.values())  # a copy: reading alone can be a little faster
+        assert found["floor"] == max(found.values())  # a step reads these bytes, and more
         assert found["kernels, CUDA graph"] > found["torch, compiled, CUDA graph"] > found["torch, eager"]
         for name, (words, _) in pictures.PATHS.items():
             assert f"{words} {found[name]:.0f}" in text
-        assert "bound" not in text  # a path can be ahead of the copy

@@ -14,16 +14,14 @@ and 30 times an eighth of what 8 more add. ``us`` is this time. The paths:
 - "torch, compiled": the same after torch.compile.
 - "lmdeploy", where it can be imported: its Triton kernels for attention and experts, with pages of 64 keys,
   its default, and otherwise the course's path.
-- "floor": the bytes of the weights and keys that a step reads, at the rate of a copy in the same run.
+- "floor": the bytes of the weights and keys that a step reads, at the rate of a kernel in the same run that
+  only reads.
 
-Each runs as a replayed CUDA graph, and all but the compiled one also launch by launch ("eager", wall time).
-The error compares the logits after 2 layers with torch's in float32: the median over the texts, as a text
-whose token meets two nearly equal experts may take another one.
+Each runs as a replayed CUDA graph, and all but the compiled one also launch by launch ("eager"). Paths take
+turns, so all meet an equally warm chip. The error compares the logits after 2 layers with torch's in float32:
+the median over the texts, as a text whose token meets two nearly equal experts may take another one.
 """
 
-import functools
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -60,10 +58,10 @@ def measure() -> Iterator[dict[str, Any]]:
     layers = [_layer() for _ in range(max(MEASURED))]
     ends = {"embedding": _normal(WORDS, WIDTH), "norm": torch.ones(WIDTH, device="cuda")}
     ends["head"] = _normal(WORDS, WIDTH)
-    copy = _copy_bandwidth()
+    bandwidth = _read_bandwidth()
     with torch.inference_mode():
         for batch in BATCHES:
-            yield from _rows(batch, layers, ends, copy)
+            yield from _rows(batch, layers, ends, bandwidth)
             torch.cuda.empty_cache()
 
 
@@ -87,14 +85,22 @@ def _layer() -> Weights:
     }
 
 
-def _copy_bandwidth() -> float:
-    """Return the bytes per microsecond that a large copy reads and writes together."""
+@triton.jit
+def _read_kernel(x_ptr, sums_ptr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Sum the elements of each block, so that all of them are read."""
+    program = tl.program_id(0).to(tl.int64)
+    x = tl.load(x_ptr + program * BLOCK + tl.arange(0, BLOCK))
+    tl.store(sums_ptr + program, tl.sum(x))
+
+
+def _read_bandwidth() -> float:
+    """Return the bytes per microsecond of a kernel that reads a large tensor and stores next to nothing."""
+    block = 8192
     sources = [torch.randn(2**28, device="cuda") for _ in range(2)]
-    target = torch.empty_like(sources[0])
-    # An elementwise kernel: within a CUDA graph, Tensor.copy_ runs on a slower path.
-    calls = [functools.partial(torch.mul, s, 1.0, out=target) for s in sources]
-    times = interleaved({"copy": calls}, ROUNDS)
-    return 2 * target.nbytes / times["copy"]
+    programs = sources[0].numel() // block
+    sums = torch.empty(programs, device="cuda")
+    calls = [lambda x=x: _read_kernel[(programs,)](x, sums, BLOCK=block, num_warps=8) for x in sources]
+    return sources[0].nbytes / interleaved({"read": calls}, ROUNDS)["read"]
 
 
 @dataclass
@@ -289,7 +295,7 @@ def _bytes_read(layers: int, batch: int, weights: list[Weights], chosen: int) ->
     return layers * (experts + attention) + WORDS * WIDTH * 2
 
 
-def _rows(batch: int, layers: list[Weights], ends: Weights, copy: float) -> Iterator[dict[str, Any]]:
+def _rows(batch: int, layers: list[Weights], ends: Weights, bandwidth: float) -> Iterator[dict[str, Any]]:
     s, kernels = _state(batch, max(MEASURED)), Kernels()
     steps: dict[str, Step] = {
         "kernels": lambda some: kernels.step(some, ends, s),
@@ -310,14 +316,16 @@ def _rows(batch: int, layers: list[Weights], ends: Weights, copy: float) -> Iter
         calls = {name: [lambda step=step, some=some: step(some).argmax(1)] for name, step in steps.items()}
         graphs = interleaved(calls, ROUNDS)
         at[count] = {f"{name}, CUDA graph": us for name, us in graphs.items()}
-        launched = [name for name in steps if name != "torch, compiled"]
-        at[count] |= {f"{name}, eager": _wall(calls[name][0]) for name in launched}
+        launched = {name: each for name, each in calls.items() if name != "torch, compiled"}
+        at[count] |= {
+            f"{name}, eager": us for name, us in interleaved(launched, ROUNDS, captured=False).items()
+        }
     few, more = MEASURED
     times = {
         name: at[few][name] + (LAYERS - few) * (at[more][name] - at[few][name]) / (more - few)
         for name in at[few]
     }
-    times[FLOOR] = _bytes_read(LAYERS, batch, layers, _experts_used(batch, layers, ends, s)) / copy
+    times[FLOOR] = _bytes_read(LAYERS, batch, layers, _experts_used(batch, layers, ends, s)) / bandwidth
     case = f"batch {batch}, {KEYS} keys, {LAYERS} layers, {WIDTH} wide, {EXPERTS} experts"
     for name, us in times.items():
         error = errors.get(name.rsplit(",", 1)[0], 0.0)
@@ -349,15 +357,3 @@ def _errors(steps: dict[str, Step], layers: list[Weights], ends: Weights, s: Sta
         name: float(((step(layers) - want).norm(dim=1) / want.norm(dim=1)).median())
         for name, step in steps.items()
     }
-
-
-def _wall(call: Callable[[], object]) -> float:
-    """Return the median microseconds of a call, host and GPU together."""
-    times = []
-    for _ in range(ROUNDS):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - began) * 1e6)
-    return statistics.median(times)

@@ -575,7 +575,7 @@ def nucleus(
 
 
 PATHS = {
-    "floor": ("a copy of as many bytes", PALE),
+    "floor": ("reading the bytes alone", PALE),
     "kernels, CUDA graph": ("the course's kernels, replayed", ORANGE),
     "kernels, eager": ("the course's kernels, launched", ORANGE),
     "lmdeploy, CUDA graph": ("with lmdeploy's kernels, replayed", YELLOW),
@@ -597,7 +597,7 @@ def decoding(rows: Rows | None = None) -> dict[int, dict[str, float]]:
 
 
 def speeds(rows: Rows | None = None) -> Picture:
-    """Draw the recorded tokens per second of a model of real size, and of a copy, for each batch."""
+    """Draw the recorded tokens per second of a model of real size, and of reading alone, for each batch."""
     found, about = decoding(rows), recorded.about("decoding")
     figure = new_figure(8.6, 3.4)
     told, bars = [], [name for name in PATHS if name != "floor"]
@@ -609,7 +609,7 @@ def speeds(rows: Rows | None = None) -> Picture:
         ax.set_yticks(range(len(bars)), [""] * len(bars) if told else [PATHS[name][0] for name in bars])
         ax.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, 1.05 * max(rates.values())), xticks=[])
         ax.set_title(
-            f"{plural(batch, 'text')}; dashed: a copy, {rates['floor']:.0f}", fontsize=11, loc="left"
+            f"{plural(batch, 'text')}; dashed: reading alone, {rates['floor']:.0f}", fontsize=11, loc="left"
         )
         ax.tick_params(labelsize=10, length=0)
         ax.spines[["top", "right", "bottom"]].set_visible(False)

@@ -328,7 +328,7 @@ def _decoding() -> list[str]:
     head = " | ".join(f"{batch} text{'s' * (batch != '1')}" for batch in found)
     lines = [f"| tokens a second, share of the floor's | {head} |", "|---" * (len(found) + 1) + "|"]
     for name, path in (
-        ("floor: the bytes, at a copy's rate", "floor"),
+        ("floor: reading the bytes, nothing else", "floor"),
         ("**the course's kernels, replayed**", "kernels, CUDA graph"),
         ("the course's kernels, launched one by one", "kernels, eager"),
         ("lmdeploy's Triton kernels, replayed", "lmdeploy, CUDA graph"),
