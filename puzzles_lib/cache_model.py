@@ -45,9 +45,9 @@ def fetched(programs: Sequence[Sequence[Iterable[Block]]], in_flight: int, size:
 
 
 def lines(accesses: Sequence[Access], widths: dict[str, int]) -> list[list[list[Block]]]:
-    """Return the lines that the loads of a run access, by program and by load, for `fetched`.
+    """Return the cache lines that the loads of a run access, by program and by load, for `fetched`.
 
-    accesses: of a run. widths: the bytes of an element of each tensor. A tensor begins at a line.
+    accesses: those of a run. widths: the bytes of an element of each tensor. Each tensor begins at a line.
     """
     programs: dict[object, list[list[Block]]] = {}
     for access in accesses:

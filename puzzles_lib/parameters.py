@@ -67,9 +67,9 @@ def sizes_of(grid: object, meta: Mapping[str, object], name: str) -> tuple[int, 
     try:
         sizes = tuple(operator.index(n) for n in grid)  # type: ignore[attr-defined]
     except TypeError:
-        raise TypeError(f"{name}: the grid is {grid!r}, allowed is a tuple of integers") from None
+        raise TypeError(f"{name}: the grid must be a tuple of integers, but is {grid!r}") from None
     if not 1 <= len(sizes) <= 3:
-        raise TypeError(f"{name}: the grid is {sizes}, allowed are 1 to 3 axes")
+        raise TypeError(f"{name}: the grid must have 1 to 3 axes, but is {sizes}")
     return sizes
 
 

@@ -35,7 +35,7 @@ MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """The most programs that a GPU launches along each axis of a grid."""
 
 
-ALLOWED_NUMBERS = "integers from 0 up, floats, booleans and None"
+ALLOWED_NUMBERS = "an integer of at least 0, a float, a boolean or None"
 
 
 def is_number(value: object) -> TypeGuard[int | float | None]:
@@ -75,7 +75,7 @@ class Case:
     ):
         for name, value in numbers.items():
             if not is_number(value):
-                raise ValueError(f"Case: {name} is {value!r}, allowed are {ALLOWED_NUMBERS}")
+                raise ValueError(f"Case: {name} must be {ALLOWED_NUMBERS}, but is {value!r}")
         self.__dict__["numbers"] = dict(numbers)
         self.__dict__["fill"] = dict(fill or {})
         self.__dict__["salt"] = salt
@@ -450,11 +450,11 @@ class Puzzle:
                 raise ValueError(f"{self.name}: grid is missing; launch= may be given instead")
             return
         if self.grid is not _missing and not isinstance(self.grid, _GridOfLaunch):
-            raise ValueError(f"{self.name}: grid and launch are both given, allowed is one of them")
+            raise ValueError(f"{self.name}: give grid or launch, not both")
         if self.descriptors:
             raise ValueError(f"{self.name}: descriptors and launch are both given: launch makes descriptors")
         if not callable(self.launch):
-            raise ValueError(f"{self.name}: launch is a {type(self.launch).__name__}, allowed is a function")
+            raise ValueError(f"{self.name}: launch must be a function, but is a {type(self.launch).__name__}")
         taken = list(inspect.signature(self.launch).parameters.values())
         kinds = [p.kind for p in taken[:2]]
         if len(taken) < 2 or not all(
@@ -467,7 +467,7 @@ class Puzzle:
                 continue
             if parameter.name not in names:
                 allowed = ", ".join(dict.fromkeys(names))
-                raise ValueError(f"{self.name}: launch takes {parameter.name!r}, allowed are {allowed}")
+                raise ValueError(f"{self.name}: launch may only take {allowed}, but takes {parameter.name!r}")
         object.__setattr__(self, "grid", _GridOfLaunch(self.launched))
 
     def _check_in_place(self) -> None:
@@ -487,7 +487,9 @@ class Puzzle:
             if unknown := {table, rows} - set(inputs):
                 raise ValueError(f"{self.name}: tables names {sorted(unknown)}, which are not inputs")
             if (dtype := inputs[table].dtype) != torch.int64:
-                raise ValueError(f"{self.name}: tables names {table} of {dtype}, allowed is torch.int64")
+                raise ValueError(
+                    f"{self.name}: a tensor named in tables must be torch.int64, but {table} is {dtype}"
+                )
             if not inputs[rows].dims:
                 raise ValueError(f"{self.name}: tables names {rows}, which has no rows")
             if any(case.pretend for case in self.cases):
@@ -652,7 +654,7 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
         return case
     cases = puzzle.cases + puzzle.drawn()
     if isinstance(case, bool) or not isinstance(case, int) or not 0 <= case < len(cases):
-        raise ValueError(f"{caller}: case is {case!r}, allowed are 0 to {len(cases) - 1}, or a Case")
+        raise ValueError(f"{caller}: case must be from 0 to {len(cases) - 1} or a Case, but is {case!r}")
     return cases[case]
 
 
@@ -667,8 +669,8 @@ def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | N
     """
     count = math.prod(grid)
     last = ", ".join(str(n) for n in grid)
-    allowed = f"0 to {count - 1}, or ids below {last if len(grid) == 1 else f'({last})'}"
-    wrong = NoSuchProgram(f"{caller}: program is {program!r}, allowed are {allowed}")
+    allowed = f"from 0 to {count - 1}, or ids below {last if len(grid) == 1 else f'({last})'}"
+    wrong = NoSuchProgram(f"{caller}: program must be {allowed}, but is {program!r}")
     if program is None:
         return None
     if isinstance(program, int) and not isinstance(program, bool):
@@ -693,7 +695,7 @@ def expect_puzzle(call: str, kernel: object, puzzle: object) -> None:
     if isinstance(kernel, Puzzle):
         name = getattr(puzzle, "__name__", "kernel")
         raise TypeError(f"{call}: the arguments are swapped, write {call}({name}, {kernel.name.upper()})")
-    raise TypeError(f"{call}(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    raise TypeError(f"{call}(kernel, puzzle): puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
 
 
 _NUMBERS = (int, float, bool)  # annotations of what is not a tensor
@@ -711,7 +713,8 @@ def _argument(name: str, hint: object) -> Argument:
     rows = {row for row in named if row}  # jaxtyping's Bool is also NumPy's "bool_"
     if dims is None or len(rows) != 1:
         raise ValueError(
-            f'{name} is annotated {hint!r}, allowed is one dtype and its sizes, as in Float32[Tensor, "M N"]'
+            f"{name} must be annotated with one dtype and its sizes, as in "
+            f'Float32[Tensor, "M N"], but is annotated {hint!r}'
         )
     return Argument(name, rows.pop().torch, tuple(dims.split()))
 
@@ -756,5 +759,5 @@ def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
 
     size = value(_parsed(dim))
     if size < 0:
-        raise ValueError(f"size {dim!r} is {size} for this case, allowed are integers from 0 up")
+        raise ValueError(f"size {dim!r} must be an integer of at least 0, but is {size} for this case")
     return size

@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not allowed: any number above 0")
+        raise argparse.ArgumentTypeError(f"it must be a number above 0, but is {text}")
     return value
 
 

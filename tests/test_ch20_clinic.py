@@ -209,8 +209,8 @@ def test_no_two_have_one_thread():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"thread": "https://github.com/triton-lang/triton"}, "allowed is an issue on GitHub"),
-        ({"ward": "heart"}, "allowed are elements, values"),
+        ({"thread": "https://github.com/triton-lang/triton"}, "must be an issue on GitHub"),
+        ({"ward": "heart"}, "must be one of elements, values"),
         ({"slip": dataclasses.replace(PATIENTS[0].slip, name="other")}, "broken_by is"),
         ({"question": PATIENTS[-1].question}, "its question is ch20-q"),
     ],

@@ -334,8 +334,16 @@ def descriptor_from(x_ptr, z_ptr, first, stride, BLOCK: tl.constexpr):
 @pytest.mark.parametrize(
     "first, stride, told",
     [
-        (0, 6, "rows of x_ptr's descriptor begin 24 bytes (6 elements) apart, allowed are multiples of 16"),
-        (3, 8, "the first row of x_ptr's descriptor begins 12 bytes too far on, allowed are multiples of 16"),
+        (
+            0,
+            6,
+            "descriptor must be a multiple of 16 bytes apart, but are 24 bytes (6 elements) apart",
+        ),
+        (
+            3,
+            8,
+            "of x_ptr's descriptor must begin at a multiple of 16 bytes, but begins 12 bytes after one",
+        ),
         (4, 8, None),
     ],
 )

@@ -332,7 +332,7 @@ def test_extra_names_other_classes():
         assert (found - exact).norm() < 0.02 * exact.norm()
     with pytest.raises(ValueError, match="^extra names PackedReLU for Bell, whose output is another one$"):
         pack_activations(unpack_activations(model), extra={Bell: PackedReLU})
-    with pytest.raises(ValueError, match=r"^extra\[Bell\] is .*Dropout.*, allowed are PackedGELU, "):
+    with pytest.raises(ValueError, match=r"^extra\[Bell\] must be one of PackedGELU, .*, but is .*Dropout.*"):
         pack_activations(model, extra={Bell: nn.Dropout})
 
 
@@ -644,7 +644,7 @@ def test_a_report_measures():
     assert f"autograd keeps {found.after:,} bytes, and {found.before:,} without packing" in str(found)
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), state.values(), strict=True))
     assert all(p.grad is None for p in model.parameters())
-    with pytest.raises(TypeError, match="^model is a str, allowed is a torch.nn.Module$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a str$"):
         report("model")
 
 

@@ -87,5 +87,5 @@ def _named(name: str) -> Callable[..., Any]:
             raise _Misnamed(f"{module} has no {attribute}")
         found = getattr(found, part)
     if not callable(found):
-        raise _Misnamed(f"{name} is {found!r}, allowed is a function")
+        raise _Misnamed(f"{name} must be a function, but is {found!r}")
     return found

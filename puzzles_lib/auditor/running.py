@@ -48,7 +48,7 @@ MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown la
 class Outcome:
     """The result of a guarded launch.
 
-    verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or not wholly.
+    verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or only in part.
     notes: remarks that are not faults. programs: how many ran, of how many. stopped: whether the run ended
         early, so that results are missing.
     """
@@ -71,12 +71,12 @@ class Outcome:
 
     @property
     def complete(self) -> bool:
-        """Whether all programs ran, and what they stored is there."""
+        """Whether all programs ran to the end, so that all results are stored."""
         return not self.unjudged and self.programs == self.of
 
 
 class Runner:
-    """Runs the launches of one audit. defined: which elements hold something; guard: what is looked for."""
+    """Runs the launches of one audit. defined: which elements are defined. guard: what to look for."""
 
     def __init__(self, guard: Guard, defined: Defined, reverse: bool = False):
         self.guard, self.defined, self.reverse = guard, defined, reverse

@@ -49,7 +49,7 @@ def hadamard(order: int, device: torch.device) -> torch.Tensor:
 
 
 def rotated(seen: Seen, most: int = 256) -> Seen:
-    """Return ``seen`` for a rotated x: groups of columns are rotated, seen, and rotated back.
+    """Return a ``seen`` that rotates groups of columns of x before it rounds them, and back afterwards.
 
     most: the largest group. A group's size divides the number of columns.
     """

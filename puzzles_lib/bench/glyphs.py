@@ -60,9 +60,10 @@ def _named(job: tuple[str, Setup], device: str) -> dict[str, Any]:
 
 
 def run(setup: Setup, device: str) -> dict[str, Any]:
-    """Train, and return the curve, the peak of memory and the losses and shares right on new pictures.
+    """Train, and return the loss curve, the peak of memory, and the results on new pictures.
 
-    held_out, right: those on new pictures in the trained fonts. unseen, unseen_right: in other fonts.
+    held_out, right: loss and share of correct answers on new pictures in the trained fonts. unseen,
+    unseen_right: the same in other fonts.
     """
     seen, unseen = (some.to(device) for some in glyphs())
     torch.manual_seed(setup.seed)

@@ -1,6 +1,6 @@
 """Measure how a language model's loss on packed activations depends on the tokens of a step.
 
-Rounding to the nearest code is wrong in the same direction each time, stochastic rounding in another one. So
+Rounding to the nearest code errs in the same direction each time, stochastic rounding in a random one. So
 what stochastic rounding costs should shrink with more tokens per step, and what the nearest codes cost should
 not. The model and its training are those of `puzzles_lib.bench.language`, which has 96 x 256 bytes per step;
 here there are a quarter and four times as many.

@@ -32,7 +32,7 @@ class Refused(Exception):
 def positive(call: str, seconds: object) -> None:
     """Raise ValueError, with the call's name, if ``seconds`` is not a number above 0."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
-        raise ValueError(f"{call}: seconds is {seconds!r}, allowed is any number above 0")
+        raise ValueError(f"{call}: seconds must be a number above 0, but is {seconds!r}")
 
 
 class Budget:

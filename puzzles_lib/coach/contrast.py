@@ -93,7 +93,7 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"mistake(PUZZLE, n): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+        raise TypeError(f"mistake(PUZZLE, n): puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
     known = mistakes(puzzle)
     if not known:
         return Contrast(puzzle.name, "this puzzle has no mistakes to show.")
@@ -166,7 +166,7 @@ def _pick(puzzle: Puzzle, which: int | str) -> Mistake:
     found = next((each for each in known if each.name == which), None)
     if not found:
         names = ", ".join(each.name for each in known)
-        raise ValueError(f"mistake: which is {which!r}, allowed are 1 to {len(known)}, or {names}")
+        raise ValueError(f"mistake: which must be from 1 to {len(known)} or {names}, but is {which!r}")
     return found
 
 

@@ -89,12 +89,12 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         key, code = puzzle.hint_key, ""
         said, name, source = last_race(key), _name(puzzle, caller.f_locals, caller.f_globals), "race"
     else:
-        raise TypeError(f"hint(PUZZLE): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+        raise TypeError(f"hint(PUZZLE): puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
     known = hints().get(key, ())
     if not known:
         return Shown(puzzle.name, None, notes=("This puzzle has no hints.",))
     if number is not None and (isinstance(number, bool) or number not in range(1, len(known) + 1)):
-        raise ValueError(f"hint: number is {number!r}, allowed are 1 to {len(known)}")
+        raise ValueError(f"hint: number must be from 1 to {len(known)}, but is {number!r}")
     early = [n for n, each in enumerate(known, 1) if each.early]
     if early and isinstance(puzzle, Puzzle):
         if asked := unsaid(puzzle):

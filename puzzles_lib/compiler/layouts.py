@@ -115,10 +115,10 @@ def read_layout(ir: str, name: str, shape: Sequence[int]) -> Layout:
     """
     shape = tuple(int(n) for n in shape)
     if any(n < 1 or n & (n - 1) for n in shape):
-        raise ValueError(f"shape is {shape}, allowed are powers of two")
+        raise ValueError(f"shape must be a power of two, but is {shape}")
     kind, fields = _attribute(ir, name)
     if kind not in _KINDS:
-        raise ValueError(f"{name} is of kind {kind}, allowed are {', '.join(_KINDS)}")
+        raise ValueError(f"{name} must be of kind {', '.join(_KINDS)}, but is of kind {kind}")
     built = _KINDS[kind](ir, fields, shape)
     return Layout(name, shape, *built)
 
@@ -127,7 +127,7 @@ def read_shared(ir: str, name: str) -> SharedLayout:
     """Return the ``swizzled_shared`` layout called ``name`` in TTGIR. Raise ValueError for any other."""
     kind, fields = _attribute(ir, name)
     if kind != "swizzled_shared":
-        raise ValueError(f"{name} is of kind {kind}, allowed is swizzled_shared")
+        raise ValueError(f"{name} must be of kind swizzled_shared, but is of kind {kind}")
     return SharedLayout(name, fields["vec"], fields["perPhase"], fields["maxPhase"])
 
 
@@ -268,7 +268,7 @@ def _nvidia_mma(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> t
         steps.give(steps.warp, down, m)
         steps.give(steps.warp, across, n)
     else:
-        raise ValueError(f"nvidia_mma of version {fields['versionMajor']}, allowed are 2 and 3")
+        raise ValueError(f"nvidia_mma must have version 2 or 3, but has {fields['versionMajor']}")
     return steps.repeat((n, m))
 
 

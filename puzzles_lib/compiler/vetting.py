@@ -86,7 +86,7 @@ def vet(kernel: JITFunction) -> Refusal | None:
             if parameter.has_default and not _is_plain(parameter.default):
                 what = type(parameter.default).__name__
                 return Refusal(
-                    f"{parameter.name}'s default is {wording.a(what)}, allowed are numbers",
+                    f"{parameter.name}'s default must be a number, but is {wording.a(what)}",
                     site_in(function, 1),
                 )
         every = nodes(function)
@@ -215,7 +215,7 @@ def _complain_about_name(name: str, scope: Scope, inner: bool, python: bool) -> 
         return (
             None
             if _is_plain(value)
-            else f"{name} is a tl.constexpr of {wording.a(what)}: allowed are numbers"
+            else f"{name} must be a tl.constexpr of a number, but is one of {wording.a(what)}"
         )
     if _is_plain(value) or isinstance(value, ConstexprFunction) or _is_tritons(value):
         return None

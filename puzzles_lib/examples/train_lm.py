@@ -46,14 +46,14 @@ class Setup:
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
-            raise ValueError(f"size is {self.size!r}, allowed are {' and '.join(SIZES)}")
+            raise ValueError(f"size must be {' or '.join(SIZES)}, but is {self.size!r}")
         if self.bits is not None:
             check_bits(self.bits)
         if self.rounding is not None:
             check_rounding(self.rounding)
         for name in ("steps", "batch"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, allowed are integers from 1 up")
+                raise ValueError(f"{name} must be an integer of at least 1, but is {getattr(self, name)}")
 
     def model(self) -> ByteLM:
         """Return the model with fresh weights, packed if the setup says so."""

@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
 def _config(chosen: argparse.Namespace) -> tuple[Config, int]:
     """Return the configuration and the number of steps."""
     if chosen.no_packing and (chosen.bits, chosen.rounding) != (None, None):
-        raise ValueError("no-packing is given, allowed with it are neither bits nor rounding")
+        raise ValueError("bits and rounding must not be given with no-packing")
     names = ("size", "bits", "rounding", "batch", "lr", "dropout", "dtype", "compile", "seed", "steps")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     options = SIZES[chosen.size] | given | ({"bits": None} if chosen.no_packing else {})

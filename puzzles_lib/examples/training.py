@@ -60,21 +60,23 @@ class Config:
     def __post_init__(self) -> None:
         """Raise ValueError for an impossible configuration."""
         if self.size not in COUNT:
-            raise ValueError(f"size is {self.size!r}, allowed are {' and '.join(COUNT)}")
+            raise ValueError(f"size must be {' or '.join(COUNT)}, but is {self.size!r}")
         if self.bits is not None:
             check_bits(self.bits)
         if self.rounding is not None:
             check_rounding(self.rounding)
         if self.dtype not in ("float32", "bfloat16"):
-            raise ValueError(f"dtype is {self.dtype!r}, allowed are float32 and bfloat16")
+            raise ValueError(f"dtype must be float32 or bfloat16, but is {self.dtype!r}")
         _at_least("seed", self.seed, 0)
         if not self.lr > 0:
-            raise ValueError(f"lr is {self.lr}, allowed are numbers above 0")
+            raise ValueError(f"lr must be a number above 0, but is {self.lr}")
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}, allowed is 0 to below 1")
+            raise ValueError(f"dropout must be at least 0 and below 1, but is {self.dropout}")
         most = COUNT[self.size]
         if not 1 <= self.batch <= most:
-            raise ValueError(f"batch is {self.batch}, allowed are 1 to {most}, the images of {self.size}")
+            raise ValueError(
+                f"batch must be from 1 to {most}, the images of {self.size}, but is {self.batch}"
+            )
 
     def images(self) -> Images:
         return digits()[0] if self.size == "digits" else synthetic()
@@ -183,11 +185,11 @@ def train(
     _at_least("save_every", save_every, 0)
     if config.batch % ranks.count:
         raise ValueError(
-            f"batch is {config.batch}, allowed on {ranks.count} ranks are multiples of {ranks.count}"
+            f"batch must be a multiple of {ranks.count} on {ranks.count} ranks, but is {config.batch}"
         )
     if graph and (ranks.device.type != "cuda" or ranks.parallel == "fsdp"):
         where = f"{ranks.device.type} with {ranks.parallel or 'one process'}"
-        raise ValueError(f"graph is given on {where}, allowed is a GPU, alone or with ddp")
+        raise ValueError(f"graph needs a GPU, alone or with ddp, but is given on {where}")
     found = _to_resume(config, steps, folder, save_every, resume)
     stream = torch.cuda.Stream(ranks.device) if graph else None
     with torch.cuda.stream(stream) if stream else nullcontext():
@@ -322,13 +324,13 @@ def _to_resume(config: Config, steps: int, folder: Path | None, save_every: int,
         was, now = (", ".join(f"{name} {some.get(name)}" for name in other) for some in (saved, wanted))
         raise ValueError(f"{found} was saved with {was}, this run has {now}: they must be the same")
     if before["step"] >= steps:
-        raise ValueError(f"steps is {steps}, allowed are more than the {before['step']} of {found}")
+        raise ValueError(f"steps must be more than the {before['step']} of {found}, but is {steps}")
     return found
 
 
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
-        raise ValueError(f"{name} is {value}, allowed are integers from {least} up")
+        raise ValueError(f"{name} must be an integer of at least {least}, but is {value}")
 
 
 def _any(flag: bool, ranks: Ranks) -> bool:

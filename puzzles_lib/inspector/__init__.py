@@ -264,9 +264,11 @@ class Stages:
         """
         __tracebackhide__ = True
         if not isinstance(around, str):
-            raise TypeError(f"show: around is {around!r}, allowed is text: lines(stage, number) takes a line")
+            raise TypeError(
+                f"show: around must be text, but is {around!r} (for a line, use lines(stage, number))"
+            )
         if isinstance(context, bool) or not isinstance(context, int) or context < 0:
-            raise TypeError(f"show: context is {context!r}, allowed are numbers of lines")
+            raise TypeError(f"show: context must be a number of lines, but is {context!r}")
         entries = self.read(stage)
         title = f"{stage} of {self.title}"
         if around:
@@ -323,7 +325,7 @@ class Stages:
         """
         __tracebackhide__ = True
         if not isinstance(other, Stages):
-            raise TypeError(f"diff: other is a {type(other).__name__}, allowed is what stages(...) gives")
+            raise TypeError(f"diff: other must be what stages(...) returns, but is a {type(other).__name__}")
         one, two = self.read(stage), other.read(stage)
         before, after = (tuple(line.text for line in each) for each in (one, two))
         return Diff(f"{stage}, {_difference(self, other)}", stage, before, after)
@@ -391,7 +393,7 @@ def diff(before: Stages, after: Stages, stage: str = "ttgir") -> Diff:
     """Return the difference between a stage of the first compilation and of the second."""
     __tracebackhide__ = True
     if not isinstance(before, Stages):
-        raise TypeError(f"diff: before is a {type(before).__name__}, allowed is what stages(...) gives")
+        raise TypeError(f"diff: before must be what stages(...) returns, but is a {type(before).__name__}")
     return before.diff(after, stage)
 
 
@@ -447,9 +449,9 @@ def _with(kernel: object, case: Case, numbers: Mapping[str, int]) -> Case:
 def _check_options(options: Mapping[str, int]) -> None:
     for name, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"stages: {name} is {value!r}, allowed are integers")
+            raise ValueError(f"stages: {name} must be an integer, but is {value!r}")
     warps = options.get("num_warps", 4)
     if not (0 < warps <= 32 and warps & (warps - 1) == 0):
-        raise ValueError(f"stages: num_warps is {warps}, allowed are 1, 2, 4, 8, 16, 32")
+        raise ValueError(f"stages: num_warps must be one of 1, 2, 4, 8, 16, 32, but is {warps}")
     if not 0 <= options.get("num_stages", 3) <= 16:
-        raise ValueError(f"stages: num_stages is {options['num_stages']}, allowed are 0 to 16")
+        raise ValueError(f"stages: num_stages must be from 0 to 16, but is {options['num_stages']}")

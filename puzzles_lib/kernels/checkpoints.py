@@ -41,7 +41,7 @@ def packed_checkpoint(
     Raises ValueError for other bits or group sizes, and TypeError if ``function`` can't be called.
     """
     if not callable(function):
-        raise TypeError(f"function is {type(function).__name__}, allowed is a function or a module")
+        raise TypeError(f"function must be a function or a module, but is {type(function).__name__}")
     check_bits(bits)
     check_group_size(group_size)
 

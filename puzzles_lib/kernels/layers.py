@@ -252,7 +252,7 @@ class PackedLinear(Quantizing, nn.Linear):
         Raises TypeError if ``linear`` is not an nn.Linear.
         """
         if not isinstance(linear, nn.Linear):
-            raise TypeError(f"linear is a {type(linear).__name__}, allowed is torch.nn.Linear")
+            raise TypeError(f"linear must be torch.nn.Linear, but is a {type(linear).__name__}")
         packed = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         packed.weight, packed.bias = linear.weight, linear.bias
         packed.set_format(bits, group_size, rounding)
@@ -470,7 +470,7 @@ class PackedMLP(nn.Sequential):
             "silu": lambda: PackedSiLU(slope_bits=slope_bits),
         }
         if activation not in made:
-            raise ValueError(f"activation is {activation!r}, allowed are relu, gelu, gelu_tanh and silu")
+            raise ValueError(f"activation must be relu, gelu, gelu_tanh or silu, but is {activation!r}")
         out_features = in_features if out_features is None else out_features
         options = {"bits": bits, "group_size": group_size, "rounding": rounding}
         super().__init__(
@@ -538,7 +538,7 @@ def _has_gradient(x: torch.Tensor) -> bool:
 def _check_input(module: object, x: torch.Tensor) -> None:
     """Raise in our own words what would fail further down in torch's."""
     if x.dtype not in DTYPES:
-        raise TypeError(f"x is {x.dtype}, allowed are float32, float16 and bfloat16")
+        raise TypeError(f"x must be float32, float16 or bfloat16, but is {x.dtype}")
     if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
         kind = type(module).__name__
         raise RuntimeError(

@@ -60,14 +60,14 @@ def watch(
     """
     __tracebackhide__ = True
     if step is not None and (type(step) is not int or step < 1):
-        raise ValueError(f"watch: step is {step!r}, allowed are integers from 1")
+        raise ValueError(f"watch: step must be an integer of at least 1, but is {step!r}")
     expect_puzzle("watch", kernel, puzzle)
     case = pick_case(puzzle, case, "watch")
     if case.pretend:
         raise ValueError(f"watch: case is {case}: its tensors have no values to show")
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
     if elements > MOST_ELEMENTS:
-        told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
+        told = f"{elements:,} elements, but at most {MOST_ELEMENTS:,} are allowed"
         raise ValueError(f"watch: case is {case}, of {told}")
     if not math.prod(puzzle.programs(case)):
         raise ValueError(f"watch: case is {case}, which starts no program")

@@ -55,7 +55,7 @@ def trace(
     chosen = _chosen(puzzle, only)
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
     if elements > MOST_ELEMENTS:
-        told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
+        told = f"{elements:,} elements, but at most {MOST_ELEMENTS:,} are allowed"
         raise ValueError(f"trace: case is {case}, of {told}: a picture needs fewer")
     grid = tuple(int(n) for n in puzzle.grid(case))
     if not math.prod(grid):
@@ -191,7 +191,7 @@ def _chosen(puzzle: Puzzle, only: Sequence[str]) -> set[str]:
     wanted = [only] if isinstance(only, str) else list(only)
     for name in wanted:
         if name not in names:
-            raise ValueError(f"trace: only has {name!r}, allowed are {', '.join(names)}")
+            raise ValueError(f"trace: only must name tensors ({', '.join(names)}), but has {name!r}")
     return set(wanted or names)
 
 

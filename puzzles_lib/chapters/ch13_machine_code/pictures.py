@@ -84,10 +84,12 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     shares = [(begin, length) for begin, length, holder in runs if holder == warp]
     shown = min(9 if len(shares) < 2 else 5, layout.lanes)
     if lane not in range(shown):
-        raise ValueError(f"block: lane is {lane!r}, allowed are 0 to {shown - 1}, the lanes that are drawn")
+        raise ValueError(
+            f"block: lane must be from 0 to {shown - 1}, the lanes that are drawn, but is {lane!r}"
+        )
     if not shares:
         having = ", ".join(map(str, sorted({holder for _, _, holder in runs})))
-        raise ValueError(f"block: warp is {warp!r}, allowed are those with a share of their own: {having}")
+        raise ValueError(f"block: warp must be one with a share of its own ({having}), but is {warp!r}")
     start, span = shares[0]
     own = [i for i in range(start, start + span) if any(h[:2] == (warp, lane) for h in order[i])]
     figure, ax = new_sheet(22, 10.2)

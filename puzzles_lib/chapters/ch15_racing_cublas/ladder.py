@@ -174,5 +174,5 @@ class _Track:
                 raise Unsteady(f"{rung.name}: run {repeat} differs from run 0 in {off:.2%} of dW")
         error, most = relative_error(first, self.want), 1.05 * self.unfused_error
         if not error <= most:
-            raise RuntimeError(f"{rung.name}: error {error:.2e}, allowed is {most:.2e}")
+            raise RuntimeError(f"{rung.name}: the error must be at most {most:.2e}, but is {error:.2e}")
         return error

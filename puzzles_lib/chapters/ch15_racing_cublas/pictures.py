@@ -341,10 +341,14 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
     for name, both in launches.items():
         for what, count in zip(("programs", "slots"), both, strict=True):
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise ValueError(f"{name}: {count!r} {what}, allowed are whole numbers from 1 up")
+                raise ValueError(
+                    f"{name}: the number of {what} must be an integer of at least 1, but is {count!r}"
+                )
         if both[0] > MOST_ROUNDS * both[1]:
             most = MOST_ROUNDS * both[1]
-            raise ValueError(f"{name}: {both[0]:,} programs, allowed are {most:,}, {MOST_ROUNDS} rounds")
+            raise ValueError(
+                f"{name}: at most {most:,} programs ({MOST_ROUNDS} rounds) can be drawn, not {both[0]:,}"
+            )
     figure = new_figure(7.4, 1.3 + 0.8 * len(launches))
     axes = figure.subplots(len(launches), 1, sharex=True, squeeze=False)[:, 0]
     told = []
@@ -387,7 +391,9 @@ def unpacking(field: int = 1) -> Picture:
     Raises ValueError if ``field`` has no mask: 0 to 3 have one.
     """
     if field not in range(4):
-        raise ValueError(f"field is {field!r}, allowed are 0, 1, 2, 3: each mask keeps two of the 8 fields")
+        raise ValueError(
+            f"field must be 0, 1, 2 or 3, because each mask keeps two of the 8 fields, but is {field!r}"
+        )
     figure, ax = new_sheet(30, 11.4)
     left, width = 6.6, 1.36
     pair = [str(n) for n in range(7, -1, -1)] * 2  # fields of row 1's word, then of row 0's

@@ -211,7 +211,7 @@ def race(rung: Rung) -> Race:
     """
     __tracebackhide__ = True
     if not isinstance(rung, Rung):
-        raise TypeError(f"race(rung): rung is a {type(rung).__name__}, allowed is a Rung")
+        raise TypeError(f"race(rung): rung must be a Rung, but is a {type(rung).__name__}")
     found = _raced(rung)
     session.remember_race(rung.hint_key, found.heard())
     if isinstance(rung.kernel, JITFunction) and rung.kernel.__name__ in RUNGS:

@@ -36,9 +36,9 @@ class Patient:
     def __post_init__(self) -> None:
         name = self.puzzle.name
         if not _THREAD.fullmatch(self.thread):
-            raise ValueError(f"{name}: thread is {self.thread!r}, allowed is an issue on GitHub")
+            raise ValueError(f"{name}: thread must be an issue on GitHub, but is {self.thread!r}")
         if self.ward not in WARDS:
-            raise ValueError(f"{name}: ward is {self.ward!r}, allowed are {', '.join(WARDS)}")
+            raise ValueError(f"{name}: ward must be one of {', '.join(WARDS)}, but is {self.ward!r}")
         if self.puzzle.broken_by != self.slip.name:
             raise ValueError(f"{name}: broken_by is {self.puzzle.broken_by!r}, not {self.slip.name!r}")
         if self.question.id != (id := f"ch20-q{self.puzzle.number}"):
