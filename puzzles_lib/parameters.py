@@ -58,7 +58,7 @@ def parameters(
 
 
 def sizes_of(grid: object, meta: Mapping[str, object], name: str) -> tuple[int, ...]:
-    """Return a launch's grid as one to three integers. meta: what a grid that is a function gets.
+    """Return a launch's grid as one to three integers. meta: the argument for a grid that is a function.
 
     Raises TypeError for anything else.
     """
@@ -121,7 +121,7 @@ def plain(name: str, value: object) -> object:
 
 
 def like(value: tuple[object, ...], parts: Sequence[object]) -> tuple[object, ...]:
-    """Return other parts in a tuple of the same kind, which may be a named one."""
+    """Return ``parts`` in a tuple of the same type as ``value``, which may be a named tuple."""
     made: Any = type(value)
     return made(*parts) if hasattr(value, "_fields") else tuple(parts)
 

@@ -250,7 +250,7 @@ class Puzzle:
     exact: results that are copied or chosen, not computed. They are compared bit for bit.
     stored_once: results of which no two programs may store the same element, not even the same value.
     zeroed: results that are zero when the kernel starts, such as a lock. All others contain nonsense.
-    locks: the results of them that are locks: 0 is free, and 1 is held by the only program that may store.
+    locks: the results among them that are locks: 0 is free, and 1 is held by the only program that may store.
     same_bits: whether the results must be the same, bit for bit, in any order of the programs.
     derived: for an input's name, a function of the inputs before it, by their names in the spec, that
         computes it as an earlier kernel would. A case's fill for it takes precedence.
@@ -258,11 +258,11 @@ class Puzzle:
         kernels that round values to half precision for `tl.dot`; None allows only float32's own error.
     slips: functions like the spec, each with a common slip, by the report's text about it. They may also take
         any number of the case, by its name.
-    contract: how random cases are drawn; without it there are none.
+    contract: how random cases are chosen; without a contract there are none.
     machine: goals for the machine code, or for how often it is compiled, once all cases pass.
     traffic: goals for how much is fetched from memory, once all cases pass.
     resident: whether all programs of the grid run at the same time, as a cooperative launch promises, so that
-        each may wait for any other. A ``launch`` with ``launch_cooperative_grid=True`` says so itself.
+        each may wait for any other. A ``launch`` with ``launch_cooperative_grid=True`` promises this itself.
     broken_by: the name of the mistake in the kernel that learners get to fix; "" if they get one with a hole.
 
     Raises ValueError if the parts do not fit together.
@@ -408,7 +408,7 @@ class Puzzle:
 
     @property
     def pointed_to(self) -> frozenset[str]:
-        """The inputs whose addresses others hold."""
+        """The inputs whose addresses are in a table, another input."""
         return frozenset((self.tables or {}).values())
 
     @property
@@ -418,7 +418,7 @@ class Puzzle:
 
     @cached_property
     def tensors(self) -> tuple[Argument, ...]:
-        """The inputs and the results; what is changed in place is there once."""
+        """The inputs and the results. A tensor that is changed in place occurs once."""
         return self.inputs + tuple(a for a in self.results if a.name not in self.in_place)
 
     def pointer(self, name: str) -> str:
@@ -663,7 +663,7 @@ class NoSuchProgram(ValueError):
 
 
 def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | None:
-    """Return a program's number in launch order, given that or its ids along the grid's axes; None for None.
+    """Return a program's number in launch order. program: that number, or ids; None stays None.
 
     Raises NoSuchProgram, in the name of the public function ``caller``, if there is no such program.
     """
@@ -688,7 +688,7 @@ def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | N
 def expect_puzzle(call: str, kernel: object, puzzle: object) -> None:
     """Raise TypeError, with the name of the call, if ``puzzle`` is not a `Puzzle`.
 
-    If ``kernel`` is one instead, the arguments are swapped, and the message says so.
+    If ``kernel`` is a `Puzzle`, the message says that the arguments are swapped.
     """
     if isinstance(puzzle, Puzzle):
         return

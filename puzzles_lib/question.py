@@ -52,5 +52,5 @@ class Question:
 
     @property
     def chapter(self) -> str:
-        """``"13"`` for ``"ch13-q1"``."""
+        """The chapter's number as text, such as ``"13"`` for ``"ch13-q1"``."""
         return self.id[2:4]

@@ -81,7 +81,7 @@ class Expected:
         return same | (low <= got) & (got <= high)
 
     def widened(self, more: torch.Tensor) -> "Expected":
-        """Return the same with a larger tolerance, by at most `WHOLE` of the largest value."""
+        """Return this with ``more`` added to the tolerance, but at most `WHOLE` times the largest value."""
         if self.tolerance is None:
             return self
         finite = self.value.double()[self.value.isfinite()].abs()

@@ -37,8 +37,8 @@ class Trial:
     """One case while it is tried.
 
     backwards: whether the order of the programs is looked at. forwards: the first run, from the first program
-    to the last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: where the
-    fault shows.
+    to the last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: the program
+    in which the fault shows, and how to draw it.
     """
 
     bound: Bound

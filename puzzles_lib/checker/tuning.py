@@ -73,9 +73,9 @@ def every_configuration(
 
 
 def skips(verdict: Verdict) -> bool:
-    """Return whether autotune skips a configuration for this: a program does not fit, or it asserts.
+    """Return whether autotune skips a configuration with this fault: a program doesn't fit, or asserts.
 
-    Nothing else: a grid with too many programs, say, ends the tuning with an error.
+    Any other fault, such as a grid with too many programs, ends the tuning with an error.
     """
     return "a launch would fail" in verdict.message or "tl.static_assert fails" in verdict.message
 

@@ -1,4 +1,4 @@
-"""Find the lines for which compiled code computes something else than they say: see `runner.arithmetic`."""
+"""Find the lines whose compiled code computes something else than the line says: see `runner.arithmetic`."""
 
 import linecache
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ from puzzles_lib.translator.targets import Target
 
 @dataclass(frozen=True)
 class Steps:
-    """fused: lines whose product and sum are one instruction. in_tf32: lines with a dot in TF32."""
+    """Lines of a kernel. fused: their product and sum are one instruction. in_tf32: they have a dot in
+    TF32."""
 
     kernel: JITFunction
     fused: frozenset[int | None]

@@ -4,9 +4,9 @@
     python -m puzzles_lib.examples.train_vit --no-packing
     torchrun --nproc-per-node 2 -m puzzles_lib.examples.train_vit --size base --parallel fsdp --folder run
 
-It is a small one on handwritten digits, or with --size base a ViT-B/16 on synthetic images of ImageNet's
-size. With --folder, SIGTERM and Ctrl-C end the step, save and leave; the same command with --resume goes on,
-with the losses of a run that was never stopped.
+The model is small and reads handwritten digits, or with --size base a ViT-B/16 on synthetic images of
+ImageNet's size. With --folder, SIGTERM and Ctrl-C end the step, save and leave; the same command with
+--resume goes on, with the losses of a run that was never stopped.
 """
 
 import argparse
@@ -126,7 +126,7 @@ def _config(chosen: argparse.Namespace) -> tuple[Config, int]:
 def join(parallel: str | None, device: str | None) -> Ranks:
     """Join torchrun's processes, set deterministic kernels, and return this process's place.
 
-    Raises ValueError where torchrun's ranks, this machine's GPUs and the arguments do not fit.
+    Raises ValueError if torchrun's ranks, this machine's GPUs and the arguments do not fit.
     """
     rank, count, local, here = (
         int(os.environ.get(name, value))

@@ -2,7 +2,7 @@
 
 The batch is drawn by seed and step, rounding by step and rank, and kernels are the deterministic ones (see
 `deterministic`). So a run that was resumed has the losses of one that was not, to the bit; only dropout's
-random numbers are a state, and checkpoints hold them.
+random numbers have a state, which checkpoints contain.
 """
 
 import os
@@ -43,7 +43,7 @@ class Config:
     """The configuration of a run. A checkpoint can only be resumed with the same one.
 
     size: digits or base. bits, rounding: of `pack_activations`; no bits for torch's own layers, no rounding
-    for its default. batch: images a step, on all ranks together. lr: of AdamW, reached within ten steps.
+    for its default. batch: images per step, on all ranks together. lr: of AdamW, reached within ten steps.
     dtype: of autocast. compile: each block by torch.compile.
     """
 
@@ -131,8 +131,8 @@ class LossLost(ArithmeticError):
 class Run:
     """The results of a run, and its model. losses, seconds, peaks (bytes): one for each step since step 0.
 
-    Peaks are those of the GPU's allocator on rank 0, 0 on a CPU. stopped: by which signal, if by one.
-    replayed: what computes loss and gradients, where it is not the host that launches each kernel.
+    Peaks are those of the GPU's allocator on rank 0, 0 on a CPU. stopped: the signal that stopped the run, if
+    any. replayed: the CUDA graph that computes loss and gradients; None if the host launches each kernel.
     """
 
     config: Config

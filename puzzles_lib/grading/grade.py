@@ -72,7 +72,8 @@ def grade(job: Job) -> dict[str, Any]:
     state is one of `STATES`, kind is that of the first verdict, and report is `Report.as_dict` or None. Each
     solved puzzle gives a point. Answers are reported, but give no points.
 
-    Raises sandbox.Unavailable, and sandbox.NotStarted if no process starts, so that nothing is known.
+    Raises sandbox.Unavailable if there is no sandbox, and sandbox.NotStarted if no process starts, which says
+    nothing about the submission.
     """
     said = _said(job)
     told: dict[str, Any] = {"chapters": [], "answers": {}, "remarks": []}

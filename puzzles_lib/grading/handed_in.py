@@ -105,7 +105,7 @@ class Notebook:
         return found
 
     def is_begun(self) -> bool:
-        """Return whether a cell that checks a kernel has no hole any more."""
+        """Return whether the hole of a cell that checks a kernel has been filled."""
         return any("check(" in cell.source and HOLE not in cell.source for cell in self._cells)
 
     def traces(self, chapter: Chapter) -> int:

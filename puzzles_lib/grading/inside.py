@@ -4,7 +4,7 @@ It reads a job as JSON from standard input and writes JSON to the file descripto
 comes ``{"ready": true}``, when everything is imported and nothing of the student's is read yet. Then come
 ``{"notebooks": ...}``, ``{"puzzle": ...}`` for each puzzle, and at the end ``{"done": ...}``.
 
-No cell is ever run. They are read in a fork, with the limits of a check. What is accepted of them (`plain`)
+No cell is ever run. Cells are read in a fork, with the limits of a check. What is accepted of them (`plain`)
 is defined and checked in a fork per puzzle, with its own pipe. So neither a crash nor a kernel that gets at
 Python can report for another puzzle.
 """

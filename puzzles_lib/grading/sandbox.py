@@ -43,7 +43,7 @@ class NotStarted(RuntimeError):
 
 @dataclass
 class Said:
-    """The messages from the pipe. ended: ``""`` if the last one said that it was done, else how it ended."""
+    """The messages from the pipe. ended: how the process ended; ``""`` if it said it was done."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     ended: str = ""

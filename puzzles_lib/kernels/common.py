@@ -53,9 +53,8 @@ def overlapped(pdl: bool) -> dict[str, bool]:
 
     The kernel before it allows this with `gdc_launch_dependents`; otherwise the launch begins when that
     kernel has ended. `gdc_wait` waits for that end. Such a launch is safe before and after any kernel under
-    two
-    conditions: it reads and writes nothing before `gdc_wait`, and it lets the next kernel begin only after
-    `gdc_wait`. Then no kernel overlaps with two others.
+    two conditions: it reads and writes nothing before `gdc_wait`, and it lets the next kernel begin only
+    after `gdc_wait`. Then no kernel overlaps with two others.
     """
     return {"launch_pdl": True} if pdl else {}
 

@@ -125,10 +125,10 @@ def scale_params(params, is_scale, field, BITS: gl.constexpr):
 
 @gluon.jit
 def params_by_field(params, like):
-    """Return params [..., 2 · FIELDS] of a lane's rows as pairs of tensors like ``like``, [..., k].
+    """Return a tuple with a scale and a minimum per field, each shaped like ``like``, [..., k].
 
-    The last axis has a field's scale and minimum side by side. Nothing moves, because a lane has its own
-    rows' params.
+    params: [..., 2 · FIELDS], with a field's scale and minimum side by side in the last axis. Nothing moves,
+    because a lane has its own rows' params.
     """
     FIELDS: gl.constexpr = params.shape[len(params.shape) - 1] // 2
     LAST: gl.constexpr = len(params.shape) - 1

@@ -144,12 +144,13 @@ class Quantizing(nn.Module):
         rms: bool,
         dtype: torch.dtype,
     ) -> torch.Tensor:
-        """Return the norm of x over its last axis, with codes of the normalized x, rounded to ``dtype``."""
+        """Return the norm of x over its last axis. Codes of the normalized x, rounded to ``dtype``, are
+        kept."""
         options = (eps, rms, self.bits, self.group_size, dtype, self.seed(x))
         return _apply(_NormFunction, x, weight, bias, *options)
 
     def product(self, a: torch.Tensor, b: torch.Tensor, bits: int) -> torch.Tensor:
-        """Return a * b, with codes of both for the other's gradient."""
+        """Return a * b, with codes of both factors kept for the gradients."""
         alike = a.shape == b.shape and a.dtype == b.dtype and a.dtype in DTYPES
         if not torch.is_grad_enabled() or not (a.requires_grad and b.requires_grad) or not alike:
             return a * b
@@ -157,7 +158,7 @@ class Quantizing(nn.Module):
         return _apply(_Product, a, b, bits, self.group_size)
 
     def product_linear(self, a: torch.Tensor, b: torch.Tensor, layer: nn.Module, bits: int) -> torch.Tensor:
-        """Return layer(a * b), with codes of a and b for all gradients, also that of the layer's weight."""
+        """Return layer(a * b), with codes of a and b kept for all gradients, also the weight's."""
         plain = type(layer) is not PackedLinear or not layer.weight.requires_grad or a.shape != b.shape
         if plain or _has_any_global_hook() or _has_hooks(layer) or not torch.is_grad_enabled():
             return layer(self.product(a, b, bits))
@@ -173,7 +174,7 @@ class Quantizing(nn.Module):
         ends: torch.Tensor,
         order: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return rows of x times the weight of their group, with x's codes kept; see `_GroupedLinear`."""
+        """Return each row of x times the weight of its group, with x's codes kept; see `_GroupedLinear`."""
         cast, dtype = _autocast(x, weight.dtype)
         _check_input(self, cast)
         options = (dtype, self.bits, self.group_size, self.seed(cast))
@@ -188,12 +189,12 @@ class Quantizing(nn.Module):
         scales: torch.Tensor,
         bits: int,
     ) -> torch.Tensor:
-        """Return rows of a * b times the weight of their group and their scale, with codes of a and b."""
+        """Return each row of a * b times its group's weight and its own scale, with codes of a and b kept."""
         (a, dtype), (b, _) = _autocast(a, weight.dtype), _autocast(b, weight.dtype)
         return _apply(_GroupedLinear, a, b, weight, None, scales, ends, dtype, bits, self.group_size, None)
 
     def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
-        """Return the codes of x in the computation's dtype: another layer's with this input, or new ones."""
+        """Return codes of x, perhaps another layer's with this input. cast: x in the computation's dtype."""
         if torch.compiler.is_compiling() or not sharing.is_open():
             seed = None if self.rounding == "nearest" else self.seed(cast)
             detached = cast.detach() if cast.requires_grad else cast
@@ -291,7 +292,7 @@ class PackedReLU(nn.ReLU):
 
 
 class Sloped(nn.Module):
-    """What PackedGELU and PackedSiLU have in common."""
+    """The base of PackedGELU and PackedSiLU."""
 
     slope_bits: int
 
@@ -799,7 +800,7 @@ def _taken(x: torch.Tensor, order: torch.Tensor | None) -> torch.Tensor:
 
 
 def inverse(order: torch.Tensor) -> torch.Tensor:
-    """Return the permutation that undoes one."""
+    """Return the permutation that undoes ``order``."""
     places = torch.empty_like(order)
     places[order] = torch.arange(len(order), device=order.device)
     return places

@@ -37,7 +37,7 @@ EPSILONS = ("variance_epsilon", "eps", "epsilon")
 
 
 class LookAlike(nn.Module):
-    """What the packed forms have in common: the class that the module had before, and how to copy them."""
+    """The base of the packed forms: the class that the module had before, and how to copy them."""
 
     plain_class: type[nn.Module]
     form: type["LookAlike"]

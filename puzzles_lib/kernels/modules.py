@@ -260,8 +260,8 @@ class Line:
 class Report:
     """What `report` found. Printed, it is a table.
 
-    lines: of every layer that has parameters or computes an activation. before, after: bytes that autograd
-    keeps for backward, parameters left out, without and with packing, or None.
+    lines: one for each layer that has parameters or computes an activation. before, after: the bytes that
+    autograd keeps for backward without and with packing (parameters not counted), or None.
     """
 
     lines: Sequence[Line]

@@ -47,7 +47,7 @@ def watch(
     program: the program to begin with, as its number in launch order or its ids along the grid's axes. By
         default it is the first that stores a wrong value, or else one that stops early, goes out of bounds or
         has masked-off lanes, or else 0.
-    step: the step to open at, from 1 as the page counts them; after the last one, that one.
+    step: the step to open at, counted from 1 as on the page; a larger number than the last opens the last.
 
     Without ``step``, the page opens at the line that first stores a wrong value. If there is none, it opens
     at the line that stops the run or goes out of bounds, or else at the start. This function returns whatever

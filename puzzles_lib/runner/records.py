@@ -104,7 +104,7 @@ UNMARKED = ("unused", "volatile", "plain")
 class Cause:
     """Why nothing orders two programs at an element; see `ordering.Ordering.why_not`.
 
-    what: the reason in a word, ``""`` if none is known. site: the line at fault, if there is one.
+    what: the reason in a word; ``""`` if it isn't known. site: the line at fault, if there is one.
     sem: of the atomic at that line, or one of `UNMARKED`.
     """
 
@@ -198,7 +198,7 @@ class Run:
     suspect: whether two accesses of a program met in an element with no barrier between them; it is then
         worth finding out which threads did them.
     within: a race within a program, if the run knew which thread holds which lane.
-    promises: hints to the compiler that are not true.
+    promises: false hints to the compiler.
     harm: what these hints do to an access, if the run knew what one instruction takes.
     arithmetic: where the compiler computes something else than the lines say.
     program: the last one that ran. If the run ended early, this is the one that ended it.

@@ -81,7 +81,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """Logits [B, T, 256] of the byte after each of ``bytes`` [B, T], int64. The embedding is the head."""
+    """The model: bytes [B, T], int64, to logits [B, T, 256] of the next byte. The embedding is the head."""
 
     def __init__(self, sizes: Sizes | None = None) -> None:
         super().__init__()

@@ -41,11 +41,11 @@ _STEPS = {"course": STEPS, "smollm2": smollm2.STEPS}  # by the model's name
 class Spoken:
     """What the model wrote, and who computed it.
 
-    text: with the prompt. tallies: by the puzzle's name, in the order of a token's way. report: why a
+    text: with the prompt. tallies: by the puzzle's name, in the order of a token's steps. report: why a
     reader's kernel was stopped, or None. steps: how many kernels can take part. where: in which layers, if
     not in all. missing: why nothing was written, if the model isn't installed. by_torch: what torch writes,
-    with the prompt; "" if that isn't known. doubts: what is known of a kernel that hasn't passed `check` as
-    it is, by the puzzle's name.
+    with the prompt; "" if that isn't known. doubts: by the puzzle's name, what is known of a kernel that
+    hasn't passed `check` in its current form.
     """
 
     prompt: str
@@ -184,7 +184,7 @@ def speak(
     seed: int = 0,
     layers: int = 1,
 ) -> Spoken:
-    """Print a text that goes on after ``prompt``, piece by piece, and return who computed it.
+    """Print a text that continues ``prompt``, piece by piece, and return who computed it.
 
         speak("A program", {"rope": rope_kernel}, length=50)
         speak("What is a GPU?", {"quantized_matmul": quantized_matmul_kernel}, model="smollm2", heat=0)

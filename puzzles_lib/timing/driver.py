@@ -80,8 +80,8 @@ class Binary:
 class TensorMap:
     """The description of a matrix and its tiles for TMA. As in the driver's call, the last axis comes first.
 
-    shape, tile: in elements. pitch: the bytes between neighbors along each axis except the first. kind: a
-    CUtensorMapDataType.
+    shape, tile: the sizes in elements. pitch: the bytes between neighbors along each axis except the first.
+    kind: a CUtensorMapDataType.
     """
 
     address: int

@@ -101,7 +101,7 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
 
 
 class Limits(Protocol):
-    """What `climb` needs of a bound: microseconds."""
+    """The parts of a bound that `climb` needs, in microseconds."""
 
     least_us: float
     forecast_us: float
@@ -116,7 +116,7 @@ def climb(
 ) -> Picture:
     """Draw the ladder as a path under the roof: what each version's machine code allows, and what it reached.
 
-    bounds: of the versions by name, in order, at the largest K of the rows. rows: bench "ladder". peak:
+    bounds: the versions' bounds by name, in order, at the largest K of the rows. rows: bench "ladder". peak:
     FLOP/s of the chip at its highest clock. loaded: ``us`` after a second of load, by path.
     """
     figure = new_figure(8.4, 4.8)
@@ -336,7 +336,7 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
 
     launches: by name, the number of programs and of slots for them.
 
-    Raises ValueError if these aren't positive whole numbers, or make more rounds than can be drawn.
+    Raises ValueError if these numbers aren't positive, or make more rounds than can be drawn.
     """
     for name, both in launches.items():
         for what, count in zip(("programs", "slots"), both, strict=True):

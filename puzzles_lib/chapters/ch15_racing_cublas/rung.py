@@ -104,11 +104,11 @@ class Rung:
 
     @property
     def hint_key(self) -> tuple[str, str]:
-        """Return the key of its kernel's hints, for `puzzles_lib.hint`."""
+        """Return the key of the kernel's hints, for `puzzles_lib.hint`."""
         return "fused_dw_along_k", getattr(self.kernel, "__name__", "")
 
     def same_as(self, other: "Rung") -> bool:
-        """Return whether it is the same kernel, launched in the same way."""
+        """Return whether another version has the same kernel, launched in the same way."""
         return self._identity() == other._identity()
 
     def _identity(self) -> tuple[object, ...]:
@@ -124,7 +124,7 @@ class Rung:
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def launch(self) -> dict[str, object]:
-        """Return how it is launched, in JSON's types."""
+        """Return the launch's settings, as JSON types."""
         tiles = {name: list(tile) for name, tile in self.descriptors.items()}
         return {"splits": self.splits, **self.constants, **self.options, "descriptors": tiles}
 
@@ -133,7 +133,7 @@ class Rung:
         return cout // self.constants["BLOCK_M"], cin // self.constants["BLOCK_N"], self.splits
 
     def arguments(self, problem: "Problem", parts: torch.Tensor) -> dict[str, object]:
-        """Return what the kernel's parameters are bound to."""
+        """Return the value of each of the kernel's parameters, by name."""
         offered = problem.offers | self.constants | {"parts_ptr": parts}
         for name, tile in self.descriptors.items():
             tensor = problem.offers[f"{name}_ptr"]

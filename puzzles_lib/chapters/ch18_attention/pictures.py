@@ -508,7 +508,7 @@ def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
 
 
 def lengths(D: int = 128, causal: bool = True) -> Picture:
-    """Draw TFLOP/s over T for the library, cuDNN and flash, forward and backward."""
+    """Draw TFLOP/s over T for this library, cuDNN and flash-attention, forward and backward."""
     rows, about = recorded(), bench.about("attention")
     figure = new_figure(8.4, 3.9)
     axes = figure.subplots(1, 2, sharey=True)

@@ -50,7 +50,7 @@ class Patient:
 
 
 def cause(slip: Mistake, right: str, **why_not: str) -> Question:
-    """Return the question which of the notebook's four sentences is the cause.
+    """Return the question that asks which of the notebook's four sentences is the cause.
 
     right: its letter. why_not: for each other letter, what in the report speaks against it.
 
@@ -76,9 +76,10 @@ def reproduce(
     nudge: str,
     *nudges: Nudge,
 ) -> Question:
-    """Return the question for an input that makes the broken kernel wrong; any such input is correct.
+    """Return the question that asks for an input for which the broken kernel is wrong; any such input counts.
 
-    example: one of them. breaks: of the answer's whole numbers, whether the kernel is wrong for them.
+    example: one of them. breaks: a function of the answer's integers that returns whether the kernel is wrong
+    for them.
     """
     size = len(example) if isinstance(example, tuple) else 0
     form = f"Answer with {size} whole numbers, in a tuple."
