@@ -201,7 +201,7 @@ def _launched(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Boun
             }
     arguments = {p.name: _empty(values.get(p.name, p.default)) for p in wrapped.kernel.params}
     if missing := [name for name, value in arguments.items() if value is inspect.Parameter.empty]:
-        return _signature(f"the launch does not give {missing[0]}")
+        return _signature(f"the launch does not pass {missing[0]}")
     return Bound(
         wrapped.kernel, puzzle, case, arguments, wrapped, configuration, None, tensors, starts, options
     )

@@ -100,7 +100,7 @@ def plain(name: str, value: object) -> object:
         except (KeyError, TypeError, ValueError):
             raise Unsupported(f"{name} has the dtype {value.dtype}, which no kernel takes") from None
         if value.layout != torch.strided:
-            raise Unsupported(f"{name} is a tensor of layout {value.layout}")
+            raise Unsupported(f"{name} must be a strided tensor, but has layout {value.layout}")
         return value.detach()
     if isinstance(value, tuple):
         parts = [plain(f"{name}[{place}]", part) for place, part in enumerate(value)]
@@ -114,9 +114,9 @@ def plain(name: str, value: object) -> object:
     if isinstance(value, numbers.Real):
         return float(value)
     if hasattr(value, "data_ptr"):
-        raise Unsupported(f"{name} is a {type(value).__name__}, with an address, but not a torch tensor")
+        raise Unsupported(f"{name} is a {type(value).__name__}: pass a torch tensor")
     raise Unsupported(
-        f"{name} is a {type(value).__name__}; judged are tensors, numbers, None, descriptors and tuples"
+        f"{name} is a {type(value).__name__}, but must be a tensor, number, None, descriptor or tuple"
     )
 
 
@@ -145,11 +145,11 @@ def unfit(options: Mapping[str, object]) -> str:
     for name in ("num_warps", "num_ctas"):
         count = options.get(name, 1)
         if isinstance(count, int) and (count < 1 or count & (count - 1)):
-            return f"{name} is {count}, but must be a power of 2"
+            return f"{name} must be a power of 2, but is {count}"
     for name in ("num_warps", "num_ctas", "num_stages", "maxnreg"):
         value = options.get(name)
         if value is not None and not isinstance(value, int):
-            return f"{name} is {value!r}, but must be an integer"
+            return f"{name} must be an integer, but is {value!r}"
     if isinstance(ctas := options.get("num_ctas"), int) and ctas > MOST_CTAS:
         return f"num_ctas is {ctas}, but a cluster has at most {MOST_CTAS} blocks"
     if options.get("maxnreg") == 0:

@@ -73,7 +73,7 @@ def test_a_sound_call_is_clean_and_its_values_are_compared():
     assert (
         report.ok
         and report.compared
-        and str(report) == ("softmax: 1 launch clean, values as the reference's")
+        and str(report) == ("softmax: 1 launch clean, with the reference's values")
     )
     assert report.launches[0].launch.arguments["eps"] == 0.0
 
@@ -351,7 +351,7 @@ def test_what_cannot_be_judged_is_counted_and_never_silent():
             return 16
 
     report = audit(lambda x: scale_kernel[(1,)](Pointer(), x, 3, 1.0, None, True, BLOCK=32), X, guard=QUICK)
-    assert report.unjudged == ["scale_kernel: X is a Pointer, with an address, but not a torch tensor"]
+    assert report.unjudged == ["scale_kernel: X is a Pointer: pass a torch tensor"]
 
 
 # ---- true sizes
@@ -634,7 +634,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     for bad, words in {
         f"{name}:nothing": "has no nothing",
         "nowhere:f": "no module nowhere in the current folder",
-        "../nowhere.py:f": "is not below the current folder",
+        "../nowhere.py:f": "is not in the current folder",
         "copied": "is not of the form module:function",
         f"{name}:torch": "must be a function, but is",
     }.items():

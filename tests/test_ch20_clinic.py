@@ -414,7 +414,7 @@ def test_a_stride_that_is_no_longer_specialized_is_told():
     both = kernel_sources()["temperatures"].replace('["M"]', '["M", "V"]')
     (verdict,) = examine(define(both, "<both>"), patient.puzzle).verdicts
     assert (
-        "V isn't compiled as a multiple of 16" in verdict.message
+        "the compiler knows V to be a multiple of 16; it doesn't" in verdict.message
         and verdict.diagnosis == "V is i32 for the compiler"
     )
 

@@ -168,7 +168,7 @@ def broken_fill(shape, dtype, generator):
     "puzzle, words",
     [
         (copy_of(raises), "its spec fails for N=8  BLOCK=8 (RuntimeError: shape '[3, -1]' is invalid"),
-        (copy_of(scalar), "z has shape (), annotated is (8,)"),
+        (copy_of(scalar), "z has shape (), but its annotation says (8,)"),
         (copy_of(a_list), "z is a list, not a tensor"),
         (copy_of(noisy), "its spec returns a different z at each call"),
         (copy_of(plain, cases=(Case(N=8, BLOCK=8, fill={"x": broken_fill}),)), "a fill fails for N=8"),

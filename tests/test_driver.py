@@ -132,7 +132,7 @@ def test_what_the_driver_refuses_is_an_error(notes):
 
 
 def test_other_arguments_than_the_kernel_takes_are_refused():
-    with pytest.raises(TypeError, match="k: x_desc is 1 parameters, it takes 5"):
+    with pytest.raises(TypeError, match="k: x_desc takes 5 parameters, but has 1"):
         a_binary().flattened({**values(), "x_desc": torch.zeros(3)})
 
 

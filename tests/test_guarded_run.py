@@ -459,9 +459,9 @@ def test_between_a_strided_tensors_elements_is_outside_of_it():
     done = execute(copy_one, x_ptr=x, z_ptr=z, x_shift=4, z_shift=0, BLOCK=1)
     assert done.stop is None and z[0] == 4
     done = execute(copy_one, x_ptr=x, z_ptr=z, x_shift=3, z_shift=0, BLOCK=1)
-    assert done.stop.message.endswith("element 3 lies between its elements, it has 4")
+    assert done.stop.message.endswith("element 3 is between its elements; it has 4")
     done = execute(copy_one, x_ptr=x, z_ptr=z, x_shift=7, z_shift=0, BLOCK=1)
-    assert done.stop.message.endswith("element 7, it has 4")
+    assert done.stop.message.endswith("element 7; it has 4")
 
 
 def test_what_was_written_follows_the_tensors_own_order():

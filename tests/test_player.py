@@ -387,7 +387,7 @@ def test_a_long_run_is_cut_with_a_sentence(monkeypatch):
     assert len(recorder.recordings[0].steps) == 30 and not recorder.recordings[0].complete
     monkeypatch.setattr(player, "Recorder", lambda only=None: Recorder(only, most_steps=3))
     told = Played(watch(add_ten_kernel, ADD_TEN, 1, program=1).data)
-    assert told.tree["notes"] == ["Program 0 went on after step 3, the last on this page."]
+    assert told.tree["notes"] == ["Program 0 took more than the 3 steps on this page."]
 
 
 def test_a_page_that_would_be_too_large_keeps_fewer_programs_then_fewer_steps(monkeypatch):
@@ -406,7 +406,7 @@ def test_a_page_that_would_be_too_large_keeps_fewer_programs_then_fewer_steps(mo
     cut = Played(watch(solutions()["long_softmax"], softmax, 2, program=1).data)
     steps = len(cut.program(1)["steps"])
     assert 20 <= steps < 80
-    assert f"Program 1 went on after step {steps}, the last on this page." in cut.tree["notes"]
+    assert f"Program 1 took more than the {steps} steps on this page." in cut.tree["notes"]
 
 
 def test_of_tensors_too_large_for_a_page_what_the_steps_touch_is_kept_and_a_sentence_says_so():
@@ -670,7 +670,7 @@ def test_a_race_is_told():
     assert re.fullmatch(
         r"This is a race: programs 0 and 1 store different values to z\[0\] "
         r"\(line \d+: tl.store\(.*\)\)\. Here the programs ran one after the other; "
-        r"on a GPU the order is open, so the result can differ from run to run\.",
+        r"on a GPU the order isn't fixed, so the result can differ from run to run\.",
         note,
     )
 

@@ -196,7 +196,7 @@ def test_a_launch_that_does_not_fit_the_kernel_is_a_verdict():
         launch=lambda kernel, s, x, z: kernel[(1,)](z, 3, BLOCK=s.N, num_warps=3),
         cases=(Case(N=32),),
     )
-    assert "num_warps is 3, but must be a power of 2" in str(examine(doubled_kernel, few))
+    assert "num_warps must be a power of 2, but is 3" in str(examine(doubled_kernel, few))
 
 
 @pytest.mark.parametrize(

@@ -694,7 +694,9 @@ def test_a_line_there_is_not():
         added().lines("ttir", 3)
     with pytest.raises(ValueError, match="source is 'tl.dot'"):
         added().line("tl.dot")
-    with pytest.raises(ValueError, match="stage is 'ptx', gfx942 has ttir, ttgir, llir, amdgcn"):
+    with pytest.raises(
+        ValueError, match="stage must be one of ttir, ttgir, llir, amdgcn for gfx942, but is 'ptx'"
+    ):
         added("gfx942").show("ptx")
 
 

@@ -239,11 +239,11 @@ def test_the_command_says_how_to_go_on(alone, tmp_path, capsys, monkeypatch):
         ("--graph", "graph needs a GPU, alone or with ddp, but is given on cpu with one process"),
         ("--resume", "resume needs a folder"),
         ("--save-every 2", "save_every is 2, which needs a folder"),
-        ("--folder {none} --resume", "has no whole checkpoint to resume"),
+        ("--folder {none} --resume", "has no complete checkpoint to resume"),
         ("--parallel ddp", "parallel is ddp, which needs torchrun to start the ranks: torchrun "),
         ("--folder {run}", "has step-00000002 in it: resume it, or name another folder"),
-        ("--folder {run} --resume --bits 4", "was saved with bits 2, this run has bits 4"),
-        ("--folder {run} --resume --no-packing", "was saved with bits 2, this run has bits None"),
+        ("--folder {run} --resume --bits 4", "was saved with bits 2, but this run has bits 4"),
+        ("--folder {run} --resume --no-packing", "was saved with bits 2, but this run has bits None"),
         ("--folder {run} --resume --steps 2", "steps must be more than the 2 of"),
     ],
 )
@@ -339,8 +339,8 @@ def state_of(process):
 def test_a_rank_that_waits_in_vain_says_so_when_it_is_told_to_leave(tmp_path):
     with pytest.raises(AssertionError, match=r"\[1, 3\]"):
         together(waits_in_vain, tmp_path, folder=tmp_path)
-    last = f"the last whole checkpoint is {tmp_path}/run/step-00000001"
-    assert (tmp_path / "said").read_text() == f"error: rank 0 of 2 lost another in step 1: {last}\n"
+    last = f"the last complete checkpoint is {tmp_path}/run/step-00000001"
+    assert (tmp_path / "said").read_text() == f"error: rank 0 of 2 lost another rank in step 1: {last}\n"
 
 
 def is_killed(rank, folder):
@@ -360,8 +360,8 @@ def test_a_rank_that_is_killed_is_named_and_leaves_a_whole_checkpoint(tmp_path):
         together(is_killed, tmp_path, folder=tmp_path)
     last = checkpoints.newest(tmp_path / "run")
     assert last.name == "step-00000001"
-    left = f"the last whole checkpoint is {last}"
-    assert (tmp_path / "said").read_text() == f"rank 0 of 2 lost another in step 1: {left}"
+    left = f"the last complete checkpoint is {last}"
+    assert (tmp_path / "said").read_text() == f"rank 0 of 2 lost another rank in step 1: {left}"
 
 
 @pytest.mark.torchrun
@@ -374,7 +374,7 @@ def test_a_rank_that_is_killed_ends_all_and_leaves_a_whole_checkpoint(tmp_path):
     done = subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode != 0
     assert (
-        f"rank 0 of 2 lost another in step 3: the last whole checkpoint is {folder}/step-00000002"
+        f"rank 0 of 2 lost another rank in step 3: the last complete checkpoint is {folder}/step-00000002"
         in done.stderr
     )
     assert "SIGKILL" in done.stderr

@@ -199,9 +199,7 @@ class _Call:
         with plain():
             results = returned(result) if result is not None else flat((given, named))
             if hides(result):
-                report.notes.append(
-                    "what the function returns is not looked at within objects of other classes"
-                )
+                report.notes.append("tensors inside objects of other classes are not compared")
             before = flat((tuple(args), dict(kwargs)))
             after = flat((given, named))
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
@@ -233,7 +231,7 @@ class _Call:
                 first.insert(0, at)
             verb = "is" if missing == 1 else "are"
             text = f"{missing} of {holds.size} elements of {name} {verb} never written, the first at {first}"
-            advice = "they hold what torch.empty found in memory"
+            advice = "they contain what torch.empty found in memory"
             report.findings.append(Finding(Verdict("never written", text, diagnosis=advice), on=on))
 
     def compare(self, ran: _Ran) -> None:
@@ -244,7 +242,7 @@ class _Call:
         if self.like is None:
             return
         if report.unsupported or any(launch.status == "unjudged" for launch in report.launches):
-            report.unjudged.append("values: not all programs ran")
+            report.unjudged.append("values: not compared, because not all programs ran")
             return
         want = self._wanted(self.args, self.kwargs, ran.coarsest)
         try:
@@ -303,7 +301,7 @@ class _Call:
         name = "the result" if len(one) == 1 else "the results"
         verb = "depends" if len(one) == 1 else "depend"
         text = f"{name} {verb} on elements that are never written: torch's {self.read} reads them"
-        advice = "they hold what torch.empty found in memory"
+        advice = "they contain what torch.empty found in memory"
         self.report.findings.append(Finding(Verdict("never written", text, diagnosis=advice)))
 
     def _depends_on_order(self) -> bool:
@@ -371,7 +369,7 @@ class _Call:
             if way.also and failed & {way.size, *way.also}:
                 continue
             if time.thread_time() > end:
-                report.unjudged.append(f"not tried for lack of time: true sizes from {way} on")
+                report.unjudged.append(f"not tried for lack of time: large sizes from {way} on")
                 return
             tried = call.tried(way, end)
             on = str(tried.way)

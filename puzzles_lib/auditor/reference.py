@@ -143,7 +143,7 @@ def wanted(
             result = like(*given, **named)
         if result is None and not in_place:
             raise Uncomparable(
-                "the reference returns None, but the function returns a result: return the same"
+                "the reference returns None, but the function returns a result: both must return the same"
             )
         found = returned(result) if result is not None else flat((given, named))
         return [t.detach() for t in found]
@@ -217,7 +217,7 @@ def compare(
     if len(got) != len(want.exact):
         raise Uncomparable(
             f"the function returns {_tensors(len(got))}, but the reference {_tensors(len(want.exact))}: "
-            "return the same"
+            "both must return the same number"
         )
     for place, (found, exact) in enumerate(zip(got, want.exact, strict=True)):
         name = "the result" if len(got) == 1 else f"result {place}"

@@ -160,8 +160,10 @@ class AuditReport:
         if not count:
             return f"{self.title}: no kernel was launched"
         whole = sum(each.status == "ok" for each in self.launches)
-        judged = f"{launches} clean" if whole == count else f"{whole} of {launches} clean, the rest unjudged"
-        values = ", values as the reference's" if self.compared else ""
+        judged = (
+            f"{launches} clean" if whole == count else f"{whole} of {launches} clean, the rest not judged"
+        )
+        values = ", with the reference's values" if self.compared else ""
         tried = f", and {len(self.tried)} other input{'s' * (len(self.tried) != 1)}" if self.tried else ""
         return f"{self.title}: {judged}{values}{tried}"
 

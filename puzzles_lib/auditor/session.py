@@ -61,11 +61,11 @@ class Session:
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             outcome = Outcome(launch, unjudged=f"{launch.name}: a bug in the audit itself: {words}")
         if launch.configuration and outcome.verdict and skips(outcome.verdict):
-            self.report.notes.append(f"{launch}: autotune skips it, {outcome.verdict.message}")
+            self.report.notes.append(f"{launch}: autotune skips it: {outcome.verdict.message}")
             return False
         if self.stopped not in ("", launch.name) and outcome.verdict:
             outcome.verdict = None
-            outcome.unjudged = f"{launch.name}: it may work on what {self.stopped} has not stored"
+            outcome.unjudged = f"{launch.name}: it may use values that {self.stopped} has not stored"
         elif outcome.stopped or not outcome.complete:
             self.stopped = launch.name
         self.add(outcome)
@@ -102,7 +102,7 @@ class Session:
         if self.report.findings or self.stopped:
             return
         text = f"{name} gets different values in a second launch, and autotune launches it many times"
-        advice = f"restore_value=['{name}'] if the kernel updates it in place, reset_to_zero if it adds to it"
+        advice = f"pass restore_value=['{name}'] if the kernel updates it in place, reset_to_zero if it adds"
         verdict = Verdict("values", text, diagnosis=advice)
         self.report.findings.append(Finding(verdict, None, kernel, place))
 

@@ -294,12 +294,12 @@ class Call:
         described = [v for v in launch.arguments.values() if isinstance(v, TensorDescriptor)]
         if large := [n for each in described for n in each.shape if n > LARGEST_DESCRIBED]:
             outcome.unjudged = (
-                f"{launch.name}: a tensor descriptor holds no size of {max(large):,}: it has int32"
+                f"{launch.name}: a tensor descriptor stores sizes as int32, too small for {max(large):,}"
             )
             return outcome
         opinion = compiler.closed_after(compiler.Opinions(launch.kernel, [], [launch.arguments]), _first)
         if opinion is None or opinion.refusal:
-            why = opinion.refusal.message if opinion and opinion.refusal else "the compiler gave no answer"
+            why = opinion.refusal.message if opinion and opinion.refusal else "the compiler didn't answer"
             outcome.unjudged = f"{launch.name} does not compile at this size: {why}"
             return outcome
         code = compiler.program_of(launch.kernel, launch.arguments, opinion)

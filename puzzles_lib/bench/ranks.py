@@ -110,7 +110,7 @@ def check_resuming(ranks: Ranks, config: Config, folder: Path) -> None:
         _run(config, 3, group, **options)
         resumed = _run(config, 6, group, **options, resume=True).losses
         if resumed != whole:
-            raise RuntimeError(f"{group.text()}: resumed, losses are {resumed}, and were to be {whole}")
+            raise RuntimeError(f"{group.text()}: after resuming, losses are {resumed}, but should be {whole}")
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def _none_left(bound: Bound, case: Case, number: int, verdict: Verdict, tried: i
     """Return the verdict on a case in which autotune skips every configuration."""
     first = bound.at(case, number)
     named = str(first.configuration) if isinstance(first, Bound) else f"configuration {number + 1}"
-    message = f"autotune finds no configuration to launch, of {tried}; in the first, {verdict.message}"
+    message = f"none of autotune's {tried} configurations can be launched; in the first, {verdict.message}"
     return dataclasses.replace(_with_diagnosis(verdict, named), message=message)
 
 

@@ -122,7 +122,7 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
             asks = slip.asks or _question(report)
             return Contrast(title, slip.what, lines, each.own, kernel, _watching(report, call), asks)
     return Contrast(
-        title, "this mistake doesn't fit into your kernel, and this copy of the course has no other."
+        title, "this mistake doesn't fit into your kernel, and this copy of the course has no kernel to show."
     )
 
 

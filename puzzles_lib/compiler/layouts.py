@@ -145,7 +145,7 @@ def _attribute(ir: str, name: str) -> tuple[str, Mapping[str, Any]]:
         text = found[1].strip()
     parsed = re.fullmatch(r"#ttn?g\.(\w+)<\{(.*)\}>", text)
     if not parsed:
-        raise ValueError(f"{text!r} is no layout")
+        raise ValueError(f"{text!r} is not a layout")
     return parsed[1], {key: _value(value) for key, value in _fields(parsed[2])}
 
 
@@ -276,7 +276,7 @@ def _dot_op(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tuple
     """Operands of mma.sync, from registers. Warps side by side need the same rows of x, and so on."""
     kind, parent = _attribute(ir, fields["parent"])
     if kind != "nvidia_mma" or parent["versionMajor"] != 2:
-        raise ValueError("dot_op is read for an nvidia_mma of version 2 alone")
+        raise ValueError("dot_op can only be read for an nvidia_mma of version 2")
     down, across = parent["warpsPerCTA"]
     steps = _Steps(shape)
     if fields["opIdx"] == 0:  # [m, k]
@@ -329,7 +329,7 @@ def bank_conflicts(shared: SharedLayout | None, rows: int, columns: int, element
     None, the rows of the tile are one after the other, without a permutation. ``rows`` must be at least 8.
     """
     if rows < 8:
-        raise ValueError(f"rows is {rows}, at least 8 are read at once")
+        raise ValueError(f"rows must be at least 8, but is {rows}")
     turns = 1
     for first in range(0, columns, 16 // element_bytes):
         use = [0] * 32

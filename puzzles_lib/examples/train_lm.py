@@ -142,13 +142,13 @@ def _held_out(model: ByteLM, unseen: torch.Tensor, batch: int) -> float:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m puzzles_lib.examples.train_lm", description=__doc__)
-    parser.add_argument("--size", default="small", choices=list(SIZES), help="of the model (default: small)")
-    parser.add_argument("--bits", type=int, choices=(1, 2, 4, 8), help="of the codes (default: 4)")
-    parser.add_argument("--rounding", choices=("nearest", "stochastic"), help="of the codes")
+    parser.add_argument("--size", default="small", choices=list(SIZES), help="model size (default: small)")
+    parser.add_argument("--bits", type=int, choices=(1, 2, 4, 8), help="bits per code (default: 4)")
+    parser.add_argument("--rounding", choices=("nearest", "stochastic"), help="rounding of the codes")
     parser.add_argument("--no-packing", action="store_true", help="use torch's own layers")
     parser.add_argument("--steps", type=int, default=300, help="(default: 300)")
     parser.add_argument("--batch", type=int, help="pieces of text per step (default: 32, base: 96)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: 0)")
     chosen = parser.parse_args(arguments)
     if chosen.no_packing and (chosen.bits or chosen.rounding):
         parser.error("--no-packing excludes --bits and --rounding")

@@ -207,7 +207,10 @@ def train(
         run.losses, run.seconds, run.peaks = (before[name] for name in ("losses", "seconds", "peaks"))
         if (before["ranks"], before["parallel"]) != (ranks.count, ranks.parallel) and ranks.rank == 0:
             was = replace(ranks, count=before["ranks"], parallel=before["parallel"]).text()
-            tqdm.write(f"{found} is of {was}, this is {ranks.text()}: losses go on, but not to the bit")
+            tqdm.write(
+                f"{found} was saved by {was}, but this run has {ranks.text()}: "
+                "losses will differ in the last bits"
+            )
     if stream:
         some = images.take(torch.arange(config.batch // ranks.count, device=ranks.device))
         run.replayed = Replayed(model, partial(loss_of, model, config), *some, stream=stream)
@@ -316,13 +319,13 @@ def _to_resume(config: Config, steps: int, folder: Path | None, save_every: int,
             raise FileExistsError(f"{folder} has {found.name} in it: resume it, or name another folder")
         return None
     if not found:
-        raise FileNotFoundError(f"{folder} has no whole checkpoint to resume")
+        raise FileNotFoundError(f"{folder} has no complete checkpoint to resume")
     before = checkpoints.read_run(found)
     saved, wanted = before["config"], asdict(config)
     other = [name for name in wanted if saved.get(name) != wanted[name]]
     if other:
         was, now = (", ".join(f"{name} {some.get(name)}" for name in other) for some in (saved, wanted))
-        raise ValueError(f"{found} was saved with {was}, this run has {now}: they must be the same")
+        raise ValueError(f"{found} was saved with {was}, but this run has {now}: they must be the same")
     if before["step"] >= steps:
         raise ValueError(f"steps must be more than the {before['step']} of {found}, but is {steps}")
     return found
@@ -354,5 +357,5 @@ def _naming_who_is_lost(run: Run, ranks: Ranks) -> Iterator[None]:
 
 
 def _lost(run: Run, ranks: Ranks) -> str:
-    left = f"the last whole checkpoint is {run.saved}" if run.saved else "there is no checkpoint"
-    return f"rank {ranks.rank} of {ranks.count} lost another in step {len(run.losses)}: {left}"
+    left = f"the last complete checkpoint is {run.saved}" if run.saved else "there is no checkpoint"
+    return f"rank {ranks.rank} of {ranks.count} lost another rank in step {len(run.losses)}: {left}"

@@ -155,7 +155,11 @@ def _answer(question: Question, given: Mapping[str, str]) -> dict[str, str]:
     """Return the result of an answer, given the text of its value."""
     found = _judged(question.id, given[question.id]) if question.id in given else None
     if found is None:
-        return {"id": question.id, "status": MISSING, "words": "the notebook has no answer(...) call for it"}
+        return {
+            "id": question.id,
+            "status": MISSING,
+            "words": "the notebook has no answer(...) call for this question",
+        }
     words = "" if found.status == OPEN else found.words
     return {"id": question.id, "status": found.status, "words": words}
 

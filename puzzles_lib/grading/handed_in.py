@@ -335,7 +335,7 @@ def _cells(data: bytes) -> list[dict[str, Any]]:
     if not cells:
         raise Unreadable("a notebook without a cell")
     if len(cells) > MOST_CELLS:
-        raise Unreadable(f"a notebook with {len(cells)} cells, of which {MOST_CELLS} are read")
+        raise Unreadable(f"a notebook with {len(cells)} cells, but at most {MOST_CELLS} are read")
     return cells
 
 

@@ -137,7 +137,7 @@ def lines_of(source: str) -> list[str]:
     Raises NotPlain for a cell with more than `MOST_CHARACTERS`.
     """
     if len(source) > MOST_CHARACTERS:
-        raise NotPlain(f"the cell has {len(source)} characters, of which {MOST_CHARACTERS} are read")
+        raise NotPlain(f"the cell has {len(source)} characters, but at most {MOST_CHARACTERS} are read")
     return source.replace("\r\n", "\n").replace("\r", "\n").translate(_NO_LINE_ENDS).split("\n")
 
 

@@ -248,7 +248,9 @@ class Stages:
     def _read(self, stage: str) -> tuple[Line, ...]:
         __tracebackhide__ = True
         if stage not in self.names:
-            raise ValueError(f"stage is {stage!r}, {self.target.name} has {', '.join(self.names)}")
+            raise ValueError(
+                f"stage must be one of {', '.join(self.names)} for {self.target.name}, but is {stage!r}"
+            )
         if self.built is None:
             return ()
         text = self._disassembled if stage == "sass" else self.built.texts.get(stage, "")

@@ -319,7 +319,7 @@ def _as_told(module: nn.Module, told: type[nn.Module]) -> type[nn.Module]:
         form = next((each for each in forms if _is_norm(module, each)), None)
         good = form is not None
     if not good:
-        raise ValueError(f"extra names {told.__name__} for {plain.__name__}, whose output is another one")
+        raise ValueError(f"extra names {told.__name__} for {plain.__name__}, whose output differs")
     return packed_form(form, plain)
 
 

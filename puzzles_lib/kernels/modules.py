@@ -324,7 +324,7 @@ def report(
             if is_packed
             else made
             if not told
-            else "it came after pack_activations, or a predicate said so"
+            else "it was added after pack_activations, or a predicate excluded it"
         )
         if own and not any(p.requires_grad for p in own):
             why = why and "frozen"

@@ -64,13 +64,13 @@ def watch(
     expect_puzzle("watch", kernel, puzzle)
     case = pick_case(puzzle, case, "watch")
     if case.pretend:
-        raise ValueError(f"watch: case is {case}: its tensors have no values to show")
+        raise ValueError(f"watch: case {case} can't be shown, because its tensors have no values")
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
     if elements > MOST_ELEMENTS:
-        told = f"{elements:,} elements, but at most {MOST_ELEMENTS:,} are allowed"
-        raise ValueError(f"watch: case is {case}, of {told}")
+        most = f"at most {MOST_ELEMENTS:,} can be shown"
+        raise ValueError(f"watch: case {case} has {elements:,} elements, but {most}")
     if not math.prod(puzzle.programs(case)):
-        raise ValueError(f"watch: case is {case}, which starts no program")
+        raise ValueError(f"watch: case {case} starts no program")
     if not is_wrapped(kernel):  # else a configuration may change the grid
         pick_program(program, puzzle.grid(case), "watch")
     try:
@@ -244,8 +244,8 @@ def _race(conflict: Conflict, axes: int, tensors: Sequence[Sheet]) -> str:
     what = done.get(conflict.kind, "change")
     line = f" ({conflict.site})" if conflict.site.source else ""
     return (
-        f"This is a race: {who} {what} {element}{line}. Here {order}; on a GPU the order is open, so the "
-        "result can differ from run to run."
+        f"This is a race: {who} {what} {element}{line}. Here {order}; on a GPU the order isn't fixed, so "
+        "the result can differ from run to run."
     )
 
 
@@ -268,6 +268,6 @@ def _notes(
         )
     for number, each in told.items():
         if not each.complete:
-            notes.append(f"Program {number} went on after step {len(each.steps)}, the last on this page.")
+            notes.append(f"Program {number} took more than the {len(each.steps)} steps on this page.")
             break
     return notes

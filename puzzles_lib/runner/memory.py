@@ -601,9 +601,9 @@ class Memory:
         which = f"element {low}" if low == high else f"elements {low}..{high}"
         size = buffer.data.nbytes // dtype.itemsize
         if buffer.inside is not None and 0 <= low and high < size:
-            which += f" {'lies' if low == high else 'lie'} between its elements"
+            which += f" {'is' if low == high else 'are'} between its elements"
         if buffer.inside is not None:
-            has = f", it has {buffer.tensor.numel()}"
+            has = f"; it has {buffer.tensor.numel()}"
         else:  # the first beyond looks like the last one
             has = f"; {buffer.name} has {size}" + f", numbered 0 to {size - 1}" * (size > 1)
         self._refuse_access(

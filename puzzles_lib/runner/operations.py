@@ -866,7 +866,9 @@ def histogram(machine: Machine, step: Step, data: Lanes, mask: Lanes | None = No
     found = joined(data.labels, None if mask is None else mask.labels)
     worst = folded(None if found is None else where(asked, np.broadcast_to(found, shape)))
     if (asked & ~inside).any() and (worst is None or not worst.any()):
-        worst = np.array(machine.memory.label("values outside of tl.histogram's bins count anywhere"), KIND)
+        worst = np.array(
+            machine.memory.label("values outside tl.histogram's bins can be counted in any bin"), KIND
+        )
     return marked(Lanes(counts, step.row), None if worst is None else np.full(bins, worst, KIND))
 
 

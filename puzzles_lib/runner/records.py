@@ -67,7 +67,7 @@ def asks_again(pointer: str) -> str:
     Triton 3.7.1 compiles ``while tl.load(flag_ptr) == 0: pass`` to nothing at all for sm_90. A loop that
     counts its iterations loads once, before the first one. A barrier in the loop keeps the load in its place.
     """
-    plain = "a plain load does not wait: compiled, such a loop reads once, or never"
+    plain = "a plain load does not wait: the compiled loop reads once, or never"
     return f"{plain}; use tl.atomic_add({pointer}, 0)"
 
 
