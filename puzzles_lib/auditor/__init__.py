@@ -155,7 +155,7 @@ class _Ran:
     coarsest: float
     changed: set[int]  # ids of the caller's tensors
     in_place: bool = False  # whether the function returned None
-    read: str = ""  # the operator of torch's that took elements that hold nothing
+    read: str = ""  # the torch operator that read undefined elements
 
 
 class _Call:

@@ -73,7 +73,7 @@ class Defined(TorchDispatchMode):
                     self.define(tensor)
 
     def _reads(self, schema: Any, args: tuple, kwargs: Mapping[str, Any]) -> bool:
-        """Whether an operator takes elements that hold nothing. One that returns a view takes none."""
+        """Whether an operator reads undefined elements. One that returns a view takes none."""
         if any(result.alias_info is not None for result in schema.returns) and not schema.is_mutable:
             return False
         for place, argument in enumerate(schema.arguments):
@@ -87,7 +87,7 @@ class Defined(TorchDispatchMode):
         return False
 
     def _of(self, tensor: torch.Tensor) -> np.ndarray | None:
-        """The notes on a tensor's storage, byte by byte; None if all of it holds something."""
+        """The notes on a tensor's storage, byte by byte; None if all of it is defined."""
         if tensor.device.type != "cpu" or not self._known:
             return None
         storage = tensor.untyped_storage()

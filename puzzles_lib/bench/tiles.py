@@ -25,8 +25,7 @@ SHORT = 256  # rows for a kernel to be compiled with: as many as the longest til
 
 @dataclass(frozen=True)
 class Part:
-    """A kernel. launch: its launcher. takes: the names of its tensors, in order. results: those that it
-    fills.
+    """A kernel. launch: its launcher. takes: its tensors' names, in order. results: those that it fills.
 
     chosen: tiles by head dim. products: FLOP for each score and column. wide, narrow: how many tensors it
     moves of [B, H, T, D] in bfloat16, and of [B, H, T] in float32.

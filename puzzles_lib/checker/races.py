@@ -53,7 +53,7 @@ class Threads:
         return run(Options(held_by=holders, quiet=True))
 
     def _note(self, bound: Bound) -> None:
-        """Note that the compiler stops where a launch goes on. What it says of a layout is no such stop."""
+        """Note that the compiler fails although the front end accepts the kernel."""
         stopped = [known for known in self._known.values() if isinstance(known, Refusal)]
         if stopped and not self.notes:
             text = f"Triton's compiler fails for {bound.case}: {stopped[0]}"

@@ -963,7 +963,7 @@ _HARM = {  # reason -> the hint to blame, and what the compiler does because of 
 
 
 def false_hint(promises: Sequence[Promise], harm: Harm | None) -> Verdict:
-    """Return the verdict on a hint that is not true, with what the compiler does because of it."""
+    """Return the verdict on a false hint, with what the compiler does because of it."""
     blamed, done = _HARM[harm.why] if harm else ("", "")
     promise = next((each for each in promises if each.hint == blamed), promises[0])
     sizes = promise.sizes[0] if len(promise.sizes) == 1 else list(promise.sizes)

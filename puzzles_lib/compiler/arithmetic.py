@@ -15,8 +15,7 @@ from puzzles_lib.translator.targets import Target
 
 @dataclass(frozen=True)
 class Steps:
-    """Lines of a kernel. fused: their product and sum are one instruction. in_tf32: they have a dot in
-    TF32."""
+    """Lines. fused: whose product and sum are one instruction. in_tf32: with a dot in TF32."""
 
     kernel: JITFunction
     fused: frozenset[int | None]

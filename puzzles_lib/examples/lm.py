@@ -39,8 +39,7 @@ class Block(nn.Module):
 
 
 class ByteLM(nn.Module):
-    """A byte language model: bytes [batch, length], int64, to logits [batch, length, 256] of the next
-    byte."""
+    """A language model: bytes [batch, length], int64, to logits [batch, length, 256] of the next byte."""
 
     def __init__(self, width: int, layers: int, heads: int, context: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Train a vision transformer, alone or on several ranks. A step's computation depends only on its number.
 
 The batch is drawn by seed and step, rounding by step and rank, and kernels are the deterministic ones (see
-`deterministic`). So a run that was resumed has the losses of one that was not, to the bit; only dropout's
+`deterministic`). So a resumed run has bit for bit the losses of an uninterrupted one; only dropout's
 random numbers have a state, which checkpoints contain.
 """
 

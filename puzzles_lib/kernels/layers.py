@@ -144,8 +144,7 @@ class Quantizing(nn.Module):
         rms: bool,
         dtype: torch.dtype,
     ) -> torch.Tensor:
-        """Return the norm of x over its last axis. Codes of the normalized x, rounded to ``dtype``, are
-        kept."""
+        """Return the norm of x over its last axis, with codes of the normalized x, in ``dtype``, kept."""
         options = (eps, rms, self.bits, self.group_size, dtype, self.seed(x))
         return _apply(_NormFunction, x, weight, bias, *options)
 

@@ -1,5 +1,4 @@
-"""Attention of one query per text over a cache of keys and values in pages, as servers use it to generate
-text.
+"""Attention of one query per text over keys and values in pages, as servers generate text.
 
 Keys are nearly all the bytes of this step, and each is used once per query. So a program takes all heads of q
 that share a head of keys, and the keys of a text are divided among several programs: a part each. A part

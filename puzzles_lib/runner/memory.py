@@ -139,7 +139,7 @@ class Memory:
         self.ordering = Ordering()
         self.promises: dict[tuple[str, Site], Promise] = {}  # those that are not true
         self.at_once: TakenAtOnce | None = None
-        self.harm: Harm | None = None  # that the promises do, looked for where `at_once` says what it takes
+        self.harm: Harm | None = None  # that false promises do, if `at_once` is given
         self.recorder: Any = None  # a `recording.Recorder`, which records accesses
         self.arithmetic = Arithmetic()
         self.sides = Sides()

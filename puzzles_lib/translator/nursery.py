@@ -50,8 +50,7 @@ class Nursery:
         self._socket.settimeout(PATIENCE)
 
     def is_ready(self, within: float = 0.0) -> bool:
-        """Return whether the nursery can fork now, or within ``within`` seconds. Raise OSError if the nursery
-        has ended."""
+        """Return whether the nursery can fork within ``within`` seconds. Raise OSError if it has ended."""
         with self._talking:
             poll = select.poll()
             poll.register(self._socket, select.POLLIN)

@@ -27,8 +27,7 @@ def lone_peaks(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
 
 
 def masked_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Return rows as from `lone_peaks` with their first or last half, in turn, set to -inf, as a mask
-    does."""
+    """Return rows as from `lone_peaks` with the first or last half, in turn, set to -inf, as a mask does."""
     values = lone_peaks(shape, dtype, generator)
     rows = values.view(-1, shape[-1])
     rows[0::2, : shape[-1] // 2] = float("-inf")

@@ -70,8 +70,7 @@ class Race:
 
     @property
     def ok(self) -> bool:
-        """Whether the version is correct, compiles, is steady, and overwrites nothing that a wgmma may still
-        read."""
+        """Whether the version is correct, compiles, is steady, and overwrites nothing that a wgmma reads."""
         return self.found is not None and not self.found.overwrites and not self.unsteady
 
     @property
@@ -87,8 +86,7 @@ class Race:
         return replace(self.report, verdict=Verdict("machine", first))
 
     def bound(self, count: int = ROWS[0]) -> Bound | None:
-        """Return the least time that the version's machine code allows at K = ``count``, or None if
-        unknown."""
+        """Return the least time that the machine code allows at K = ``count``, or None if unknown."""
         return bound(self.rung.launch(), self.found, count) if self.found else None
 
     def lines(self) -> list[str]:
