@@ -631,11 +631,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
     options = parser.parse_args(arguments)
     if options.jobs < 1:
-        parser.error(f"--jobs must be 1 and up, but is {options.jobs}")
+        parser.error(f"--jobs is {options.jobs}, allowed is 1 and up")
     cells = puzzle_cells()
     if options.puzzle:
         if options.puzzle not in cells:
-            parser.error(f"--puzzle must be one of {', '.join(cells)}, but is {options.puzzle}")
+            parser.error(f"--puzzle is {options.puzzle}, allowed are {', '.join(cells)}")
         cells = {options.puzzle: cells[options.puzzle]}
     entries = read_equivalents(EQUIVALENTS.read_text())
     scores = []

@@ -257,4 +257,4 @@ def test_without_survivors_the_command_succeeds(two_mutants, capsys):
 def test_bad_options_are_named(two_mutants, arguments, capsys):
     with pytest.raises(SystemExit):
         mutation.main(arguments)
-    assert f"{arguments[0]} must be" in capsys.readouterr().err
+    assert f"{arguments[0]} is {arguments[1]}, allowed" in capsys.readouterr().err
