@@ -63,7 +63,7 @@ def shell():
         ("stages(kernel, CONSTANT_ADD, 'sm_91')", "target must be one of sm_80, sm_90, "),
         ("stages(kernel, CONSTANT_ADD, num_warps=3)", "stages: num_warps must be one of 1, 2, 4, "),
         ("stages(kernel, CONSTANT_ADD, BLOK=8)", "stages: BLOK is not a number of the case, which has "),
-        ("made.show('ptxx')", "stage is 'ptxx', sm_90 has ttir, ttgir, llir, ptx, sass"),
+        ("made.show('ptxx')", "stage must be one of ttir, ttgir, llir, ptx, sass for sm_90, but is 'ptxx'"),
         (
             "made.show('ptx', around=7)",
             "show: around must be text, but is 7 (for a line, use lines(stage, number))",
@@ -71,9 +71,12 @@ def shell():
         ("made.show('ptx', 'ld', context='2')", "show: context must be a number of lines, but is '2'"),
         ("made.lines('ttgir', 99)", "source is 99, but the kernel has lines "),
         ("made.line('tl.laod')", "source is 'tl.laod', but the kernel has lines "),
-        ("made.text(None)", "stage is None, sm_90 has ttir, "),
+        ("made.text(None)", "stage must be one of ttir, ttgir, llir, ptx, sass for sm_90, but is None"),
         ("made.diff(CONSTANT_ADD)", "diff: other must be what stages(...) returns, but is a Puzzle"),
-        ("made.diff(made, 'pptx')", "stage is 'pptx', sm_90 has ttir, "),
+        (
+            "made.diff(made, 'pptx')",
+            "stage must be one of ttir, ttgir, llir, ptx, sass for sm_90, but is 'pptx'",
+        ),
         ("made.passes[999]", "there is no pass 999: the passes are 0 to"),
         ("made.passes['coalesce']", "there is no pass 'coalesce'; did you mean tritongpu-coalesce"),
         ("made.passes['tritongpu-colaesce']", "did you mean tritongpu-coalesce"),

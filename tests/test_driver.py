@@ -138,7 +138,7 @@ def test_other_arguments_than_the_kernel_takes_are_refused():
 
 def test_another_gpu_is_refused(monkeypatch, notes):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
-    with pytest.raises(RuntimeError, match=r"compiled for compute capability 9.0, this GPU has 8.0"):
+    with pytest.raises(RuntimeError, match=r"compiled for compute capability 9.0, but this GPU has 8.0"):
         Loaded(a_binary())
 
 

@@ -196,7 +196,7 @@ def test_unknown_names_are_answered_with_those_there_are():
     [
         ("#ttg.amd_wmma<{version = 1}>", "must be of kind blocked.*, but is of kind amd_wmma"),
         (mma(5, [4, 1], [16, 8]), "nvidia_mma must have version 2 or 3, but has 5"),
-        ("#ttg.shared_memory", "is no layout"),
+        ("#ttg.shared_memory", "is not a layout"),
     ],
 )
 def test_other_layouts_are_refused(text, words):
@@ -205,7 +205,7 @@ def test_other_layouts_are_refused(text, words):
 
 
 def test_operands_of_wgmma_are_refused():
-    with pytest.raises(ValueError, match="version 2 alone"):
+    with pytest.raises(ValueError, match="can only be read for an nvidia_mma of version 2"):
         read_layout(ir_of("#mma", mma(3, [4, 1], [16, 64, 16])),
                     "#ttg.dot_op<{opIdx = 0, parent = #mma, kWidth = 2}>", (64, 64))  # fmt: skip
 

@@ -540,7 +540,7 @@ def test_a_sum_of_hundreds_of_terms_is_told_as_what_it_is(terms, refused):
 def test_an_article_is_the_nouns_own():
     kernel = written("r = x + count")
     kernel.__globals__["count"] = tl.constexpr({1: 2})
-    assert "count is a tl.constexpr of a dict" in vet(kernel).message
+    assert "count must be a tl.constexpr of a number, but is one of a dict" in vet(kernel).message
     assert [wording.a(noun) for noun in ("int32", "dict", "ndarray")] == ["an int32", "a dict", "a ndarray"]
 
 
