@@ -73,7 +73,7 @@ def tiles(
 ) -> list[list[tuple[Block, ...]]]:
     """Return a matmul's programs for `fetched`: in each of ``steps``, a block of a's rows and of b's columns.
 
-    order: pid -> row and column of its tile. sizes: of a block of a, and of a block of b.
+    order: pid -> row and column of its tile. sizes: those of a block of a, and of a block of b.
     """
     a, b = (
         {at: [((name, at, step), size) for step in range(steps)] for at in {tile[axis] for tile in order}}

@@ -109,7 +109,7 @@ def measure(
     stages: tuple[int, ...] = STAGES,
     sums: tuple[int, ...] = SUMS,
 ) -> dict[str, Any]:
-    """Return the record. Raises RuntimeError without a GPU."""
+    """Return the record of this bench. Raises RuntimeError without a GPU."""
     if device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError("bench codes needs a CUDA device")
     torch.manual_seed(0)

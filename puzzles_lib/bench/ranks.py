@@ -39,7 +39,7 @@ NAMES = {"ddp": "DDP", "fsdp": "FSDP2"}
 
 
 def measure() -> Iterator[dict[str, Any]]:
-    """Yield all rows. Raise RuntimeError with fewer than two GPUs."""
+    """Yield the rows of this bench. Raise RuntimeError with fewer than two GPUs."""
     if torch.cuda.device_count() < 2:
         raise RuntimeError("bench ranks needs two CUDA devices")
     with tempfile.TemporaryDirectory() as folder:

@@ -121,7 +121,7 @@ SWEPT = tuple(
 
 
 def measure() -> dict[str, Any]:
-    """Return the record. Raise RuntimeError without a GPU."""
+    """Return the record of this bench. Raise RuntimeError without a GPU."""
     return sweep.swept("tiles", __name__, SWEPT)
 
 

@@ -36,9 +36,9 @@ FIRST_ALONE = Options(only=[(0, 0, 0)], record=True, quiet=True)
 class Trial:
     """One case while it is tried.
 
-    backwards: whether the order of the programs is looked at. forwards: the first run, from the first program
-    to the last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: the program
-    in which the fault shows, and how to draw it.
+    backwards: whether to try the programs in another order, too. forwards: the first run, from the first
+    program to the last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: the
+    program in which the fault shows, and how to draw it.
     """
 
     bound: Bound

@@ -31,7 +31,7 @@ class Layout:
     """A map from (register, lane, warp) to an element: each bit of these numbers moves it by one step.
 
     name: what it was read from, such as ``"#blocked"``.
-    shape: of the tensor. register, lane, warp: a step for each bit, the lowest first.
+    shape: that of the tensor. register, lane, warp: a step for each bit, the lowest first.
     """
 
     name: str

@@ -32,7 +32,7 @@ class MemoryAccess:
 
     kind: ``"load"``, ``"store"`` or ``"atomic"``.
     line: the line in the kernel's file; None if the compiler doesn't say.
-    shape: of the block; ``()`` for one element.
+    shape: that of the block; ``()`` for one element.
     layout: None for one element, which all threads load and the first one stores.
     alone: whether each thread uses its copy of a loaded value only for its own lane, or the copy does no harm
     for another reason (see `copies`). Then copies that are not stored don't matter.

@@ -141,7 +141,7 @@ def cells(
     title: a text to the left of the cells, next to the first row.
     index: small numbers above the columns: True for 0, 1, 2 ..., or the labels themselves.
     row_index: the same, to the left of the rows.
-    fontsize: of the values, in points; labels are one point smaller, but at least 9.
+    fontsize: that of the values, in points; labels are one point smaller, but at least 9.
 
     Returns the place of the cells. Raises ValueError for values with more than two dimensions or rows
     of different lengths.

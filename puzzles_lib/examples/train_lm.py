@@ -30,7 +30,8 @@ WARM_UP, HELD_OUT_BATCHES = 100, 20
 class Setup:
     """What to train and how.
 
-    bits, rounding: of `pack_activations`. No bits: torch's own layers. No rounding: the default for the bits.
+    bits, rounding: those of `pack_activations`. No bits: torch's own layers. No rounding: the default for the
+    bits.
     finer: a pattern of names. Layers whose names match keep 4 bits, rounded to the nearest.
     batch: pieces of text per step, each as long as the model's context.
     """

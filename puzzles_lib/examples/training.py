@@ -42,9 +42,10 @@ PARALLEL = ("ddp", "fsdp")
 class Config:
     """The configuration of a run. A checkpoint can only be resumed with the same one.
 
-    size: digits or base. bits, rounding: of `pack_activations`; no bits for torch's own layers, no rounding
-    for its default. batch: images per step, on all ranks together. lr: of AdamW, reached within ten steps.
-    dtype: of autocast. compile: each block by torch.compile.
+    size: digits or base. bits, rounding: those of `pack_activations`; no bits for torch's own layers, no
+    rounding for its default. batch: images per step, on all ranks together. lr: that of AdamW, reached within
+    ten steps.
+    dtype: that of autocast. compile: whether torch.compile compiles each block.
     """
 
     size: str = "digits"

@@ -61,7 +61,7 @@ def stages(
     target: ``"sm_80"``, ``"sm_90"``, ``"sm_100"`` or ``"gfx942"``, which need no GPU, or ``"local"``.
     kernel: with `triton.autotune`, its first configuration is compiled.
     case: the number of the case in ``puzzle.cases``, or a `Case` of your own.
-    num_warps, num_stages: of the launch; by default Triton's choice for the target.
+    num_warps, num_stages: those of the launch; by default Triton's choice for the target.
     numbers: sizes or block sizes that differ from the case's, such as ``BLOCK_K=64``.
 
     If the kernel does not compile, the result's ``refusal`` says why, and the stages that it reached are

@@ -179,7 +179,7 @@ def attention_backward_ref(
 def _owner(pid, T, cu_ptr, heads, longest, BLOCK: tl.constexpr):
     """A program's tile; its pair of batch and head, counted; where its sequence starts, and its length.
 
-    HEADS heads take turns, tile by tile. heads: of one batch, or of one sequence.
+    HEADS heads take turns, tile by tile. heads: those of one batch, or of one sequence.
     """
     tiles = tl.cdiv(longest, BLOCK)
     first = pid // (HEADS * tiles) * HEADS
@@ -399,7 +399,7 @@ def _dkv_kernel(
     GROUP: tl.constexpr, CAUSAL: tl.constexpr, D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """dk and dv of BLOCK_N keys, summed over the GROUP heads that share them. strides: of dk, and of dv."""
+    """dk and dv of BLOCK_N keys, summed over the GROUP heads that share them. strides: dk's and dv's."""
     tile, pair, start, T = _owner(tl.program_id(0), length, cu_ptr, groups, longest, BLOCK_N)
     row = tile * BLOCK_N
     if row < T:
@@ -493,7 +493,8 @@ def _programs(x: torch.Tensor, block: int, cu_seqlens: torch.Tensor | None, long
 def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, tiles=None):
     """Fill o [B, H, T, D], any strides but the last, and lse [B, H, T]; all as `attention` has them.
 
-    tiles: to use instead of those in `FORWARD`. Returns the compiled kernel, as the launchers below do.
+    tiles: the tiles to use instead of those in `FORWARD`. Returns the compiled kernel, as the launchers below
+    do.
     """
     tiles = tiles or FORWARD[max(q.shape[3], 64)]
     if scale <= 0:  # the kernel scales the maximum, and minus infinity: right for a positive scale alone

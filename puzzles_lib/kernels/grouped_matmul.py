@@ -262,7 +262,7 @@ def launch_product(
 ) -> None:
     """Fill y [P, N] from a contiguous x [P, K], w [E, K, N] and start [E + 1]; no size is 0.
 
-    tiles: to use instead of the chosen ones.
+    tiles: the tiles to use instead of the chosen ones.
     """
     (P, K), (E, _, N) = x.shape, w.shape
     along_n = w.is_contiguous() or not w.mT.is_contiguous()
@@ -288,7 +288,7 @@ def launch_dw(
 ) -> None:
     """Fill dw [E, K, N] from a contiguous x [P, K] and dy [P, N]; no size is 0.
 
-    tiles: to use instead of the chosen ones.
+    tiles: the tiles to use instead of the chosen ones.
     """
     (P, K), N, E = x.shape, dy.shape[1], dw.shape[0]
     tma = _tma(dw)

@@ -741,7 +741,8 @@ class _ProductLinear(torch.autograd.Function):
 class _GroupedLinear(torch.autograd.Function):
     """Rows times the weight of their group, [groups, out, in], times a scale each.
 
-    order: of the rows, if each row of x is to be taken several times: ``x[order // times]`` is multiplied.
+    order: that of the rows, if each row of x is to be taken several times: ``x[order // times]`` is
+    multiplied.
     factor: if given, x is multiplied by it first, and codes of both are kept.
     """
 

@@ -103,7 +103,7 @@ def pack_activations(
     Gradient checkpointing keeps less than packing does, but a step takes a fifth to a third longer. If you
     need it, `puzzles_lib.kernels.pack_checkpoints` packs what it keeps.
 
-    bits, group_size, rounding: those of `PackedLinear`. slope_bits: of `PackedGELU`, and of products.
+    bits, group_size, rounding: those of `PackedLinear`. slope_bits: those of `PackedGELU`, and of products.
     predicate: called with the name and the module of each layer that could be packed; False leaves it alone.
         Call the function again with a predicate to give some layers other bits than the rest.
     extra: packed classes by other classes, for layers that are not recognized: those of `PACKED`'s values

@@ -405,7 +405,7 @@ class Tiles:
 def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool) -> Tiles:
     """Return tiles for a shape, from measurements on an H200 at K = N = 4096.
 
-    programs: how many the GPU runs at once. tma: whether the tiles come by its bulk copies.
+    programs: how many the GPU runs at once. tma: whether tiles are loaded by TMA.
     """
     if not tma and rows <= 64:
         tiles = Tiles(16 if rows <= 16 else 64, 32, 256, stages=3)

@@ -57,8 +57,8 @@ class PackedTensor:
     words: int16 [blocks, 16, C], see `puzzles_lib.kernels.bitpack`.
     params: dtype of the tensor, [groups, blocks, 2, rows of a block]; scales at 0 and minima at 1. Rows
         past K have scale 1 and minimum 0.
-    bits, group_size: of the quantization; the last group of a row may be shorter.
-    shape, dtype: of the tensor that was quantized.
+    bits, group_size: those of the quantization; the last group of a row may be shorter.
+    shape, dtype: those of the tensor that was quantized.
     """
 
     words: torch.Tensor
@@ -99,10 +99,10 @@ def quantize_pack(
     rounding: "nearest" or "stochastic". Stochastic rounds up with a probability equal to the distance to the
         code below (in steps between codes), and down otherwise. The mean of x̂ over many seeds is then x.
         Scales are rounded up, so that no x is outside the codes.
-    seed, offset: of the random numbers (Philox, counted from offset by an element's place in x). The same
-        seed and offset give the same codes, on any device and in any launch. seed is an integer of 64 bits.
-        For a seed that changes under `torch.compile` or in a CUDA graph, it is an int64 tensor of one element
-        on x's device. Nearest rounding uses neither.
+    seed, offset: those of the random numbers (Philox, counted from offset by an element's place in x). The
+        same seed and offset give the same codes, on any device and in any launch. seed is an integer of 64
+        bits. For a seed that changes under `torch.compile` or in a CUDA graph, it is an int64 tensor of one
+        element on x's device. Nearest rounding uses neither.
 
     If a group has a NaN or an infinity, all of its elements are NaN when dequantized. Other groups are not
     affected. A group whose scale rounds to 0 or is below 2^-126 counts as constant. In float16, a range wider

@@ -74,7 +74,7 @@ def _rope_kernel(
     x_ptr, cos_ptr, sin_ptr, position_ptr, z_ptr, stride, H,
     HALF: tl.constexpr, BLOCK: tl.constexpr, BLOCK_H: tl.constexpr, BACK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Some heads of a token. stride: from a token of x to the next. HALF: of a head."""
+    """Some heads of a token. stride: from a token of x to the next. HALF: that of a head."""
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()

@@ -230,8 +230,8 @@ class PretendedMemory(Memory):
     def _wrap(self, kind: str, value: int, row: DType, single: bool) -> int:
         """The label of lanes that have wrapped around at the running line; value: what one should be.
 
-        row: the dtype that is too narrow. single: of single numbers. A size of 1 is a constant, which has
-        no ``.to``.
+        row: the dtype that is too narrow. single: that of single numbers. A size of 1 is a constant, which
+        has no ``.to``.
         """
         site = self.site()
         known = (s for s in self.sources if s.kind == kind and s.site == site)

@@ -225,7 +225,7 @@ class Recorder:
     ) -> None:
         """Record a mark. told: its content; values: its operands, of these shapes.
 
-        iterations: of the innermost loop, if only the run can know them.
+        iterations: those of the innermost loop, if only the run can know them.
         """
         if self._now is None and word != "term":
             return

@@ -105,7 +105,7 @@ class Cause:
     """Why nothing orders two programs at an element; see `ordering.Ordering.why_not`.
 
     what: the reason in a word; ``""`` if it isn't known. site: the line at fault, if there is one.
-    sem: of the atomic at that line, or one of `UNMARKED`.
+    sem: that of the atomic at that line, or one of `UNMARKED`.
     """
 
     what: str = ""
@@ -142,8 +142,8 @@ class Conflict:
 class Touch:
     """One side of a race within a program: a ``kind`` of access (as in `Access`), and the thread that did it.
 
-    shape: of the block that is loaded or stored. lane: its flat index in the block. thread: its number in the
-        program; None if it is not known, or if ``several`` threads load the element.
+    shape: that of the block that is loaded or stored. lane: its flat index in the block. thread: its number
+        in the program; None if it is not known, or if ``several`` threads load the element.
     """
 
     kind: str

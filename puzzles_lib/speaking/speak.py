@@ -199,7 +199,7 @@ def speak(
     heat: 0 always takes the likeliest; 1 draws by the model's probabilities.
     top_p: draws from the likeliest bytes only, up to this probability, by puzzle 75 instead of 71. None draws
         from all, as smollm2 always does; then the kernel of puzzle 75 isn't used.
-    seed: of the draws. The same arguments give the same text.
+    seed: that of the draws. The same arguments give the same text.
     layers: how many of smollm2's 30 layers your kernels run, from the first. All 30 take about 15 seconds per
         token.
 

@@ -60,8 +60,8 @@ class Evidence:
 
     registers: per thread. spills: bytes per thread. shared: bytes per program. operand: where the tensor
     cores take x̂ from. pending: groups of wgmma that may still run when an iteration ends. passed_on: bytes
-    that threads exchange through shared memory per iteration. instructions, products: of one iteration, per
-    warp and per program; 0 if no loop has matrix instructions. overwrites: instructions that write what a
+    that threads exchange through shared memory per iteration. instructions, products: those of one iteration,
+    per warp and per program; 0 if no loop has matrix instructions. overwrites: instructions that write what a
     wgmma may still read. notes: ptxas's remarks on wgmma. code: digest of the machine code.
     """
 
@@ -230,7 +230,7 @@ class Bound:
         return 1e6 * self.programs * self.turns * clocks / self.clock
 
     def lines(self, instructions: int, warps: int) -> list[str]:
-        """Return the parts of the bound as lines of text. instructions: of one iteration, in each warp."""
+        """Return the parts of the bound as lines of text. instructions: those of an iteration, per warp."""
         one = "1 program" if self.programs == 1 else f"{self.programs} programs"
         return [
             f"one iteration takes {self.issue:.0f} clocks to issue ({instructions} instructions in each of "

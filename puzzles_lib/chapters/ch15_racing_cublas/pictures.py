@@ -500,9 +500,9 @@ def ladder(
 ) -> Picture:
     """Draw the recorded speed of all versions, each relative to the unfused path of its own run.
 
-    rows: of bench "ladder". loaded: by path, ``us`` at the large K after the GPU has been busy for a second.
-        product: of bench "dw", for the library's own kernel and cuBLAS in the same run. about, about_product:
-        where the rows come from.
+    rows: those of bench "ladder". loaded: by path, ``us`` at the large K after the GPU has been busy for a
+        second. product: those of bench "dw", for the library's own kernel and cuBLAS in the same run. about,
+        about_product: where the rows come from.
     """
     figure = new_figure(8.4, 5.4)
     axes = figure.subplots(1, 2, sharey=True)

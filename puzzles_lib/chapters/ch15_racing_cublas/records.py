@@ -14,7 +14,7 @@ class Record:
     """A launch that was timed.
 
     name: the path of its rows. kernel: its kernel's name. launch: what `Rung.launch` returns. digest: of the
-    rung. evidence: of the binary that was timed. rows: of bench "ladder", "grid" or "repeats".
+    rung. evidence: that of the binary that was timed. rows: those of bench "ladder", "grid" or "repeats".
     """
 
     name: str

@@ -472,7 +472,7 @@ def recorded() -> Rows:
 
 
 def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
-    """Return microseconds by part and path. rows: of `puzzles_lib.timing.recorded`, bench "attention"."""
+    """Return microseconds by part and path. rows: recorded rows of bench "attention"."""
     found: dict[str, dict[str, float]] = {}
     for part, puzzles in PARTS.items():
         some = [row for row in rows if (row["case"], row["path"]) == (case, part)]
