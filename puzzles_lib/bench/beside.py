@@ -217,7 +217,7 @@ def _options(path: str) -> Any:
 def measure(
     tasks: Mapping[str, Task] = TASKS, steps: Mapping[str, int] = STEPS, limit: float | None = None
 ) -> dict[str, Any]:
-    """Return the record of this bench. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
+    """Return this bench's record. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
         raise RuntimeError("bench beside needs a CUDA device")

@@ -44,7 +44,7 @@ class Setup:
 def measure(
     paths: Mapping[str, tuple] = FORMATS, seeds: int = SEEDS, steps: int = STEPS, limit: float | None = None
 ) -> dict[str, Any]:
-    """Return the record of this bench. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
+    """Return this bench's record. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
     jobs = [(name, Setup(*format, seed, steps)) for seed in range(seeds) for name, format in paths.items()]
     results = spread(_named, jobs, limit=limit)
     rows = rows_of([name for name, _ in jobs], results)

@@ -27,7 +27,7 @@ def measure(
     steps: int = language.STEPS,
     limit: float | None = None,
 ) -> dict[str, Any]:
-    """Return the record of this bench. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
+    """Return this bench's record. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
     jobs = [
         (batch, path, language.setup(language.PATHS[path], seed, steps, batch))
         for batch in sorted(batches, reverse=True)  # the longest first

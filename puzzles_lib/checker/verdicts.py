@@ -970,7 +970,7 @@ def false_hint(promises: Sequence[Promise], harm: Harm | None) -> Verdict:
     text = f"false hint: tl.{promise.hint}(..., {sizes}), but {promise.found}"
     others = sorted({each.site.line for each in promises if each.site != promise.site})
     if others:
-        text += f"; the hint on line {others[0]} is not true either"
+        text += f"; the hint on line {others[0]} is false, too"
     cure = "leave the hint out, or make it true"
     if harm:
         first, last = (_index(lane, harm.shape) for lane in (harm.lanes[0], harm.lanes[-1]))

@@ -78,7 +78,7 @@ def read_points(path: Path) -> Points:
         raise ValueError(f"--points {path}: not a TOML file: {error}") from None
     known = {puzzle.name: chapter.number for chapter in CHAPTERS for puzzle in chapter.puzzles}
     if unknown := sorted(set(told) - set(_KEYS)):
-        raise ValueError(f"--points {path}: the keys are {', '.join(_KEYS)}, but it has {unknown[0]!r}")
+        raise ValueError(f"--points {path}: unknown key {unknown[0]!r}; the keys are {', '.join(_KEYS)}")
 
     def number(key: str, value: object, most: float = 1e6) -> float:
         fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
