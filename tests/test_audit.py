@@ -297,7 +297,7 @@ def test_results_are_found_in_what_is_returned(of):
 
 
 def test_results_that_are_not_found_are_a_note():
-    assert "within objects of other classes" in str(audit(hidden, X, guard=QUICK))
+    assert "inside objects of other classes" in str(audit(hidden, X, guard=QUICK))
 
 
 @pytest.mark.parametrize(
@@ -548,7 +548,7 @@ def test_a_grid_too_large_is_sampled_and_says_so():
         scale_kernel[(1 << 14,)](x, x, x.numel(), 1.0, None, True, BLOCK=4)
     (launch,) = report.launches
     assert launch.status == "unjudged" and launch.outcome.programs < launch.outcome.of == 1 << 14
-    assert "too large to run completely" in report.unjudged[0] and "the rest unjudged" in str(report)
+    assert "too large to run completely" in report.unjudged[0] and "the rest not judged" in str(report)
 
 
 def test_a_launch_can_be_looked_at():

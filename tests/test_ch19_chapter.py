@@ -525,5 +525,5 @@ def test_a_benchmark_that_gives_no_number_gets_words(benchmark, words):
 
 
 def test_a_stand_in_has_known_effects_only():
-    with pytest.raises(ValueError, match="effects has"):
+    with pytest.raises(ValueError, match="effects must be among"):
         standin.GPU(("magic",))

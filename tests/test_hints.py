@@ -480,7 +480,7 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
         ),
         (LINEAR_CROSS_ENTROPY_GRAD, "tl.atomic_add(", "tl.store(", "dh[", "Other programs add to dh, too"),
         (ROUTE, "tl.cumsum(count) - count", "tl.cumsum(count)", "out-of-bounds", "A place past the end"),
-        (ROUTE, " + (second < e).to(tl.int32)", "", "values that were loaded", "What is counted"),
+        (ROUTE, " + (second < e).to(tl.int32)", "", "depend on loaded values", "What is counted"),
         (NUCLEUS_TOKEN, "b * V + n))", "n))", "the same noise", "The noise"),
         (NUCLEUS_TOKEN, "p >= least", "p > least", "the threshold itself", "Who is kept"),
     ],

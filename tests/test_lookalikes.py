@@ -608,7 +608,7 @@ def test_pack_after_lora_is_added():
         warnings.simplefilter("error")  # first is packed again, and a layer says it once
         first(x), after(x), unpack_activations(with_lora(pack_activations(Attention())))(x)
     told = str(report(with_lora(pack_activations(Attention(), 2))))
-    assert told.count("it came after pack_activations") == 6
+    assert told.count("it was added after pack_activations") == 6
     assert "nothing: frozen" in told
 
 
