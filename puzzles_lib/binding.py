@@ -28,11 +28,11 @@ class Bound:
     case: with the numbers of a configuration instead of the puzzle's own, such as BLOCK.
     arguments: numbers as they are; pointers and descriptors of empty stand-ins with the correct dtype.
     configuration: the values from `triton.autotune` and `triton.heuristics`; None for a plain kernel.
-    program: what is run, once the front end has been asked.
+    program: the translated kernel, which is run; None before the front end has been asked.
     tensors: the puzzle's tensors by the parameters that get them, if the puzzle has a ``launch``; None if
         they are found by the parameters' names. Parts of tuples are parameters such as ``"pair[0]"``.
     starts: how many bytes after the beginning of its tensor such a parameter points, if not to the beginning.
-    launch_options: ``num_warps`` and the like, of such a launch.
+    launch_options: ``num_warps`` and other options of such a launch.
     """
 
     kernel: JITFunction
@@ -54,13 +54,13 @@ class Bound:
         return frozenset(name.removesuffix("_ptr").removesuffix("_desc") for name in self.arguments)
 
     def translated(self, *, record: bool = False) -> Program | Refusal:
-        """Return the kernel as it is run, or why it can't be. record: add what a recording needs."""
+        """Return the translated kernel, or why it can't be run. record: add what a recording needs."""
         if self.program is not None and not record:
             return self.program
         return program(self.kernel, self.arguments, record=record)
 
     def taken(self, opinion: Opinion) -> "Bound":
-        """Return the same, with the front end's translation from an opinion."""
+        """Return this kernel with the translation from a front end's opinion."""
         return dataclasses.replace(self, program=program_of(self.kernel, self.arguments, opinion))
 
     @property
@@ -201,7 +201,7 @@ def _launched(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Boun
             }
     arguments = {p.name: _empty(values.get(p.name, p.default)) for p in wrapped.kernel.params}
     if missing := [name for name, value in arguments.items() if value is inspect.Parameter.empty]:
-        return _signature(f"the launch does not give {missing[0]}")
+        return _signature(f"the launch does not pass {missing[0]}")
     return Bound(
         wrapped.kernel, puzzle, case, arguments, wrapped, configuration, None, tensors, starts, options
     )
@@ -274,7 +274,7 @@ def _no_kernel(kernel: object) -> Refusal:
             "there is no kernel yet: kernel is None. If it comes from mistake(...), solve that puzzle first. "
             "Then run the cell with mistake(...) again, and then this cell"
         )
-    return _signature(f"kernel is {kernel!r:.60}, allowed is a @triton.jit function")
+    return _signature(f"kernel must be a @triton.jit function, but is {kernel!r:.60}")
 
 
 def _unfit(wrapped: Wrapped, puzzle: Puzzle) -> Refusal | None:

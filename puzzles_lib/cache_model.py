@@ -45,9 +45,9 @@ def fetched(programs: Sequence[Sequence[Iterable[Block]]], in_flight: int, size:
 
 
 def lines(accesses: Sequence[Access], widths: dict[str, int]) -> list[list[list[Block]]]:
-    """Return the lines that the loads of a run access, by program and by load, for `fetched`.
+    """Return the cache lines that the loads of a run access, by program and by load, for `fetched`.
 
-    accesses: of a run. widths: the bytes of an element of each tensor. A tensor begins at a line.
+    accesses: those of a run. widths: the bytes of an element of each tensor. Each tensor begins at a line.
     """
     programs: dict[object, list[list[Block]]] = {}
     for access in accesses:
@@ -73,7 +73,7 @@ def tiles(
 ) -> list[list[tuple[Block, ...]]]:
     """Return a matmul's programs for `fetched`: in each of ``steps``, a block of a's rows and of b's columns.
 
-    order: pid -> row and column of its tile. sizes: of a block of a, and of a block of b.
+    order: pid -> row and column of its tile. sizes: those of a block of a, and of a block of b.
     """
     a, b = (
         {at: [((name, at, step), size) for step in range(steps)] for at in {tile[axis] for tile in order}}

@@ -33,7 +33,7 @@ def check(
     """Try a ``@triton.jit`` kernel on every case of a puzzle and on a few random cases; return the report.
 
     The kernel runs on the CPU under guard, so this returns whatever the kernel does. Checks in several
-    threads wait for each other. ``tl.static_print`` shows each text once. `progress` records the try.
+    threads wait for each other. ``tl.static_print`` shows each text once. `progress` records the attempt.
 
     seconds: limits the CPU time of each run of a case. The limit on elapsed time is ten times as long. All
         runs of the check together may take six times as long as one run.
@@ -50,10 +50,10 @@ def check(
     expect_puzzle("check", kernel, puzzle)
     positive("check", seconds)
     if not isinstance(salt, str):
-        raise TypeError(f"check: salt is a {type(salt).__name__}, allowed is a string")
+        raise TypeError(f"check: salt must be a string, but is a {type(salt).__name__}")
     if num_warps is not None and (type(num_warps) is not int or num_warps not in WARPS):
         allowed = ", ".join(map(str, WARPS))
-        raise ValueError(f"check: num_warps is {num_warps!r}, allowed are {allowed} and None")
+        raise ValueError(f"check: num_warps must be one of {allowed} or None, but is {num_warps!r}")
     report = None
     with contextlib.suppress(KeyboardInterrupt):
         report = examine(kernel, puzzle, seconds=seconds, salt=salt, num_warps=num_warps or 0)

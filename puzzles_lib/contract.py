@@ -8,7 +8,7 @@ has five iterations. So `check` also tries a few random cases:
         fills=lambda s: ({"x": inputs.large}, {}),
     )
 
-The numbers are drawn in the order written, so that one may depend on those before it.
+The numbers are chosen in the order written, so that each may depend on those before it.
 """
 
 import math
@@ -31,7 +31,7 @@ TRIES = 20  # how often a draw with few programs is tried
 class Size:
     """Any integer from ``least`` to ``most``, or any multiple of ``step`` in that range.
 
-    ``step`` may depend on the numbers drawn before: ``Size(700, step=lambda s: math.lcm(8, s.GROUP))``.
+    ``step`` may depend on the numbers before it: ``Size(700, step=lambda s: math.lcm(8, s.GROUP))``.
     """
 
     most: int
@@ -40,13 +40,13 @@ class Size:
 
 
 def no_fills(numbers: SimpleNamespace) -> tuple[Mapping[str, Fill], ...]:
-    """Return no fills, so that `inputs.random` draws all inputs."""
+    """Return no fills, so that `inputs.random` makes all inputs."""
     return ({},)
 
 
 @dataclass(frozen=True)
 class Contract:
-    """How random cases are drawn.
+    """How random cases are chosen.
 
     numbers: for each number of a case, a `Size`, a tuple of its values, or a function of the numbers before
         it that returns such a tuple. Each size is large in one of the `DRAWS` draws, in the order written:

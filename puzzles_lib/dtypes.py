@@ -36,9 +36,8 @@ class Float8:
     Rounding is that of sm_90, ``cvt.rn.satfinite.e4m3x2.f32`` and similar: to nearest, ties to even. Values
     that are too large, and infinities, become the largest number. Rounding towards zero (only e5m2) uses
     ``cvt.rz.f16.f32``, which keeps infinities. NaN becomes 0x7F. On sm_80, which has no e4m3, rounding to
-    e5m2
-    is different except from bfloat16: it is the upper byte of a float16 plus 0x80. So ties go away from zero,
-    values that are too large become infinity, and NaN becomes -0.
+    e5m2 is different except from bfloat16: the result is the upper byte of a float16 plus 0x80. So ties go
+    away from zero, values that are too large become infinity, and NaN becomes -0.
     """
 
     def __init__(self, form: Format):

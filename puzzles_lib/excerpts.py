@@ -54,7 +54,7 @@ def _in_brackets(lines: Sequence[str]) -> bool:
 
 
 def excerpt(file: str, first: str, last: str) -> Excerpt:
-    """Return the lines of a file of this package, from the first with one text to the next with the other.
+    """Return lines of a file of this package, from the first with ``first`` to the next with ``last``.
 
     file: such as ``"kernels/quantize.py"``. A statement that begins on the last line is included as a whole,
     and comments for the formatter are left out.

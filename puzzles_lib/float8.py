@@ -1,6 +1,6 @@
 """The formats of small floats, and what Triton does not compile of float8 on sm_90.
 
-Nothing here imports torch or NumPy, because the compiler's processes use it. What computes is in `dtypes`.
+Nothing here imports torch or NumPy, because the compiler's processes use it. The conversions are in `dtypes`.
 """
 
 import math

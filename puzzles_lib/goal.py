@@ -45,7 +45,7 @@ class Want:
 
     def __post_init__(self) -> None:
         if self.measure not in MEASURES:
-            raise ValueError(f"Want: measure is {self.measure!r}, allowed are {', '.join(MEASURES)}")
+            raise ValueError(f"Want: measure must be one of {', '.join(MEASURES)}, but is {self.measure!r}")
         if (self.least is None) == (self.most is None):
             raise ValueError(f"Want: {self.measure} has least={self.least}, most={self.most}: give one")
 

@@ -96,5 +96,5 @@ def _hint(part: str) -> Hint:
 def _fit(text: str, title: str) -> Fit:
     match = _FITS.fullmatch(text)
     if not match:
-        raise ValueError(f"## {title}: fits {text!r}, allowed is a form such as 'values (on_ties)'")
+        raise ValueError(f"## {title}: fits must have a form such as 'values (on_ties)', but is {text!r}")
     return Fit(match[1], match[2] or "")

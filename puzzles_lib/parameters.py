@@ -58,7 +58,7 @@ def parameters(
 
 
 def sizes_of(grid: object, meta: Mapping[str, object], name: str) -> tuple[int, ...]:
-    """Return a launch's grid as one to three integers. meta: what a grid that is a function gets.
+    """Return a launch's grid as one to three integers. meta: the argument for a grid that is a function.
 
     Raises TypeError for anything else.
     """
@@ -67,9 +67,9 @@ def sizes_of(grid: object, meta: Mapping[str, object], name: str) -> tuple[int, 
     try:
         sizes = tuple(operator.index(n) for n in grid)  # type: ignore[attr-defined]
     except TypeError:
-        raise TypeError(f"{name}: the grid is {grid!r}, allowed is a tuple of integers") from None
+        raise TypeError(f"{name}: the grid must be a tuple of integers, but is {grid!r}") from None
     if not 1 <= len(sizes) <= 3:
-        raise TypeError(f"{name}: the grid is {sizes}, allowed are 1 to 3 axes")
+        raise TypeError(f"{name}: the grid must have 1 to 3 axes, but is {sizes}")
     return sizes
 
 
@@ -100,7 +100,7 @@ def plain(name: str, value: object) -> object:
         except (KeyError, TypeError, ValueError):
             raise Unsupported(f"{name} has the dtype {value.dtype}, which no kernel takes") from None
         if value.layout != torch.strided:
-            raise Unsupported(f"{name} is a tensor of layout {value.layout}")
+            raise Unsupported(f"{name} must be a strided tensor, but has layout {value.layout}")
         return value.detach()
     if isinstance(value, tuple):
         parts = [plain(f"{name}[{place}]", part) for place, part in enumerate(value)]
@@ -114,14 +114,14 @@ def plain(name: str, value: object) -> object:
     if isinstance(value, numbers.Real):
         return float(value)
     if hasattr(value, "data_ptr"):
-        raise Unsupported(f"{name} is a {type(value).__name__}, with an address, but not a torch tensor")
+        raise Unsupported(f"{name} is a {type(value).__name__}: pass a torch tensor")
     raise Unsupported(
-        f"{name} is a {type(value).__name__}; judged are tensors, numbers, None, descriptors and tuples"
+        f"{name} is a {type(value).__name__}, but must be a tensor, number, None, descriptor or tuple"
     )
 
 
 def like(value: tuple[object, ...], parts: Sequence[object]) -> tuple[object, ...]:
-    """Return other parts in a tuple of the same kind, which may be a named one."""
+    """Return ``parts`` in a tuple of the same type as ``value``, which may be a named tuple."""
     made: Any = type(value)
     return made(*parts) if hasattr(value, "_fields") else tuple(parts)
 
@@ -145,11 +145,11 @@ def unfit(options: Mapping[str, object]) -> str:
     for name in ("num_warps", "num_ctas"):
         count = options.get(name, 1)
         if isinstance(count, int) and (count < 1 or count & (count - 1)):
-            return f"{name} is {count}, but must be a power of 2"
+            return f"{name} must be a power of 2, but is {count}"
     for name in ("num_warps", "num_ctas", "num_stages", "maxnreg"):
         value = options.get(name)
         if value is not None and not isinstance(value, int):
-            return f"{name} is {value!r}, but must be an integer"
+            return f"{name} must be an integer, but is {value!r}"
     if isinstance(ctas := options.get("num_ctas"), int) and ctas > MOST_CTAS:
         return f"num_ctas is {ctas}, but a cluster has at most {MOST_CTAS} blocks"
     if options.get("maxnreg") == 0:

@@ -35,7 +35,7 @@ MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """The most programs that a GPU launches along each axis of a grid."""
 
 
-ALLOWED_NUMBERS = "integers from 0 up, floats, booleans and None"
+ALLOWED_NUMBERS = "an integer of at least 0, a float, a boolean or None"
 
 
 def is_number(value: object) -> TypeGuard[int | float | None]:
@@ -75,7 +75,7 @@ class Case:
     ):
         for name, value in numbers.items():
             if not is_number(value):
-                raise ValueError(f"Case: {name} is {value!r}, allowed are {ALLOWED_NUMBERS}")
+                raise ValueError(f"Case: {name} must be {ALLOWED_NUMBERS}, but is {value!r}")
         self.__dict__["numbers"] = dict(numbers)
         self.__dict__["fill"] = dict(fill or {})
         self.__dict__["salt"] = salt
@@ -250,7 +250,7 @@ class Puzzle:
     exact: results that are copied or chosen, not computed. They are compared bit for bit.
     stored_once: results of which no two programs may store the same element, not even the same value.
     zeroed: results that are zero when the kernel starts, such as a lock. All others contain nonsense.
-    locks: the results of them that are locks: 0 is free, and 1 is held by the only program that may store.
+    locks: the results among them that are locks: 0 is free, and 1 is held by the only program that may store.
     same_bits: whether the results must be the same, bit for bit, in any order of the programs.
     derived: for an input's name, a function of the inputs before it, by their names in the spec, that
         computes it as an earlier kernel would. A case's fill for it takes precedence.
@@ -258,11 +258,11 @@ class Puzzle:
         kernels that round values to half precision for `tl.dot`; None allows only float32's own error.
     slips: functions like the spec, each with a common slip, by the report's text about it. They may also take
         any number of the case, by its name.
-    contract: how random cases are drawn; without it there are none.
+    contract: how random cases are chosen; without a contract there are none.
     machine: goals for the machine code, or for how often it is compiled, once all cases pass.
     traffic: goals for how much is fetched from memory, once all cases pass.
     resident: whether all programs of the grid run at the same time, as a cooperative launch promises, so that
-        each may wait for any other. A ``launch`` with ``launch_cooperative_grid=True`` says so itself.
+        each may wait for any other. A ``launch`` with ``launch_cooperative_grid=True`` promises this itself.
     broken_by: the name of the mistake in the kernel that learners get to fix; "" if they get one with a hole.
 
     Raises ValueError if the parts do not fit together.
@@ -408,7 +408,7 @@ class Puzzle:
 
     @property
     def pointed_to(self) -> frozenset[str]:
-        """The inputs whose addresses others hold."""
+        """The inputs whose addresses are in a table, another input."""
         return frozenset((self.tables or {}).values())
 
     @property
@@ -418,7 +418,7 @@ class Puzzle:
 
     @cached_property
     def tensors(self) -> tuple[Argument, ...]:
-        """The inputs and the results; what is changed in place is there once."""
+        """The inputs and the results. A tensor that is changed in place occurs once."""
         return self.inputs + tuple(a for a in self.results if a.name not in self.in_place)
 
     def pointer(self, name: str) -> str:
@@ -450,11 +450,11 @@ class Puzzle:
                 raise ValueError(f"{self.name}: grid is missing; launch= may be given instead")
             return
         if self.grid is not _missing and not isinstance(self.grid, _GridOfLaunch):
-            raise ValueError(f"{self.name}: grid and launch are both given, allowed is one of them")
+            raise ValueError(f"{self.name}: give grid or launch, not both")
         if self.descriptors:
             raise ValueError(f"{self.name}: descriptors and launch are both given: launch makes descriptors")
         if not callable(self.launch):
-            raise ValueError(f"{self.name}: launch is a {type(self.launch).__name__}, allowed is a function")
+            raise ValueError(f"{self.name}: launch must be a function, but is a {type(self.launch).__name__}")
         taken = list(inspect.signature(self.launch).parameters.values())
         kinds = [p.kind for p in taken[:2]]
         if len(taken) < 2 or not all(
@@ -467,7 +467,7 @@ class Puzzle:
                 continue
             if parameter.name not in names:
                 allowed = ", ".join(dict.fromkeys(names))
-                raise ValueError(f"{self.name}: launch takes {parameter.name!r}, allowed are {allowed}")
+                raise ValueError(f"{self.name}: launch may only take {allowed}, but takes {parameter.name!r}")
         object.__setattr__(self, "grid", _GridOfLaunch(self.launched))
 
     def _check_in_place(self) -> None:
@@ -487,7 +487,9 @@ class Puzzle:
             if unknown := {table, rows} - set(inputs):
                 raise ValueError(f"{self.name}: tables names {sorted(unknown)}, which are not inputs")
             if (dtype := inputs[table].dtype) != torch.int64:
-                raise ValueError(f"{self.name}: tables names {table} of {dtype}, allowed is torch.int64")
+                raise ValueError(
+                    f"{self.name}: a tensor named in tables must be torch.int64, but {table} is {dtype}"
+                )
             if not inputs[rows].dims:
                 raise ValueError(f"{self.name}: tables names {rows}, which has no rows")
             if any(case.pretend for case in self.cases):
@@ -652,7 +654,7 @@ def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
         return case
     cases = puzzle.cases + puzzle.drawn()
     if isinstance(case, bool) or not isinstance(case, int) or not 0 <= case < len(cases):
-        raise ValueError(f"{caller}: case is {case!r}, allowed are 0 to {len(cases) - 1}, or a Case")
+        raise ValueError(f"{caller}: case must be from 0 to {len(cases) - 1} or a Case, but is {case!r}")
     return cases[case]
 
 
@@ -661,14 +663,14 @@ class NoSuchProgram(ValueError):
 
 
 def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | None:
-    """Return a program's number in launch order, given that or its ids along the grid's axes; None for None.
+    """Return a program's number in launch order. program: that number, or ids; None stays None.
 
     Raises NoSuchProgram, in the name of the public function ``caller``, if there is no such program.
     """
     count = math.prod(grid)
     last = ", ".join(str(n) for n in grid)
-    allowed = f"0 to {count - 1}, or ids below {last if len(grid) == 1 else f'({last})'}"
-    wrong = NoSuchProgram(f"{caller}: program is {program!r}, allowed are {allowed}")
+    allowed = f"from 0 to {count - 1}, or ids below {last if len(grid) == 1 else f'({last})'}"
+    wrong = NoSuchProgram(f"{caller}: program must be {allowed}, but is {program!r}")
     if program is None:
         return None
     if isinstance(program, int) and not isinstance(program, bool):
@@ -686,14 +688,14 @@ def pick_program(program: object, grid: tuple[int, ...], caller: str) -> int | N
 def expect_puzzle(call: str, kernel: object, puzzle: object) -> None:
     """Raise TypeError, with the name of the call, if ``puzzle`` is not a `Puzzle`.
 
-    If ``kernel`` is one instead, the arguments are swapped, and the message says so.
+    If ``kernel`` is a `Puzzle`, the message says that the arguments are swapped.
     """
     if isinstance(puzzle, Puzzle):
         return
     if isinstance(kernel, Puzzle):
         name = getattr(puzzle, "__name__", "kernel")
         raise TypeError(f"{call}: the arguments are swapped, write {call}({name}, {kernel.name.upper()})")
-    raise TypeError(f"{call}(kernel, puzzle): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+    raise TypeError(f"{call}(kernel, puzzle): puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
 
 
 _NUMBERS = (int, float, bool)  # annotations of what is not a tensor
@@ -711,7 +713,8 @@ def _argument(name: str, hint: object) -> Argument:
     rows = {row for row in named if row}  # jaxtyping's Bool is also NumPy's "bool_"
     if dims is None or len(rows) != 1:
         raise ValueError(
-            f'{name} is annotated {hint!r}, allowed is one dtype and its sizes, as in Float32[Tensor, "M N"]'
+            f"{name} must be annotated with one dtype and its sizes, as in "
+            f'Float32[Tensor, "M N"], but is annotated {hint!r}'
         )
     return Argument(name, rows.pop().torch, tuple(dims.split()))
 
@@ -756,5 +759,5 @@ def evaluate(dim: str, numbers: Mapping[str, int]) -> int:
 
     size = value(_parsed(dim))
     if size < 0:
-        raise ValueError(f"size {dim!r} is {size} for this case, allowed are integers from 0 up")
+        raise ValueError(f"size {dim!r} must be an integer of at least 0, but is {size} for this case")
     return size

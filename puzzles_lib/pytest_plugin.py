@@ -1,7 +1,7 @@
 """``pytest --audit``: a project's own GPU tests, run on the CPU with every Triton launch under guard.
 
-Off unless asked for. A finding fails the test. Launches that could not be judged are counted at the end: they
-are never silently ok.
+The plugin is off unless asked for. A finding fails the test. Launches that could not be judged are counted at
+the end: they are never silently ok.
 
 It is not in `puzzles_lib.auditor`, which imports torch: pytest imports each plugin that is installed.
 """
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not allowed: any number above 0")
+        raise argparse.ArgumentTypeError(f"it must be a number above 0, but is {text}")
     return value
 
 

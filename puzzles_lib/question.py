@@ -45,12 +45,12 @@ class Question:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"ch\d\d-q\d+", self.id):
-            raise ValueError(f"Question: id is {self.id!r}, allowed is a form such as 'ch13-q1'")
+            raise ValueError(f"Question: id must have a form such as 'ch13-q1', but is {self.id!r}")
         if self.kind not in _KINDS:
             allowed = ", ".join(k.__name__ for k in _KINDS)
-            raise ValueError(f"{self.id}: kind is {self.kind!r}, allowed are {allowed}")
+            raise ValueError(f"{self.id}: kind must be one of {allowed}, but is {self.kind!r}")
 
     @property
     def chapter(self) -> str:
-        """``"13"`` for ``"ch13-q1"``."""
+        """The chapter's number as text, such as ``"13"`` for ``"ch13-q1"``."""
         return self.id[2:4]

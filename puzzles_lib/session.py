@@ -70,7 +70,7 @@ def verdict_on(puzzle: Puzzle, kernel: JITFunction) -> bool | None:
 
 
 def remember_race(key: Key, report: Report) -> None:
-    """Keep what a race found. key: of the hints of the version's kernel."""
+    """Keep what a race found. key: that of the hints of the version's kernel."""
     _raced[key] = report
 
 

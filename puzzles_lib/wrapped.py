@@ -87,7 +87,7 @@ class Wrapped:
     def unfit(self, fixed: Collection[str]) -> str:
         """Return why no launch can work; "" if one may. fixed: the names that only the puzzle sets."""
         if sum(isinstance(layer, Autotuner) for layer in self.layers) > 1:
-            return "the kernel has two triton.autotune: keep one"
+            return "the kernel has two triton.autotune decorators: keep one"
         parameters = {parameter.name for parameter in self.kernel.params}
         for name in sorted(self.gives - set(LAUNCH)):
             if name not in parameters:

@@ -139,7 +139,7 @@ def test_the_reference_and_hard_inputs_are_handed_on(folder):
 @pytest.mark.parametrize(
     "given, words",
     [
-        ({"hard": "yes"}, "hard is 'yes', allowed are true and false"),
+        ({"hard": "yes"}, "hard must be true or false, but is 'yes'"),
         ({"function": "kernels"}, "is not of the form"),
     ],
 )

@@ -180,7 +180,7 @@ def test_the_right_answer_is_computed_only_when_asked(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "id, kind, words", [("q1", int, "such as 'ch13-q1'"), ("ch98-q1", list, "allowed are bool, int")]
+    "id, kind, words", [("q1", int, "such as 'ch13-q1'"), ("ch98-q1", list, "must be one of bool, int")]
 )
 def test_a_question_that_does_not_fit_together(id, kind, words):
     with pytest.raises(ValueError, match=words):

@@ -73,7 +73,7 @@ def test_a_sound_call_is_clean_and_its_values_are_compared():
     assert (
         report.ok
         and report.compared
-        and str(report) == ("softmax: 1 launch clean, values as the reference's")
+        and str(report) == ("softmax: 1 launch clean, with the reference's values")
     )
     assert report.launches[0].launch.arguments["eps"] == 0.0
 
@@ -297,7 +297,7 @@ def test_results_are_found_in_what_is_returned(of):
 
 
 def test_results_that_are_not_found_are_a_note():
-    assert "within objects of other classes" in str(audit(hidden, X, guard=QUICK))
+    assert "inside objects of other classes" in str(audit(hidden, X, guard=QUICK))
 
 
 @pytest.mark.parametrize(
@@ -305,29 +305,29 @@ def test_results_that_are_not_found_are_a_note():
     [
         (lambda: audit(torch.sin, X), ValueError, "sin launches no Triton kernel"),
         (lambda: audit(scale_kernel, X), TypeError, "scale_kernel is a kernel; pass the function"),
-        (lambda: audit(3, X), TypeError, "function is 3, allowed is a function"),
-        (lambda: audit(scaled, X, like=4), TypeError, "like is 4, allowed is a function"),
+        (lambda: audit(3, X), TypeError, "function must be a function, but is 3"),
+        (lambda: audit(scaled, X, like=4), TypeError, "like must be a function, but is 4"),
         (lambda: audit(scaled, X, like=lambda x: x[:5]), ValueError, "but the reference's (5,)"),
         (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "but the reference 2 tensors"),
         (lambda: audit(scaled, X, like=lambda x: x.nothing), ValueError, "the reference raises Attr"),
         (lambda: audit(scaled, X, like=lambda x: "x"), ValueError, "but the reference no tensors"),
         (lambda: audit(hidden, X, like=Hidden), ValueError, "returns a tensor or a number to compare"),
         (lambda: audit(scaled, X, like=lambda x: None), ValueError, "the reference returns None"),
-        (lambda: audit(scaled, X, allowance=-1), ValueError, "allowance is -1"),
-        (lambda: audit(scaled, X, allowance=float("nan")), ValueError, "allowance is nan"),
-        (lambda: audit(scaled, X, hard="yes"), TypeError, "hard is 'yes', allowed are True and False"),
-        (lambda: audit(scaled, X, resident=2), TypeError, "resident is 2"),
-        (lambda: audit(scaled, X, guard=Guard), TypeError, "allowed is a Guard, such as Guard(sizes=False)"),
-        (lambda: audit(scaled, X, vary={"x": lambda: 3}), TypeError, "returns 3, allowed is a list"),
-        (lambda: audit(scaled, X, vary={"x": lambda: []}), ValueError, "returns no value"),
+        (lambda: audit(scaled, X, allowance=-1), ValueError, "allowance must be a number of at least 0"),
+        (lambda: audit(scaled, X, allowance=float("nan")), ValueError, "at least 0, but is nan"),
+        (lambda: audit(scaled, X, hard="yes"), TypeError, "hard must be True or False, but is 'yes'"),
+        (lambda: audit(scaled, X, resident=2), TypeError, "resident must be True or False, but is 2"),
+        (lambda: audit(scaled, X, guard=Guard), TypeError, "guard must be a Guard, such as"),
+        (lambda: audit(scaled, X, vary={"x": lambda: 3}), TypeError, "must return a list of values"),
+        (lambda: audit(scaled, X, vary={"x": lambda: []}), ValueError, "but returns none"),
         (lambda: audit(scaled, X, vary=3), TypeError, "vary must map"),
-        (lambda: Guard(bounds="row"), ValueError, "bounds is 'row'"),
-        (lambda: Guard(seconds=0), ValueError, "seconds is 0"),
-        (lambda: Guard(seconds=float("nan")), ValueError, "seconds is nan"),
-        (lambda: Guard(races="no"), TypeError, "races is 'no', allowed are True and False"),
-        (lambda: audited(guard=3).__enter__(), TypeError, "audited: guard is 3"),
-        (lambda: audited(compiled="yes").__enter__(), TypeError, "compiled is 'yes'"),
-        (lambda: audited(device="tpu").__enter__(), ValueError, "device is 'tpu'"),
+        (lambda: Guard(bounds="row"), ValueError, "bounds must be 'view' or 'storage', but is 'row'"),
+        (lambda: Guard(seconds=0), ValueError, "seconds must be a number above 0, but is 0"),
+        (lambda: Guard(seconds=float("nan")), ValueError, "seconds must be a number above 0, but is nan"),
+        (lambda: Guard(races="no"), TypeError, "races must be True or False, but is 'no'"),
+        (lambda: audited(guard=3).__enter__(), TypeError, "audited: guard must be a Guard"),
+        (lambda: audited(compiled="yes").__enter__(), TypeError, "compiled must be True or False, but is"),
+        (lambda: audited(device="tpu").__enter__(), ValueError, "must be 'cpu' or 'cuda', but is 'tpu'"),
     ],
 )  # fmt: skip
 def test_bad_use_is_a_sentence(call, error, text):
@@ -351,7 +351,7 @@ def test_what_cannot_be_judged_is_counted_and_never_silent():
             return 16
 
     report = audit(lambda x: scale_kernel[(1,)](Pointer(), x, 3, 1.0, None, True, BLOCK=32), X, guard=QUICK)
-    assert report.unjudged == ["scale_kernel: X is a Pointer, with an address, but not a torch tensor"]
+    assert report.unjudged == ["scale_kernel: X is a Pointer: pass a torch tensor"]
 
 
 # ---- true sizes
@@ -474,9 +474,11 @@ def test_other_values_for_integers_are_the_callers_to_give():
         report = audit(taken, X, where, guard=Guard(sizes=False), hard=hard, vary=vary)
         assert [finding.on for finding in report.findings] == ["where: value 0 of vary"]
     assert report.tried == ["where: value 0 of vary"]
-    with pytest.raises(ValueError, match="vary names 'which', allowed are x, where"):
+    with pytest.raises(ValueError, match=r"vary must name arguments \(x, where.*\), but names 'which'"):
         audit(taken, X, where, vary={"which": list})
-    with pytest.raises(TypeError, match="vary's function for where returns .*, allowed is a list"):
+    with pytest.raises(
+        TypeError, match="vary's function for where must return a list of values, but returns"
+    ):
         audit(taken, X, where, vary={"where": lambda: 3})
 
 
@@ -546,7 +548,7 @@ def test_a_grid_too_large_is_sampled_and_says_so():
         scale_kernel[(1 << 14,)](x, x, x.numel(), 1.0, None, True, BLOCK=4)
     (launch,) = report.launches
     assert launch.status == "unjudged" and launch.outcome.programs < launch.outcome.of == 1 << 14
-    assert "too large to run completely" in report.unjudged[0] and "the rest unjudged" in str(report)
+    assert "too large to run completely" in report.unjudged[0] and "the rest not judged" in str(report)
 
 
 def test_a_launch_can_be_looked_at():
@@ -632,9 +634,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     for bad, words in {
         f"{name}:nothing": "has no nothing",
         "nowhere:f": "no module nowhere in the current folder",
-        "../nowhere.py:f": "is not below the current folder",
+        "../nowhere.py:f": "is not in the current folder",
         "copied": "is not of the form module:function",
-        f"{name}:torch": "allowed is a function",
+        f"{name}:torch": "must be a function, but is",
     }.items():
         assert main([bad, "--inputs", f"{name}:even"]) == 2
         told = capsys.readouterr().err
@@ -710,7 +712,7 @@ def test_seconds_of_a_suite_are_above_0(tmp_path, seconds):
     plugin = [] if _installed() else ["-p", "puzzles_lib.pytest_plugin"]
     command = [sys.executable, "-m", "pytest", *plugin, "--audit", "--audit-seconds", seconds]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 4 and f"{seconds} is not allowed: any number above 0" in done.stderr
+    assert done.returncode == 4 and f"it must be a number above 0, but is {seconds}" in done.stderr
 
 
 def test_a_suite_of_gpu_tests(tmp_path):
@@ -761,7 +763,7 @@ def launched(x, *, grid=(4,), out=torch.empty_like, **options):
 
 @pytest.mark.parametrize("grid", [4, (4.0,), (X.numel() / 32,)])
 def test_a_grid_that_is_no_tuple_of_integers_raises_as_on_a_gpu(grid):
-    with pytest.raises(TypeError, match="allowed is a tuple of integers"):
+    with pytest.raises(TypeError, match="must be a tuple of integers"):
         audit(launched, X, grid=grid)
 
 
@@ -819,7 +821,7 @@ def test_arguments_that_overlap_overlap_in_the_audit():
     "tensor", [torch.eye(3).to_sparse(), torch.empty(3, device="meta")], ids=["sparse", "meta"]
 )
 def test_tensors_that_are_not_dense_are_named(tensor):
-    with pytest.raises(ValueError, match="audit: an argument is a .*, allowed are dense tensors on the CPU"):
+    with pytest.raises(ValueError, match="audit: an argument must be a dense tensor on the CPU, but is a .*"):
         audit(launched, tensor)
 
 

@@ -83,9 +83,9 @@ def copied_then_summed(x):
 def test_what_is_not_run_is_counted():
     report = audit(copied_then_summed, torch.randn(100), like=lambda x: 2 * x, hard=True)
     assert report.ok and not report.compared and report.unsupported == ["gluon_kernel"]
-    assert "0 of 2 launches clean, the rest unjudged" in str(report)
+    assert "0 of 2 launches clean, the rest not judged" in str(report)
     assert "gluon_kernel: it is a Gluon kernel" in str(report)
-    assert "sum_kernel: it may work on what gluon_kernel has not stored" in str(report)
+    assert "sum_kernel: it may use values that gluon_kernel has not stored" in str(report)
     assert report.as_dict()["unsupported"] == ["gluon_kernel"]
 
 
@@ -102,14 +102,14 @@ def launched(**options):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"num_warps": 3}, "num_warps is 3, but must be a power of 2"),
-        ({"num_warps": 0}, "num_warps is 0, but must be a power of 2"),
-        ({"num_warps": 4.0}, "num_warps is 4.0, but must be an integer"),
+        ({"num_warps": 3}, "num_warps must be a power of 2, but is 3"),
+        ({"num_warps": 0}, "num_warps must be a power of 2, but is 0"),
+        ({"num_warps": 4.0}, "num_warps must be an integer, but is 4.0"),
         ({"num_warps": 64}, "64 warps are 2,048 threads"),
-        ({"num_ctas": 3}, "num_ctas is 3, but must be a power of 2"),
-        ({"num_ctas": -1}, "num_ctas is -1, but must be a power of 2"),
+        ({"num_ctas": 3}, "num_ctas must be a power of 2, but is 3"),
+        ({"num_ctas": -1}, "num_ctas must be a power of 2, but is -1"),
         ({"num_ctas": 32}, "num_ctas is 32, but a cluster has at most 16 blocks"),
-        ({"num_stages": "2"}, "num_stages is '2', but must be an integer"),
+        ({"num_stages": "2"}, "num_stages must be an integer, but is '2'"),
         ({"maxnreg": 0}, "maxnreg is 0, but a thread needs registers"),
     ],
 )

@@ -135,7 +135,7 @@ def test_tensors_too_large_to_copy_are_pretended_at_the_edges(monkeypatch, maske
             "too large to run completely: its tensors have 0 MiB; "
             "2 of 4 programs ran, at the edges of the grid"
         )
-        assert told in str(report) and "0 of 1 launch clean, the rest unjudged" in str(report)
+        assert told in str(report) and "0 of 1 launch clean, the rest not judged" in str(report)
     else:
         (finding,) = report.findings
         words = "out-of-bounds load of X" if last == 100 else "out-of-bounds store of Z in program 3"

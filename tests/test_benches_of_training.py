@@ -32,7 +32,7 @@ def test_no_two_pictures_of_characters_are_equal():
     assert first[0].shape == (64, 1, 16, 16) and not torch.equal(first[0], second[0])
     again = seen.draw(torch.Generator().manual_seed(0), 64, 16)
     assert torch.equal(again[0], first[0]) and torch.equal(again[1], first[1])
-    with pytest.raises(ValueError, match="^count is 0, allowed are integers from 1 up$"):
+    with pytest.raises(ValueError, match="^count must be an integer of at least 1, but is 0$"):
         seen.draw(generator, 0)
 
 

@@ -142,7 +142,7 @@ def starts_at_a_loaded_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 @pytest.mark.parametrize(
     "kernel, puzzle, words",
     [
-        (starts_at_a_loaded_place, CONSTANT_ADD, ": both places follow from values that were loaded"),
+        (starts_at_a_loaded_place, CONSTANT_ADD, ": both places depend on loaded values"),
         (
             rows_m_apart,
             OUTER_ADD_BLOCKS,

@@ -86,7 +86,9 @@ def test_pipelined_dots_wait_for_their_copies():
 
 def test_layouts_that_do_not_fit_a_picture_are_refused():
     small = read_layout(_add(BLOCK=32).ttgir, "#blocked", (32,))
-    with pytest.raises(ValueError, match="block: warp is 1, allowed are those with a share of their own: 0"):
+    with pytest.raises(ValueError, match=r"block: warp must be one with a share of its own \(0\), but is 1"):
         pictures.block(small, warp=1)
-    with pytest.raises(ValueError, match="block: lane is 9, allowed are 0 to 8, the lanes that are drawn"):
+    with pytest.raises(
+        ValueError, match="block: lane must be from 0 to 8, the lanes that are drawn, but is 9"
+    ):
         pictures.block(small, warp=0, lane=9)

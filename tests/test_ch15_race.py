@@ -442,34 +442,64 @@ def test_a_version_that_no_multiprocessor_holds_is_said_to_be_so(monkeypatch):
     [
         (
             {"splits": 7.33},
-            "splits, the parts of K, is 7.33, allowed are whole numbers from 1 to 128: none may",
+            "splits must be an integer from 1 to 128, so that no part of K is empty, but is 7.33",
         ),
-        ({"splits": 7.0}, "splits, the parts of K, is 7.0, allowed are whole numbers from 1 to 128"),
-        ({"splits": 0}, "splits, the parts of K, is 0, allowed are whole numbers from 1 to 128"),
-        ({"splits": -7}, "splits, the parts of K, is -7, allowed are whole numbers from 1 to 128"),
-        ({"splits": 129}, "splits, the parts of K, is 129, allowed are whole numbers from 1 to 128"),
-        ({"splits": 10**50}, f"is {10**50}"[:39] + " ..., allowed are whole numbers from 1 to 128"),
-        ({"splits": "7"}, "splits, the parts of K, is '7', allowed are whole numbers"),
-        ({"splits": (7,)}, "splits, the parts of K, is (7,), allowed are whole numbers"),
-        ({"splits": True}, "splits, the parts of K, is True, allowed are whole numbers"),
-        ({"splits": None}, "splits, the parts of K, is None, allowed are whole numbers"),
-        ({"splits": [7]}, "splits, the parts of K, is a list, allowed are whole numbers"),
-        ({"num_warps": 3}, "num_warps is 3, allowed are 1, 2, 4, 8, 16, 32"),
-        ({"num_warps": 64}, "num_warps is 64, allowed are 1, 2"),
-        ({"num_warps": "8"}, "num_warps is '8', allowed are 1, 2"),
-        ({"num_warps": None}, "num_warps is None, allowed are 1, 2"),
-        ({"num_stages": -1}, "num_stages is -1, allowed are whole numbers from 0 to 16"),
-        ({"num_stages": 2.5}, "num_stages is 2.5, allowed are whole numbers from 0 to 16"),
-        ({"BLOCK_N": None}, "BLOCK_N is None, allowed are powers of 2 up to 256"),
-        ({"BLOCK_M": 512}, "BLOCK_M is 512, allowed are powers of 2 up to 256"),
-        ({"BLOCK_K": 48}, "BLOCK_K is 48, allowed are powers of 2 up to 128"),
-        ({"BLOCK_K": 256}, "BLOCK_K is 256, allowed are powers of 2 up to 128"),
-        ({"num_stage": 4}, "num_stage = 4 is no setting, allowed are BLOCK_M, BLOCK_N, BLOCK_K, splits, num"),
-        ({"descriptors": {"x": (1, 8)}}, "descriptors names 'x', allowed are words, params, dy"),
-        ({"descriptors": {"dy": (3, 8)}}, "the tile of 'dy' is (3, 8), allowed are two powers of 2"),
-        ({"descriptors": {"dy": 128}}, "the tile of 'dy' is 128, allowed are two powers of 2"),
-        ({"descriptors": 5}, "descriptors is 5, allowed is a dict of tiles by words, params, dy"),
-        ({"kernel": 5}, "kernel is 5, allowed is a @triton.jit function"),
+        (
+            {"splits": 7.0},
+            "splits must be an integer from 1 to 128, so that no part of K is empty, but is 7.0",
+        ),
+        ({"splits": 0}, "splits must be an integer from 1 to 128, so that no part of K is empty, but is 0"),
+        ({"splits": -7}, "splits must be an integer from 1 to 128, so that no part of K is empty, but is -7"),
+        (
+            {"splits": 129},
+            "splits must be an integer from 1 to 128, so that no part of K is empty, but is 129",
+        ),
+        ({"splits": 10**50}, f"but is {10**50}"[:43] + " ..."),
+        (
+            {"splits": "7"},
+            "splits must be an integer from 1 to 128, so that no part of K is empty, but is '7'",
+        ),
+        (
+            {"splits": (7,)},
+            "splits must be an integer from 1 to 128, so that no part of K is empty, but is (7,)",
+        ),
+        (
+            {"splits": True},
+            "splits must be an integer from 1 to 128, so that no part of K is empty, but is True",
+        ),
+        (
+            {"splits": None},
+            "splits must be an integer from 1 to 128, so that no part of K is empty, but is None",
+        ),
+        (
+            {"splits": [7]},
+            "splits must be an integer from 1 to 128, so that no part of K is empty, but is a list",
+        ),
+        ({"num_warps": 3}, "num_warps must be one of 1, 2, 4, 8, 16, 32, but is 3"),
+        ({"num_warps": 64}, "num_warps must be one of 1, 2, 4, 8, 16, 32, but is 64"),
+        ({"num_warps": "8"}, "num_warps must be one of 1, 2, 4, 8, 16, 32, but is '8'"),
+        ({"num_warps": None}, "num_warps must be one of 1, 2, 4, 8, 16, 32, but is None"),
+        ({"num_stages": -1}, "num_stages must be an integer from 0 to 16, but is -1"),
+        ({"num_stages": 2.5}, "num_stages must be an integer from 0 to 16, but is 2.5"),
+        ({"BLOCK_N": None}, "BLOCK_N must be a power of 2 up to 256, but is None"),
+        ({"BLOCK_M": 512}, "BLOCK_M must be a power of 2 up to 256, but is 512"),
+        ({"BLOCK_K": 48}, "BLOCK_K must be a power of 2 up to 128, but is 48"),
+        ({"BLOCK_K": 256}, "BLOCK_K must be a power of 2 up to 128, but is 256"),
+        (
+            {"num_stage": 4},
+            "num_stage = 4 is not a setting: the settings are BLOCK_M, BLOCK_N, BLOCK_K, splits, num",
+        ),
+        ({"descriptors": {"x": (1, 8)}}, "descriptors must name tensors (words, params, dy), but names 'x'"),
+        (
+            {"descriptors": {"dy": (3, 8)}},
+            "the tile of 'dy' must be two powers of 2, (rows, columns), but is (3, 8)",
+        ),
+        (
+            {"descriptors": {"dy": 128}},
+            "the tile of 'dy' must be two powers of 2, (rows, columns), but is 128",
+        ),
+        ({"descriptors": 5}, "descriptors must be a dict of tiles by words, params, dy, but is 5"),
+        ({"kernel": 5}, "kernel must be a @triton.jit function, but is 5"),
     ],
 )
 def test_settings_that_cannot_be_are_told_and_stop_no_cell_below(changes, words, monkeypatch):
@@ -491,11 +521,11 @@ def test_settings_that_cannot_be_are_told_and_stop_no_cell_below(changes, words,
 @pytest.mark.parametrize(
     ("launch", "words"),
     [
-        ((126, 0), "7 parts: 0 slots, allowed are whole numbers from 1 up"),
-        ((126, -132), "7 parts: -132 slots"),
-        ((0, 132), "7 parts: 0 programs"),
-        ((7.33 * 18, 132), "programs, allowed are whole numbers"),
-        ((10**9, 132), "1,000,000,000 programs, allowed are 3,168, 24 rounds"),
+        ((126, 0), "7 parts: the number of slots must be an integer of at least 1, but is 0"),
+        ((126, -132), "7 parts: the number of slots must be an integer of at least 1, but is -132"),
+        ((0, 132), "7 parts: the number of programs must be an integer of at least 1, but is 0"),
+        ((7.33 * 18, 132), "the number of programs must be an integer of at least 1"),
+        ((10**9, 132), "at most 3,168 programs .24 rounds. can be drawn, not 1,000,000,000"),
     ],
 )
 def test_rounds_that_cannot_be_drawn_are_refused(launch, words):
@@ -505,7 +535,10 @@ def test_rounds_that_cannot_be_drawn_are_refused(launch, words):
 
 @pytest.mark.parametrize("field", [4, -1, 1.5, "1"])
 def test_a_field_without_a_mask_is_refused(field):
-    with pytest.raises(ValueError, match=f"field is {field!r}, allowed are 0, 1, 2, 3"):
+    with pytest.raises(
+        ValueError,
+        match=f"field must be 0, 1, 2 or 3, because each mask keeps two of the 8 fields, but is {field!r}",
+    ):
         pictures.unpacking(field=field)
 
 
@@ -687,7 +720,7 @@ def test_under_full_load_the_clock_falls():
 
 
 def test_race_wants_a_rung():
-    with pytest.raises(TypeError, match=r"race\(rung\): rung is a JITFunction, allowed is a Rung"):
+    with pytest.raises(TypeError, match=r"race\(rung\): rung must be a Rung, but is a JITFunction"):
         racing.race(RUNGS["1 first"].kernel)
 
 

@@ -123,7 +123,7 @@ def test_what_the_text_says_of_the_digits_curves():
 
 def test_rounding_is_refused_or_taken_as_it_is_said():
     assert [rounding_of(bits, "nearest") for bits in (1, 8)] == ["nearest"] * 2
-    with pytest.raises(ValueError, match="rounding is 'up', allowed are nearest and stochastic"):
+    with pytest.raises(ValueError, match="rounding must be nearest or stochastic, but is 'up'"):
         rounding_of(1, "up")
 
 
@@ -326,7 +326,7 @@ def test_the_operator_keeps_the_contract(capsys):
     made["examine"](pack, torch.randn(3, 70), 9)
     told = capsys.readouterr().out
     assert told.count("ok") == 16 and "FAILS" not in told
-    with pytest.raises(TypeError, match="x is torch.bfloat16 .* allowed is Float32"):
+    with pytest.raises(TypeError, match="x must be Float32.*, but is torch.bfloat16"):
         pack(torch.randn(5, 70).bfloat16(), 9)
 
 

@@ -516,7 +516,7 @@ def test_a_benchmark_that_never_ends_is_stopped():
         (lambda gpu: None, "not solved yet"),
         (lambda gpu: 1 / 0, "your benchmark raised ZeroDivisionError"),
         (lambda gpu: "5 µs", "returned '5 µs', not a number"),
-        (lambda gpu: gpu.copy("x"), "allowed is one of gpu.buffers"),
+        (lambda gpu: gpu.copy("x"), "must be one of gpu.buffers"),
     ],
 )
 def test_a_benchmark_that_gives_no_number_gets_words(benchmark, words):
@@ -525,5 +525,5 @@ def test_a_benchmark_that_gives_no_number_gets_words(benchmark, words):
 
 
 def test_a_stand_in_has_known_effects_only():
-    with pytest.raises(ValueError, match="effects has"):
+    with pytest.raises(ValueError, match="effects must be among"):
         standin.GPU(("magic",))

@@ -503,7 +503,7 @@ def test_misuse_of_check_itself_raises_and_names_the_parameter():
     with pytest.raises(TypeError, match="the arguments are swapped, write check"):
         check(SCALE_ROWS, scale_rows)
     for seconds, shown in [(0, "0"), ("ten", "'ten'"), (float("nan"), "nan"), (True, "True")]:
-        with pytest.raises(ValueError, match=f"check: seconds is {shown}, allowed is any number above 0"):
+        with pytest.raises(ValueError, match=f"check: seconds must be a number above 0, but is {shown}"):
             check(right, SCALE_ROWS, seconds=seconds)
 
 

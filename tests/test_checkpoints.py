@@ -173,11 +173,11 @@ def test_a_transformers_model():
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(TypeError, match="^function is int, allowed is a function or a module$"):
+    with pytest.raises(TypeError, match="^function must be a function or a module, but is int$"):
         packed_checkpoint(3, draw())
-    with pytest.raises(ValueError, match="^bits is 3, allowed are 1, 2, 4 and 8$"):
+    with pytest.raises(ValueError, match="^bits must be 1, 2, 4 or 8, but is 3$"):
         packed_checkpoint(nn.Identity(), draw(), bits=3)
-    with pytest.raises(ValueError, match="^group_size is 0, allowed are integers from 1 up$"):
+    with pytest.raises(ValueError, match="^group_size must be an integer of at least 1, but is 0$"):
         pack_checkpoints(nn.Identity(), group_size=0)
-    with pytest.raises(TypeError, match="^model is a str, allowed is a torch.nn.Module$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a str$"):
         pack_checkpoints("model")

@@ -220,10 +220,10 @@ def test_html_escapes_and_colours_by_the_theme():
 
 
 def test_what_is_no_puzzle_or_no_mistake_is_refused():
-    with pytest.raises(TypeError, match="puzzle is a str"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a str"):
         mistake("pack_bits")
     for wrong in (True, "no_such", 1.5, None):
-        with pytest.raises(ValueError, match=r"which is .*, allowed are 1 to \d+, or shifted_down"):
+        with pytest.raises(ValueError, match=r"which must be from 1 to \d+ or shifted_down, .*, but is "):
             mistake(PACK_BITS, wrong)
 
 
@@ -279,7 +279,7 @@ def test_a_puzzles_right_kernel_is_there_where_it_has_mistakes_and_only_there():
 def test_a_hand_out_may_leave_the_right_kernels_away(monkeypatch):
     monkeypatch.setattr(reported, "FILE", "not there.json")
     solve(SOLVED.replace("codes << BITS * i", "codes << i * BITS"))
-    assert "has no other" in str(mistake(PACK_BITS, "shifted_down"))
+    assert "has no kernel to show" in str(mistake(PACK_BITS, "shifted_down"))
     solve()
     assert mistake(PACK_BITS, "shifted_down").own
 

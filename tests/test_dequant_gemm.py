@@ -141,51 +141,51 @@ def small() -> PackedTensor:
 
 
 REFUSED = {
-    "dy has shape (21, 6), allowed for packed of shape (20, 30) is (20, COUT)": lambda: dequant_gemm_dw(
-        draw((21, 6)), small()
+    "dy must have shape (20, COUT) for packed of shape (20, 30), but has shape (21, 6)": lambda: (
+        dequant_gemm_dw(draw((21, 6)), small())
     ),
-    "dy has shape (4, 5, 6), allowed for packed of shape (20, 30) is (20, COUT)": lambda: dequant_gemm_dw(
-        draw((4, 5, 6)), small()
+    "dy must have shape (20, COUT) for packed of shape (20, 30), but has shape (4, 5, 6)": lambda: (
+        dequant_gemm_dw(draw((4, 5, 6)), small())
     ),
-    "dy has shape (20, 6), allowed for packed of shape (4, 5, 30) is (4, 5, COUT)": lambda: dequant_gemm_dw(
-        draw((20, 6)), quantize_pack(draw((4, 5, 30)), 4)
+    "dy must have shape (4, 5, COUT) for packed of shape (4, 5, 30), but has shape (20, 6)": lambda: (
+        dequant_gemm_dw(draw((20, 6)), quantize_pack(draw((4, 5, 30)), 4))
     ),
-    "dy is a scalar, allowed are tensors of one axis or more": lambda: dequant_gemm_dw(draw(()), small()),
-    "dy is on meta, allowed is the device of packed, cpu": lambda: dequant_gemm_dw(
+    "dy must have at least one axis, but is a scalar": lambda: dequant_gemm_dw(draw(()), small()),
+    "dy must be on the device of packed, cpu, but is on meta": lambda: dequant_gemm_dw(
         torch.empty(20, 6, device="meta"), small()
     ),
-    "x has shape (4, 31), allowed for packed_weight of shape (20, 30) is (..., 30)": lambda: dequant_gemm(
-        draw((4, 31)), small()
+    "x must have shape (..., 30) for packed_weight of shape (20, 30), but has shape (4, 31)": lambda: (
+        dequant_gemm(draw((4, 31)), small())
     ),
-    "x is a scalar, allowed are": lambda: dequant_gemm(draw(()), small()),
-    "x is on meta, allowed is the device of packed_weight, cpu": lambda: dequant_gemm(
+    "x must have at least one axis": lambda: dequant_gemm(draw(()), small()),
+    "x must be on the device of packed_weight, cpu, but is on meta": lambda: dequant_gemm(
         torch.empty(4, 30, device="meta"), small()
     ),
-    "packed_weight has shape (4, 5, 30), allowed are two axes, [N, K]": lambda: dequant_gemm(
+    "packed_weight must have two axes, [N, K], but has shape (4, 5, 30)": lambda: dequant_gemm(
         draw((4, 30)), quantize_pack(draw((4, 5, 30)), 4)
     ),
-    "packed.words has shape (1, 16, 30), allowed is (1, 16, 31)": lambda: dequant_gemm_dw(
+    "packed.words must have shape (1, 16, 31), but has shape (1, 16, 30)": lambda: dequant_gemm_dw(
         draw((20, 6)), dataclasses.replace(small(), shape=(20, 31))
     ),
-    "packed_weight.params has shape (4, 1, 2, 64), allowed is (2, 1, 2, 64)": lambda: dequant_gemm(
+    "packed_weight.params must have shape (2, 1, 2, 64), but has shape (4, 1, 2, 64)": lambda: dequant_gemm(
         draw((4, 30)), dataclasses.replace(small(), group_size=16)
     ),
-    "bits is 3, allowed are 1, 2, 4 and 8": lambda: dequant_gemm_dw(
+    "bits must be 1, 2, 4 or 8, but is 3": lambda: dequant_gemm_dw(
         draw((20, 6)), dataclasses.replace(small(), bits=3)
     ),
 }
 REFUSED_TYPES = {
-    "packed is a Tensor, allowed is a PackedTensor": lambda: dequant_gemm_dw(draw((20, 6)), draw((20, 30))),
-    "packed_weight is a Tensor, allowed is a PackedTensor": lambda: dequant_gemm(
+    "packed must be a PackedTensor, but is a Tensor": lambda: dequant_gemm_dw(draw((20, 6)), draw((20, 30))),
+    "packed_weight must be a PackedTensor, but is a Tensor": lambda: dequant_gemm(
         draw((4, 30)), draw((20, 30))
     ),
-    "dy is torch.bfloat16, allowed is the dtype of packed, torch.float32": lambda: dequant_gemm_dw(
+    "dy must have the dtype of packed, torch.float32, but is torch.bfloat16": lambda: dequant_gemm_dw(
         draw((20, 6), torch.bfloat16), small()
     ),
-    "dy is ndarray, allowed is the dtype of packed, torch.float32": lambda: dequant_gemm_dw(
+    "dy must have the dtype of packed, torch.float32, but is ndarray": lambda: dequant_gemm_dw(
         np.zeros((20, 6), np.float32), small()
     ),
-    "x is torch.float64, allowed is the dtype of packed_weight, torch.float32": lambda: dequant_gemm(
+    "x must have the dtype of packed_weight, torch.float32, but is torch.float64": lambda: dequant_gemm(
         draw((4, 30)).double(), small()
     ),
 }

@@ -431,7 +431,7 @@ def test_in_a_cuda_graph():
 
 def test_two_devices_are_refused():
     packed = quantize_pack(draw((8, 8)), 2)
-    with pytest.raises(ValueError, match="dy is on cpu, allowed is the device of packed, cuda:0"):
+    with pytest.raises(ValueError, match="dy must be on the device of packed, cuda:0, but is on cpu"):
         dequant_gemm_dw(draw((8, 8)).cpu(), packed)
-    with pytest.raises(ValueError, match="x is on cpu, allowed is the device of packed_weight, cuda:0"):
+    with pytest.raises(ValueError, match="x must be on the device of packed_weight, cuda:0, but is on cpu"):
         dequant_gemm(draw((8, 8)).cpu(), packed)

@@ -181,7 +181,10 @@ def test_a_label_can_hide_what_it_lies_on():
 
 @pytest.mark.parametrize("align", ["middle", "left right", "top left bottom", "up"])
 def test_a_label_refuses_an_align_that_there_is_not(align):
-    with pytest.raises(ValueError, match=f"label: align is '{align}', allowed are left, right"):
+    with pytest.raises(
+        ValueError,
+        match=f"label: align must be one of left, right, top, bottom, baseline, center, but is '{align}'",
+    ):
         label(new_sheet(1, 1)[1], 0, 0, "x", align=align)
 
 
@@ -408,5 +411,5 @@ def test_an_error_map_is_exact_for_integers_and_takes_a_verdict():
 
 
 def test_an_error_map_needs_equal_shapes():
-    with pytest.raises(ValueError, match=r"got has shape \(2,\), want has \(3,\)"):
+    with pytest.raises(ValueError, match=r"must have the same shape, but have \(2,\) and \(3,\)"):
         error_map(torch.zeros(2), torch.zeros(3), "z")

@@ -116,7 +116,7 @@ def test_the_compilers_no_to_a_drawn_case_is_told_with_that_case():
 
 
 def test_a_salt_is_a_string():
-    with pytest.raises(TypeError, match="salt is a int"):
+    with pytest.raises(TypeError, match="salt must be a string, but is a int"):
         check(typed_in(), LONG_SUM, salt=3)
 
 
@@ -168,7 +168,7 @@ def broken_fill(shape, dtype, generator):
     "puzzle, words",
     [
         (copy_of(raises), "its spec fails for N=8  BLOCK=8 (RuntimeError: shape '[3, -1]' is invalid"),
-        (copy_of(scalar), "z has shape (), annotated is (8,)"),
+        (copy_of(scalar), "z has shape (), but its annotation says (8,)"),
         (copy_of(a_list), "z is a list, not a tensor"),
         (copy_of(noisy), "its spec returns a different z at each call"),
         (copy_of(plain, cases=(Case(N=8, BLOCK=8, fill={"x": broken_fill}),)), "a fill fails for N=8"),

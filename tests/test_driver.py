@@ -132,13 +132,13 @@ def test_what_the_driver_refuses_is_an_error(notes):
 
 
 def test_other_arguments_than_the_kernel_takes_are_refused():
-    with pytest.raises(TypeError, match="k: x_desc is 1 parameters, it takes 5"):
+    with pytest.raises(TypeError, match="k: x_desc takes 5 parameters, but has 1"):
         a_binary().flattened({**values(), "x_desc": torch.zeros(3)})
 
 
 def test_another_gpu_is_refused(monkeypatch, notes):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
-    with pytest.raises(RuntimeError, match=r"compiled for compute capability 9.0, this GPU has 8.0"):
+    with pytest.raises(RuntimeError, match=r"compiled for compute capability 9.0, but this GPU has 8.0"):
         Loaded(a_binary())
 
 

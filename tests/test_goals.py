@@ -84,7 +84,7 @@ def reading(kernel, name, case=1):
 
 def test_a_want_has_one_bound_on_a_measure_that_there_is():
     for wrong, message in (
-        ({"measure": "speed", "least": 1}, "measure is 'speed', allowed are load bytes"),
+        ({"measure": "speed", "least": 1}, "measure must be one of load bytes"),
         ({"measure": "spills"}, "give one"),
         ({"measure": "spills", "least": 0, "most": 1}, "give one"),
     ):

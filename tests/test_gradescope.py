@@ -188,7 +188,7 @@ def test_set_up_installs_the_pins_without_cuda(archive: Path, tmp_path: Path) ->
     "options, words",
     [
         (["77"], "no chapter '77'; there are: 00, 01"),
-        (["--late", "x"], "--late x: allowed are"),
+        (["--late", "x"], "--late x: write a rule"),
         (["--points", "none.toml"], "none.toml"),
     ],
 )

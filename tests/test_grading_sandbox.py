@@ -142,12 +142,12 @@ def test_what_is_left_running_ends_with_the_submission(walls: str) -> None:
 @pytest.mark.parametrize(
     "code, ended",
     [
-        ("time.sleep(600)", "it took more than 0.5 s"),
-        ("os._exit(0)", "its process ended before it was done"),
-        ("os.write(out, b'{\"points\": 25}}\\n')", "it sent something that is not a message"),
-        ("os.write(out, b'[' * 60_000 + b'\\n')", "it sent something that is not a message"),
-        ("while True: os.write(out, bytes(1 << 16))", "its messages are too long"),
-        ("os.write(1, b'x' * 100); print('{}'); time.sleep(600)", "it took more than 0.5 s"),
+        ("time.sleep(600)", "the process took more than 0.5 s"),
+        ("os._exit(0)", "the process ended before it was done"),
+        ("os.write(out, b'{\"points\": 25}}\\n')", "the process sent something that is not a message"),
+        ("os.write(out, b'[' * 60_000 + b'\\n')", "the process sent something that is not a message"),
+        ("while True: os.write(out, bytes(1 << 16))", "the process sent too much"),
+        ("os.write(1, b'x' * 100); print('{}'); time.sleep(600)", "the process took more than 0.5 s"),
     ],
 )
 def test_an_end_is_named(walls: str, code: str, ended: str, monkeypatch: pytest.MonkeyPatch) -> None:

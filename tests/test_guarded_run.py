@@ -334,8 +334,16 @@ def descriptor_from(x_ptr, z_ptr, first, stride, BLOCK: tl.constexpr):
 @pytest.mark.parametrize(
     "first, stride, told",
     [
-        (0, 6, "rows of x_ptr's descriptor begin 24 bytes (6 elements) apart, allowed are multiples of 16"),
-        (3, 8, "the first row of x_ptr's descriptor begins 12 bytes too far on, allowed are multiples of 16"),
+        (
+            0,
+            6,
+            "descriptor must be a multiple of 16 bytes apart, but are 24 bytes (6 elements) apart",
+        ),
+        (
+            3,
+            8,
+            "of x_ptr's descriptor must begin at a multiple of 16 bytes, but begins 12 bytes after one",
+        ),
         (4, 8, None),
     ],
 )
@@ -451,9 +459,9 @@ def test_between_a_strided_tensors_elements_is_outside_of_it():
     done = execute(copy_one, x_ptr=x, z_ptr=z, x_shift=4, z_shift=0, BLOCK=1)
     assert done.stop is None and z[0] == 4
     done = execute(copy_one, x_ptr=x, z_ptr=z, x_shift=3, z_shift=0, BLOCK=1)
-    assert done.stop.message.endswith("element 3 lies between its elements, it has 4")
+    assert done.stop.message.endswith("element 3 is between its elements; it has 4")
     done = execute(copy_one, x_ptr=x, z_ptr=z, x_shift=7, z_shift=0, BLOCK=1)
-    assert done.stop.message.endswith("element 7, it has 4")
+    assert done.stop.message.endswith("element 7; it has 4")
 
 
 def test_what_was_written_follows_the_tensors_own_order():

@@ -123,7 +123,10 @@ def test_they_are_read():
         ("# MASKED_ADD\nText.\n\n## One\n\nText.", "text before the first hint"),
         ("# MASKED_ADD\n\n## One\n", "a title and a text"),
         ("# MASKED_ADD\n\n## One\nunless: NaN\n\nText.", "before it"),
-        ("# MASKED_ADD\n\n## One\nfits: values (\n\nText.", r"fits 'values \(', allowed is"),
+        (
+            "# MASKED_ADD\n\n## One\nfits: values (\n\nText.",
+            r"fits must have a form such as .*, but is 'values \('",
+        ),
     ],
 )
 def test_what_is_no_list_of_hints_is_refused(text, message):
@@ -477,7 +480,7 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
         ),
         (LINEAR_CROSS_ENTROPY_GRAD, "tl.atomic_add(", "tl.store(", "dh[", "Other programs add to dh, too"),
         (ROUTE, "tl.cumsum(count) - count", "tl.cumsum(count)", "out-of-bounds", "A place past the end"),
-        (ROUTE, " + (second < e).to(tl.int32)", "", "values that were loaded", "What is counted"),
+        (ROUTE, " + (second < e).to(tl.int32)", "", "depend on loaded values", "What is counted"),
         (NUCLEUS_TOKEN, "b * V + n))", "n))", "the same noise", "The noise"),
         (NUCLEUS_TOKEN, "p >= least", "p > least", "the threshold itself", "Who is kept"),
     ],
@@ -701,10 +704,10 @@ def test_markdown_has_the_text_as_it_is_written():
 
 
 def test_what_is_no_puzzle_or_no_number_is_refused():
-    with pytest.raises(TypeError, match="puzzle is a str"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a str"):
         hint("masked_add")
     for wrong in (0, 99, True, "1"):
-        with pytest.raises(ValueError, match="number is .*, allowed are 1 to 4"):
+        with pytest.raises(ValueError, match="number must be from 1 to 4, but is .*"):
             hint(MASKED_ADD, wrong)
 
 

@@ -301,83 +301,85 @@ def packed_with(**parts):
 
 U8 = torch.zeros(4, 4, dtype=torch.uint8)
 REFUSED = {
-    f"offset is {2**70}, allowed are integers of 64 bits": [
+    f"offset must be an integer that fits in 64 bits, but is {2**70}": [
         lambda: quantize_pack(draw((4, 4)), 4, offset=2**70)
     ],
-    "bits is 3, allowed are 1, 2, 4 and 8": [
+    "bits must be 1, 2, 4 or 8, but is 3": [
         lambda: pack_bits(U8, 3),
         lambda: unpack_bits(U8.short(), 3, (4, 4)),
         lambda: quantize_pack(draw((4, 4)), 3),
         packed_with(bits=3),
     ],
-    "bits is True, allowed are 1, 2, 4 and 8": [
+    "bits must be 1, 2, 4 or 8, but is True": [
         lambda: pack_bits(U8, True),
         lambda: quantize_pack(draw((4, 4)), True),
     ],
-    "group_size is 0, allowed are integers from 1 up": [lambda: quantize_pack(draw((4, 4)), 4, 0)],
-    "group_size is -8, allowed are integers from 1 up": [lambda: quantize_pack(draw((4, 4)), 4, -8)],
-    "group_size is 2.0, allowed are integers from 1 up": [lambda: quantize_pack(draw((4, 4)), 4, 2.0)],
-    "group_size is True, allowed are integers from 1 up": [lambda: quantize_pack(draw((4, 4)), 4, True)],
-    "codes is a scalar, allowed are tensors of one axis or more": [lambda: pack_bits(U8[0, 0], 4)],
-    "x is a scalar, allowed are tensors of one axis or more": [lambda: quantize_pack(draw(()), 4)],
-    "shape is (), allowed are shapes of one axis or more": [lambda: unpack_bits(U8.short(), 4, ())],
-    "words has shape (1, 16, 3), allowed for shape (4, 4) is (1, 16, 4)": [
+    "group_size must be an integer of at least 1, but is 0": [lambda: quantize_pack(draw((4, 4)), 4, 0)],
+    "group_size must be an integer of at least 1, but is -8": [lambda: quantize_pack(draw((4, 4)), 4, -8)],
+    "group_size must be an integer of at least 1, but is 2.0": [lambda: quantize_pack(draw((4, 4)), 4, 2.0)],
+    "group_size must be an integer of at least 1, but is True": [
+        lambda: quantize_pack(draw((4, 4)), 4, True)
+    ],
+    "codes must have at least one axis, but is a scalar": [lambda: pack_bits(U8[0, 0], 4)],
+    "x must have at least one axis, but is a scalar": [lambda: quantize_pack(draw(()), 4)],
+    "shape must be a shape with at least one axis, but is ()": [lambda: unpack_bits(U8.short(), 4, ())],
+    "words must have shape (1, 16, 4) for shape (4, 4), but has shape (1, 16, 3)": [
         lambda: unpack_bits(torch.zeros(1, 16, 3, dtype=torch.int16), 4, (4, 4))
     ],
-    "mask has shape (1,), allowed for 16 elements is (2,)": [
+    "mask must have shape (2,) for 16 elements, but has shape (1,)": [
         lambda: relu_unpack_backward(draw((4, 4)), U8[0, :1])
     ],
-    "mask has shape (4, 4), allowed for 128 elements is (16,)": [
+    "mask must have shape (16,) for 128 elements, but has shape (4, 4)": [
         lambda: relu_unpack_backward(draw((128,)), U8)
     ],
-    "mask is on meta, allowed is the device of dy, cpu": [
+    "mask must be on the device of dy, cpu, but is on meta": [
         lambda: relu_unpack_backward(draw((16,)), torch.zeros(2, dtype=torch.uint8, device="meta"))
     ],
-    "packed.words has shape (1, 16, 30), allowed is (1, 16, 31)": [packed_with(shape=(20, 31))],
-    "packed.words has shape (1, 16, 30), allowed is (2, 16, 30)": [packed_with(shape=(65, 30))],
-    "packed.params has shape (4, 1, 2, 64), allowed is (2, 1, 2, 64)": [packed_with(group_size=16)],
-    "packed.params has shape (3, 1, 2, 64), allowed is (4, 1, 2, 64)": [
+    "packed.words must have shape (1, 16, 31), but has shape (1, 16, 30)": [packed_with(shape=(20, 31))],
+    "packed.words must have shape (2, 16, 30), but has shape (1, 16, 30)": [packed_with(shape=(65, 30))],
+    "packed.params must have shape (2, 1, 2, 64), but has shape (4, 1, 2, 64)": [packed_with(group_size=16)],
+    "packed.params must have shape (4, 1, 2, 64), but has shape (3, 1, 2, 64)": [
         packed_with(params=torch.zeros(3, 1, 2, 64))
     ],
-    "packed.params is on meta, allowed is the device of words, cpu": [
+    "packed.params must be on the device of words, cpu, but is on meta": [
         packed_with(params=torch.zeros(4, 1, 2, 64, device="meta"))
     ],
 }
 REFUSED_TYPES = {
-    "codes is torch.int32, allowed is torch.uint8": [lambda: pack_bits(U8.int(), 4)],
-    "codes is list, allowed is torch.uint8": [lambda: pack_bits([1, 2], 4)],
-    "words is torch.uint8, allowed is torch.int16": [lambda: unpack_bits(U8, 4, (4, 4))],
-    "x is torch.int32, allowed are float32, float16 and bfloat16": [
+    "codes must be torch.uint8, but is torch.int32": [lambda: pack_bits(U8.int(), 4)],
+    "codes must be torch.uint8, but is list": [lambda: pack_bits([1, 2], 4)],
+    "words must be torch.int16, but is torch.uint8": [lambda: unpack_bits(U8, 4, (4, 4))],
+    "x must be float32, float16 or bfloat16, but is torch.int32": [
         lambda: quantize_pack(U8.int(), 4),
         lambda: relu_pack(U8.int()),
     ],
-    "x is torch.float64, allowed are float32, float16 and bfloat16": [
+    "x must be float32, float16 or bfloat16, but is torch.float64": [
         lambda: quantize_pack(draw((4, 4)).double(), 4),
         lambda: relu_pack(draw((4, 4)).double()),
     ],
-    "x is ndarray, allowed are": [
+    "x must be float32, float16 or bfloat16, but is ndarray": [
         lambda: relu_pack(np.zeros(3)),
         lambda: quantize_pack(np.zeros(3, np.float32), 4),
     ],
-    "dy is torch.int64, allowed are float32, float16 and bfloat16": [
+    "dy must be float32, float16 or bfloat16, but is torch.int64": [
         lambda: relu_unpack_backward(U8.long(), U8[0, :2])
     ],
-    "mask is torch.bool, allowed is torch.uint8": [
+    "mask must be torch.uint8, but is torch.bool": [
         lambda: relu_unpack_backward(draw((16,)), torch.zeros(2, dtype=torch.bool))
     ],
-    "packed is a Tensor, allowed is a PackedTensor": [lambda: dequantize(U8)],
-    "packed.words is torch.int32, allowed is torch.int16": [
+    "packed must be a PackedTensor, but is a Tensor": [lambda: dequantize(U8)],
+    "packed.words must be torch.int16, but is torch.int32": [
         packed_with(words=torch.zeros(1, 16, 30, dtype=torch.int32))
     ],
-    "packed.words is NoneType, allowed is torch.int16": [packed_with(words=None)],
-    "packed.params is torch.float16, allowed is torch.float32": [
+    "packed.words must be torch.int16, but is NoneType": [packed_with(words=None)],
+    "packed.params must be torch.float32, but is torch.float16": [
         packed_with(params=torch.zeros(4, 1, 2, 64, dtype=torch.float16))
     ],
-    "shape is 8, allowed are tuples of integers": [
+    "shape must be a tuple of integers, but is 8": [
         packed_with(shape=8),
         lambda: unpack_bits(U8.short(), 4, 8),
     ],
-    "offset is str, allowed is an integer": [lambda: quantize_pack(draw((4, 4)), 4, offset="a")],
+    "offset must be an integer, but is str": [lambda: quantize_pack(draw((4, 4)), 4, offset="a")],
 }
 EVERY_REFUSAL = [
     (kind, text, call)

@@ -290,18 +290,18 @@ def test_none_and_an_open_hole_are_torch():
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ({"prompt": 3}, "prompt is a int, allowed is a string"),
-        ({"prompt": ""}, "prompt has 0 bytes"),
-        ({"prompt": "x" * 256}, "prompt has 256 bytes, allowed are 1 to 255"),
-        ({"kernels": {"masked_add": None}}, "kernels has 'masked_add', allowed are rms_norm"),
-        ({"length": 0}, "length is 0, allowed are 1 to 252"),
-        ({"length": 253}, "length is 253"),
-        ({"length": True}, "length is True"),
-        ({"heat": -1}, "heat is -1"),
-        ({"heat": float("nan")}, "heat is nan"),
-        ({"seed": -1}, "seed is -1"),
-        ({"top_p": 0}, "top_p is 0, allowed are numbers above 0 up to 1"),
-        ({"top_p": True}, "top_p is True"),
+        ({"prompt": 3}, "prompt must be a string, but is a int"),
+        ({"prompt": ""}, "prompt must have 1 to 255 bytes, but has 0"),
+        ({"prompt": "x" * 256}, "prompt must have 1 to 255 bytes, but has 256"),
+        ({"kernels": {"masked_add": None}}, "kernels must be among rms_norm"),
+        ({"length": 0}, "length must be from 1 to 252 after this prompt, but is 0"),
+        ({"length": 253}, "length must be .*, but is 253"),
+        ({"length": True}, "length must be .*, but is True"),
+        ({"heat": -1}, "heat must be .*, but is -1"),
+        ({"heat": float("nan")}, "heat must be .*, but is nan"),
+        ({"seed": -1}, "seed must be .*, but is -1"),
+        ({"top_p": 0}, "top_p must be a number above 0 and up to 1, or None, but is 0"),
+        ({"top_p": True}, "top_p must be .*, but is True"),
         ({"top_p": 0.5, "model": "smollm2"}, "smollm2 draws from all tokens"),
     ],
 )
@@ -320,7 +320,7 @@ def test_a_kernel_of_an_earlier_chapter_is_found_in_its_notebook(monkeypatch, tm
     cell = {"source": ["1 / 0\n", "def f(): ...\n", "check(f, RMS_NORM)"]}
     (tmp_path / "17_normalisation.ipynb").write_text(json.dumps({"cells": [cell]}))
     assert kernel_of(RMS_NORM) is None
-    with pytest.raises(TypeError, match="puzzle is a str"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a str"):
         kernel_of("rms_norm")
 
 

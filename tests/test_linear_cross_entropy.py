@@ -147,16 +147,36 @@ def wrong(**changes):
 @pytest.mark.parametrize(
     "arguments, error, words",
     [
-        (wrong(x=torch.zeros(19, 8).half()), TypeError, "x is torch.float16, allowed are float32, bfloat16"),
-        (wrong(weight=torch.zeros(13, 8).double()), TypeError, "weight is torch.float64, allowed is x's"),
-        (wrong(label=torch.zeros(19)), TypeError, "label is torch.float32, allowed is torch.int64"),
-        (wrong(x=torch.zeros(19, 7)), ValueError, r"x has shape \(19, 7\), allowed is \(..., 8\)"),
-        (wrong(weight=torch.zeros(0, 8)), ValueError, r"weight has shape \(0, 8\), allowed is \(V, K\)"),
-        (wrong(weight=torch.zeros(8)), ValueError, r"weight has shape \(8,\), allowed is \(V, K\)"),
-        (wrong(label=torch.zeros(18).long()), ValueError, r"label has shape \(18,\), allowed is \(19,\)"),
-        (wrong(label=torch.zeros(19, device="meta").long()), ValueError, "label is on meta, allowed is"),
-        (wrong(ignore_index=1.5), TypeError, "ignore_index is float, allowed is an integer"),
-        (wrong(reduction="none"), ValueError, "reduction is 'none', allowed are 'mean' and 'sum'"),
+        (wrong(x=torch.zeros(19, 8).half()), TypeError, "x must be .*, but is torch.float16"),
+        (
+            wrong(weight=torch.zeros(13, 8).double()),
+            TypeError,
+            "weight must be .* like x, but is torch.float64",
+        ),
+        (wrong(label=torch.zeros(19)), TypeError, "label must be torch.int64, but is torch.float32"),
+        (wrong(x=torch.zeros(19, 7)), ValueError, r"x must have shape \(..., 8\), but has shape \(19, 7\)"),
+        (
+            wrong(weight=torch.zeros(0, 8)),
+            ValueError,
+            r"weight must have shape \(V, K\) with V of at least 1, but has shape \(0, 8\)",
+        ),
+        (
+            wrong(weight=torch.zeros(8)),
+            ValueError,
+            r"weight must have shape \(V, K\) with V of at least 1, but has shape \(8,\)",
+        ),
+        (
+            wrong(label=torch.zeros(18).long()),
+            ValueError,
+            r"label must have shape \(19,\), but has shape \(18,\)",
+        ),
+        (
+            wrong(label=torch.zeros(19, device="meta").long()),
+            ValueError,
+            "label must be on the device of x, cpu, but is on meta",
+        ),
+        (wrong(ignore_index=1.5), TypeError, "ignore_index must be an integer, but is float"),
+        (wrong(reduction="none"), ValueError, "reduction must be 'mean' or 'sum', but is 'none'"),
     ],
 )
 def test_errors_say_what_is_allowed(arguments, error, words):

@@ -388,7 +388,7 @@ def test_what_is_not_supported_is_refused_at_once(module):
         torch.autograd.grad(module(x).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match=f"^{type(module).__name__} doesn't work inside torch.func"):
         torch.func.grad(lambda x: module(x).sum())(x)
-    with pytest.raises(TypeError, match="^x is torch.float64, allowed are float32, float16 and bfloat16$"):
+    with pytest.raises(TypeError, match="^x must be float32, float16 or bfloat16, but is torch.float64$"):
         copy.deepcopy(module).double()(x.double())
     module(x).sum().backward()
 
@@ -442,15 +442,15 @@ def test_how_they_show_themselves():
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="^bits is 3, allowed are 1, 2, 4 and 8$"):
+    with pytest.raises(ValueError, match="^bits must be 1, 2, 4 or 8, but is 3$"):
         PackedLinear(4, 4, bits=3)
-    with pytest.raises(ValueError, match="^group_size is 0, allowed are integers from 1 up$"):
+    with pytest.raises(ValueError, match="^group_size must be an integer of at least 1, but is 0$"):
         PackedLinear(4, 4, group_size=0)
-    with pytest.raises(TypeError, match="^linear is a ReLU, allowed is torch.nn.Linear$"):
+    with pytest.raises(TypeError, match="^linear must be torch.nn.Linear, but is a ReLU$"):
         PackedLinear.from_linear(nn.ReLU())
-    with pytest.raises(TypeError, match="^x is torch.float64, allowed are float32, float16 and bfloat16$"):
+    with pytest.raises(TypeError, match="^x must be float32, float16 or bfloat16, but is torch.float64$"):
         linear(dtype=torch.float64)(draw((4, 70), torch.float64))
-    with pytest.raises(TypeError, match="^x is torch.float64, allowed are"):
+    with pytest.raises(TypeError, match="^x must be .*, but is torch.float64"):
         PackedReLU()(draw((4, 70), torch.float64).requires_grad_())
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied|size mismatch"):
         linear()(draw((4, 71)))
@@ -713,17 +713,17 @@ def test_how_packed_layers_show_themselves():
 
 
 def test_bad_options_of_models_are_refused():
-    with pytest.raises(TypeError, match="^model is a int, allowed is a torch.nn.Module$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a int$"):
         pack_activations(3)
-    with pytest.raises(TypeError, match="^model is a int, allowed is a torch.nn.Module$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a int$"):
         unpack_activations(3)
-    with pytest.raises(ValueError, match="^rounding is 'up', allowed are nearest and stochastic$"):
+    with pytest.raises(ValueError, match="^rounding must be nearest or stochastic, but is 'up'$"):
         pack_activations(Block(nn.ReLU()), rounding="up")
-    with pytest.raises(ValueError, match="^slope_bits is 5, allowed are 1, 2, 4 and 8$"):
+    with pytest.raises(ValueError, match="^slope_bits must be 1, 2, 4 or 8, but is 5$"):
         PackedGELU(slope_bits=5)
-    with pytest.raises(ValueError, match="^activation is 'elu', allowed are relu, gelu, gelu_tanh and silu$"):
+    with pytest.raises(ValueError, match="^activation must be relu, gelu, gelu_tanh or silu, but is 'elu'$"):
         PackedMLP(4, 8, activation="elu")
-    with pytest.raises(TypeError, match="^seed is float, allowed is an integer$"):
+    with pytest.raises(TypeError, match="^seed must be an integer, but is float$"):
         seed_rounding(block(), 1.0)
 
 
@@ -737,17 +737,19 @@ def test_an_input_that_is_not_a_tensor_is_named_as_torch_names_it(layer):
 
 def test_what_is_no_option_is_named():
     for bits in (4.0, True, "4"):
-        with pytest.raises(ValueError, match=f"^bits is {bits!r}, allowed are 1, 2, 4 and 8$"):
+        with pytest.raises(ValueError, match=f"^bits must be 1, 2, 4 or 8, but is {bits!r}$"):
             pack_activations(block(), bits)
-    with pytest.raises(TypeError, match="^extra is int, allowed is a dict of packed classes$"):
+    with pytest.raises(TypeError, match="^extra must be a dict of packed classes, but is int$"):
         pack_activations(block(), extra=3)
-    with pytest.raises(TypeError, match="^loss is str, allowed is a function of the model's output$"):
+    with pytest.raises(TypeError, match="^loss must be a function of the model's output, but is str$"):
         report(block(), loss="mean")
-    with pytest.raises(TypeError, match="^predicate is a str, allowed is a function of a name and a module$"):
+    with pytest.raises(
+        TypeError, match="^predicate must be a function of a name and a module, but is a str$"
+    ):
         pack_activations(block(), predicate="x")
-    with pytest.raises(ValueError, match=f"^seed is {2**70}, allowed are integers of 64 bits$"):
+    with pytest.raises(ValueError, match=f"^seed must be an integer that fits in 64 bits, but is {2**70}$"):
         seed_rounding(block(), 2**70)
-    with pytest.raises(TypeError, match="^model is a str, allowed is a torch.nn.Module$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a str$"):
         seed_rounding("block", 1)
 
 

@@ -95,23 +95,43 @@ def wrong(**changes):
 @pytest.mark.parametrize(
     "arguments, error, words",
     [
-        (wrong(q=torch.zeros(4, 6, 16).int()), TypeError, "q is torch.int32, allowed are"),
+        (wrong(q=torch.zeros(4, 6, 16).int()), TypeError, "q must be .*, but is torch.int32"),
         (
             wrong(q=torch.zeros(4, 6, 16).half()),
             TypeError,
-            "k is torch.float32, allowed is q's torch.float16",
+            "k must be torch.float16 like q, but is torch.float32",
         ),
-        (wrong(q=torch.zeros(4, 6, 24)), ValueError, "q has D = 24 columns, allowed are 16, 32"),
-        (wrong(q=torch.zeros(4, 5, 16)), ValueError, "k has pages of 12 and 2 heads, allowed are"),
-        (wrong(q=torch.zeros(4, 6, 32)), ValueError, r"k has shape .*, allowed is \(..., 32\)"),
-        (wrong(q=torch.zeros(6, 16)), ValueError, "q has 2 axes, allowed are 3"),
-        (wrong(v=torch.zeros(3, 12, 2, 16)), ValueError, r"v has shape \(3, 12, 2, 16\), allowed is"),
-        (wrong(table=torch.zeros(4, 9)), TypeError, "table is torch.float32, allowed is torch.int32"),
-        (wrong(table=torch.zeros(3, 9).int()), ValueError, r"table has shape \(3, 9\), allowed is \(4, W\)"),
-        (wrong(length=torch.zeros(3).int()), ValueError, r"length has shape \(3,\), allowed is \(4,\)"),
-        (wrong(length=torch.zeros(4, device="meta").int()), ValueError, "length is on meta, allowed is"),
-        (wrong(max_length=-1), ValueError, "max_length is -1, allowed is"),
-        (wrong(max_length=1.5), TypeError, "max_length is float, allowed is an integer"),
+        (
+            wrong(q=torch.zeros(4, 6, 24)),
+            ValueError,
+            "q must have 16, 32, 64, 128 or 256 columns .*, but has 24",
+        ),
+        (wrong(q=torch.zeros(4, 5, 16)), ValueError, "k must have .*, but has pages of 12 and 2 heads"),
+        (wrong(q=torch.zeros(4, 6, 32)), ValueError, r"k must have shape \(..., 32\), but has shape .*"),
+        (wrong(q=torch.zeros(6, 16)), ValueError, "q must have 3 axes, but has 2"),
+        (
+            wrong(v=torch.zeros(3, 12, 2, 16)),
+            ValueError,
+            r"v must have shape .*, but has shape \(3, 12, 2, 16\)",
+        ),
+        (wrong(table=torch.zeros(4, 9)), TypeError, "table must be torch.int32, but is torch.float32"),
+        (
+            wrong(table=torch.zeros(3, 9).int()),
+            ValueError,
+            r"table must have shape \(4, W\), but has shape \(3, 9\)",
+        ),
+        (
+            wrong(length=torch.zeros(3).int()),
+            ValueError,
+            r"length must have shape \(4,\), but has shape \(3,\)",
+        ),
+        (
+            wrong(length=torch.zeros(4, device="meta").int()),
+            ValueError,
+            "length must be on the device of q, cpu, but is on meta",
+        ),
+        (wrong(max_length=-1), ValueError, "max_length must be at least the longest length, but is -1"),
+        (wrong(max_length=1.5), TypeError, "max_length must be an integer, but is float"),
     ],
 )
 def test_errors_say_what_is_allowed(arguments, error, words):

@@ -387,7 +387,7 @@ def test_a_long_run_is_cut_with_a_sentence(monkeypatch):
     assert len(recorder.recordings[0].steps) == 30 and not recorder.recordings[0].complete
     monkeypatch.setattr(player, "Recorder", lambda only=None: Recorder(only, most_steps=3))
     told = Played(watch(add_ten_kernel, ADD_TEN, 1, program=1).data)
-    assert told.tree["notes"] == ["Program 0 went on after step 3, the last on this page."]
+    assert told.tree["notes"] == ["Program 0 took more than the 3 steps on this page."]
 
 
 def test_a_page_that_would_be_too_large_keeps_fewer_programs_then_fewer_steps(monkeypatch):
@@ -406,7 +406,7 @@ def test_a_page_that_would_be_too_large_keeps_fewer_programs_then_fewer_steps(mo
     cut = Played(watch(solutions()["long_softmax"], softmax, 2, program=1).data)
     steps = len(cut.program(1)["steps"])
     assert 20 <= steps < 80
-    assert f"Program 1 went on after step {steps}, the last on this page." in cut.tree["notes"]
+    assert f"Program 1 took more than the {steps} steps on this page." in cut.tree["notes"]
 
 
 def test_of_tensors_too_large_for_a_page_what_the_steps_touch_is_kept_and_a_sentence_says_so():
@@ -439,11 +439,11 @@ def test_a_program_that_was_not_recorded_is_run_for(monkeypatch):
 @pytest.mark.parametrize(
     "case, program, told",
     [
-        (9, None, "watch: case is 9, allowed are 0 to 1, or a Case"),
-        (0, 1, "watch: program is 1, allowed are 0 to 0, or ids below 1"),
-        (1, (0, 1), r"watch: program is \(0, 1\), allowed are 0 to 2, or ids below 3"),
-        (1, True, "watch: program is True"),
-        (Case(N=10**7, BLOCK=32), None, "20,000,000 elements, allowed are"),
+        (9, None, "watch: case must be from 0 to 1 or a Case, but is 9"),
+        (0, 1, "watch: program must be from 0 to 0, or ids below 1, but is 1"),
+        (1, (0, 1), r"watch: program must be from 0 to 2, or ids below 3, but is \(0, 1\)"),
+        (1, True, "watch: program must be .*, but is True"),
+        (Case(N=10**7, BLOCK=32), None, "20,000,000 elements, but at most"),
         (Case(N=64, BLOCK=32, pretend=True), None, "its tensors have no values"),
         (Case(N=0, BLOCK=32), None, "starts no program"),
     ],
@@ -464,12 +464,12 @@ def test_it_opens_at_a_step_if_it_is_told_one():
 
 @pytest.mark.parametrize("step", [0, -1, True, 1.0])
 def test_a_step_that_is_none_is_refused(step):
-    with pytest.raises(ValueError, match=f"watch: step is {step!r}, allowed are integers from 1"):
+    with pytest.raises(ValueError, match=f"watch: step must be an integer of at least 1, but is {step!r}"):
         watch(add_ten_kernel, ADD_TEN, step=step)
 
 
 def test_no_puzzle_is_a_type_error():
-    with pytest.raises(TypeError, match="puzzle is a int, allowed is a Puzzle"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a int"):
         watch(add_ten_kernel, 3)
 
 
@@ -478,7 +478,7 @@ def test_no_puzzle_is_a_type_error():
     [
         (lambda x: x, "is a Python function: put @triton.jit on the line above its def"),
         (None, "If it comes from mistake(...), solve that puzzle first"),
-        (3, "kernel is 3, allowed is a @triton.jit function"),
+        (3, "kernel must be a @triton.jit function, but is 3"),
         (cell("def kernel(q_ptr, z_ptr):\n    pass\n", "<takes q>"), "the kernel takes 'q_ptr'"),
         (cell("def kernel(x_ptr, z_ptr):\n    return undefined_name\n", "<no name>"), "undefined_name"),
     ],
@@ -670,7 +670,7 @@ def test_a_race_is_told():
     assert re.fullmatch(
         r"This is a race: programs 0 and 1 store different values to z\[0\] "
         r"\(line \d+: tl.store\(.*\)\)\. Here the programs ran one after the other; "
-        r"on a GPU the order is open, so the result can differ from run to run\.",
+        r"on a GPU the order isn't fixed, so the result can differ from run to run\.",
         note,
     )
 

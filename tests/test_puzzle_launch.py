@@ -196,21 +196,21 @@ def test_a_launch_that_does_not_fit_the_kernel_is_a_verdict():
         launch=lambda kernel, s, x, z: kernel[(1,)](z, 3, BLOCK=s.N, num_warps=3),
         cases=(Case(N=32),),
     )
-    assert "num_warps is 3, but must be a power of 2" in str(examine(doubled_kernel, few))
+    assert "num_warps must be a power of 2, but is 3" in str(examine(doubled_kernel, few))
 
 
 @pytest.mark.parametrize(
     "parts, words",
     [
         ({}, "grid is missing"),
-        ({"launch": lambda kernel, s: kernel[(1,)](), "grid": lambda s: (1,)}, "grid and launch are both"),
-        ({"launch": "kernel"}, "launch is a str, allowed is a function"),
+        ({"launch": lambda kernel, s: kernel[(1,)](), "grid": lambda s: (1,)}, "give grid or launch"),
+        ({"launch": "kernel"}, "launch must be a function, but is a str"),
         ({"launch": lambda kernel: None}, "launch must take the kernel, the case"),
-        ({"launch": lambda kernel, s, y: kernel[(1,)](y)}, "launch takes 'y', allowed are x, z"),
+        ({"launch": lambda kernel, s, y: kernel[(1,)](y)}, "launch may only take x, z"),
         ({"launch": lambda kernel, s, x: None}, "launches the kernel 0 times"),
         ({"launch": lambda kernel, s, x: kernel[(s.Q,)](x)}, "the grid of case N=4: this case has no 'Q'"),
         ({"launch": lambda kernel, s, x: kernel[lambda m: (m["B"],)](x)}, "the grid asks for 'B'"),
-        ({"launch": lambda kernel, s, x: kernel[3.5](x)}, "the grid is 3.5, allowed is a tuple of integers"),
+        ({"launch": lambda kernel, s, x: kernel[3.5](x)}, "grid must be a tuple of integers, but is 3.5"),
         ({"launch": lambda kernel, s, x: 1 / 0}, "launch fails for case N=4: ZeroDivisionError"),
     ],
 )  # fmt: skip

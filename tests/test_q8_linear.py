@@ -279,39 +279,45 @@ X, W = torch.zeros(4, 8), torch.zeros(5, 8, dtype=torch.int8)
 S = torch.ones(5)
 TOO_LONG = MAX_K + 1
 REFUSED = {
-    "x has rows of 7, allowed for wq of (5, 8) is 8": lambda: q8_linear(X[:, :7], W, S),
-    "x is a scalar, allowed are tensors of one axis or more": lambda: q8_linear(X[0, 0], W, S),
-    "x is a scalar, allowed are": lambda: quantize_rows(X[0, 0]),
-    "wq has 1 axes, allowed are 2: [N, K]": lambda: q8_linear(X, W[0], S),
-    "wq has 3 axes, allowed are 2: [N, K]": lambda: q8_linear(X, W[None], S),
-    "w_scale has shape (4,), allowed for wq of (5, 8) is (5,)": lambda: q8_linear(X, W, S[:4]),
-    "w_scale has shape (5, 1), allowed for wq of (5, 8) is (5,)": lambda: q8_linear(X, W, S[:, None]),
-    "w_scale has shape (), allowed for wq of (5, 8) is (5,)": lambda: q8_linear(X, W, S[0]),
-    "bias has shape (8,), allowed for wq of (5, 8) is (5,)": lambda: q8_linear(X, W, S, torch.zeros(8)),
-    f"K is {TOO_LONG}, allowed is up to 133144": lambda: q8_linear(
+    "x must have rows of 8 for wq of (5, 8), but has rows of 7": lambda: q8_linear(X[:, :7], W, S),
+    "x must have at least one axis, but is a scalar": lambda: q8_linear(X[0, 0], W, S),
+    "x must have at least one axis": lambda: quantize_rows(X[0, 0]),
+    "wq must have 2 axes, [N, K], but has 1": lambda: q8_linear(X, W[0], S),
+    "wq must have 2 axes, [N, K], but has 3": lambda: q8_linear(X, W[None], S),
+    "w_scale must have shape (5,) for wq of (5, 8), but has shape (4,)": lambda: q8_linear(X, W, S[:4]),
+    "w_scale must have shape (5,) for wq of (5, 8), but has shape (5, 1)": lambda: q8_linear(
+        X, W, S[:, None]
+    ),
+    "w_scale must have shape (5,) for wq of (5, 8), but has shape ()": lambda: q8_linear(X, W, S[0]),
+    "bias must have shape (5,) for wq of (5, 8), but has shape (8,)": lambda: q8_linear(
+        X, W, S, torch.zeros(8)
+    ),
+    f"K must be at most 133144, because the sums are int32, but is {TOO_LONG}": lambda: q8_linear(
         torch.zeros(1, TOO_LONG), torch.zeros(1, TOO_LONG, dtype=torch.int8), S[:1]
     ),
-    f"K is {TOO_LONG}, allowed": lambda: Q8Linear.from_linear(nn.Linear(TOO_LONG, 1, device="meta")),
-    "x is on meta, allowed is the device of wq, cpu": lambda: q8_linear(X.to("meta"), W, S),
-    "w_scale is on meta, allowed is the device of wq, cpu": lambda: q8_linear(X, W, S.to("meta")),
-    "bias is on meta, allowed is the device of wq, cpu": lambda: q8_linear(X, W, S, S.to("meta")),
+    "K must be at most 133144, because": lambda: Q8Linear.from_linear(nn.Linear(TOO_LONG, 1, device="meta")),
+    "x must be on the device of wq, cpu, but is on meta": lambda: q8_linear(X.to("meta"), W, S),
+    "w_scale must be on the device of wq, cpu, but is on meta": lambda: q8_linear(X, W, S.to("meta")),
+    "bias must be on the device of wq, cpu, but is on meta": lambda: q8_linear(X, W, S, S.to("meta")),
 }
 REFUSED_TYPES = {
-    "x is torch.float64, allowed are float32, float16 and bfloat16": lambda: q8_linear(X.double(), W, S),
-    "x is torch.int8, allowed are float32, float16 and bfloat16": lambda: quantize_rows(W),
-    "x is list, allowed are float32, float16 and bfloat16": lambda: q8_linear([[1.0]], W, S),
-    "wq is torch.uint8, allowed is torch.int8": lambda: q8_linear(X, W.byte(), S),
-    "wq is torch.float32, allowed is torch.int8": lambda: q8_linear(X, W.float(), S),
-    "wq is ndarray, allowed is torch.int8": lambda: q8_linear(X, W.numpy(), S),
-    "w_scale is torch.bfloat16, allowed is torch.float32": lambda: q8_linear(X, W, S.bfloat16()),
-    "w_scale is float, allowed is torch.float32": lambda: q8_linear(X, W, 1.0),
-    "bias is torch.float64, allowed are float32, float16 and bfloat16": lambda: q8_linear(
-        X, W, S, S.double()
+    "x must be float32, float16 or bfloat16, but is torch.float64": lambda: q8_linear(X.double(), W, S),
+    "x must be float32, float16 or bfloat16, but is torch.int8": lambda: quantize_rows(W),
+    "x must be float32, float16 or bfloat16, but is list": lambda: q8_linear([[1.0]], W, S),
+    "wq must be torch.int8, but is torch.uint8": lambda: q8_linear(X, W.byte(), S),
+    "wq must be torch.int8, but is torch.float32": lambda: q8_linear(X, W.float(), S),
+    "wq must be torch.int8, but is ndarray": lambda: q8_linear(X, W.numpy(), S),
+    "w_scale must be torch.float32, but is torch.bfloat16": lambda: q8_linear(X, W, S.bfloat16()),
+    "w_scale must be torch.float32, but is float": lambda: q8_linear(X, W, 1.0),
+    "bias must be float32, float16 or bfloat16, but is torch.float64": lambda: q8_linear(X, W, S, S.double()),
+    "linear must be an nn.Linear, but is Conv1d": lambda: Q8Linear.from_linear(nn.Conv1d(1, 1, 1)),
+    "x must be float32, float16 or bfloat16, but is": lambda: Q8Linear.from_linear(
+        nn.Linear(3, 3, dtype=torch.float64)
     ),
-    "linear is Conv1d, allowed is an nn.Linear": lambda: Q8Linear.from_linear(nn.Conv1d(1, 1, 1)),
-    "x is torch.float64": lambda: Q8Linear.from_linear(nn.Linear(3, 3, dtype=torch.float64)),
-    "model is a Tensor, allowed is a torch.nn.Module": lambda: swap_linears(X),
-    "linear is int, allowed is a function": lambda: override_linear_dynamic(3).__enter__(),
+    "model must be a torch.nn.Module, but is a Tensor": lambda: swap_linears(X),
+    "linear must be a function of (x, wq, w_scale, bias), but is int": lambda: override_linear_dynamic(
+        3
+    ).__enter__(),
 }
 EVERY_REFUSAL = [
     (kind, text, call)
@@ -663,12 +669,12 @@ def test_contexts_may_end_in_another_order():
 @pytest.mark.parametrize(
     "result, text",
     [
-        (None, "linear returned NoneType, allowed is torch.float32 (4, 24)"),
+        (None, "linear must return torch.float32 (4, 24), but returned NoneType"),
         (
             torch.zeros(4, 24).double(),
-            "linear returned torch.float64 (4, 24), allowed is torch.float32 (4, 24)",
+            "linear must return torch.float32 (4, 24), but returned torch.float64 (4, 24)",
         ),
-        (torch.zeros(24, 4), "linear returned torch.float32 (24, 4), allowed is torch.float32 (4, 24)"),
+        (torch.zeros(24, 4), "linear must return torch.float32 (4, 24), but returned torch.float32 (24, 4)"),
     ],
 )
 def test_what_the_function_returns_is_checked(result, text):

@@ -258,7 +258,7 @@ def test_modules_compile_as_one_graph():
 
 def test_two_devices_are_refused():
     wq, w_scale, bias = draw_weights(5, 8)
-    with pytest.raises(ValueError, match="^x is on cpu, allowed is the device of wq, cuda:0"):
+    with pytest.raises(ValueError, match="^x must be on the device of wq, cuda:0, but is on cpu"):
         q8_linear(torch.zeros(4, 8), wq, w_scale, bias)
-    with pytest.raises(ValueError, match="^bias is on cpu, allowed is the device of wq, cuda:0"):
+    with pytest.raises(ValueError, match="^bias must be on the device of wq, cuda:0, but is on cpu"):
         q8_linear(torch.zeros(4, 8, device="cuda"), wq, w_scale, bias.cpu())

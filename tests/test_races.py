@@ -100,7 +100,7 @@ def test_the_warps_of_a_launch_may_be_given():
     assert "num_warps=1 is given, but triton.autotune" in str(check(tuned, puzzle, num_warps=1))
     for wrong in (3, 64, True, "4"):
         with pytest.raises(
-            ValueError, match=f"num_warps is {wrong!r}, allowed are 1, 2, 4, 8, 16, 32 and None"
+            ValueError, match=f"num_warps must be one of 1, 2, 4, 8, 16, 32 or None, but is {wrong!r}"
         ):
             check(one_warp, puzzle, num_warps=wrong)
 

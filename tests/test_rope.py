@@ -60,14 +60,30 @@ def wrong(**changes):
 @pytest.mark.parametrize(
     "arguments, error, words",
     [
-        (wrong(x=torch.zeros(5, 3, 12).int()), TypeError, "x is torch.int32, allowed are float32"),
-        (wrong(x=torch.zeros(5, 3, 11)), ValueError, r"x has shape \(5, 3, 11\), allowed is \(T, H, D\)"),
-        (wrong(cos=torch.zeros(40, 6).half()), TypeError, "cos is torch.float16, allowed is torch.float32"),
-        (wrong(cos=torch.zeros(40, 5)), ValueError, r"cos has shape \(40, 5\), allowed is \(C, 6\)"),
-        (wrong(sin=torch.zeros(39, 6)), ValueError, r"sin has shape \(39, 6\), allowed is \(40, 6\)"),
-        (wrong(position=torch.zeros(5)), TypeError, "position is torch.float32, allowed is torch.int32"),
-        (wrong(position=torch.zeros(4).int()), ValueError, r"position has shape \(4,\), allowed is \(5,\)"),
-        (wrong(sin=torch.zeros(40, 6, device="meta")), ValueError, "sin is on meta, allowed is"),
+        (wrong(x=torch.zeros(5, 3, 12).int()), TypeError, "x must be .*, but is torch.int32"),
+        (
+            wrong(x=torch.zeros(5, 3, 11)),
+            ValueError,
+            r"x must have shape \(T, H, D\) with D even, but has shape \(5, 3, 11\)",
+        ),
+        (wrong(cos=torch.zeros(40, 6).half()), TypeError, "cos must be torch.float32, but is torch.float16"),
+        (wrong(cos=torch.zeros(40, 5)), ValueError, r"cos must have shape \(C, 6\), but has shape \(40, 5\)"),
+        (
+            wrong(sin=torch.zeros(39, 6)),
+            ValueError,
+            r"sin must have shape \(40, 6\), but has shape \(39, 6\)",
+        ),
+        (wrong(position=torch.zeros(5)), TypeError, "position must be torch.int32, but is torch.float32"),
+        (
+            wrong(position=torch.zeros(4).int()),
+            ValueError,
+            r"position must have shape \(5,\), but has shape \(4,\)",
+        ),
+        (
+            wrong(sin=torch.zeros(40, 6, device="meta")),
+            ValueError,
+            "sin must be on the device of x, cpu, but is on meta",
+        ),
     ],
 )
 def test_errors_say_what_is_allowed(arguments, error, words):

@@ -90,15 +90,23 @@ X, S = torch.ones(3, 4), torch.ones(3)
     [
         ({"x": X, **BLOCKS}, TypeError, "s is missing, scale_rows takes Float32[M]"),
         ({"x": X, "s": S, "BLOCK_M": 2}, TypeError, "BLOCK_N is missing"),
-        ({"x": X, "s": 1.0, **BLOCKS}, TypeError, "s is a float, allowed is Float32[M]"),
-        ({"x": X, "s": S.half(), **BLOCKS}, TypeError, "s is torch.float16 of shape (3,)"),
-        ({"x": X, "s": X, **BLOCKS}, TypeError, "s is torch.float32 of shape (3, 4), allowed is Float32[M]"),
+        ({"x": X, "s": 1.0, **BLOCKS}, TypeError, "s must be Float32[M], but is a float"),
+        (
+            {"x": X, "s": S.half(), **BLOCKS},
+            TypeError,
+            "s must be Float32[M], but is torch.float16 of shape (3,)",
+        ),
+        ({"x": X, "s": X, **BLOCKS}, TypeError, "s must be Float32[M], but is torch.float32 of shape (3, 4)"),
         ({"x": X, "s": S[:2], **BLOCKS}, ValueError, "s has shape (2,), but M is 3"),
         ({"x": X, "s": S, "M": 4, **BLOCKS}, ValueError, "x has shape (3, 4), but M is 4"),
-        ({"x": X, "s": S, "BLOCK_K": 4, **BLOCKS}, TypeError, "has no 'BLOCK_K', allowed are x, s, M, N"),
-        ({"x": X, "s": S, "BLOCK_M": 2.0, "BLOCK_N": 4}, ValueError, "BLOCK_M is 2.0, allowed are integers"),
-        ({"x": X.to("meta"), "s": S, **BLOCKS}, ValueError, "x is on meta, allowed is the CPU"),
-        ({"x": X, "s": S, "seconds": 0, **BLOCKS}, ValueError, "seconds is 0"),
+        ({"x": X, "s": S, "BLOCK_K": 4, **BLOCKS}, TypeError, "takes x, s, M, N"),
+        (
+            {"x": X, "s": S, "BLOCK_M": 2.0, "BLOCK_N": 4},
+            ValueError,
+            "BLOCK_M must be an integer of at least 0, but is 2.0",
+        ),
+        ({"x": X.to("meta"), "s": S, **BLOCKS}, ValueError, "x must be on the CPU, but is on meta"),
+        ({"x": X, "s": S, "seconds": 0, **BLOCKS}, ValueError, "seconds must be a number above 0, but is 0"),
     ],
 )
 def test_values_that_do_not_fit_are_named(values, error, words):
@@ -115,7 +123,7 @@ def test_a_size_of_an_expression_must_fit_too():
 
 
 def test_the_puzzle_must_be_one():
-    with pytest.raises(TypeError, match="puzzle is a function, allowed is a Puzzle"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a function"):
         run(scale_rows_kernel, scale_rows, x=X, s=S)
 
 

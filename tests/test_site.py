@@ -254,7 +254,10 @@ def test_without_a_repository_a_page_links_to_no_other_host():
 
 
 def test_a_repository_of_another_form_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="'https://github.com/a/b': allowed is owner/name"):
+    with pytest.raises(
+        ValueError,
+        match="repository must have the form owner/name, or be empty, but is 'https://github.com/a/b'",
+    ):
         site.write(REPO, tmp_path / "source", "https://github.com/a/b")
 
 

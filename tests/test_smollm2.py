@@ -181,7 +181,7 @@ def test_a_file_that_ends_early_is_named(tmp_path, small, cut):
 
 
 def test_another_kind_of_tensor_is_named(small):
-    with pytest.raises(ValueError, match="token_embd.weight has type Q8_0, allowed is Q4_1"):
+    with pytest.raises(ValueError, match="token_embd.weight must have type Q4_1, but has type Q8_0"):
         File(small).codes("token_embd.weight")
 
 
@@ -336,10 +336,10 @@ def test_without_the_wheel_a_sentence_says_how_to_get_it(monkeypatch, capsys):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ({"model": "gpt"}, "model is 'gpt', allowed are 'course' and 'smollm2'"),
-        ({"layers": 0}, "layers is 0, allowed are 1 to 30"),
-        ({"length": 1025}, "length is 1025, allowed are 1 to "),
-        ({"prompt": "a " * 1024}, "tokens, allowed are 1 to 1023"),
+        ({"model": "gpt"}, "model must be 'course' or 'smollm2', but is 'gpt'"),
+        ({"layers": 0}, "layers must be from 1 to 30, but is 0"),
+        ({"length": 1025}, "length must be from 1 to "),
+        ({"prompt": "a " * 1024}, "prompt must have 1 to 1023 tokens, but has "),
     ],
 )
 def test_bad_arguments_are_named(installed, arguments, words):

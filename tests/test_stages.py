@@ -236,16 +236,16 @@ def test_cases_numbers_and_options():
 @pytest.mark.parametrize(
     "call, words",
     [
-        ({"target": "sm_75"}, "target is 'sm_75', allowed are sm_80, sm_90, sm_100, gfx942"),
-        ({"target": 90}, "target is 90"),
-        ({"target": ["sm_90"]}, "target is ['sm_90']"),
-        ({"case": 2}, "stages: case is 2, allowed are 0 to 1"),
+        ({"target": "sm_75"}, "target must be one of sm_80, sm_90, sm_100, gfx942"),
+        ({"target": 90}, "there is a GPU, but is 90"),
+        ({"target": ["sm_90"]}, "there is a GPU, but is ['sm_90']"),
+        ({"case": 2}, "stages: case must be from 0 to 1 or a Case, but is 2"),
         ({"case": Case(BLOCK=2)}, "does not fit add_ten"),
         ({"BLOCKS": 2}, "stages: BLOCKS is not a number of the case, which has N, BLOCK"),
-        ({"N": -1}, "N is -1"),
-        ({"num_warps": 3}, "num_warps is 3, allowed are 1, 2, 4, 8, 16, 32"),
-        ({"num_warps": 2.0}, "num_warps is 2.0"),
-        ({"num_stages": -1}, "num_stages is -1"),
+        ({"N": -1}, "N must be an integer of at least 0, a float, a boolean or None, but is -1"),
+        ({"num_warps": 3}, "num_warps must be one of 1, 2, 4, 8, 16, 32, but is 3"),
+        ({"num_warps": 2.0}, "num_warps must be an integer, but is 2.0"),
+        ({"num_stages": -1}, "num_stages must be from 0 to 16, but is -1"),
     ],
 )
 def test_what_there_is_not_is_answered_with_what_there_is(call, words):
@@ -255,7 +255,7 @@ def test_what_there_is_not_is_answered_with_what_there_is(call, words):
 
 
 def test_no_puzzle():
-    with pytest.raises(TypeError, match="allowed is a Puzzle"):
+    with pytest.raises(TypeError, match="must be a Puzzle"):
         stages(add_kernel, "ADD")
 
 
@@ -694,7 +694,9 @@ def test_a_line_there_is_not():
         added().lines("ttir", 3)
     with pytest.raises(ValueError, match="source is 'tl.dot'"):
         added().line("tl.dot")
-    with pytest.raises(ValueError, match="stage is 'ptx', gfx942 has ttir, ttgir, llir, amdgcn"):
+    with pytest.raises(
+        ValueError, match="stage must be one of ttir, ttgir, llir, amdgcn for gfx942, but is 'ptx'"
+    ):
         added("gfx942").show("ptx")
 
 
@@ -885,7 +887,7 @@ def test_two_targets():
     change = compiled("sm_80").diff(compiled("sm_90"))
     assert any("warp_group_dot" in line for line in change.added)
     assert any(" tt.dot " in line for line in change.removed)
-    with pytest.raises(ValueError, match="gfx942 has"):
+    with pytest.raises(ValueError, match="for gfx942"):
         compiled("sm_90").diff(compiled("gfx942"), "ptx")
 
 

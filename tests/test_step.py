@@ -86,7 +86,7 @@ def test_a_plain_matmul_moves_nothing_in_its_loop():
 
 
 def test_another_target_is_refused():
-    with pytest.raises(ValueError, match="compiled for sm_80, allowed is sm_90"):
+    with pytest.raises(ValueError, match="must be compiled for sm_90, but is compiled for sm_80"):
         step(compiled(FUSED_DW, target="sm_80", BLOCK_M=64, BLOCK_N=64, BLOCK_K=32))
 
 

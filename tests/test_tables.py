@@ -89,7 +89,7 @@ def through_a_table(table_ptr):
 @pytest.mark.parametrize(
     "change, says",
     [
-        ({"tables": {"x": "table"}}, "tables names x of torch.float32, allowed is torch.int64"),
+        ({"tables": {"x": "table"}}, "a tensor named in tables must be torch.int64, but x is torch.float32"),
         ({"tables": {"table": "y"}}, r"tables names \['y'\], which are not inputs"),
         ({"cases": (Case(T=2, N=32), Case(T=2, N=2**31, pretend=True))}, "has no pretended cases"),
     ],

@@ -209,7 +209,7 @@ def test_undefined_values_that_are_stored_stay_so_in_memory():
         ("tl.clamp(tl.sqrt(offs - 1.0), -1.0, 1.0)", "tl.clamp of NaN may be either limit"),
         ("tl.argmax(tl.sqrt(offs - 1.0), 0) + offs", "NaN is neither larger nor smaller"),
         ("tl.min(tl.sqrt(offs - 1.0), 0, return_indices=True)[0] + offs", "NaN is neither larger nor"),
-        ("tl.histogram(offs + 1, 16)", "values outside of tl.histogram's bins"),
+        ("tl.histogram(offs + 1, 16)", "values outside tl.histogram's bins"),
         (
             "tl.reshape(tl.cat(offs, offs, can_reorder=True), (16, 2)).sum(1)",
             "tl.cat does not keep the order",

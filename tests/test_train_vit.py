@@ -189,10 +189,12 @@ def test_a_replayed_run_has_the_losses_of_one_that_the_host_launches(tmp_path, b
 
 def test_a_graph_wants_a_gpu():
     with pytest.raises(
-        ValueError, match="^graph is given on cpu with one process, allowed is a GPU, alone or with ddp$"
+        ValueError, match="^graph needs a GPU, alone or with ddp, but is given on cpu with one process$"
     ):
         train(CONFIG, 1, ALONE, graph=True)
-    with pytest.raises(ValueError, match="^graph is given on cuda with fsdp, allowed"):
+    with pytest.raises(
+        ValueError, match="^graph needs a GPU, alone or with ddp, but is given on cuda with fsdp"
+    ):
         train(CONFIG, 1, Ranks(torch.device("cuda", 0), 0, 2, "fsdp"), graph=True)
 
 
@@ -222,27 +224,27 @@ def test_the_command_says_how_to_go_on(alone, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ("--bits 3", "bits is 3, allowed are 1, 2, 4 and 8"),
-        ("--bits 0", "bits is 0, allowed are 1, 2, 4 and 8"),
-        ("--rounding up", "rounding is 'up', allowed are nearest and stochastic"),
-        ("--no-packing --bits 0", "no-packing is given, allowed with it are neither bits nor rounding"),
-        ("--steps 0", "steps is 0, allowed are integers from 1 up"),
-        ("--batch 1501", "batch is 1501, allowed are 1 to 1500, the images of digits"),
-        ("--lr 0", "lr is 0.0, allowed are numbers above 0"),
-        ("--lr nan", "lr is nan, allowed are numbers above 0"),
-        ("--dropout 1", "dropout is 1.0, allowed is 0 to below 1"),
-        ("--dtype float16", "dtype is 'float16', allowed are float32 and bfloat16"),
-        ("--seed -1", "seed is -1, allowed are integers from 0 up"),
-        ("--save-every -1", "save_every is -1, allowed are integers from 0 up"),
-        ("--graph", "graph is given on cpu with one process, allowed is a GPU, alone or with ddp"),
+        ("--bits 3", "bits must be 1, 2, 4 or 8, but is 3"),
+        ("--bits 0", "bits must be 1, 2, 4 or 8, but is 0"),
+        ("--rounding up", "rounding must be nearest or stochastic, but is 'up'"),
+        ("--no-packing --bits 0", "bits and rounding must not be given with no-packing"),
+        ("--steps 0", "steps must be an integer of at least 1, but is 0"),
+        ("--batch 1501", "batch must be from 1 to 1500, the images of digits, but is 1501"),
+        ("--lr 0", "lr must be a number above 0, but is 0.0"),
+        ("--lr nan", "lr must be a number above 0, but is nan"),
+        ("--dropout 1", "dropout must be at least 0 and below 1, but is 1.0"),
+        ("--dtype float16", "dtype must be float32 or bfloat16, but is 'float16'"),
+        ("--seed -1", "seed must be an integer of at least 0, but is -1"),
+        ("--save-every -1", "save_every must be an integer of at least 0, but is -1"),
+        ("--graph", "graph needs a GPU, alone or with ddp, but is given on cpu with one process"),
         ("--resume", "resume needs a folder"),
         ("--save-every 2", "save_every is 2, which needs a folder"),
-        ("--folder {none} --resume", "has no whole checkpoint to resume"),
+        ("--folder {none} --resume", "has no complete checkpoint to resume"),
         ("--parallel ddp", "parallel is ddp, which needs torchrun to start the ranks: torchrun "),
         ("--folder {run}", "has step-00000002 in it: resume it, or name another folder"),
-        ("--folder {run} --resume --bits 4", "was saved with bits 2, this run has bits 4"),
-        ("--folder {run} --resume --no-packing", "was saved with bits 2, this run has bits None"),
-        ("--folder {run} --resume --steps 2", "steps is 2, allowed are more than the 2 of"),
+        ("--folder {run} --resume --bits 4", "was saved with bits 2, but this run has bits 4"),
+        ("--folder {run} --resume --no-packing", "was saved with bits 2, but this run has bits None"),
+        ("--folder {run} --resume --steps 2", "steps must be more than the 2 of"),
     ],
 )
 def test_bad_arguments_are_one_line(alone, saved, tmp_path, capsys, arguments, words):
@@ -270,7 +272,7 @@ def test_ranks_that_do_not_fit(alone, monkeypatch, capsys, environment, argument
 
 
 def test_a_batch_is_divided_evenly():
-    with pytest.raises(ValueError, match="^batch is 4, allowed on 3 ranks are multiples of 3$"):
+    with pytest.raises(ValueError, match="^batch must be a multiple of 3 on 3 ranks, but is 4$"):
         train(CONFIG, 1, replace(ALONE, count=3, parallel="ddp"))
 
 
@@ -337,8 +339,8 @@ def state_of(process):
 def test_a_rank_that_waits_in_vain_says_so_when_it_is_told_to_leave(tmp_path):
     with pytest.raises(AssertionError, match=r"\[1, 3\]"):
         together(waits_in_vain, tmp_path, folder=tmp_path)
-    last = f"the last whole checkpoint is {tmp_path}/run/step-00000001"
-    assert (tmp_path / "said").read_text() == f"error: rank 0 of 2 lost another in step 1: {last}\n"
+    last = f"the last complete checkpoint is {tmp_path}/run/step-00000001"
+    assert (tmp_path / "said").read_text() == f"error: rank 0 of 2 lost another rank in step 1: {last}\n"
 
 
 def is_killed(rank, folder):
@@ -358,8 +360,8 @@ def test_a_rank_that_is_killed_is_named_and_leaves_a_whole_checkpoint(tmp_path):
         together(is_killed, tmp_path, folder=tmp_path)
     last = checkpoints.newest(tmp_path / "run")
     assert last.name == "step-00000001"
-    left = f"the last whole checkpoint is {last}"
-    assert (tmp_path / "said").read_text() == f"rank 0 of 2 lost another in step 1: {left}"
+    left = f"the last complete checkpoint is {last}"
+    assert (tmp_path / "said").read_text() == f"rank 0 of 2 lost another rank in step 1: {left}"
 
 
 @pytest.mark.torchrun
@@ -372,7 +374,7 @@ def test_a_rank_that_is_killed_ends_all_and_leaves_a_whole_checkpoint(tmp_path):
     done = subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode != 0
     assert (
-        f"rank 0 of 2 lost another in step 3: the last whole checkpoint is {folder}/step-00000002"
+        f"rank 0 of 2 lost another rank in step 3: the last complete checkpoint is {folder}/step-00000002"
         in done.stderr
     )
     assert "SIGKILL" in done.stderr

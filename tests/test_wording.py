@@ -82,7 +82,7 @@ ROWS = {
     ),
     r"'tuple_type' object|^'tuple' object|^'(?:int|float)' object has no attribute 'values'": (
         "r = tl.load([x_ptr, z_ptr])",
-        "a block is needed here, and this is a tuple: use its parts one by one",
+        "a block is needed here, but this is a tuple: use its parts one by one",
     ),
     r"^'tensor' object has no attribute 'values'|^cannot unpack non-iterable": (
         "a, b = x",
@@ -135,7 +135,7 @@ ROWS = {
     r"`_semantic` argument": ("r = offs[mask]", "a block cannot be filtered"),
     r"^unsupported tensor index": (
         "r = x[3]",
-        "the elements of a block cannot be picked: only : and None can index it, which",
+        "the elements of a block cannot be picked: only : and None can index a block, to",
     ),
     r"^cannot cast pointer<": (
         "tl.store(z_ptr + offs, x_ptr + offs + 10)",
@@ -143,7 +143,7 @@ ROWS = {
     ),
     r"^cannot cast <triton[\w.]*\.(\w+) object": (
         "x *= tl.slice(0, 1, 2)",
-        "a block is needed here, and this is a tl.slice",
+        "a block is needed here, but this is a tl.slice",
     ),
     r"^Unsupported ptr type|^Pointer argument of \w+ instruction": (
         "tl.store(x, z_ptr + offs)",
@@ -331,7 +331,7 @@ ROWS = {
     r"^'dtype' object is not callable": ("r = tl.float32(3)", "x.to(tl.float32) converts"),
     r"^'str' object has no attribute '(?:type|dtype)'": (
         "r = 'a' + x",
-        "a kernel computes with numbers and blocks, and this is a string",
+        "a kernel computes with numbers and blocks, but this is a string",
     ),
     r"^'dtype' object has no attribute 'numel'": (
         "r = tl.topk(x, 1)",
@@ -363,7 +363,7 @@ ROWS = {
     ),
     r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor": (
         "r = tl.store",
-        "a kernel computes with numbers and blocks, and this is a function",
+        "a kernel computes with numbers and blocks, but this is a function",
     ),
     r"^\w+\(\): incompatible function arguments": (
         "r = tl.inline_asm_elementwise('a', '=r', [x], dtype=tl.int32, is_pure='yes', pack=1)",
@@ -445,7 +445,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = ROWS_LEFT": "ROWS_LEFT is not defined: it is not among the kernel's parameters",
     "r = stride_am": "stride_am is not defined: it is not among the kernel's parameters",
     "r = nump.inf": "nump is not defined",
-    "r = np.arange(4)": "np.arange is Python's, a kernel cannot use it: here it is tl.arange",
+    "r = np.arange(4)": "np.arange is Python's, so a kernel cannot use it: here it is tl.arange",
     "r = x.to(torch.float32)": "here it is tl.float32",
     "r = x.astype(tl.float32)": "there is x.to(dtype)",
     "f = lambda a: a\nr = f(x)": "cannot define functions",
@@ -486,9 +486,9 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.zeros_like(x, dtype=tl.int32)": "tl.zeros_like has no argument dtype; it has input",
     "tl.store(z_ptr + offs, x, mask=mask, other=0.0)": "has no argument other; it has pointer, value",
     "for i, v in enumerate(x): x += v": "here it is for i in range(...)",
-    "r = (x, x) + 1": "a block is needed here, and this is a tuple: use its parts one by one",
-    "r = tl.load(x_ptr + (offs,))": "a block is needed here, and this is a tuple: use its parts one by one",
-    "r = None + x": "a kernel computes with numbers and blocks, and this is None",
+    "r = (x, x) + 1": "a block is needed here, but this is a tuple: use its parts one by one",
+    "r = tl.load(x_ptr + (offs,))": "a block is needed here, but this is a tuple: use its parts one by one",
+    "r = None + x": "a kernel computes with numbers and blocks, but this is None",
     "r = range(0, BLOCK)": "tl.arange(0, BLOCK) is a block of numbers",
     "r = tl.broadcast_to(x, (HALF, BLOCK))": "[32] cannot become [16, 32]: add the axis with x[None, :]",
     "r = tl.reshape(x, (-1, 1))": "every size of a shape must be written out: -1 has no meaning here",
@@ -540,7 +540,7 @@ def test_a_sum_of_hundreds_of_terms_is_told_as_what_it_is(terms, refused):
 def test_an_article_is_the_nouns_own():
     kernel = written("r = x + count")
     kernel.__globals__["count"] = tl.constexpr({1: 2})
-    assert "count is a tl.constexpr of a dict" in vet(kernel).message
+    assert "count must be a tl.constexpr of a number, but is one of a dict" in vet(kernel).message
     assert [wording.a(noun) for noun in ("int32", "dict", "ndarray")] == ["an int32", "a dict", "a ndarray"]
 
 

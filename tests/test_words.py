@@ -1,9 +1,27 @@
 """Everything that a person reads keeps the house rules for English: `words.yml`, and short sentences."""
 
+import ast
+
 import pytest
 
 from tests import words
 
+NOT_VERBS = {
+    "A",
+    "An",
+    "From",
+    "How",
+    "In",
+    "It",
+    "Like",
+    "Only",
+    "So",
+    "The",
+    "This",
+    "What",
+    "Where",
+    "Whether",
+}
 FILES = {str(path.relative_to(words.ROOT)): path for path in words.files()}
 
 
@@ -30,3 +48,41 @@ def test_all_files_but_the_exempt_ones_keep_the_rules():
 def test_an_exempt_file_still_needs_it():
     kept = [name for name in words.exempt() if name not in FILES or not any(words.found_in(FILES[name]))]
     assert not kept, f"these can leave tests/words_exempt.yml: {kept}"
+
+
+def public_docstrings():
+    """Yield place, first line and the rest of each public docstring in the library, and its node."""
+    for path in sorted((words.ROOT / "puzzles_lib").rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        outer = [tree]
+        while outer:
+            node = outer.pop()
+            if text := ast.get_docstring(node):
+                first, _, rest = text.partition("\n")
+                yield f"{path.relative_to(words.ROOT)}:{getattr(node, 'lineno', 1)}", first, rest, node
+            outer += [
+                each
+                for each in node.body
+                if isinstance(each, ast.FunctionDef | ast.ClassDef) and not each.name.startswith("_")
+                if not isinstance(node, ast.FunctionDef)
+            ]
+
+
+def test_a_docstring_begins_with_a_line_of_its_own():
+    assert not [
+        f"{place} {first}" for place, first, rest, _ in public_docstrings() if rest.strip() == rest != ""
+    ]
+
+
+def test_a_functions_docstring_begins_with_a_verb():
+    """A spec begins with its formula, and a property with what it is."""
+    faults = []
+    for place, first, _, node in public_docstrings():
+        word = first.split()[0].rstrip(",")
+        if not isinstance(node, ast.FunctionDef) or "[Tensor" in ast.unparse(node.args):
+            continue
+        if any("property" in ast.unparse(each) for each in node.decorator_list):
+            continue
+        if word in NOT_VERBS or (word.istitle() and word.endswith("s") and not word.endswith("ss")):
+            faults.append(f"{place} {first}")
+    assert not faults, "\n".join(faults)

@@ -6,9 +6,9 @@
     audit(softmax, x, like=lambda x: torch.softmax(x, -1))       # and values, against a reference
     audit(softmax, x, like=..., hard=True)                       # and a battery of hard inputs
 
-``softmax`` is a function as it is, which launches kernels of any kind: ``kernel[grid](...)``, autotuned, in
-place, several after each other. `audited` does the same for a block of code, ``pytest --audit`` for a
-project's tests, and ``python -m puzzles_lib.audit`` is the command.
+``softmax`` is your unchanged function. It can launch one or several kernels of any kind, also autotuned ones
+and ones that work in place. `audited` does the same for a block of code, ``pytest --audit`` for a project's
+tests, and ``python -m puzzles_lib.audit`` is the command.
 """
 
 import collections
@@ -78,13 +78,14 @@ def audit(
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
     resident: all programs of each grid run at the same time, so that each may wait for any other one. A
         launch with ``launch_cooperative_grid=True`` promises that by itself.
-    guard: what is looked for; see `Guard`.
-    allowance: how far off an element of a result may be beyond that, relative to the largest of the result.
+    guard: what to look for; see `Guard`.
+    allowance: how far off an element of a result may be beyond the tolerance, relative to the largest
+    element.
     vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``. They are tried with
         ``hard=True`` and without. Hard inputs never change integers: they may be indices or lengths.
 
     Raises TypeError or ValueError for a bad argument, for a call that launches no Triton kernel, and for a
-    reference that raises or returns other shapes. What ``function`` itself raises passes.
+    reference that raises or returns other shapes. Exceptions of ``function`` itself pass through.
     """
     __tracebackhide__ = True
     guard = guard_of(guard, "audit")
@@ -114,13 +115,14 @@ def _others(
     found = {}
     for name, values in vary.items():
         if name not in named:
-            raise ValueError(f"audit: vary names {name!r}, allowed are {', '.join(named) or 'none'}")
+            known = ", ".join(named) or "there are none"
+            raise ValueError(f"audit: vary must name arguments ({known}), but names {name!r}")
         found[name] = given = values()
         if not isinstance(given, list | tuple):
-            words = f"vary's function for {name} returns {given!r}, allowed is a list of values"
+            words = f"vary's function for {name} must return a list of values, but returns {given!r}"
             raise TypeError(f"audit: {words}")
         if not given:
-            words = f"vary's function for {name} returns no value, allowed is a list of at least one"
+            words = f"vary's function for {name} must return at least one value, but returns none"
             raise ValueError(f"audit: {words}")
     return found
 
@@ -129,18 +131,18 @@ def _check(
     function: object, like: object, allowance: object, vary: object, switches: Mapping[str, object]
 ) -> None:
     if not callable(function):
-        raise TypeError(f"audit: function is {function!r}, allowed is a function")
+        raise TypeError(f"audit: function must be a function, but is {function!r}")
     for name, value in switches.items():
         if not isinstance(value, bool):
-            raise TypeError(f"audit: {name} is {value!r}, allowed are True and False")
+            raise TypeError(f"audit: {name} must be True or False, but is {value!r}")
     if hasattr(function, "params") and hasattr(function, "fn"):
         name = getattr(function, "__name__", "kernel")
         raise TypeError(f"audit: {name} is a kernel; pass the function that launches it, such as a lambda")
     if like is not None and not callable(like):
-        raise TypeError(f"audit: like is {like!r}, allowed is a function")
+        raise TypeError(f"audit: like must be a function, but is {like!r}")
     is_number = isinstance(allowance, int | float) and not isinstance(allowance, bool)
     if not is_number or not 0 <= float(allowance) < float("inf"):  # type: ignore[arg-type]
-        raise ValueError(f"audit: allowance is {allowance!r}, allowed is any number from 0 up")
+        raise ValueError(f"audit: allowance must be a number of at least 0, but is {allowance!r}")
     if vary is not None and not (isinstance(vary, Mapping) and all(callable(v) for v in vary.values())):
         raise TypeError("audit: vary must map names of arguments to functions that return lists of values")
 
@@ -153,7 +155,7 @@ class _Ran:
     coarsest: float
     changed: set[int]  # ids of the caller's tensors
     in_place: bool = False  # whether the function returned None
-    read: str = ""  # the operator of torch's that took elements that hold nothing
+    read: str = ""  # the torch operator that read undefined elements
 
 
 class _Call:
@@ -197,9 +199,7 @@ class _Call:
         with plain():
             results = returned(result) if result is not None else flat((given, named))
             if hides(result):
-                report.notes.append(
-                    "what the function returns is not looked at within objects of other classes"
-                )
+                report.notes.append("tensors inside objects of other classes are not compared")
             before = flat((tuple(args), dict(kwargs)))
             after = flat((given, named))
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
@@ -231,7 +231,7 @@ class _Call:
                 first.insert(0, at)
             verb = "is" if missing == 1 else "are"
             text = f"{missing} of {holds.size} elements of {name} {verb} never written, the first at {first}"
-            advice = "they hold what torch.empty found in memory"
+            advice = "they contain what torch.empty found in memory"
             report.findings.append(Finding(Verdict("never written", text, diagnosis=advice), on=on))
 
     def compare(self, ran: _Ran) -> None:
@@ -242,7 +242,7 @@ class _Call:
         if self.like is None:
             return
         if report.unsupported or any(launch.status == "unjudged" for launch in report.launches):
-            report.unjudged.append("values: not all programs ran")
+            report.unjudged.append("values: not compared, because not all programs ran")
             return
         want = self._wanted(self.args, self.kwargs, ran.coarsest)
         try:
@@ -301,7 +301,7 @@ class _Call:
         name = "the result" if len(one) == 1 else "the results"
         verb = "depends" if len(one) == 1 else "depend"
         text = f"{name} {verb} on elements that are never written: torch's {self.read} reads them"
-        advice = "they hold what torch.empty found in memory"
+        advice = "they contain what torch.empty found in memory"
         self.report.findings.append(Finding(Verdict("never written", text, diagnosis=advice)))
 
     def _depends_on_order(self) -> bool:
@@ -369,7 +369,7 @@ class _Call:
             if way.also and failed & {way.size, *way.also}:
                 continue
             if time.thread_time() > end:
-                report.unjudged.append(f"not tried for lack of time: true sizes from {way} on")
+                report.unjudged.append(f"not tried for lack of time: large sizes from {way} on")
                 return
             tried = call.tried(way, end)
             on = str(tried.way)

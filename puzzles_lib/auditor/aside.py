@@ -27,7 +27,7 @@ class Ended(Exception):
 
 
 def aside(work: Callable[[], T]) -> T:
-    """Return the result of ``work``, which is called in a forked process and pickled there.
+    """Call ``work`` in a forked process, and return its result, which must be picklable.
 
     Raises what ``work`` raises, and `Ended` if the process ends too early. If no process can be made,
     ``work`` is called here.

@@ -52,11 +52,13 @@ def caught(
 ) -> Iterator[None]:
     """Hand each launch of the block to ``on_launch``.
 
-    on_error: gets the kernel's name and what was raised if a launch cannot be bound.
-    all_configurations: run each configuration of `triton.autotune` once; else the first that can be launched.
-    configuration: run the one of this number alone, of those that autotune would try.
-    on_twice: runs an autotuned kernel that has changed a tensor once more, on what it has left.
-    compiled: catch what `torch.compile` writes, too, with blocks of at most so many elements along an axis.
+    on_error: called with the kernel's name and the exception if a launch cannot be bound.
+    all_configurations: run each configuration of `triton.autotune` once, instead of only the first that can
+    be launched.
+    configuration: run only the configuration with this number, counting those that autotune would try.
+    on_twice: called to run an autotuned kernel a second time, on the tensors that the first run has changed.
+    compiled: also catch kernels that `torch.compile` writes, whose blocks then have at most this many
+    elements along an axis.
     """
     catcher = _Catcher(on_launch, on_error, all_configurations, configuration, on_twice)
     with one_thread():
@@ -83,7 +85,7 @@ _turn = threading.RLock()
 def one_thread() -> Iterator[None]:
     """Let one thread at a time replace methods of Triton and torch, and restore them afterwards.
 
-    Raises RuntimeError after `PATIENCE_S` of another thread's audits.
+    Raises RuntimeError if another thread's audits take longer than `PATIENCE_S` seconds.
     """
     if not _turn.acquire(timeout=PATIENCE_S):
         raise RuntimeError(f"audit: another thread has been auditing for {PATIENCE_S:g} s: wait for it")
@@ -273,7 +275,7 @@ def _restore(tensors: dict[str, torch.Tensor], before: Copies) -> None:
 
 
 class Compiled:
-    """Stands for a compiled kernel, which can be launched. Nothing is compiled: its numbers are made up."""
+    """A stand-in for a compiled kernel: it can be launched, but its number of registers etc. is made up."""
 
     n_regs, n_spills, n_max_threads, shared = 64, 0, 1024, 16 << 10
     function = module = 0
@@ -302,7 +304,7 @@ def _warmed_up(kernel: JITFunction, *_: Any, grid: Any = None, **kwargs: Any) ->
 
 
 def benched(fn: Callable, *_: Any, quantiles: Any = None, return_mode: str = "mean", **__: Any) -> Any:
-    """Run what should be measured once, and return a millisecond for it."""
+    """Run ``fn`` once instead of measuring it, and report 1 millisecond."""
     fn()
     if quantiles is not None:
         return [1.0] * len(quantiles) if len(quantiles) > 1 else 1.0

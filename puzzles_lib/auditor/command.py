@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--like", help="a reference that takes the same arguments, as module:function")
     parser.add_argument("--hard", action="store_true", help="try hard inputs, too")
     parser.add_argument("--resident", action="store_true", help="all programs of a grid run at the same time")
-    parser.add_argument("--no-sizes", action="store_true", help="leave out sizes whose offsets pass 2**31")
+    parser.add_argument("--no-sizes", action="store_true", help="don't try sizes whose offsets pass 2**31")
     parser.add_argument("--seconds", type=float, default=Guard.seconds, help="CPU seconds per launch")
     parser.add_argument("--json", metavar="FILE", help="write the report to this file, as JSON")
     parser.add_argument("--sarif", metavar="FILE", help="write the findings to this file, as SARIF 2.1.0")
@@ -75,7 +75,7 @@ def _named(name: str) -> Callable[..., Any]:
     path = os.path.relpath(module) if "/" in module else module  # ./kernels.py is kernels
     dotted = path.removesuffix(".py").replace("/", ".")
     if dotted.startswith("."):
-        raise _Misnamed(f"{module} is not below the current folder")
+        raise _Misnamed(f"{module} is not in the current folder")
     try:
         found: Any = importlib.import_module(dotted)
     except ModuleNotFoundError as error:
@@ -87,5 +87,5 @@ def _named(name: str) -> Callable[..., Any]:
             raise _Misnamed(f"{module} has no {attribute}")
         found = getattr(found, part)
     if not callable(found):
-        raise _Misnamed(f"{name} is {found!r}, allowed is a function")
+        raise _Misnamed(f"{name} must be a function, but is {found!r}")
     return found

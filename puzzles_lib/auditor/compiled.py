@@ -21,7 +21,7 @@ _BLOCK = re.compile(r"[XYZ]BLOCK|R\d*_?BLOCK")
 def writing_triton(launch: Callable[..., Any], largest_block: int = LARGEST_BLOCK) -> Iterator[None]:
     """Have `torch.compile` write Triton for CPU tensors, and hand each launch to ``launch``.
 
-    launch: gets what stands for an autotuned kernel, the launch's arguments, and its configurations.
+    launch: called with a stand-in for an autotuned kernel, the launch's arguments, and its configurations.
     Code that was compiled before the block is compiled again within it, and once more after it.
     """
     import torch._dynamo  # seconds, so only here

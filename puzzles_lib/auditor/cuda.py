@@ -1,9 +1,9 @@
 """Let code that asks for a GPU run here: its tensors stay on the CPU and say that they are on a GPU.
 
-A mode of torch's functions takes ``device="cuda"``, ``.cuda()`` and ``.to("cuda")`` for the CPU, and answers
-``is_cuda`` and ``device``. `torch.cuda` and Triton's driver answer for one H100. What a CUDA library computes
-(cuBLAS, cuDNN, extensions in C++) is not there: torch computes on the CPU, and an extension raises as it does
-without a GPU.
+A torch function mode treats ``device="cuda"``, ``.cuda()`` and ``.to("cuda")`` as the CPU, and answers
+``is_cuda`` and ``device`` as a GPU tensor would. `torch.cuda` and Triton's driver answer for one H100. What a
+CUDA library computes (cuBLAS, cuDNN, extensions in C++) is not there: torch computes on the CPU, and an
+extension raises as it does without a GPU.
 """
 
 import contextlib
@@ -53,8 +53,9 @@ _OF_TRITON = {
 def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
     """Pretend that there is a GPU.
 
-    tensors: where they are in truth, ``"cpu"`` or ``"meta"``. compiles: whether `torch.compile` compiles. By
-    default it returns the function as it is, whose kernels are then launched one after the other.
+    tensors: the device where they really are, ``"cpu"`` or ``"meta"``. compiles: whether `torch.compile`
+    compiles. By default it returns the function unchanged, so that its kernels are launched one after the
+    other.
     """
     with one_thread(), contextlib.ExitStack() as stack:
         if not compiles:

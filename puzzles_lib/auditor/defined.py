@@ -1,7 +1,7 @@
 """Track which elements of `torch.empty`'s tensors were stored to, by torch or by a kernel.
 
 A mode of torch's dispatcher sees each such tensor when it is made, and each operation that stores to one. New
-tensors are filled with values that are no plausible result. A second run fills them with other values, and
+tensors are filled with values that aren't plausible results. A second run fills them with other values, and
 shows what depends on them.
 """
 
@@ -20,10 +20,10 @@ POISON = (0xA5, 0x5A)
 
 
 class Defined(TorchDispatchMode):
-    """Follows the tensors that are made empty while the mode is on.
+    """Follows the tensors that `torch.empty` and its relatives make while the mode is on.
 
     poison: the byte that integers are filled with; floats are filled with NaN, or with a large number.
-    read: the first of torch's operators that got a tensor with elements that hold nothing, by name.
+    read: the name of the first torch operator that was given a tensor with undefined elements.
     """
 
     supports_higher_order_operators = True  # such as flex_attention: they are made of others
@@ -73,7 +73,7 @@ class Defined(TorchDispatchMode):
                     self.define(tensor)
 
     def _reads(self, schema: Any, args: tuple, kwargs: Mapping[str, Any]) -> bool:
-        """Whether an operator takes elements that hold nothing. One that returns a view takes none."""
+        """Whether an operator reads undefined elements. One that returns a view takes none."""
         if any(result.alias_info is not None for result in schema.returns) and not schema.is_mutable:
             return False
         for place, argument in enumerate(schema.arguments):
@@ -87,7 +87,7 @@ class Defined(TorchDispatchMode):
         return False
 
     def _of(self, tensor: torch.Tensor) -> np.ndarray | None:
-        """The notes on a tensor's storage, byte by byte; None if all of it holds something."""
+        """The notes on a tensor's storage, byte by byte; None if all of it is defined."""
         if tensor.device.type != "cpu" or not self._known:
             return None
         storage = tensor.untyped_storage()
@@ -137,7 +137,7 @@ class Defined(TorchDispatchMode):
 
 
 def fill(tensor: torch.Tensor, poison: int) -> None:
-    """Fill a tensor with values that look like no result, so that reads of undefined elements show.
+    """Fill a tensor with implausible values, so that reads of undefined elements show.
 
     poison: 0 for NaN, and bytes 1010 0101 in integers; 1 for large numbers, and bytes 0101 1010.
     """

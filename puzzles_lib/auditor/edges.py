@@ -1,4 +1,4 @@
-"""Run the programs at the edges of a grid on tensors whose elements are not there, or not looked at."""
+"""Run the programs at the edges of a grid on tensors whose elements are made up."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ MANY = 4096  # programs
 def at_edges(code: compiler.Program, launch: Launch, values: Mapping[str, np.ndarray]) -> Run:
     """Run a launch's programs at the edges of its grid.
 
-    values: by tensor, its elements, repeated as often as needed. Other tensors have made-up elements.
+    values: the elements of tensors, by name, repeated as often as needed. Other tensors have made-up
+    elements.
     """
     every = {}
     for name, tensor in launch.all_tensors.items():

@@ -1,4 +1,4 @@
-"""Hard inputs: what breaks kernels that are right on random numbers.
+"""Make hard inputs, which break kernels that are correct on random numbers.
 
 Each variant changes one tensor of the call, or one size. Integer tensors keep what the caller gave: they may
 be indices, lengths or page tables.

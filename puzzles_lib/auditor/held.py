@@ -1,9 +1,9 @@
-"""Let signals of the user's own wait while an audit works, such as the one that ends a test's time.
+"""Delay the user's own signals while an audit works, such as the signal of a test's timeout.
 
 Python calls a signal's handler between any two instructions. If the handler raises an exception while the
 audit replaces a method of Triton's or puts it back, the rest is never done. So handlers are called only in
-the user's own code and between two runs of a kernel. Ctrl-C is not among these signals: each run lets it
-wait by itself (`puzzles_lib.runner.limits`).
+the user's own code and between two runs of a kernel. Ctrl-C is not among these signals: each run delays it by
+itself (`puzzles_lib.runner.limits`).
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _NOT_CTRL_C = frozenset(signal.valid_signals() - {signal.SIGINT})
 
 
 class Held:
-    """Signals that wait, and those that came meanwhile. raised: what a handler has raised."""
+    """Signals that are delayed, and those that came meanwhile. raised: exceptions of their handlers."""
 
     def __init__(self, numbers: Collection[int]) -> None:
         self.raised: BaseException | None = None
@@ -66,7 +66,7 @@ class Held:
         self._waiting.clear()
 
     def deliver(self) -> None:
-        """Call the handlers of the signals that came. What they raise passes."""
+        """Call the handlers of the signals that came. Their exceptions pass through."""
         if self._waiting:
             with self.released():
                 pass
@@ -83,7 +83,7 @@ class Held:
 
 @contextlib.contextmanager
 def held(numbers: Collection[int] = _NOT_CTRL_C) -> Iterator[Held]:
-    """Let signals wait until the end of the block, if Python functions handle them."""
+    """Delay signals until the end of the block, if Python functions handle them."""
     signals = Held(numbers)
     try:
         signals._begin()

@@ -35,8 +35,8 @@ class Launch:
     """A kernel with its arguments, its grid and its options: what a GPU would be given.
 
     It has the attributes of a puzzle, and of a kernel that is bound to one, that verdicts and pages need.
-    axes: how many axes the caller gave the grid. reached: tensors that are no arguments, but whose addresses
-    are in one that is, as `puzzles_lib.runner.run` takes them.
+    axes: how many axes the caller gave the grid. reached: tensors that aren't arguments, but whose addresses
+    are stored in one that is, as `puzzles_lib.runner.run` takes them.
     """
 
     kernel: JITFunction
@@ -107,7 +107,7 @@ class Launch:
 
     @property
     def locks(self) -> tuple[str, ...]:
-        """The names of tensors that are locks: none, because a launch does not say so."""
+        """The names of the tensors that are locks: none, because a launch doesn't declare any."""
         return ()
 
     def grid(self, case: object) -> tuple[int, ...]:
@@ -117,12 +117,12 @@ class Launch:
         return self.full_grid
 
     def reached_in(self, tensors: Mapping[str, Any]) -> dict[str, tuple[int, torch.Tensor]]:
-        """Return `reached` with other tensors, by the same names and addresses."""
+        """Return `reached` with these tensors instead, under the same names and addresses."""
         return {name: (address, tensors[name]) for name, (address, _) in self.reached.items()}
 
     @property
     def all_tensors(self) -> dict[str, torch.Tensor]:
-        """The tensors among the arguments, and those that are found by their addresses."""
+        """The tensors among the arguments, and those whose addresses are stored in one of these."""
         return {**self.tensors, **{name: tensor for name, (_, tensor) in self.reached.items()}}
 
     def with_tensors(self, tensors: Mapping[str, object]) -> dict[str, object]:

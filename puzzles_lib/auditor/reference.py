@@ -27,7 +27,7 @@ SHAKEN = 1e-6  # of the largest: how far inputs move until none is equal to anot
 
 
 class Uncomparable(Exception):
-    """A reference that gives no answer, or another shape. The message says why, in a sentence."""
+    """Raised if a reference fails, or returns other shapes than the function. The message says why."""
 
 
 def flat(value: Any) -> list[torch.Tensor]:
@@ -59,7 +59,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def cloned(value: Any, convert: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.clone) -> Any:
-    """Return arguments with copies of their tensors. A tensor that is there twice is copied once."""
+    """Return arguments with copies of their tensors. A tensor that occurs twice is copied once."""
     known: dict[int, torch.Tensor] = {}
 
     def copy(leaf: Any) -> Any:
@@ -87,8 +87,8 @@ def kept(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage] | None 
         where = tensor.device.type
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested or where != "cpu":
         kind = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
-        words = f"an argument is a {kind} tensor on {where}"
-        raise ValueError(f"audit: {words}, allowed are dense tensors on the CPU")
+        words = f"but is a {kind} tensor on {where}"
+        raise ValueError(f"audit: an argument must be a dense tensor on the CPU, {words}")
     source = tensor.detach()
     found = source.untyped_storage()
     storages = {} if storages is None else storages
@@ -105,7 +105,8 @@ def kept(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage] | None 
 class Wanted:
     """What a reference returns, in float64 and in the arguments' own dtypes.
 
-    moved, coarse: with inputs that are a roundoff off; shaken: with inputs among which there are no ties.
+    moved: its results for inputs that are off by float32's roundoff. coarse: for inputs that are off by the
+    coarsest dtype's. shaken: for inputs without ties.
     """
 
     exact: list[torch.Tensor]
@@ -115,7 +116,7 @@ class Wanted:
     shaken: list[list[torch.Tensor]]
 
     def but_no_indices(self, but_all: bool) -> "Wanted":
-        """Return the same, with all indices marked as depending on ties.
+        """Return these results, with all indices marked as depending on ties.
 
         but_all: whether to mark all integer and boolean results, not only int32 and int64.
         """
@@ -129,11 +130,11 @@ class Wanted:
 def wanted(
     like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float, in_place: bool = True
 ) -> Wanted:
-    """Call a reference: exactly, with float32's roundoff in each input, and with a coarser one.
+    """Call a reference on the exact inputs, and on inputs that are off by float32's or a coarser roundoff.
 
-    in_place: whether it may return None, because the function does so and changes its arguments.
+    in_place: whether the reference may return None, because the function changes its arguments.
 
-    Raises `Uncomparable` if it raises with the arguments as they are, or returns None and must not.
+    Raises `Uncomparable` if the reference raises an exception, or returns None but must not.
     """
 
     def called(convert: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
@@ -142,7 +143,7 @@ def wanted(
             result = like(*given, **named)
         if result is None and not in_place:
             raise Uncomparable(
-                "the reference returns None, but the function returns a result: return the same"
+                "the reference returns None, but the function returns a result: both must return the same"
             )
         found = returned(result) if result is not None else flat((given, named))
         return [t.detach() for t in found]
@@ -203,10 +204,11 @@ def compare(
 ) -> Verdict | None:
     """Return the verdict on results that differ from the reference's; None if none does.
 
-    allowance: how far off an element may be in addition, relative to the largest of its result.
+    allowance: how far off an element may be beyond the tolerance, relative to the largest element of its
+    result.
     floor: the least tolerance of any element.
     only_sure: leave out elements where the reference itself, in the arguments' own dtypes, is not finite or
-        far from what it is in float64.
+        far from its value in float64.
 
     Raises `Uncomparable` if the results have other shapes.
     """
@@ -215,7 +217,7 @@ def compare(
     if len(got) != len(want.exact):
         raise Uncomparable(
             f"the function returns {_tensors(len(got))}, but the reference {_tensors(len(want.exact))}: "
-            "return the same"
+            "both must return the same number"
         )
     for place, (found, exact) in enumerate(zip(got, want.exact, strict=True)):
         name = "the result" if len(got) == 1 else f"result {place}"

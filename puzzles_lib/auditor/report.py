@@ -18,10 +18,10 @@ MOST_LINES = 24
 class Finding:
     """One thing that is wrong.
 
-    verdict: what, at which line of the kernel, and if it helps, why. launch: the number of the launch in
-    `AuditReport.launches`; None for a result of the call as a whole. kernel: its name. place: where the
-    user's code launches it. file: of the kernel. on: the inputs, such as ``"a row of zeros in x"``; ``""``
-    for those of the call.
+    verdict: what is wrong, in which line of the kernel, and why if that is known. launch: the number of the
+    launch in `AuditReport.launches`; None for a result of the call as a whole. kernel: the kernel's name.
+    file: its file. place: where the user's code launches it. on: the inputs, such as ``"a row of zeros in
+    x"``; ``""`` for the call's own inputs.
     """
 
     verdict: Verdict
@@ -32,7 +32,7 @@ class Finding:
     on: str = ""
 
     def repeats(self, other: "Finding") -> bool:
-        """Return whether another finding is the same, for another launch or configuration of a line."""
+        """Return whether another finding is the same fault in the same line of another launch."""
         one, two = self.verdict, other.verdict
         return one.site is not None and (self.file, one.kind, one.site) == (other.file, two.kind, two.site)
 
@@ -131,11 +131,11 @@ class LaunchResult:
 
 @dataclass
 class AuditReport:
-    """The answer to an audit. ``ok``: nothing is wrong with what was judged.
+    """The result of an audit. ok: whether everything that was judged is correct.
 
-    launches: of the call, in order; those with hard inputs are not listed. findings: what is wrong, the first
-    first. unjudged: what could not be judged, and why: never a silent ok. unsupported: the kernels among them
-    that could not be run at all, one for each launch, which are not in ``launches``. tried: other inputs.
+    launches: the call's launches in order, without those on hard inputs. findings: what is wrong, in order.
+    unjudged: what could not be judged, and why. unsupported: kernels that could not be run at all, one per
+    launch; these launches are not in ``launches``. tried: the hard inputs and other sizes that were tried.
     """
 
     title: str = "audit"
@@ -160,8 +160,10 @@ class AuditReport:
         if not count:
             return f"{self.title}: no kernel was launched"
         whole = sum(each.status == "ok" for each in self.launches)
-        judged = f"{launches} clean" if whole == count else f"{whole} of {launches} clean, the rest unjudged"
-        values = ", values as the reference's" if self.compared else ""
+        judged = (
+            f"{launches} clean" if whole == count else f"{whole} of {launches} clean, the rest not judged"
+        )
+        values = ", with the reference's values" if self.compared else ""
         tried = f", and {len(self.tried)} other input{'s' * (len(self.tried) != 1)}" if self.tried else ""
         return f"{self.title}: {judged}{values}{tried}"
 

@@ -39,7 +39,9 @@ _NO_KNOWN_TENSOR = "a table of pointers has addresses outside all known tensors"
 _NO_ALLOCATOR = (
     "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
 )
-_ALLOCATOR = "before the launch: triton.set_allocator(lambda size, alignment, stream: torch.empty(size, ...))"
+_ALLOCATOR = (
+    "call triton.set_allocator(lambda size, alignment, stream: torch.empty(size, ...)) before the launch"
+)
 MOST_BYTES = 192 << 20  # of a launch's tensors that are copied for each run, at four bytes per element
 MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
 
@@ -48,7 +50,7 @@ MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown la
 class Outcome:
     """The result of a guarded launch.
 
-    verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or not wholly.
+    verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or only in part.
     notes: remarks that are not faults. programs: how many ran, of how many. stopped: whether the run ended
         early, so that results are missing.
     """
@@ -71,12 +73,12 @@ class Outcome:
 
     @property
     def complete(self) -> bool:
-        """Whether all programs ran, and what they stored is there."""
+        """Whether all programs ran to the end, so that all results are stored."""
         return not self.unjudged and self.programs == self.of
 
 
 class Runner:
-    """Runs the launches of one audit. defined: which elements hold something; guard: what is looked for."""
+    """Runs the launches of one audit. defined: which elements are defined. guard: what to look for."""
 
     def __init__(self, guard: Guard, defined: Defined, reverse: bool = False):
         self.guard, self.defined, self.reverse = guard, defined, reverse
@@ -143,7 +145,7 @@ class Runner:
             compiler.Opinions(launch.kernel, [], [launch.arguments], num_stages=stages), first
         )
         if opinion is None:
-            outcome.unjudged = "the compiler gave no answer"
+            outcome.unjudged = "the compiler didn't answer"
             return None
         outcome.notes += opinion.notes
         if opinion.refusal:
@@ -247,7 +249,7 @@ class _Guarded:
         if _of_no_known_tensor(self.launch, ran.stop.message):
             return _NO_KNOWN_TENSOR
         if self.only is not None and ran.stop.kind == "deadlock":
-            return "a program waits for one that is not among those that ran"
+            return "a program waits for one that was not run"
         if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message:
             return ""
         return ran.stop.message + (f" ({ran.stop.site})" if ran.stop.site else "")

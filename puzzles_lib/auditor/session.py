@@ -61,11 +61,11 @@ class Session:
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             outcome = Outcome(launch, unjudged=f"{launch.name}: a bug in the audit itself: {words}")
         if launch.configuration and outcome.verdict and skips(outcome.verdict):
-            self.report.notes.append(f"{launch}: autotune skips it, {outcome.verdict.message}")
+            self.report.notes.append(f"{launch}: autotune skips it: {outcome.verdict.message}")
             return False
         if self.stopped not in ("", launch.name) and outcome.verdict:
             outcome.verdict = None
-            outcome.unjudged = f"{launch.name}: it may work on what {self.stopped} has not stored"
+            outcome.unjudged = f"{launch.name}: it may use values that {self.stopped} has not stored"
         elif outcome.stopped or not outcome.complete:
             self.stopped = launch.name
         self.add(outcome)
@@ -90,7 +90,7 @@ class Session:
         self.stopped = self.stopped or kernel
 
     def again(self, launch: Launch) -> bool:
-        """Run a launch that autotune repeats, and report nothing of it."""
+        """Run a launch that autotune repeats, without reporting it."""
         runner = Runner(replace(self.guard, races=False, hints=False), self.defined)
         outcome = alone(lambda: runner.run(launch))
         if not outcome.complete:  # other programs may have run than in the launch before
@@ -102,7 +102,7 @@ class Session:
         if self.report.findings or self.stopped:
             return
         text = f"{name} gets different values in a second launch, and autotune launches it many times"
-        advice = f"restore_value=['{name}'] if the kernel updates it in place, reset_to_zero if it adds to it"
+        advice = f"pass restore_value=['{name}'] if the kernel updates it in place, reset_to_zero if it adds"
         verdict = Verdict("values", text, diagnosis=advice)
         self.report.findings.append(Finding(verdict, None, kernel, place))
 
@@ -144,16 +144,17 @@ def audited(
     Each launch runs on the CPU, on the tensors that the code gives it, which then hold the results.
     device: with ``"cuda"``, code that asks for a GPU runs here: new tensors, ``.cuda()`` and ``.to("cuda")``
         give CPU tensors that say they are on a GPU, and `torch.cuda` answers for an H100.
-    guard: what is looked for; see `Guard`.
-    compiled: audit what `torch.compile` writes, too. In the block it compiles functions of CPU tensors to
-        Triton. Its blocks are capped at 16 elements along an axis, so that races between programs can show.
+    guard: what to look for; see `Guard`.
+    compiled: also audit kernels that `torch.compile` writes. In the block it compiles functions of CPU
+        tensors to Triton. Its blocks are capped at 16 elements along an axis, so that races between programs
+        can show.
 
     Findings do not stop the block. Raises ValueError or TypeError for a bad argument.
     """
     if device not in ("cpu", "cuda"):
-        raise ValueError(f"audited: device is {device!r}, allowed are 'cpu' and 'cuda'")
+        raise ValueError(f"audited: device must be 'cpu' or 'cuda', but is {device!r}")
     if not isinstance(compiled, bool):
-        raise TypeError(f"audited: compiled is {compiled!r}, allowed are True and False")
+        raise TypeError(f"audited: compiled must be True or False, but is {compiled!r}")
     report = AuditReport(title)
     session = Session(guard_of(guard, "audited"), report, compiled=compiled)
     managers: list[contextlib.AbstractContextManager] = [session.active()]

@@ -79,7 +79,8 @@ def _before(outcome: Outcome, caller: str) -> dict[str, torch.Tensor]:
     before = outcome.before.fresh()
     if sum(tensor.numel() for tensor in before.values()) > MOST_ELEMENTS:
         raise ValueError(
-            f"{caller}: the tensors of {outcome.launch} have more than {MOST_ELEMENTS:,} elements"
+            f"{caller}: the tensors of {outcome.launch} are too large to show: "
+            f"use at most {MOST_ELEMENTS:,} elements"
         )
     return before
 

@@ -1,4 +1,4 @@
-"""True sizes: each size of a call in turn, pretended so large that offsets pass 2**31.
+"""Pretend that each size of a call in turn is so large that offsets pass 2**31.
 
 The function is called with tensors on torch's meta device, which have shapes and no memory, so its own code
 works out grid, strides and results. First nothing is run: a size is made smaller until a GPU can launch each
@@ -47,9 +47,9 @@ STEPS = 40  # of a search for the largest size that can be launched
 class Sized:
     """One change of sizes: every axis with a certain size gets a pretended size instead.
 
-    also: other sizes that are replaced at the same time. outer: how many parts a tensor has along the axes
-    before the first of these. inner: whether offsets within one of these parts must pass 2**31, too. last:
-    whether the last part must begin there.
+    also: other sizes that are replaced at the same time. outer: into how many parts the axes before the first
+    changed one divide a tensor. inner: whether offsets within one part must pass 2**31, too. last: whether
+    the last part must begin past 2**31.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Sized:
 
     @property
     def passes(self) -> int:
-        """How many elements a tensor must have for offsets to pass 2**31."""
+        """The number of elements that a tensor needs for offsets to pass 2**31."""
         if self.last:
             return CROSSING * self.outer // (self.outer - 1)
         return CROSSING * (self.outer if self.inner else 1)
@@ -116,12 +116,12 @@ class Sized:
 
 
 def ways(args: Any, also: Mapping[int, int] | None = None) -> list[Sized]:
-    """Return each size above 1 that the tensors of a call have, with one that makes offsets pass 2**31.
+    """Return each size above 1 of a call's tensors, with a larger one that makes offsets pass 2**31.
 
     If several tensors have a size, it changes in all of them, because they must still fit together. If one
     tensor has a size twice, both axes change; a size as small as a number of heads is then left out.
 
-    also: sizes that are already replaced, and by which.
+    also: sizes that are already replaced, each with its replacement.
     """
     tensors, also = flat(args), also or {}
     found = []
@@ -148,8 +148,8 @@ def _outer(shape: Sequence[int], sizes: set[int]) -> int:
 class Tried:
     """The result of a call with a pretended size.
 
-    way: the size that was pretended; most: the largest that can be launched; limit: what bounds it, "memory"
-    or the launch that fails.
+    way: the change of sizes. most: the largest size that can be launched. limit: what prevents a larger one,
+    "memory" or the launch that fails.
     """
 
     way: Sized
@@ -294,12 +294,12 @@ class Call:
         described = [v for v in launch.arguments.values() if isinstance(v, TensorDescriptor)]
         if large := [n for each in described for n in each.shape if n > LARGEST_DESCRIBED]:
             outcome.unjudged = (
-                f"{launch.name}: a tensor descriptor holds no size of {max(large):,}: it has int32"
+                f"{launch.name}: a tensor descriptor stores sizes as int32, too small for {max(large):,}"
             )
             return outcome
         opinion = compiler.closed_after(compiler.Opinions(launch.kernel, [], [launch.arguments]), _first)
         if opinion is None or opinion.refusal:
-            why = opinion.refusal.message if opinion and opinion.refusal else "the compiler gave no answer"
+            why = opinion.refusal.message if opinion and opinion.refusal else "the compiler didn't answer"
             outcome.unjudged = f"{launch.name} does not compile at this size: {why}"
             return outcome
         code = compiler.program_of(launch.kernel, launch.arguments, opinion)

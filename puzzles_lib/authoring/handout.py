@@ -57,7 +57,7 @@ def pack(root: Path, target: Path, chapters: Collection[str] = ()) -> int:
     """
     files = list(handed_out(root, chapters))
     if stale := find_stale(root / "solutions", root / "notebooks"):
-        raise ValueError(f"not handed out, there may be answers in it: {stale[0]}")
+        raise ValueError(f"not handed out, because it may contain answers: {stale[0]}")
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files:

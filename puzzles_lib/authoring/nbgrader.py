@@ -49,7 +49,7 @@ os.environ["PUZZLES_STATE_DIR"] = tempfile.mkdtemp(prefix="nbgrader-progress-") 
 def assignment(nb: NotebookNode, name: str, salt: str) -> NotebookNode:
     """Return a chapter's master as nbgrader's source.
 
-    salt: of the hidden checks. Raises what `strip` raises.
+    salt: that of the hidden checks. Raises what `strip` raises.
     """
     source = normalise(nb)
     cells = []

@@ -294,7 +294,7 @@ def write(root: Path, target: Path, repository: str = "", branch: str = "main") 
     ``target`` is emptied first. Raises ValueError for a repository of another form.
     """
     if repository and not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise ValueError(f"repository {repository!r}: allowed is owner/name, or nothing")
+        raise ValueError(f"repository must have the form owner/name, or be empty, but is {repository!r}")
     every = chapters(root)
     hidden = secrets(every)
     if target.exists():

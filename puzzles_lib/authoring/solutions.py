@@ -47,7 +47,7 @@ def kernel_cells(folder: str = "solutions") -> dict[str, str]:
 
 
 def kernels_in(sources: dict[str, str], name: str) -> dict[str, str]:
-    """Return what `kernel_cells` finds in one notebook. sources: of its code cells, by id."""
+    """Return what `kernel_cells` finds in one notebook. sources: those of its code cells, by id."""
     found = {}
     for cell_id, source in sources.items():
         judges = cell_id.endswith("-check") or _KERNEL_ID.fullmatch(cell_id)

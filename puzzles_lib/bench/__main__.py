@@ -14,7 +14,7 @@ MEASURED = {
         "puzzles_lib.bench.quantized_matmul",
         "chapter 08's 4-bit matmul, step by step (needs a GPU)",
     ),
-    "int8": ("puzzles_lib.bench.int8", "int8 dynamic linear on this CPU, and on the GPU where there is one"),
+    "int8": ("puzzles_lib.bench.int8", "int8 dynamic linear on this CPU, and on the GPU if there is one"),
     "dw": ("puzzles_lib.bench.dw", "the fused dW against dequantize + cuBLAS (needs a GPU)"),
     "rounding": ("puzzles_lib.bench.rounding", "what stochastic codes cost beside nearest (needs a GPU)"),
     "producers": (
@@ -80,7 +80,7 @@ RECORDED = {
     ),
     "orders": (
         "puzzles_lib.bench.orders",
-        "how often what nothing orders goes wrong, in chapter 17's kernels (needs a GPU)",
+        "how often unordered accesses go wrong in chapter 17's kernels (needs a GPU)",
     ),
     "clock": (
         "puzzles_lib.chapters.ch19_what_the_clock_says.clock",
@@ -88,7 +88,7 @@ RECORDED = {
     ),
     "sweep": (
         "puzzles_lib.chapters.ch19_what_the_clock_says.configurations",
-        "chapter 19: three kernels in hundreds of forms (needs a GPU)",
+        "chapter 19: three kernels in hundreds of configurations (needs a GPU)",
     ),
     "tiles": (
         "puzzles_lib.bench.tiles",
@@ -96,11 +96,11 @@ RECORDED = {
     ),
     "points": (
         "puzzles_lib.bench.points",
-        "chapter 19: the course's kernels at large (needs a GPU)",
+        "chapter 19: the course's kernels at realistic sizes (needs a GPU)",
     ),
     "profiles": (
         "puzzles_lib.chapters.ch19_what_the_clock_says.profiles",
-        "chapter 19: what ncu reads off kernels (needs a GPU)",
+        "chapter 19: what ncu measures in kernels (needs a GPU)",
     ),
     "ptxas": (
         "puzzles_lib.chapters.ch15_racing_cublas.assemblers",
@@ -134,14 +134,18 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str] | None) -> None:
     parser = argparse.ArgumentParser(prog="python -m puzzles_lib.bench")
     commands = parser.add_subparsers(dest="command", required=True)
-    checks = commands.add_parser("checks", help="CPU seconds per puzzle for check, and what guarding costs")
+    checks = commands.add_parser("checks", help="CPU seconds per puzzle for check and for its guarded runs")
     checks.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
     watched = commands.add_parser(
-        "watch", help="per puzzle the size of watch's page, and what recording costs"
+        "watch", help="for each puzzle, the size of watch's page and the cost of recording it"
     )
     watched.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
-    classroom = commands.add_parser("classroom", help="what it costs to grade a class, made up in a folder")
-    classroom.add_argument("folder", type=Path, metavar="FOLDER", help="where it goes on if stopped")
+    classroom = commands.add_parser(
+        "classroom", help="the cost of grading a class, which is made up in a folder"
+    )
+    classroom.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="the folder; a stopped run continues there"
+    )
     classroom.add_argument("--students", type=int, default=30, metavar="N")
     classroom.add_argument("--workers", type=int, default=2, metavar="N")
     model = commands.add_parser(
@@ -150,7 +154,7 @@ def _run(arguments: list[str] | None) -> None:
     model.add_argument("--steps", type=int, default=3600, help="(default: 3600)")
     model.add_argument("--batch", type=int, default=8, help="pieces of 256 bytes per step (default: 8)")
     model.add_argument("--lr", type=float, default=3e-3, help="highest learning rate (default: 0.003)")
-    model.add_argument("--seed", type=int, default=0, help="of weights and batches (default: 0)")
+    model.add_argument("--seed", type=int, default=0, help="seed of weights and batches (default: 0)")
     model.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: the library)")
     for name, (_, text) in MEASURED.items():
         measured = commands.add_parser(name, help=text)
@@ -159,14 +163,21 @@ def _run(arguments: list[str] | None) -> None:
         recorded = commands.add_parser(name, help=text)
         recorded.add_argument("--json", metavar="FILE", help="write the record there as well")
         if name == "ptxas":
-            recorded.add_argument("paths", metavar="PTXAS", nargs="*", help="such as nvidia-cuda-nvcc has")
-    compile_ = commands.add_parser("compile", help="the binaries of ladder and grid, with no GPU")
+            recorded.add_argument(
+                "paths",
+                metavar="PTXAS",
+                nargs="*",
+                help="other ptxas programs, such as that in nvidia-cuda-nvcc",
+            )
+    compile_ = commands.add_parser("compile", help="compile the binaries of ladder and grid, with no GPU")
     compile_.add_argument("file", metavar="FILE", help="where to write them")
     for name, text in RACED.items():
         raced = commands.add_parser(name, help=text)
-        raced.add_argument("--binaries", metavar="FILE", help="what compile wrote", required=name == "grid")
+        raced.add_argument(
+            "--binaries", metavar="FILE", help="the file that compile wrote", required=name == "grid"
+        )
         raced.add_argument("--json", metavar="FILE", help="write the rows there as well")
-    report = commands.add_parser("report", help="the recorded figures as tables")
+    report = commands.add_parser("report", help="print the recorded figures as tables")
     report.add_argument("--results", action="store_true", help="the tables of RESULTS.md, in Markdown")
     chosen = parser.parse_args(arguments)
     if chosen.command == "checks":

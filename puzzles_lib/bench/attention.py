@@ -51,7 +51,7 @@ def measure() -> Iterator[dict[str, object]]:
 
 
 def _inputs(D: int, T: int, heads: int = 0) -> list[torch.Tensor]:
-    """q, k, v and do; heads: of k and v, where not all."""
+    """q, k, v and do; heads: those of k and v, if fewer."""
     torch.manual_seed(0)
     shape = (ROWS // T, WIDTH // D, T, D)
     shapes = [shape, *[(shape[0], heads or shape[1], T, D)] * 2, shape]

@@ -47,9 +47,11 @@ FP8 = {"quant_type": "torch.float8_e4m3fn", "use_scaling": True, "size_in_mb": 8
 class Task:
     """A model, its batches and its loss.
 
-    model: makes one with fresh weights. batch: makes one, given a device and a generator on it.
+    model: a function that makes a model with fresh weights. batch: a function that makes a batch, given a
+    device and a generator on it.
     rate: the highest learning rate.
-    paths: what to do to the model, by name. needs: a library, if any.
+    paths: functions that change the model, by the path's name. needs: the library that must be installed, if
+    any.
     """
 
     model: Callable[[], nn.Module]
@@ -215,7 +217,7 @@ def _options(path: str) -> Any:
 def measure(
     tasks: Mapping[str, Task] = TASKS, steps: Mapping[str, int] = STEPS, limit: float | None = None
 ) -> dict[str, Any]:
-    """Return the record. limit: seconds. Raises RuntimeError without a GPU."""
+    """Return this bench's record. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
         raise RuntimeError("bench beside needs a CUDA device")
@@ -278,7 +280,7 @@ def _worker(number: int, count: int, jobs: list[tuple[str, str]], steps: dict[st
 
 
 def run(task: Task, path: str, device: torch.device, steps: int) -> dict[str, Any]:
-    """Train in one way; return ``us`` of a step, ``bytes`` and ``loss``."""
+    """Train on one path, and return ``us`` of a step, ``bytes`` and ``loss``."""
     on_gpu = device.type == "cuda"
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -27,7 +27,7 @@ TEXTS, ROUNDS = 2, 5
 
 
 def measure(size: dict[str, int] = SIZE, device: str = "cuda") -> Iterator[dict[str, Any]]:
-    """Yield all rows. Raises RuntimeError without a GPU."""
+    """Yield the rows of this bench. Raises RuntimeError without a GPU."""
     if device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError("bench checkpointing needs a CUDA device")
     case = "{layers} layers of {width}, {context} tokens".format(**size) + f" x {TEXTS}"

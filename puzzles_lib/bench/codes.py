@@ -49,7 +49,7 @@ def hadamard(order: int, device: torch.device) -> torch.Tensor:
 
 
 def rotated(seen: Seen, most: int = 256) -> Seen:
-    """Return ``seen`` for a rotated x: groups of columns are rotated, seen, and rotated back.
+    """Return a ``seen`` that rotates groups of columns of x before it rounds them, and back afterwards.
 
     most: the largest group. A group's size divides the number of columns.
     """
@@ -109,7 +109,7 @@ def measure(
     stages: tuple[int, ...] = STAGES,
     sums: tuple[int, ...] = SUMS,
 ) -> dict[str, Any]:
-    """Return the record. Raises RuntimeError without a GPU."""
+    """Return the record of this bench. Raises RuntimeError without a GPU."""
     if device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError("bench codes needs a CUDA device")
     torch.manual_seed(0)

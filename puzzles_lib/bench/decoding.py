@@ -105,7 +105,7 @@ def _read_bandwidth() -> float:
 
 @dataclass
 class State:
-    """What texts have besides weights: the newest tokens, caches per layer, pages, positions and angles."""
+    """The state of the texts: the newest tokens, caches per layer, pages, positions and angles."""
 
     token: torch.Tensor  # [B]
     pages: list[Pair]  # k, v [pages, keys of a page, KV_HEADS, HEAD]

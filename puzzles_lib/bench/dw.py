@@ -25,7 +25,7 @@ UNFUSED = "dequantize + cuBLAS"
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Return all rows. Raise RuntimeError without a GPU."""
+    """Return the rows of this bench. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench dw needs a CUDA device")
     for shape in SHAPES:

@@ -36,7 +36,7 @@ CHECKPOINTED = "torch, each block checkpointed"
 
 
 def measure() -> Iterator[dict[str, Any]]:
-    """Yield all rows. Raise RuntimeError without a GPU."""
+    """Yield the rows of this bench. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench eager needs a CUDA device")
     yield from measure_layers()

@@ -44,7 +44,7 @@ class Setup:
 def measure(
     paths: Mapping[str, tuple] = FORMATS, seeds: int = SEEDS, steps: int = STEPS, limit: float | None = None
 ) -> dict[str, Any]:
-    """Return the record. limit: seconds. Raises RuntimeError without a GPU."""
+    """Return this bench's record. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
     jobs = [(name, Setup(*format, seed, steps)) for seed in range(seeds) for name, format in paths.items()]
     results = spread(_named, jobs, limit=limit)
     rows = rows_of([name for name, _ in jobs], results)
@@ -60,9 +60,10 @@ def _named(job: tuple[str, Setup], device: str) -> dict[str, Any]:
 
 
 def run(setup: Setup, device: str) -> dict[str, Any]:
-    """Train, and return the curve, the peak of memory and the losses and shares right on new pictures.
+    """Train, and return the loss curve, the peak of memory, and the results on new pictures.
 
-    held_out, right: those on new pictures in the trained fonts. unseen, unseen_right: in other fonts.
+    held_out, right: loss and share of correct answers on new pictures in the trained fonts. unseen,
+    unseen_right: the same in other fonts.
     """
     seen, unseen = (some.to(device) for some in glyphs())
     torch.manual_seed(setup.seed)

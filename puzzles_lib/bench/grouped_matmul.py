@@ -40,7 +40,7 @@ Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # x, w, start
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Yield all rows. Raise RuntimeError without a GPU, or if the results differ."""
+    """Yield the rows of this bench. Raise RuntimeError without a GPU, or if the results differ."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench grouped-matmul needs a CUDA device")
     for case in CASES:

@@ -28,7 +28,7 @@ ROUNDS = 15  # rounds in which the CPU's paths take turns
 
 
 def measure() -> list[dict[str, object]]:
-    """Return all rows: of this computer's CPU, and of its GPU if there is one."""
+    """Return the rows of this bench: of this computer's CPU, and of its GPU if there is one."""
     rows = list(on_cpu())
     return rows + list(on_gpu()) if torch.cuda.is_available() else rows
 

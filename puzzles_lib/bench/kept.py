@@ -24,7 +24,7 @@ PLAIN_MLP = {**SIZES, "intermediate_size": 1024}
 
 
 def drawn(*shape: int, seed: int = 1) -> torch.Tensor:
-    """Return normal random numbers of a seed."""
+    """Return normal random numbers from a seed."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -145,7 +145,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module], torch.Ten
 
 
 def kept(model: nn.Module, loss: Callable) -> int:
-    """Return the bytes of the storages that autograd keeps; parameters, buffers and logits left out."""
+    """Return the bytes of the storages that autograd keeps; without parameters, buffers and logits."""
     own = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers()]}
     sizes: dict[int, int] = {}
 

@@ -37,7 +37,7 @@ def measure(
     batch: int = BATCH,
     limit: float | None = None,
 ) -> dict[str, Any]:
-    """Return the record. limit: seconds. Raises RuntimeError without a GPU."""
+    """Return this bench's record. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
     jobs = [
         (name, setup(format, seed, steps, batch)) for seed in range(seeds) for name, format in paths.items()
     ]

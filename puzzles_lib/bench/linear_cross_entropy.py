@@ -30,7 +30,7 @@ PATHS: dict[str, Call] = {
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Yield all rows. Raise RuntimeError without a GPU, or if a path's gradient is wrong."""
+    """Yield the rows of this bench. Raise RuntimeError without a GPU, or if a path's gradient is wrong."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench linear-cross-entropy needs a CUDA device")
     for case in CASES:

@@ -26,7 +26,7 @@ SETS = 3  # the number of inputs, used in turn
 
 
 def measure() -> list[dict[str, object]]:
-    """Return all rows. Raise RuntimeError without a GPU."""
+    """Return the rows of this bench. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench memory needs a CUDA device")
     found = []

@@ -48,7 +48,7 @@ SHAPES = tuple(Shape(M=4096, N=N, ROWS=8, warps=4) for N in (1024, 2048, 4096, 8
 
 
 def measure() -> dict[str, Any]:
-    """Return the record. Raise RuntimeError without a GPU."""
+    """Return the record of this bench. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench orders needs a CUDA device")
     kernels = dict(_kernels())

@@ -34,7 +34,7 @@ TINYGEMM = 64  # rows, at most: it takes a multiple of the time for more
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Yield all rows. Raise RuntimeError without a GPU."""
+    """Yield the rows of this bench. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench packed-weight needs a CUDA device")
     for case in CASES:

@@ -31,7 +31,7 @@ BASELINE = "copy of as many bytes"
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Yield all rows. Raise RuntimeError without a GPU, or if the results differ."""
+    """Yield the rows of this bench. Raise RuntimeError without a GPU, or if the results differ."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench paged-decode needs a CUDA device")
     for case in CASES:

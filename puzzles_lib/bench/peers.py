@@ -32,7 +32,7 @@ def lmdeploy() -> Peer | None:
 
 
 def in_pages(each: torch.Tensor, table: torch.Tensor, page: int) -> torch.Tensor:
-    """Return the keys of texts [B, keys, heads, D] in pages [pages, page, heads, D]; table: which, [B, W]."""
+    """Return keys [B, keys, heads, D] in pages [pages, page, heads, D]. table: each text's pages, [B, W]."""
     padded = F.pad(each, (0, 0, 0, 0, 0, table.shape[1] * page - each.shape[1]))
     pages = torch.empty_like(padded.reshape(-1, page, *each.shape[2:]))
     pages[table.flatten().long()] = padded.reshape(pages.shape)

@@ -31,7 +31,7 @@ SETS = 3  # of inputs, taken in turn
 
 
 def measure() -> dict[str, Any]:
-    """Return the record. Raise RuntimeError without a GPU."""
+    """Return the record of this bench. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench points needs a CUDA device")
     return {**provenance(), "rows": list(_rows())}

@@ -39,7 +39,7 @@ NAMES = {"ddp": "DDP", "fsdp": "FSDP2"}
 
 
 def measure() -> Iterator[dict[str, Any]]:
-    """Yield all rows. Raise RuntimeError with fewer than two GPUs."""
+    """Yield the rows of this bench. Raise RuntimeError with fewer than two GPUs."""
     if torch.cuda.device_count() < 2:
         raise RuntimeError("bench ranks needs two CUDA devices")
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +110,7 @@ def check_resuming(ranks: Ranks, config: Config, folder: Path) -> None:
         _run(config, 3, group, **options)
         resumed = _run(config, 6, group, **options, resume=True).losses
         if resumed != whole:
-            raise RuntimeError(f"{group.text()}: resumed, losses are {resumed}, and were to be {whole}")
+            raise RuntimeError(f"{group.text()}: after resuming, losses are {resumed}, but should be {whole}")
 
 
 if __name__ == "__main__":

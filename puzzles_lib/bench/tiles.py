@@ -25,10 +25,10 @@ SHORT = 256  # rows for a kernel to be compiled with: as many as the longest til
 
 @dataclass(frozen=True)
 class Part:
-    """A kernel. launch: its launcher; takes: the tensors for it, in order; results: those it is to fill.
+    """A kernel. launch: its launcher. takes: its tensors' names, in order. results: those that it fills.
 
-    chosen: tiles by head dim. products: FLOP for each score and column. wide, narrow: tensors that it moves
-    of [B, H, T, D] in bfloat16, and of [B, H, T] in float32.
+    chosen: tiles by head dim. products: FLOP for each score and column. wide, narrow: how many tensors it
+    moves of [B, H, T, D] in bfloat16, and of [B, H, T] in float32.
     """
 
     launch: Callable[..., Any]
@@ -121,7 +121,7 @@ SWEPT = tuple(
 
 
 def measure() -> dict[str, Any]:
-    """Return the record. Raise RuntimeError without a GPU."""
+    """Return the record of this bench. Raise RuntimeError without a GPU."""
     return sweep.swept("tiles", __name__, SWEPT)
 
 

@@ -1,6 +1,6 @@
 """Measure how a language model's loss on packed activations depends on the tokens of a step.
 
-Rounding to the nearest code is wrong in the same direction each time, stochastic rounding in another one. So
+Rounding to the nearest code errs in the same direction each time, stochastic rounding in a random one. So
 what stochastic rounding costs should shrink with more tokens per step, and what the nearest codes cost should
 not. The model and its training are those of `puzzles_lib.bench.language`, which has 96 x 256 bytes per step;
 here there are a quarter and four times as many.
@@ -27,7 +27,7 @@ def measure(
     steps: int = language.STEPS,
     limit: float | None = None,
 ) -> dict[str, Any]:
-    """Return the record. limit: seconds. Raises RuntimeError without a GPU."""
+    """Return this bench's record. limit: the time limit in seconds. Raises RuntimeError without a GPU."""
     jobs = [
         (batch, path, language.setup(language.PATHS[path], seed, steps, batch))
         for batch in sorted(batches, reverse=True)  # the longest first

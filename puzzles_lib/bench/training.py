@@ -35,7 +35,7 @@ ROUNDS = 12
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Yield all rows. Raise RuntimeError without a GPU."""
+    """Yield the rows of this bench. Raise RuntimeError without a GPU."""
     yield from measure_blocks()
     yield from _rows(f"ViT-B/16, batch {BATCH}, AdamW", ViT, _vit_step, (2, 4))
 

@@ -32,7 +32,7 @@ def print_watched(as_json: bool) -> None:
 
 
 def watched() -> Iterator[dict[str, object]]:
-    """Yield for each puzzle the worst of its cases. page_bytes: the HTML's size."""
+    """Yield the worst case of each puzzle. page_bytes: the HTML's size."""
     for puzzle in puzzles():
         kernel = solutions()[puzzle.name]
         page, ratio, seconds = 0, 0.0, 0.0

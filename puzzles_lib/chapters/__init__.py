@@ -124,7 +124,7 @@ def breaking(puzzle: Puzzle) -> Mistake | None:
 
 
 def cause(puzzle: Puzzle) -> Question | None:
-    """Return the question what is wrong with the kernel that learners get to repair, or None.
+    """Return the question about what is wrong with the kernel that learners repair, or None.
 
     It's the one with the puzzle's number in the puzzle's chapter.
     """

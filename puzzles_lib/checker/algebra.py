@@ -1,4 +1,4 @@
-"""Accept what is right by algebra and differs from the spec only by the rounding of its intermediates.
+"""Accept results that are algebraically correct and differ from the spec only by intermediate rounding.
 
 The tolerance in `expected` follows from the inputs: it is how far the exact result moves when the inputs move
 by float32's rounding. ``2 * tl.sigmoid(2 * x) - 1`` is tanh, but near 0 it subtracts 1 from a number close to
@@ -6,7 +6,7 @@ by float32's rounding. ``2 * tl.sigmoid(2 * x) - 1`` is tanh, but near 0 it subt
 out of tolerance. If (and only if) that happens, the kernel's IR runs again with every float in float64
 (`runner.exact`), and three questions are asked:
 
-1. Is the algorithm right? Each result of the float64 run must differ from the spec by at most `SAME` of the
+1. Is the algorithm correct? Each result of the float64 run must differ from the spec by at most `SAME` of the
    tolerance, which is about 1e-9 of the condition, plus what float64 itself rounds. If a result differs by
    more, the kernel computes something else, however small the difference is, and stays rejected.
    A constant such as 0.1 is not a float32, and the kernel cannot help that. So each such constant may be any
@@ -80,7 +80,7 @@ class Judge:
     """Judges all runs of a kernel in one case.
 
     expected: the spec's results. Their tolerances grow at the first run that is slightly out of tolerance, if
-        the kernel is right by algebra.
+        the kernel is algebraically correct.
     """
 
     bound: Bound
@@ -140,9 +140,9 @@ class Judge:
         return None
 
     def constant_too_many(self) -> Verdict | None:
-        """Return the fault of a kernel that passes, but is the task's formula only with a constant set to 0.
+        """Return the fault of a kernel that passes, but has a constant that the formula doesn't have.
 
-        Of a constant such as 1e-6, which few inputs show. One that float32 never shows is accepted.
+        A constant such as 1e-6 shows only on few inputs. One that never changes a float32 is accepted.
         """
         try:
             runs = _Runs(self.bound, self.inputs, self.seconds, self.budget)

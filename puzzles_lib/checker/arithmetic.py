@@ -1,7 +1,7 @@
 """Find values that are correct line by line, but wrong as the compiler computes them.
 
 A second run, with the compiler's arithmetic, is made only if the first one saw a sum that may differ. Its
-verdict counts only if the compiled kernel has that step, so a kernel that would fail is compiled to see.
+verdict counts only if the compiled kernel has that step, so a kernel that would fail is compiled to find out.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Known:
 
     differs: whether a case needed a run with the compiler's arithmetic. Later cases then begin with one.
     in_tf32: lines whose sums become dots that can lose bits. sure: lines that the compiled kernel is known to
-    compute otherwise.
+    compute differently.
     """
 
     differs: bool = False
@@ -49,7 +49,7 @@ def may_differ(seen: Arithmetic, expected: Mapping[str, Expected]) -> bool:
 def of_compiled(bound: Bound, verdict: Verdict | None, ran: Run, known: Known) -> Verdict | None:
     """Return what is wrong with a run in the compiler's arithmetic, if the compiled kernel does so.
 
-    verdict: the one on that run.
+    verdict: the verdict on that run.
     """
     if verdict is None:
         return None

@@ -24,8 +24,9 @@ UNENDING = ("deadlock", "time limit", "memory limit")  # of a plan in which one 
 
 @dataclass
 class Budget:
-    """How many more runs with interrupted programs a check may make, and in how many of them it may look
-    for races within a program.
+    """The number of runs with interrupted programs that a check may still make.
+
+    Only some of them may look for races within a program.
     """
 
     left: int = MOST
@@ -59,12 +60,12 @@ def lost(
     budget: Budget,
     threads: Threads,
 ) -> Verdict | None:
-    """What goes wrong if programs take turns; None if nothing does.
+    """Return what goes wrong if programs take turns; None if nothing does.
 
     judged: returns what is wrong with a run. threads: looks for races within a program, some of whose lines
     run only while another program holds a lock.
-    forwards: a run without that, in which nothing went wrong. A plan that cannot come to its end is skipped:
-    on a GPU the program that waits would let the other one go on.
+    forwards: a run in which programs don't take turns, and nothing went wrong. A plan that cannot come to its
+    end is skipped: on a GPU the program that waits would let the other one go on.
     """
     if forwards.programs < 2 or forwards.atomics < 2:
         return None

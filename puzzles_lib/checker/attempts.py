@@ -32,18 +32,18 @@ class Refused(Exception):
 def positive(call: str, seconds: object) -> None:
     """Raise ValueError, with the call's name, if ``seconds`` is not a number above 0."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
-        raise ValueError(f"{call}: seconds is {seconds!r}, allowed is any number above 0")
+        raise ValueError(f"{call}: seconds must be a number above 0, but is {seconds!r}")
 
 
 class Budget:
-    """The CPU time of this thread, in seconds. When it is used up, a check starts no more runs."""
+    """The CPU time of this thread, in seconds. When this time is used up, a check starts no more runs."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
         self._end = time.thread_time() + seconds
 
     def used(self) -> float:
-        """Return the share that is used up, from 0 to 1."""
+        """Return the share of the time that is used up, from 0 to 1."""
         return 1 - (self._end - time.thread_time()) / self.seconds
 
     def ask(self) -> None:
@@ -61,7 +61,7 @@ def attempt(
 ) -> Run:
     """Run a kernel under guard, on copies of the inputs and on outputs as they are at the start.
 
-    options: the options of the run; what the puzzle says of its tensors is added.
+    options: the options of the run; those that the puzzle sets for its tensors are added.
     results: outputs to write to instead, without copying them.
     """
     tensors = {name: tensor.clone() for name, tensor in inputs.items() if name in bound.takes}
@@ -161,7 +161,7 @@ def fill_in_place(
 
 
 def blank(puzzle: Puzzle, result: Argument, case: Case, *, wide: bool = False) -> torch.Tensor:
-    """Return an output as a kernel finds it: zeros, or values that look like no result.
+    """Return an output as a kernel finds it: zeros, or implausible values.
 
     wide: whether to make every float a float64.
     """

@@ -81,7 +81,7 @@ class Expected:
         return same | (low <= got) & (got <= high)
 
     def widened(self, more: torch.Tensor) -> "Expected":
-        """Return the same with a larger tolerance, by at most `WHOLE` of the largest value."""
+        """Return this with ``more`` added to the tolerance, but at most `WHOLE` times the largest value."""
         if self.tolerance is None:
             return self
         finite = self.value.double()[self.value.isfinite()].abs()
@@ -173,12 +173,14 @@ def evaluate(
         results = spec(**wide, **{n: value for n, value in case.numbers.items() if n in asked})
         results = results if isinstance(results, tuple) else (results,)
         if len(results) != len(puzzle.results):
-            raise ValueError(f"it returns {len(results)} results, {len(puzzle.results)} are annotated")
+            raise ValueError(f"it returns {len(results)} results, but {len(puzzle.results)} are annotated")
         for argument, result in zip(puzzle.results, results, strict=True):
             if not isinstance(result, torch.Tensor):
                 raise ValueError(f"{argument.name} is a {type(result).__name__}, not a tensor")
             if result.shape != (shape := argument.shape(case.numbers)):
-                raise ValueError(f"{argument.name} has shape {tuple(result.shape)}, annotated is {shape}")
+                raise ValueError(
+                    f"{argument.name} has shape {tuple(result.shape)}, but its annotation says {shape}"
+                )
     return {a.name: _exact(r, of_torch(a.dtype)) for a, r in zip(puzzle.results, results, strict=True)}
 
 

@@ -16,7 +16,8 @@ from puzzles_lib.source import Refusal, Site
 _TARGET = find_target("sm_90")
 _GPU = "an H100 or H200"
 _CURE = (
-    "it holds the blocks of tl.dot and of loads that run ahead in a loop: use smaller blocks or fewer stages"
+    "it contains the blocks of tl.dot and of loads that run ahead in a loop: "
+    "use smaller blocks or fewer stages"
 )
 
 

@@ -63,7 +63,7 @@ def _judged_together(kernel: object, puzzle: Puzzle, goal: Once) -> GoalResult:
         known = dict(zip(names, *kernels, strict=True))
         forgotten = next((name for name in goal.keeps if "divisible by" not in known.get(name, "")), "")
         if forgotten:
-            text = f"{forgotten} isn't compiled as a multiple of 16, but the goal is that it is"
+            text = f"the goal is that the compiler knows {forgotten} to be a multiple of 16; it doesn't"
             cause = f"{forgotten} is {known.get(forgotten, 'not a parameter')} for the compiler"
             return GoalResult(goal.launch, verdict=Verdict("machine", text, None, cause))
         return GoalResult(goal.launch, measured)

@@ -1,4 +1,4 @@
-"""The order of a check: which faults are looked for in a case, the most basic first.
+"""The order of a check: which faults it looks for in a case, the most basic first.
 
 `PROBES` is that order. The first probe runs the kernel. Each further one may run it again, in another order
 of the programs or with other addresses, and is asked only if its condition holds. The first fault that is
@@ -36,9 +36,9 @@ FIRST_ALONE = Options(only=[(0, 0, 0)], record=True, quiet=True)
 class Trial:
     """One case while it is tried.
 
-    backwards: whether the order of the programs is looked at. forwards: the first run, from the first program
-    to the last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: where the
-    fault shows.
+    backwards: whether to try the programs in another order, too. forwards: the first run, from the first
+    program to the last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: the
+    program in which the fault shows, and how to draw it.
     """
 
     bound: Bound
@@ -162,7 +162,7 @@ def _within_a_program(trial: Trial) -> Verdict | None:
 
 
 def _false_hints(trial: Trial) -> Verdict | None:
-    """The harm of a hint that is not true."""
+    """The harm of a false hint."""
     return of_hints(trial.bound, trial.first, trial.run)
 
 
@@ -339,4 +339,4 @@ PROBES: Sequence[Probe] = (
     Probe("in float64", _rounding_hides, _in_float64),
     Probe("with two axes of the grid exchanged", _may_be_exchanged, _with_axes_exchanged),
 )
-"""What is looked for in each case, in this order."""
+"""What a check looks for in each case, in this order."""

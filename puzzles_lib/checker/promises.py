@@ -1,6 +1,6 @@
-"""Find hints to the compiler that are not true and that a load or store relies on.
+"""Find false hints to the compiler that a load or store relies on.
 
-A guarded run shows which hints are not true of the values, and the PTX shows what the compiler does with
+A guarded run shows which hints are false for the values, and the PTX shows what the compiler does with
 them. Only a kernel with such a hint is compiled, for NVIDIA's target alone: that takes about 0.4 s, and the
 result is kept on disk.
 """

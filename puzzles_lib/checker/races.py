@@ -53,12 +53,12 @@ class Threads:
         return run(Options(held_by=holders, quiet=True))
 
     def _note(self, bound: Bound) -> None:
-        """Note that the compiler stops where a launch goes on. What it says of a layout is no such stop."""
+        """Note that the compiler fails although the front end accepts the kernel."""
         stopped = [known for known in self._known.values() if isinstance(known, Refusal)]
         if stopped and not self.notes:
-            text = f"Triton's compiler stops at {bound.case}, after what is checked here: {stopped[0]}"
+            text = f"Triton's compiler fails for {bound.case}: {stopped[0]}"
             self.notes.append(
-                f"{text}. A launch would fail; puzzles_lib.stages shows how far the compiler gets"
+                f"{text}. A launch would fail, too; puzzles_lib.stages shows how far the compiler gets"
             )
 
 

@@ -67,8 +67,9 @@ class CaseResult:
     """The result of one case. ``verdict`` is None for a pass; ``ran`` is False if it was not tried.
 
     bytes_moved: the distinct bytes of each load and store of each program. lane_bytes: the bytes that all
-        their lanes ask for. bytes_least: what is needed of each input once, and each output once.
-    number: the number of the case, as `trace` takes it. drawn: whether it is a random case.
+        their lanes ask for. bytes_least: the bytes if each needed element of the inputs and outputs is moved
+        once.
+    number: the case's number, which `trace` accepts. drawn: whether this is a random case.
     watch: the call that lets you watch the failing case; "" if there is none.
     draw: makes a map of what is wrong. It is not compared, and not part of `Report.as_dict`.
     """
@@ -126,7 +127,7 @@ class GoalResult:
 
 @dataclass(frozen=True)
 class Row:
-    """A line about a case or a goal, or about several. verdict: set only for the one with all details.
+    """A line about one or several cases or goals. verdict: set only for the row that has all details.
 
     watch: the call that shows the case.
     """

@@ -81,22 +81,22 @@ def _tensors_and_numbers(
         tensor = others.pop(argument.name)
         if not isinstance(tensor, torch.Tensor):
             found = type(tensor).__name__
-            raise TypeError(f"run: {argument.name} is a {found}, allowed is {argument.annotation()}")
+            raise TypeError(f"run: {argument.name} must be {argument.annotation()}, but is a {found}")
         if tensor.dtype != argument.dtype or tensor.dim() != len(argument.dims):
             found = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-            raise TypeError(f"run: {argument.name} is {found}, allowed is {argument.annotation()}")
+            raise TypeError(f"run: {argument.name} must be {argument.annotation()}, but is {found}")
         if tensor.device.type != "cpu":
-            raise ValueError(f"run: {argument.name} is on {tensor.device}, allowed is the CPU")
+            raise ValueError(f"run: {argument.name} must be on the CPU, but is on {tensor.device}")
         tensors[argument.name] = tensor
     known = list(puzzle.cases[0].numbers)
     for name, value in others.items():
         if name not in known:
             allowed = ", ".join([*tensors, *known])
-            raise TypeError(f"run: {puzzle.name} has no {name!r}, allowed are {allowed}")
+            raise TypeError(f"run: {puzzle.name} takes {allowed}, but not {name!r}")
         whole = type(puzzle.cases[0].numbers[name]) is int
         if not is_number(value) or (whole and type(value) is not int):
-            allowed = "integers from 0 up" if whole else ALLOWED_NUMBERS
-            raise ValueError(f"run: {name} is {value!r}, allowed are {allowed}")
+            allowed = "an integer of at least 0" if whole else ALLOWED_NUMBERS
+            raise ValueError(f"run: {name} must be {allowed}, but is {value!r}")
         numbers[name] = value
     return tensors, numbers
 

@@ -73,9 +73,9 @@ def every_configuration(
 
 
 def skips(verdict: Verdict) -> bool:
-    """Return whether autotune skips a configuration for this: a program does not fit, or it asserts.
+    """Return whether autotune skips a configuration with this fault: a program doesn't fit, or asserts.
 
-    Nothing else: a grid with too many programs, say, ends the tuning with an error.
+    Any other fault, such as a grid with too many programs, ends the tuning with an error.
     """
     return "a launch would fail" in verdict.message or "tl.static_assert fails" in verdict.message
 
@@ -94,7 +94,7 @@ def _none_left(bound: Bound, case: Case, number: int, verdict: Verdict, tried: i
     """Return the verdict on a case in which autotune skips every configuration."""
     first = bound.at(case, number)
     named = str(first.configuration) if isinstance(first, Bound) else f"configuration {number + 1}"
-    message = f"autotune finds no configuration to launch, of {tried}; in the first, {verdict.message}"
+    message = f"none of autotune's {tried} configurations can be launched; in the first, {verdict.message}"
     return dataclasses.replace(_with_diagnosis(verdict, named), message=message)
 
 

@@ -467,7 +467,7 @@ def of_fused(step: Fused) -> str:
         where = f"the product on line {step.product.line} and the sum on line {step.sum.line}"
     text = f"{where} are one step on a GPU, an fma, which does not round the product"
     if not step.cancels:
-        return f"{text}: a result that depends on the last bit changes"
+        return f"{text}: this changes a result that depends on its last bit"
     cure = _factored(step.sum.source) or "choose with tl.where or tl.maximum instead"
     return f"{text}: products that cancel here leave a rounding error there; {cure}"
 
@@ -699,7 +699,7 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
     if numbers != 1 or apart < 0:
         return ""
     if _from_data(first.site.source, source):
-        return "both places follow from values that were loaded"
+        return "both places depend on loaded values"
     start = "1 element" if apart == 1 else f"{apart} elements"
     return f"one starts {start} after the other, but each block has {_named(sizes, case)}"
 
@@ -771,7 +771,7 @@ def with_blocks(
             each = zip(one, results, puzzle.cases, strict=True)
             several = [result.ok for alone, result, case in each if not alone and not case.pretend]
             if any(several):
-                words[-1] += f", and wrong in {several.count(False)} of {len(several)} with more"
+                words[-1] += f", and wrong in {several.count(False)} of {len(several)} with more blocks"
             told_so = replace(
                 results[told], verdict=replace(verdict, diagnosis="; ".join(words).replace("?; ", "? "))
             )
@@ -963,14 +963,14 @@ _HARM = {  # reason -> the hint to blame, and what the compiler does because of 
 
 
 def false_hint(promises: Sequence[Promise], harm: Harm | None) -> Verdict:
-    """Return the verdict on a hint that is not true, with what the compiler does because of it."""
+    """Return the verdict on a false hint, with what the compiler does because of it."""
     blamed, done = _HARM[harm.why] if harm else ("", "")
     promise = next((each for each in promises if each.hint == blamed), promises[0])
     sizes = promise.sizes[0] if len(promise.sizes) == 1 else list(promise.sizes)
     text = f"false hint: tl.{promise.hint}(..., {sizes}), but {promise.found}"
     others = sorted({each.site.line for each in promises if each.site != promise.site})
     if others:
-        text += f"; the hint on line {others[0]} is not true either"
+        text += f"; the hint on line {others[0]} is false, too"
     cure = "leave the hint out, or make it true"
     if harm:
         first, last = (_index(lane, harm.shape) for lane in (harm.lanes[0], harm.lanes[-1]))

@@ -1,10 +1,10 @@
 """Make a typical mistake in a learner's kernel, show its few lines, and ask what `check` says: `mistake`.
 
-Until the learner's kernel has passed in this session, the mistake is only told in words, because the change
-is the answer except for one line. A mistake is written as edits of the course's kernel. If the learner's
-kernel has no place for them, the course's is shown, and the card says so. It is in `right.json` in the
-chapter's folder, made by ``make notebooks``. Its texts are in base64, so that nobody reads an answer by
-accident. A hand-out may omit these files.
+Until the learner's kernel has passed in this session, the mistake is only described in words, because the
+change is the answer except for one line. A mistake is written as edits of the course's kernel. If the
+learner's kernel has no place for them, the course's kernel is shown, and the card says so. It is in
+`right.json` in the chapter's folder, made by ``make notebooks``. Its texts are in base64, so that nobody
+reads an answer by accident. A hand-out may omit these files.
 
 The report is folded, with a question above it, so that one guesses before one looks.
 """
@@ -39,9 +39,9 @@ class Contrast:
     """A correct kernel compared with a wrong one, or the reason why nothing is shown yet.
 
     what: the slip, in a sentence, or why nothing is shown. lines: (sign, text) of the diff: ``"-"`` for the
-    correct kernel, ``"+"`` for the wrong one, ``" "`` for both. own: whether the correct one is the
+    correct kernel, ``"+"`` for the wrong one, ``" "`` for both. own: whether the correct kernel is the
     learner's. kernel: the wrong kernel; None if nothing is shown. asks: what to guess before the report.
-    wait: what to do first, if the slip is only told in words.
+    wait: what to do first, if the slip is only described in words.
     """
 
     title: str
@@ -84,8 +84,8 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     """Return your kernel with a typical mistake in it, and its report.
 
     which: the mistake's number, from 1, or its name. Until your kernel has passed the puzzle in this session,
-    the mistake is only told in words, and ``.kernel`` is None. If your kernel has no place for it, the
-    course's is shown instead. A line says so if the puzzle has no mistakes, or none with this number.
+    the mistake is only described in words, and ``.kernel`` is None. If your kernel has no place for it, the
+    course's kernel is shown instead. A line says so if the puzzle has no mistakes, or none with this number.
     `progress` does not change.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if ``which`` is neither a whole number
@@ -93,7 +93,7 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"mistake(PUZZLE, n): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+        raise TypeError(f"mistake(PUZZLE, n): puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
     known = mistakes(puzzle)
     if not known:
         return Contrast(puzzle.name, "this puzzle has no mistakes to show.")
@@ -122,7 +122,7 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
             asks = slip.asks or _question(report)
             return Contrast(title, slip.what, lines, each.own, kernel, _watching(report, call), asks)
     return Contrast(
-        title, "this mistake doesn't fit into your kernel, and this copy of the course has no other."
+        title, "this mistake doesn't fit into your kernel, and this copy of the course has no kernel to show."
     )
 
 
@@ -166,7 +166,7 @@ def _pick(puzzle: Puzzle, which: int | str) -> Mistake:
     found = next((each for each in known if each.name == which), None)
     if not found:
         names = ", ".join(each.name for each in known)
-        raise ValueError(f"mistake: which is {which!r}, allowed are 1 to {len(known)}, or {names}")
+        raise ValueError(f"mistake: which must be from 1 to {len(known)} or {names}, but is {which!r}")
     return found
 
 

@@ -41,7 +41,7 @@ class Version(Protocol):
 class Shown:
     """A hint as it is shown, or a line instead of one.
 
-    hint: None if there is none to show. number: the hint's number, from 1. count: how many the puzzle has.
+    hint: None if there is no hint to show. number: the hint's number, from 1. count: how many the puzzle has.
     notes: the lines below the hint.
     """
 
@@ -72,9 +72,9 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     last `race` found come first.
 
     number: return this hint, from 1, whatever was shown before. Hints go from a nudge to nearly the answer.
-    A hint that fits is shown again if it was shown before for another reason. Which were shown is forgotten
-    when the session ends. If a puzzle is solved twice, in two kernels, the hints are for the kernel that was
-    checked last.
+    A hint that fits is shown again if it was shown before for another reason. When the session ends, it's
+    forgotten which hints were shown. If a puzzle is solved twice, in two kernels, the hints are for the
+    kernel that was checked last.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if it has no hint with this number.
     """
@@ -89,12 +89,12 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         key, code = puzzle.hint_key, ""
         said, name, source = last_race(key), _name(puzzle, caller.f_locals, caller.f_globals), "race"
     else:
-        raise TypeError(f"hint(PUZZLE): puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+        raise TypeError(f"hint(PUZZLE): puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
     known = hints().get(key, ())
     if not known:
         return Shown(puzzle.name, None, notes=("This puzzle has no hints.",))
     if number is not None and (isinstance(number, bool) or number not in range(1, len(known) + 1)):
-        raise ValueError(f"hint: number is {number!r}, allowed are 1 to {len(known)}")
+        raise ValueError(f"hint: number must be from 1 to {len(known)}, but is {number!r}")
     early = [n for n, each in enumerate(known, 1) if each.early]
     if early and isinstance(puzzle, Puzzle):
         if asked := unsaid(puzzle):

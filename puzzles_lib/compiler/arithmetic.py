@@ -1,4 +1,4 @@
-"""Find the lines for which compiled code computes something else than they say: see `runner.arithmetic`."""
+"""Find the lines whose compiled code computes something else than the line says: see `runner.arithmetic`."""
 
 import linecache
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from puzzles_lib.translator.targets import Target
 
 @dataclass(frozen=True)
 class Steps:
-    """fused: lines whose product and sum are one instruction. in_tf32: lines with a dot in TF32."""
+    """Lines. fused: whose product and sum are one instruction. in_tf32: with a dot in TF32."""
 
     kernel: JITFunction
     fused: frozenset[int | None]

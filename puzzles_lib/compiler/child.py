@@ -44,7 +44,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Ended(Exception):
-    """There is no answer, and no child anymore.
+    """Raised if a child has ended without an answer.
 
     cause: ``"time"``, ``"hung"``, ``"crash"``, or ``"error"`` if Python code in the child raised; then the
         message has the error's words.
@@ -127,7 +127,7 @@ class Child:
 
     @property
     def noted(self) -> tuple[int, int]:
-        """Return the two numbers that the child noted last, or those of the last child that has ended."""
+        """Return the two numbers by which the child, or the last one that ended, noted how far it was."""
         return self._place.read() if self._place else self._noted
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Find out whether the copies of what a program loads can do harm.
+"""Find out whether the copies of a value that several threads load can do harm.
 
 If a block has fewer elements than a program has threads, several threads hold each element. All of them load
 it, and only one of them stores. A copy that is loaded too late, after that thread has stored to the same
@@ -88,7 +88,7 @@ class Copies:
         return True
 
     def comes_in_time(self, loaded: str, alone: bool) -> bool:
-        """Whether one element is loaded before anything can be stored to its tensor. loaded: its name.
+        """Return whether one element is loaded before anything can be stored to its tensor. loaded: its name.
 
         That is so if all stores need a later reduction, for which threads of several warps wait.
         alone: whether only the first thread uses the element: its own warp is enough then.

@@ -61,9 +61,9 @@ class Opinion:
 
     refusal: why it can't be translated, or None. notes: what it accepts with a warning. endless: whether it
         took too long, as other launches then would.
-    large: the line with most of the shared memory, if a program may ask for more than there is (see
-        `shared_memory`). ir: the text that is run. said: by `tl.static_print`. functions: of a recorded
-        kernel.
+    large: the line that needs most of the shared memory, if a program may ask for too much (see
+        `shared_memory`). ir: the text that is run. said: what `tl.static_print` prints. functions: those of a
+        recorded kernel.
     """
 
     refusal: Refusal | None = None
@@ -91,9 +91,9 @@ def front_end(kernel: JITFunction, arguments: Mapping[str, object]) -> Refusal |
 class Program:
     """A kernel as it is run: the front end's translation for one launch.
 
-    takes: the parameters of the IR's kernel, in order; the others became constants. said: by
-        `tl.static_print`. functions: what `marks` say of a recorded kernel's functions. calls: of the
-        learner's functions, by file.
+    takes: the parameters of the IR's kernel, in order; the others became constants. said: what
+        `tl.static_print` prints. functions: what `marks` say of a recorded kernel's functions. calls: those
+        of the learner's functions, by file.
     """
 
     module: Module

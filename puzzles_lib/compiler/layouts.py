@@ -31,7 +31,7 @@ class Layout:
     """A map from (register, lane, warp) to an element: each bit of these numbers moves it by one step.
 
     name: what it was read from, such as ``"#blocked"``.
-    shape: of the tensor. register, lane, warp: a step for each bit, the lowest first.
+    shape: that of the tensor. register, lane, warp: a step for each bit, the lowest first.
     """
 
     name: str
@@ -115,10 +115,10 @@ def read_layout(ir: str, name: str, shape: Sequence[int]) -> Layout:
     """
     shape = tuple(int(n) for n in shape)
     if any(n < 1 or n & (n - 1) for n in shape):
-        raise ValueError(f"shape is {shape}, allowed are powers of two")
+        raise ValueError(f"shape must be a power of two, but is {shape}")
     kind, fields = _attribute(ir, name)
     if kind not in _KINDS:
-        raise ValueError(f"{name} is of kind {kind}, allowed are {', '.join(_KINDS)}")
+        raise ValueError(f"{name} must be of kind {', '.join(_KINDS)}, but is of kind {kind}")
     built = _KINDS[kind](ir, fields, shape)
     return Layout(name, shape, *built)
 
@@ -127,7 +127,7 @@ def read_shared(ir: str, name: str) -> SharedLayout:
     """Return the ``swizzled_shared`` layout called ``name`` in TTGIR. Raise ValueError for any other."""
     kind, fields = _attribute(ir, name)
     if kind != "swizzled_shared":
-        raise ValueError(f"{name} is of kind {kind}, allowed is swizzled_shared")
+        raise ValueError(f"{name} must be of kind swizzled_shared, but is of kind {kind}")
     return SharedLayout(name, fields["vec"], fields["perPhase"], fields["maxPhase"])
 
 
@@ -145,7 +145,7 @@ def _attribute(ir: str, name: str) -> tuple[str, Mapping[str, Any]]:
         text = found[1].strip()
     parsed = re.fullmatch(r"#ttn?g\.(\w+)<\{(.*)\}>", text)
     if not parsed:
-        raise ValueError(f"{text!r} is no layout")
+        raise ValueError(f"{text!r} is not a layout")
     return parsed[1], {key: _value(value) for key, value in _fields(parsed[2])}
 
 
@@ -268,7 +268,7 @@ def _nvidia_mma(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> t
         steps.give(steps.warp, down, m)
         steps.give(steps.warp, across, n)
     else:
-        raise ValueError(f"nvidia_mma of version {fields['versionMajor']}, allowed are 2 and 3")
+        raise ValueError(f"nvidia_mma must have version 2 or 3, but has {fields['versionMajor']}")
     return steps.repeat((n, m))
 
 
@@ -276,7 +276,7 @@ def _dot_op(ir: str, fields: Mapping[str, Any], shape: tuple[int, ...]) -> tuple
     """Operands of mma.sync, from registers. Warps side by side need the same rows of x, and so on."""
     kind, parent = _attribute(ir, fields["parent"])
     if kind != "nvidia_mma" or parent["versionMajor"] != 2:
-        raise ValueError("dot_op is read for an nvidia_mma of version 2 alone")
+        raise ValueError("dot_op can only be read for an nvidia_mma of version 2")
     down, across = parent["warpsPerCTA"]
     steps = _Steps(shape)
     if fields["opIdx"] == 0:  # [m, k]
@@ -329,7 +329,7 @@ def bank_conflicts(shared: SharedLayout | None, rows: int, columns: int, element
     None, the rows of the tile are one after the other, without a permutation. ``rows`` must be at least 8.
     """
     if rows < 8:
-        raise ValueError(f"rows is {rows}, at least 8 are read at once")
+        raise ValueError(f"rows must be at least 8, but is {rows}")
     turns = 1
     for first in range(0, columns, 16 // element_bytes):
         use = [0] * 32

@@ -44,8 +44,8 @@ class Build:
     binary: the cubin or hsaco; empty if the kernel did not compile so far.
     metadata: ``shared`` (bytes), ``num_warps``, ``num_stages``, ``global_scratch_size`` (bytes per program)
         and ``tensordesc_meta``, from which a launch makes the map of each descriptor.
-    log: what ptxas said.
-    refusal: why it stopped early; None if it did not.
+    log: what ptxas printed.
+    refusal: why the compiler stopped early; None if it didn't.
     """
 
     translation: Translation

@@ -31,15 +31,15 @@ class MemoryAccess:
     """A load, store or atomic of global memory in TTGIR.
 
     kind: ``"load"``, ``"store"`` or ``"atomic"``.
-    line: of the kernel's file, None where the compiler does not say.
-    shape: of the block; ``()`` for one element.
+    line: the line in the kernel's file; None if the compiler doesn't say.
+    shape: that of the block; ``()`` for one element.
     layout: None for one element, which all threads load and the first one stores.
-    alone: a load each of whose copies is used by the thread that has it, for the lane that it holds, or does
-        no harm otherwise (`copies`): of several copies those that are not stored then do nothing.
-    ahead: a load that the compiler moves to an earlier turn of its loop.
-    stored: a load whose copies go lane by lane into stores and nowhere else, perhaps of other threads: then
-        the lane's store is made of what was loaded, over a barrier where it comes from another warp.
-    early: a load that is done before any thread can store to the tensor.
+    alone: whether each thread uses its copy of a loaded value only for its own lane, or the copy does no harm
+    for another reason (see `copies`). Then copies that are not stored don't matter.
+    ahead: whether the compiler moves the load to an earlier iteration of its loop.
+    stored: whether the loaded values are only stored, lane by lane, perhaps by other threads. A value from
+    another warp then passes a barrier before its store.
+    early: whether the load is done before any thread can store to the tensor.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class MemoryAccess:
     early: bool = False
 
     def has_shape(self, shape: tuple[int, ...]) -> bool:
-        """Return whether the block has this shape. A run keeps one element as a block of one."""
+        """Return whether the block has this shape. A run records one element as a block of one."""
         return self.shape == shape or (self.shape == () and shape == (1,))
 
     def threads(self) -> np.ndarray:

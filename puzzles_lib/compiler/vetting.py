@@ -86,7 +86,7 @@ def vet(kernel: JITFunction) -> Refusal | None:
             if parameter.has_default and not _is_plain(parameter.default):
                 what = type(parameter.default).__name__
                 return Refusal(
-                    f"{parameter.name}'s default is {wording.a(what)}, allowed are numbers",
+                    f"{parameter.name}'s default must be a number, but is {wording.a(what)}",
                     site_in(function, 1),
                 )
         every = nodes(function)
@@ -173,12 +173,12 @@ def _complain_about_kind(node: ast.AST, outermost: bool, python: bool) -> str | 
         return f"{ast.unparse(node)}: a constexpr function cannot set an attribute"
     if isinstance(node, _PYTHON_NODES):
         return None
-    return f"a constexpr function computes numbers: {wording.kind_of(node)} has no place in it"
+    return f"a constexpr function computes numbers: it cannot contain {wording.kind_of(node)}"
 
 
 def _aggregate(name: str, site: Site) -> Refusal:
     """Triton 3.7.1 has them by a private name only, and in no page of its docs."""
-    text = f"{name} is an aggregate, a class that Triton takes apart into its fields; the course does not"
+    text = f"{name} is an aggregate, a class that Triton splits into fields; the course doesn't support it"
     advice = f"make it a named tuple, class {name}(typing.NamedTuple), and its methods @triton.jit functions"
     return Refusal(text, site, advice, by="the course's checker")
 
@@ -205,7 +205,9 @@ def _complain_about_name(name: str, scope: Scope, inner: bool, python: bool) -> 
     if name not in scope:
         allowed = name in CodeGenerator.builtin_namespace or python and name in _PYTHONS
         return (
-            f"{name} is Python's, a kernel cannot use it" if hasattr(builtins, name) and not allowed else None
+            f"{name} is Python's, so a kernel cannot use it"
+            if hasattr(builtins, name) and not allowed
+            else None
         )
     value = scope[name]
     if isinstance(value, ModuleType):
@@ -215,14 +217,14 @@ def _complain_about_name(name: str, scope: Scope, inner: bool, python: bool) -> 
         return (
             None
             if _is_plain(value)
-            else f"{name} is a tl.constexpr of {wording.a(what)}: allowed are numbers"
+            else f"{name} must be a tl.constexpr of a number, but is one of {wording.a(what)}"
         )
     if _is_plain(value) or isinstance(value, ConstexprFunction) or _is_tritons(value):
         return None
     if type(value) in (list, dict, set, tuple):
         return wording.unseen(name)
     if callable(value):
-        return f"{name} is {wording.a(type(value).__name__)} of Python's, a kernel cannot use it"
+        return f"{name} is {wording.a(type(value).__name__)} of Python's, so a kernel cannot use it"
     return None  # the front end explains
 
 
@@ -255,7 +257,7 @@ def _complain_about_attribute(
     if _is_plain(value) or isinstance(value, ConstexprFunction) or _is_tritons(value):
         return None
     instead = "" if owner.__name__.startswith("triton") else wording.in_triton(node.attr)
-    return f"{text} is Python's, a kernel cannot use it" + (f": here it is {instead}" if instead else "")
+    return f"{text} is Python's, so a kernel cannot use it" + (f": here it is {instead}" if instead else "")
 
 
 def _hangs_on_local(node: ast.Attribute, local: set[str]) -> bool:
@@ -275,7 +277,7 @@ def _no_member(node: ast.Attribute, text: str, scope: Scope, local: set[str]) ->
     if isinstance(named, ast.Name) and named.id not in local and isinstance(scope.get(named.id), type):
         return f"{named.id} is a class of Python's: make {node.attr} a @triton.jit function of its own"
     if isinstance(root, ast.Name) and root.id not in local and root.id not in scope:
-        return None if not hasattr(builtins, root.id) else f"{root.id} is Python's, a kernel cannot use it"
+        return None if not hasattr(builtins, root.id) else f"{root.id} is Python's, so a kernel cannot use it"
     instead = wording.in_triton(node.attr)
     return f"{text}: a kernel's values have no {node.attr!r}" + (f": there is {instead}" if instead else "")
 
@@ -291,7 +293,7 @@ def _complain_about_call(
     if not isinstance(callee, ast.Name):
         return f"{text} is not something that a kernel can call"
     if callee.id in local:
-        return None if callee.id in callable_ else f"{text} is a value of the kernel, it cannot be called"
+        return None if callee.id in callable_ else f"{text} is a value of the kernel, so it cannot be called"
     if callee.id in scope:
         value = scope[callee.id]
         if isinstance(value, ConstexprFunction) or _is_tritons(value) or is_named_tuple(value):
@@ -309,7 +311,7 @@ def _complain_about_call(
         return None
     if hasattr(builtins, text):
         instead = wording.in_triton(text)
-        return f"{text}() is Python's, a kernel cannot call it" + (
+        return f"{text}() is Python's, so a kernel cannot call it" + (
             f": here it is {instead}" if instead else ""
         )
     return None

@@ -56,7 +56,7 @@ SHARED = 1 << 40
 class TensorMap:
     """What the programs of a launch did to one tensor: one panel of an `access_map`.
 
-    name, dims, shape: of the tensor. dims are the names of its axes, such as ``("M", "K//8")``.
+    name, dims, shape: those of the tensor. dims are the names of its axes, such as ``("M", "K//8")``.
     verb: ``"loaded"``, ``"stored"``, ``"updated by atomics"``, ``"not touched"``, or several of them.
     owner: int, in the tensor's shape: the first program that accessed the element, or -1.
     sharers: int, in the tensor's shape: how many programs accessed the element.

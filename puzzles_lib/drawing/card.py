@@ -36,7 +36,7 @@ def card(colour: Theme, headline: str, body: str = "") -> str:
 
 
 def framed(colour: Theme, body: str, **attributes: str) -> str:
-    """Return any HTML within the card's edge. attributes: of the element, such as ``id`` and ``role``."""
+    """Return HTML within the card's edge. attributes: those of the element, such as ``id``."""
     named = "".join(f'{name}="{html.escape(value)}" ' for name, value in attributes.items())
     return f'<div {named}style="border-left:4px solid {colour};padding:0.2em 0 0.2em 0.8em">{body}</div>'
 

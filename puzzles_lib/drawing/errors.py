@@ -27,7 +27,9 @@ def error_map(got: object, want: object, name: str, wrong: object = None) -> Pic
     relative, of_largest = _slack(got)
     got, want = _as_array(got), _as_array(want)
     if got.shape != want.shape:
-        raise ValueError(f"error_map: got has shape {got.shape}, want has {want.shape}, allowed is one shape")
+        raise ValueError(
+            f"error_map: got and want must have the same shape, but have {got.shape} and {want.shape}"
+        )
     exact_got, exact_want = got.astype(np.float64), want.astype(np.float64)
     if wrong is None:
         near_zero = of_largest * _scale(exact_want)

@@ -141,7 +141,7 @@ def cells(
     title: a text to the left of the cells, next to the first row.
     index: small numbers above the columns: True for 0, 1, 2 ..., or the labels themselves.
     row_index: the same, to the left of the rows.
-    fontsize: of the values, in points; labels are one point smaller, but at least 9.
+    fontsize: that of the values, in points; labels are one point smaller, but at least 9.
 
     Returns the place of the cells. Raises ValueError for values with more than two dimensions or rows
     of different lengths.
@@ -235,7 +235,9 @@ def label(
     across = next((word for word in words if word in ("left", "right")), "center")
     down = next((word for word in words if word in ("top", "bottom", "baseline")), "center")
     if set(words) - {across, down}:
-        raise ValueError(f"label: align is {align!r}, allowed are left, right, top, bottom, baseline, center")
+        raise ValueError(
+            f"label: align must be one of left, right, top, bottom, baseline, center, but is {align!r}"
+        )
     card = None if behind is None else {"facecolor": behind, "edgecolor": "none", "pad": pad}
     lines = text.split("\n")
     first = {"top": 0.0, "baseline": 0.0, "bottom": 1.0}.get(down, 0.5) * (len(lines) - 1)
@@ -301,9 +303,9 @@ def _grid(values: Any) -> tuple[list[list[str]], bool]:
     strip = not any(isinstance(row, (list, tuple)) for row in rows)
     nested = [rows] if strip else [list(row) for row in rows]
     if any(isinstance(v, (list, tuple)) for row in nested for v in row):
-        raise ValueError("cells: values have more than two dimensions, allowed are one or two")
+        raise ValueError("cells: values must have one or two dimensions, but have more")
     if len({len(row) for row in nested}) > 1:
-        raise ValueError(f"cells: rows of lengths {[len(row) for row in nested]}, allowed is one length")
+        raise ValueError(f"cells: rows must have the same length, but have {[len(row) for row in nested]}")
     return [[_text(v) for v in row] for row in nested], strip
 
 

@@ -1,4 +1,4 @@
-"""Save checkpoints of a training run on any number of ranks; each is complete, or not there.
+"""Save checkpoints of a training run on any number of ranks; each is either complete or absent.
 
     FOLDER/step-00000020/           torch.distributed.checkpoint's files, and run.json
     FOLDER/step-00000040.partial/   being written, or left by a run that died; the next save removes it
@@ -35,8 +35,8 @@ def save(
 ) -> Path:
     """Save what is needed to resume after ``step`` steps, and return the folder. All ranks call it.
 
-    run: what `load` gives back, as JSON. Older checkpoints but the last are removed.
-    Raises OSError where it cannot be written; then the older ones stay.
+    run: what `load` gives back, as JSON. Older checkpoints except the last are removed. Raises OSError if the
+    checkpoint cannot be written; the older ones then stay.
     """
     whole = folder / f"step-{step:08d}"
     partial = whole.with_name(whole.name + PARTIAL)
@@ -67,8 +67,8 @@ def save(
 def load(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
     """Load a checkpoint into the model, the optimizer and this rank's random numbers. All ranks call it.
 
-    A rank that the checkpoint knows nothing of keeps its random numbers.
-    Raises OSError if it cannot be read.
+    A rank without a state in the checkpoint keeps its random numbers.
+    Raises OSError if the checkpoint cannot be read.
     """
     state = _state(model, optimiser)
     known = dcp.FileSystemReader(path).read_metadata().state_dict_metadata

@@ -49,7 +49,7 @@ class Glyphs:
         """
         for name, value in (("count", count), ("side", side)):
             if value < 1:
-                raise ValueError(f"{name} is {value}, allowed are integers from 1 up")
+                raise ValueError(f"{name} must be an integer of at least 1, but is {value}")
         device = self.drawn.device
 
         def uniform(low: float, high: float) -> torch.Tensor:

@@ -14,7 +14,7 @@ COUNT = {"digits": 1500, "base": 2048}  # the number of images to train on
 
 @dataclass(frozen=True)
 class Images:
-    """pixels: [N, channels, side, side], uint8 up to 2 · half. labels: [N], int64."""
+    """Labeled images. pixels: [N, channels, side, side], uint8 up to 2 · half. labels: [N], int64."""
 
     pixels: torch.Tensor
     labels: torch.Tensor
@@ -69,7 +69,7 @@ def synthetic(classes: int = 20, side: int = 224) -> Images:
 def order(count: int, batch: int, step: int, seed: int) -> torch.Tensor:
     """Return which of ``count`` images are the batch of a step: [batch] indices, shuffled anew each epoch.
 
-    What is left over of an epoch is left out.
+    The incomplete last batch of an epoch is left out.
     """
     epoch, place = divmod(step, count // batch)
     generator = torch.Generator().manual_seed(2**20 * seed + epoch)

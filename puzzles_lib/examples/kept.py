@@ -11,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 class Kept:
     """A context in which ``levels`` gets a number whenever autograd keeps or releases a tensor.
 
-    levels: bytes kept by then, of all tensors but parameters; what several layers keep together counts once.
+    levels: the bytes kept at that time, without parameters. A tensor that several layers keep counts once.
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ class Leaving:
 
     A process that waits in a collective for a rank that died runs no handler of Python's, and under NCCL
     waits for long. So while ``in_step`` is true, `PATIENCE` seconds after a signal, a thread ends the
-    process with status 1 and the line that ``lost`` gives.
+    process with status 1 and the line that ``lost`` returns.
     """
 
     def __init__(self, lost: Callable[[], str]) -> None:

@@ -39,7 +39,7 @@ class Block(nn.Module):
 
 
 class ByteLM(nn.Module):
-    """Logits [batch, length, 256] of the byte after each of ``bytes`` [batch, length], int64."""
+    """A language model: bytes [batch, length], int64, to logits [batch, length, 256] of the next byte."""
 
     def __init__(self, width: int, layers: int, heads: int, context: int) -> None:
         super().__init__()

@@ -15,11 +15,12 @@ WARM = 11  # runs before the capture: DDP times its first ten with events, which
 class Replayed:
     """Computes the loss of a batch, and the gradients of a model's weights in their ``.grad``.
 
-    Captured here, from ``loss_of(*inputs)`` and its backward, on ``stream``, on which DDP was wrapped around
-    the model, too, if it is. From now on new inputs are copied to where these are, and gradients stay where
-    they are: none may be set to None. The GPU's random numbers are afterwards as they were before.
+    The graph is captured here, from ``loss_of(*inputs)`` and its backward, on ``stream``. If the model is
+    wrapped in DDP, this must have been done on the same stream. New inputs are copied to the place of the
+    captured ones. Gradients stay where they are, so never set one to None. Capturing leaves the GPU's random
+    state as it was.
 
-    transient: bytes that the graph needs while it runs, above what is allocated when it does not.
+    transient: bytes that the graph needs only while it runs.
     """
 
     def __init__(

@@ -30,7 +30,8 @@ WARM_UP, HELD_OUT_BATCHES = 100, 20
 class Setup:
     """What to train and how.
 
-    bits, rounding: of `pack_activations`. No bits: torch's own layers. No rounding: the default for the bits.
+    bits, rounding: those of `pack_activations`. No bits: torch's own layers. No rounding: the default for the
+    bits.
     finer: a pattern of names. Layers whose names match keep 4 bits, rounded to the nearest.
     batch: pieces of text per step, each as long as the model's context.
     """
@@ -46,14 +47,14 @@ class Setup:
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
-            raise ValueError(f"size is {self.size!r}, allowed are {' and '.join(SIZES)}")
+            raise ValueError(f"size must be {' or '.join(SIZES)}, but is {self.size!r}")
         if self.bits is not None:
             check_bits(self.bits)
         if self.rounding is not None:
             check_rounding(self.rounding)
         for name in ("steps", "batch"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, allowed are integers from 1 up")
+                raise ValueError(f"{name} must be an integer of at least 1, but is {getattr(self, name)}")
 
     def model(self) -> ByteLM:
         """Return the model with fresh weights, packed if the setup says so."""
@@ -142,13 +143,13 @@ def _held_out(model: ByteLM, unseen: torch.Tensor, batch: int) -> float:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m puzzles_lib.examples.train_lm", description=__doc__)
-    parser.add_argument("--size", default="small", choices=list(SIZES), help="of the model (default: small)")
-    parser.add_argument("--bits", type=int, choices=(1, 2, 4, 8), help="of the codes (default: 4)")
-    parser.add_argument("--rounding", choices=("nearest", "stochastic"), help="of the codes")
+    parser.add_argument("--size", default="small", choices=list(SIZES), help="model size (default: small)")
+    parser.add_argument("--bits", type=int, choices=(1, 2, 4, 8), help="bits per code (default: 4)")
+    parser.add_argument("--rounding", choices=("nearest", "stochastic"), help="rounding of the codes")
     parser.add_argument("--no-packing", action="store_true", help="use torch's own layers")
     parser.add_argument("--steps", type=int, default=300, help="(default: 300)")
     parser.add_argument("--batch", type=int, help="pieces of text per step (default: 32, base: 96)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: 0)")
     chosen = parser.parse_args(arguments)
     if chosen.no_packing and (chosen.bits or chosen.rounding):
         parser.error("--no-packing excludes --bits and --rounding")

@@ -4,9 +4,9 @@
     python -m puzzles_lib.examples.train_vit --no-packing
     torchrun --nproc-per-node 2 -m puzzles_lib.examples.train_vit --size base --parallel fsdp --folder run
 
-It is a small one on handwritten digits, or with --size base a ViT-B/16 on synthetic images of ImageNet's
-size. With --folder, SIGTERM and Ctrl-C end the step, save and leave; the same command with --resume goes on,
-with the losses of a run that was never stopped.
+The model is small and reads handwritten digits, or with --size base a ViT-B/16 on synthetic images of
+ImageNet's size. With --folder, SIGTERM and Ctrl-C end the step, save and leave; the same command with
+--resume goes on, with the losses of a run that was never stopped.
 """
 
 import argparse
@@ -85,28 +85,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--size", default="digits", choices=list(COUNT), help="the model and its images (default: digits)")
-    add("--bits", type=int, help="of a kept element: 1, 2, 4 or 8 (default: 2)")
-    add("--rounding", help="nearest or stochastic (default: what pack_activations takes for these bits)")
-    add("--no-packing", action="store_true", help="torch's own layers")
+    add("--bits", type=int, help="bits per kept element: 1, 2, 4 or 8 (default: 2)")
+    add("--rounding", help="nearest or stochastic (default: the default of pack_activations for these bits)")
+    add("--no-packing", action="store_true", help="use torch's own layers")
     add("--parallel", choices=PARALLEL, help="how the ranks of torchrun share the work")
-    add("--steps", type=int, help="in all, those before --resume included (default: 200; base: 30)")
-    add("--batch", type=int, help="images a step, of all ranks together (default: 50; base: 256)")
-    add("--lr", type=float, help="of AdamW (default: 0.003; base: 0.0001)")
+    add("--steps", type=int, help="total number, including steps before --resume (default: 200; base: 30)")
+    add("--batch", type=int, help="images per step, on all ranks together (default: 50; base: 256)")
+    add("--lr", type=float, help="learning rate of AdamW (default: 0.003; base: 0.0001)")
     add("--dropout", type=float, help="(default: 0)")
-    add("--dtype", help="of autocast: float32 or bfloat16 (default: float32; base: bfloat16)")
-    add("--compile", action="store_true", default=None, help="each block by torch.compile")
+    add("--dtype", help="dtype of autocast: float32 or bfloat16 (default: float32; base: bfloat16)")
+    add("--compile", action="store_true", default=None, help="compile each block with torch.compile")
     add("--graph", action="store_true", help="replay forward and backward as a CUDA graph; not with fsdp")
-    add("--seed", type=int, help="of weights, order and rounding (default: 0)")
-    add("--device", choices=("cpu", "cuda"), help="(default: cuda where there is one)")
-    add("--folder", type=Path, metavar="DIR", help="save checkpoints there, the last two are kept")
-    add("--save-every", type=int, default=0, metavar="STEPS", help="and not at the end alone")
-    add("--resume", action="store_true", help="go on from the newest whole checkpoint in --folder")
+    add("--seed", type=int, help="seed of weights, order and rounding (default: 0)")
+    add("--device", choices=("cpu", "cuda"), help="(default: cuda if there is a GPU)")
+    add("--folder", type=Path, metavar="DIR", help="save checkpoints there, and keep the last two")
+    add("--save-every", type=int, default=0, metavar="STEPS", help="save every STEPS steps, and at the end")
+    add("--resume", action="store_true", help="continue from the newest complete checkpoint in --folder")
     add(
         "--plot",
         type=Path,
         default=Path("train_vit.png"),
         metavar="FILE",
-        help="the picture (%(default)s)",
+        help="where to write the picture (%(default)s)",
     )
     add("--json", type=Path, metavar="FILE", help="write losses, times and memory there")
     return parser
@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
 def _config(chosen: argparse.Namespace) -> tuple[Config, int]:
     """Return the configuration and the number of steps."""
     if chosen.no_packing and (chosen.bits, chosen.rounding) != (None, None):
-        raise ValueError("no-packing is given, allowed with it are neither bits nor rounding")
+        raise ValueError("bits and rounding must not be given with no-packing")
     names = ("size", "bits", "rounding", "batch", "lr", "dropout", "dtype", "compile", "seed", "steps")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     options = SIZES[chosen.size] | given | ({"bits": None} if chosen.no_packing else {})
@@ -126,7 +126,7 @@ def _config(chosen: argparse.Namespace) -> tuple[Config, int]:
 def join(parallel: str | None, device: str | None) -> Ranks:
     """Join torchrun's processes, set deterministic kernels, and return this process's place.
 
-    Raises ValueError where torchrun's ranks, this machine's GPUs and the arguments do not fit.
+    Raises ValueError if torchrun's ranks, this machine's GPUs and the arguments do not fit.
     """
     rank, count, local, here = (
         int(os.environ.get(name, value))
@@ -140,9 +140,9 @@ def join(parallel: str | None, device: str | None) -> Ranks:
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cuda":
         if not torch.cuda.is_available():
-            raise ValueError("device is cuda, and there is none")
+            raise ValueError("device is cuda, but there is no GPU")
         if here > torch.cuda.device_count():
-            raise ValueError(f"{here} ranks for {torch.cuda.device_count()} GPUs, each needs its own")
+            raise ValueError(f"{here} ranks for {torch.cuda.device_count()} GPUs: each rank needs its own")
         torch.cuda.set_device(local)
     deterministic()
     place = torch.device(device, local) if device == "cuda" else torch.device(device)

@@ -1,8 +1,8 @@
 """Train a vision transformer, alone or on several ranks. A step's computation depends only on its number.
 
 The batch is drawn by seed and step, rounding by step and rank, and kernels are the deterministic ones (see
-`deterministic`). So a run that was resumed has the losses of one that was not, to the bit; only dropout's
-random numbers are a state, and checkpoints hold them.
+`deterministic`). So a resumed run has bit for bit the losses of an uninterrupted one; only dropout's
+random numbers have a state, which checkpoints contain.
 """
 
 import os
@@ -42,9 +42,10 @@ PARALLEL = ("ddp", "fsdp")
 class Config:
     """The configuration of a run. A checkpoint can only be resumed with the same one.
 
-    size: digits or base. bits, rounding: of `pack_activations`; no bits for torch's own layers, no rounding
-    for its default. batch: images a step, on all ranks together. lr: of AdamW, reached within ten steps.
-    dtype: of autocast. compile: each block by torch.compile.
+    size: digits or base. bits, rounding: those of `pack_activations`; no bits for torch's own layers, no
+    rounding for its default. batch: images per step, on all ranks together. lr: that of AdamW, reached within
+    ten steps.
+    dtype: that of autocast. compile: whether torch.compile compiles each block.
     """
 
     size: str = "digits"
@@ -60,21 +61,23 @@ class Config:
     def __post_init__(self) -> None:
         """Raise ValueError for an impossible configuration."""
         if self.size not in COUNT:
-            raise ValueError(f"size is {self.size!r}, allowed are {' and '.join(COUNT)}")
+            raise ValueError(f"size must be {' or '.join(COUNT)}, but is {self.size!r}")
         if self.bits is not None:
             check_bits(self.bits)
         if self.rounding is not None:
             check_rounding(self.rounding)
         if self.dtype not in ("float32", "bfloat16"):
-            raise ValueError(f"dtype is {self.dtype!r}, allowed are float32 and bfloat16")
+            raise ValueError(f"dtype must be float32 or bfloat16, but is {self.dtype!r}")
         _at_least("seed", self.seed, 0)
         if not self.lr > 0:
-            raise ValueError(f"lr is {self.lr}, allowed are numbers above 0")
+            raise ValueError(f"lr must be a number above 0, but is {self.lr}")
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}, allowed is 0 to below 1")
+            raise ValueError(f"dropout must be at least 0 and below 1, but is {self.dropout}")
         most = COUNT[self.size]
         if not 1 <= self.batch <= most:
-            raise ValueError(f"batch is {self.batch}, allowed are 1 to {most}, the images of {self.size}")
+            raise ValueError(
+                f"batch must be from 1 to {most}, the images of {self.size}, but is {self.batch}"
+            )
 
     def images(self) -> Images:
         return digits()[0] if self.size == "digits" else synthetic()
@@ -129,8 +132,8 @@ class LossLost(ArithmeticError):
 class Run:
     """The results of a run, and its model. losses, seconds, peaks (bytes): one for each step since step 0.
 
-    Peaks are those of the GPU's allocator on rank 0, 0 on a CPU. stopped: by which signal, if by one.
-    replayed: what computes loss and gradients, where it is not the host that launches each kernel.
+    Peaks are those of the GPU's allocator on rank 0, 0 on a CPU. stopped: the signal that stopped the run, if
+    any. replayed: the CUDA graph that computes loss and gradients; None if the host launches each kernel.
     """
 
     config: Config
@@ -183,11 +186,11 @@ def train(
     _at_least("save_every", save_every, 0)
     if config.batch % ranks.count:
         raise ValueError(
-            f"batch is {config.batch}, allowed on {ranks.count} ranks are multiples of {ranks.count}"
+            f"batch must be a multiple of {ranks.count} on {ranks.count} ranks, but is {config.batch}"
         )
     if graph and (ranks.device.type != "cuda" or ranks.parallel == "fsdp"):
         where = f"{ranks.device.type} with {ranks.parallel or 'one process'}"
-        raise ValueError(f"graph is given on {where}, allowed is a GPU, alone or with ddp")
+        raise ValueError(f"graph needs a GPU, alone or with ddp, but is given on {where}")
     found = _to_resume(config, steps, folder, save_every, resume)
     stream = torch.cuda.Stream(ranks.device) if graph else None
     with torch.cuda.stream(stream) if stream else nullcontext():
@@ -205,7 +208,10 @@ def train(
         run.losses, run.seconds, run.peaks = (before[name] for name in ("losses", "seconds", "peaks"))
         if (before["ranks"], before["parallel"]) != (ranks.count, ranks.parallel) and ranks.rank == 0:
             was = replace(ranks, count=before["ranks"], parallel=before["parallel"]).text()
-            tqdm.write(f"{found} is of {was}, this is {ranks.text()}: losses go on, but not to the bit")
+            tqdm.write(
+                f"{found} was saved by {was}, but this run has {ranks.text()}: "
+                "losses will differ in the last bits"
+            )
     if stream:
         some = images.take(torch.arange(config.batch // ranks.count, device=ranks.device))
         run.replayed = Replayed(model, partial(loss_of, model, config), *some, stream=stream)
@@ -314,21 +320,21 @@ def _to_resume(config: Config, steps: int, folder: Path | None, save_every: int,
             raise FileExistsError(f"{folder} has {found.name} in it: resume it, or name another folder")
         return None
     if not found:
-        raise FileNotFoundError(f"{folder} has no whole checkpoint to resume")
+        raise FileNotFoundError(f"{folder} has no complete checkpoint to resume")
     before = checkpoints.read_run(found)
     saved, wanted = before["config"], asdict(config)
     other = [name for name in wanted if saved.get(name) != wanted[name]]
     if other:
         was, now = (", ".join(f"{name} {some.get(name)}" for name in other) for some in (saved, wanted))
-        raise ValueError(f"{found} was saved with {was}, this run has {now}: they must be the same")
+        raise ValueError(f"{found} was saved with {was}, but this run has {now}: they must be the same")
     if before["step"] >= steps:
-        raise ValueError(f"steps is {steps}, allowed are more than the {before['step']} of {found}")
+        raise ValueError(f"steps must be more than the {before['step']} of {found}, but is {steps}")
     return found
 
 
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
-        raise ValueError(f"{name} is {value}, allowed are integers from {least} up")
+        raise ValueError(f"{name} must be an integer of at least {least}, but is {value}")
 
 
 def _any(flag: bool, ranks: Ranks) -> bool:
@@ -352,5 +358,5 @@ def _naming_who_is_lost(run: Run, ranks: Ranks) -> Iterator[None]:
 
 
 def _lost(run: Run, ranks: Ranks) -> str:
-    left = f"the last whole checkpoint is {run.saved}" if run.saved else "there is no checkpoint"
-    return f"rank {ranks.rank} of {ranks.count} lost another in step {len(run.losses)}: {left}"
+    left = f"the last complete checkpoint is {run.saved}" if run.saved else "there is no checkpoint"
+    return f"rank {ranks.rank} of {ranks.count} lost another rank in step {len(run.losses)}: {left}"

@@ -364,7 +364,7 @@ def _ask_for_sandbox() -> None:
     try:
         sandbox.find()
     except sandbox.Unavailable as reason:
-        raise sandbox.Unavailable(f"{reason}; or take the risk of --no-sandbox") from None
+        raise sandbox.Unavailable(f"{reason}; or pass --no-sandbox at your own risk") from None
 
 
 def _chapters(wanted: Sequence[str] | None) -> tuple[str, ...]:

@@ -8,8 +8,11 @@ _OFTEN = 5.0  # seconds between two lines without a terminal, at first
 
 
 class Bar:
-    """A bar that is redrawn on a terminal. Elsewhere it prints a line from time to time: every 5 seconds at
-    first, then at longer and longer intervals, and at each tenth of the way."""
+    """A progress bar, which is redrawn on a terminal.
+
+    Elsewhere it prints a line from time to time: every 5 seconds at first, then at longer and longer
+    intervals, and at each tenth of the way.
+    """
 
     def __init__(self, total: int):
         self._total = total
@@ -33,7 +36,7 @@ class Bar:
             self._first = time.monotonic()
 
     def step(self, kept: bool = False) -> None:
-        """Count one more as done. kept: by an earlier run, so its time tells nothing about the others."""
+        """Count one more as done. kept: whether an earlier run did it, so that it took no time."""
         self._done += 1
         self._kept += kept
         tenth = self._done * 10 // self._total > (self._done - 1) * 10 // self._total

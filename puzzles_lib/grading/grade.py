@@ -72,7 +72,8 @@ def grade(job: Job) -> dict[str, Any]:
     state is one of `STATES`, kind is that of the first verdict, and report is `Report.as_dict` or None. Each
     solved puzzle gives a point. Answers are reported, but give no points.
 
-    Raises sandbox.Unavailable, and sandbox.NotStarted if no process starts, so that nothing is known.
+    Raises sandbox.Unavailable if there is no sandbox, and sandbox.NotStarted if no process starts, which says
+    nothing about the submission.
     """
     said = _said(job)
     told: dict[str, Any] = {"chapters": [], "answers": {}, "remarks": []}
@@ -154,7 +155,11 @@ def _answer(question: Question, given: Mapping[str, str]) -> dict[str, str]:
     """Return the result of an answer, given the text of its value."""
     found = _judged(question.id, given[question.id]) if question.id in given else None
     if found is None:
-        return {"id": question.id, "status": MISSING, "words": "the notebook has no answer(...) call for it"}
+        return {
+            "id": question.id,
+            "status": MISSING,
+            "words": "the notebook has no answer(...) call for this question",
+        }
     words = "" if found.status == OPEN else found.words
     return {"id": question.id, "status": found.status, "words": words}
 

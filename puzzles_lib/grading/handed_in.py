@@ -105,7 +105,7 @@ class Notebook:
         return found
 
     def is_begun(self) -> bool:
-        """Return whether a cell that checks a kernel has no hole any more."""
+        """Return whether the hole of a cell that checks a kernel has been filled."""
         return any("check(" in cell.source and HOLE not in cell.source for cell in self._cells)
 
     def traces(self, chapter: Chapter) -> int:
@@ -335,7 +335,7 @@ def _cells(data: bytes) -> list[dict[str, Any]]:
     if not cells:
         raise Unreadable("a notebook without a cell")
     if len(cells) > MOST_CELLS:
-        raise Unreadable(f"a notebook with {len(cells)} cells, of which {MOST_CELLS} are read")
+        raise Unreadable(f"a notebook with {len(cells)} cells, but at most {MOST_CELLS} are read")
     return cells
 
 

@@ -4,7 +4,7 @@ It reads a job as JSON from standard input and writes JSON to the file descripto
 comes ``{"ready": true}``, when everything is imported and nothing of the student's is read yet. Then come
 ``{"notebooks": ...}``, ``{"puzzle": ...}`` for each puzzle, and at the end ``{"done": ...}``.
 
-No cell is ever run. They are read in a fork, with the limits of a check. What is accepted of them (`plain`)
+No cell is ever run. Cells are read in a fork, with the limits of a check. What is accepted of them (`plain`)
 is defined and checked in a fork per puzzle, with its own pipe. So neither a crash nor a kernel that gets at
 Python can report for another puzzle.
 """
@@ -183,7 +183,7 @@ def _done(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     try:
         return work()
     except MemoryError:
-        return {"problem": "limit", "words": "no verdict: it took too much memory"}
+        return {"problem": "limit", "words": "no verdict: the check took too much memory"}
     except Exception as error:  # a bug of the course, which is reported and does not count as a wrong kernel
         return {"problem": "limit", "words": f"no verdict: {type(error).__name__}: {error}"[:LONGEST]}
 
@@ -191,7 +191,7 @@ def _done(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 def _ending(status: int, data: bytes | None, job: Mapping[str, Any]) -> str:
     by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if data is None:
-        return f"no verdict within {CLOCK * job['puzzle_seconds']:g} s, or one that is too long"
+        return f"no verdict within {CLOCK * job['puzzle_seconds']:g} s, or the verdict is too long"
     if by in (signal.SIGXCPU, signal.SIGKILL):
         return f"no verdict: it took more than {job['puzzle_seconds']:g} s of CPU time, or too much memory"
     return (

@@ -76,7 +76,7 @@ _MISLEADING = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
 
 
 class NotPlain(ValueError):
-    """Something is not accepted. The message says what. line: of the cell; 0 if there is none to name."""
+    """Something is not accepted. The message says what. line: the cell's line; 0 if there is none."""
 
     def __init__(self, words: str, line: int = 0):
         super().__init__(words[:MOST_WORDS])
@@ -137,7 +137,7 @@ def lines_of(source: str) -> list[str]:
     Raises NotPlain for a cell with more than `MOST_CHARACTERS`.
     """
     if len(source) > MOST_CHARACTERS:
-        raise NotPlain(f"the cell has {len(source)} characters, of which {MOST_CHARACTERS} are read")
+        raise NotPlain(f"the cell has {len(source)} characters, but at most {MOST_CHARACTERS} are read")
     return source.replace("\r\n", "\n").replace("\r", "\n").translate(_NO_LINE_ENDS).split("\n")
 
 

@@ -98,8 +98,8 @@ class Results:
     def keep(self, grade: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> None:
         """Write a student's files. grade.json is last, because it shows that the others are there.
 
-        shown: the grade as the class's rules have it, for the report and for Gradescope. grade.json says in
-        ``"shown"`` which points are in the report.
+        shown: the grade after the class's rules are applied, for the report and for Gradescope. grade.json
+        says in ``"shown"`` which points are in the report.
         """
         place = self.place(grade["student"])
         place.mkdir(parents=True, exist_ok=True)

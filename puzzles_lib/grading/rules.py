@@ -78,18 +78,20 @@ def read_points(path: Path) -> Points:
         raise ValueError(f"--points {path}: not a TOML file: {error}") from None
     known = {puzzle.name: chapter.number for chapter in CHAPTERS for puzzle in chapter.puzzles}
     if unknown := sorted(set(told) - set(_KEYS)):
-        raise ValueError(f"--points {path}: unknown key {unknown[0]!r}; allowed are {', '.join(_KEYS)}")
+        raise ValueError(f"--points {path}: unknown key {unknown[0]!r}; the keys are {', '.join(_KEYS)}")
 
     def number(key: str, value: object, most: float = 1e6) -> float:
         fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
         if not fits:  # also for NaN
-            raise ValueError(f"--points {path}: {key} = {value!r}; allowed are numbers from 0 to {most:g}")
+            raise ValueError(
+                f"--points {path}: {key} must be a number from 0 to {most:.0f}, but is {value!r}"
+            )
         return float(value)  # type: ignore[arg-type]
 
     def table(key: str, allowed: Iterable[str]) -> dict[str, float]:
         given = told.get(key, {})
         if not isinstance(given, dict):
-            raise ValueError(f"--points {path}: {key} = {given!r}; allowed is a table, [{key}]")
+            raise ValueError(f"--points {path}: {key} must be a table, [{key}], but is {given!r}")
         if wrong := sorted(set(given) - set(allowed)):
             some = ", ".join(sorted(allowed)[:4])
             raise ValueError(f"--points {path}: there is no {wrong[0]!r} in the course's {key} ({some}, ...)")
@@ -99,7 +101,7 @@ def read_points(path: Path) -> Points:
     each = {puzzle: chapters[chapter] for puzzle, chapter in known.items() if chapter in chapters}
     attempt = told.get("attempt", "last")
     if attempt not in ("best", "last"):
-        raise ValueError(f'--points {path}: attempt = {attempt!r}; allowed are "best" and "last"')
+        raise ValueError(f'--points {path}: attempt must be "best" or "last", but is {attempt!r}')
     return Points(
         default=number("default", told.get("default", 1)),
         each=each | table("puzzles", known),
@@ -129,7 +131,7 @@ def read_late(text: str) -> Late:
     """Read ``20%``, ``10%/day`` or ``10%/day, at most 50%``. Raise ValueError for anything else."""
     match = _LATE.fullmatch(text.strip())
     if not match or float(match[1]) > 100 or float(match[3] or 0) > 100:
-        raise ValueError(f'--late {text}: allowed are "20%", "10%/day", "2%/hour, at most 50%" and the like')
+        raise ValueError(f'--late {text}: write a rule such as "20%", "10%/day" or "2%/hour, at most 50%"')
     return Late(float(match[1]), _STEPS.get(match[2] or ""), float(match[3] or 100))
 
 

@@ -43,7 +43,7 @@ class NotStarted(RuntimeError):
 
 @dataclass
 class Said:
-    """The messages from the pipe. ended: ``""`` if the last one said that it was done, else how it ended."""
+    """The messages from the pipe. ended: how the process ended; ``""`` if it said it was done."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     ended: str = ""
@@ -126,7 +126,7 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 
 def listen(pipe: int, wall_seconds: float) -> Said:
     """Return all messages, one per line, until the last one, the end of the pipe, or the time limit."""
-    said = Said(ended="its process ended before it was done")
+    said = Said(ended="the process ended before it was done")
     deadline = time.monotonic() + wall_seconds + _GRACE
     received, total = bytearray(), 0
     poll = select.poll()
@@ -134,7 +134,7 @@ def listen(pipe: int, wall_seconds: float) -> Said:
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
-            said.ended = f"it took more than {wall_seconds:g} s"
+            said.ended = f"the process took more than {wall_seconds:g} s"
             return said
         if not poll.poll(left * 1000):
             continue
@@ -143,7 +143,7 @@ def listen(pipe: int, wall_seconds: float) -> Said:
         if not data:
             return said
         if total > MOST_SAID:
-            said.ended = "its messages are too long"
+            said.ended = "the process sent too much"
             return said
         received += data
         while (end := received.find(b"\n")) >= 0:
@@ -154,7 +154,7 @@ def listen(pipe: int, wall_seconds: float) -> Said:
             except (ValueError, RecursionError):
                 message = None
             if not isinstance(message, dict):
-                said.ended = "it sent something that is not a message"
+                said.ended = "the process sent something that is not a message"
                 return said
             said.messages.append(message)
             if "ready" in message:

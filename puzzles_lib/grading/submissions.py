@@ -207,7 +207,7 @@ def collect(paths: Sequence[Path], attempts: bool = False) -> tuple[list[Submiss
             whole = _File(PurePosixPath(path.name), partial(_read_file, str(path)))
             files, name = [whole], path.resolve().parent.name
         else:
-            raise ValueError(f"{path}: allowed are folders, zip archives and notebooks")
+            raise ValueError(f"{path} must be a folder, a zip archive or a notebook")
         dates = {first: each.date for first, each in _attempts(files).items()}
         for student, label, file in _by_student(files if attempts else _newest(files, remarks), name):
             date = dates.get(file.path.parts[0], "")

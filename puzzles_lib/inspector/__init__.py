@@ -61,7 +61,7 @@ def stages(
     target: ``"sm_80"``, ``"sm_90"``, ``"sm_100"`` or ``"gfx942"``, which need no GPU, or ``"local"``.
     kernel: with `triton.autotune`, its first configuration is compiled.
     case: the number of the case in ``puzzle.cases``, or a `Case` of your own.
-    num_warps, num_stages: of the launch; by default Triton's choice for the target.
+    num_warps, num_stages: those of the launch; by default Triton's choice for the target.
     numbers: sizes or block sizes that differ from the case's, such as ``BLOCK_K=64``.
 
     If the kernel does not compile, the result's ``refusal`` says why, and the stages that it reached are
@@ -248,7 +248,9 @@ class Stages:
     def _read(self, stage: str) -> tuple[Line, ...]:
         __tracebackhide__ = True
         if stage not in self.names:
-            raise ValueError(f"stage is {stage!r}, {self.target.name} has {', '.join(self.names)}")
+            raise ValueError(
+                f"stage must be one of {', '.join(self.names)} for {self.target.name}, but is {stage!r}"
+            )
         if self.built is None:
             return ()
         text = self._disassembled if stage == "sass" else self.built.texts.get(stage, "")
@@ -264,9 +266,11 @@ class Stages:
         """
         __tracebackhide__ = True
         if not isinstance(around, str):
-            raise TypeError(f"show: around is {around!r}, allowed is text: lines(stage, number) takes a line")
+            raise TypeError(
+                f"show: around must be text, but is {around!r} (for a line, use lines(stage, number))"
+            )
         if isinstance(context, bool) or not isinstance(context, int) or context < 0:
-            raise TypeError(f"show: context is {context!r}, allowed are numbers of lines")
+            raise TypeError(f"show: context must be a number of lines, but is {context!r}")
         entries = self.read(stage)
         title = f"{stage} of {self.title}"
         if around:
@@ -323,7 +327,7 @@ class Stages:
         """
         __tracebackhide__ = True
         if not isinstance(other, Stages):
-            raise TypeError(f"diff: other is a {type(other).__name__}, allowed is what stages(...) gives")
+            raise TypeError(f"diff: other must be what stages(...) returns, but is a {type(other).__name__}")
         one, two = self.read(stage), other.read(stage)
         before, after = (tuple(line.text for line in each) for each in (one, two))
         return Diff(f"{stage}, {_difference(self, other)}", stage, before, after)
@@ -391,7 +395,7 @@ def diff(before: Stages, after: Stages, stage: str = "ttgir") -> Diff:
     """Return the difference between a stage of the first compilation and of the second."""
     __tracebackhide__ = True
     if not isinstance(before, Stages):
-        raise TypeError(f"diff: before is a {type(before).__name__}, allowed is what stages(...) gives")
+        raise TypeError(f"diff: before must be what stages(...) returns, but is a {type(before).__name__}")
     return before.diff(after, stage)
 
 
@@ -447,9 +451,9 @@ def _with(kernel: object, case: Case, numbers: Mapping[str, int]) -> Case:
 def _check_options(options: Mapping[str, int]) -> None:
     for name, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"stages: {name} is {value!r}, allowed are integers")
+            raise ValueError(f"stages: {name} must be an integer, but is {value!r}")
     warps = options.get("num_warps", 4)
     if not (0 < warps <= 32 and warps & (warps - 1) == 0):
-        raise ValueError(f"stages: num_warps is {warps}, allowed are 1, 2, 4, 8, 16, 32")
+        raise ValueError(f"stages: num_warps must be one of 1, 2, 4, 8, 16, 32, but is {warps}")
     if not 0 <= options.get("num_stages", 3) <= 16:
-        raise ValueError(f"stages: num_stages is {options['num_stages']}, allowed are 0 to 16")
+        raise ValueError(f"stages: num_stages must be from 0 to 16, but is {options['num_stages']}")

@@ -30,7 +30,8 @@ _PRODUCT = re.compile(r"= (?:arith\.(?:mulf|divf)|math\.fma)\b.* : (?:tensor<((?
 class Reading:
     """A measured number and its cause.
 
-    number: None if there is nothing to measure. cause: in words. line: the line of the kernel, if it is one.
+    number: None if there is nothing to measure. cause: in words. line: the kernel's line that is the cause,
+    if it is a line.
     """
 
     number: float | None

@@ -13,7 +13,7 @@ def resident(registers: int, shared: int, warps: int) -> int:
     """
     for name, number, least in (("registers", registers, 1), ("shared", shared, 0), ("warps", warps, 1)):
         if not isinstance(number, int) or number < least:
-            raise ValueError(f"resident: {name} is {number!r}, allowed is any whole number from {least}")
+            raise ValueError(f"resident: {name} must be an integer of at least {least}, but is {number!r}")
     lot = -(-registers * 32 // 256) * 256
     by_registers = 4 * (REGISTERS // 4 // lot) // warps
     return min(by_registers, WARPS // warps, SHARED // (shared + RESERVED), PROGRAMS)

@@ -93,9 +93,13 @@ def step(compiled: Stages) -> Step | None:
     Raises ValueError for another target, and TypeError if ``compiled`` is not a compiled kernel.
     """
     if not isinstance(compiled, Stages):
-        raise TypeError(f"step: compiled is a {type(compiled).__name__}, allowed is what stages(...) gives")
+        raise TypeError(
+            f"step: compiled must be what stages(...) returns, but is a {type(compiled).__name__}"
+        )
     if compiled.target.name != "sm_90":
-        raise ValueError(f"step: the kernel is compiled for {compiled.target.name}, allowed is sm_90")
+        raise ValueError(
+            f"step: the kernel must be compiled for sm_90, but is compiled for {compiled.target.name}"
+        )
     body = matrix_loop(compiled.sass)
     if not body:
         return None

@@ -69,7 +69,7 @@ def attention(
     try:
         scale = q.shape[3] ** -0.5 if scale is None else float(scale)
     except (TypeError, ValueError):
-        raise TypeError(f"scale is {scale!r}, allowed is a number") from None
+        raise TypeError(f"scale must be a number, but is {scale!r}") from None
     o, lse = _attention(q, k, v, cu_seqlens, longest, causal, window, scale)
     return (o, lse) if return_lse else o
 
@@ -78,37 +78,41 @@ def _check(q, k, v, causal, window, cu_seqlens, max_seqlen) -> None:
     for name, value in (("q", q), ("k", k), ("v", v)):
         check_dtype(name, value, DTYPES)
         if value.dim() != 4:
-            raise ValueError(f"{name} has {value.dim()} axes, allowed are 4: batch, heads, rows, columns")
+            raise ValueError(f"{name} must have 4 axes (batch, heads, rows, columns), but has {value.dim()}")
         if value.dtype != q.dtype or value.device != q.device:
-            text = f"{name} is {value.dtype} on {value.device}, allowed is q's {q.dtype} on {q.device}"
+            text = f"{name} must be {q.dtype} on {q.device} like q, but is {value.dtype} on {value.device}"
             raise TypeError(text)
     if q.shape[3] not in HEAD_DIMS:
-        raise ValueError(f"q has D = {q.shape[3]} columns, allowed are 16, 32, 64 and 128")
+        raise ValueError(f"q must have 16, 32, 64 or 128 columns (D), but has {q.shape[3]}")
     if q.shape[1] % max(k.shape[1], 1) or (q.shape[1] > 0) != (k.shape[1] > 0):
-        raise ValueError(f"k has {k.shape[1]} heads, allowed are divisors of q's {q.shape[1]}")
+        raise ValueError(f"the number of k's heads must divide q's {q.shape[1]}, but is {k.shape[1]}")
     wanted = (q.shape[0], k.shape[1], q.shape[2], q.shape[3])
     for name, value in (("k", k), ("v", v)):
         if tuple(value.shape) != wanted:
-            raise ValueError(f"{name} has shape {tuple(value.shape)}, allowed is {wanted}")
+            raise ValueError(f"{name} must have shape {wanted}, but has shape {tuple(value.shape)}")
     if not isinstance(causal, bool):
-        raise TypeError(f"causal is {causal!r}, allowed are True and False")
+        raise TypeError(f"causal must be True or False, but is {causal!r}")
     for name, number in (("window", window), ("max_seqlen", max_seqlen)):
         if number is not None:
             check_integer(name, number)
     if window is not None and (window < 1 or not causal):
-        raise ValueError(f"window is {window} with causal={causal}, allowed is 1 or more with causal=True")
+        raise ValueError(f"window must be at least 1, with causal=True, but is {window} with causal={causal}")
     if cu_seqlens is None:
         if max_seqlen is not None:
-            raise ValueError(f"max_seqlen is {max_seqlen} without cu_seqlens, allowed is None")
+            raise ValueError(f"max_seqlen must be None without cu_seqlens, but is {max_seqlen}")
         return
     check_dtype("cu_seqlens", cu_seqlens, (torch.int32,))
     if cu_seqlens.dim() != 1 or len(cu_seqlens) == 0 or cu_seqlens.device != q.device:
         shape = tuple(cu_seqlens.shape)
-        raise ValueError(f"cu_seqlens has shape {shape} on {cu_seqlens.device}, allowed is (n + 1,) on q's")
+        raise ValueError(
+            f"cu_seqlens must have shape (n + 1,) on q's device, but has shape {shape} on {cu_seqlens.device}"
+        )
     if q.shape[0] != 1:
-        raise ValueError(f"q has a batch of {q.shape[0]}, allowed is 1 with cu_seqlens")
+        raise ValueError(f"q must have a batch of 1 with cu_seqlens, but has {q.shape[0]}")
     if max_seqlen is not None and max_seqlen < 0:
-        raise ValueError(f"max_seqlen is {max_seqlen}, allowed is the length of the longest sequence or more")
+        raise ValueError(
+            f"max_seqlen must be at least the length of the longest sequence, but is {max_seqlen}"
+        )
 
 
 # ---- torch, the reference
@@ -175,7 +179,7 @@ def attention_backward_ref(
 def _owner(pid, T, cu_ptr, heads, longest, BLOCK: tl.constexpr):
     """A program's tile; its pair of batch and head, counted; where its sequence starts, and its length.
 
-    HEADS heads take turns, tile by tile. heads: of one batch, or of one sequence.
+    HEADS heads take turns, tile by tile. heads: those of one batch, or of one sequence.
     """
     tiles = tl.cdiv(longest, BLOCK)
     first = pid // (HEADS * tiles) * HEADS
@@ -395,7 +399,7 @@ def _dkv_kernel(
     GROUP: tl.constexpr, CAUSAL: tl.constexpr, D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """dk and dv of BLOCK_N keys, summed over the GROUP heads that share them. strides: of dk, and of dv."""
+    """dk and dv of BLOCK_N keys, summed over the GROUP heads that share them. strides: dk's and dv's."""
     tile, pair, start, T = _owner(tl.program_id(0), length, cu_ptr, groups, longest, BLOCK_N)
     row = tile * BLOCK_N
     if row < T:
@@ -489,7 +493,8 @@ def _programs(x: torch.Tensor, block: int, cu_seqlens: torch.Tensor | None, long
 def launch_forward(q, k, v, o, lse, cu_seqlens, longest, causal, window, scale, tiles=None):
     """Fill o [B, H, T, D], any strides but the last, and lse [B, H, T]; all as `attention` has them.
 
-    tiles: to use instead of those in `FORWARD`. Returns the compiled kernel, as the launchers below do.
+    tiles: the tiles to use instead of those in `FORWARD`. Returns the compiled kernel, as the launchers below
+    do.
     """
     tiles = tiles or FORWARD[max(q.shape[3], 64)]
     if scale <= 0:  # the kernel scales the maximum, and minus infinity: right for a positive scale alone

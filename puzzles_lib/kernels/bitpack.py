@@ -32,7 +32,7 @@ def block_rows(bits: int) -> int:
 
 def check_bits(bits: int, name: str = "bits") -> None:
     if type(bits) is not int or bits not in BITS:
-        raise ValueError(f"{name} is {bits!r}, allowed are 1, 2, 4 and 8")
+        raise ValueError(f"{name} must be 1, 2, 4 or 8, but is {bits!r}")
 
 
 def pack_bits(codes: torch.Tensor, bits: int) -> torch.Tensor:
@@ -45,9 +45,9 @@ def pack_bits(codes: torch.Tensor, bits: int) -> torch.Tensor:
     """
     check_bits(bits)
     if not isinstance(codes, torch.Tensor) or codes.dtype != torch.uint8:
-        raise TypeError(f"codes is {getattr(codes, 'dtype', type(codes).__name__)}, allowed is torch.uint8")
+        raise TypeError(f"codes must be torch.uint8, but is {getattr(codes, 'dtype', type(codes).__name__)}")
     if codes.dim() == 0:
-        raise ValueError("codes is a scalar, allowed are tensors of one axis or more")
+        raise ValueError("codes must have at least one axis, but is a scalar")
     return _pack_bits(codes, bits)
 
 
@@ -58,11 +58,13 @@ def unpack_bits(words: torch.Tensor, bits: int, shape: tuple[int, ...]) -> torch
     """
     check_bits(bits)
     if not isinstance(words, torch.Tensor) or words.dtype != torch.int16:
-        raise TypeError(f"words is {getattr(words, 'dtype', type(words).__name__)}, allowed is torch.int16")
+        raise TypeError(f"words must be torch.int16, but is {getattr(words, 'dtype', type(words).__name__)}")
     rows, columns = matrix_shape(shape)
     expected = (triton.cdiv(rows, block_rows(bits)), WORD_ROWS, columns)
     if tuple(words.shape) != expected:
-        text = f"words has shape {tuple(words.shape)}, allowed for shape {tuple(shape)} is {expected}"
+        text = (
+            f"words must have shape {expected} for shape {tuple(shape)}, but has shape {tuple(words.shape)}"
+        )
         raise ValueError(text)
     return _unpack_bits(words, bits, list(shape))
 
@@ -73,9 +75,9 @@ def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     Raises TypeError if it is not a tuple or a list, and ValueError if it is empty.
     """
     if not isinstance(shape, (tuple, list)):
-        raise TypeError(f"shape is {shape!r}, allowed are tuples of integers")
+        raise TypeError(f"shape must be a tuple of integers, but is {shape!r}")
     if len(shape) == 0:
-        raise ValueError("shape is (), allowed are shapes of one axis or more")
+        raise ValueError("shape must be a shape with at least one axis, but is ()")
     *leading, columns = shape
     return math.prod(leading), columns
 

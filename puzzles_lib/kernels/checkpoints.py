@@ -37,11 +37,11 @@ def packed_checkpoint(
 
     Inputs that have a gradient and are float32, float16 or bfloat16 are packed. Parameters, masks and other
     inputs are kept as they are, because other blocks keep them, too.
-    options: of `torch.utils.checkpoint.checkpoint`; ``use_reentrant`` is False by default.
+    options: those of `torch.utils.checkpoint.checkpoint`; ``use_reentrant`` is False by default.
     Raises ValueError for other bits or group sizes, and TypeError if ``function`` can't be called.
     """
     if not callable(function):
-        raise TypeError(f"function is {type(function).__name__}, allowed is a function or a module")
+        raise TypeError(f"function must be a function or a module, but is {type(function).__name__}")
     check_bits(bits)
     check_group_size(group_size)
 

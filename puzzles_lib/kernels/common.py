@@ -18,23 +18,23 @@ def check_dtype(name: str, value: torch.Tensor, allowed: tuple[torch.dtype, ...]
     """Raise TypeError if ``value`` is not a tensor of one of these dtypes."""
     if not isinstance(value, torch.Tensor) or value.dtype not in allowed:
         what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
-        names = "is torch." if len(allowed) == 1 else "are "
-        names += " and ".join(", ".join(str(d)[6:] for d in allowed).rsplit(", ", 1))
-        raise TypeError(f"{name} is {what}, allowed {names}")
+        names = "torch." if len(allowed) == 1 else ""
+        names += " or ".join(", ".join(str(d)[6:] for d in allowed).rsplit(", ", 1))
+        raise TypeError(f"{name} must be {names}, but is {what}")
 
 
 def check_integer(name: str, value: int) -> None:
     """Raise TypeError if ``value`` is not an integer, and ValueError if it doesn't fit into 64 bits."""
     if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
-        raise TypeError(f"{name} is {type(value).__name__}, allowed is an integer")
+        raise TypeError(f"{name} must be an integer, but is {type(value).__name__}")
     if not torch.compiler.is_compiling() and not -(2**63) <= value < 2**63:
-        raise ValueError(f"{name} is {value}, allowed are integers of 64 bits")
+        raise ValueError(f"{name} must be an integer that fits in 64 bits, but is {value}")
 
 
 def check_model(model: nn.Module) -> None:
     """Raise TypeError if ``model`` is not a module."""
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, allowed is a torch.nn.Module")
+        raise TypeError(f"model must be a torch.nn.Module, but is a {type(model).__name__}")
 
 
 @triton.jit
@@ -53,9 +53,8 @@ def overlapped(pdl: bool) -> dict[str, bool]:
 
     The kernel before it allows this with `gdc_launch_dependents`; otherwise the launch begins when that
     kernel has ended. `gdc_wait` waits for that end. Such a launch is safe before and after any kernel under
-    two
-    conditions: it reads and writes nothing before `gdc_wait`, and it lets the next kernel begin only after
-    `gdc_wait`. Then no kernel overlaps with two others.
+    two conditions: it reads and writes nothing before `gdc_wait`, and it lets the next kernel begin only
+    after `gdc_wait`. Then no kernel overlaps with two others.
     """
     return {"launch_pdl": True} if pdl else {}
 

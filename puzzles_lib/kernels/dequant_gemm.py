@@ -47,8 +47,8 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
     check_packed("packed", packed)
     _check_operand("dy", dy, "packed", packed)
     if dy.shape[:-1] != packed.shape[:-1]:
-        text = f"dy has shape {tuple(dy.shape)}, allowed for packed of shape {packed.shape}"
-        raise ValueError(f"{text} is {_shape_text(packed.shape[:-1])}")
+        text = f"dy must have shape {_shape_text(packed.shape[:-1])} for packed of shape {packed.shape}"
+        raise ValueError(f"{text}, but has shape {tuple(dy.shape)}")
     return _dequant_gemm_dw(dy, packed.words, packed.params, packed.bits, packed.group_size)
 
 
@@ -71,12 +71,12 @@ def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
     """
     check_packed("packed_weight", packed_weight)
     if len(packed_weight.shape) != 2:
-        raise ValueError(f"packed_weight has shape {packed_weight.shape}, allowed are two axes, [N, K]")
+        raise ValueError(f"packed_weight must have two axes, [N, K], but has shape {packed_weight.shape}")
     _check_operand("x", x, "packed_weight", packed_weight)
     features, columns = packed_weight.shape
     if x.shape[-1] != columns:
-        text = f"x has shape {tuple(x.shape)}, allowed for packed_weight of shape {packed_weight.shape}"
-        raise ValueError(f"{text} is (..., {columns})")
+        text = f"x must have shape (..., {columns}) for packed_weight of shape {packed_weight.shape}"
+        raise ValueError(f"{text}, but has shape {tuple(x.shape)}")
     words, params = packed_weight.words, packed_weight.params
     return _dequant_gemm(x, words, params, packed_weight.bits, packed_weight.group_size, features)
 
@@ -84,12 +84,12 @@ def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
 def _check_operand(name: str, value: torch.Tensor, other: str, packed: PackedTensor) -> None:
     if not isinstance(value, torch.Tensor) or value.dtype != packed.dtype:
         what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
-        raise TypeError(f"{name} is {what}, allowed is the dtype of {other}, {packed.dtype}")
+        raise TypeError(f"{name} must have the dtype of {other}, {packed.dtype}, but is {what}")
     if value.dim() == 0:
-        raise ValueError(f"{name} is a scalar, allowed are tensors of one axis or more")
+        raise ValueError(f"{name} must have at least one axis, but is a scalar")
     if value.device != packed.words.device:
         where = packed.words.device
-        raise ValueError(f"{name} is on {value.device}, allowed is the device of {other}, {where}")
+        raise ValueError(f"{name} must be on the device of {other}, {where}, but is on {value.device}")
 
 
 def _shape_text(leading: tuple[int, ...]) -> str:

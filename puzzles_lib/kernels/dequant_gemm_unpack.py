@@ -23,7 +23,7 @@ SCALED = gl.constexpr(16)  # log2 of what products are divided by meanwhile
 def unpack_and_scale_asm(bits, field, half):
     """Return PTX that turns two codes of a field, in the halves of a register, into two scaled floats.
 
-    bits: of a code. field: its number in the int16 word of each half. half: float16, else bfloat16.
+    bits: those of a code. field: its number in the int16 word of each half. half: float16, else bfloat16.
     $1: the words, $2 and $3: scales and minima, $0: code · scale + minimum.
 
     A code's bits in the mantissa of a constant 2^m read as 2^m + code · 2^position. If there are enough bits,
@@ -108,8 +108,8 @@ def _or(a, b):
 def scale_params(params, is_scale, field, BITS: gl.constexpr):
     """Return bfloat16 params as `unpack_scaled_asm` needs them, and a 1 for each 8 of which one needs care.
 
-    is_scale, field: of each element, broadcast. Params that need no care are multiples of 2^-93, and so is
-    any w. Such a w is 0 or far above the least normal number, even when it is divided by 2^16. So it is
+    is_scale, field: those of each element, broadcast. Params that need no care are multiples of 2^-93, and so
+    is any w. Such a w is 0 or far above the least normal number, even when it is divided by 2^16. So it is
     rounded in the same way.
     """
     scale_up = 127 + 133 - SCALED - field * BITS % 8  # the exponent of 2^(117 - position)
@@ -125,10 +125,10 @@ def scale_params(params, is_scale, field, BITS: gl.constexpr):
 
 @gluon.jit
 def params_by_field(params, like):
-    """Return params [..., 2 · FIELDS] of a lane's rows as pairs of tensors like ``like``, [..., k].
+    """Return a tuple with a scale and a minimum per field, each shaped like ``like``, [..., k].
 
-    The last axis has a field's scale and minimum side by side. Nothing moves, because a lane has its own
-    rows' params.
+    params: [..., 2 · FIELDS], with a field's scale and minimum side by side in the last axis. Nothing moves,
+    because a lane has its own rows' params.
     """
     FIELDS: gl.constexpr = params.shape[len(params.shape) - 1] // 2
     LAST: gl.constexpr = len(params.shape) - 1

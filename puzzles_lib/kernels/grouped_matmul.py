@@ -50,17 +50,19 @@ def _check(x, w, start) -> None:
     for name, value, axes in (("x", x, 2), ("w", w, 3)):
         check_dtype(name, value, DTYPES)
         if value.dim() != axes:
-            raise ValueError(f"{name} has {value.dim()} axes, allowed are {axes}")
+            raise ValueError(f"{name} must have {axes} axes, but has {value.dim()}")
     check_dtype("start", start, (torch.int32,))
     if w.dtype != x.dtype:
-        raise TypeError(f"w is {w.dtype}, allowed is x's {x.dtype}")
+        raise TypeError(f"w must be {x.dtype} like x, but is {w.dtype}")
     if w.shape[0] == 0 or w.shape[1] != x.shape[1]:
-        raise ValueError(f"w has shape {tuple(w.shape)}, allowed is (E, {x.shape[1]}, N), E of 1 or more")
+        raise ValueError(
+            f"w must have shape (E, {x.shape[1]}, N) with E of at least 1, but has shape {tuple(w.shape)}"
+        )
     if start.shape != (w.shape[0] + 1,):
-        raise ValueError(f"start has shape {tuple(start.shape)}, allowed is ({w.shape[0] + 1},)")
+        raise ValueError(f"start must have shape ({w.shape[0] + 1},), but has shape {tuple(start.shape)}")
     for name, value in (("w", w), ("start", start)):
         if value.device != x.device:
-            raise ValueError(f"{name} is on {value.device}, allowed is the device of x, {x.device}")
+            raise ValueError(f"{name} must be on the device of x, {x.device}, but is on {value.device}")
 
 
 # ---- torch, the reference
@@ -260,7 +262,7 @@ def launch_product(
 ) -> None:
     """Fill y [P, N] from a contiguous x [P, K], w [E, K, N] and start [E + 1]; no size is 0.
 
-    tiles: to use instead of the chosen ones.
+    tiles: the tiles to use instead of the chosen ones.
     """
     (P, K), (E, _, N) = x.shape, w.shape
     along_n = w.is_contiguous() or not w.mT.is_contiguous()
@@ -286,7 +288,7 @@ def launch_dw(
 ) -> None:
     """Fill dw [E, K, N] from a contiguous x [P, K] and dy [P, N]; no size is 0.
 
-    tiles: to use instead of the chosen ones.
+    tiles: the tiles to use instead of the chosen ones.
     """
     (P, K), N, E = x.shape, dy.shape[1], dw.shape[0]
     tma = _tma(dw)

@@ -89,11 +89,11 @@ def launch(
     tensors: tuple[torch.Tensor | None, ...],
     prepare: Callable[[], tuple[tuple[int, ...], tuple, dict[str, Any]]],
 ) -> None:
-    """Start a kernel on the device of the first tensor, which is the current one.
+    """Start a kernel on the current device, which must be the first tensor's.
 
     kernel: a jit function. Its first parameters are pointers, and ``tensors`` are what they point to.
     key: everything that the kernel, its grid, its other arguments and the dtypes of its tensors depend on.
-    prepare: gives the grid, the other arguments in order and by name, and is called if the key is new.
+    prepare: returns the grid, and the other arguments in order and by name. It's called if the key is new.
     """
     device, places, low_bits = tensors[0].get_device(), [], 0
     for tensor in tensors:
@@ -146,5 +146,5 @@ def _started_by(compiled: Any) -> tuple[Callable[..., None], tuple, tuple]:
 
 
 def prepared(key: tuple) -> Callable[..., None] | None:
-    """Return what starts the kernel that was kept under a key."""
+    """Return a function that starts the kernel kept under a key."""
     return _prepared.get(key)

@@ -144,12 +144,12 @@ class Quantizing(nn.Module):
         rms: bool,
         dtype: torch.dtype,
     ) -> torch.Tensor:
-        """Return the norm of x over its last axis, with codes of the normalized x, rounded to ``dtype``."""
+        """Return the norm of x over its last axis, with codes of the normalized x, in ``dtype``, kept."""
         options = (eps, rms, self.bits, self.group_size, dtype, self.seed(x))
         return _apply(_NormFunction, x, weight, bias, *options)
 
     def product(self, a: torch.Tensor, b: torch.Tensor, bits: int) -> torch.Tensor:
-        """Return a * b, with codes of both for the other's gradient."""
+        """Return a * b, with codes of both factors kept for the gradients."""
         alike = a.shape == b.shape and a.dtype == b.dtype and a.dtype in DTYPES
         if not torch.is_grad_enabled() or not (a.requires_grad and b.requires_grad) or not alike:
             return a * b
@@ -157,7 +157,7 @@ class Quantizing(nn.Module):
         return _apply(_Product, a, b, bits, self.group_size)
 
     def product_linear(self, a: torch.Tensor, b: torch.Tensor, layer: nn.Module, bits: int) -> torch.Tensor:
-        """Return layer(a * b), with codes of a and b for all gradients, also that of the layer's weight."""
+        """Return layer(a * b), with codes of a and b kept for all gradients, also the weight's."""
         plain = type(layer) is not PackedLinear or not layer.weight.requires_grad or a.shape != b.shape
         if plain or _has_any_global_hook() or _has_hooks(layer) or not torch.is_grad_enabled():
             return layer(self.product(a, b, bits))
@@ -173,7 +173,7 @@ class Quantizing(nn.Module):
         ends: torch.Tensor,
         order: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return rows of x times the weight of their group, with x's codes kept; see `_GroupedLinear`."""
+        """Return each row of x times the weight of its group, with x's codes kept; see `_GroupedLinear`."""
         cast, dtype = _autocast(x, weight.dtype)
         _check_input(self, cast)
         options = (dtype, self.bits, self.group_size, self.seed(cast))
@@ -188,12 +188,12 @@ class Quantizing(nn.Module):
         scales: torch.Tensor,
         bits: int,
     ) -> torch.Tensor:
-        """Return rows of a * b times the weight of their group and their scale, with codes of a and b."""
+        """Return each row of a * b times its group's weight and its own scale, with codes of a and b kept."""
         (a, dtype), (b, _) = _autocast(a, weight.dtype), _autocast(b, weight.dtype)
         return _apply(_GroupedLinear, a, b, weight, None, scales, ends, dtype, bits, self.group_size, None)
 
     def kept(self, x: torch.Tensor, cast: torch.Tensor) -> Codes:
-        """Return the codes of x in the computation's dtype: another layer's with this input, or new ones."""
+        """Return codes of x, perhaps another layer's with this input. cast: x in the computation's dtype."""
         if torch.compiler.is_compiling() or not sharing.is_open():
             seed = None if self.rounding == "nearest" else self.seed(cast)
             detached = cast.detach() if cast.requires_grad else cast
@@ -252,7 +252,7 @@ class PackedLinear(Quantizing, nn.Linear):
         Raises TypeError if ``linear`` is not an nn.Linear.
         """
         if not isinstance(linear, nn.Linear):
-            raise TypeError(f"linear is a {type(linear).__name__}, allowed is torch.nn.Linear")
+            raise TypeError(f"linear must be torch.nn.Linear, but is a {type(linear).__name__}")
         packed = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         packed.weight, packed.bias = linear.weight, linear.bias
         packed.set_format(bits, group_size, rounding)
@@ -291,7 +291,7 @@ class PackedReLU(nn.ReLU):
 
 
 class Sloped(nn.Module):
-    """What PackedGELU and PackedSiLU have in common."""
+    """The base of PackedGELU and PackedSiLU."""
 
     slope_bits: int
 
@@ -470,7 +470,7 @@ class PackedMLP(nn.Sequential):
             "silu": lambda: PackedSiLU(slope_bits=slope_bits),
         }
         if activation not in made:
-            raise ValueError(f"activation is {activation!r}, allowed are relu, gelu, gelu_tanh and silu")
+            raise ValueError(f"activation must be relu, gelu, gelu_tanh or silu, but is {activation!r}")
         out_features = in_features if out_features is None else out_features
         options = {"bits": bits, "group_size": group_size, "rounding": rounding}
         super().__init__(
@@ -538,7 +538,7 @@ def _has_gradient(x: torch.Tensor) -> bool:
 def _check_input(module: object, x: torch.Tensor) -> None:
     """Raise in our own words what would fail further down in torch's."""
     if x.dtype not in DTYPES:
-        raise TypeError(f"x is {x.dtype}, allowed are float32, float16 and bfloat16")
+        raise TypeError(f"x must be float32, float16 or bfloat16, but is {x.dtype}")
     if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
         kind = type(module).__name__
         raise RuntimeError(
@@ -741,7 +741,8 @@ class _ProductLinear(torch.autograd.Function):
 class _GroupedLinear(torch.autograd.Function):
     """Rows times the weight of their group, [groups, out, in], times a scale each.
 
-    order: of the rows, if each row of x is to be taken several times: ``x[order // times]`` is multiplied.
+    order: that of the rows, if each row of x is to be taken several times: ``x[order // times]`` is
+    multiplied.
     factor: if given, x is multiplied by it first, and codes of both are kept.
     """
 
@@ -799,7 +800,7 @@ def _taken(x: torch.Tensor, order: torch.Tensor | None) -> torch.Tensor:
 
 
 def inverse(order: torch.Tensor) -> torch.Tensor:
-    """Return the permutation that undoes one."""
+    """Return the permutation that undoes ``order``."""
     places = torch.empty_like(order)
     places[order] = torch.arange(len(order), device=order.device)
     return places

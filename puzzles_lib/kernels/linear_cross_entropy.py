@@ -64,21 +64,23 @@ def _check(x, weight, label, ignore_index, reduction) -> None:
         check_dtype(name, value, DTYPES)
     check_dtype("label", label, (torch.int64,))
     if x.dtype != weight.dtype:
-        raise TypeError(f"weight is {weight.dtype}, allowed is x's {x.dtype}")
+        raise TypeError(f"weight must be {x.dtype} like x, but is {weight.dtype}")
     if x.dtype == torch.float64 and x.is_cuda:
-        raise TypeError("x is torch.float64 on a GPU, allowed are float32 and bfloat16 there")
+        raise TypeError("x must be float32 or bfloat16 on a GPU, but is torch.float64")
     for name, value in (("weight", weight), ("label", label)):
         if value.device != x.device:
-            raise ValueError(f"{name} is on {value.device}, allowed is the device of x, {x.device}")
+            raise ValueError(f"{name} must be on the device of x, {x.device}, but is on {value.device}")
     if weight.dim() != 2 or weight.shape[0] == 0:
-        raise ValueError(f"weight has shape {tuple(weight.shape)}, allowed is (V, K) with V of 1 or more")
+        raise ValueError(
+            f"weight must have shape (V, K) with V of at least 1, but has shape {tuple(weight.shape)}"
+        )
     if x.dim() == 0 or x.shape[-1] != weight.shape[1]:
-        raise ValueError(f"x has shape {tuple(x.shape)}, allowed is (..., {weight.shape[1]})")
+        raise ValueError(f"x must have shape (..., {weight.shape[1]}), but has shape {tuple(x.shape)}")
     if label.shape != x.shape[:-1]:
-        raise ValueError(f"label has shape {tuple(label.shape)}, allowed is {tuple(x.shape[:-1])}")
+        raise ValueError(f"label must have shape {tuple(x.shape[:-1])}, but has shape {tuple(label.shape)}")
     check_integer("ignore_index", ignore_index)
     if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction is {reduction!r}, allowed are 'mean' and 'sum'")
+        raise ValueError(f"reduction must be 'mean' or 'sum', but is {reduction!r}")
 
 
 def rows_of_a_part(rows: int, classes: int, itemsize: int) -> int:

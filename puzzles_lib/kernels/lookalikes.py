@@ -37,7 +37,7 @@ EPSILONS = ("variance_epsilon", "eps", "epsilon")
 
 
 class LookAlike(nn.Module):
-    """What the packed forms have in common: the class that the module had before, and how to copy them."""
+    """The base of the packed forms: the class that the module had before, and how to copy them."""
 
     plain_class: type[nn.Module]
     form: type["LookAlike"]
@@ -319,7 +319,7 @@ def _as_told(module: nn.Module, told: type[nn.Module]) -> type[nn.Module]:
         form = next((each for each in forms if _is_norm(module, each)), None)
         good = form is not None
     if not good:
-        raise ValueError(f"extra names {told.__name__} for {plain.__name__}, whose output is another one")
+        raise ValueError(f"extra names {told.__name__} for {plain.__name__}, whose output differs")
     return packed_form(form, plain)
 
 

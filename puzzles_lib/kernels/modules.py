@@ -103,7 +103,7 @@ def pack_activations(
     Gradient checkpointing keeps less than packing does, but a step takes a fifth to a third longer. If you
     need it, `puzzles_lib.kernels.pack_checkpoints` packs what it keeps.
 
-    bits, group_size, rounding: those of `PackedLinear`. slope_bits: of `PackedGELU`, and of products.
+    bits, group_size, rounding: those of `PackedLinear`. slope_bits: those of `PackedGELU`, and of products.
     predicate: called with the name and the module of each layer that could be packed; False leaves it alone.
         Call the function again with a predicate to give some layers other bits than the rest.
     extra: packed classes by other classes, for layers that are not recognized: those of `PACKED`'s values
@@ -117,7 +117,7 @@ def pack_activations(
     check_model(model)
     if predicate is not None and not callable(predicate):
         what = type(predicate).__name__
-        raise TypeError(f"predicate is a {what}, allowed is a function of a name and a module")
+        raise TypeError(f"predicate must be a function of a name and a module, but is a {what}")
     check_bits(bits)
     check_group_size(group_size)
     check_bits(slope_bits, "slope_bits")
@@ -173,13 +173,13 @@ def _packed_class(module: nn.Module, extra: Mapping[type, type]) -> type[nn.Modu
 
 def _checked_extra(extra: Mapping[type, type] | None) -> Mapping[type, type]:
     if extra is not None and not isinstance(extra, Mapping):
-        raise TypeError(f"extra is {type(extra).__name__}, allowed is a dict of packed classes")
+        raise TypeError(f"extra must be a dict of packed classes, but is {type(extra).__name__}")
     for kind, packed in (extra or {}).items():
         fitting = PLAIN.keys() - {PackedMLP, PackedDropout}
         if packed not in fitting:
             allowed = ", ".join(sorted(each.__name__ for each in fitting))
             name = getattr(kind, "__name__", repr(kind))
-            raise ValueError(f"extra[{name}] is {packed!r}, allowed are {allowed}")
+            raise ValueError(f"extra[{name}] must be one of {allowed}, but is {packed!r}")
     return extra or {}
 
 
@@ -260,8 +260,8 @@ class Line:
 class Report:
     """What `report` found. Printed, it is a table.
 
-    lines: of every layer that has parameters or computes an activation. before, after: bytes that autograd
-    keeps for backward, parameters left out, without and with packing, or None.
+    lines: one for each layer that has parameters or computes an activation. before, after: the bytes that
+    autograd keeps for backward without and with packing (parameters not counted), or None.
     """
 
     lines: Sequence[Line]
@@ -296,7 +296,7 @@ def report(
     """
     check_model(model)
     if loss is not None and not callable(loss):
-        raise TypeError(f"loss is {type(loss).__name__}, allowed is a function of the model's output")
+        raise TypeError(f"loss must be a function of the model's output, but is {type(loss).__name__}")
     cosines: dict[str, float] = {}
     before = after = None
     if inputs or named:
@@ -324,7 +324,7 @@ def report(
             if is_packed
             else made
             if not told
-            else "it came after pack_activations, or a predicate said so"
+            else "it was added after pack_activations, or a predicate excluded it"
         )
         if own and not any(p.requires_grad for p in own):
             why = why and "frozen"

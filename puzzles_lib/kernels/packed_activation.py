@@ -52,10 +52,10 @@ SMOOTH = (2, 2, 256)  # of GELU and SiLU
 
 def check_activation(activation: str, slope_bits: int) -> None:
     if activation not in ACTIVATIONS:
-        raise ValueError(f"activation is {activation!r}, allowed are relu, gelu, gelu_tanh and silu")
+        raise ValueError(f"activation must be relu, gelu, gelu_tanh or silu, but is {activation!r}")
     check_bits(slope_bits, "slope_bits")
     if activation == "relu" and slope_bits != 1:
-        raise ValueError(f"slope_bits is {slope_bits}, allowed for relu is 1")
+        raise ValueError(f"slope_bits must be 1 for relu, but is {slope_bits}")
 
 
 def activation_pack(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -108,7 +108,7 @@ def activation_quantize_(
     check_bits(bits)
     check_group_size(group_size)
     if h.dim() == 0 or not h.is_contiguous():
-        raise ValueError("h is a scalar or not contiguous, allowed are contiguous tensors of an axis or more")
+        raise ValueError("h must be a contiguous tensor with at least one axis")
     return _activation_quantize_(h, activation, slope_bits, bits, group_size, seed, offset)
 
 
@@ -120,9 +120,7 @@ def activation_backward_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int
     """
     check_slopes(dy, slopes, slope_bits)
     if dy.dim() == 0 or not dy.is_contiguous():
-        raise ValueError(
-            "dy is a scalar or not contiguous, allowed are contiguous tensors of an axis or more"
-        )
+        raise ValueError("dy must be a contiguous tensor with at least one axis")
     return _activation_backward_(dy, slopes, slope_bits)
 
 
@@ -131,15 +129,13 @@ def check_slopes(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> Non
     check_bits(slope_bits, "slope_bits")
     if not isinstance(slopes, torch.Tensor) or slopes.dtype != torch.uint8:
         what = getattr(slopes, "dtype", type(slopes).__name__)
-        raise TypeError(f"slopes is {what}, allowed is torch.uint8")
+        raise TypeError(f"slopes must be torch.uint8, but is {what}")
     expected = (slope_bytes(dy.numel(), slope_bits),)
     if tuple(slopes.shape) != expected:
-        text = (
-            f"slopes has shape {tuple(slopes.shape)}, allowed for {dy.numel()} elements of {slope_bits} bits"
-        )
-        raise ValueError(f"{text} is {expected}")
+        text = f"slopes must have shape {expected} for {dy.numel()} elements of {slope_bits} bits"
+        raise ValueError(f"{text}, but has shape {tuple(slopes.shape)}")
     if slopes.device != dy.device:
-        raise ValueError(f"slopes is on {slopes.device}, allowed is the device of dy, {dy.device}")
+        raise ValueError(f"slopes must be on the device of dy, {dy.device}, but is on {slopes.device}")
 
 
 def slope_bytes(count: int, slope_bits: int) -> int:

@@ -69,12 +69,12 @@ def norm_quantize(
     check_group_size(group_size)
     check_dtype("x", x)
     if dtype not in (None, *DTYPES):
-        raise TypeError(f"dtype is {dtype}, allowed are float32, float16 and bfloat16")
+        raise TypeError(f"dtype must be float32, float16 or bfloat16, but is {dtype}")
     if x.dim() == 0:
-        raise ValueError("x is a scalar, allowed are tensors of one axis or more")
+        raise ValueError("x must have at least one axis, but is a scalar")
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None and tuple(value.shape) != (x.shape[-1],):
-            raise ValueError(f"{name} has shape {tuple(value.shape)}, allowed is ({x.shape[-1]},)")
+            raise ValueError(f"{name} must have shape ({x.shape[-1]},), but has shape {tuple(value.shape)}")
     return _norm_quantize(
         x, weight, bias, eps, rms, bits, group_size, x.dtype if dtype is None else dtype, seed, offset
     )

@@ -37,14 +37,14 @@ def relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """
     check_dtype("dy", dy)
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.uint8:
-        raise TypeError(f"mask is {getattr(mask, 'dtype', type(mask).__name__)}, allowed is torch.uint8")
+        raise TypeError(f"mask must be torch.uint8, but is {getattr(mask, 'dtype', type(mask).__name__)}")
     if tuple(mask.shape) != (triton.cdiv(dy.numel(), 8),):
         expected = (triton.cdiv(dy.numel(), 8),)
         raise ValueError(
-            f"mask has shape {tuple(mask.shape)}, allowed for {dy.numel()} elements is {expected}"
+            f"mask must have shape {expected} for {dy.numel()} elements, but has shape {tuple(mask.shape)}"
         )
     if mask.device != dy.device:
-        raise ValueError(f"mask is on {mask.device}, allowed is the device of dy, {dy.device}")
+        raise ValueError(f"mask must be on the device of dy, {dy.device}, but is on {mask.device}")
     return _relu_unpack_backward(dy, mask)
 
 

@@ -1,4 +1,4 @@
-"""Attention of one query per text over a cache of keys and values in pages, as a server writes with it.
+"""Attention of one query per text over keys and values in pages, as servers generate text.
 
 Keys are nearly all the bytes of this step, and each is used once per query. So a program takes all heads of q
 that share a head of keys, and the keys of a text are divided among several programs: a part each. A part
@@ -71,31 +71,31 @@ def _check(q, k, v, table, length, max_length) -> None:
     for name, value, axes in (("q", q, 3), ("k", k, 4), ("v", v, 4)):
         check_dtype(name, value, DTYPES)
         if value.dim() != axes:
-            raise ValueError(f"{name} has {value.dim()} axes, allowed are {axes}")
+            raise ValueError(f"{name} must have {axes} axes, but has {value.dim()}")
         if value.dtype != q.dtype:
-            raise TypeError(f"{name} is {value.dtype}, allowed is q's {q.dtype}")
+            raise TypeError(f"{name} must be {q.dtype} like q, but is {value.dtype}")
     for name, value, axes in (("table", table, 2), ("length", length, 1)):
         check_dtype(name, value, (torch.int32,))
         if value.dim() != axes or value.shape[0] != q.shape[0]:
             wanted = f"({q.shape[0]}, W)" if axes == 2 else f"({q.shape[0]},)"
-            raise ValueError(f"{name} has shape {tuple(value.shape)}, allowed is {wanted}")
+            raise ValueError(f"{name} must have shape {wanted}, but has shape {tuple(value.shape)}")
     for name, value in (("k", k), ("v", v), ("table", table), ("length", length)):
         if value.device != q.device:
-            raise ValueError(f"{name} is on {value.device}, allowed is the device of q, {q.device}")
+            raise ValueError(f"{name} must be on the device of q, {q.device}, but is on {value.device}")
     if q.shape[2] not in HEAD_DIMS:
-        raise ValueError(f"q has D = {q.shape[2]} columns, allowed are 16, 32, 64, 128 and 256")
+        raise ValueError(f"q must have 16, 32, 64, 128 or 256 columns (D), but has {q.shape[2]}")
     if k.shape[3] != q.shape[2] or v.shape != k.shape:
         wrong = ("v", v, tuple(k.shape)) if k.shape[3] == q.shape[2] else ("k", k, f"(..., {q.shape[2]})")
-        raise ValueError(f"{wrong[0]} has shape {tuple(wrong[1].shape)}, allowed is {wrong[2]}")
+        raise ValueError(f"{wrong[0]} must have shape {wrong[2]}, but has shape {tuple(wrong[1].shape)}")
     if k.shape[1] == 0 or k.shape[2] == 0 or q.shape[1] % k.shape[2]:
         raise ValueError(
-            f"k has pages of {k.shape[1]} and {k.shape[2]} heads, allowed are 1 or more slots, and divisors "
-            f"of q's {q.shape[1]} heads"
+            f"k must have pages of at least 1 slot, and a number of heads that divides q's {q.shape[1]}, but "
+            f"has pages of {k.shape[1]} and {k.shape[2]} heads"
         )
     if max_length is not None:
         check_integer("max_length", max_length)
         if max_length < 0:
-            raise ValueError(f"max_length is {max_length}, allowed is the longest length or more")
+            raise ValueError(f"max_length must be at least the longest length, but is {max_length}")
 
 
 # ---- torch, the reference

@@ -56,9 +56,11 @@ def q8_linear(
     _check_x(x)
     check_weight(wq, w_scale, bias)
     if x.shape[-1] != wq.shape[1]:
-        raise ValueError(f"x has rows of {x.shape[-1]}, allowed for wq of {tuple(wq.shape)} is {wq.shape[1]}")
+        raise ValueError(
+            f"x must have rows of {wq.shape[1]} for wq of {tuple(wq.shape)}, but has rows of {x.shape[-1]}"
+        )
     if x.device != wq.device:
-        raise ValueError(f"x is on {x.device}, allowed is the device of wq, {wq.device}")
+        raise ValueError(f"x must be on the device of wq, {wq.device}, but is on {x.device}")
     return _q8_linear(x, wq, w_scale, bias)
 
 
@@ -86,7 +88,7 @@ class Q8Linear(nn.Module):
         dtype of its weights.
         """
         if not isinstance(linear, nn.Linear):
-            raise TypeError(f"linear is {type(linear).__name__}, allowed is an nn.Linear")
+            raise TypeError(f"linear must be an nn.Linear, but is {type(linear).__name__}")
         weight, bias = linear.weight.detach(), linear.bias
         new = cls(linear.in_features, linear.out_features, bias is not None, weight.device, weight.dtype)
         _check_k(linear.in_features)
@@ -138,12 +140,12 @@ def swap_linears(model: nn.Module) -> nn.Module:
 def _check_x(x: torch.Tensor) -> None:
     check_dtype("x", x)
     if x.dim() == 0:
-        raise ValueError("x is a scalar, allowed are tensors of one axis or more")
+        raise ValueError("x must have at least one axis, but is a scalar")
 
 
 def _check_k(columns: int) -> None:
     if columns > MAX_K:
-        raise ValueError(f"K is {columns}, allowed is up to {MAX_K}: the sums are int32")
+        raise ValueError(f"K must be at most {MAX_K}, because the sums are int32, but is {columns}")
 
 
 def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None) -> None:
@@ -151,7 +153,7 @@ def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | N
     check_dtype("wq", wq, (torch.int8,))
     check_dtype("w_scale", w_scale, (torch.float32,))
     if wq.dim() != 2:
-        raise ValueError(f"wq has {wq.dim()} axes, allowed are 2: [N, K]")
+        raise ValueError(f"wq must have 2 axes, [N, K], but has {wq.dim()}")
     _check_k(wq.shape[1])
     parts = [("w_scale", w_scale)]
     if bias is not None:
@@ -159,10 +161,10 @@ def check_weight(wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | N
         parts.append(("bias", bias))
     for name, value in parts:
         if value.shape != wq.shape[:1]:
-            allowed = f"allowed for wq of {tuple(wq.shape)} is {tuple(wq.shape[:1])}"
-            raise ValueError(f"{name} has shape {tuple(value.shape)}, {allowed}")
+            wanted = f"{tuple(wq.shape[:1])} for wq of {tuple(wq.shape)}"
+            raise ValueError(f"{name} must have shape {wanted}, but has shape {tuple(value.shape)}")
         if value.device != wq.device:
-            raise ValueError(f"{name} is on {value.device}, allowed is the device of wq, {wq.device}")
+            raise ValueError(f"{name} must be on the device of wq, {wq.device}, but is on {value.device}")
 
 
 # ---- torch, the reference
@@ -403,7 +405,7 @@ class Tiles:
 def choose_tiles(rows: int, outputs: int, columns: int, programs: int, tma: bool) -> Tiles:
     """Return tiles for a shape, from measurements on an H200 at K = N = 4096.
 
-    programs: how many the GPU runs at once. tma: whether the tiles come by its bulk copies.
+    programs: how many the GPU runs at once. tma: whether tiles are loaded by TMA.
     """
     if not tma and rows <= 64:
         tiles = Tiles(16 if rows <= 16 else 64, 32, 256, stages=3)

@@ -57,8 +57,8 @@ class PackedTensor:
     words: int16 [blocks, 16, C], see `puzzles_lib.kernels.bitpack`.
     params: dtype of the tensor, [groups, blocks, 2, rows of a block]; scales at 0 and minima at 1. Rows
         past K have scale 1 and minimum 0.
-    bits, group_size: of the quantization; the last group of a row may be shorter.
-    shape, dtype: of the tensor that was quantized.
+    bits, group_size: those of the quantization; the last group of a row may be shorter.
+    shape, dtype: those of the tensor that was quantized.
     """
 
     words: torch.Tensor
@@ -99,10 +99,10 @@ def quantize_pack(
     rounding: "nearest" or "stochastic". Stochastic rounds up with a probability equal to the distance to the
         code below (in steps between codes), and down otherwise. The mean of x̂ over many seeds is then x.
         Scales are rounded up, so that no x is outside the codes.
-    seed, offset: of the random numbers (Philox, counted from offset by an element's place in x). The same
-        seed and offset give the same codes, on any device and in any launch. seed is an integer of 64 bits.
-        For a seed that changes under `torch.compile` or in a CUDA graph, it is an int64 tensor of one element
-        on x's device. Nearest rounding uses neither.
+    seed, offset: those of the random numbers (Philox, counted from offset by an element's place in x). The
+        same seed and offset give the same codes, on any device and in any launch. seed is an integer of 64
+        bits. For a seed that changes under `torch.compile` or in a CUDA graph, it is an int64 tensor of one
+        element on x's device. Nearest rounding uses neither.
 
     If a group has a NaN or an infinity, all of its elements are NaN when dequantized. Other groups are not
     affected. A group whose scale rounds to 0 or is below 2^-126 counts as constant. In float16, a range wider
@@ -116,7 +116,7 @@ def quantize_pack(
     check_group_size(group_size)
     check_dtype("x", x)
     if x.dim() == 0:
-        raise ValueError("x is a scalar, allowed are tensors of one axis or more")
+        raise ValueError("x must have at least one axis, but is a scalar")
     check_integer("offset", offset)
     words, params = _quantize_pack(x, bits, group_size, as_seed(rounding, seed, x.device), offset)
     return PackedTensor(words, params, bits, group_size, tuple(x.shape), x.dtype)
@@ -133,13 +133,13 @@ def dequantize(packed: PackedTensor) -> torch.Tensor:
 
 def check_group_size(group_size: int) -> None:
     if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 1:
-        raise ValueError(f"group_size is {group_size!r}, allowed are integers from 1 up")
+        raise ValueError(f"group_size must be an integer of at least 1, but is {group_size!r}")
 
 
 def check_packed(name: str, packed: PackedTensor) -> None:
     """Raise TypeError or ValueError if the parts of a packed tensor do not fit together."""
     if not isinstance(packed, PackedTensor):
-        raise TypeError(f"{name} is a {type(packed).__name__}, allowed is a PackedTensor")
+        raise TypeError(f"{name} must be a PackedTensor, but is a {type(packed).__name__}")
     check_bits(packed.bits)
     check_group_size(packed.group_size)
     check_dtype(f"{name}.words", packed.words, (torch.int16,))
@@ -148,11 +148,11 @@ def check_packed(name: str, packed: PackedTensor) -> None:
     words, params = storage_shapes(rows, columns, packed.bits, packed.group_size)
     for part, value, expected in (("words", packed.words, words), ("params", packed.params, params)):
         if tuple(value.shape) != expected:
-            raise ValueError(f"{name}.{part} has shape {tuple(value.shape)}, allowed is {expected}")
+            raise ValueError(f"{name}.{part} must have shape {expected}, but has shape {tuple(value.shape)}")
     if packed.words.device != packed.params.device:
         where = packed.words.device
         raise ValueError(
-            f"{name}.params is on {packed.params.device}, allowed is the device of words, {where}"
+            f"{name}.params must be on the device of words, {where}, but is on {packed.params.device}"
         )
 
 

@@ -59,7 +59,9 @@ def override_linear_dynamic(linear: Linear | None = None) -> Iterator[Override]:
     Within the block, a call raises TypeError if ``linear`` doesn't return a float32 tensor [M, N].
     """
     if linear is not None and not callable(linear):
-        raise TypeError(f"linear is {type(linear).__name__}, allowed is a function of (x, wq, w_scale, bias)")
+        raise TypeError(
+            f"linear must be a function of (x, wq, w_scale, bias), but is {type(linear).__name__}"
+        )
     override = Override(q8_linear if linear is None else linear)
     _enter(override)
     try:
@@ -144,5 +146,5 @@ def _call(linear: Linear, x, wq, scale, zero, bias) -> torch.Tensor:
 def _checked(y: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
     if not isinstance(y, torch.Tensor) or y.dtype != torch.float32 or y.shape != (rows, columns):
         what = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, torch.Tensor) else type(y).__name__
-        raise TypeError(f"linear returned {what}, allowed is torch.float32 ({rows}, {columns})")
+        raise TypeError(f"linear must return torch.float32 ({rows}, {columns}), but returned {what}")
     return y

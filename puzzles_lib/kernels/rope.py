@@ -41,17 +41,17 @@ def _check(x, cos, sin, position) -> None:
     check_dtype("x", x, DTYPES)
     check_dtype("position", position, (torch.int32,))
     if x.dim() != 3 or x.shape[2] % 2:
-        raise ValueError(f"x has shape {tuple(x.shape)}, allowed is (T, H, D), D even")
+        raise ValueError(f"x must have shape (T, H, D) with D even, but has shape {tuple(x.shape)}")
     for name, value in (("cos", cos), ("sin", sin)):
         check_dtype(name, value, (torch.float64 if x.dtype == torch.float64 else torch.float32,))
         if value.dim() != 2 or value.shape[1] != x.shape[2] // 2 or value.shape != cos.shape:
             allowed = f"({cos.shape[0] if name == 'sin' and cos.dim() else 'C'}, {x.shape[2] // 2})"
-            raise ValueError(f"{name} has shape {tuple(value.shape)}, allowed is {allowed}")
+            raise ValueError(f"{name} must have shape {allowed}, but has shape {tuple(value.shape)}")
     if position.shape != x.shape[:1]:
-        raise ValueError(f"position has shape {tuple(position.shape)}, allowed is ({x.shape[0]},)")
+        raise ValueError(f"position must have shape ({x.shape[0]},), but has shape {tuple(position.shape)}")
     for name, value in (("cos", cos), ("sin", sin), ("position", position)):
         if value.device != x.device:
-            raise ValueError(f"{name} is on {value.device}, allowed is the device of x, {x.device}")
+            raise ValueError(f"{name} must be on the device of x, {x.device}, but is on {value.device}")
 
 
 # ---- torch, the reference
@@ -74,7 +74,7 @@ def _rope_kernel(
     x_ptr, cos_ptr, sin_ptr, position_ptr, z_ptr, stride, H,
     HALF: tl.constexpr, BLOCK: tl.constexpr, BLOCK_H: tl.constexpr, BACK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Some heads of a token. stride: from a token of x to the next. HALF: of a head."""
+    """Some heads of a token. stride: from a token of x to the next. HALF: that of a head."""
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()

@@ -32,7 +32,7 @@ STOCHASTIC_REGISTERS = 168  # of a thread, at most: more threads are worth more 
 
 def check_rounding(rounding: str) -> None:
     if rounding not in ROUNDINGS:
-        raise ValueError(f"rounding is {rounding!r}, allowed are nearest and stochastic")
+        raise ValueError(f"rounding must be nearest or stochastic, but is {rounding!r}")
 
 
 def rounding_of(bits: int, rounding: str | None) -> str:
@@ -56,17 +56,19 @@ def as_seed(rounding: str, seed: int | torch.Tensor, device: torch.device) -> to
     check_rounding(rounding)
     if isinstance(seed, torch.Tensor):
         if seed.dtype != torch.int64:
-            raise TypeError(f"seed is {seed.dtype}, allowed are an integer and a torch.int64 tensor of one")
+            raise TypeError(
+                f"seed must be an integer or a torch.int64 tensor with one element, but is {seed.dtype}"
+            )
         if seed.numel() != 1 or seed.device != device:
             what = f"{seed.numel()} elements on {seed.device}"
-            raise ValueError(f"seed has {what}, allowed is one on the device of x, {device}")
+            raise ValueError(f"seed must have one element on the device of x, {device}, but has {what}")
         return None if rounding == "nearest" else seed
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(
-            f"seed is {type(seed).__name__}, allowed are an integer and a torch.int64 tensor of one"
+            f"seed must be an integer or a torch.int64 tensor with one element, but is {type(seed).__name__}"
         )
     if not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed is {seed}, allowed are integers of 64 bits")
+        raise ValueError(f"seed must be an integer that fits in 64 bits, but is {seed}")
     return None if rounding == "nearest" else torch.full((), seed, dtype=torch.int64, device=device)
 
 

@@ -26,7 +26,7 @@ from torch import nn
 
 
 class Key(NamedTuple):
-    """The format of codes, and the number of columns."""
+    """What decides whether codes can be shared: their format, and the number of columns."""
 
     bits: int
     group_size: int

@@ -47,7 +47,7 @@ def watch(
     program: the program to begin with, as its number in launch order or its ids along the grid's axes. By
         default it is the first that stores a wrong value, or else one that stops early, goes out of bounds or
         has masked-off lanes, or else 0.
-    step: the step to open at, from 1 as the page counts them; after the last one, that one.
+    step: the step to open at, counted from 1 as on the page; a larger number than the last opens the last.
 
     Without ``step``, the page opens at the line that first stores a wrong value. If there is none, it opens
     at the line that stops the run or goes out of bounds, or else at the start. This function returns whatever
@@ -60,17 +60,17 @@ def watch(
     """
     __tracebackhide__ = True
     if step is not None and (type(step) is not int or step < 1):
-        raise ValueError(f"watch: step is {step!r}, allowed are integers from 1")
+        raise ValueError(f"watch: step must be an integer of at least 1, but is {step!r}")
     expect_puzzle("watch", kernel, puzzle)
     case = pick_case(puzzle, case, "watch")
     if case.pretend:
-        raise ValueError(f"watch: case is {case}: its tensors have no values to show")
+        raise ValueError(f"watch: case {case} can't be shown, because its tensors have no values")
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
     if elements > MOST_ELEMENTS:
-        told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
-        raise ValueError(f"watch: case is {case}, of {told}")
+        most = f"at most {MOST_ELEMENTS:,} can be shown"
+        raise ValueError(f"watch: case {case} has {elements:,} elements, but {most}")
     if not math.prod(puzzle.programs(case)):
-        raise ValueError(f"watch: case is {case}, which starts no program")
+        raise ValueError(f"watch: case {case} starts no program")
     if not is_wrapped(kernel):  # else a configuration may change the grid
         pick_program(program, puzzle.grid(case), "watch")
     try:
@@ -244,8 +244,8 @@ def _race(conflict: Conflict, axes: int, tensors: Sequence[Sheet]) -> str:
     what = done.get(conflict.kind, "change")
     line = f" ({conflict.site})" if conflict.site.source else ""
     return (
-        f"This is a race: {who} {what} {element}{line}. Here {order}; on a GPU the order is open, so the "
-        "result can differ from run to run."
+        f"This is a race: {who} {what} {element}{line}. Here {order}; on a GPU the order isn't fixed, so "
+        "the result can differ from run to run."
     )
 
 
@@ -268,6 +268,6 @@ def _notes(
         )
     for number, each in told.items():
         if not each.complete:
-            notes.append(f"Program {number} went on after step {len(each.steps)}, the last on this page.")
+            notes.append(f"Program {number} took more than the {len(each.steps)} steps on this page.")
             break
     return notes

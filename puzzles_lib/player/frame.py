@@ -16,7 +16,8 @@ MOST_VALUES = 8
 class Frame:
     """One frame of a run.
 
-    place: the program and the step. lines: of the source, each with its number and whether it is running.
+    place: the program and the step. lines: those of the source, each with its number and whether it is
+    running.
     names: name, what the line does with it, dtype and shape, values. notes: further lines.
     """
 

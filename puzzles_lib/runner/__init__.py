@@ -120,7 +120,7 @@ DEEPEST = 6000  # nested calls a run may make
 
 
 class Code(Protocol):
-    """What is run: see `puzzles_lib.compiler.Program`."""
+    """The code that is run: see `puzzles_lib.compiler.Program`."""
 
     @property
     def module(self) -> Module: ...

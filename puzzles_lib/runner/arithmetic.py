@@ -32,7 +32,7 @@ LEAST_DOT = 16  # rows and columns, for the compiler to make a dot of a sum
 
 @dataclass(frozen=True)
 class Fused:
-    """The lines of a product and a sum that are one instruction. cancels: whether a 0 becomes not 0."""
+    """A product and a sum that are one instruction. cancels: whether a result of 0 becomes another number."""
 
     product: Site
     sum: Site

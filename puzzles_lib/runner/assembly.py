@@ -1,9 +1,9 @@
 """Inline assembly: a few dozen of PTX's instructions, on registers that hold one value for each lane.
 
 Triton passes the text of `tl.inline_asm_elementwise` on to NVIDIA's assembler. What is written in practice is
-arithmetic on numbers that Triton has no function for: packed conversions, ``ex2.approx``, ``lop3``. It is
-carried out here as the PTX manual says, and approximations exactly. All else (memory, branches, warps) is
-refused.
+arithmetic on numbers that Triton has no function for: packed conversions, ``ex2.approx``, ``lop3``. Each is
+carried out as the PTX manual says; approximate instructions give the exact result. All others (memory,
+branches, warps) are refused.
 """
 
 import functools

@@ -13,7 +13,7 @@ NOBODY = -1  # no program has done so
 
 
 def garbage(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Return values for undefined lanes that nobody takes for a result: NaN, or a pattern of bits."""
+    """Return implausible values for undefined lanes: NaN, or a pattern of bits."""
     storage = dtype.storage
     if dtype.is_float:
         return np.full(shape, dtype.narrow(np.array(np.nan)))

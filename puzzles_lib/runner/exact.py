@@ -1,4 +1,4 @@
-"""Runs a kernel's IR with every float in float64, so that nothing is rounded to float32.
+"""Run a kernel's IR with every float in float64, so that nothing is rounded to float32.
 
 `widened` returns a copy of the module in which float16, bfloat16 and float32 are float64: in blocks, in
 memory and in constants. Casts between floats then change nothing, a store to a float output keeps all
@@ -211,7 +211,7 @@ Decisions = list[np.ndarray]
 
 
 class Roundings:
-    """Disturbs the run of a module, and notes its decisions.
+    """Disturbs the run of a module, and notes the run's decisions.
 
     before: the decisions to repeat; None for a run that makes its own. roundoff: the size of the disturbance,
         0 for none. draw: the seed.

@@ -1,9 +1,10 @@
-"""Programs that run at the same time: one is set aside where it waits or is interrupted, and goes on later.
+"""Run programs at the same time: one is set aside where it waits or is interrupted, and goes on later.
 
 Programs run one after the other otherwise. Then nothing ever comes between two atomics of one program, and a
 program that waits for another one sees the same value forever. Both differ on a GPU:
 
-- A program that waits is set aside when it finds the same again and again. It goes on after others have run.
+- A program that waits is set aside when it finds the same value again and again. It goes on after others have
+run.
 - With a `Plan`, program ``first`` is interrupted before its ``before``-th atomic, and ``second`` begins. It
   runs to its end, to where it waits, or is interrupted itself before its ``until``-th atomic. Then the first
   one goes on, and the second one after it.

@@ -183,7 +183,9 @@ def call(symbol: str, arguments: list[np.ndarray]) -> np.ndarray:
     name = symbol.removeprefix("__nv_")
     function = _function(name)
     if function is None:
-        raise NotImplementedError(f"libdevice's {name} runs on a GPU only, the course has no CPU form of it")
+        raise NotImplementedError(
+            f"libdevice's {name} runs on a GPU only; the course has no CPU version of it"
+        )
     made = function(*arguments)
     fast = _FAST.get(name.removeprefix("fast_").removesuffix("f")) if name.startswith("fast_") else None
     if fast is None or arguments[0].dtype != np.float32:

@@ -37,6 +37,6 @@ class Meetings:
         who[index], when[index] = program, atomic
 
     def telling(self) -> list[tuple[int, int, int]]:
-        """Return (first program, second program, atomic), those with repeated updates of an element first."""
+        """Return meetings as (first program, second program, atomic), those with repeated updates first."""
         again = sorted(self.found, key=lambda met: not met[0])
         return [(*self.found[met], met[1]) for met in again]

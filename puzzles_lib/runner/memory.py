@@ -50,7 +50,7 @@ class Part(NamedTuple):
 class Waiting:
     """A program looks at an element, perhaps again and again.
 
-    last: the program that had changed it before. value: what it was at first.
+    last: the program that had last changed the element. value: what the element was at the first look.
     """
 
     buffer: Buffer
@@ -61,8 +61,9 @@ class Waiting:
 
 @dataclass
 class Asked:
-    """What an iteration of a loop has looked at. plain: whether it did so with a load that the compiler may
-    leave out or move.
+    """What an iteration of a loop has looked at.
+
+    plain: whether it looked by a load that the compiler may leave out or move.
     """
 
     buffer: Buffer
@@ -138,7 +139,7 @@ class Memory:
         self.ordering = Ordering()
         self.promises: dict[tuple[str, Site], Promise] = {}  # those that are not true
         self.at_once: TakenAtOnce | None = None
-        self.harm: Harm | None = None  # that the promises do, looked for where `at_once` says what it takes
+        self.harm: Harm | None = None  # that false promises do, if `at_once` is given
         self.recorder: Any = None  # a `recording.Recorder`, which records accesses
         self.arithmetic = Arithmetic()
         self.sides = Sides()
@@ -374,7 +375,7 @@ class Memory:
             self.meetings.note(buffer, index, dtype, self.number, self._atomics)
 
     def promised(self, hint: str, values: np.ndarray, sizes: Sequence[int], step: int) -> None:
-        """Note a hint to the compiler that is not true. The arguments are those of `promises.untrue`."""
+        """Note a false hint to the compiler. The arguments are those of `promises.untrue`."""
         key = hint, self.site()
         if key not in self.promises and (found := untrue(hint, values, sizes, step)):
             self.promises[key] = Promise(hint, tuple(sizes), found, self.site())
@@ -600,9 +601,9 @@ class Memory:
         which = f"element {low}" if low == high else f"elements {low}..{high}"
         size = buffer.data.nbytes // dtype.itemsize
         if buffer.inside is not None and 0 <= low and high < size:
-            which += f" {'lies' if low == high else 'lie'} between its elements"
+            which += f" {'is' if low == high else 'are'} between its elements"
         if buffer.inside is not None:
-            has = f", it has {buffer.tensor.numel()}"
+            has = f"; it has {buffer.tensor.numel()}"
         else:  # the first beyond looks like the last one
             has = f"; {buffer.name} has {size}" + f", numbered 0 to {size - 1}" * (size > 1)
         self._refuse_access(
@@ -829,7 +830,7 @@ class Memory:
         return max(int(n[np.array([place])][0]) for n in notes) if buffer.unit == size else NOBODY
 
     def deadlock(self, asked: Asked) -> Stop:
-        """Return the Stop of a program that waits forever: it would find the same in every iteration."""
+        """Return the Stop of a program that waits forever, because every iteration would find the same."""
         buffer, place, now = asked.buffer, int(asked.index[0]), self.waiting
         if now is None or now.buffer is not buffer or now.place != place:
             last = self._last(buffer, place, asked.values.itemsize)

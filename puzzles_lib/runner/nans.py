@@ -1,4 +1,4 @@
-"""Find the operation that first made a NaN of numbers: `NaNs`.
+"""Find the operation that first made a NaN from numbers: `NaNs`.
 
 Each NaN that an operation makes gets a number, in the six bits after the quiet bit of its significand.
 Operations that compute with a NaN keep these bits, and so do loads, stores and copies. The NaN in a result

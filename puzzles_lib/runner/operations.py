@@ -866,7 +866,9 @@ def histogram(machine: Machine, step: Step, data: Lanes, mask: Lanes | None = No
     found = joined(data.labels, None if mask is None else mask.labels)
     worst = folded(None if found is None else where(asked, np.broadcast_to(found, shape)))
     if (asked & ~inside).any() and (worst is None or not worst.any()):
-        worst = np.array(machine.memory.label("values outside of tl.histogram's bins count anywhere"), KIND)
+        worst = np.array(
+            machine.memory.label("values outside tl.histogram's bins can be counted in any bin"), KIND
+        )
     return marked(Lanes(counts, step.row), None if worst is None else np.full(bins, worst, KIND))
 
 
@@ -1006,13 +1008,16 @@ def check_descriptor(machine: Machine, made: Descriptor) -> None:
     address = int(made.base.data.item())
     buffer = machine.memory.buffer_at(made.base.data)
     of = f"of {machine.memory.pointer(buffer.name)}'s descriptor" if buffer else "of this descriptor"
-    rule = f"multiples of {DESCRIPTOR_BYTES}: a GPU does not check, and moves other elements"
+    rule = f"a multiple of {DESCRIPTOR_BYTES} bytes"
+    why = "a GPU doesn't check this, and moves other elements"
     if beyond := address % DESCRIPTOR_BYTES:
-        raise ValueError(f"the first row {of} begins {beyond} bytes too far on, allowed are {rule}")
+        raise ValueError(
+            f"the first row {of} must begin at {rule}, but begins {beyond} bytes after one: {why}"
+        )
     for stride in (int(each.data.item()) for each in made.strides[:-1]):
         if stride * made.size % DESCRIPTOR_BYTES:
             apart = f"{stride * made.size} bytes ({stride} elements) apart"
-            raise ValueError(f"rows {of} begin {apart}, allowed are {rule}")
+            raise ValueError(f"rows {of} must be {rule} apart, but are {apart}: {why}")
 
 
 def _within(machine: Machine, made: Descriptor, indices: Sequence[Lanes]) -> tuple[Lanes, Lanes]:

@@ -20,24 +20,24 @@ class Options:
 
     zeroed: the outputs that hold zeros; in the others nothing is defined before something is stored.
     locks: the outputs that are locks: somebody holds one that is 1.
-    others: CPU tensors by name that are no arguments, each with the address by which an argument holds it, as
-        `data_ptr` gave it. A kernel may make a pointer of such an address, or of an argument's, and use it.
-        Those named in ``outputs``, with the suffix, are results.
+    others: CPU tensors by name that aren't arguments, each with its address in an argument, as `data_ptr`
+        returned it. A kernel may make a pointer of such an address, or of an argument's, and use it. Those
+        named in ``outputs``, with the suffix, are results.
     tensors: the names of tensors by the parameters that get them, if a parameter isn't called after its
         tensor. ``outputs``, ``zeroed`` and ``locks`` then name tensors, with the suffix.
     starts: how many bytes after the beginning of its tensor such a parameter points, if not to the beginning.
-    defined: for an output, which places of its storage hold something at the start, from the tensor's first
+    defined: for an output, which places of its storage are defined at the start, from the tensor's first
         element to its last. Tensors may then overlap.
     suffix: what a pointer's name has after its tensor's.
-    seconds: limit on the run, of CPU time; see `time_limit`.
+    seconds: the limit on the run's CPU time; see `time_limit`.
     only: run these programs of the grid, in this order.
-    reverse: from the last program to the first, and so for lanes that meet in one atomic.
+    reverse: run from the last program to the first, and so the lanes that meet in one atomic.
     plan: two programs that take turns: see `interleaving`. Programs may then wait, too.
-    waits: a program that waits for what nobody has done yet is set aside until others have run.
+    waits: set a program that waits aside until others have run.
     resident: all programs of the grid run at the same time, so that each may wait for any other one. A store
         to what another program has read is then a race if nothing orders the two.
     elsewhere: one of `ELSEWHERE`. A kernel that uses an address as a number then gets another number.
-    as_compiled: with a compiler's arithmetic, not line by line: see `arithmetic`.
+    as_compiled: compute as the compiler does instead of line by line: see `arithmetic`.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.
     drops_unused_loads: a load whose result nobody uses is not carried out, as compiled code has none.
     quiet: suppress what the kernel prints.
@@ -45,7 +45,7 @@ class Options:
     record: keep every access, and go on after an out-of-bounds one, which is noted and not carried out.
     recorder: keeps what each statement does, if ``record`` is on and the code has marks for it.
     held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
-    at_once: which lanes of an access one instruction takes, to look for the harm of hints that are not true.
+    at_once: which lanes of an access one instruction takes, to look for the harm of false hints.
     nans: notes where NaNs are made.
     """
 

@@ -1,4 +1,4 @@
-"""Find out what orders the accesses of one program's threads to an element, and those of two programs.
+"""Find out what orders the accesses to an element, of one program's threads and of two programs.
 
 Triton orders nothing between the threads of a program. What one of them stores, another may load too early,
 unless there is a barrier (``tl.debug_barrier``) between them. Two programs are ordered only by atomics on the
@@ -169,9 +169,9 @@ class Ordering:
     ) -> None:
         """Note a load, store or atomic of an output. lanes: flat indices in the block, one for each place.
 
-        kind: ``"load"``, ``"store"``, ``"atomic"``, ``"look"`` or ``"poll"``. A look is a volatile load,
-            which may come after an atomic of another thread. A poll is an atomic that leaves an element
-            unchanged, and may come after such a look. But a thread that still looks must not miss a change.
+        kind: ``"load"``, ``"store"``, ``"atomic"``, ``"look"`` or ``"poll"``. A look is a volatile load.
+            It doesn't race with an atomic before it. A poll is an atomic that leaves an element unchanged. It
+            doesn't race with a look before it, but an atomic that changes the element does.
         ends: whether a barrier waits for the access to end. No barrier waits for a descriptor's store: PTX's
             ``cp.async.bulk.wait_group.read`` waits until the block has been read, not until it is written.
         """
@@ -309,7 +309,7 @@ class Ordering:
     ) -> None:
         """Note an atomic of one thread on one element, with its ``sem`` and ``scope`` as Triton names them.
 
-        tells: whether it has changed the element.
+        tells: whether the atomic has changed the element.
         """
         self.clock += 1
         if scope in ("gpu", "sys"):

@@ -163,13 +163,13 @@ class PretendedMemory(Memory):
     def _touch(
         self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype, ends: bool = True
     ) -> None:
-        """What orders threads is looked for at sizes that are there."""
+        """Do nothing: the order of threads is checked at real sizes only."""
 
     def _note_scope(self, *_: object) -> None:
-        """So is what orders programs."""
+        """Do nothing: the order of programs is checked at real sizes only."""
 
     def _note_meeting(self, *_: object) -> None:
-        """And which programs may come between each other's atomics."""
+        """Do nothing: programs are interrupted between atomics at real sizes only."""
 
     def checked(self, result: Lanes, left: Lanes, right: Lanes, exactly: Callable[..., Any]) -> Lanes:
         """Label the lanes of an int32, or of a narrower integer, that have wrapped around."""
@@ -230,8 +230,8 @@ class PretendedMemory(Memory):
     def _wrap(self, kind: str, value: int, row: DType, single: bool) -> int:
         """The label of lanes that have wrapped around at the running line; value: what one should be.
 
-        row: the dtype that is too narrow. single: of single numbers. A size of 1 is a constant, which has
-        no ``.to``.
+        row: the dtype that is too narrow. single: that of single numbers. A size of 1 is a constant, which
+        has no ``.to``.
         """
         site = self.site()
         known = (s for s in self.sources if s.kind == kind and s.site == site)

@@ -26,7 +26,7 @@ int [instructions, lanes of each], of the flattened block; one array for each ac
 
 @dataclass(frozen=True)
 class Promise:
-    """A promise that is not true. found: what is true instead, in words."""
+    """A false promise. found: what is true instead, in words."""
 
     hint: str
     sizes: tuple[int, ...]

@@ -26,7 +26,7 @@ RETURNS = "return"  # stands for a name where a function returns
 class Block:
     """A block or a scalar that a name refers to. off: lanes that the mask of its load switched off.
 
-    dtype: of the elements; of pointers, of what they point to.
+    dtype: that of the elements; for pointers, that of what they point to.
     """
 
     handle: Lanes
@@ -82,7 +82,7 @@ class Done:
 
 @dataclass(frozen=True, eq=False)
 class Dot:
-    """A ``tl.dot``: operands, what is added, and the result."""
+    """A ``tl.dot``: its operands, what is added to their product, and the result."""
 
     parts: tuple[Block, ...]
 
@@ -121,7 +121,7 @@ class Frame:
 class Recording:
     """One program's run. before: by tensor, its elements before the run, and which of them were written.
 
-    complete: False if there was more than is kept.
+    complete: False if the run had more steps than are kept.
     """
 
     program: Program
@@ -225,7 +225,7 @@ class Recorder:
     ) -> None:
         """Record a mark. told: its content; values: its operands, of these shapes.
 
-        iterations: of the innermost loop, if only the run can know them.
+        iterations: those of the innermost loop, if only the run can know them.
         """
         if self._now is None and word != "term":
             return

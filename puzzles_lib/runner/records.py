@@ -67,7 +67,7 @@ def asks_again(pointer: str) -> str:
     Triton 3.7.1 compiles ``while tl.load(flag_ptr) == 0: pass`` to nothing at all for sm_90. A loop that
     counts its iterations loads once, before the first one. A barrier in the loop keeps the load in its place.
     """
-    plain = "a plain load does not wait: compiled, such a loop reads once, or never"
+    plain = "a plain load does not wait: the compiled loop reads once, or never"
     return f"{plain}; use tl.atomic_add({pointer}, 0)"
 
 
@@ -104,8 +104,8 @@ UNMARKED = ("unused", "volatile", "plain")
 class Cause:
     """Why nothing orders two programs at an element; see `ordering.Ordering.why_not`.
 
-    what: the reason in a word, ``""`` if none is known. site: the line at fault, if there is one.
-    sem: of the atomic at that line, or one of `UNMARKED`.
+    what: the reason in a word; ``""`` if it isn't known. site: the line at fault, if there is one.
+    sem: that of the atomic at that line, or one of `UNMARKED`.
     """
 
     what: str = ""
@@ -142,8 +142,8 @@ class Conflict:
 class Touch:
     """One side of a race within a program: a ``kind`` of access (as in `Access`), and the thread that did it.
 
-    shape: of the block that is loaded or stored. lane: its flat index in the block. thread: its number in the
-        program; None if it is not known, or if ``several`` threads load the element.
+    shape: that of the block that is loaded or stored. lane: its flat index in the block. thread: its number
+        in the program; None if it is not known, or if ``several`` threads load the element.
     """
 
     kind: str
@@ -198,7 +198,7 @@ class Run:
     suspect: whether two accesses of a program met in an element with no barrier between them; it is then
         worth finding out which threads did them.
     within: a race within a program, if the run knew which thread holds which lane.
-    promises: hints to the compiler that are not true.
+    promises: false hints to the compiler.
     harm: what these hints do to an access, if the run knew what one instruction takes.
     arithmetic: where the compiler computes something else than the lines say.
     program: the last one that ran. If the run ended early, this is the one that ended it.

@@ -1,7 +1,7 @@
 """Let one thread at a time run or translate a kernel, in a plain environment.
 
-Both change Triton's language and the process's limits for a while, and these are global. So the other threads
-wait.
+Running and translating change Triton's language and the process's limits for a while, and these are global.
+So the other threads wait.
 """
 
 import contextlib

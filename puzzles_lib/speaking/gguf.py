@@ -94,7 +94,8 @@ class File:
         found, (rows, columns) = self._places[name][0], self.shapes[name]
         if found != kind:
             raise ValueError(
-                f"{self.path.name}: {name} has type {_NAMES.get(found, found)}, allowed is {_NAMES[kind]}"
+                f"{self.path.name}: {name} must have type {_NAMES[kind]}, "
+                f"but has type {_NAMES.get(found, found)}"
             )
         shape = rows, columns // GROUP
         return self._bytes(name, rows * shape[1] * _BLOCK[kind].itemsize).view(_BLOCK[kind]).reshape(shape)

@@ -17,9 +17,10 @@ EPSILON = 1e-6  # of RMSNorm, as in puzzle 28
 class Sizes:
     """The sizes of a model.
 
-    width: numbers per token. heads: of queries; kv_heads: of keys and values; head: numbers per head.
+    width: numbers per token. heads: those of queries; kv_heads: those of keys and values; head: numbers per
+    head.
     experts: per layer, of which each token takes the best ``chosen``; hidden: numbers inside an expert.
-    context: the most positions of a text. base: of the angles of RoPE.
+    context: the most positions of a text. base: that of the angles of RoPE.
     """
 
     layers: int = 3
@@ -81,7 +82,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """Logits [B, T, 256] of the byte after each of ``bytes`` [B, T], int64. The embedding is the head."""
+    """The model: bytes [B, T], int64, to logits [B, T, 256] of the next byte. The embedding is the head."""
 
     def __init__(self, sizes: Sizes | None = None) -> None:
         super().__init__()

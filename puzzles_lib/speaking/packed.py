@@ -32,7 +32,7 @@ class Packed:
 
     @classmethod
     def of(cls, weight: Tensor) -> "Packed":
-        """Return the nearest that 4 bits can do. weight: float [M, K], K a multiple of 32."""
+        """Return the nearest weights that 4 bits can represent. weight: float [M, K], K a multiple of 32."""
         scale, offset, codes = _codes(weight)
         words = pack_bits(codes.flatten(1).to(torch.uint8), 4)
         return cls(words, scale, pack_bits(offset.to(torch.uint8), 4))
@@ -43,7 +43,7 @@ class Packed:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on disk: scales are float16 there."""
+        """The number of bytes on disk, where scales are float16."""
         return self.words.nbytes + self.scale.nbytes // 2 + self.offset.nbytes
 
 

@@ -48,7 +48,7 @@ def place() -> Path | None:
 
 @dataclass(frozen=True)
 class Split:
-    """A matrix [M, K] in the format of puzzle 12, and what's left: minimums aren't whole steps of the scale.
+    """A matrix [M, K] in the format of puzzle 12, and a remainder, as minimums aren't whole steps of scales.
 
     packed: with the offset nearest to each minimum. left: float32 [M, K / 32], to be added to each weight.
     """
@@ -223,7 +223,7 @@ class Decoder:
 
 
 def answered(decoder: Decoder, tokens: list[int], length: int, heat: float, seed: int) -> Iterator[bytes]:
-    """Give the bytes of each token of the answer, until it ends."""
+    """Yield the bytes of each token of the answer, until it ends."""
     for number in range(length):
         token = decoder.sample(decoder.logits(tokens), heat, seed + number)
         if token == decoder.model.end:

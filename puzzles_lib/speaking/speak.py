@@ -41,11 +41,11 @@ _STEPS = {"course": STEPS, "smollm2": smollm2.STEPS}  # by the model's name
 class Spoken:
     """What the model wrote, and who computed it.
 
-    text: with the prompt. tallies: by the puzzle's name, in the order of a token's way. report: why a
+    text: with the prompt. tallies: by the puzzle's name, in the order of a token's steps. report: why a
     reader's kernel was stopped, or None. steps: how many kernels can take part. where: in which layers, if
     not in all. missing: why nothing was written, if the model isn't installed. by_torch: what torch writes,
-    with the prompt; "" if that isn't known. doubts: what is known of a kernel that hasn't passed `check` as
-    it is, by the puzzle's name.
+    with the prompt; "" if that isn't known. doubts: by the puzzle's name, what is known of a kernel that
+    hasn't passed `check` in its current form.
     """
 
     prompt: str
@@ -184,7 +184,7 @@ def speak(
     seed: int = 0,
     layers: int = 1,
 ) -> Spoken:
-    """Print a text that goes on after ``prompt``, piece by piece, and return who computed it.
+    """Print a text that continues ``prompt``, piece by piece, and return who computed it.
 
         speak("A program", {"rope": rope_kernel}, length=50)
         speak("What is a GPU?", {"quantized_matmul": quantized_matmul_kernel}, model="smollm2", heat=0)
@@ -199,7 +199,7 @@ def speak(
     heat: 0 always takes the likeliest; 1 draws by the model's probabilities.
     top_p: draws from the likeliest bytes only, up to this probability, by puzzle 75 instead of 71. None draws
         from all, as smollm2 always does; then the kernel of puzzle 75 isn't used.
-    seed: of the draws. The same arguments give the same text.
+    seed: that of the draws. The same arguments give the same text.
     layers: how many of smollm2's 30 layers your kernels run, from the first. All 30 take about 15 seconds per
         token.
 
@@ -315,34 +315,36 @@ def _check_arguments(
     """Raise TypeError or ValueError for arguments of `speak` that don't fit, except the length."""
     __tracebackhide__ = True
     if not isinstance(prompt, str):
-        raise TypeError(f"speak: prompt is a {type(prompt).__name__}, allowed is a string")
+        raise TypeError(f"speak: prompt must be a string, but is a {type(prompt).__name__}")
     if model not in _STEPS:
-        raise ValueError(f"speak: model is {model!r}, allowed are {' and '.join(map(repr, _STEPS))}")
+        raise ValueError(f"speak: model must be {' or '.join(map(repr, _STEPS))}, but is {model!r}")
     names = [step.name for step in (*STEPS, *OPTIONAL)]
     for name in kernels:
         if name not in names:
-            raise ValueError(f"speak: kernels has {name!r}, allowed are {', '.join(names)}")
+            raise ValueError(f"speak: kernels must be among {', '.join(names)}, but has {name!r}")
     if isinstance(heat, bool) or not isinstance(heat, int | float) or not 0 <= heat < float("inf"):
-        raise ValueError(f"speak: heat is {heat!r}, allowed are numbers from 0 up")
+        raise ValueError(f"speak: heat must be a number of at least 0, but is {heat!r}")
     if top_p is not None and (
         isinstance(top_p, bool) or not isinstance(top_p, int | float) or not 0 < top_p <= 1
     ):
-        raise ValueError(f"speak: top_p is {top_p!r}, allowed are numbers above 0 up to 1, and None")
+        raise ValueError(f"speak: top_p must be a number above 0 and up to 1, or None, but is {top_p!r}")
     if top_p is not None and model != "course":
         raise ValueError(f"speak: top_p is {top_p!r}, but {model} draws from all tokens: leave it out")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
-        raise ValueError(f"speak: seed is {seed!r}, allowed are integers from 0 to below 2^62")
+        raise ValueError(f"speak: seed must be an integer of at least 0 and below 2^62, but is {seed!r}")
     if isinstance(layers, bool) or not isinstance(layers, int) or not 1 <= layers <= 30:
-        raise ValueError(f"speak: layers is {layers!r}, allowed are 1 to 30")
+        raise ValueError(f"speak: layers must be from 1 to 30, but is {layers!r}")
 
 
 def _check_length(start: int, length: object, most: int, unit: str) -> None:
     """Raise ValueError if a prompt of ``start`` bytes or tokens, or the length, isn't allowed."""
     __tracebackhide__ = True
     if not 0 < start < most:
-        raise ValueError(f"speak: prompt has {start} {unit}, allowed are 1 to {most - 1}")
+        raise ValueError(f"speak: prompt must have 1 to {most - 1} {unit}, but has {start}")
     if isinstance(length, bool) or not isinstance(length, int) or not 0 < length <= most - start:
-        raise ValueError(f"speak: length is {length!r}, allowed are 1 to {most - start} after this prompt")
+        raise ValueError(
+            f"speak: length must be from 1 to {most - start} after this prompt, but is {length!r}"
+        )
 
 
 @cache
@@ -369,7 +371,7 @@ def kernel_of(puzzle: Puzzle) -> object | None:
     Return None if there is no such notebook, or if the cell with the puzzle's `check` defines no kernel.
     """
     if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"kernel_of: puzzle is a {type(puzzle).__name__}, allowed is a Puzzle")
+        raise TypeError(f"kernel_of: puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
     (chapter,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
     found = [_kernel_in(Path(name), puzzle) for name in (chapter.notebook, JUST_THE_PUZZLES)]
     kernels = [kernel for kernel in found if kernel is not None]

@@ -59,7 +59,7 @@ def steps_of(kernels: Collection[str], nucleus: bool) -> tuple[Puzzle, ...]:
 class Decoder:
     """One text, and the model that continues it.
 
-    weights: of `packed.load`. launch: runs the steps.
+    weights: those of `packed.load`. launch: runs the steps.
     """
 
     def __init__(self, weights: Mapping[str, Tensor | Packed], launch: Launcher, sizes: Sizes | None = None):

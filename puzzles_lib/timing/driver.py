@@ -71,7 +71,7 @@ class Binary:
             else:
                 given = [value.data_ptr() if isinstance(value, torch.Tensor) else value]
             if len(given) != len(kinds):
-                raise TypeError(f"{self.name}: {name} is {len(given)} parameters, it takes {len(kinds)}")
+                raise TypeError(f"{self.name}: {name} takes {len(kinds)} parameters, but has {len(given)}")
             found += zip(kinds, given, strict=True)
         return found
 
@@ -80,8 +80,8 @@ class Binary:
 class TensorMap:
     """The description of a matrix and its tiles for TMA. As in the driver's call, the last axis comes first.
 
-    shape, tile: in elements. pitch: the bytes between neighbors along each axis except the first. kind: a
-    CUtensorMapDataType.
+    shape, tile: the sizes in elements. pitch: the bytes between neighbors along each axis except the first.
+    kind: a CUtensorMapDataType.
     """
 
     address: int
@@ -131,7 +131,7 @@ class Loaded:
             raise RuntimeError("launching machine code needs a CUDA device")
         if (has := torch.cuda.get_device_capability()) != CAPABILITY:
             words = "{}.{}".format(*CAPABILITY), "{}.{}".format(*has)
-            raise RuntimeError("it is compiled for compute capability {}, this GPU has {}".format(*words))
+            raise RuntimeError("it is compiled for compute capability {}, but this GPU has {}".format(*words))
         torch.cuda.current_stream().synchronize()  # makes sure that there is a context
         self.binary = binary
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()

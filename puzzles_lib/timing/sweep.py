@@ -42,9 +42,10 @@ Tensors = dict[str, torch.Tensor]
 class Swept:
     """A kernel and the configurations to try: values of each block size, of ``warps`` and of ``stages``.
 
-    tensors: makes them for the sizes, on the GPU. launch: with the tensors and a configuration, returns the
-    compiled kernel. compile: for a configuration. want: the expected results, by name.
-    bytes: the least to move. flops: in all. more: anything else for the record.
+    tensors: a function of the sizes that makes the tensors on the GPU. launch: a function of the tensors and
+    a configuration that returns the compiled kernel. compile: a function that compiles a configuration. want:
+    the expected results, by name. bytes: the fewest bytes to move. flops: all of them. more: other entries of
+    the record.
     """
 
     name: str

@@ -55,11 +55,11 @@ def trace(
     chosen = _chosen(puzzle, only)
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
     if elements > MOST_ELEMENTS:
-        told = f"{elements:,} elements, allowed are {MOST_ELEMENTS:,} at most"
-        raise ValueError(f"trace: case is {case}, of {told}: a picture needs fewer")
+        most = f"at most {MOST_ELEMENTS:,} can be drawn"
+        raise ValueError(f"trace: case {case} has {elements:,} elements, but {most}")
     grid = tuple(int(n) for n in puzzle.grid(case))
     if not math.prod(grid):
-        raise ValueError(f"trace: case is {case}, which starts no program")
+        raise ValueError(f"trace: case {case} starts no program")
     outlined = None if is_wrapped(kernel) else _program(program, grid)  # a configuration may change the grid
     title = f"{puzzle.name}, {case}"
     tensors = {a.name: (a.dims, a.shape(case.numbers)) for a in puzzle.tensors}
@@ -191,7 +191,7 @@ def _chosen(puzzle: Puzzle, only: Sequence[str]) -> set[str]:
     wanted = [only] if isinstance(only, str) else list(only)
     for name in wanted:
         if name not in names:
-            raise ValueError(f"trace: only has {name!r}, allowed are {', '.join(names)}")
+            raise ValueError(f"trace: only must name tensors ({', '.join(names)}), but has {name!r}")
     return set(wanted or names)
 
 

@@ -115,7 +115,7 @@ class Recording:
 
     @property
     def too_large(self) -> str:
-        """Return why a browser could not show it; "" if it can."""
+        """Return why a browser could not show the run; "" if it can."""
         for name, values in self.tensors.items():
             if values.size > MOST_ELEMENTS:
                 return (

@@ -191,7 +191,7 @@ _BLOCK = re.compile(r"(\^\w+)(?:\((.*)\))?:(?: *//.*)?$")
 def read_module(text: str) -> Module:
     """Read a module's text. Raise `Unreadable`, with the line, if the text is not as expected."""
     if len(text) > MOST_CHARACTERS:
-        raise Unreadable(f"the IR has {len(text)} characters, {MOST_CHARACTERS} are read")
+        raise Unreadable(f"the IR has {len(text)} characters, but at most {MOST_CHARACTERS} are read")
     lines, definitions = [], {}
     for line in text.splitlines():
         if line.startswith("#"):

@@ -34,7 +34,7 @@ _START = "import sys; sys.path[:] = {!r}; from puzzles_lib.translator.nursery im
 
 
 class Nursery:
-    """The small process. This object is in the process that it forks for."""
+    """The small process, as an object in the process that it forks for."""
 
     def __init__(self) -> None:
         self._ready = False
@@ -50,7 +50,7 @@ class Nursery:
         self._socket.settimeout(PATIENCE)
 
     def is_ready(self, within: float = 0.0) -> bool:
-        """Return whether it can fork now, or within ``within`` seconds. Raise OSError if it has ended."""
+        """Return whether the nursery can fork within ``within`` seconds. Raise OSError if it has ended."""
         with self._talking:
             poll = select.poll()
             poll.register(self._socket, select.POLLIN)
@@ -89,7 +89,7 @@ class Nursery:
         return data
 
     def close(self) -> None:
-        """End it. Its children end by themselves when no process can ask them anymore."""
+        """End the nursery. Its children end by themselves when no process can ask them anymore."""
         self._socket.close()
         if self._owner == os.getpid():
             with contextlib.suppress(ProcessLookupError, ChildProcessError):

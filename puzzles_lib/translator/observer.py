@@ -36,9 +36,9 @@ class RecordedFunction:
 
 @dataclass
 class Seen:
-    """What is known at the place where the front end stopped.
+    """The state of the front end at the place where it stopped.
 
-    node: the innermost one of the learner's source. source: of the function that it is in. scope: the names
+    node: the innermost node of the learner's source. source: that of its function. scope: the names
         there. outside: the globals. values: those of expressions, by the node's id. returned: the kernel's
         ``return`` of a value. demand: the shared memory asked for. said: texts of `tl.static_print`.
         functions: the functions of a recorded kernel.

@@ -21,7 +21,7 @@ SUSPICIOUS = 232_448  # the bytes of sm_90; the estimate adds everything, so it 
 class Demand:
     """The bytes that a program may need.
 
-    stages: of a loop. staged: whether loads run ahead in a loop, because of a dot or of ``num_stages``.
+    stages: those of a loop. staged: whether loads run ahead in a loop, because of a dot or of ``num_stages``.
     kept, ahead: the bytes of operands, and of loads in loops.
     block, most: the largest block, and the most that one line needs, with the file's number and the line.
     """

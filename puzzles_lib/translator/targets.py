@@ -51,7 +51,7 @@ def find_target(name: object) -> Target:
             raise ValueError(f"target is 'local', but this computer has no GPU; without one, use {allowed}")
         prefix = "sm_" if gpu.backend == "cuda" else ""
         return _KNOWN.get(f"{prefix}{gpu.arch}") or Target(f"{prefix}{gpu.arch}", gpu, None)
-    raise ValueError(f"target is {name!r}, allowed are {allowed}, and 'local' if there is a GPU")
+    raise ValueError(f"target must be one of {allowed}, or 'local' if there is a GPU, but is {name!r}")
 
 
 def _local() -> GPUTarget | None:

@@ -57,8 +57,8 @@ def warm_up(target: Target) -> None:
 class Work:
     """Launches of one kernel to translate.
 
-    options: as for a launch. files: of the learner's functions. The noted place is a line of one of them;
-        files count from 1.
+    options: as for a launch. files: those with the learner's functions. The noted place is a line of one of
+    them; files count from 1.
     wanted: which text to send back; "" for none.
 
     - ``"source"``: before any pass

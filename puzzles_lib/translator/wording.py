@@ -222,11 +222,11 @@ def _not_a_range(t: Trouble, _: re.Match) -> str:
     return "a for loop in a kernel runs over range(...), or over tl.static_range(...), which unrolls it"
 
 
-_TUPLE = "a block is needed here, and this is a tuple: use its parts one by one"
+_TUPLE = "a block is needed here, but this is a tuple: use its parts one by one"
 
 
 def _no_block(_: Trouble, m: re.Match) -> str:
-    return f"a block is needed here, and this is a tl.{m[1]}"
+    return f"a block is needed here, but this is a tl.{m[1]}"
 
 
 def _descriptor(t: Trouble, _: re.Match) -> str:
@@ -762,7 +762,7 @@ def _no_value(t: Trouble, found: re.Match) -> str:
         return "a kernel cannot compute with a range: tl.arange(0, BLOCK) is a block of numbers"
     if found[1] == "tuple" and t.callee() in ("print", "tl.device_print"):
         return "print cannot show a shape or another tuple: tl.static_print(x.shape) can"
-    return f"a kernel computes with numbers and blocks, and this is {kind}"
+    return f"a kernel computes with numbers and blocks, but this is {kind}"
 
 
 def _global(t: Trouble, found: re.Match) -> str:
@@ -829,7 +829,7 @@ def _hints_axes(t: Trouble, found: re.Match) -> str:
 def _none(t: Trouble, _: re.Match) -> str:
     if "newaxis" in t.line:
         return "in a kernel, None adds a new axis, as in x[None, :]"
-    return "a kernel computes with numbers and blocks, and this is None"
+    return "a kernel computes with numbers and blocks, but this is None"
 
 
 def _without_axis(t: Trouble, _: re.Match) -> str:
@@ -869,7 +869,7 @@ def _integers_wanted(t: Trouble, found: re.Match) -> str:
 def _subscript(t: Trouble, _: re.Match) -> str:
     if re.search(r"_ptr\s*\[", t.line):
         return _POINTER_INDEXED
-    return "the elements of a block cannot be picked: only : and None can index it, which add axes"
+    return "the elements of a block cannot be picked: only : and None can index a block, to add axes"
 
 
 Say = str | Callable[[Trouble, re.Match], str]
@@ -911,7 +911,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^Assertion condition could not", "tl.static_assert is for constants: use tl.device_assert for values"),
     (
         r"^`other` cannot be provided without",
-        "other= is for the lanes that a mask switches off, and mask= is missing",
+        "other= is for the lanes that a mask switches off, but mask= is missing",
     ),
     (
         r"^`padding_option` or `boundary_check`",
@@ -1031,7 +1031,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^(\w+) of (\d+) axes and (\d+) numbers$", _hints_axes),
     (
         r"^max_constancy of (\d+) along (\d+)$",
-        "tl.max_constancy promises groups of equal lanes, and groups of {0} do not fill a block of {1}",
+        "tl.max_constancy promises groups of equal lanes, but groups of {0} do not fill a block of {1}",
     ),
     (r"^invalid axis (-?\d+). Expected -(\d+)", _axis),
     (
@@ -1045,7 +1045,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^'dtype' object is not callable", "a dtype cannot be called: x.to(tl.float32) converts"),
     (
         r"^'str' object has no attribute '(?:type|dtype)'",
-        "a kernel computes with numbers and blocks, and this is a string",
+        "a kernel computes with numbers and blocks, but this is a string",
     ),
     (
         r"^'dtype' object has no attribute 'numel'",

@@ -34,7 +34,7 @@ class Wrong:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"{self.kernel}: kind is {self.kind!r}, allowed are {', '.join(KINDS)}")
+            raise ValueError(f"{self.kernel}: kind must be one of {', '.join(KINDS)}, but is {self.kind!r}")
         if self.kind == "values" and not self.says:
             raise ValueError(f"{self.kernel}: wrong values, but which? says is missing")
 

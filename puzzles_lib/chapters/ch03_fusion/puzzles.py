@@ -11,7 +11,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return normal values times 1e-25: times `huge` ones they're about 1, divided by them they vanish."""
+    """Return normal values times 1e-25: about 1 if multiplied by `huge` ones, 0 if divided by them."""
     return (1e-25 * torch.randn(shape, generator=generator)).to(dtype)
 
 

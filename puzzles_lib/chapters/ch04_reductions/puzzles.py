@@ -13,7 +13,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def lone_peaks(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows in which one element is 200 above the rest: the first, the last or an inner one, in turn.
+    """Return rows in which one element is 200 above the rest: the first, the last or an inner one, in turn.
 
     Each row is 400 above the one before. exp() of a difference of 100 overflows float32, so only the row's
     own maximum works: not another row's, and not that of a part of the row.
@@ -27,7 +27,7 @@ def lone_peaks(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
 
 
 def masked_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows as from `lone_peaks` with their first or last half, in turn, set to -inf, as a mask does."""
+    """Return rows as from `lone_peaks` with the first or last half, in turn, set to -inf, as a mask does."""
     values = lone_peaks(shape, dtype, generator)
     rows = values.view(-1, shape[-1])
     rows[0::2, : shape[-1] // 2] = float("-inf")

@@ -17,22 +17,22 @@ def _around(center: float, shape: tuple[int, ...], dtype: torch.dtype, generator
 
 
 def around_five(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Values of 5 plus or minus 0.5 or so."""
+    """Return values of about 5 ± 0.5."""
     return _around(5.0, shape, dtype, generator)
 
 
 def around_ten(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Values of 10 plus or minus 0.5 or so: scores of about 100, whose exp() overflows float32."""
+    """Return values of about 10 ± 0.5: scores of about 100, whose exp() overflows float32."""
     return _around(10.0, shape, dtype, generator)
 
 
 def around_minus_ten(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Values of -10 plus or minus 0.5 or so: scores of about -100, whose exp() vanishes in float32."""
+    """Return values of about -10 ± 0.5: scores of about -100, whose exp() vanishes in float32."""
     return _around(-10.0, shape, dtype, generator)
 
 
 def late_keys(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Rows that rise along the first axis, so that every block of keys brings a new maximum."""
+    """Return rows that rise along the first axis, so that every block of keys brings a new maximum."""
     return inputs.late_maximum(shape[::-1], dtype, generator).mT
 
 

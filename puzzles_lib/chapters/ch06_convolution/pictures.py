@@ -274,7 +274,7 @@ def board(text: str = GLIDER_AND_PENTOMINO, rows: int = 32, columns: int = 64) -
     """
     lines = [line.strip() for line in text.strip().splitlines()]
     if unknown := set("".join(lines)) - set(".#"):
-        raise ValueError(f"board: text has {sorted(unknown)[0]!r}, allowed are '.' and '#'")
+        raise ValueError(f"board: text must consist of '.' and '#', but has {sorted(unknown)[0]!r}")
     if len(lines) > rows - 2 or max(map(len, lines), default=0) > columns - 2:
         raise ValueError(f"board: text is larger than {rows - 2} lines of {columns - 2}")
     cells_of = torch.zeros(rows, columns, dtype=torch.int32)

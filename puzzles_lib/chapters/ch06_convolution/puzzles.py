@@ -130,17 +130,17 @@ CONV2D = Puzzle(
 
 
 def alive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Boards on which two cells in five are alive: 1, the others 0."""
+    """Return boards on which two cells in five are alive (1), and the others dead (0)."""
     return (torch.rand(shape, generator=generator) < 0.4).to(dtype)
 
 
 def crowded(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Boards on which every cell is alive, so that only cells at the border have few neighbors."""
+    """Return boards on which every cell is alive, so that only cells at the border have few neighbors."""
     return torch.ones(shape, dtype=dtype)
 
 
 def gaps(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Boards on which every fourth cell of a row is dead, from the third on."""
+    """Return boards on which every fourth cell of a row is dead, from the third on."""
     return (torch.arange(shape[1]) % 4 != 2).to(dtype).expand(shape).clone()
 
 

@@ -98,7 +98,7 @@ def small_product(tile: int = 3, size: int = 6) -> tuple[Tensor, Tensor]:
 
 
 def walk(block: int = 2) -> Picture:
-    """The walk along K: each iteration takes two new blocks, and the accumulator stays."""
+    """Draw the walk along K: each iteration takes two new blocks, and the accumulator stays."""
     x, y = small_product()
     tile, size = x.shape
     steps = size // block
@@ -284,7 +284,7 @@ def _rect(x: int, y: int, width: int, height: int) -> str:
 
 
 def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
-    """The tiles of one iteration, to scale, with sliders for the blocks, and what they read and cost."""
+    """Show the tiles of one iteration to scale, what they read and cost, and sliders for the blocks."""
     x_reads, y_reads = reads(BLOCK_M, BLOCK_N)
     sliders = "".join(
         f'<label>{name} = <b>{side}</b><input data-side="{name}" type="range" min="4" max="10" '

@@ -14,7 +14,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def big_then_small(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Rows that start with 2048 or 6144; then come small values that grow, which a float16 sum forgets.
+    """Return rows that start with 2048 or 6144, followed by small growing values, which a float16 sum loses.
 
     The small values of a row add up to 6 or 8, so that the sum is near a float16: tensor cores cut off a
     little of what they add, and must not round to another one.
@@ -29,7 +29,7 @@ def big_then_small(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.
 
 
 def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Only ones."""
+    """Return ones."""
     return torch.ones(shape, dtype=dtype)
 
 

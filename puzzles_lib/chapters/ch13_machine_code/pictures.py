@@ -73,7 +73,7 @@ def _station(
 def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     """Draw who holds a block: cut into warps, one warp's share into lanes, one lane's into registers.
 
-    layout: of a tensor with one axis, in which neighbors belong to one thread's registers.
+    layout: that of a tensor with one axis, in which neighbors belong to one thread's registers.
     warp, lane: which ones to look into; their first share is drawn.
 
     Raises ValueError for a warp that has no share of its own, and for a lane that is not drawn.
@@ -84,10 +84,12 @@ def block(layout: Layout, warp: int = 1, lane: int = 2) -> Picture:
     shares = [(begin, length) for begin, length, holder in runs if holder == warp]
     shown = min(9 if len(shares) < 2 else 5, layout.lanes)
     if lane not in range(shown):
-        raise ValueError(f"block: lane is {lane!r}, allowed are 0 to {shown - 1}, the lanes that are drawn")
+        raise ValueError(
+            f"block: lane must be from 0 to {shown - 1}, the lanes that are drawn, but is {lane!r}"
+        )
     if not shares:
         having = ", ".join(map(str, sorted({holder for _, _, holder in runs})))
-        raise ValueError(f"block: warp is {warp!r}, allowed are those with a share of their own: {having}")
+        raise ValueError(f"block: warp must be one with a share of its own ({having}), but is {warp!r}")
     start, span = shares[0]
     own = [i for i in range(start, start + span) if any(h[:2] == (warp, lane) for h in order[i])]
     figure, ax = new_sheet(22, 10.2)
@@ -161,7 +163,7 @@ def _enlarge(
 def fragments(ttgir: str, lane: int = 9) -> Picture:
     """Draw the three tiles of one mma.sync.m16n8k16, and who holds which element, with one lane marked.
 
-    ttgir: of a matmul compiled for sm_80, with its ``#mma``.
+    ttgir: that of a matmul compiled for sm_80, with its ``#mma``.
     """
     operand = "#ttg.dot_op<{{opIdx = {}, parent = #mma, kWidth = 2}}>"
     tiles = {
@@ -216,7 +218,7 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
 def wgmma(ttgir: str) -> Picture:
     """Draw the tiles of a 128 x 128 x 64 dot on an H100: the rows of each warp, and what one wgmma takes.
 
-    ttgir: of a matmul compiled for sm_90 with four warps and these tiles, with its ``#mma``.
+    ttgir: that of a matmul compiled for sm_90 with four warps and these tiles, with its ``#mma``.
     """
     rows, columns, depth = 128, 128, 64
     piece_rows, piece_depth = 64, 16  # of m64n128k16

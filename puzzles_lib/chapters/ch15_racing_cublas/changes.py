@@ -1,6 +1,6 @@
 """`changed`: the lines that one version of chapter 15's kernel loses and gains against another.
 
-They are read from the kernels it is given: the reader's own, if there was a hole to fill.
+The lines are read from the kernels themselves, which are the reader's own if they had a hole to fill.
 """
 
 import html
@@ -26,8 +26,9 @@ _WORDS = {"splits": "parts", "num_warps": "warps", "num_stages": "stages"}
 class Changes:
     """What changes from one version to another.
 
-    before, after: their names. launch: the settings that differ, such as ``"parts 8 → 7"``. lines: (sign,
-    text) of the kernels and their helpers; ``"-"`` is in the first, ``"+"`` in the second, ``" "`` in both.
+    before, after: the versions' names. launch: the settings that differ, such as ``"parts 8 → 7"``. lines:
+    (sign, text) of the kernels and their helpers; ``"-"`` is in the first, ``"+"`` in the second, ``" "`` in
+    both.
     note: a sentence if one of the kernels has been edited since; "" if not.
     """
 
@@ -39,7 +40,7 @@ class Changes:
 
     @property
     def headline(self) -> str:
-        """Return both names, and how much changes."""
+        """Return both versions' names, and how many lines change."""
         return f"{self.before} → {self.after}: {self._sizes()}"
 
     def _sizes(self) -> str:
@@ -72,12 +73,12 @@ def changed(before: Rung, after: Rung) -> Changes:
     Comments, empty lines and the kernel's name make no difference. If a hole isn't filled yet, its comment
     is shown for the missing lines.
 
-    Raises TypeError if one of them isn't a `Rung`.
+    Raises TypeError if an argument isn't a `Rung`.
     """
     __tracebackhide__ = True
     for name, rung in (("before", before), ("after", after)):
         if not isinstance(rung, Rung):
-            raise TypeError(f"changed(before, after): {name} is a {type(rung).__name__}, allowed is a Rung")
+            raise TypeError(f"changed(before, after): {name} must be a Rung, but is a {type(rung).__name__}")
     old, new = dict(_settings(before)), dict(_settings(after))
     launch = tuple(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}"

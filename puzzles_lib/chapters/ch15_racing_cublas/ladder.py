@@ -48,13 +48,13 @@ def unfused(problem: Problem) -> torch.Tensor:
 
 
 def measure(some: Sequence[Rung] | None = None, programs: Programs = HERE) -> Rows:
-    """Rows of bench "ladder": each rung against `UNFUSED`, taking turns in one run.
+    """Yield the rows of bench "ladder": each rung takes turns with `UNFUSED` in one run.
 
-    error is relative to the exact product of the same x̂. Then, of the chapter's unsound examples, rows of
-    bench "repeats", whose error is the share of `RUNS` runs that give other bits than the first.
+    error is relative to the exact product of the same x̂. Rows of bench "repeats" follow, for the chapter's
+    unsound examples. Their error is the share of `RUNS` runs that give other bits than the first.
 
     some: rungs other than the chapter's, without the examples. programs: the machine code.
-    Raises RuntimeError without a GPU, or where a rung's result is off, or differs between runs.
+    Raises RuntimeError without a GPU, or if a rung's result is wrong or differs between runs.
     """
     for count in ROWS:
         track = _Track(count, programs)
@@ -66,7 +66,7 @@ def measure(some: Sequence[Rung] | None = None, programs: Programs = HERE) -> Ro
 def measure_grid(some: Sequence[Rung], programs: Programs = HERE) -> Rows:
     """Yield the rows of bench "grid": the same for more launches than can take turns at once.
 
-    A launch that is wrong, or not the same in each run, is left out. Raises RuntimeError without a GPU.
+    Launches whose result is wrong or differs between runs are left out. Raises RuntimeError without a GPU.
     """
     for count in ROWS:
         track = _Track(count, programs)
@@ -84,7 +84,7 @@ def measure_clocks(programs: Programs = HERE) -> dict[str, Sustained]:
 
 
 class Unsteady(RuntimeError):
-    """Equal runs of a version give different results."""
+    """Raised if equal runs of a version give different results."""
 
 
 class _Track:
@@ -174,5 +174,5 @@ class _Track:
                 raise Unsteady(f"{rung.name}: run {repeat} differs from run 0 in {off:.2%} of dW")
         error, most = relative_error(first, self.want), 1.05 * self.unfused_error
         if not error <= most:
-            raise RuntimeError(f"{rung.name}: error {error:.2e}, allowed is {most:.2e}")
+            raise RuntimeError(f"{rung.name}: the error must be at most {most:.2e}, but is {error:.2e}")
         return error

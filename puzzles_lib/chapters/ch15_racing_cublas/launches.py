@@ -20,7 +20,7 @@ def own() -> list[Rung]:
 
 
 def grid() -> list[Rung]:
-    """Return all other rungs."""
+    """Return all rungs except those of `own`."""
     made = {rung.digest: rung for rung in _grid()}
     kept = {rung.digest for rung in own()}
     return [rung for digest, rung in made.items() if digest not in kept]

@@ -60,8 +60,8 @@ class Evidence:
 
     registers: per thread. spills: bytes per thread. shared: bytes per program. operand: where the tensor
     cores take x̂ from. pending: groups of wgmma that may still run when an iteration ends. passed_on: bytes
-    that threads exchange through shared memory per iteration. instructions, products: of one iteration, per
-    warp and per program; 0 if no loop has matrix instructions. overwrites: instructions that write what a
+    that threads exchange through shared memory per iteration. instructions, products: those of one iteration,
+    per warp and per program; 0 if no loop has matrix instructions. overwrites: instructions that write what a
     wgmma may still read. notes: ptxas's remarks on wgmma. code: digest of the machine code.
     """
 
@@ -97,7 +97,7 @@ class Evidence:
         return lines + [f"ptxas warns: {note}" for note in self.notes]
 
     def unlike(self, other: "Evidence") -> list[str]:
-        """Return the differences from another, as text: its own figure, then the other's."""
+        """Return the differences from other evidence, as text: this figure, then the other one."""
         told = {
             "registers": "{} registers per thread",
             "spills": "{} bytes spilled",
@@ -182,10 +182,11 @@ def ptxas_notes(compiled: Stages) -> list[str]:
 class Bound:
     """The least time that the machine code allows on the busiest multiprocessor, at a given clock.
 
-    At `CLOCK`, the highest of the chip, it is a bound: no run is faster. Under load the chip runs slower.
+    At `CLOCK`, the chip's highest, no run is faster. Under load the chip runs slower.
 
-    programs: that the multiprocessor runs, one after the other or together. turns: the iterations of the
-    loop, the most of any program. issue: clocks of the schedulers to start an iteration's instructions.
+    programs: how many programs the multiprocessor runs, one after the other or together. turns: the
+    iterations of the longest program's loop. issue: clocks of the schedulers to start an iteration's
+    instructions.
     tensor: clocks of the tensor cores for an iteration's products. sums_us: microseconds to write and read
     the partial sums, as fast as a large copy. What else a kernel waits for (memory, barriers, what is before
     and after the loop) comes on top. clock: in Hz.
@@ -199,7 +200,7 @@ class Bound:
     clock: float = CLOCK
 
     def at(self, mhz: float) -> "Bound":
-        """Return the same for another clock."""
+        """Return this bound at another clock."""
         return replace(self, clock=1e6 * mhz)
 
     @property
@@ -229,7 +230,7 @@ class Bound:
         return 1e6 * self.programs * self.turns * clocks / self.clock
 
     def lines(self, instructions: int, warps: int) -> list[str]:
-        """Return the parts of the bound as lines of text. instructions: of one iteration, in each warp."""
+        """Return the parts of the bound as lines of text. instructions: those of an iteration, per warp."""
         one = "1 program" if self.programs == 1 else f"{self.programs} programs"
         return [
             f"one iteration takes {self.issue:.0f} clocks to issue ({instructions} instructions in each of "

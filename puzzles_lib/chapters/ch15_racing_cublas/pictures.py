@@ -101,7 +101,7 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
 
 
 class Limits(Protocol):
-    """What `climb` needs of a bound: microseconds."""
+    """The parts of a bound that `climb` needs, in microseconds."""
 
     least_us: float
     forecast_us: float
@@ -116,7 +116,7 @@ def climb(
 ) -> Picture:
     """Draw the ladder as a path under the roof: what each version's machine code allows, and what it reached.
 
-    bounds: of the versions by name, in order, at the largest K of the rows. rows: bench "ladder". peak:
+    bounds: the versions' bounds by name, in order, at the largest K of the rows. rows: bench "ladder". peak:
     FLOP/s of the chip at its highest clock. loaded: ``us`` after a second of load, by path.
     """
     figure = new_figure(8.4, 4.8)
@@ -336,15 +336,19 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
 
     launches: by name, the number of programs and of slots for them.
 
-    Raises ValueError if these aren't positive whole numbers, or make more rounds than can be drawn.
+    Raises ValueError if these numbers aren't positive, or make more rounds than can be drawn.
     """
     for name, both in launches.items():
         for what, count in zip(("programs", "slots"), both, strict=True):
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise ValueError(f"{name}: {count!r} {what}, allowed are whole numbers from 1 up")
+                raise ValueError(
+                    f"{name}: the number of {what} must be an integer of at least 1, but is {count!r}"
+                )
         if both[0] > MOST_ROUNDS * both[1]:
             most = MOST_ROUNDS * both[1]
-            raise ValueError(f"{name}: {both[0]:,} programs, allowed are {most:,}, {MOST_ROUNDS} rounds")
+            raise ValueError(
+                f"{name}: at most {most:,} programs ({MOST_ROUNDS} rounds) can be drawn, not {both[0]:,}"
+            )
     figure = new_figure(7.4, 1.3 + 0.8 * len(launches))
     axes = figure.subplots(len(launches), 1, sharex=True, squeeze=False)[:, 0]
     told = []
@@ -387,7 +391,9 @@ def unpacking(field: int = 1) -> Picture:
     Raises ValueError if ``field`` has no mask: 0 to 3 have one.
     """
     if field not in range(4):
-        raise ValueError(f"field is {field!r}, allowed are 0, 1, 2, 3: each mask keeps two of the 8 fields")
+        raise ValueError(
+            f"field must be 0, 1, 2 or 3, because each mask keeps two of the 8 fields, but is {field!r}"
+        )
     figure, ax = new_sheet(30, 11.4)
     left, width = 6.6, 1.36
     pair = [str(n) for n in range(7, -1, -1)] * 2  # fields of row 1's word, then of row 0's
@@ -494,9 +500,9 @@ def ladder(
 ) -> Picture:
     """Draw the recorded speed of all versions, each relative to the unfused path of its own run.
 
-    rows: of bench "ladder". loaded: by path, ``us`` at the large K after the GPU has been busy for a second.
-        product: of bench "dw", for the library's own kernel and cuBLAS in the same run. about, about_product:
-        where the rows come from.
+    rows: those of bench "ladder". loaded: by path, ``us`` at the large K after the GPU has been busy for a
+        second. product: those of bench "dw", for the library's own kernel and cuBLAS in the same run. about,
+        about_product: where the rows come from.
     """
     figure = new_figure(8.4, 5.4)
     axes = figure.subplots(1, 2, sharey=True)

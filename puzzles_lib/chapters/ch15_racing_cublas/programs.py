@@ -31,7 +31,7 @@ class Programs:
         self._carried, self._loaded = carried, {}
 
     def run(self, rung: Rung, values: Mapping[str, object], grid: Sequence[int]) -> None:
-        """Launch a rung. values: by parameter, as `Rung.arguments` gives them."""
+        """Launch a rung. values: what `Rung.arguments` returns."""
         self._load(rung.digest, lambda: rung_binary(rung)).launch(grid, values)
 
     def sum_splits(self, parts: torch.Tensor, dw: torch.Tensor) -> None:
@@ -108,9 +108,10 @@ def binary(built: object) -> Binary:
 
 
 def compile_all(path: str | Path) -> Iterator[str]:
-    """Compile what the benches launch into a file for `read`; a line of text for each launch.
+    """Compile what the benches launch into a file for `read`, and yield a line of text for each launch.
 
-    Those that do not compile, that no H200 could hold, or that write what a wgmma still reads, are left out.
+    A launch is left out if it doesn't compile, if no H200 can hold it, or if it writes what a wgmma still
+    reads.
     """
     from puzzles_lib.chapters.ch15_racing_cublas.machine import compile_rung, evidence, waves
 

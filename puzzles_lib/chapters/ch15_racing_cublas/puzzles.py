@@ -1,4 +1,4 @@
-"""Chapter 15: one problem to make fast. Its puzzles check each version and don't count as solved."""
+"""Chapter 15: one problem to make fast. Its puzzles check the versions, and `progress` doesn't count them."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def fused_dw_row_words(
 
     x̂[k, n] = minimum[k, g] + scale[k, g] · code[k, n], rounded to bfloat16, g = n // GROUP;
     code[k, n] is field n % 16 of words[k, n // 16].
-    Split s holds the steps s · steps // SPLITS up to (s + 1) · steps // SPLITS of BLOCK_K rows each.
+    Split s has the steps s · steps // SPLITS up to (s + 1) · steps // SPLITS of BLOCK_K rows each.
     """
     codes = (words[:, :, None] >> 2 * torch.arange(16) & 3).flatten(1)  # [K, CIN]
     group = torch.arange(codes.shape[1]) * scale.shape[1] // codes.shape[1]
@@ -44,7 +44,7 @@ def fused_dw_along_k(
     x̂[k, n] = minimum + scale · code, rounded to bfloat16. Row k = 128 b + 16 j + r: its code of column n
     is field j of words[b, r, n], scale and minimum are params[n // GROUP, b, p] for p = 16 j + r and
     p = 128 + 16 j + r.
-    Splits as before, where they are of whole blocks; numbers are `NUMBERS`.
+    Splits are those of `fused_dw_row_words`, of whole blocks; numbers is `NUMBERS`.
     """
     scale, minimum = scales_of(params, words.shape[2])
     return parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)

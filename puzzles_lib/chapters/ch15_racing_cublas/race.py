@@ -70,23 +70,23 @@ class Race:
 
     @property
     def ok(self) -> bool:
-        """Whether it is correct, compiles, is steady, and overwrites nothing that a wgmma may still read."""
+        """Whether the version is correct, compiles, is steady, and overwrites nothing that a wgmma reads."""
         return self.found is not None and not self.found.overwrites and not self.unsteady
 
     @property
     def is_open(self) -> bool:
-        """Whether it is an untouched exercise."""
+        """Whether the version is an untouched exercise."""
         return self.report.verdict is not None and self.report.verdict.kind == "open"
 
     def heard(self) -> Report:
-        """Return what `hint` follows: the report, or a verdict on the machine code of a correct kernel."""
+        """Return what `hint` refers to: the report, or a verdict on the machine code of a correct kernel."""
         if self.ok or not self.report.ok:
             return self.report
         first = self.lines()[0].removeprefix(f"{self.rung.name}: ")
         return replace(self.report, verdict=Verdict("machine", first))
 
     def bound(self, count: int = ROWS[0]) -> Bound | None:
-        """Return the least time that its machine code allows at K = ``count``, or None if unknown."""
+        """Return the least time that the machine code allows at K = ``count``, or None if unknown."""
         return bound(self.rung.launch(), self.found, count) if self.found else None
 
     def lines(self) -> list[str]:
@@ -211,7 +211,7 @@ def race(rung: Rung) -> Race:
     """
     __tracebackhide__ = True
     if not isinstance(rung, Rung):
-        raise TypeError(f"race(rung): rung is a {type(rung).__name__}, allowed is a Rung")
+        raise TypeError(f"race(rung): rung must be a Rung, but is a {type(rung).__name__}")
     found = _raced(rung)
     session.remember_race(rung.hint_key, found.heard())
     if isinstance(rung.kernel, JITFunction) and rung.kernel.__name__ in RUNGS:
@@ -307,9 +307,9 @@ class Standing:
     """A version among the ladder's at the large K: by time if it has one, otherwise by forecast.
 
     rows: name, bound, forecast, recorded time and time under load in microseconds, None if unknown; the best
-    is first. why_not: why it doesn't take part; "" if it does. more: what `race` says about that, line by
-    line. measured: whether its own time comes from this machine's GPU. same: the version of the ladder whose
-    recorded machine code it has; "" if it is another's.
+    is first. why_not: why the version doesn't take part; "" if it does. more: what `race` says about that,
+    line by line. measured: whether its time comes from this machine's GPU. same: the ladder's version with
+    the same machine code; "" if there is none.
     """
 
     name: str
@@ -321,12 +321,12 @@ class Standing:
 
     @property
     def by_time(self) -> bool:
-        """Whether it is ranked by its time, measured or recorded."""
+        """Whether the version is ranked by its time, measured or recorded."""
         return any(name == self.name and us is not None for name, _, _, us, _ in self.rows)
 
     @property
     def place(self) -> int | None:
-        """Return its rank, 1 for the best (ties share a rank); None if it doesn't take part."""
+        """Return the version's rank, 1 for the best (ties share a rank); None if it doesn't take part."""
         values = {name: us if self.by_time else forecast for name, _, forecast, us, _ in self.rows}
         mine = values.get(self.name)
         if mine is None or self.same:

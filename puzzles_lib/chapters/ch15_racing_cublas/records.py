@@ -1,4 +1,4 @@
-"""Recorded launches of chapter 15: the one that a version is, or the one that is nearest to it."""
+"""Find the recorded launch that is the same as a version of chapter 15's kernel, or nearest to it."""
 
 import math
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from puzzles_lib.timing import recorded
 class Record:
     """A launch that was timed.
 
-    name: the path of its rows. kernel: its kernel's name. launch: as `Rung.launch` tells it. digest: of the
-    rung. evidence: of the binary that was timed. rows: of bench "ladder", "grid" or "repeats".
+    name: the path of its rows. kernel: its kernel's name. launch: what `Rung.launch` returns. digest: of the
+    rung. evidence: that of the binary that was timed. rows: those of bench "ladder", "grid" or "repeats".
     """
 
     name: str
@@ -51,7 +51,7 @@ def bound_of(record: Record, rows: int = ROWS[0]) -> Bound:
 
 
 def find(rung: Rung, found: Evidence) -> Record | None:
-    """Return the record with the same machine code, or else of the same kernel launched in the same way.
+    """Return the record with the same machine code, or else the same kernel and launch.
 
     Returns None if there is none.
     """

@@ -68,47 +68,47 @@ class Rung:
     def _refusals(self, descriptors: Mapping[str, tuple[int, int]]) -> Iterator[str]:
         """Yield each impossible setting, and what is allowed instead."""
         if not isinstance(self.kernel, KernelInterface):
-            yield f"kernel is {in_words(self.kernel)}, allowed is a @triton.jit function"
+            yield f"kernel must be a @triton.jit function, but is {in_words(self.kernel)}"
             return
         for block, most in MOST.items():
             size = self.constants.get(block)
             if not _is_power_of_two(size) or size > most:
-                yield f"{block} is {in_words(size)}, allowed are powers of 2 up to {most}"
+                yield f"{block} must be a power of 2 up to {most}, but is {in_words(size)}"
                 return
         most = min(ROWS) // self.constants["BLOCK_K"]
         if self.splits is not ... and not _is_whole(self.splits, 1, most):
-            allowed = f"allowed are whole numbers from 1 to {most}"
-            yield f"splits, the parts of K, is {in_words(self.splits)}, {allowed}: none may be empty"
+            found = in_words(self.splits)
+            yield f"splits must be an integer from 1 to {most}, so that no part of K is empty, but is {found}"
         warps, stages = self.options.values()
         if not _is_power_of_two(warps) or warps > 32:
-            yield f"num_warps is {in_words(warps)}, allowed are 1, 2, 4, 8, 16, 32"
+            yield f"num_warps must be one of 1, 2, 4, 8, 16, 32, but is {in_words(warps)}"
         if not _is_whole(stages, 0, 16):
-            yield f"num_stages is {in_words(stages)}, allowed are whole numbers from 0 to 16"
+            yield f"num_stages must be an integer from 0 to 16, but is {in_words(stages)}"
         own = (name for name in self.kernel.arg_names if not name.endswith(("_ptr", "_desc")))
         takes = [*dict.fromkeys([*MOST, *(name for name in own if name not in SIZES)])]
         for name, value in self.constants.items():
             if name not in takes:
                 others = ", ".join([*takes, "splits", *self.options, "descriptors"])
-                yield f"{name} = {in_words(value)} is no setting, allowed are {others}"
+                yield f"{name} = {in_words(value)} is not a setting: the settings are {others}"
             elif not _is_whole(value, None, None):
-                yield f"{name} is {in_words(value)}, allowed are whole numbers"
+                yield f"{name} must be an integer, but is {in_words(value)}"
         if not isinstance(descriptors, Mapping):
-            yield f"descriptors is {in_words(descriptors)}, allowed is a dict of tiles by {', '.join(TILED)}"
+            yield f"descriptors must be a dict of tiles by {', '.join(TILED)}, but is {in_words(descriptors)}"
             return
         for tensor, tile in descriptors.items():
             if tensor not in TILED:
-                yield f"descriptors names {in_words(tensor)}, allowed are {', '.join(TILED)}"
+                yield f"descriptors must name tensors ({', '.join(TILED)}), but names {in_words(tensor)}"
             elif not isinstance(tile, tuple) or len(tile) != 2 or not all(map(_is_power_of_two, tile)):
-                allowed = "allowed are two powers of 2, rows by columns"
-                yield f"the tile of {tensor!r} is {in_words(tile)}, {allowed}"
+                found = in_words(tile)
+                yield f"the tile of {tensor!r} must be two powers of 2, (rows, columns), but is {found}"
 
     @property
     def hint_key(self) -> tuple[str, str]:
-        """Return the key of its kernel's hints, for `puzzles_lib.hint`."""
+        """Return the key of the kernel's hints, for `puzzles_lib.hint`."""
         return "fused_dw_along_k", getattr(self.kernel, "__name__", "")
 
     def same_as(self, other: "Rung") -> bool:
-        """Return whether it is the same kernel, launched in the same way."""
+        """Return whether another version has the same kernel, launched in the same way."""
         return self._identity() == other._identity()
 
     def _identity(self) -> tuple[object, ...]:
@@ -124,7 +124,7 @@ class Rung:
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def launch(self) -> dict[str, object]:
-        """Return how it is launched, in JSON's types."""
+        """Return the launch's settings, as JSON types."""
         tiles = {name: list(tile) for name, tile in self.descriptors.items()}
         return {"splits": self.splits, **self.constants, **self.options, "descriptors": tiles}
 
@@ -133,7 +133,7 @@ class Rung:
         return cout // self.constants["BLOCK_M"], cin // self.constants["BLOCK_N"], self.splits
 
     def arguments(self, problem: "Problem", parts: torch.Tensor) -> dict[str, object]:
-        """Return what the kernel's parameters are bound to."""
+        """Return the value of each of the kernel's parameters, by name."""
         offered = problem.offers | self.constants | {"parts_ptr": parts}
         for name, tile in self.descriptors.items():
             tensor = problem.offers[f"{name}_ptr"]

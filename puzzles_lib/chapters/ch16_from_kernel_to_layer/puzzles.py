@@ -188,8 +188,8 @@ MARGIN = 1 / 64  # of a code step: far more than float32 arithmetic on codes up 
 def uniform(seed: int | Tensor, place: Tensor) -> Tensor:
     """Return `tl.rand(seed, place)`: a float32 from 0 to below 1 for each place, an int64.
 
-    The first word of Philox 4x32-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3")
-    with the seed as its key and the place as its count.
+    This is the first word of Philox 4x32-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2,
+    3") with the seed as its key and the place as its count.
     """
     c0, c1, c2, c3 = place & _LOW, place >> 32 & _LOW, place * 0, place * 0
     key0, key1 = seed & _LOW, seed >> 32 & _LOW
@@ -226,7 +226,7 @@ def up_or_down(steps: Tensor, u: Tensor) -> Tensor:
 
 
 def steps_up(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the steps of each x above its group's minimum; the groups' stored scale, and their minimum."""
+    """Return each x in steps above its group's minimum, the groups' stored scale, and their minimum."""
     group = torch.arange(x.shape[1]) // GROUP  # [N]
     padded = torch.cat([x, x[:, -1:].expand(-1, -x.shape[1] % GROUP)], 1)
     minimum, maximum = padded.unflatten(1, (-1, GROUP)).aminmax(dim=2)  # [M, G]
@@ -348,7 +348,7 @@ def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = Fa
 
 
 def tiny_off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int) -> Callable:
-    """Like `off_steps`, but 2^100 times as small: groups have a spread of about 1e-30."""
+    """Return a fill like `off_steps`, but 2^100 times as small: groups have a spread of about 1e-30."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         return off_steps(BITS, GROUP, SEED, OFFSET)(shape, dtype, generator) * 2.0**-100

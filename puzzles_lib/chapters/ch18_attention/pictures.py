@@ -472,7 +472,7 @@ def recorded() -> Rows:
 
 
 def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
-    """Return microseconds by part and path. rows: of `puzzles_lib.timing.recorded`, bench "attention"."""
+    """Return microseconds by part and path. rows: recorded rows of bench "attention"."""
     found: dict[str, dict[str, float]] = {}
     for part, puzzles in PARTS.items():
         some = [row for row in rows if (row["case"], row["path"]) == (case, part)]
@@ -508,7 +508,7 @@ def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
 
 
 def lengths(D: int = 128, causal: bool = True) -> Picture:
-    """Draw TFLOP/s over T for the library, cuDNN and flash, forward and backward."""
+    """Draw TFLOP/s over T for this library, cuDNN and flash-attention, forward and backward."""
     rows, about = recorded(), bench.about("attention")
     figure = new_figure(8.4, 3.9)
     axes = figure.subplots(1, 2, sharey=True)

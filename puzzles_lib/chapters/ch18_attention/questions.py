@@ -157,7 +157,7 @@ def _share_of_the_window() -> float:
 
 
 def against(baseline: str, part: str, D: int, mask: str, T: int = 4096) -> float:
-    """Return the recorded speed of the library's kernel relative to cuDNN's or flash's."""
+    """Return the recorded speed of this library's kernel relative to cuDNN or flash-attention."""
     case = f"D = {D}, {mask}, T = {T}"
     (found,) = [
         row["ratio"]

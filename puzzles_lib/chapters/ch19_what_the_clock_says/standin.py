@@ -45,7 +45,7 @@ class GPU:
 
     def __init__(self, effects: Collection[str] = tuple(EFFECTS), slower: float = 1.0) -> None:
         if unknown := set(effects) - set(EFFECTS):
-            raise ValueError(f"GPU: effects has {sorted(unknown)}, allowed are {', '.join(EFFECTS)}")
+            raise ValueError(f"GPU: effects must be among {', '.join(EFFECTS)}, but has {sorted(unknown)}")
         self.buffers = tuple(range(BUFFERS))
         self._effects, self._slower = frozenset(effects), slower
         self._host = 0.0
@@ -79,7 +79,7 @@ class GPU:
     def copy(self, buffer: Hashable) -> None:
         """Launch a copy of one of `buffers`. Raise ValueError for anything else."""
         if buffer not in self.buffers:
-            raise ValueError(f"copy: buffer is {buffer!r}, allowed is one of gpu.buffers")
+            raise ValueError(f"copy: buffer must be one of gpu.buffers, but is {buffer!r}")
         if "compile" in self._effects and not self._compiled:
             self._host += _pair("first call")[0]
         self._compiled = True

@@ -36,9 +36,9 @@ class Patient:
     def __post_init__(self) -> None:
         name = self.puzzle.name
         if not _THREAD.fullmatch(self.thread):
-            raise ValueError(f"{name}: thread is {self.thread!r}, allowed is an issue on GitHub")
+            raise ValueError(f"{name}: thread must be an issue on GitHub, but is {self.thread!r}")
         if self.ward not in WARDS:
-            raise ValueError(f"{name}: ward is {self.ward!r}, allowed are {', '.join(WARDS)}")
+            raise ValueError(f"{name}: ward must be one of {', '.join(WARDS)}, but is {self.ward!r}")
         if self.puzzle.broken_by != self.slip.name:
             raise ValueError(f"{name}: broken_by is {self.puzzle.broken_by!r}, not {self.slip.name!r}")
         if self.question.id != (id := f"ch20-q{self.puzzle.number}"):
@@ -50,7 +50,7 @@ class Patient:
 
 
 def cause(slip: Mistake, right: str, **why_not: str) -> Question:
-    """Return the question which of the notebook's four sentences is the cause.
+    """Return the question that asks which of the notebook's four sentences is the cause.
 
     right: its letter. why_not: for each other letter, what in the report speaks against it.
 
@@ -76,9 +76,10 @@ def reproduce(
     nudge: str,
     *nudges: Nudge,
 ) -> Question:
-    """Return the question for an input that makes the broken kernel wrong; any such input is correct.
+    """Return the question that asks for an input for which the broken kernel is wrong; any such input counts.
 
-    example: one of them. breaks: of the answer's whole numbers, whether the kernel is wrong for them.
+    example: one of them. breaks: a function of the answer's integers that returns whether the kernel is wrong
+    for them.
     """
     size = len(example) if isinstance(example, tuple) else 0
     form = f"Answer with {size} whole numbers, in a tuple."

@@ -1,4 +1,4 @@
-"""The cases: a module each, named by its number. `PATIENT` is what it gives."""
+"""The clinic's cases: one module for each, named by its number, which defines `PATIENT`."""
 
 import importlib
 

@@ -27,7 +27,7 @@ def running_sums(
 
 
 def shared_out(T: int, B: int):
-    """Give at least half to the first sequence; the others share one length, 0 if there are many."""
+    """Return lengths: at least half for the first sequence, and one length for all others, perhaps 0."""
     each = T // (2 * B)
     return lengths(T - each * (B - 1), *[each] * (B - 1))
 

@@ -15,7 +15,7 @@ from puzzles_lib.question import Nudge
 
 
 def all_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """From 2 to 3."""
+    """Return values from 2 to 3."""
     return 2 + torch.rand(shape, generator=generator, dtype=dtype)
 
 

@@ -13,21 +13,21 @@ from puzzles_lib.question import Nudge
 
 
 def mostly(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Three of four are kept, the first of each row always."""
+    """Return a mask that keeps three of four, and always the first of each row."""
     keep = (torch.rand(shape, generator=generator) < 0.75).to(dtype)
     keep[..., 0] = 1
     return keep
 
 
 def late(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """The last half of each row is kept, the first is not."""
+    """Return a mask that keeps only the last half of each row."""
     keep = torch.zeros(shape, dtype=dtype)
     keep[..., shape[-1] // 2 :] = 1
     return keep
 
 
 def early(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """The first half of each row is kept, the last is not."""
+    """Return a mask that keeps only the first half of each row."""
     return 1 - late(shape, dtype, generator)
 
 

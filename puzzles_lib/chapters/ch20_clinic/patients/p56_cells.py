@@ -13,7 +13,7 @@ from puzzles_lib.question import Nudge
 
 
 def around_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """From -20 to 20."""
+    """Return integers from -20 to 20."""
     return torch.randint(-20, 21, shape, dtype=dtype, generator=generator)
 
 

@@ -15,13 +15,13 @@ STEP = 8.0
 
 
 def leaps(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Rows that are 100 higher in each quarter than in the one before."""
+    """Return rows that are 100 higher in each quarter than in the one before."""
     quarter = torch.arange(shape[-1]) * 4 // shape[-1]
     return (100.0 * quarter + torch.randn(shape, generator=generator)).to(dtype)
 
 
 def around_the_step(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Rows whose quarters rise by a little less than the step, by the step, and by a little more."""
+    """Return rows whose quarters rise by a little less than the step, by the step, and by a little more."""
     levels = torch.tensor(
         [[0.0, STEP - 0.5, STEP + 0.5, 2 * STEP], [0.0, STEP, STEP + 0.25, 2 * STEP + 0.25]]
     )

@@ -13,7 +13,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def on_integers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """From -9 to 9."""
+    """Return whole numbers from -9 to 9."""
     return torch.randint(-9, 10, shape, generator=generator).to(dtype)
 
 
