@@ -104,7 +104,7 @@ SLIPS = [
         QUANTIZE_CODES,
         'high = tl.max(tl.where(n < N, x, float("-inf"))',
         'high = tl.min(tl.where(n < N, x, float("inf"))',
-        "taken with tl.min",
+        "had the scale 1",
     ),
     (
         QUANTIZE_PACK,

@@ -486,7 +486,7 @@ MISTAKES = (
         "Takes the first code from the highest field.",
         {">> BITS * i": ">> 32 - BITS - BITS * i"},
         kind="values",
-        says="x[0, 1]",
+        says="x[0, 0]",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -494,7 +494,7 @@ MISTAKES = (
         "Keeps one bit of the neighboring field.",
         {"(1 << BITS) - 1": "(2 << BITS) - 1"},
         kind="values",
-        says="x[0, 2]",
+        says="x[0, 0]",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,

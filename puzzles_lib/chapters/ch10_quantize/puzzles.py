@@ -105,9 +105,9 @@ CODE_SLIPS: dict[str, Callable] = {
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, steps=lambda BITS: BITS)
     ),
     "you'd get these codes if they ended at 2^BITS - 2: the highest is 2^BITS - 1": (
-        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, top=lambda BITS: 2**BITS - 2)
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, top=lambda BITS: max(2**BITS - 2, 1))
     ),
-    "you'd get these codes if every group had the scale 1: is the maximum taken with tl.min?": (
+    "you'd get these codes if every group had the scale 1, which only max = min should get": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, spread=lambda high, low: low - low)
     ),
     "you'd get these codes if the scale came from max + min: the steps cover max - min": (
