@@ -6,7 +6,7 @@ import nbformat
 import pytest
 import torch
 
-from puzzles_lib import QUANTIZE_CODES, QUANTIZE_PACK, check
+from puzzles_lib import QUANTIZE_CODES, QUANTIZE_PACK, check, mistake
 from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import mistakes
 from puzzles_lib.chapters.ch10_quantize import pictures
@@ -40,6 +40,18 @@ def test_as_many_groups_per_block_as_codes_per_group_is_wrong(name):
     wrong = source.replace("BLOCK_G + tl.arange(0, BLOCK_G)", "BLOCK_G + tl.arange(0, GROUP)")
     puzzle = {"quantize_codes": QUANTIZE_CODES, "quantize_pack": QUANTIZE_PACK}[name]
     assert not check(define(wrong, "<groups>"), puzzle).ok
+
+
+@pytest.mark.parametrize("puzzle", [QUANTIZE_CODES, QUANTIZE_PACK], ids=lambda p: p.name)
+@pytest.mark.parametrize("name", ["codes_from_the_unrounded_scale", "zero_scale"])
+def test_a_scale_chosen_by_max_equals_min_has_a_place_for_the_mistakes(puzzle, name):
+    source = kernel_sources()[puzzle.name]
+    ours = "tl.where(high > low, (high - low) / TOP, 1.0).to(tl.bfloat16)"
+    assert ours in source
+    theirs = "tl.where(high == low, 1.0, (high - low) / TOP).to(tl.bfloat16).to(tl.float32)"
+    assert check(define(source.replace(ours, theirs), "<own>"), puzzle).ok
+    told = mistake(puzzle, name)
+    assert told.own and theirs in str(told)
 
 
 def decoded(bits: int, group: int) -> torch.Tensor:
