@@ -25,8 +25,8 @@ def quantize_codes(
     """codes, scale, minimum; element n of a row is in group g = n // GROUP
 
     scale[m, g] = (max - min) / (2^BITS - 1), rounded to bfloat16; 1 if max = min.
-    codes[m, n] is the whole number from 0 to 2^BITS - 1 for which
-    minimum[m, g] + scale[m, g] * codes[m, n] is nearest to x[m, n]; of two, the even one.
+    codes[m, n] is from 0 to 2^BITS - 1. It brings minimum[m, g] + scale[m, g] * codes[m, n]
+    as near to x[m, n] as possible. Of two such codes, it's the even one.
     GROUP is a power of two and a multiple of 32 // BITS. A row's last group may be
     short.
     """
