@@ -25,8 +25,9 @@ def quantize_codes(
     """codes, scale, minimum; element n of a row is in group g = n // GROUP
 
     scale[m, g] = (max - min) / (2^BITS - 1), rounded to bfloat16; 1 if max = min.
-    codes[m, n] is from 0 to 2^BITS - 1. It brings minimum[m, g] + scale[m, g] * codes[m, n]
-    as near to x[m, n] as possible. Of two such codes, it's the even one.
+    codes[m, n] is from 0 to 2^BITS - 1. It brings
+    minimum[m, g] + scale[m, g] * codes[m, n] as near to x[m, n] as possible.
+    Of two such codes, it's the even one.
     GROUP is a power of two and a multiple of 32 // BITS. A row's last group may be
     short.
     """
@@ -316,7 +317,7 @@ def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
     return torch.randn(shape, generator=generator).abs().to(dtype)
 
 
-def wide_scales(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def positive_and_wide(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return the sizes of normal values times powers of two from 2^-20 to 2^20."""
     return wide(shape, dtype, generator).abs()
 
@@ -494,7 +495,7 @@ UNPACK_DEQUANTIZE = Puzzle(
         # ragged: the last block has seven words, the last group 11 codes, the last word three
         Case(M=3, N=91, BITS=8, GROUP=16, BLOCK_W=16, fill={"scale": positive}),
         # 1-bit codes: the sign bit is a code; numbers too large for float16
-        Case(M=2, N=150, BITS=1, GROUP=64, BLOCK_W=2, fill={"scale": wide_scales, "minimum": wide}),
+        Case(M=2, N=150, BITS=1, GROUP=64, BLOCK_W=2, fill={"scale": positive_and_wide, "minimum": wide}),
         # groups of three words
         Case(M=2, N=100, BITS=4, GROUP=24, BLOCK_W=4, fill={"scale": positive}),
         # every code is the highest; the last group of a row has all its words
