@@ -6,7 +6,7 @@ import nbformat
 import pytest
 import torch
 
-from puzzles_lib import QUANTIZE_CODES, QUANTIZE_PACK, check, mistake
+from puzzles_lib import QUANTIZE_CODES, QUANTIZE_PACK, UNPACK_DEQUANTIZE, check, mistake
 from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import mistakes
 from puzzles_lib.chapters.ch10_quantize import pictures
@@ -52,6 +52,22 @@ def test_a_scale_chosen_by_max_equals_min_has_a_place_for_the_mistakes(puzzle, n
     assert check(define(source.replace(ours, theirs), "<own>"), puzzle).ok
     told = mistake(puzzle, name)
     assert told.own and theirs in str(told)
+
+
+def test_scales_of_words_past_the_end_of_a_row_may_be_loaded():
+    """Such a word is still in the last group; a scale for every field is too many."""
+    source = kernel_sources()["unpack_dequantize"]
+    assert source.count("row * G + g, mask=offs_w < W") == 2
+    by_group = source.replace("row * G + g, mask=offs_w < W", "row * G + g, mask=g < G")
+    assert check(define(by_group, "<by group>"), UNPACK_DEQUANTIZE).ok
+
+
+def test_the_load_of_x_may_stay_in_bfloat16():
+    """tl.min and tl.max return float32 for bfloat16, so the steps are float32 anyway."""
+    source = kernel_sources()["quantize_codes"]
+    assert source.count("mask=n < N).to(tl.float32)") == 1
+    short = source.replace("mask=n < N).to(tl.float32)", "mask=n < N)")
+    assert check(define(short, "<bfloat16>"), QUANTIZE_CODES).ok
 
 
 def decoded(bits: int, group: int) -> torch.Tensor:
