@@ -86,10 +86,33 @@ SLIPS = [
     (UNPACK_BITS, "((1 << BITS) - 1)", "BITS", "& 2, which is both BITS and 1 << BITS - 1 here"),
     (UNPACK_BITS, "((1 << BITS) - 1)", "(1 << BITS - 1)", "& 2, which is both BITS and 1 << BITS - 1 here"),
     (UNPACK_BITS, ">> BITS * i", ">> i", "from a shift by i"),
-    (UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w // GROUP * F", "divided by GROUP first"),
+    (UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w // GROUP * F", "of group 0"),
+    (UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w // (GROUP * F)", "of group 0"),
+    (UNPACK_DEQUANTIZE, "minimum[:, None] + ", "", "without the minimum"),
+    (
+        UNPACK_DEQUANTIZE,
+        "minimum[:, None] + scale[:, None] * codes",
+        "(minimum[:, None] + scale[:, None]) * codes",
+        "from (minimum + scale) * code",
+    ),
     (UNPACK_BITS, "words_ptr + row * W + offs_w", "words_ptr + offs_w", "the words of row 0"),
     (PACK_WIDE, "F + first + i", "F + i", "n must grow with the loop"),
     (PACK_WIDE, "(first + i)", "i", "the shift must grow with the loop"),
+    (QUANTIZE_CODES, "(high - low) / TOP", "(high - low) / BITS", "from BITS steps"),
+    (QUANTIZE_CODES, "12582912.0, TOP)", "12582912.0, TOP - 1)", "ended at 2^BITS - 2"),
+    (
+        QUANTIZE_CODES,
+        'high = tl.max(tl.where(n < N, x, float("-inf"))',
+        'high = tl.min(tl.where(n < N, x, float("inf"))',
+        "had the scale 1",
+    ),
+    (
+        QUANTIZE_PACK,
+        "tl.minimum((steps + 12582912.0) - 12582912.0, TOP)",
+        "(steps + 12582912.0) - 12582912.0",
+        "if no code were clamped",
+    ),
+    (QUANTIZE_PACK, "(x - low[:, None])", "x", "from x / scale"),
     (QUANTIZE_CODES, 'float("-inf")', 'float("inf")', "as +inf in the maximum"),
     (QUANTIZE_CODES, 'x, float("inf")', 'x, float("-inf")', "as -inf in the minimum"),
     (UNPACK_DEQUANTIZE, "minimum[:, None] + scale[:, None]", "scale[:, None] + minimum[:, None]", "swapped"),
@@ -119,6 +142,21 @@ def test_a_slip_is_named(puzzle, right, wrong, says):
     assert right in source
     verdict = examine(define(source.replace(right, wrong), "<a slip>"), puzzle).verdicts[0]
     assert verdict.kind == "values" and says in verdict.diagnosis, verdict
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "says"),
+    [
+        ("(x - low[:, None])", "x", "from x / scale"),
+        ("(high - low) / TOP", "(high + low) / TOP", "from max + min"),
+    ],
+)
+def test_a_negative_code_is_told_by_the_slip_that_keeps_the_right_scale_right(right, wrong, says):
+    """Both kernels store the same codes, all of them 0 from negative numbers; only one has a wrong scale."""
+    source = kernel_sources()["quantize_codes"]
+    assert right in source
+    verdict = examine(define(source.replace(right, wrong), "<a slip>"), QUANTIZE_CODES).verdicts[0]
+    assert verdict.kind == "uninitialised" and says in verdict.diagnosis, verdict
 
 
 def test_a_scale_that_is_not_quite_zero_is_not_taken_for_zero():

@@ -123,18 +123,30 @@ def compare(
 
 
 def only_slip(
-    expected: Expected,
-    got: torch.Tensor,
+    expected: Mapping[str, Expected],
+    outputs: Mapping[str, torch.Tensor],
     puzzle: Puzzle,
     case: Case,
     inputs: Mapping[str, torch.Tensor],
 ) -> str:
-    """Return the puzzle's text on the only slip that explains a wrong result; "" if none does, or several."""
-    wrong = ~expected.accepts(got)
-    if not wrong.any():
-        return ""
-    found = _slips(_Wrong(expected, got.double(), wrong, puzzle, case, inputs, dots=True))
-    return found[0] if len(found) == 1 else ""
+    """Return the puzzle's text on the only slip that explains wrong results; "" if none does, or several.
+
+    outputs: the results that the kernel wrote. A slip that changes a correct one isn't the reason.
+    """
+    right, found = [], []
+    for name, got in outputs.items():
+        wrong = ~expected[name].accepts(got)
+        if not wrong.any():
+            right.append(name)
+            continue
+        slips = _slips(_Wrong(expected[name], got.double(), wrong, puzzle, case, inputs, dots=True))
+        found += [set(slips)] if slips else []  # without any: its undefined values may be the reason
+    texts = set.intersection(*found) if found else set()
+    for text in sorted(texts):
+        slip = evaluate(puzzle, case, inputs, (puzzle.slips or {})[text])
+        if not all(expected[name].accepts(slip[name]).all() for name in right):
+            texts.discard(text)
+    return texts.pop() if len(texts) == 1 else ""
 
 
 def _number_of(tensor: torch.Tensor, place: tuple[int, ...]) -> float:

@@ -141,14 +141,9 @@ def judge(
     """Return the most basic fault of a run; None if there is none."""
     verdict = misconduct(puzzle, case, ran)
     if verdict and verdict.kind == "uninitialised" and not verdict.diagnosis and puzzle.slips:
-        found = {
-            only_slip(expected[result.name], ran.outputs[result.name], puzzle, case, inputs)
-            for result in puzzle.results
-            if result.name in ran.written
-        } - {
-            ""
-        }  # an undefined value is computed as a GPU computes it today, and other results may be defined
-        return replace(verdict, diagnosis=found.pop()) if len(found) == 1 else verdict
+        # an undefined value is computed as a GPU computes it today, and other results may be defined
+        written = {r.name: ran.outputs[r.name] for r in puzzle.results if r.name in ran.written}
+        return replace(verdict, diagnosis=only_slip(expected, written, puzzle, case, inputs))
     if verdict:
         return verdict
     dots = ran.arithmetic.dots or bool(ran.arithmetic.in_tf32)

@@ -11,6 +11,7 @@ MISTAKES = (
         {"1.0).to(tl.bfloat16)  # as stored": "1.0)"},
         kind="values",
         says="from the exact scale",
+        otherwise={"high > low, (high - low) / TOP, 1.0": "high == low, 1.0, (high - low) / TOP"},
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -19,6 +20,7 @@ MISTAKES = (
         {"tl.where(high > low, (high - low) / TOP, 1.0)": "((high - low) / TOP)"},
         kind="values",
         says="had the scale 0",
+        otherwise={"high > low, (high - low) / TOP, 1.0": "high == low, 1.0, (high - low) / TOP"},
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -27,6 +29,7 @@ MISTAKES = (
         {"tl.where(high > low, (high - low) / TOP, 1.0)": "tl.maximum((high - low) / TOP, 1e-6)"},
         kind="values",
         says="scale[0, 0]",
+        otherwise={"high > low, (high - low) / TOP, 1.0": "high == low, 1.0, (high - low) / TOP"},
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -123,7 +126,7 @@ MISTAKES = (
         "Computes x / scale, as if the minimum of every group were 0.",
         {"(x - low[:, None])": "x"},
         kind="uninitialised",
-        says="whose range is 0 to 255",
+        says="from x / scale",
     ),
     Mistake(
         QUANTIZE_CODES,
@@ -144,6 +147,7 @@ MISTAKES = (
         {"1.0).to(tl.bfloat16)  # as stored": "1.0)"},
         kind="values",
         says="from the exact scale",
+        otherwise={"high > low, (high - low) / TOP, 1.0": "high == low, 1.0, (high - low) / TOP"},
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -152,6 +156,7 @@ MISTAKES = (
         {"tl.where(high > low, (high - low) / TOP, 1.0)": "((high - low) / TOP)"},
         kind="values",
         says="had the scale 0",
+        otherwise={"high > low, (high - low) / TOP, 1.0": "high == low, 1.0, (high - low) / TOP"},
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -160,6 +165,7 @@ MISTAKES = (
         {"tl.where(high > low, (high - low) / TOP, 1.0)": "tl.maximum((high - low) / TOP, 1e-6)"},
         kind="values",
         says="scale[0, 0]",
+        otherwise={"high > low, (high - low) / TOP, 1.0": "high == low, 1.0, (high - low) / TOP"},
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -192,7 +198,7 @@ MISTAKES = (
         "next field.",
         {"tl.minimum((steps + 12582912.0) - 12582912.0, TOP)": "(steps + 12582912.0) - 12582912.0"},
         kind="values",
-        says="words[1, 8]",
+        says="if no code were clamped",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -307,7 +313,7 @@ MISTAKES = (
         "Computes x / scale, as if the minimum of every group were 0.",
         {"(x - low[:, None])": "x"},
         kind="values",
-        says="words[0, 0]",
+        says="from x / scale",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -376,7 +382,7 @@ MISTAKES = (
         "Computes the group as w // GROUP, as if a word had a single value.",
         {"offs_w * F // GROUP": "offs_w // GROUP"},
         kind="values",
-        says="divided by GROUP first",
+        says="of group 0",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -392,7 +398,7 @@ MISTAKES = (
         "Computes F // GROUP first, which is 0: always the first group.",
         {"F // GROUP": "(F // GROUP)"},
         kind="values",
-        says="from F // GROUP first",
+        says="of group 0",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -440,7 +446,7 @@ MISTAKES = (
         "Leaves out the minimum.",
         {"minimum[:, None] + ": ""},
         kind="values",
-        says="off by -0.2949",
+        says="without the minimum",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -480,7 +486,7 @@ MISTAKES = (
         "Takes the first code from the highest field.",
         {">> BITS * i": ">> 32 - BITS - BITS * i"},
         kind="values",
-        says="x[0, 1]",
+        says="x[0, 0]",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,
@@ -488,7 +494,7 @@ MISTAKES = (
         "Keeps one bit of the neighboring field.",
         {"(1 << BITS) - 1": "(2 << BITS) - 1"},
         kind="values",
-        says="x[0, 2]",
+        says="x[0, 0]",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,

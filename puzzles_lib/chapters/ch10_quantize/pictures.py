@@ -30,19 +30,19 @@ def quantize(x: torch.Tensor, bits: int, round_scale: bool = True) -> tuple[torc
 
 
 def levels(count: int = 4096) -> Picture:
-    """Draw the histogram of x with its 4, 16 and 256 levels."""
+    """Draw the histogram of x with its 4 and 16 levels."""
     x = _normal(count)
     low, high = float(x.min()), float(x.max())
-    figure = new_figure(7.6, 4.6)
-    axes = figure.subplots(3, 1, sharex=True)
+    figure = new_figure(7.6, 3.2)
+    axes = figure.subplots(2, 1, sharex=True)
     told = []
-    for ax, bits in zip(axes, (2, 4, 8), strict=True):
+    for ax, bits in zip(axes, (2, 4), strict=True):
         number = 2**bits
         step = (high - low) / (number - 1)
         ax.hist(x.numpy(), bins=96, range=(low, high), color=PALE, edgecolor=LINE, linewidth=0.5)
         lines = [low + step * code for code in range(number)]
         top = ax.get_ylim()[1]
-        ax.vlines(lines, 0, top, color=BLUE, linewidth=(2.2, 1.4, 0.5)[int(bits > 2) + int(bits > 4)])
+        ax.vlines(lines, 0, top, color=BLUE, linewidth=2.2 if bits == 2 else 1.4)
         ax.set_ylim(0, top)
         ax.set_yticks([])
         ax.spines[["top", "right", "left"]].set_visible(False)
@@ -54,9 +54,9 @@ def levels(count: int = 4096) -> Picture:
     axes[-1].set_xlabel("x", fontsize=10)
     return Picture(
         figure,
-        f"Three copies of the histogram of {count} normal values from {low:.2f} to {high:.2f}, with lines "
+        f"Two copies of the histogram of {count} normal values from {low:.2f} to {high:.2f}, with lines "
         f"for the levels that x can be rounded to: {'; '.join(told)}. The first level is the minimum, the "
-        f"last the maximum. Four levels are far coarser than the hump; 256 levels cover it densely.",
+        f"last the maximum.",
     )
 
 
@@ -71,6 +71,7 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
     codes = [round(a) for a in above]
     figure, ax = new_sheet(21.5, 7.6)
     left, width = 3.4, 1.3
+    order = range(len(codes) - 1, -1, -1)  # the first value on the right, as the fields of a word
     rows = [
         ("x", [f"{v:g}" for v in values], f"min {low:g}, max {high:g}"),
         ("steps", [f"{a:.1f}" for a in above], f"(x − min) / scale, scale = {high - low:g} / {2**bits - 1}"),
@@ -79,16 +80,15 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
     for number, (name, shown, words) in enumerate(rows):
         row = cells(
             ax,
-            shown,
+            [shown[i] for i in order],
             x=left,
             y=0.9 + 1.6 * number,
             width=width,
-            colors=[GROUPS[i % 2] for i in range(len(values))],
+            colors=[GROUPS[i % 2] for i in order],
             title=name,
-            index=[f"n={i}" for i in range(len(values))] if number == 0 else False,
+            index=[f"n={i}" for i in order] if number == 0 else False,
         )
         label(ax, row.right + 0.4, row.y + 0.5, words, align="left", fontsize=9)
-    order = range(len(codes) - 1, -1, -1)
     row = cells(
         ax,
         [f"{codes[i]:0{bits}b}" for i in order],
@@ -100,10 +100,11 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
         index=[f"field {i}" for i in order],
     )
     word = pack(tuple(codes), bits)
-    label(ax, row.right + 0.4, row.y + 0.5, f"= {word}, field 0 right", align="left", fontsize=9)
+    label(ax, row.right + 0.4, row.y + 0.5, f"= {word}", align="left", fontsize=9)
     return Picture(
         figure,
-        f"A group of {len(values)} values, {', '.join(f'{v:g}' for v in values)}. Minimum {low:g}, maximum "
+        f"A group of {len(values)} values, drawn from right to left: "
+        f"{', '.join(f'{v:g}' for v in values)}. Minimum {low:g}, maximum "
         f"{high:g}, scale ({high:g} − {low:g}) / {2**bits - 1} = {scale:g}. Steps above the minimum: "
         f"{', '.join(f'{a:.1f}' for a in above)}. Rounded, the codes are {codes}, packed into {word}.",
     )
@@ -142,6 +143,12 @@ def drag(bits: int = 4, group: int = 32) -> Live:
         f'background:{ORANGE};top:{place:.2f}%"></i></div>'
         for n, (v, b, place) in enumerate(zip(values, back.tolist(), at, strict=True))
     )
+    zero = f"top:{100 * high / (high - low):.2f}%"
+    marks = (("top:0", f"{high:g}"), (f"{zero};transform:translateY(-50%)", "0"), ("bottom:0", f"{low:g}"))
+    axis = '<div aria-hidden="true" style="position:relative;width:3.2em;font-size:.85em">' + "".join(
+        f'<span style="position:absolute;right:.6em;{place}">{text}</span>' for place, text in marks
+    )
+    axis += "</div>"
     sliders = "".join(
         f'<label style="flex:1">{words} = <b data-is="{name}">{now}</b><input type="range" min="0" max="3" '
         f'value="{choices.index(now)}" data-slider="{name}" data-choices="{",".join(map(str, choices))}" '
@@ -162,7 +169,9 @@ def drag(bits: int = 4, group: int = 32) -> Live:
     return Live(
         "groups",
         f'<div style="display:flex;gap:2em">{sliders}</div><div style="display:flex;height:200px;'
-        f'margin:.8em 0;padding:6px 0;overflow:hidden">{columns}</div><div aria-live="polite" '
+        f'margin:.8em 0;padding:6px 0;overflow:hidden">{axis}{columns}</div><div>orange dots: the values '
+        f"(n = {OUTLIER} is the outlier, {high:g}), blue bars: what comes back, shades: groups</div>"
+        f'<div aria-live="polite" '
         f'style="{CODE}">{table}</div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
         f"32 values as dots, one of them an outlier, and bars for what they come back as. Two sliders set "
@@ -186,10 +195,10 @@ def _shade(group: int) -> str:
 # ---- errors
 
 
-def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 256, 1024)) -> Picture:
+def error(count: int = 1 << 15, groups: tuple[int, ...] = (8, 32, 256)) -> Picture:
     """Draw the relative error against the bits per code, for several group sizes."""
     x = _normal(count)
-    figure = new_figure(6.4, 3.6)
+    figure = new_figure(7.2, 3.6)
     ax = figure.subplots()
     widths, told = (1, 2, 4, 8), []
     for group, color, mark in zip(groups, (BLUE, ORANGE, GREEN), ("o", "s", "^"), strict=True):
@@ -198,23 +207,29 @@ def error(count: int = 1 << 15, groups: tuple[int, ...] = (32, 256, 1024)) -> Pi
             got = torch.cat([quantize(part, bits)[1] for part in x.split(group)])
             errors.append(float((got - x).norm() / x.norm()))
         cost = [bits + 32 / group for bits in widths]
+        for bits, place, size in zip(widths, cost, errors, strict=True):
+            words = f"{bits} bit{'s' * (bits > 1)}" if group == groups[0] else str(bits)
+            side, align = (0.15, "left") if group == groups[0] else (-0.15, "right")
+            label(ax, place + side, size, words, align=align, fontsize=9, color=FAINT)
         ax.plot(cost, errors, marker=mark, color=color, linewidth=1.6, label=f"groups of {group}")
         told.append(f"groups of {group}: {', '.join(f'{e:.2%}' for e in errors)}")
     ax.set_yscale("log")
-    ax.set_xticks(widths)
+    ax.set_xticks(range(0, 13, 2))
+    ax.set_xlim(0, 13.5)
     ax.set_yticks([1, 0.1, 0.01], ["100%", "10%", "1%"], fontsize=9)
     ax.tick_params(axis="x", labelsize=9)
     ax.set_xlabel("bits per value, with scale and minimum", fontsize=10)
     ax.set_ylabel("error / size of x", fontsize=10)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=9, frameon=False)
+    ax.legend(title="numbers: bits per code", fontsize=9, title_fontsize=9, frameon=False)
     return Picture(
         figure,
         f"Relative error of {count} normal values, quantized to 1, 2, 4 and 8 bits per code, on a "
-        f"logarithmic "
-        f"scale. {'. '.join(told)}. It falls as the steps from minimum to "
-        f"maximum grow: 1, 3, 15, 255. Smaller groups have a smaller error.",
+        f"logarithmic scale, against the bits per value with scale and minimum. {'. '.join(told)}. With "
+        "codes "
+        f"of the same width, smaller groups have a smaller error; for the same bits per value, the largest "
+        f"groups do.",
     )
 
 
@@ -257,26 +272,6 @@ def stored_scale(bits: int = 8, count: int = 2000) -> Picture:
         f"scale, "
         f"it drifts away, up to {worst['codes from the exact scale']:.2f} steps near the maximum.",
     )
-
-
-def ties() -> Picture:
-    """Draw what 0.5, 1.5, 2.5 and 3.5 are rounded to under two rules."""
-    halves = (0.5, 1.5, 2.5, 3.5)
-    rules = (
-        ("half to even", [0, 2, 2, 4], "down, up, down, up"),
-        ("floor(s + 0.5)", [1, 2, 3, 4], "always up"),
-    )
-    figure, ax = new_sheet(20, 5.0)
-    left, told = 6.4, []
-    cells(ax, [f"{h:g}" for h in halves], x=left, y=0.4, width=1.4, title="steps")
-    for number, (name, codes, words) in enumerate(rules):
-        color = [GROUPS[0] if code % 2 == 0 else ORANGE for code in codes]
-        row = cells(ax, codes, x=left, y=1.7 + 1.2 * number, width=1.4, colors=color, title=name)
-        label(ax, row.right + 0.4, row.y + 0.5, words, align="left")
-        told.append(f"{name}: {codes}, {words}")
-    foot = "blue: even codes, orange: odd codes"
-    label(ax, left, 4.5, foot, align="left", fontsize=9, color=FAINT)
-    return Picture(figure, f"What the steps 0.5, 1.5, 2.5 and 3.5 are rounded to. {'; '.join(told)}.")
 
 
 # ---- a row of groups
@@ -354,30 +349,6 @@ def reshape(BLOCK_G: int = 2, GROUP: int = 16, BITS: int = 4) -> Picture:
     )
 
 
-def shared(GROUP: int = 24, BITS: int = 4, W: int = 7) -> Picture:
-    """Draw the words of a row, and the group that each belongs to."""
-    F = 32 // BITS
-    figure, ax = new_sheet(22, 5.0)
-    left, width = 4.6, 2.3
-    g = [w * F // GROUP for w in range(W)]
-    colors = [GROUPS[each % 2] for each in g]
-    row = cells(
-        ax, [f"{w * F}..{w * F + F - 1}" for w in range(W)], x=left, y=1.2, width=width, colors=colors,
-        title="n of the word", index=[f"w={w}" for w in range(W)],
-    )  # fmt: skip
-    low = cells(ax, g, x=left, y=3.0, width=width, colors=colors, title="group")
-    for w in range(W):
-        arrow(ax, (row.center(w)[0], row.bottom + 0.1), (low.center(w)[0], low.y - 0.1))
-    foot = f"F = {F}, GROUP = {GROUP}: a group is {GROUP // F} words, and a word is never in two groups"
-    label(ax, 12, 4.6, foot)
-    return Picture(
-        figure,
-        f"{W} words of a row, {F} codes each, with groups of {GROUP}. They are in the groups "
-        f"{g}. A group is {GROUP // F} whole words, so one scale per word is "
-        f"enough.",
-    )
-
-
 # ---- what it saves
 
 TOKENS = 512 * 197  # images, and patches of each with the class token
@@ -432,7 +403,8 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
     copy_us = rows[0]["baseline_us"]
     widest = max(row["us"] for row in rows)
     told = []
-    for ax, path in zip(axes, ("quantize_pack", "dequantize"), strict=True):
+    titles = {"quantize_pack": "quantize_pack (15b)", "dequantize": "unpack_dequantize (16)"}
+    for ax, path in zip(axes, titles, strict=True):
         kept = [row for row in rows if row["path"].startswith(f"{path}, ") and _is_plain(row["path"])]
         names = [row["path"].removeprefix(f"{path}, ").replace(" a program", " per program") for row in kept]
         colors = [GREEN if name == "production" else BLUE for name in names]
@@ -443,14 +415,15 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
             gap, align, ink = (-3, "right", "white") if inside else (3, "left", INK)
             label(ax, row["us"] + gap, place, times, align=align, fontsize=9, color=ink)
         ax.axvline(copy_us, color=INK, linewidth=1)
-        ax.set_title(path, fontsize=11, color=INK)
+        ax.set_title(titles[path], fontsize=11, color=INK)
+        ax.set_xlabel("µs", fontsize=9)
         ax.tick_params(labelsize=9)
         ax.set_xlim(0, 1.04 * widest)
         ax.spines[["top", "right"]].set_visible(False)
         parts = [f"{name} {row['us']:.1f} µs" for name, row in zip(names, kept, strict=True)]
         told.append(f"{path}: {', '.join(parts)}")
     axes[0].invert_yaxis()
-    words = f"µs; line: a copy of as many bytes, {copy_us:.0f} µs\n{rows[0]['case']}\n{about}"
+    words = f"vertical line: a copy of as many bytes, {copy_us:.0f} µs\n{rows[0]['case']}\n{about}"
     figure.supxlabel(words, fontsize=9, color=FAINT)
     return Picture(
         figure,
@@ -468,9 +441,7 @@ __all__ = [
     "outlying",
     "programs",
     "reshape",
-    "shared",
     "steps",
     "stored_scale",
-    "ties",
     "tile",
 ]

@@ -22,15 +22,20 @@ def quantize_codes(
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
     BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
 ]:
-    """codes, scale, minimum; the elements n of group g have n // GROUP = g
+    """codes, scale, minimum; element n of a row is in group g = n // GROUP
 
     scale[m, g] = (max - min) / (2^BITS - 1), rounded to bfloat16; 1 if max = min.
-    codes[m, n] = (x[m, n] - minimum[m, g]) / scale[m, g] with the stored scale,
-    rounded half to even, at most 2^BITS - 1.
+    codes[m, n] is from 0 to 2^BITS - 1. It brings
+    minimum[m, g] + scale[m, g] * codes[m, n] as near to x[m, n] as possible.
+    Of two such codes, it's the even one.
     GROUP is a power of two and a multiple of 32 // BITS. A row's last group may be
     short.
     """
-    x = x.bfloat16().double()  # bfloat16 values, exact arithmetic
+    return nearest_levels(x.bfloat16().double(), BITS, GROUP)  # nothing else is rounded
+
+
+def nearest_levels(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return codes, scales and minima of x, as `quantize_codes` does; x: float64, [M, N]."""
     last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # changes no minimum, no maximum
     groups = torch.cat([x, last], 1).unflatten(1, (-1, GROUP))  # [M, G, GROUP]
     minimum, maximum = groups.aminmax(dim=2)  # [M, G]
@@ -46,20 +51,22 @@ def _with_a_slip(
     BITS: int,
     GROUP: int,
     *,
-    steps: int = 0,
+    steps: Callable[[int], int] = lambda BITS: 2**BITS - 1,
     stored: bool = True,
     rounding: Callable[[Tensor], Tensor] = torch.round,
     from_minimum: bool = True,
     zero_scale: bool = False,
     zeros: Sequence[str] = (),
     padding: float = 0.0,
+    spread: Callable[[Tensor, Tensor], Tensor] = torch.sub,
+    top: Callable[[int], float] = lambda BITS: 2**BITS - 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `quantize_codes` gives with a slip.
 
-    steps: added to the steps between minimum and maximum. stored: whether codes come from the stored scale.
+    steps: between minimum and maximum, from BITS. stored: whether codes come from the stored scale.
     rounding: of steps to codes. from_minimum: whether steps are counted from the minimum. zero_scale: whether
     constant groups have the scale 0. zeros: "minimum" or "maximum", for which lanes past the end count as
-    `padding`.
+    `padding`. spread: of the maximum and the minimum. top: the highest code, from BITS.
     """
     x = x.bfloat16().float()  # rounds as a kernel does
     last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # changes no minimum, no maximum
@@ -68,13 +75,14 @@ def _with_a_slip(
     padded = torch.cat([x, torch.full_like(last, padding)], 1).unflatten(1, (-1, GROUP))
     minimum = padded.amin(2) if "minimum" in zeros else minimum
     maximum = padded.amax(2) if "maximum" in zeros else maximum
-    exact = (maximum - minimum) / (2**BITS - 1 + steps)
-    exact = exact if zero_scale else torch.where(maximum == minimum, 1.0, exact)
+    between = spread(maximum, minimum)
+    exact = between / steps(BITS)
+    exact = exact if zero_scale else torch.where(between == 0, 1.0, exact)
     scale = exact.bfloat16()
     divisor = scale.float() if stored else exact
     above = groups - minimum[:, :, None] if from_minimum else groups
     codes = rounding(above / divisor[:, :, None]).nan_to_num(2**BITS - 1)  # tl.minimum drops NaN
-    codes = codes.clamp(max=2**BITS - 1).to(torch.int32).to(torch.uint8)
+    codes = codes.clamp(max=top(BITS)).to(torch.int32)
     return codes.flatten(1)[:, : x.shape[1]], scale, minimum
 
 
@@ -92,7 +100,19 @@ CODE_SLIPS: dict[str, Callable] = {
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, rounding=lambda s: (s + 0.5).floor())
     ),
     "you'd get these codes from 2^BITS steps: from the minimum to the maximum there are 2^BITS - 1": (
-        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, steps=1)
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, steps=lambda BITS: 2**BITS)
+    ),
+    "you'd get these codes from BITS steps: from the minimum to the maximum there are 2^BITS - 1": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, steps=lambda BITS: BITS)
+    ),
+    "you'd get these codes if they ended at 2^BITS - 2: the highest is 2^BITS - 1": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, top=lambda BITS: max(2**BITS - 2, 1))
+    ),
+    "you'd get these codes if every group had the scale 1, which only max = min should get": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, spread=lambda high, low: low - low)
+    ),
+    "you'd get these codes if the scale came from max + min: the steps cover max - min": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, spread=torch.add)
     ),
     "you'd get these codes from x / scale: count the steps from the minimum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, from_minimum=False)
@@ -119,12 +139,22 @@ CODE_SLIPS: dict[str, Callable] = {
 """Wrong codes that are often seen, by what the report says about them."""
 
 
+def _in_bytes(slip: Callable) -> Callable:
+    """Return a slip of `quantize_codes` with codes as a GPU casts them to uint8: 0 for a negative one."""
+
+    def cast(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
+        codes, scale, minimum = slip(x, BITS, GROUP)
+        return codes.clamp(min=0).to(torch.uint8), scale, minimum
+
+    return cast
+
+
 def _packed(slip: Callable) -> Callable:
     """Return a slip of `quantize_codes` as one of `quantize_pack`."""
 
     def pack(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
         codes, scale, minimum = slip(x, BITS, GROUP)
-        return pack_bits(codes, BITS), scale, minimum
+        return pack_bits(codes, BITS), scale, minimum  # a code of 2^BITS spills into the next field
 
     return pack
 
@@ -175,6 +205,9 @@ WORD_SLIPS = (
         if "BLOCK_W" not in text and "n = " not in text
     }
     | {
+        "you'd get these words if no code were clamped: 2^BITS spills into the field above": _packed(
+            lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, top=lambda BITS: float("inf"))
+        ),
         "you'd get these words from a reshape to (BLOCK_G, F, GROUP // F): a word's codes are neighbors, "
         "so F comes last": _across,
         "you'd get these words with the code of 0 in the fields past the end of a row: they must be 0": (
@@ -279,6 +312,16 @@ def past_the_top(GROUP: int) -> Callable:
     return fill
 
 
+def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return the sizes of normal values: a scale is never negative."""
+    return torch.randn(shape, generator=generator).abs().to(dtype)
+
+
+def positive_and_wide(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return the sizes of normal values times powers of two from 2^-20 to 2^20."""
+    return wide(shape, dtype, generator).abs()
+
+
 def wide(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return normal values times powers of two from 2^-20 to 2^20."""
     exponents = torch.randint(-20, 21, shape, generator=generator)
@@ -307,11 +350,10 @@ QUANTIZE_CODES = Puzzle(
     number="15a",
     spec=quantize_codes,
     formula=(
-        r"\begin{gathered} \mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
-        r"\frac{\max_g x_{m, n} - \min_g x_{m, n}}{2^{\mathrm{BITS}} - 1}\right) \\ "
-        r"\mathrm{code}_{m, n} = \mathrm{round}\!\left("
-        r"\frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}}\right)"
-        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor \end{gathered}"
+        r"\mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
+        r"\frac{\max - \min}{2^{\mathrm{BITS}} - 1}\right)"
+        r"\qquad \mathrm{minimum}_{m, g} + \mathrm{scale}_{m, g} \cdot \mathrm{code}_{m, n} \approx x_{m, n}"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
     ),
     grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),
     cases=(
@@ -334,7 +376,7 @@ QUANTIZE_CODES = Puzzle(
     ),
     outputs=("codes", "scale", "minimum"),
     exact=("scale", "minimum"),
-    slips=CODE_SLIPS,
+    slips={text: _in_bytes(slip) for text, slip in CODE_SLIPS.items()},
     contract=Contract(
         {
             "M": Size(9),
@@ -391,6 +433,11 @@ def _words_of(case: Case) -> int:
     return case.M * triton.cdiv(case.N * case.BITS, 32)
 
 
+def _lanes_of(case: Case) -> int:
+    """Return the number of lanes that hold a case's words: those past the end of a row count, too."""
+    return case.M * triton.cdiv(case.N * case.BITS, 32 * case.BLOCK_W) * case.BLOCK_W
+
+
 def _with_groups(words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS: int, group: Callable) -> Tensor:
     """Return what `unpack_dequantize` gives if word w has the scale and the minimum of group(w)."""
     codes = unpack_bits(words, N, BITS)  # [M, N]
@@ -407,14 +454,20 @@ def _rows_of_groups(words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS:
 
 
 VALUE_SLIPS: dict[str, Callable] = {
-    "you'd get these values if w were divided by GROUP first: GROUP counts values, a word has F of them": (
+    "you'd get these values if every word had the scale and the minimum of group 0: is w or F divided by "
+    "GROUP too early?": (
         lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
-            words, scale, minimum, N, BITS, lambda w: w // GROUP
+            words, scale, minimum, N, BITS, lambda w: w * 0
         )
     ),
-    "you'd get these values from F // GROUP first, which is 0: multiply w by F before you divide": (
-        lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
-            words, scale, minimum, N, BITS, lambda w: w * (32 // BITS // GROUP)
+    "you'd get these values without the minimum": (
+        lambda words, scale, minimum, N, BITS, GROUP: unpack_dequantize(
+            words, scale, minimum * 0, N, BITS, GROUP
+        )
+    ),
+    "you'd get these values from (minimum + scale) * code: the minimum isn't multiplied": (
+        lambda words, scale, minimum, N, BITS, GROUP: unpack_dequantize(
+            words, scale.double() + minimum.double(), minimum * 0, N, BITS, GROUP
         )
     ),
     "you'd get these values with scale and minimum swapped": (
@@ -436,22 +489,22 @@ UNPACK_DEQUANTIZE = Puzzle(
     grid=lambda s: (s.M, triton.cdiv(s.N * s.BITS, 32 * s.BLOCK_W)),
     cases=(
         # one program, four words, one group
-        Case(M=1, N=32, BITS=4, GROUP=32, BLOCK_W=4),
+        Case(M=1, N=32, BITS=4, GROUP=32, BLOCK_W=4, fill={"scale": positive}),
         # several rows, two blocks each, all full; one group per word
-        Case(M=3, N=128, BITS=2, GROUP=16, BLOCK_W=4),
+        Case(M=3, N=128, BITS=2, GROUP=16, BLOCK_W=4, fill={"scale": positive}),
         # ragged: the last block has seven words, the last group 11 codes, the last word three
-        Case(M=3, N=91, BITS=8, GROUP=16, BLOCK_W=16),
+        Case(M=3, N=91, BITS=8, GROUP=16, BLOCK_W=16, fill={"scale": positive}),
         # 1-bit codes: the sign bit is a code; numbers too large for float16
-        Case(M=2, N=150, BITS=1, GROUP=64, BLOCK_W=2, fill={"scale": wide, "minimum": wide}),
+        Case(M=2, N=150, BITS=1, GROUP=64, BLOCK_W=2, fill={"scale": positive_and_wide, "minimum": wide}),
         # groups of three words
-        Case(M=2, N=100, BITS=4, GROUP=24, BLOCK_W=4),
+        Case(M=2, N=100, BITS=4, GROUP=24, BLOCK_W=4, fill={"scale": positive}),
         # every code is the highest; the last group of a row has all its words
-        Case(M=2, N=90, BITS=2, GROUP=32, BLOCK_W=4, fill={"words": all_bits_set}),
+        Case(M=2, N=90, BITS=2, GROUP=32, BLOCK_W=4, fill={"words": all_bits_set, "scale": positive}),
         # rows shorter than a group
-        Case(M=4, N=5, BITS=4, GROUP=16, BLOCK_W=2),
+        Case(M=4, N=5, BITS=4, GROUP=16, BLOCK_W=2, fill={"scale": positive}),
     ),
     outputs=("x",),
-    most_loads={"words": _words_of, "scale": _words_of, "minimum": _words_of},
+    most_loads={"words": _words_of, "scale": _lanes_of, "minimum": _lanes_of},
     slips=VALUE_SLIPS,
     contract=Contract(
         {
@@ -461,7 +514,7 @@ UNPACK_DEQUANTIZE = Puzzle(
             "GROUP": lambda s: (256, 320) if s.N > 150 else (32 // s.BITS, 96),
             "BLOCK_W": (8, 64, 128),
         },
-        fills=lambda s: ({}, {"scale": far_apart, "minimum": far_apart}),
+        fills=lambda s: ({"scale": positive}, {"scale": far_apart, "minimum": far_apart}),
     ),
 )
 

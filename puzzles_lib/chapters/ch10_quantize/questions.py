@@ -17,10 +17,6 @@ def _code_of_a_nan() -> int:
     return int(torch.fmin(torch.tensor(float("nan")), torch.tensor(2.0**4 - 1)))
 
 
-def _scales_a_row() -> tuple[int, int]:
-    return -(-91 // 16), 91 // 16
-
-
 def _smallest_group() -> int:
     return next(2**p for p in range(20) if 2 + 2 * 16 / 2**p <= 2.25)
 
@@ -33,10 +29,6 @@ def _means_of_halves() -> tuple[float, float]:
 def _rounded_twice() -> float:
     minimum, scale = torch.tensor([-2.0, 0.01]).bfloat16()
     return float(minimum + scale * 200)
-
-
-def _groups_of_words() -> tuple[int, ...]:
-    return tuple(w * 8 // 24 for w in (2, 3, 27))
 
 
 def _codes(pair: tuple) -> tuple[int, int]:
@@ -68,6 +60,21 @@ def _launch() -> tuple[int, int, int]:
     groups = 768 // 256
     block = triton.next_power_of_2(groups)
     return block, 100864, triton.cdiv(groups, block)
+
+
+def _left_over(magic: float) -> str:
+    """Return what s + magic - magic makes of the s from 0 to 255: "" if it rounds them half to even.
+
+    "fractions": some aren't whole. "few": some whole s change. "ties": only halves go the wrong way.
+    """
+    s = torch.arange(0, 255 * 8 + 1, dtype=torch.float32) / 8
+    back = (s + magic) - magic
+    if torch.equal(back, s.round()):
+        return ""
+    whole = s == s.round()
+    if not torch.equal(back[whole], s[whole]):
+        return "few"
+    return "ties" if torch.equal(back, back.round()) else "fractions"
 
 
 FAIR_STEPS = (2.3, 0.9, 6.0, 100.5)
@@ -121,21 +128,6 @@ QUESTIONS = (
         nudge="The steps are NaN, and so is their rounded value. With what does your kernel limit the codes?",
     ),
     Question(
-        id="ch10-q3",
-        asks="N = 91, GROUP = 16. How many scales does a row have, and how many does `N // GROUP` give? "
-        "(really, by the kernel)",
-        right=_scales_a_row,
-        kind=tuple,
-        nudges=(
-            Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (really, by the kernel)."),
-            Nudge(
-                lambda v, r: v == r[::-1],
-                "Both numbers are correct, but swap them: first how many there really are.",
-            ),
-        ),
-        nudge="91 values make some whole groups, and 11 values more. The short group has a scale, too.",
-    ),
-    Question(
         id="ch10-q4",
         asks="Steps are 0.5, 1.5, 2.5 and 3.5. What is the mean code if halves always go up, and if they "
         "go to the even code? (up, even)",
@@ -160,22 +152,27 @@ QUESTIONS = (
         kind=int,
         nudges=(
             Nudge(lambda v, r: v == r // 2, "That's enough for the scale. A group has a minimum as well."),
-            Nudge(lambda v, r: v < r, "With so small a group, a value takes more than 2.25 bits."),
             Nudge(lambda v, r: v & (v - 1), "GROUP should be a power of two."),
+            Nudge(lambda v, r: v < r, "With so small a group, a value takes more than 2.25 bits."),
         ),
         nudge="It fits, but a smaller group fits, too. How many bits are left for scale and minimum?",
     ),
     Question(
         id="ch10-q6",
-        asks="255 exact steps are decoded as 255 stored steps, each 0.39% longer. By how many steps is that "
-        "too far?",
+        asks="A group from -2 to 2, 8 bits, scale 0.015686, stored as 0.015747. The maximum has code 255. "
+        "By how "
+        "many steps is its decoded value too far?",
         right=_steps_too_far,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 0, "0.39% of one step is little, but there are 255 of them."),
-            Nudge(lambda v, r: v >= 99, "Watch the percent sign: 0.39% of a step is 0.0039 steps."),
+            Nudge(
+                lambda v, r: v == 0, "The difference of the scales is little, but it adds up over the codes."
+            ),
+            Nudge(
+                lambda v, r: v == 255, "255 is the code. What does it come back as, and what was the maximum?"
+            ),
         ),
-        nudge="There are 255 steps, each of them 0.0039 of a step too long. Add that up.",
+        nudge="Decode the code 255, subtract the maximum, and divide by a step.",
     ),
     Question(
         id="ch10-q12",
@@ -209,49 +206,6 @@ QUESTIONS = (
         nudge="Count the groups of a row. Which block covers all of them at once?",
     ),
     Question(
-        id="ch10-q8",
-        asks="F = 8 and GROUP = 24. To which groups do words 2, 3 and 27 belong?",
-        right=_groups_of_words,
-        kind=tuple,
-        nudges=(
-            Nudge(lambda v, r: len(v) != 3, "Please give three numbers, one per word."),
-            Nudge(
-                lambda v, r: v == (0, 0, 1),
-                "You divided the number of the word by GROUP. But GROUP counts values, and a word has 8.",
-            ),
-            Nudge(lambda v, r: v == (0, 0, 0), "8 // 24 is 0. Which value does word 27 begin with?"),
-            Nudge(lambda v, r: v == (1, 1, 9), "Groups are numbered from 0: the values 0 to 23 are group 0."),
-        ),
-        nudge="Word w begins with value 8 * w. A group has 24 values.",
-    ),
-    Question(
-        id="ch10-q9",
-        asks="BLOCK_G = 4, GROUP = 16, BITS = 4: into which shape do you cut the codes, so that a sum along "
-        "the last axis gives words of shape [BLOCK_G, GROUP // F]?",
-        right=lambda: (4, 16 // 8, 8),
-        kind=tuple,
-        nudges=(
-            Nudge(
-                lambda v, r: any(isinstance(each, str) for each in v),
-                "Please give numbers, with GROUP // F and F worked out.",
-            ),
-            Nudge(
-                lambda v, r: v == (4, 8, 2),
-                "The last axis is summed, so it must be the fields of one word. How many fields has a word?",
-            ),
-            Nudge(
-                lambda v, r: v == (8, 8),
-                "The sum would give all eight words in one row. They should keep the axis of the groups.",
-            ),
-            Nudge(lambda v, r: len(v) != 3, "The sum takes one axis away, and two should be left."),
-            Nudge(
-                lambda v, r: v[0] * v[1] * v[2] != 64,
-                "The tile has 4 * 16 = 64 codes. Your shape has another number of elements.",
-            ),
-        ),
-        nudge="A word has F = 32 // BITS fields. How many words does a group have?",
-    ),
-    Question(
         id="ch10-q10",
         asks="fair(steps) of 100000 times 2.3, 0.9, 6 and 100.5: the smallest code, the largest and the mean "
         "of each. For 2.3 they should be about (2, 3, 2.3).",
@@ -275,8 +229,14 @@ QUESTIONS = (
                 "Half of the values go up, as with a coin. How often should 2.3 go up?",
             ),
             Nudge(
+                lambda v, r: abs(v[0][2] - 2.8) < 0.02,
+                "Your codes are half a step too high on average. A random number from 0 to 1 is 0.5 on "
+                "average, "
+                "and rounding to nearest doesn't take that away.",
+            ),
+            Nudge(
                 lambda v, r: abs(v[0][2] - r[0][2]) > 0.02,
-                "To be 2.3 on average, 3 of 10 values must go up. When is a random number below 0.3?",
+                "The codes are 2 and 3, but their mean isn't 2.3. Of ten values, how many should go up?",
             ),
             Nudge(
                 lambda v, r: abs(v[1][2] - r[1][2]) > 0.02,
@@ -291,6 +251,33 @@ QUESTIONS = (
         nudge="2.3, 0.9 and 6 are correct. What does your rule do with 100.5?",
         same=lambda v, r: _are_fair(v, r),
         computed=True,
+    ),
+    Question(
+        id="ch10-q13",
+        asks="Which number rounds s half to even if you add it and subtract it again in float32, for every "
+        "s from "
+        "0 to 255?",
+        right=lambda: 1.5 * 2**23,
+        kind=float,
+        nudges=(
+            Nudge(
+                lambda v, r: _left_over(v) == "fractions",
+                "Some fractions are left. In the range of your sums, float32 numbers are closer than 1. "
+                "Where are "
+                "they exactly 1 apart?",
+            ),
+            Nudge(
+                lambda v, r: _left_over(v) == "few",
+                "Some whole numbers are lost. In the range of your sums, float32 numbers are further apart "
+                "than 1.",
+            ),
+            Nudge(
+                lambda v, r: v % 2 == 1,
+                "It rounds to whole numbers, but halves go to odd ones: the sum is even, your number is odd.",
+            ),
+        ),
+        nudge="A float32 has 24 significant bits. For which sums is the lowest of them worth 1?",
+        same=lambda v, r: _left_over(v) == "",
     ),
     Question(
         id="ch10-q11",

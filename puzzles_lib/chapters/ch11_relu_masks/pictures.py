@@ -11,60 +11,66 @@ X = (0.5, -1.0, 0.0, 2.0, -0.5, 3.0, 1.5, -2.0)
 
 
 def bits(x: Sequence[float] = X) -> Picture:
-    """Draw x, its ReLU, the bits, and the word (its lowest eight bits)."""
+    """Draw x, its ReLU, the bits, and the word (its lowest eight bits), the lowest bit on the right."""
+    order = range(len(x) - 1, -1, -1)
     passes = [0 if v <= 0 else 1 for v in x]
     y = [0.0 if v <= 0 else v for v in x]
     word = sum(bit << i for i, bit in enumerate(passes))
-    colors = [OPEN if bit else SHUT for bit in passes]
+    colors = [OPEN if passes[i] else SHUT for i in order]
     figure, ax = new_sheet(20.5, 6.6)
     left, wide = 4.0, 1.2
-    index = [f"i={i}" for i in range(len(x))]
-    cells(ax, list(x), x=left, y=0.9, width=wide, colors=colors, title="x", index=index)
-    cells(ax, y, x=left, y=2.4, width=wide, colors=colors, title="y = relu(x)")
-    row = cells(ax, passes, x=left, y=3.9, width=wide, colors=colors, title="dy passes")
-    texts = ["the next layer needs all of it", "one bit each: all that ReLU needs"]
+    index = [f"i={i}" for i in order]
+    cells(ax, [x[i] for i in order], x=left, y=0.9, width=wide, colors=colors, title="x", index=index)
+    cells(ax, [y[i] for i in order], x=left, y=2.4, width=wide, colors=colors, title="y = relu(x)")
+    row = cells(ax, [passes[i] for i in order], x=left, y=3.9, width=wide, colors=colors, title="dy passes")
+    texts = ["all that the next layer needs", "all that the ReLU needs"]
     for top, text in zip((2.4, 3.9), texts, strict=True):
         label(ax, row.right + 0.4, top + 0.5, text, align="left", fontsize=9)
-    parts = " + ".join(str(1 << i) for i, bit in enumerate(passes) if bit)
-    foot = f"sum of bit · 2^i  =  {parts}  =  {word}"
+    shown = "".join(str(passes[i]) for i in order)
+    foot = f"the lowest eight bits of the word:  {shown}  =  {word}"
     label(ax, left, 5.9, foot, align="left", fontsize=11)
     return Picture(
         figure,
-        f"x = {_list(x)}; y = relu(x) = {_list(y)}; the bits show where the gradient passes: {passes}. "
-        f"They are 1 if x > 0, and 0 if x is 0. Bit i counts 2^i, so the word is {word}.",
+        f"From i = {len(x) - 1} on the left to i = 0 on the right: x = {_list([x[i] for i in order])}; "
+        f"y = relu(x) = {_list([y[i] for i in order])}; dy passes: {[passes[i] for i in order]}. Element 0 "
+        "is "
+        f"the lowest bit, so these bits of the word are {shown}, which is {word}.",
     )
 
 
-BITS_KEPT = (  # what, bits per element
-    ("y in bfloat16", 16.0),
-    ("y in 2 bits, scale and minimum, and the mask", 2 + 2 * 16 / 256 + 1),
+LAYER = (512 * 197, 3072)  # tokens of a batch, values of a token in the hidden layer of an MLP
+CODED = 2 + 2 * 16 / 256  # bits per value: a code, and its share of a scale and a minimum
+KEPT = (  # what, bits per value for the linear layer, bits per value for the ReLU
+    ("y in bfloat16, for both", 16.0, 0.0),
+    ("y in 2 bits, and y in bfloat16", CODED, 16.0),
+    ("y in 2 bits, and one bit per value", CODED, 1.0),
 )
-LAYER = (512 * 197, 3072)  # tokens of a batch, hidden width of an MLP
 
 
-def saved(layers: int = 12) -> Picture:
-    """Draw what a ViT-B with ReLU would keep of its hidden activations at batch 512."""
-    elements = math.prod(LAYER)
-    sizes = [(name, bits, elements * bits / 8 / 1e6) for name, bits in BITS_KEPT]
-    figure = new_figure(8, 2.0)
+def saved() -> Picture:
+    """Draw what an MLP keeps of the output of its ReLU, for the linear layer after it and for the ReLU."""
+    figure = new_figure(8, 2.3)
     ax = figure.add_subplot()
-    for number, (_, bits, size) in enumerate(sizes):
-        ax.barh(number, size, color=(ORANGE, SKY)[number], edgecolor=INK, linewidth=0.8, height=0.6)
-        each = f"{bits:g} bit{'s' * (bits != 1)} per value"
-        text = f"{size:.0f} MB per layer, {layers * size / 1e3:.1f} GB in {layers} ({each})"
-        inside = size > 400
-        gap, align = (-8, "right") if inside else (8, "left")
-        label(ax, size + gap, number, text, align=align)
-    ax.set_yticks(range(len(sizes)), [name for name, _, _ in sizes])
+    told = []
+    for number, (name, linear, relu) in enumerate(KEPT):
+        first, second = (math.prod(LAYER) * bits / 8 / 1e9 for bits in (linear, relu))
+        look = {"edgecolor": INK, "linewidth": 0.8, "height": 0.6}
+        ax.barh(number, first, color=SKY, label="the linear layer" if not number else None, **look)
+        ax.barh(
+            number, second, left=first, color=ORANGE, label="the ReLU alone" if not number else None, **look
+        )
+        label(ax, first + second + 0.01, number, f"{first + second:.2f} GB", align="left")
+        told.append(f"{name}: {first + second:.2f} GB")
+    ax.set_yticks(range(len(KEPT)), [name for name, _, _ in KEPT])
     ax.invert_yaxis()
-    ax.set_xlabel("megabytes kept for the backward pass")
-    ax.set_title(f"hidden activations of one MLP: {LAYER[0]} tokens × {LAYER[1]}", fontsize=11)
+    ax.set_xlim(0, 0.8)
+    ax.set_xlabel(f"GB kept for the backward pass: {LAYER[0]} tokens of {LAYER[1]} values")
+    ax.legend(title="kept for", fontsize=9, title_fontsize=9, frameon=False, loc="lower right")
     ax.spines[["top", "right"]].set_visible(False)
-    told = "; ".join(f"{name}: {size:.0f} MB, {layers * size / 1e3:.1f} GB in all" for name, _, size in sizes)
     return Picture(
         figure,
-        f"Bars of the memory kept for backward by the hidden activations of an MLP with {LAYER[0]} tokens of "
-        f"{LAYER[1]} values, per layer and for {layers} layers. {told}.",
+        f"Bars of the memory kept for backward after a ReLU with {LAYER[0]} tokens of {LAYER[1]} values, for "
+        f"the linear layer and for the ReLU. {'; '.join(told)}.",
     )
 
 
@@ -84,7 +90,8 @@ def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) ->
     for i in range(len(bits)):
         arrow(ax, (row.center(i)[0], 2.9), (row.center(i)[0], 3.6))
     label(ax, row.right + 0.4, 4.2, "correct", align="left")
-    label(ax, row.right + 0.4, 6.0, "orange: 0 · inf and 0 · NaN are NaN", align="left")
+    label(ax, row.right + 0.4, 5.8, "0 · inf and 0 · NaN are NaN;", align="left")
+    label(ax, row.right + 0.4, 6.4, "0 · (−2) is −0, which equals 0", align="left")
     return Picture(
         figure,
         f"dy = {_list(dy)}, bits {list(bits)}. Chosen by the bit: {_list(chosen)}. Multiplied by the bit: "
@@ -95,54 +102,48 @@ def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) ->
 CASE = "100864x768"  # rows and values of the tensors whose times are drawn
 
 
-def bandwidth(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
-    """Draw the recorded speed of the ReLU kernels and their baselines, compared with a copy of as many bytes.
+def times(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
+    """Draw the recorded times of the ReLU kernels, of torch's, and of a copy of as many bytes as ours move.
 
     rows: recorded rows of bench "memory". about: where they come from.
     """
-    kept = [row for row in rows if str(row["path"]).startswith("relu_") and row["case"] == CASE]
-    groups = _shares(kept)
+    groups = _times(rows)
     if not groups:
-        raise ValueError(f"bandwidth: no row of {CASE} has a path that starts with relu_")
-    bars = sum(len(shares) for shares in groups.values())
-    figure = new_figure(8, 0.8 + 0.3 * bars + 0.3 * len(groups))
+        raise ValueError(f"times: no row of {CASE} has a path that starts with relu_")
+    figure = new_figure(8, 0.9 + 0.32 * sum(len(bars) + 1 for bars in groups.values()))
     ax = figure.add_subplot()
     y, places, names, told = 0.0, [], [], []
-    for (path, case), shares in groups.items():
-        label(ax, 0.6, y, f"{path}, {case}", align="left")
-        for name, share in shares.items():
+    for path, bars in groups.items():
+        label(ax, 0.6, y, path, align="left")
+        for name, us in bars.items():
             y += 1
-            color = SKY if name == path else ORANGE if name == "torch.compile" else YELLOW
-            ax.barh(y, share, color=color, edgecolor=INK, linewidth=0.8, height=0.8)
-            right = max(share, 100.0) if share > 90 else share  # clear of the dashed line
-            label(ax, right + 1, y, f"{share:.0f}%", align="left", fontsize=9)
+            color = SKY if name == "ours" else YELLOW if name.startswith("torch") else PALE
+            ax.barh(y, us, color=color, edgecolor=INK, linewidth=0.8, height=0.8)
+            label(ax, us + 1, y, f"{us:.0f} µs, {us / bars[COPY]:.2f}× a copy", align="left", fontsize=9)
             places.append(y)
-            names.append("ours" if name == path else name)
+            names.append(name)
         y += 1.3
-        told.append(f"{path}, {case}: " + ", ".join(f"{name} {share:.0f}%" for name, share in shares.items()))
-    ax.axvline(100, color=INK, linestyle="--", linewidth=1)
+        told.append(f"{path}: " + ", ".join(f"{name} {us:.0f} µs" for name, us in bars.items()))
     ax.set_yticks(places, names, fontsize=9)
-    ax.set_xlim(0, 112)
+    ax.set_xlim(0, 1.3 * max(us for bars in groups.values() for us in bars.values()))
     ax.set_ylim(y - 0.6, -0.8)
-    ax.set_xlabel(
-        "speed, in % of a copy of the bytes that ours moves (dashed); blue: ours\n" + about, fontsize=9
-    )
+    ax.set_xlabel(f"µs for {CASE.replace('x', ' × ')} values\n{about}", fontsize=9)
     ax.spines[["top", "right"]].set_visible(False)
-    return Picture(figure, f"Speed as a share of a copy of as many bytes, {about}. {'; '.join(told)}.")
+    return Picture(figure, f"Times for {CASE} values, {about}. {'; '.join(told)}.")
 
 
-def _shares(rows: Sequence[Mapping[str, object]]) -> dict[tuple[str, str], dict[str, float]]:
-    """Return, per path and case, the copy's time in percent of the kernel's and of each other baseline's."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    for copy in rows:
-        if not str(copy["baseline"]).startswith("copy"):
+COPY = "a copy of as many bytes as ours"
+
+
+def _times(rows: Sequence[Mapping[str, object]]) -> dict[str, dict[str, float]]:
+    """Return, per kernel, its time, torch's and the copy's in µs. What torch.compile makes is left out."""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        path, baseline = str(row["path"]), str(row["baseline"])
+        if row["case"] != CASE or not path.startswith("relu_") or baseline == "torch.compile":
             continue
-        path, case = str(copy["path"]), str(copy["case"])
-        shares = {path: 100 * copy["baseline_us"] / copy["us"]}
-        for row in rows:
-            if (row["path"], row["case"]) == (path, case) and row is not copy:
-                shares[str(row["baseline"])] = 100 * copy["baseline_us"] / row["baseline_us"]
-        found[path, case] = shares
+        name = COPY if baseline.startswith("copy") else baseline
+        found.setdefault(path, {"ours": float(row["us"])})[name] = float(row["baseline_us"])
     return found
 
 
@@ -150,4 +151,4 @@ def _list(values: Sequence[float]) -> str:
     return ", ".join(f"{v:g}" for v in values)
 
 
-__all__ = ["bandwidth", "bits", "saved", "select"]
+__all__ = ["bits", "saved", "select", "times"]

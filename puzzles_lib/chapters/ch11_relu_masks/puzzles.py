@@ -7,6 +7,7 @@ import triton
 from jaxtyping import BFloat16, Int32
 from torch import Tensor
 
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import all_bits_set, far_apart, zeros
 from puzzles_lib.puzzle import Case, Puzzle
@@ -31,14 +32,14 @@ def relu_pack(
 ) -> tuple[BFloat16[Tensor, "M N"], Int32[Tensor, " M (N+31)//32"]]:
     """y = relu(x), and bit n % 32 of mask[m, n // 32] is 1 if dy[m, n] passes
 
-    It passes if x > 0 and, as in torch, if x is NaN; relu(NaN) is NaN. Bits past the
-    end of a row are 0.
+    Both are as in torch, for every x. Bits past the end of a row are 0.
     """
-    passes = ~(x <= 0)
+    y = torch.relu(x)
+    passes = torch.ops.aten.threshold_backward(torch.ones_like(x), y, 0)  # dx if dy is 1
     padded = torch.nn.functional.pad(passes.int(), (0, -x.shape[1] % 32))
     bits = padded.unflatten(1, (-1, 32))  # [M, W, 32]
     mask = (bits << torch.arange(32, dtype=torch.int32)).sum(2, dtype=torch.int32)
-    return torch.relu(x), mask
+    return y, mask
 
 
 def _mask(passes: Tensor, top_first: bool = False, spare: int = 0) -> Tensor:
@@ -53,7 +54,7 @@ def _mask(passes: Tensor, top_first: bool = False, spare: int = 0) -> Tensor:
 
 
 SLIPS: dict[str, Callable] = {
-    "you'd get this y from x > 0, or from tl.maximum by default: both turn NaN into 0": lambda x: (
+    "you'd get this y from x > 0, or tl.maximum without propagate_nan=: both turn NaN into 0": lambda x: (
         torch.where(x > 0, x, 0),
         _mask(~(x <= 0)),
     ),
@@ -66,7 +67,7 @@ SLIPS: dict[str, Callable] = {
         torch.relu(x),
         _mask(x <= 0, spare=1),
     ),
-    "you'd get these words from x >= 0, which lets 0 pass": lambda x: (
+    "you'd get these words if the bit were 1 at x = 0: torch's gradient is 0 there": lambda x: (
         torch.relu(x),
         _mask((x >= 0) | x.isnan()),
     ),
@@ -90,7 +91,7 @@ RELU_PACK = Puzzle(
     number="17",
     spec=relu_pack,
     formula=(
-        r"y_{m, n} = \begin{cases} 0 & x_{m, n} \le 0 \\ x_{m, n} & \text{else} \end{cases} \qquad"
+        r"y_{m, n} = \mathrm{relu}(x_{m, n}) \qquad"
         r"\mathrm{mask}_{m, w} = \sum_{i=0}^{31} \left[ dy_{m, \, 32w + i} \text{ passes} \right] \cdot 2^i"
     ),
     grid=lambda s: (s.M, triton.cdiv(s.N, 32 * s.BLOCK_W)),
@@ -123,11 +124,12 @@ def relu_unpack_backward(
 ) -> BFloat16[Tensor, "M N"]:
     """dx[m, n] = dy[m, n] if bit n % 32 of mask[m, n // 32] is 1, otherwise 0
 
-    This also holds if dy is infinite or NaN. Bits past the end of a row can be
-    anything. Load each word only once.
+    Bits past the end of a row can be anything. Load each word only once.
     """
-    bits = (mask[:, :, None] >> torch.arange(32, dtype=torch.int32)) & 1  # [M, W, 32]
-    return torch.where(bits.flatten(1)[:, : dy.shape[1]] == 1, dy, 0)
+    passes = unpack_bits(mask, dy.shape[1], BITS=1).bool()  # [M, N], puzzle 14
+    dx = torch.zeros_like(dy)
+    dx[passes] = dy[passes]
+    return dx
 
 
 def _where(

@@ -1,14 +1,10 @@
 """The predictions of chapter 11."""
 
-import math
+import torch
 
 from puzzles_lib.chapters.ch11_relu_masks.puzzles import RELU_PACK, RELU_UNPACK_BACKWARD, odd_values
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
-
-
-def _of_nan() -> tuple[int, int]:
-    return int(math.nan > 0), int(not (math.nan <= 0))
 
 
 def _where_a_product_fails() -> set[int]:
@@ -37,25 +33,31 @@ def _byte_of_two_rows(columns: int = 77, byte: int = 9) -> int:
     return sum(1 << b for b in range(8) if 8 * byte + b < columns)
 
 
+def _lost_by_codes() -> set[int]:
+    """Return the elements whose 2-bit code is 0 although they are positive."""
+    y = torch.tensor([0.0, 0.1, 0.3, 0.0, 3.0, 1.4])
+    return set(((y > 0) & (y.round() == 0)).nonzero().flatten().tolist())
+
+
+def _early_enough() -> set[str]:
+    """Return the expressions that give the offset of an element in row 80000, in torch's int32."""
+    row, N, n = (torch.tensor(v, dtype=torch.int32) for v in (80000, 28672, 5))
+    offsets = {
+        "a": (row * N + n).long(),
+        "b": row.long() * N + n,
+        "c": row * N + n.long(),
+        "d": n + N.long() * row,
+    }
+    return {letter for letter, offset in offsets.items() if int(offset) == 80000 * 28672 + 5}
+
+
 QUESTIONS = (
     Question(
-        id="ch11-q1",
-        asks="x is NaN. What are the bits of `x > 0` and `~(x <= 0)`? Answer like (1, 0).",
-        right=_of_nan,
-        kind=tuple,
-        nudges=(
-            Nudge(lambda v, r: len(v) != 2, "Please give two bits, each 0 or 1."),
-            Nudge(
-                lambda v, r: v[0] == v[1],
-                "For numbers, the two bits agree. But NaN isn't a number. What is float('nan') <= 0?",
-            ),
-        ),
-        nudge="Every comparison with NaN is false, except !=. So what is `x <= 0`? Then apply the `~`.",
-    ),
-    Question(
         id="ch11-q2",
-        asks="Which cases does your kernel pass, and is only the mask wrong? It should pass all but case 5.",
-        right=lambda: ({0, 1, 2, 3, 4}, True),
+        asks="Which cases does your kernel pass, is only the mask wrong, and are all bits of a row of NaN "
+        "1? It "
+        "should pass all cases but case 5.",
+        right=lambda: ({0, 1, 2, 3, 4}, True, True),
         kind=tuple,
         nudges=(
             Nudge(
@@ -63,9 +65,12 @@ QUESTIONS = (
                 "A case from 0 to 4 fails, too. Start from your correct kernel and change only the bits.",
             ),
             Nudge(lambda v, r: not v[1], "Something else than the mask is wrong, such as y. Keep y correct."),
+            Nudge(lambda v, r: 5 in v[0], "Case 5 passes, too. What does it contain besides NaN?"),
         ),
-        nudge="Case 5 passes, too. What does it contain that the other cases don't?",
-        same=lambda v, r: r[0] <= v[0] and 5 not in v[0] and v[1],
+        nudge="It passes cases 0 to 4 and fails case 5. But the bit of a NaN is 0, and that bug is known. "
+        "Find "
+        "one for another of case 5's values.",
+        same=lambda v, r: r[0] <= v[0] and 5 not in v[0] and v[1] and v[2],
         computed=True,
     ),
     Question(
@@ -79,20 +84,6 @@ QUESTIONS = (
             Nudge(lambda v, r: v < r, "Correct so far, but there is more."),
         ),
         nudge="Look at the cases to see what dy contains. Which values times 0 don't give 0?",
-    ),
-    Question(
-        id="ch11-q4",
-        asks="N = 28672. Which is the first row with an offset row * N + n of 2^31 or more?",
-        right=lambda: 2**31 // 28672,
-        kind=int,
-        nudges=(
-            Nudge(
-                lambda v, r: v == r + 1,
-                "Close. In that row every offset is too large. But does the row before end below 2^31?",
-            ),
-            Nudge(lambda v, r: v == r // 2, "You used 2^30. An int32 has 31 bits besides its sign."),
-        ),
-        nudge="A row has 28672 offsets and begins at row * 28672. So which row contains the offset 2^31?",
     ),
     Question(
         id="ch11-q5",
@@ -114,7 +105,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: v[0] == 2 * r[0],
-                "Did you count both x and y? One of them is enough to see where the gradient passes.",
+                "That's as much as x and y together. Does the backward pass need both?",
             ),
             Nudge(lambda v, r: v[1] == 8 * r[1], "Your second number is in bits. Convert it to bytes."),
         ),
@@ -122,8 +113,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q6",
-        asks="The bit is `x > 0`. In case 5, which elements of row 0 have the wrong bit in word 0? Answer "
-        "with a set.",
+        asks="Word 0 of the mask is 405362512 and should be -1708566704. Which elements of row 0 have the "
+        "wrong bit? Answer with a set.",
         right=_gates_that_nan_shuts,
         kind=set,
         nudges=(
@@ -134,17 +125,11 @@ QUESTIONS = (
                 "You found the bits, but the lowest bit is element 0: count from the right.",
             ),
             Nudge(lambda v, r: v < r, "Correct so far, but there is more."),
-            Nudge(
-                lambda v, r: len(v) == len(r) and len(v & r) == 1,
-                "One of your elements is correct, the other isn't. Look for another NaN.",
-            ),
-            Nudge(
-                lambda v, r: v > r,
-                "Your set contains all wrong bits, but also correct ones. For 0 and -0.0, both versions "
-                "give 0.",
-            ),
+            Nudge(lambda v, r: v > r, "Your set contains both wrong bits, but also correct ones."),
         ),
-        nudge="Which values of x are neither above 0 nor at most 0? Look for them among the first 32 of x.",
+        nudge="Which operator on two numbers gives a 1 exactly in the bits that differ? Then bit i of the "
+        "result "
+        "belongs to element i.",
     ),
     Question(
         id="ch11-q7",
@@ -170,27 +155,98 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q8",
-        asks="Is z as torch's, is dx as torch's, is dweight near torch's but not exact, and how many bytes "
-        "are kept for y of [128, 256]?",
-        right=lambda: (True, True, True, _bytes_of_a_layer()),
+        asks="Is z as torch's, is dx as torch's, how far is dweight off (about 0.27, because y comes back "
+        "from 2 "
+        "bits), and how many bytes are kept? At most 13,000.",
+        right=lambda: (True, True, 0.27, _bytes_of_a_layer()),
         kind=tuple,
         nudges=(
             Nudge(lambda v, r: not v[0], "z isn't relu(x) @ weight.T any more. Return it from forward."),
             Nudge(
-                lambda v, r: not v[1], "dx isn't torch's. First dz @ weight, then what the mask lets pass."
+                lambda v, r: not v[1],
+                "dx isn't torch's. Which gradient arrives at y? From there on, it's puzzle 18.",
             ),
             Nudge(
-                lambda v, r: not v[2],
-                "dweight is too far off, or exact. It's dz.T times y, from y's 2-bit codes.",
+                lambda v, r: v[2] > 0.4,
+                "dweight is too far off. Row j of it is the sum over all tokens of dz[token, j] * y[token].",
             ),
             Nudge(
-                lambda v, r: v[3] > r[3],
-                "All results are correct, but you keep more than the mask and the 2-bit y.",
+                lambda v, r: v[3] > 13_000,
+                "Your gradients are correct, but you keep more bytes than the budget. Which of your "
+                "tensors has "
+                "16 bits per value?",
+            ),
+            Nudge(
+                lambda v, r: v[2] < 0.1,
+                "dweight is more exact than 2 bits allow, so some y in 16 bits is still alive. Where?",
             ),
         ),
-        nudge="All results are correct, but autograd keeps less than a mask and a 2-bit y. A tensor that you "
-        "store as ctx.mask stays hidden from it: no hook sees it, and nobody notices if it changes before "
-        "the backward pass. Keep all of them with ctx.save_for_backward.",
+        nudge="All results are correct, but fewer bytes are counted than a mask and a 2-bit y take. Keep "
+        "these "
+        "tensors with ctx.save_for_backward, or autograd can't notice if one of them changes before the "
+        "backward "
+        "pass.",
+        same=lambda v, r: v[0] and v[1] and 0.1 < v[2] <= 0.4 and r[3] <= v[3] <= 13_000,
         computed=True,
+    ),
+    Question(
+        id="ch11-q9",
+        asks="y is 0, 0.1, 0.3, 0, 3, 1.4, with minimum 0, scale 1 and 2-bit codes. If the gradient passed "
+        "where "
+        "the code is above 0, which elements would get the wrong gradient? Answer with a set.",
+        right=_lost_by_codes,
+        kind=set,
+        nudges=(
+            Nudge(
+                lambda v, r: v & {0, 3}, "Elements 0 and 3 are 0, and so are their codes. What's right for 0?"
+            ),
+            Nudge(
+                lambda v, r: v & {4, 5},
+                "3 and 1.4 have the codes 3 and 1, so the gradient passes, correctly.",
+            ),
+            Nudge(lambda v, r: not v, "Which codes do 0.1 and 1.4 get?"),
+            Nudge(lambda v, r: v < r, "Correct so far, but there is more."),
+        ),
+        nudge="Write down the six codes: y rounded to a whole number. Where is y above 0, and the code "
+        "isn't?",
+    ),
+    Question(
+        id="ch11-q10",
+        asks="Which of the offsets a to d are correct in row 80000 of a tensor with 28672 columns? Answer "
+        "with a "
+        "set of letters.",
+        right=_early_enough,
+        kind=set,
+        nudges=(
+            Nudge(lambda v, r: "a" in v, "In a, the int32 sum has wrapped around before it's converted."),
+            Nudge(lambda v, r: "c" in v, "In c, n is an int64. But of which type is row * N?"),
+            Nudge(
+                lambda v, r: v < r,
+                "Correct so far, but there is more. It doesn't matter which factor is wider.",
+            ),
+        ),
+        nudge="If one of two factors is an int64, their product is, too. Which products here are int64?",
+    ),
+    Question(
+        id="ch11-q11",
+        asks="Per element, ours reads 2 bytes and a bit and writes 2 bytes. Torch's reads y in bfloat16 "
+        "instead "
+        "of the bit. How many times as many bytes does torch's move, with one decimal?",
+        right=lambda: round((2 + 2 + 2) / (2 + 1 / 8 + 2), 1),
+        kind=float,
+        nudges=(
+            Nudge(
+                lambda v, r: v == 16,
+                "y is 16 times as large as the mask. But both kernels also move dy and dx.",
+            ),
+            Nudge(lambda v, r: v < 1, "Torch's moves more, so the factor is above 1."),
+            Nudge(lambda v, r: abs(v - 6 / 5) < 0.06, "A bit isn't a byte. How many bytes is it?"),
+            Nudge(
+                lambda v, r: abs(v - 4 / 2.125) < 0.06,
+                "You counted what is read. Both kernels also write dx.",
+            ),
+        ),
+        nudge="Add up the bytes per element for each kernel: what it reads, and what it writes. Then divide.",
+        same=lambda v, r: abs(v - r) < 0.06,
     ),
 )
