@@ -114,7 +114,7 @@ def out_of_time(seconds: float) -> Verdict:
 
 
 def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
-    """Return the results, with the first fault explained by the compiler's refusal of a later case."""
+    """Return the results. If the compiler refused a later case, the first fault's message says so."""
     told = list(results)
     wrong = [(n, result.verdict) for n, result in enumerate(told) if result.verdict]
     refused = [(n, verdict) for n, verdict in wrong if verdict.kind == "compiler"]

@@ -58,7 +58,7 @@ def norm_quantize(
 
     rms: use RMSNorm instead of LayerNorm.
     x: float32, float16 or bfloat16 [..., C]. weight, bias: [C] or None.
-    dtype: n is rounded to this dtype before it is quantized; x's own by default.
+    dtype: the normalized x, n, is rounded to this dtype before it is quantized; x's own by default.
     seed, offset: for stochastic rounding; None for the nearest codes.
     Returns y (shape and dtype of x), words and params of n, and rstd, float32, one per row.
 

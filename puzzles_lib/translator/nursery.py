@@ -169,7 +169,7 @@ os.register_at_fork(after_in_child=_have_none)
 
 
 def serve(file: int) -> NoReturn:
-    """Fork for the process at the other end of the socket, until it is closed."""
+    """Fork a child for each request from the socket's other end, until the socket is closed."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with socket.socket(fileno=file) as asking:
