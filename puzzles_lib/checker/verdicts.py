@@ -321,7 +321,7 @@ def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Pl
 
 def depends_on_addresses(verdict: Verdict) -> Verdict:
     """Return the verdict on a fault that shows only when the tensors are elsewhere in memory."""
-    text = f"the result depends on an address: with the tensors elsewhere in memory, {verdict.message}"
+    text = f"the result depends on an address: with the tensors at other addresses, {verdict.message}"
     advice = "the allocator chooses the addresses: compare offsets and sizes instead"
     return Verdict(verdict.kind, text, verdict.site, advice)
 
@@ -359,7 +359,9 @@ def would_end(verdict: Verdict, ran: Run, puzzle: Puzzle, case: Case) -> Verdict
     told = misconduct(puzzle, case, ran)
     assert told is not None
     if told.message != verdict.message and told.site == verdict.site:
-        return replace(told, diagnosis="even if all programs run at the same time, nobody changes it anymore")
+        return replace(
+            told, diagnosis="no program changes it anymore, even if all programs run at the same time"
+        )
     if told.message == verdict.message and "nobody has changed" in verdict.message:
         return replace(verdict, diagnosis="no program changes it, even if all programs run at the same time")
     return verdict
@@ -462,7 +464,7 @@ def of_fused(step: Fused) -> str:
         where = f"the product on line {step.product.line} and the sum on line {step.sum.line}"
     text = f"{where} are one step on a GPU, an fma, which does not round the product"
     if not step.cancels:
-        return f"{text}: this changes a result that depends on its last bit"
+        return f"{text}: this can change the last bit of the sum, and the result depends on that bit"
     cure = _factored(step.sum.source) or "choose with tl.where or tl.maximum instead"
     return f"{text}: products that cancel here leave a rounding error there; {cure}"
 
