@@ -238,7 +238,8 @@ def threads() -> Picture:
     for warp, (stores, loads) in enumerate(free):
         late = warp == 3
         color = VERMILLION if late else STORED
-        steps = [(stores, stores + 3.6, "store z", color), (loads, loads + 3.6, "load z", LOADED)]
+        text = "store z, late" if late else "store z"
+        steps = [(stores, stores + 3.6, text, color), (loads, loads + 3.6, "load z", LOADED)]
         _timeline(ax, left, 1.6 + 1.15 * warp, f"warp {warp}", steps, width)
     arrow(ax, (left + 6.7, 2.55), (left + 8.6, 4.95), color=VERMILLION)
     _time(ax, left + 16.6, 0.6)
@@ -297,9 +298,9 @@ def flag() -> Picture:
     b = _timeline(ax, left, 5.0, "B", steps, width, height=1.0)
     arrow(ax, (left + 9.6, a.bottom + 0.05), (left + 11.8, b.y - 0.05), color=INK)
     ax.plot([left + 4.8] * 2, [1.9, 3.8], color=INK, linewidth=3)
-    label(ax, left + 4.8, 1.7, "A's store stays on this side", align="bottom", color=FAINT)
+    label(ax, left + 4.5, 1.9, "stays before the release", align="right bottom", color=FAINT)
     ax.plot([left + 16.6] * 2, [4.5, 6.4], color=INK, linewidth=3)
-    label(ax, left + 16.6, 6.6, "B's load stays on this side", align="top", color=FAINT)
+    label(ax, left + 16.9, 6.3, "stays after the acquire", align="left top", color=FAINT)
     return Picture(
         figure,
         "A flag over time: program A stores its result, then sets the flag with a release, and its store "
@@ -320,7 +321,8 @@ def barrier() -> Picture:
     def holder(y: float, walled: bool) -> None:
         for warp, start in enumerate(pace):
             late = not walled and warp == 2
-            steps: list[Step] = [(start, start + 3.4, "store dw", VERMILLION if late else STORED)]
+            text = "store dw, late" if late else "store dw"
+            steps: list[Step] = [(start, start + 3.4, text, VERMILLION if late else STORED)]
             if warp == 0:
                 at = 10.6 if walled else 3.9
                 steps.append((at, at + 2.3, "unlock", STATISTICS))
