@@ -48,11 +48,10 @@ class Kept(NamedTuple):
     ratio: float
 
     def __repr__(self) -> str:
+        kept = f"{self.left} {'is' if self.left == 1 else 'are'} kept"
         if self.ratio == float("inf"):
-            return f"{self.left} are kept, and none of them runs" if self.left else "none is kept"
-        return (
-            f"{self.left} are kept; the best of them takes {self.ratio:.2f} times as long as the best of all"
-        )
+            return f"{kept}, and none of them runs" if self.left else "none is kept"
+        return f"{kept}; the best of them takes {self.ratio:.2f} times as long as the best of all"
 
 
 @dataclass(frozen=True)
