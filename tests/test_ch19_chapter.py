@@ -229,6 +229,10 @@ def test_what_is_said_of_occupancy_and_waves():
     at_roof = [p for p in laboratory.points() if p.intensity < 250]
     assert len(at_roof) == 5 and all(p.tflops / (3.95 * p.intensity) > 0.9 for p in at_roof)
     said("Five are *at* the roof, within a tenth", "half of its roof")
+    (attention,) = [p for p in laboratory.points() if p.name == "flash_attention"]
+    told = laboratory.roofs(lambda flops, moved: max(flops / 989e12, moved / 3.95e12) * 1e6)
+    assert "flash attention: 35.7 µs at least, 4,797 recorded" in told
+    assert round(100 * attention.tflops / 67) == 11
     matmul = next(p for p in laboratory.points() if p.name == "batched_matmul")
     assert round(matmul.tflops / 989, 1) == 0.5
     assert (rates[1], rates[16]) == (0.876, 4.142)
@@ -406,6 +410,28 @@ def _used(tiles, at_a_time):
 def test_how_much_of_a_chip_is_used_is_judged(used, words):
     assert words in repr(laboratory.use(used))
     assert ("correct" in laboratory.use(used)) == (words == "correct")
+
+
+# ---- the roof as a function
+
+
+@pytest.mark.parametrize(
+    "at_least, words",
+    [
+        (lambda flops, moved: max(flops / 989e12, moved / 3.95e12) * 1e6, "correct"),
+        (lambda flops, moved: None, "not solved yet"),
+        (lambda flops, moved: "1", "is '1', not a number"),
+        (lambda flops, moved: (flops / 989e12 + moved / 3.95e12) * 1e6, "It can do both at once"),
+        (lambda flops, moved: moved / 3.95e12 * 1e6, "not yet: for the FLOP of"),
+        (lambda flops, moved: max(flops / 989e12, moved / 3.95e12), "not yet: for the FLOP of masked add"),
+    ],
+)
+def test_a_roof_as_a_function_is_judged(at_least, words):
+    told = repr(laboratory.roofs(at_least))
+    assert words in told and ("\ncorrect" in told) == (words == "correct")
+    assert (", 105% of your roof" in told) == (
+        words == "correct" or "FLOP of" in words and "masked" not in words
+    )
 
 
 # ---- the benchmark that lies

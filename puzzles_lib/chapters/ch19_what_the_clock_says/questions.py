@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from puzzles_lib.cache_model import banded
-from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import Point, panels, points, sweep
+from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import panels, points, sweep
 from puzzles_lib.chapters.ch19_what_the_clock_says.pictures import SIX
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.question import Nudge, Question
-from puzzles_lib.timing.h200 import BYTES, FLOPS
+from puzzles_lib.timing.h200 import BYTES, FLOAT32, FLOPS
 from puzzles_lib.timing.recorded import CLOCK, PROFILES, load
 
 LEAST, LEFT, LOSS = 20, 40, 1.05
@@ -56,15 +56,10 @@ def _second_wave() -> float:
     return next(row["us"] for row in load(CLOCK)["waves"] if row["programs"] == 136)
 
 
-def _furthest() -> str:
-    def share(point: Point) -> float:
-        return point.tflops * 1e12 / min(FLOPS, point.intensity * BYTES)
-
-    return min(points(), key=share).name.replace("_", " ")
-
-
-def _in_the_roofline() -> set[str]:
-    return {point.name.replace("_", " ") for point in points()}
+def _of_its_own_roof() -> float:
+    """Return the percentage of the float32 roof that flash attention reaches."""
+    (tflops,) = [point.tflops for point in points() if point.name == "flash_attention"]
+    return 100 * tflops * 1e12 / FLOAT32
 
 
 def _panels() -> tuple[int, int]:
@@ -262,16 +257,16 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q10",
-        asks="Which of these kernels is furthest below its own roof?",
-        right=_furthest,
-        kind=str,
+        asks="Without tensor cores, an H200 computes 67 TFLOP/s. How many percent of that roof does flash "
+        "attention reach (within 1)?",
+        right=_of_its_own_roof,
+        kind=float,
+        same=lambda value, right: abs(value - right) <= 1,
         nudges=(
-            Nudge(
-                lambda v, r: v not in _in_the_roofline(),
-                "There's no such kernel in the picture. Write a name as the picture does.",
-            ),
+            Nudge(lambda v, r: 0.5 < v < 1, "That's its share of the tensor cores' roof."),
+            Nudge(lambda v, r: abs(v - r / 100) < 0.02, "That's a fraction. How many percent is it?"),
         ),
-        nudge="Compare each point with the roof straight above it. Both axes go by factors of ten.",
+        nudge="At least 35.7 µs at 989 TFLOP/s: how many are that at 67? It took 4,797.",
     ),
     Question(
         id="ch19-q11",
