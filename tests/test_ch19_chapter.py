@@ -421,6 +421,7 @@ def test_how_much_of_a_chip_is_used_is_judged(used, words):
         (lambda flops, moved: max(flops / 989e12, moved / 3.95e12) * 1e6, "correct"),
         (lambda flops, moved: None, "not solved yet"),
         (lambda flops, moved: "1", "is '1', not a number"),
+        (lambda flops, moved: math.nan, "not yet: for the FLOP of masked add"),
         (lambda flops, moved: (flops / 989e12 + moved / 3.95e12) * 1e6, "It can do both at once"),
         (lambda flops, moved: moved / 3.95e12 * 1e6, "not yet: for the FLOP of"),
         (lambda flops, moved: max(flops / 989e12, moved / 3.95e12), "not yet: for the FLOP of masked add"),
@@ -429,9 +430,6 @@ def test_how_much_of_a_chip_is_used_is_judged(used, words):
 def test_a_roof_as_a_function_is_judged(at_least, words):
     told = repr(laboratory.roofs(at_least))
     assert words in told and ("\ncorrect" in told) == (words == "correct")
-    assert (", 105% of your roof" in told) == (
-        words == "correct" or "FLOP of" in words and "masked" not in words
-    )
 
 
 # ---- the benchmark that lies

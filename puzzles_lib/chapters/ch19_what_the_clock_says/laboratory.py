@@ -340,14 +340,13 @@ def _roofs(at_least: Callable[[int, int], float | None]) -> Iterator[str]:
         if isinstance(us, bool) or not isinstance(us, Real):
             yield f"not judged: at_least({flops}, {moved}) is {us!r:.80}, not a number"
             return
-        words = f"{name.replace('_', ' ')}: {float(us):,.4g} µs at least, {row['us']:,.4g} recorded"
+        kernel = name.replace("_", " ")
+        words = f"{kernel}: {float(us):,.4g} µs at least, {row['us']:,.4g} recorded"
         yield f"{words}, {us / row['us']:.0%} of your roof"
         parts = flops / FLOPS * 1e6, moved / BYTES * 1e6
-        if not wrong and abs(us - max(parts)) > 0.01 * max(parts):
-            wrong = (
-                f"not yet: for the FLOP of {name.replace('_', ' ')} alone an H200 needs {parts[0]:,.4g} µs"
-            )
-            wrong += f", and for its bytes alone {parts[1]:,.4g} µs"
+        if not wrong and not abs(us - max(parts)) <= 0.01 * max(parts):  # also if us is NaN
+            wrong = f"not yet: for the FLOP of {kernel} alone an H200 needs {parts[0]:,.4g} µs, "
+            wrong += f"and for its bytes alone {parts[1]:,.4g} µs"
             wrong += ". It can do both at once" if abs(us - sum(parts)) <= 0.01 * sum(parts) else ""
     yield wrong or "correct"
 
