@@ -188,7 +188,7 @@ def held(registers: int, shared: int, warps: int) -> Picture:
         for place in range(min(programs, most)):
             color = YELLOW if most == programs else SKY
             box(ax, 4.8 + place * step, y, step, 1.0, color=color, linewidth=0.5)
-        words = f"{each:,} of {whole:,}: " + (f"only {most}" if most == programs else f"{most} fit")
+        words = f"{each:,} each of {whole:,}: " + (f"only {most} fit" if most == programs else f"{most} fit")
         label(ax, 5.1 + width, y + 0.5, words, align="left")
         told.append(f"{name} {each:,} of {whole:,}, room for {most}")
     share = programs * warps / WARPS
