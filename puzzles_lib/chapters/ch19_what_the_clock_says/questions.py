@@ -349,7 +349,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: len(v) == 2 and v[0] < LEAST,
-                "So few are a list of favorites. Which ones would you keep before anything was timed?",
+                "That's a list of favorites. Which ones would you keep before anything was timed?",
             ),
         ),
         nudge="You still keep too many. Remember that small tiles load a lot per FLOP.",
