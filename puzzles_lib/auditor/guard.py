@@ -26,7 +26,9 @@ class Guard:
     bounds: ``"view"``: a kernel may touch the elements of the tensor that it is given; ``"storage"``: also
         what lies between and around them in the same allocation.
     configurations: try every configuration of `triton.autotune`, not only the first that can be launched.
-    seconds: the CPU time of one launch. A larger grid is sampled: its edges and programs at random.
+    seconds: the CPU time of one launch. A larger grid is sampled: its edges and programs at random. All
+        configurations of an autotuned launch share four times as much; the report counts those for which no
+        time is left.
     """
 
     races: bool = True

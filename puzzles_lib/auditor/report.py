@@ -151,6 +151,13 @@ class AuditReport:
     def ok(self) -> bool:
         return not self.findings
 
+    @property
+    def lacks_results(self) -> bool:
+        """Whether tensors may lack what a launch would store, because it did not run wholly."""
+        return bool(self.unsupported) or any(
+            each.status == "unjudged" and not each.outcome.untried for each in self.launches
+        )
+
     def headline(self) -> str:
         count = len(self.launches) + len(self.unsupported)
         launches = f"{count} launch" + "es" * (count != 1)

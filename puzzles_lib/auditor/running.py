@@ -41,7 +41,8 @@ _NO_ALLOCATOR = (
 )
 _ALLOCATOR = "before the launch: triton.set_allocator(lambda size, alignment, stream: torch.empty(size, ...))"
 MOST_BYTES = 192 << 20  # of a launch's tensors that are copied for each run, at four bytes per element
-MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
+MOST_KEPT = 16 << 20  # bytes of a launch's tensors that are kept to be shown later
+MOST_KEPT_IN_ALL = 256 << 20  # likewise of all launches of an audit
 
 
 @dataclass
@@ -50,7 +51,8 @@ class Outcome:
 
     verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or not wholly.
     notes: remarks that are not faults. programs: how many ran, of how many. stopped: whether the run ended
-        early, so that results are missing.
+        early, so that results are missing. untried: whether it is a configuration of autotune that did not
+        run, and whose results are those of another one.
     """
 
     launch: Launch
@@ -64,6 +66,7 @@ class Outcome:
     in_tf32: bool = False
     coarsest: float = 0.0
     stopped: bool = False
+    untried: bool = False
 
     @property
     def ok(self) -> bool:
@@ -81,6 +84,7 @@ class Runner:
     def __init__(self, guard: Guard, defined: Defined, reverse: bool = False):
         self.guard, self.defined, self.reverse = guard, defined, reverse
         self.threads = Threads((_TARGET,))
+        self.kept = 0  # bytes of the tensors that are kept to be shown later
         self.between: Callable[[], None] = lambda: None  # called before each run
 
     def run(self, launch: Launch) -> Outcome:
@@ -211,7 +215,8 @@ class _Guarded:
     def judge(self) -> bool:
         """Run the launch and say in its outcome what is wrong. Return False if there is too little memory."""
         outcome = self.outcome
-        if self.copies.bytes <= MOST_KEPT:
+        if self.copies.bytes <= min(MOST_KEPT, MOST_KEPT_IN_ALL - self.runner.kept):
+            self.runner.kept += self.copies.bytes
             outcome.before = self.copies
         outcome.coarsest = max(
             (of_torch(t.dtype).roundoff or 0.0 for t in self.tensors.values()), default=0.0
