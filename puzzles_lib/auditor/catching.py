@@ -327,7 +327,9 @@ def _most_different_first(left: list[tuple[int, Config]], first: Config) -> list
     Other constants come before other numbers of warps and stages, which matter less here. Neighbors in the
     list are alike, so the order jumps: the middle, the quarters, ...
     """
-    seen, new, old = [first.kwargs], [], []
+    seen = [first.kwargs]
+    new: list[tuple[int, Config]] = []
+    old: list[tuple[int, Config]] = []
     for number, config in (left[place] for place in spread(len(left))):
         (old if config.kwargs in seen else new).append((number, config))
         seen.append(config.kwargs)
