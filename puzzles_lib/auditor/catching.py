@@ -5,6 +5,7 @@ While `caught` is active, `JITFunction.run` and `Autotuner.run` are replaced: ``
 """
 
 import contextlib
+import functools
 import math
 import sys
 import threading
@@ -24,6 +25,7 @@ from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.auditor.compiled import writing_triton
+from puzzles_lib.auditor.graphs import launching
 from puzzles_lib.auditor.launch import Copies, Launch, Place, bind
 
 _OWN = Path(__file__).parent
@@ -125,7 +127,8 @@ class _Catcher:
                 return Compiled(kernel, kwargs)
             for hook in kernel.pre_run_hooks:
                 hook(*args, **kwargs)
-            with plain():
+            again = functools.partial(kernel.run, *args, grid=grid, warmup=False, **kwargs)
+            with launching(again, [*args, *kwargs.values()]), plain():
                 try:
                     launch = bind(kernel, grid, args, kwargs, _place())
                     launch = replace(
@@ -146,8 +149,10 @@ class _Catcher:
     def tunes(self) -> Callable:
         def run(tuner: Autotuner, *args: Any, **kwargs: Any) -> Any:
             tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+            again = functools.partial(tuner.run, *args, **kwargs)
             try:
-                return self._each(tuner, _pruned(tuner, kwargs), args, kwargs)
+                with launching(again, [*args, *kwargs.values()]):
+                    return self._each(tuner, _pruned(tuner, kwargs), args, kwargs)
             finally:
                 tuner.nargs = None
                 self._end()

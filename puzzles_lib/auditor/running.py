@@ -26,7 +26,7 @@ from puzzles_lib.compiler import find_target, shared_memory
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
-from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, run
+from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, Stop, run
 
 _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
@@ -34,6 +34,7 @@ FEWEST = 24  # programs of a sample
 QUIET = Options(quiet=True)
 INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
+_ASSERTION = "AssertionError"
 _ELSEWHERE = "through a pointer that is not an argument"
 _NO_KNOWN_TENSOR = "a table of pointers has addresses outside all known tensors"
 _NO_ALLOCATOR = (
@@ -253,7 +254,7 @@ class _Guarded:
             return _NO_KNOWN_TENSOR
         if self.only is not None and ran.stop.kind == "deadlock":
             return "a program waits for one that is not among those that ran"
-        if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message:
+        if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message or _asserts(ran.stop):
             return ""
         return ran.stop.message + (f" ({ran.stop.site})" if ran.stop.site else "")
 
@@ -332,6 +333,12 @@ class _Guarded:
 
     def _misconduct(self, ran: Run) -> Verdict | None:
         launch: Any = self.launch
+        if ran.stop and _asserts(ran.stop):
+            what = ran.stop.message.removeprefix(_ASSERTION).lstrip(": ")
+            text = f"tl.device_assert fails: {what}" if what else "tl.device_assert fails"
+            return Verdict(
+                "error", text, ran.stop.site, "on a GPU it ends the program if debug=True is passed"
+            )
         if ran.stop and ran.stop.kind != "uninitialised":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
@@ -380,6 +387,11 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
 def _noted(tensor: torch.Tensor) -> int:
     """Return the bytes of a tensor's storage, as if no element were narrower than four bytes."""
     return _storage(tensor).nbytes() * max(4, tensor.element_size()) // tensor.element_size()
+
+
+def _asserts(stop: Stop) -> bool:
+    """Whether a run has ended because what the kernel itself asserts is not true."""
+    return stop.kind == "error" and stop.message.startswith(_ASSERTION)
 
 
 def _of_no_known_tensor(launch: Launch, message: str) -> bool:
