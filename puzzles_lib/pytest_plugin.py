@@ -235,7 +235,9 @@ class _Counts:
         without = sum(not any(told[s] for told in each for s in count) for each in tests)
         if without:
             terminalreporter.line(f"{_counted(without, 'test', 's')} launched no Triton kernel")
-        for reason in dict.fromkeys(text for told in every for text in told["why"]):
+        from puzzles_lib.auditor.report import grouped
+
+        for reason in grouped(text for told in every for text in told["why"]):
             terminalreporter.line(f"not judged: {reason}")
 
 

@@ -676,7 +676,7 @@ def test_a_test_of_launches_too_large_to_run_whole_is_skipped(tmp_path):
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
     )
     assert "1 failed, 1 skipped" in done.stdout, done.stdout + done.stderr
-    assert "audit: too large to run completely" in done.stdout
+    assert "too large to run completely" in done.stdout
     assert "2 launches in 2 tests: 1 clean, 0 with a finding, 1 not judged or not wholly" in done.stdout
 
 

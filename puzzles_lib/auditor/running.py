@@ -241,8 +241,8 @@ class _Guarded:
         self._give_back(after, forwards)
         if self.only is not None and outcome.verdict is None:
             outcome.unjudged = (
-                f"too large to run completely: {len(self.only)} of {outcome.of:,} programs ran, at the edges "
-                "of the grid and at random; Guard(seconds=...) allows more"
+                f"{self.launch.name}: too large to run completely: {len(self.only)} of {outcome.of:,} "
+                "programs ran, at the edges of the grid and at random; Guard(seconds=...) allows more"
             )
         return True
 
