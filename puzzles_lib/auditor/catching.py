@@ -87,6 +87,7 @@ def caught(
             triton.testing.do_bench_cudagraph = bench_graph
 
 
+MOST_RESTORED = 192 << 20  # bytes of tensors that are restored for each configuration of autotune
 PATIENCE_S = 300.0  # that a thread waits for the audits of another one
 _turn = threading.RLock()
 
@@ -174,9 +175,9 @@ class _Catcher:
         """Launch configurations one after the other, each on the tensors as they were."""
         chosen = None
         tensors = {str(n): v for n, v in enumerate((*args, *kwargs.values())) if isinstance(v, torch.Tensor)}
-        meta = any(tensor.device.type == "meta" for tensor in tensors.values())
         with plain():
-            before = after = None if meta or len(configs) == 1 else Copies(tensors)
+            is_copied = len(configs) > 1 and _can_be_copied(tensors)
+            before = after = Copies(tensors) if is_copied else None
         left = list(enumerate(configs))
         if self.chosen is not None:
             left = left[self.chosen % len(left) :] + left[: self.chosen % len(left)]
@@ -349,6 +350,12 @@ def spread(count: int) -> list[int]:
 def _told(config: Config) -> str:
     values = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
     return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _can_be_copied(tensors: dict[str, torch.Tensor]) -> bool:
+    """Whether tensors have memory, and not too much of it. Launches on larger ones store nothing here."""
+    storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors.values()}
+    return sum(storages.values()) <= MOST_RESTORED and all(t.device.type == "cpu" for t in tensors.values())
 
 
 def _restore(tensors: dict[str, torch.Tensor], before: Copies) -> None:
