@@ -58,13 +58,14 @@ def test_devices_are_those_of_a_gpu_machine(report):
         made, made * 2, made[1:], torch.zeros_like(made), torch.stack([made, made]), made.chunk(2)[0],
         torch.nn.Parameter(made), given.cpu() + made, torch.zeros_like(given, device="cpu"),
         torch.nn.Linear(2, 2).weight, torch.from_numpy(made.numpy()), made.new_empty(2),
+        torch.as_tensor([1, 2]),
     ):  # fmt: skip
         assert not on_cpu.is_cuda and on_cpu.is_cpu and str(on_cpu.device) == "cpu"
         assert on_cpu.get_device() == -1
     for on_gpu in (
         given, given * torch.tensor(2.0), given[torch.tensor([0])], torch.zeros_like(given), made.cuda(),
         torch.tensor(1.0, device=0), torch.zeros_like(made, device="cuda"),
-        torch.nn.Linear(2, 2).to("cuda").bias, torch.nn.Linear(2, 2).cuda().weight,
+        torch.as_tensor(given), torch.nn.Linear(2, 2).to("cuda").bias, torch.nn.Linear(2, 2).cuda().weight,
         torch.nn.Linear(2, 2, device="cuda").to("cuda").weight, made.to(given.device), given.new_empty(2),
     ):  # fmt: skip
         assert on_gpu.is_cuda and not on_gpu.is_cpu and str(on_gpu.device) == "cuda:0"
@@ -112,6 +113,24 @@ def test_what_a_gpu_machine_has(report):
         x.record_stream(stream)
         x.record_stream(torch.cuda.current_stream())
     assert isinstance(torch.cuda.current_stream(), torch.cuda.Stream)
+
+
+@pytest.mark.parametrize("options", [{}, {"fused": True}, {"foreach": True}])
+def test_a_module_trains_and_moves(report, options, tmp_path):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).cuda()
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.1, **options)
+    before = [p.detach().clone() for p in module.parameters()]
+    module(torch.randn(3, 4, device="cuda")).square().sum().backward()
+    optimizer.step()
+    assert all(p.is_cuda and p.grad.is_cuda for p in module.parameters())
+    assert any(not torch.equal(p, b) for p, b in zip(module.parameters(), before, strict=True))
+    torch.save(module.state_dict(), tmp_path / "state.pt")
+    for place, is_cuda in (("cuda", True), (torch.device("cuda:0"), True), (None, True), ("cpu", False)):
+        state = torch.load(tmp_path / "state.pt", map_location=place)
+        assert all(tensor.is_cuda == is_cuda for tensor in state.values())
+        module.load_state_dict(state)
+    assert all(p.is_cuda for p in module.parameters())
+    assert not any(p.is_cuda for p in module.cpu().parameters())
 
 
 def test_other_threads_have_the_same_gpu(report):

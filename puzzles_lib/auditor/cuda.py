@@ -17,6 +17,7 @@ import torch
 import triton
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils import _pytree as pytree
 from triton.runtime import driver
 
 from puzzles_lib.auditor.catching import benched, one_thread
@@ -64,7 +65,8 @@ def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
         if not compiles:
             stack.enter_context(_set(torch, "compile", _uncompiled))
             for owner, name, value in _accelerated():
-                stack.enter_context(_set(owner, name, value))
+                if hasattr(owner, name):
+                    stack.enter_context(_set(owner, name, value))
         for owner, name, value in _replacements():
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))
@@ -169,6 +171,9 @@ class _Stream:
     def query(self) -> bool:
         return True
 
+    def is_capturing(self) -> bool:
+        return is_capturing()
+
     def elapsed_time(self, other: object) -> float:
         return 1.0
 
@@ -223,6 +228,22 @@ def _sharing(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
     return made
 
 
+def _loading(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that loads tensors. They are on the GPU unless ``map_location`` is the CPU."""
+
+    def loaded(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        is_cpu = map_location is not None and not _is_gpu(map_location)
+        with torch._C.DisableTorchFunction():
+            found = load(f, map_location if is_cpu else "cpu", *args, **kwargs)
+        for mode in _get_current_function_mode_stack():
+            if is_cpu and isinstance(mode, OnGPU):
+                for leaf in pytree.tree_leaves(found):
+                    mode.note_on_cpu(leaf)
+        return found
+
+    return loaded
+
+
 def _set_default_device(device: Any) -> None:
     OnGPU.is_default = _is_gpu(device, named=True)
 
@@ -243,6 +264,12 @@ def _accelerated() -> Iterator[tuple[Any, str, Any]]:
         "set_device_index": None,
         "set_device_idx": None,
         "empty_cache": None,
+        "memory_allocated": 0,
+        "max_memory_allocated": 0,
+        "memory_reserved": 0,
+        "max_memory_reserved": 0,
+        "reset_peak_memory_stats": None,
+        "get_memory_info": (79 << 30, 80 << 30),
     }
     for name, answer in answers.items():
         yield torch.accelerator, name, lambda *_, _answer=answer, **__: _answer
@@ -304,6 +331,7 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield cuda, "default_generators", (_Philox(),)
     for name in ("from_numpy", "frombuffer"):
         yield torch, name, _sharing(getattr(torch, name))
+    yield torch, "load", _loading(torch.load)
     yield torch, "set_default_device", _set_default_device
     yield OnGPU, "is_default", False
     yield torch, "Generator", _Generator
@@ -380,7 +408,7 @@ class OnGPU(TorchFunctionMode):
         result = func(*args, **kwargs)
         if asked is not None:
             on_cpu = not _is_gpu(asked, named=True) and torch.device(asked).type == "cpu"
-        elif func in _FACTORIES and "out" not in kwargs:
+        elif (func in _FACTORIES and "out" not in kwargs) or _is_made_of_data(func, args):
             on_cpu = not OnGPU.is_default
         else:
             on_cpu = self._on_cpu.hold_all(args, kwargs)
@@ -389,8 +417,8 @@ class OnGPU(TorchFunctionMode):
                 self._on_cpu.add(each)
         return result
 
-    def note_on_cpu(self, tensor: torch.Tensor) -> None:
-        """Note that code has made a tensor on the CPU."""
+    def note_on_cpu(self, tensor: object) -> None:
+        """Note that code has made a tensor on the CPU. Anything else is left out."""
         self._on_cpu.add(tensor)
 
     def _moved(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -424,6 +452,11 @@ def _is_gpu(value: Any, named: bool = False) -> bool:
     if isinstance(value, str):
         return value == "cuda" or value.startswith("cuda:")
     return named and isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_made_of_data(func: Any, args: tuple) -> bool:
+    """Whether a call makes a tensor of numbers, and not of another tensor."""
+    return func in (torch.as_tensor, torch.asarray) and not isinstance(args[0], torch.Tensor)
 
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
