@@ -262,6 +262,12 @@ def test_a_run_goes_on_from_its_log(two_mutants, monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().out == first
 
 
+def test_a_solution_is_judged_as_check_judges_it():
+    """With its last case alone, this one fails in a random case."""
+    source = mutation.puzzle_cells()["layer_norm_dx"]
+    assert judge(mutation.Mutant("layer_norm_dx", 1, 1, "", "", "", source)) is None
+
+
 @pytest.mark.parametrize("told", [None, "time limit"])
 def test_the_whole_check_decides_on_mutants_that_no_case_rejects(told, monkeypatch):
     asked = []
