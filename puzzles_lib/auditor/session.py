@@ -17,7 +17,7 @@ from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.tuning import skips
 from puzzles_lib.runner import Busy, alone
 
-CONFIGURATIONS = 4  # all configurations of autotune share so many times a launch's CPU time
+CONFIGURATIONS = 4  # how many launches of CPU time all configurations of an autotuned launch share
 
 
 class Session:
