@@ -70,8 +70,9 @@ def test_solved_in_another_session_is_told_in_words_too():
 @pytest.mark.parametrize("puzzle, name", EVERY, ids=lambda value: getattr(value, "name", str(value)))
 def test_no_line_of_the_courses_kernel_is_shown_before(puzzle, name):
     told = mistake(puzzle, name)
+    shown = str(told) + html.unescape(told._repr_html_())
     for line in filter(lambda line: len(line.strip()) > 12, kernel_sources()[puzzle.name].splitlines()):
-        assert line.strip() not in str(told) + html.unescape(told._repr_html_())
+        assert line.strip() not in shown
 
 
 def test_a_kernel_that_failed_shows_nothing():
