@@ -25,6 +25,10 @@ WITH_ANOTHER := tests/test_guarded_run.py tests/test_operations.py tests/test_ta
 	tests/test_right_kernels.py tests/test_wrong_kernels.py tests/test_wording.py tests/test_versions.py \
 	tests/test_other_triton.py
 
+# nbval runs the notebooks in processes of their own: to the tests around them it is seconds of imports.
+# No test reads a log, for which pytest would add handlers to all of torch's loggers, six times per test.
+NO_PLUGINS := -p no:nbval -p no:logging
+
 # Empty in a hand-out, which has neither.
 CHECKOUT := $(and $(wildcard solutions),$(wildcard tests))
 
@@ -60,9 +64,8 @@ ifdef CHECKOUT
 tools:
 	@bash .setup/venv.sh dev
 
-# nbval runs the notebooks in processes of their own: to the tests around them it is seconds of imports.
 test: tools
-	.venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -p no:nbval $(PYTEST_ARGS)
+	.venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(NO_PLUGINS) $(PYTEST_ARGS)
 
 # In a virtual environment of its own, .venv-next: the course itself works with the pinned Triton only.
 test-next:
@@ -74,7 +77,7 @@ test-next:
 test-with: tools
 	.venv/bin/python -m pip install --quiet --no-deps --upgrade --target .venv-with/$(TRITON) \
 		triton$(if $(filter newest,$(TRITON)),,==$(TRITON))
-	PYTHONPATH=$(CURDIR)/.venv-with/$(TRITON) .venv/bin/python -m pytest -n auto --dist loadfile -p no:nbval \
+	PYTHONPATH=$(CURDIR)/.venv-with/$(TRITON) .venv/bin/python -m pytest -n auto --dist loadfile $(NO_PLUGINS) \
 		$(WITH_ANOTHER) $(PYTEST_ARGS)
 
 lint: tools

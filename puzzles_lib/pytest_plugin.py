@@ -133,7 +133,7 @@ def _audited(item: pytest.Item, when: str) -> Generator[None, Any, Any]:
         except BaseException as error:
             if report.findings:
                 item.add_report_section(when, "audit", str(report))
-            elif report.unjudged and when != "teardown" and _follows(error):
+            elif report.lacks_results and when != "teardown" and _follows(error):
                 pytest.skip(f"audit: {report.unjudged[0]}")  # results are missing: the test says nothing
             raise
     if report.findings:
@@ -235,7 +235,9 @@ class _Counts:
         without = sum(not any(told[s] for told in each for s in count) for each in tests)
         if without:
             terminalreporter.line(f"{_counted(without, 'test', 's')} launched no Triton kernel")
-        for reason in dict.fromkeys(text for told in every for text in told["why"]):
+        from puzzles_lib.auditor.report import grouped
+
+        for reason in grouped(text for told in every for text in told["why"]):
             terminalreporter.line(f"not judged: {reason}")
 
 

@@ -84,8 +84,9 @@ def kernel_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
 @pytest.fixture(autouse=True)
 def _own_numbers() -> None:
     """What a test draws does not depend on the tests before it, which xdist hands out by chance."""
-    if "torch" in sys.modules:  # two seconds, so not where a test has no need of it
-        sys.modules["torch"].manual_seed(0)
+    if torch := sys.modules.get("torch"):  # two seconds, so not where a test has no need of it
+        # What there is no device for, `torch.manual_seed` notes for later, each time with the stack.
+        (torch if torch.cuda.is_available() else torch.default_generator).manual_seed(0)
     if "puzzles_lib.compiler.frontend" in sys.modules:  # nor what it asks of the front end
         sys.modules["puzzles_lib.compiler.frontend"].forget()
 

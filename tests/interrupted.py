@@ -93,16 +93,21 @@ def traced_kernel() -> None:
 
 
 def asked() -> None:
-    """The front end's opinion, by a child; and again, where it is kept."""
+    """Ask for the front end's opinion, which a child gives."""
     frontend.forget()
     front_end(SMALL_KERNEL, arguments())
+
+
+def asked_twice() -> None:
+    """Ask for it again, too. An opinion is kept if a nursery has forked the child."""
+    asked()
     front_end(SMALL_KERNEL, arguments())
 
 
 ATTEMPTS = 6  # how often a line is reached while waiting for another process differs from time to time
 WORK = {  # and where its lines are
     "run": (lambda: runner.run(code(), arguments(), (1, 1, 1), ["z_ptr"]), ["runner"]),
-    "nursery": (asked, ["compiler", "translator"]),
+    "nursery": (asked_twice, ["compiler", "translator"]),
     # A fork of this process is dear, so only the lines where it is made differently.
     "front_end": (asked, ["compiler/child.py", "translator/forked.py", "translator/nursery.py"]),
     "turn": (lambda: alone(nothing), ["runner/turns.py"]),

@@ -1,6 +1,6 @@
 """Mutation testing of the checker: does `check` reject every small change of every solution?
 
-    python -m tests.mutation [--json] [--puzzle NAME] [--jobs N]
+    python -m tests.mutation [--json] [--puzzle NAME ...] [--jobs N] [--log FILE]
 
 Each mutant is a solution with one slip in it: another operator, comparison, constant, mask, index, name,
 axis, type, bound, or a statement left out. `check` should reject them all, except for the mutants that no
@@ -15,6 +15,8 @@ import argparse
 import ast
 import copy
 import dataclasses
+import functools
+import hashlib
 import itertools
 import json
 import linecache
@@ -23,10 +25,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
+from puzzles_lib import checker
 from puzzles_lib.authoring.solutions import define, kernel_cells
+from puzzles_lib.puzzle import Puzzle
 
 EQUIVALENTS = Path(__file__).with_name("mutation_equivalents.txt")
 SECONDS = 2.0  # time limit for a mutant's run of a case
@@ -429,38 +435,56 @@ def _call_with(
 def judge(mutant: Mutant) -> str | None:
     """Why `check` rejects a mutant, or None where it does not.
 
-    Tries case after case until one fails: the same answer as `check` gives, sooner.
+    Most mutants fail in the first case that is tried. Only a mutant that passes every case, or is too slow
+    in one, gets the whole check, with random and made cases and goals.
     """
-    from puzzles_lib.checker import examine
-
     name = "<mutant>"
     try:
         kernel = define(mutant.source, name)
     except Exception as error:
         return f"cannot be defined: {error!r}"
     try:
-        for puzzle in _by_case(mutant.puzzle):
-            report = examine(kernel, puzzle, seconds=SECONDS)
-            if "time limit" in {v.kind for v in report.verdicts}:
-                report = examine(kernel, puzzle, seconds=SECONDS_TO_BE_SURE)
-            if not report.ok:
-                return report.verdicts[0].kind
+        for part in _parts(mutant.puzzle):
+            with _cases_alone():
+                reason = _fault(kernel, part, SECONDS)
+            if reason not in (None, "time limit"):
+                return reason
+        return _fault(kernel, _puzzles()[mutant.puzzle], SECONDS_TO_BE_SURE)
     finally:
         linecache.cache.pop(name, None)
-    return None
 
 
-def _by_case(name: str) -> list:
-    """The puzzle once for each of its cases, with that case alone; ragged cases first, they tell most.
+def _fault(kernel: object, puzzle: Puzzle, seconds: float) -> str | None:
+    """Return the kind of the first fault that a check finds, without the runs that only explain it."""
+    until_a_fault = [
+        probe._replace(when=lambda trial, when=probe.when: trial.verdict is None and when(trial))
+        for probe in checker.probes.PROBES
+    ]
+    with mock.patch.object(checker.probes, "PROBES", until_a_fault):
+        report = checker.examine(kernel, puzzle, seconds=seconds, until_failure=True)
+    return None if report.ok else report.verdicts[0].kind
 
-    Last the whole puzzle, where it has goals.
+
+def _cases_alone() -> AbstractContextManager:
+    """Leave out what a check tries on its own after the listed cases."""
+    return mock.patch.object(checker, "_made_cases", lambda *_: [])
+
+
+@functools.cache
+def _parts(name: str) -> list[Puzzle]:
+    """Return the puzzle with one case alone, then with the others; ragged cases first, they tell most.
+
+    Random cases, goals and slips are left out. The parts are kept, and so are their expected results.
     """
     puzzle = _puzzles()[name]
     cases = sorted(puzzle.cases, key=_ragged_axes, reverse=True)
-    alone = [dataclasses.replace(puzzle, cases=(case,), machine=(), traffic=()) for case in cases]
-    return [*alone, puzzle] if puzzle.machine or puzzle.traffic else alone
+    return [
+        dataclasses.replace(puzzle, cases=tuple(part), contract=None, machine=(), traffic=(), slips=None)
+        for part in (cases[:1], cases[1:])
+    ]
 
 
+@functools.cache
 def _puzzles() -> dict:
     """Return the puzzles that have a solution, by name. Puzzle 0 isn't counted, but it's checked."""
     from puzzles_lib.chapters import puzzles
@@ -600,12 +624,36 @@ def score(
     return result
 
 
-def run(cells: dict[str, str], equivalents: list[Equivalent], jobs: int = 2) -> Iterator[Score]:
-    """Score each puzzle's solution, given as source by the puzzle's name."""
+def run(
+    cells: dict[str, str], equivalents: list[Equivalent], jobs: int = 2, log: Path | None = None
+) -> Iterator[Score]:
+    """Score each puzzle's solution, given as source by the puzzle's name.
+
+    log: a file to which each verdict is added, as a line of JSON. Mutants that are in it aren't judged again.
+    """
     found = {puzzle: mutants(source, puzzle) for puzzle, source in cells.items()}
-    verdicts = judge_all([m for each in found.values() for m in each], jobs)
-    for puzzle, each in found.items():
-        yield score(puzzle, [(mutant, next(verdicts)) for mutant in each], equivalents)
+    known = _read_log(log) if log else {}
+    unknown = [m for each in found.values() for m in each if _key(m) not in known]
+    verdicts = judge_all(unknown, jobs)
+    with log.open("a") if log else nullcontext() as file:
+        for puzzle, each in found.items():
+            judged = []
+            for mutant in each:
+                if (key := _key(mutant)) not in known:
+                    known[key] = next(verdicts)
+                    if file:
+                        print(json.dumps([*key, known[key]]), file=file, flush=True)
+                judged.append((mutant, known[key]))
+            yield score(puzzle, judged, equivalents)
+
+
+def _key(mutant: Mutant) -> tuple[str, str]:
+    return mutant.puzzle, hashlib.sha256(mutant.source.encode()).hexdigest()[:20]
+
+
+def _read_log(log: Path) -> dict[tuple[str, str], str | None]:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return {(puzzle, digest): reason for puzzle, digest, reason in map(json.loads, lines)}
 
 
 def as_json(scores: list[Score]) -> dict[str, object]:
@@ -627,21 +675,23 @@ def row(name: str, mutants: int, killed: int, equivalent: int, survivors: int) -
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.add_argument("--puzzle", metavar="NAME", help="this puzzle alone")
+    parser.add_argument("--puzzle", metavar="NAME", nargs="+", help="these puzzles alone")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
+    text = "keep verdicts in this file and go on from it; delete it after a change of the checker or of cases"
+    parser.add_argument("--log", metavar="FILE", type=Path, help=text)
     options = parser.parse_args(arguments)
     if options.jobs < 1:
         parser.error(f"--jobs is {options.jobs}, allowed is 1 and up")
     cells = puzzle_cells()
     if options.puzzle:
-        if options.puzzle not in cells:
-            parser.error(f"--puzzle is {options.puzzle}, allowed are {', '.join(cells)}")
-        cells = {options.puzzle: cells[options.puzzle]}
+        if wrong := [name for name in options.puzzle if name not in cells]:
+            parser.error(f"--puzzle is {wrong[0]}, allowed are {', '.join(cells)}")
+        cells = {name: cells[name] for name in options.puzzle}
     entries = read_equivalents(EQUIVALENTS.read_text())
     scores = []
     if not options.json:
         print(HEAD)
-    for result in run(cells, entries, options.jobs):
+    for result in run(cells, entries, options.jobs, options.log):
         scores.append(result)
         if not options.json:
             counts = (result.mutants, result.killed, len(result.equivalent), len(result.survivors))

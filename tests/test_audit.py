@@ -1,10 +1,8 @@
 """`audit`: launches of ordinary code, caught and run under guard. Each fault has a sound kernel beside it."""
 
 import dataclasses
-import importlib.metadata
 import json
 import linecache
-import os
 import re
 import runpy
 import subprocess
@@ -19,6 +17,7 @@ import triton.language as tl
 
 from puzzles_lib import Guard, audit, audited
 from puzzles_lib.auditor.command import main
+from tests.audited_suite import audited_suite, options
 
 ROOT = Path(__file__).parent.parent
 QUICK = Guard(sizes=False)
@@ -690,18 +689,9 @@ def test_launches_of_fixtures_and_imports_are_audited(tmp_path, workers):
     (tmp_path / "test_fixtures.py").write_text(FIXTURES)
     if not workers:
         (tmp_path / "test_wide.py").write_text(TESTS + LAUNCHES)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:nbval", "-p", "no:cacheprovider", *workers]
-    plugin = [] if _installed() else ["-p", "puzzles_lib.pytest_plugin"]
-    done = subprocess.run(
-        [*command, *plugin, "--audit", "--continue-on-collection-errors"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
-        timeout=240,
-    )
+    done = audited_suite(tmp_path, *workers, "--continue-on-collection-errors")
     errors, launches = ("1 error", "2 launches") if workers else ("2 errors", "4 launches")
-    assert f"2 passed, {errors}" in done.stdout, done.stdout + done.stderr
+    assert f"2 passed, {errors}" in done.stdout, done.stdout
     assert "test_fixture, setup: 1 finding in 1 launch" in done.stdout
     assert workers or "test_wide.py, import: 1 finding in 1 launch" in done.stdout
     assert f"{launches} in 2 tests: " in done.stdout and "with a finding, 0 not judged" in done.stdout
@@ -709,8 +699,7 @@ def test_launches_of_fixtures_and_imports_are_audited(tmp_path, workers):
 
 @pytest.mark.parametrize("seconds", ["0", "nan", "-1"])
 def test_seconds_of_a_suite_are_above_0(tmp_path, seconds):
-    plugin = [] if _installed() else ["-p", "puzzles_lib.pytest_plugin"]
-    command = [sys.executable, "-m", "pytest", *plugin, "--audit", "--audit-seconds", seconds]
+    command = [sys.executable, "-m", "pytest", *options(), "--audit", "--audit-seconds", seconds]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 4 and f"it must be a number above 0, but is {seconds}" in done.stderr
 
@@ -718,25 +707,10 @@ def test_seconds_of_a_suite_are_above_0(tmp_path, seconds):
 def test_a_suite_of_gpu_tests(tmp_path):
     (tmp_path / "kernels_of_mine.py").write_text(MODULE)
     (tmp_path / "test_mine.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:nbval", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "-p", "puzzles_lib.pytest_plugin", "--audit"]
-        if not _installed()
-        else [*command, "--audit"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
-        timeout=240,
-    )
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    done = audited_suite(tmp_path)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "2 launches in 2 tests: 1 clean, 1 with a finding, 0 not judged or not wholly" in done.stdout
     assert "out-of-bounds load of X in program 3: elements 100..127" in done.stdout
-
-
-def _installed() -> bool:
-    """Whether the installed package announces the plugin to pytest."""
-    return "puzzles_lib.pytest_plugin" in {e.value for e in importlib.metadata.entry_points(group="pytest11")}
 
 
 def test_the_page_for_practitioners_shows_what_is_printed_today(tmp_path, monkeypatch, capsys):

@@ -6,10 +6,13 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from torch.multiprocessing.reductions import StorageWeakRef
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from puzzles_lib import Guard, audit, audited
+from puzzles_lib.auditor import running
+from puzzles_lib.auditor.defined import Defined
 
 QUICK = Guard(sizes=False)
 
@@ -42,6 +45,36 @@ def scaled_kernel(given, z, n, BLOCK: tl.constexpr):
     if given.bias is not None:
         x += tl.load(given.bias)
     tl.store(z + i, x + given.offset, mask=i < n)
+
+
+def test_a_report_keeps_no_tensor_of_the_audited_code_alive(monkeypatch):
+    """A block of code may launch thousands of kernels, whose tensors it frees."""
+    monkeypatch.setattr(running, "MOST_KEPT", 1000)
+    monkeypatch.setattr(running, "MOST_KEPT_IN_ALL", 1500)
+    with audited(guard=QUICK) as report:
+        alive = []
+        for n in (100, 60, 60, 200):
+            x = torch.ones(n)
+            sum_kernel[(1,)]((x,), x, n, BLOCK=256)
+            alive.append(StorageWeakRef(x.untyped_storage()))
+        del x
+    assert all(each.expired() for each in alive)
+    sizes = [launch.launch.tensors["pointers[0]"] for launch in report.launches]
+    assert [(x.numel(), x.device.type) for x in sizes] == [
+        (100, "cpu"), (60, "cpu"), (60, "cpu"), (200, "meta"),
+    ]  # fmt: skip
+    assert "registers per thread" in str(report.launches[3].stages())
+    with pytest.raises(ValueError, match="too large to be kept"):
+        report.launches[3].watch()
+
+
+def test_notes_on_tensors_that_are_gone_are_forgotten():
+    with Defined() as defined:
+        small = [torch.empty(1) for _ in range(300)]
+        del small
+        large = [torch.empty(1000) for _ in range(300)]
+        assert 300 <= len(defined._known) < 600
+        assert all(defined.elements(each) is not None for each in large)
 
 
 def test_tuples_are_bound():

@@ -3,12 +3,7 @@
 What is wrong with a kernel must be found however it's launched, and a right one must pass.
 """
 
-import importlib.metadata
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +13,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import Guard, audit, audited, runner
-from puzzles_lib.auditor import running
+from puzzles_lib.auditor import catching, running
 from tests.audited_suite import audited_suite
 
 QUICK = Guard(sizes=False)
@@ -302,6 +297,62 @@ def test_a_last_configuration_that_cannot_be_launched_leaves_the_results_of_the_
 
     report = audit(product, torch.randn(20, 20), torch.randn(20, 20), like=torch.matmul, guard=QUICK)
     assert report.ok and report.compared and any("autotune skips it" in note for note in report.notes)
+
+
+@triton.jit
+def plus_kernel(X, Z, n, WRONG: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    more = 1.0 if BLOCK == WRONG else 0.0
+    tl.store(Z + i, tl.load(X + i, mask=i < n) + more, mask=i < n)
+
+
+def in_seconds(monkeypatch, each):
+    """Let each guarded launch take so many seconds of CPU time."""
+    now = [0.0]
+    monkeypatch.setattr(catching.time, "thread_time", lambda: now[0])
+    was = running.Runner.run
+
+    def run(self, launch):
+        now[0] += each
+        return was(self, launch)
+
+    monkeypatch.setattr(running.Runner, "run", run)
+
+
+MANY = [triton.Config({"BLOCK": 16 << n}, num_warps=w) for n in range(4) for w in (2, 4)]
+
+
+@pytest.mark.parametrize("wrong", [0, 128])
+def test_configurations_share_one_budget_and_those_left_are_counted(monkeypatch, wrong):
+    in_seconds(monkeypatch, 1.0)
+    kernel = triton.autotune(MANY, key=["n"], reset_to_zero=["Z"])(plus_kernel)
+    z = torch.full((200,), 7.0)
+    with audited(guard=Guard(seconds=1.0)) as report:
+        kernel[lambda meta: (triton.cdiv(200, meta["BLOCK"]),)](torch.ones(200), z, 200, wrong)
+    status = [launch.status for launch in report.launches]
+    assert status == ["ok"] * 4 + ["unjudged"] * 4 and not report.lacks_results
+    tried = [launch.launch.arguments["BLOCK"] for launch in report.launches if launch.status == "ok"]
+    assert sorted(tried) == [16, 32, 64, 128]  # the most different ones
+    assert len(report.unjudged) == 4 and len(set(report.unjudged)) == 1
+    assert "too large to judge: 4 of 8 configurations" in report.unjudged[0]
+    assert "4 of 8 launches clean, the rest unjudged" in str(report)
+    assert set(z.tolist()) <= {1.0, 2.0}  # what a configuration has left, after the hooks of those left
+
+
+def test_the_values_of_each_configuration_are_compared_or_counted(monkeypatch):
+    def plus(x, wrong):
+        z = torch.empty_like(x)
+        kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, z, x.numel(), wrong)
+        return z
+
+    configs = [triton.Config({"BLOCK": 16}, num_stages=n) for n in range(1, 11)] + MANY[-1:]
+    kernel = triton.autotune([*configs, triton.Config({"BLOCK": 32})], key=["n"])(plus_kernel)
+    report = audit(plus, X, 128, like=lambda x, _: x, guard=Guard(sizes=False))
+    assert kinds(report) == ["values"] and "configuration 11 of 12" in report.findings[0].on
+    in_seconds(monkeypatch, 1.0)
+    report = audit(plus, X, 0, like=lambda x, _: x, guard=Guard(sizes=False, seconds=1.0))
+    assert report.ok and report.compared
+    assert any("too large to compare: the values of 7 of 12" in text for text in report.unjudged)
 
 
 # ---- one fault is one finding
@@ -607,20 +658,9 @@ def test_few_programs():
 
 def test_a_test_of_launches_too_large_to_run_whole_is_skipped(tmp_path):
     (tmp_path / "test_large.py").write_text(TOO_LARGE)
-    options = ["-q", "-rs", "-p", "no:nbval", "-p", "no:cacheprovider", "--audit", "--audit-seconds", "0.02"]
-    installed = any(
-        e.value == "puzzles_lib.pytest_plugin" for e in importlib.metadata.entry_points(group="pytest11")
-    )
-    plugin = [] if installed else ["-p", "puzzles_lib.pytest_plugin"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *plugin, *options],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
-    )
-    assert "1 failed, 1 skipped" in done.stdout, done.stdout + done.stderr
-    assert "audit: too large to run completely" in done.stdout
+    done = audited_suite(tmp_path, "-rs", "--audit-seconds", "0.02")
+    assert "1 failed, 1 skipped" in done.stdout, done.stdout
+    assert "too large to run completely" in done.stdout
     assert "2 launches in 2 tests: 1 clean, 0 with a finding, 1 not judged or not wholly" in done.stdout
 
 
@@ -750,4 +790,4 @@ def test_a_conftest_is_imported_as_if_there_were_a_gpu(tmp_path):
         "from conftest import CAPABILITY\n\n\ndef test_it():\n    assert CAPABILITY == (9, 0)\n"
     )
     done = audited_suite(tmp_path)
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 passed" in done.stdout, done.stdout

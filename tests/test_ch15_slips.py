@@ -28,7 +28,7 @@ def tried(rung: Rung, *edits: tuple[str, str]) -> tuple[Rung, Report]:
     tiles = {"words": (16, 64), "params": (1, 256), "dy": (128, 128)} if rung.descriptors else None
     kernel = scope[rung.kernel.__name__]
     made = Rung(rung.name, kernel, splits=1, descriptors=tiles, **rung.options, **rung.constants | SMALL)
-    return made, examine(kernel, small_puzzle(made))
+    return made, examine(kernel, small_puzzle(made), until_failure=True)
 
 
 PARTS = "(words >> 8 * (j // 4)) & (3 << 2 * (j % 4))"

@@ -17,14 +17,6 @@ from tests.conftest import REPO
 # ---- pictures
 
 
-def test_a_variance_by_squares_is_lost_far_from_zero_and_in_two_passes_never():
-    for mean in (1.0, 4096.0, 65536.0):
-        two_passes, squares = pictures.variances(mean)
-        assert two_passes == pytest.approx(1, abs=1e-3)
-        assert (abs(squares - 1) < 1e-3) == (mean == 1)
-    assert ">48 ↑<" in pictures.cancels().svg()  # it lies above the axis
-
-
 RECORD = load(ORDERS)
 
 

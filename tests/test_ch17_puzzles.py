@@ -14,6 +14,7 @@ from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.chapters.ch17_normalisation.puzzles import (
     DW_BY_LOCK,
     LAYER_NORM_DW,
+    LINEAR_RECURRENCE,
     layer_norm,
     layer_norm_dw,
     layer_norm_dx,
@@ -52,6 +53,24 @@ def test_the_recurrence_of_ones_is_a_cumulative_sum():
     forgets = torch.ones_like(x)
     forgets[:, 4] = 0  # the sum begins anew
     assert torch.allclose(linear_recurrence(forgets, x, x[:, 0])[:, 4:], x[:, 4:].cumsum(1))
+
+
+@triton.jit
+def step_by_step(a_ptr, x_ptr, start_ptr, h_ptr, T, BLOCK_T: tl.constexpr):
+    m = tl.program_id(0)
+    row = m.to(tl.int64) * T
+    h = tl.load(start_ptr + m)
+    for t in range(0, T):
+        h = tl.load(a_ptr + row + t) * h + tl.load(x_ptr + row + t)
+        tl.store(h_ptr + row + t, h)
+
+
+def test_a_recurrence_without_a_scan_misses_its_goal():
+    """Its values are right: only the machine code shows that one thread works alone."""
+    small = tuple(case for case in LINEAR_RECURRENCE.cases if not case.pretend)
+    report = examine(step_by_step, dataclasses.replace(LINEAR_RECURRENCE, cases=small))
+    assert [verdict.kind for verdict in report.verdicts] == ["machine"], report
+    assert "loads of 16 bytes in a thread's program: 0" in str(report)
 
 
 # ---- results that begin as zeros

@@ -253,6 +253,37 @@ def test_without_survivors_the_command_succeeds(two_mutants, capsys):
     assert "score: 100.00%" in capsys.readouterr().out
 
 
+def test_a_run_goes_on_from_its_log(two_mutants, monkeypatch, tmp_path, capsys):
+    arguments = ["--jobs", "1", "--log", str(tmp_path / "log")]
+    assert mutation.main(arguments) == 1
+    first = capsys.readouterr().out
+    monkeypatch.setattr(mutation, "judge", lambda mutant: pytest.fail("judged again"))
+    assert mutation.main(arguments) == 1
+    assert capsys.readouterr().out == first
+
+
+def test_a_solution_is_judged_as_check_judges_it():
+    """With its last case alone, this one fails in a random case."""
+    source = mutation.puzzle_cells()["layer_norm_dx"]
+    assert judge(mutation.Mutant("layer_norm_dx", 1, 1, "", "", "", source)) is None
+
+
+@pytest.mark.parametrize("told", [None, "time limit"])
+def test_the_whole_check_decides_on_mutants_that_no_case_rejects(told, monkeypatch):
+    asked = []
+
+    def fault(kernel, puzzle, seconds):
+        asked.append(puzzle)
+        return told
+
+    monkeypatch.setattr(mutation, "_fault", fault)
+    assert judge(pick("+ 10", "- 10")) == told
+    *parts, last = asked
+    whole = mutation._puzzles()["constant_add"]
+    assert last is whole
+    assert sorted(map(str, whole.cases)) == sorted(str(case) for part in parts for case in part.cases)
+
+
 @pytest.mark.parametrize("arguments", [["--puzzle", "nothing"], ["--jobs", "0"]])
 def test_bad_options_are_named(two_mutants, arguments, capsys):
     with pytest.raises(SystemExit):

@@ -465,11 +465,14 @@ def make(*args, **environment):
     return ran.stdout.splitlines()
 
 
+PYTEST = ".venv/bin/python -m pytest -n auto --dist loadfile"
+
+
 @pytest.mark.parametrize(
     "args, commands",
     [
         (["lab", "JUPYTER_ARGS=--no-browser --port 9999"], ["bash .setup/lab.sh --no-browser --port 9999"]),
-        (["test"], [".venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -p no:nbval"]),
+        (["test"], [f"{PYTEST} --no-loadscope-reorder -p no:nbval -p no:logging"]),
         (["lint"], [".venv/bin/ruff check .", ".venv/bin/ruff format --check .", ".venv/bin/mypy"]),
         (["notebooks"], [".venv/bin/python -m puzzles_lib.authoring.release"]),
         (["handout", "HANDOUT_ARGS=01"], [".venv/bin/python -m puzzles_lib.authoring.handout 01"]),

@@ -53,6 +53,8 @@ DEFINED = [
     "tl.flip(tl.flip(tl.where(m, x, 0.0), 0), 0)",
     "tl.sum(tl.cat(offs, offs, can_reorder=True))",
     "tl.max(tl.reshape(offs, (4, 4), can_reorder=True))",
+    "tl.max(tl.sum(tl.view(offs, (1, 16)), 1), 0)",
+    "tl.max(tl.sum(tl.reshape(offs, (16, 1), can_reorder=True), 0), 0)",
     "tl.histogram(tl.cat(offs, offs, can_reorder=True), 16)",
     "tl.dot(n[:, None].to(tl.int8).broadcast_to(16, 32), tl.zeros((32, 16), tl.int8)).sum(1)",
     "tl.where(m, tl.sum(tl.dot(x[:, None].broadcast_to(16, 16), tl.zeros((16, 16), tl.float32)), 1), 0.0)",

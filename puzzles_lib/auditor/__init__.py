@@ -22,7 +22,7 @@ import torch
 from puzzles_lib.auditor import hard as hard_inputs
 from puzzles_lib.auditor import sizes
 from puzzles_lib.auditor.aside import Ended, aside
-from puzzles_lib.auditor.catching import plain
+from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import entered
@@ -38,7 +38,7 @@ from puzzles_lib.auditor.reference import (
     wanted,
 )
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
-from puzzles_lib.auditor.session import Session, audited, found
+from puzzles_lib.auditor.session import CONFIGURATIONS, Session, audited, found
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.dtypes import of_torch
@@ -50,7 +50,6 @@ SIZES_SECONDS = 1.0  # likewise for all pretended sizes
 HARD_SIZES_SECONDS = 5.0
 PRACTICAL = 1_000_000  # tokens or rows: many calls have as many
 MOST_FINDINGS = 6
-MOST_CONFIGURATIONS = 8  # of autotune whose values are compared, one after the other
 SMALLEST = 32  # roundoffs of the largest result by which tiny ones may be off
 TF32_ROUNDOFF = 2.0**-11
 
@@ -217,7 +216,7 @@ class _Call:
     def _never_written(
         self, results: list[torch.Tensor], session: Session, report: AuditReport, on: str
     ) -> None:
-        if report.unjudged:
+        if report.lacks_results:
             return
         for place, tensor in enumerate(results):
             holds = session.defined.elements(tensor)
@@ -241,7 +240,7 @@ class _Call:
         self.in_place = ran.in_place
         if self.like is None:
             return
-        if report.unsupported or any(launch.status == "unjudged" for launch in report.launches):
+        if report.lacks_results:
             report.unjudged.append("values: not compared, because not all programs ran")
             return
         want = self._wanted(self.args, self.kwargs, ran.coarsest)
@@ -257,7 +256,7 @@ class _Call:
     def again(self, others: Mapping[str, Sequence[Any]]) -> None:
         """Call the function again, in processes of their own: what it keeps between calls stays as it is."""
         report, want = self.report, self.want
-        if self.read and not report.findings and not report.unjudged:
+        if self.read and not report.findings and not report.lacks_results:
             self._with_other_poison()
         if want is not None and not report.findings and self._depends_on_order():
             self._aside(lambda: self._in_other_orders(want))
@@ -323,18 +322,27 @@ class _Call:
 
     def _each_configuration(self, want: Wanted, report: AuditReport) -> None:
         """Compare what each configuration of autotune leaves; the call itself keeps only the last one's."""
-        told = [launch.launch.configuration for launch in report.launches if launch.launch.configuration]
-        if not told:
-            return
-        for number in range(min(len(told), MOST_CONFIGURATIONS)):
+        count = max((each.launch.configurations for each in report.launches), default=0)
+        guard = dataclasses.replace(self.guard, races=False)
+        end, compared = time.thread_time() + CONFIGURATIONS * guard.seconds, 0
+        for number in spread(count):
+            if compared and time.thread_time() > end:
+                break
             own = AuditReport()
-            guard = dataclasses.replace(self.guard, races=False)
             ran = self.run(self.args, self.kwargs, own, guard, configuration=number)
+            if own.lacks_results:
+                continue
+            compared += 1
             verdict = compare(ran.results, want, ran.coarsest, self.allowance, False)
             if verdict:
                 names = [each.launch.configuration for each in own.launches if each.launch.configuration]
                 report.findings.append(Finding(verdict, on=", ".join(dict.fromkeys(names))))
                 return
+        if compared < count:
+            report.unjudged.append(
+                f"too large to compare: the values of {count - compared} of {count} configurations of "
+                "autotune; Guard(seconds=...) allows more"
+            )
 
     def _wanted(self, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
         assert self.like is not None
@@ -346,9 +354,13 @@ class _Call:
     def _in_reverse(self, want: Wanted, coarsest: float) -> Verdict | None:
         """The verdict on a call whose programs run from the last to the first."""
         given, named = cloned((tuple(self.args), dict(self.kwargs)), keeping())
-        session = Session(dataclasses.replace(self.guard, races=False), AuditReport(), reverse=True)
+        own = AuditReport()
+        session = Session(dataclasses.replace(self.guard, races=False), own, reverse=True)
         with entered(pretended(), session.active()):
             result = self.function(*given, **named)
+        if own.lacks_results:
+            self.report.unjudged.append("values: not all programs ran in reverse order")
+            return None
         with plain():
             results = returned(result) if result is not None else flat((given, named))
             verdict = compare([t.detach().clone() for t in results], want, coarsest, self.allowance, False)

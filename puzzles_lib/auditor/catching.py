@@ -5,9 +5,13 @@ While `caught` is active, `JITFunction.run` and `Autotuner.run` are replaced: ``
 """
 
 import contextlib
+import functools
+import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, Protocol
@@ -21,6 +25,7 @@ from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.auditor.compiled import writing_triton
+from puzzles_lib.auditor.graphs import launching
 from puzzles_lib.auditor.launch import Copies, Launch, Place, bind
 
 _OWN = Path(__file__).parent
@@ -28,6 +33,9 @@ _TRITON = Path(triton.__file__).parent
 
 OnLaunch = Callable[[Launch], bool]
 """Runs a launch. Returns False if a GPU could not launch it, so that autotune tries another configuration."""
+
+OnUntried = Callable[[Launch, str], None]
+"""Gets a launch in a configuration of autotune for which no time is left, and a sentence that says so."""
 
 
 class OnTwice(Protocol):
@@ -49,6 +57,8 @@ def caught(
     configuration: int | None = None,
     on_twice: "OnTwice | None" = None,
     compiled: int = 0,
+    on_untried: OnUntried | None = None,
+    seconds: float = math.inf,
 ) -> Iterator[None]:
     """Hand each launch of the block to ``on_launch``.
 
@@ -59,8 +69,10 @@ def caught(
     on_twice: called to run an autotuned kernel a second time, on the tensors that the first run has changed.
     compiled: also catch kernels that `torch.compile` writes, whose blocks then have at most this many
     elements along an axis.
+    seconds: CPU time of this thread for all configurations of one launch. The first is run in any case.
+    on_untried: called with each launch for which no time is left.
     """
-    catcher = _Catcher(on_launch, on_error, all_configurations, configuration, on_twice)
+    catcher = _Catcher(on_launch, on_error, all_configurations, configuration, on_twice, on_untried, seconds)
     with one_thread():
         was = JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench
         bench_graph = triton.testing.do_bench_cudagraph
@@ -77,6 +89,7 @@ def caught(
             triton.testing.do_bench_cudagraph = bench_graph
 
 
+MOST_RESTORED = 192 << 20  # bytes of tensors that are restored for each configuration of autotune
 PATIENCE_S = 300.0  # that a thread waits for the audits of another one
 _turn = threading.RLock()
 
@@ -103,10 +116,12 @@ class _Catcher:
         all_configurations: bool,
         chosen: int | None,
         on_twice: "OnTwice | None",
+        on_untried: OnUntried | None,
+        seconds: float,
     ):
         self.on_launch, self.on_error, self.all_configurations = on_launch, on_error, all_configurations
-        self.chosen, self.on_twice = chosen, on_twice
-        self.configuration = ""
+        self.chosen, self.on_twice, self.on_untried, self.seconds = chosen, on_twice, on_untried, seconds
+        self.configuration, self.configurations = "", 0
         self.tuning = False
 
     def launches(self) -> Callable:
@@ -115,9 +130,13 @@ class _Catcher:
                 return Compiled(kernel, kwargs)
             for hook in kernel.pre_run_hooks:
                 hook(*args, **kwargs)
-            with plain():
+            again = functools.partial(kernel.run, *args, grid=grid, warmup=False, **kwargs)
+            with launching(again, [*args, *kwargs.values()]), plain():
                 try:
-                    launch = bind(kernel, grid, args, kwargs, _place(), self.configuration)
+                    launch = bind(kernel, grid, args, kwargs, _place())
+                    launch = replace(
+                        launch, configuration=self.configuration, configurations=self.configurations
+                    )
                 except TypeError:
                     raise
                 except Exception as error:
@@ -133,11 +152,13 @@ class _Catcher:
     def tunes(self) -> Callable:
         def run(tuner: Autotuner, *args: Any, **kwargs: Any) -> Any:
             tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+            again = functools.partial(tuner.run, *args, **kwargs)
             try:
-                return self._each(tuner, _pruned(tuner, kwargs), args, kwargs)
+                with launching(again, [*args, *kwargs.values()]):
+                    return self._each(tuner, _pruned(tuner, kwargs), args, kwargs)
             finally:
                 tuner.nargs = None
-                self.configuration, self.tuning = "", False
+                self._end()
 
         return run
 
@@ -147,44 +168,89 @@ class _Catcher:
         try:
             self._each(tuner, configs, args, kwargs)
         finally:
-            self.configuration, self.tuning = "", False
+            self._end()
+
+    def _end(self) -> None:
+        self.configuration, self.configurations, self.tuning = "", 0, False
 
     def _each(self, tuner: Autotuner, configs: list[Config], args: tuple, kwargs: dict[str, Any]) -> Any:
         """Launch configurations one after the other, each on the tensors as they were."""
-        chosen, tried = None, 0
+        chosen = None
         tensors = {str(n): v for n, v in enumerate((*args, *kwargs.values())) if isinstance(v, torch.Tensor)}
-        meta = any(tensor.device.type == "meta" for tensor in tensors.values())
         with plain():
-            before = after = None if meta or len(configs) == 1 else Copies(tensors)
-        every = list(enumerate(configs))
+            is_copied = len(configs) > 1 and _can_be_copied(tensors)
+            before = after = Copies(tensors) if is_copied else None
+        left = list(enumerate(configs))
         if self.chosen is not None:
-            every = every[self.chosen % len(every) :] + every[: self.chosen % len(every)]
-        for number, config in every:
-            self.configuration = f"configuration {number + 1} of {len(configs)}: {_told(config)}"
-            if len(configs) == 1:
-                self.configuration = ""
+            left = left[self.chosen % len(left) :] + left[: self.chosen % len(left)]
+        started = time.thread_time()
+        while left and (chosen is None or time.thread_time() < started + self.seconds):
+            number, config = left.pop(0)
+            self._name(number, configs)
             self.tuning = len(configs) > 1
+            first = chosen is None
             try:
                 self._launch(tuner, config, args, kwargs)
             except CannotLaunch:
-                if number == every[-1][0] and after is not None:
+                if not left and after is not None:
                     _restore(tensors, after)  # what the last that was launched has left
             else:
                 chosen = chosen or config
-                tried += 1
                 if not self.all_configurations or self.chosen is not None:
                     return None
                 if before is not None:
                     with plain():
                         after = Copies(tensors)
-            if before is not None and number != every[-1][0]:
+            if first and chosen is not None:
+                took = time.thread_time() - started
+                if took * (len(left) + 1) > self.seconds:
+                    left = _most_different_first(left, config)
+            if before is not None and left:
                 _restore(tensors, before)
+        if left:
+            self._untried(tuner, left, configs, args, kwargs)
+            if after is not None:
+                _restore(tensors, after)
         if chosen is not None and before is not None and after is not None and self.chosen is None:
             self._twice(tuner, chosen, args, kwargs, tensors, before, after)
         if chosen is None:
             self.tuning = False
             return self._launch(tuner, configs[0], args, kwargs)
         return None
+
+    def _name(self, number: int, configs: list[Config]) -> None:
+        """Note which configuration the next launch has, unless there is no other."""
+        if len(configs) > 1:
+            self.configuration = f"configuration {number + 1} of {len(configs)}: {_told(configs[number])}"
+            self.configurations = len(configs)
+
+    def _untried(
+        self,
+        tuner: Autotuner,
+        left: list[tuple[int, Config]],
+        configs: list[Config],
+        args: tuple,
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Hand out the launches of the configurations for which no time is left."""
+        why = (
+            f"too large to judge: {len(left)} of {len(configs)} configurations of autotune; the others took "
+            f"the {self.seconds:g} s of CPU time that all of them share; Guard(seconds=...) allows more"
+        )
+        launches = self.on_launch
+
+        def untried(launch: Launch) -> bool:
+            if self.on_untried is not None:
+                self.on_untried(launch, f"{launch.name}: {why}")
+            return True
+
+        self.on_launch = untried
+        try:
+            for number, config in sorted(left, key=lambda each: each[0]):
+                self._name(number, configs)
+                self._launch(tuner, config, args, kwargs)
+        finally:
+            self.on_launch = launches
 
     def _twice(
         self,
@@ -263,9 +329,35 @@ def allocator_is_set() -> bool:
     return _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR
 
 
+def _most_different_first(left: list[tuple[int, Config]], first: Config) -> list[tuple[int, Config]]:
+    """Return configurations in an order of which any beginning is a good sample.
+
+    Other constants come before other numbers of warps and stages, which matter less here. Neighbors in the
+    list are alike, so the order jumps: the middle, the quarters, ...
+    """
+    seen = [first.kwargs]
+    new: list[tuple[int, Config]] = []
+    old: list[tuple[int, Config]] = []
+    for number, config in (left[place] for place in spread(len(left))):
+        (old if config.kwargs in seen else new).append((number, config))
+        seen.append(config.kwargs)
+    return new + old
+
+
+def spread(count: int) -> list[int]:
+    """Return the numbers below ``count``, so that any beginning is spread over all of them."""
+    return sorted(range(count), key=lambda each: int(f"{each:0{count.bit_length()}b}"[::-1], 2))
+
+
 def _told(config: Config) -> str:
     values = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
     return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _can_be_copied(tensors: dict[str, torch.Tensor]) -> bool:
+    """Whether tensors have memory, and not too much of it. Launches on larger ones store nothing here."""
+    storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors.values()}
+    return sum(storages.values()) <= MOST_RESTORED and all(t.device.type == "cpu" for t in tensors.values())
 
 
 def _restore(tensors: dict[str, torch.Tensor], before: Copies) -> None:

@@ -6,17 +6,22 @@ CUDA library computes (cuBLAS, cuDNN, extensions in C++) is not there: torch com
 extension raises as it does without a GPU.
 """
 
+import collections
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 import triton
-from torch.overrides import TorchFunctionMode
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils import _pytree as pytree
 from triton.runtime import driver
 
 from puzzles_lib.auditor.catching import benched, one_thread
+from puzzles_lib.auditor.graphs import Graph, captured, is_capturing
 from puzzles_lib.auditor.launch import address_of
 from puzzles_lib.compiler import find_target
 
@@ -60,14 +65,30 @@ def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
     with one_thread(), contextlib.ExitStack() as stack:
         if not compiles:
             stack.enter_context(_set(torch, "compile", _uncompiled))
+            for owner, name, value in _accelerated():
+                if hasattr(owner, name):
+                    stack.enter_context(_set(owner, name, value))
         for owner, name, value in _replacements():
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))
         # torch's CPU build has no such function.
         stack.enter_context(_set(torch._C, "_cuda_getCurrentRawStream", lambda device=0: 0))
         stack.enter_context(driven())
-        stack.enter_context(OnGPU(tensors))
+        mode = OnGPU(tensors)
+        stack.enter_context(_set(threading.Thread, "run", _within(mode)))
+        stack.enter_context(mode)
         yield
+
+
+def _within(mode: "OnGPU") -> Callable[[threading.Thread], None]:
+    """Return the function that a thread runs, with a mode: torch's modes are those of one thread."""
+    run = threading.Thread.run
+
+    def run_within(thread: threading.Thread) -> None:
+        with mode:
+            run(thread)
+
+    return run_within
 
 
 @contextlib.contextmanager
@@ -151,6 +172,9 @@ class _Stream:
     def query(self) -> bool:
         return True
 
+    def is_capturing(self) -> bool:
+        return is_capturing()
+
     def elapsed_time(self, other: object) -> float:
         return 1.0
 
@@ -192,13 +216,65 @@ def _autocast(
     _AUTOCAST(self, device_type, dtype, enabled, cache_enabled)
 
 
-class _NoGraph:
-    def __init__(self, *_: Any, **__: Any):
-        raise RuntimeError("a CUDA graph cannot be recorded here: there is no GPU")
+def _sharing(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return a function that makes tensors of memory on the CPU. Torch's modes don't see its calls."""
+
+    def made(*args: Any, **kwargs: Any) -> torch.Tensor:
+        tensor = function(*args, **kwargs)
+        for mode in _get_current_function_mode_stack():
+            if isinstance(mode, OnGPU):
+                mode.note_on_cpu(tensor)
+        return tensor
+
+    return made
+
+
+def _loading(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that loads tensors. They are on the GPU unless ``map_location`` is the CPU."""
+
+    def loaded(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        is_cpu = map_location is not None and not _is_gpu(map_location)
+        with torch._C.DisableTorchFunction():
+            found = load(f, map_location if is_cpu else "cpu", *args, **kwargs)
+        for mode in _get_current_function_mode_stack():
+            if is_cpu and isinstance(mode, OnGPU):
+                for leaf in pytree.tree_leaves(found):
+                    mode.note_on_cpu(leaf)
+        return found
+
+    return loaded
+
+
+def _set_default_device(device: Any) -> None:
+    OnGPU.is_default = _is_gpu(device, named=True)
 
 
 def _properties(device: Any = None) -> SimpleNamespace:
     return SimpleNamespace(**_PROPERTIES)
+
+
+def _accelerated() -> Iterator[tuple[Any, str, Any]]:
+    """Yield what `torch.accelerator` answers. Torch's compiler would take it for a device of its own."""
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": 1,
+        "current_accelerator": torch.device("cuda"),
+        "current_device_index": 0,
+        "current_device_idx": 0,
+        "synchronize": None,
+        "set_device_index": None,
+        "set_device_idx": None,
+        "empty_cache": None,
+        "memory_allocated": 0,
+        "max_memory_allocated": 0,
+        "memory_reserved": 0,
+        "max_memory_reserved": 0,
+        "reset_peak_memory_stats": None,
+        "get_memory_info": (79 << 30, 80 << 30),
+    }
+    for name, answer in answers.items():
+        yield torch.accelerator, name, lambda *_, _answer=answer, **__: _answer
+    yield torch.accelerator, "current_stream", lambda *_, **__: torch.cuda.current_stream()
 
 
 def _replacements() -> Iterator[tuple[Any, str, Any]]:
@@ -219,6 +295,7 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
         "max_memory_reserved": 0,
         "mem_get_info": (79 << 30, 80 << 30),
         "get_arch_list": ["sm_90"],
+        "memory_summary": "",
     }
     for name, answer in answers.items():
         yield cuda, name, lambda *_, _answer=answer, **__: _answer
@@ -228,6 +305,7 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     ):  # fmt: skip
         yield cuda, name, lambda *_, **__: None  # one each: torch's compiler asks that they differ
     yield cuda, "get_device_properties", _properties
+    yield cuda, "memory_stats", lambda *_, **__: collections.Counter()
     yield cuda, "get_rng_state", lambda *_, **__: torch.get_rng_state()
     yield cuda, "set_rng_state", lambda state, *_, **__: torch.set_rng_state(state)
     yield (
@@ -235,17 +313,28 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
         "nvsmi",
         lambda attributes: [_OF_TRITON["sm_clock_rate"] // 1000 for _ in attributes],
     )
+    stream = type("Stream", (_Stream,), {})
     for name in ("current_stream", "default_stream"):
-        yield cuda, name, lambda *_, **__: _Stream()
-    for name in ("Stream", "Event", "stream", "device", "device_of", "StreamContext", "_DeviceGuard"):
+        yield cuda, name, lambda *_, **__: stream()
+    for name in ("Stream", "ExternalStream"):
+        yield cuda, name, stream
+    for name in ("Event", "stream", "device", "device_of", "StreamContext", "_DeviceGuard"):
         yield cuda, name, type(name, (_Stream,), {})
-    for name in ("CUDAGraph", "graph"):
-        yield cuda, name, type(name, (_NoGraph,), {})
+    yield torch.Tensor, "record_stream", _nothing  # torch's own takes a true stream
+    yield cuda, "CUDAGraph", Graph
+    yield cuda, "graph", captured
+    yield cuda, "graph_pool_handle", lambda: (0, 0)
+    yield cuda, "is_current_stream_capturing", is_capturing
+    yield cuda, "make_graphed_callables", lambda callables, *_, **__: callables
     for name in ("range_push", "range_pop", "mark"):
         yield cuda.nvtx, name, lambda *_, **__: None
     yield torch.version, "cuda", "12.8"
     yield cuda, "default_generators", (_Philox(),)
-    yield torch, "set_default_device", lambda *_, **__: None
+    for name in ("from_numpy", "frombuffer"):
+        yield torch, name, _sharing(getattr(torch, name))
+    yield torch, "load", _loading(torch.load)
+    yield torch, "set_default_device", _set_default_device
+    yield OnGPU, "is_default", False
     yield torch, "Generator", _Generator
     for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
         yield torch, name, _on_cpu(getattr(torch, name))
@@ -286,34 +375,139 @@ class _Generator(torch.Generator):
 class OnGPU(TorchFunctionMode):
     """A mode in which tensors claim to be on a GPU. tensors: the device where they really are."""
 
+    is_default = False  # whether new tensors are on the GPU unless their call names a device
+
     def __init__(self, tensors: str = "cpu"):
         super().__init__()
         self.tensors = torch.device(tensors)
+        self._on_cpu = _Storages()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         if func is torch.device:
+            if len(args) == 1 and type(args[0]) is int:
+                return func("cuda", *args)
             return func(*args, **kwargs)
+        if func is torch._C._nn._parse_to:  # of `torch.nn.Module.to`, which then calls `torch.Tensor.to`
+            return func(*args, **kwargs)
+        if func in (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu) and self.tensors.type == "cpu":
+            return self._moved(func, args, kwargs)
+        if func in _OF_DEVICES:
+            return _OF_DEVICES[func][args[0] in self._on_cpu]
         if answer := _ANSWERS.get(func):
             return answer(*args, **kwargs)
+        asked = kwargs.get("device")
         args = tuple(self._here(each) for each in args)
         if "device" in kwargs:
             kwargs = {**kwargs, "device": self._here(kwargs["device"], named=True)}
         elif func in _FACTORIES and self.tensors.type != "cpu":
             kwargs = {**kwargs, "device": self.tensors}
-        return func(*args, **kwargs)
+        if "pin_memory" in kwargs:
+            kwargs = {**kwargs, "pin_memory": False}
+        result = func(*args, **kwargs)
+        if asked is not None:
+            on_cpu = not _is_gpu(asked, named=True) and torch.device(asked).type == "cpu"
+        elif (func in _FACTORIES and "out" not in kwargs) or _is_made_of_data(func, args):
+            on_cpu = not OnGPU.is_default
+        else:
+            on_cpu = self._on_cpu.hold_all(args, kwargs)
+        if on_cpu:
+            for each in result if isinstance(result, tuple | list) else (result,):
+                self._on_cpu.add(each)
+        return result
+
+    def note_on_cpu(self, tensor: object) -> None:
+        """Note that code has made a tensor on the CPU. Anything else is left out."""
+        self._on_cpu.add(tensor)
+
+    def _moved(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Return a tensor on another device: a copy, if it is known to be on this one, or is copied to it."""
+        tensor = args[0]
+        if func is torch.Tensor.to:
+            target = kwargs.get("device", args[1] if len(args) > 1 else None)
+            to_gpu = _is_gpu(target, named=True)
+            to_cpu = not to_gpu and isinstance(target, str | torch.device)
+            args = (tensor, *(self._here(each, named=place == 0) for place, each in enumerate(args[1:])))
+            if "device" in kwargs:
+                kwargs = {**kwargs, "device": self._here(kwargs["device"], named=True)}
+            result = func(*args, **kwargs)
+        else:
+            to_gpu, to_cpu, result = func is torch.Tensor.cuda, func is torch.Tensor.cpu, tensor
+        if (to_cpu or (to_gpu and tensor in self._on_cpu)) and _share(result, tensor):
+            result = result.clone()
+        if to_cpu:
+            self._on_cpu.add(result)
+        return result
 
     def _here(self, value: Any, named: bool = False) -> Any:
         """The device where tensors are in truth, if this names a GPU."""
-        if isinstance(value, torch.device):
-            return self.tensors if value.type == "cuda" else value
-        if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
-            return self.tensors
-        if named and isinstance(value, int) and not isinstance(value, bool):
-            return self.tensors
-        return value
+        return self.tensors if _is_gpu(value, named) else value
+
+
+def _is_gpu(value: Any, named: bool = False) -> bool:
+    """Whether a value names a GPU. named: whether it must be a device's name, so that a number is one."""
+    if isinstance(value, torch.device):
+        return value.type == "cuda"
+    if isinstance(value, str):
+        return value == "cuda" or value.startswith("cuda:")
+    return named and isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_made_of_data(func: Any, args: tuple) -> bool:
+    """Whether a call makes a tensor of numbers, and not of another tensor."""
+    return func in (torch.as_tensor, torch.asarray) and not isinstance(args[0], torch.Tensor)
+
+
+def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are in the same memory."""
+    first, second = _storage(one), _storage(other)
+    return one is other if first is None or second is None else first._cdata == second._cdata
+
+
+class _Storages:
+    """The memory of tensors that code has made on the CPU, not on the GPU that is not there."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, StorageWeakRef] = {}
+        self._forgets_at = 64
+
+    def add(self, tensor: object) -> None:
+        """Add a tensor's memory. Anything else is left out."""
+        if not isinstance(tensor, torch.Tensor) or (storage := _storage(tensor)) is None:
+            return
+        if len(self._known) >= self._forgets_at:
+            self._known = {place: ref for place, ref in self._known.items() if not ref.expired()}
+            self._forgets_at = max(2 * len(self._known), 64)
+        self._known[storage._cdata] = StorageWeakRef(storage)
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        if not self._known or (storage := _storage(tensor)) is None:
+            return False
+        known = self._known.get(storage._cdata)
+        return known is not None and not known.expired()
+
+    def hold_all(self, args: tuple, kwargs: dict[str, Any]) -> bool:
+        """Return whether there are tensors among the arguments, and each of them is here."""
+        if not self._known:
+            return False
+        every = [*args, *kwargs.values()]
+        for each in every[:]:
+            if isinstance(each, tuple | list):
+                every += each
+        tensors = [each for each in every if isinstance(each, torch.Tensor)]
+        return bool(tensors) and all(tensor in self for tensor in tensors)
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """Return a tensor's memory; None for a sparse one, or one that only stands for others."""
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return None
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
 
 
 def _same(value: Any, *_: Any, **__: Any) -> Any:
@@ -324,20 +518,21 @@ def _copied(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     return tensor.clone()
 
 
+_OF_DEVICES: dict[Any, tuple[Any, Any]] = {  # of a tensor on the GPU, and of one on the CPU
+    torch.Tensor.is_cuda.__get__: (True, False),  # type: ignore[attr-defined]
+    torch.Tensor.is_cpu.__get__: (False, True),  # type: ignore[attr-defined]
+    torch.Tensor.device.__get__: (_CUDA, torch.device("cpu")),  # type: ignore[attr-defined]
+    torch.Tensor.get_device: (0, -1),
+}
 _ANSWERS: dict[Any, Callable] = {
-    torch.Tensor.is_cuda.__get__: lambda *_: True,  # type: ignore[attr-defined]
-    torch.Tensor.is_cpu.__get__: lambda *_: False,  # type: ignore[attr-defined]
     torch.Tensor.is_meta.__get__: lambda *_: False,  # type: ignore[attr-defined]
-    torch.Tensor.device.__get__: lambda *_: _CUDA,  # type: ignore[attr-defined]
-    torch.Tensor.get_device: lambda *_: 0,
-    torch.Tensor.cuda: _same,
+    torch.Tensor.cuda: _same,  # of a tensor on torch's meta device
     torch.Tensor.cpu: _copied,
     torch.Tensor.data_ptr: address_of,
     torch.Tensor.pin_memory: _same,
     torch.Tensor.is_pinned: lambda *_, **__: False,
-    torch.Tensor.record_stream: _nothing,
 }
 _FACTORIES = {
     torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.randint, torch.arange,
-    torch.empty_strided, torch.tensor, torch.linspace, torch.eye,
+    torch.empty_strided, torch.tensor, torch.linspace, torch.eye, torch.randperm,
 }  # fmt: skip

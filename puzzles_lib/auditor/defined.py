@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _UPDATES = {"aten::add_", "aten::sub_", "aten::mul_", "aten::div_", "aten::clamp_", "aten::relu_"}
 _MADE_EMPTY = ("aten::empty", "aten::new_empty", "aten::resize_")
 POISON = (0xA5, 0x5A)
+FEWEST_KNOWN = 64
 
 
 class Defined(TorchDispatchMode):
@@ -33,6 +34,7 @@ class Defined(TorchDispatchMode):
         self.poison = poison
         self.read = ""
         self._known: dict[int, tuple[StorageWeakRef, np.ndarray]] = {}
+        self._forgets_at = FEWEST_KNOWN  # tensors: those that are gone are then forgotten
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -61,6 +63,9 @@ class Defined(TorchDispatchMode):
         if not storage.nbytes() or tensor.layout != torch.strided:
             return
         fill(tensor, self.poison)
+        if len(self._known) >= self._forgets_at:
+            self._known = {place: known for place, known in self._known.items() if not known[0].expired()}
+            self._forgets_at = max(2 * len(self._known), FEWEST_KNOWN)
         self._known[storage.data_ptr()] = StorageWeakRef(storage), np.zeros(storage.nbytes(), bool)
 
     def _stored(self, schema: Any, args: tuple, kwargs: Mapping[str, Any]) -> None:

@@ -27,7 +27,8 @@ class Guard:
         what is between and around them in the same allocation.
     configurations: try every configuration of `triton.autotune`, not only the first that can be launched.
     seconds: CPU time for one launch. If a grid needs more, only its edges and a random sample of programs
-    run.
+        run. All configurations of an autotuned launch share four times as much. The report counts those for
+        which no time is left.
     """
 
     races: bool = True

@@ -12,7 +12,8 @@ from torch.overrides import TorchFunctionMode
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.parameters import Unsupported, leaves, parameters, sizes_of
+from puzzles_lib.auditor.defined import span_of
+from puzzles_lib.parameters import Unsupported, leaves, like, parameters, sizes_of
 from puzzles_lib.puzzle import Argument
 
 __all__ = ["Copies", "Launch", "Place", "Unsupported", "bind"]
@@ -36,7 +37,8 @@ class Launch:
 
     It has the attributes of a puzzle, and of a kernel that is bound to one, that verdicts and pages need.
     axes: how many axes the caller gave the grid. reached: tensors that aren't arguments, but whose addresses
-    are stored in one that is, as `puzzles_lib.runner.run` takes them.
+    are stored in one that is, as `puzzles_lib.runner.run` takes them. configuration: autotune's, one of
+    ``configurations``.
     """
 
     kernel: JITFunction
@@ -46,6 +48,7 @@ class Launch:
     launch_options: Mapping[str, Any] = field(default_factory=dict)
     place: Place | None = None
     configuration: str = ""
+    configurations: int = 0
     reached: Mapping[str, tuple[int, torch.Tensor]] = field(default_factory=dict)
 
     @property
@@ -138,6 +141,20 @@ class Launch:
                 given[name] = tensor
         return given
 
+    def released(self, kept: "Copies | None") -> "Launch":
+        """Return the launch without the caller's tensors: with copies that are kept, or none with memory."""
+        tensors = kept.kept() if kept else {name: _bare(each) for name, each in self.all_tensors.items()}
+
+        def other(name: str, value: object) -> object:
+            if isinstance(value, tuple):
+                return like(value, [other(f"{name}[{place}]", part) for place, part in enumerate(value)])
+            if isinstance(value, TensorDescriptor):
+                return dataclasses.replace(value, base=tensors[name])
+            return tensors[name] if isinstance(value, torch.Tensor) else value
+
+        arguments = {name: other(name, value) for name, value in self.arguments.items()}
+        return dataclasses.replace(self, arguments=arguments, reached=self.reached_in(tensors))
+
     def __str__(self) -> str:
         grid = ", ".join(map(str, self.full_grid[: self.axes]))
         told = f"{self.name}[{grid}]"
@@ -150,7 +167,6 @@ def bind(
     args: Sequence[object],
     kwargs: Mapping[str, Any],
     place: Place | None = None,
-    configuration: str = "",
 ) -> Launch:
     """Return the launch that ``kernel[grid](*args, **kwargs)`` makes.
 
@@ -162,7 +178,7 @@ def bind(
     values, options = parameters(kernel, args, kwargs)
     sizes = sizes_of(grid, values, kernel.__name__)
     full = (*sizes, 1, 1)[:3]
-    launch = Launch(kernel, values, (full[0], full[1], full[2]), len(sizes), options, place, configuration)
+    launch = Launch(kernel, values, (full[0], full[1], full[2]), len(sizes), options, place)
     return dataclasses.replace(launch, reached=_reached(launch.tensors)) if addressed else launch
 
 
@@ -205,29 +221,32 @@ def _reached(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, torch.
 
 
 class Copies:
-    """Copies of a launch's tensors, which overlap where the tensors do."""
+    """Copies of a launch's tensors, which overlap as the tensors do. The tensors aren't kept."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]):
-        self._tensors = dict(tensors)
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors.values()}
+        self._shapes = {name: (t.untyped_storage().data_ptr(), _bare(t)) for name, t in tensors.items()}
         self._kept = {place: storage.clone() for place, storage in storages.items()}
         self.bytes = sum(storage.nbytes() for storage in storages.values())
 
     def fresh(self) -> dict[str, torch.Tensor]:
         """Return tensors to work on, as they were at first."""
-        return _on(self._tensors, {place: storage.clone() for place, storage in self._kept.items()})
+        return self._on({place: storage.clone() for place, storage in self._kept.items()})
 
     def kept(self) -> dict[str, torch.Tensor]:
         """Return the tensors as they were at first. The caller must not change them."""
-        return _on(self._tensors, self._kept)
+        return self._on(self._kept)
+
+    def _on(self, storages: Mapping[int, torch.UntypedStorage]) -> dict[str, torch.Tensor]:
+        found = {}
+        for name, (place, shape) in self._shapes.items():
+            made = torch.empty(0, dtype=shape.dtype)
+            found[name] = made.set_(storages[place], shape.storage_offset(), shape.shape, shape.stride())
+        return found
 
 
-def _on(
-    tensors: Mapping[str, torch.Tensor], storages: Mapping[int, torch.UntypedStorage]
-) -> dict[str, torch.Tensor]:
-    found = {}
-    for name, tensor in tensors.items():
-        storage = storages[tensor.untyped_storage().data_ptr()]
-        made = torch.empty(0, dtype=tensor.dtype)
-        found[name] = made.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
-    return found
+def _bare(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same shape, strides, offset and dtype that has no memory."""
+    span = tensor.storage_offset() + span_of(tensor)
+    made = torch.empty(span, dtype=tensor.dtype, device="meta")
+    return made.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -1,7 +1,8 @@
 """The report of an audit: as text, as HTML in the notebook's colors, as a dictionary, and as SARIF."""
 
 import html
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,17 @@ class Finding:
         if self.place is not None:
             lines.append(f"launched at {_at(self.place.file, self.place.line)}: {self.place.source}")
         return lines
+
+
+_NUMBER = re.compile(r"\d[\d,.]*")
+
+
+def grouped(texts: Iterable[str]) -> list[str]:
+    """Return each text once. Of those that differ in numbers alone, return the first, and count the rest."""
+    groups: dict[str, list[str]] = {}
+    for text in dict.fromkeys(texts):
+        groups.setdefault(_NUMBER.sub("0", text), []).append(text)
+    return [f"{one} (and {len(rest)} more like this)" if rest else one for one, *rest in groups.values()]
 
 
 def _bare(verdict: Verdict) -> str:
@@ -151,6 +163,13 @@ class AuditReport:
     def ok(self) -> bool:
         return not self.findings
 
+    @property
+    def lacks_results(self) -> bool:
+        """Whether tensors may lack what a launch would store, because it did not run wholly."""
+        return bool(self.unsupported) or any(
+            each.status == "unjudged" and not each.outcome.untried for each in self.launches
+        )
+
     def headline(self) -> str:
         count = len(self.launches) + len(self.unsupported)
         launches = f"{count} launch" + "es" * (count != 1)
@@ -174,9 +193,9 @@ class AuditReport:
             yield first, True
             for line in others:
                 yield f"    {line}", False
-        for text in dict.fromkeys(self.unjudged):
+        for text in grouped(self.unjudged):
             yield f"not judged: {text}", False
-        for text in dict.fromkeys(self.notes):
+        for text in grouped(self.notes):
             yield f"note: {text}", False
 
     def __repr__(self) -> str:
@@ -193,7 +212,7 @@ class AuditReport:
             body += f"<div><strong>{marked(first)}</strong></div>"
             body += "".join(f"<div style='margin-left:1.5em'>{marked(line)}</div>" for line in others)
         for label, texts in (("not judged", self.unjudged), ("note", self.notes)):
-            for text in dict.fromkeys(texts):
+            for text in grouped(texts):
                 body += f'<div style="opacity:0.8">{label}: {html.escape(text)}</div>'
         return card(Theme.OK if self.ok else Theme.WRONG, self.headline(), body)
 

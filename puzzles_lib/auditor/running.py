@@ -26,7 +26,7 @@ from puzzles_lib.compiler import find_target, shared_memory
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
-from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, run
+from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, Stop, run
 
 _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
@@ -34,6 +34,7 @@ FEWEST = 24  # programs of a sample
 QUIET = Options(quiet=True)
 INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
+_ASSERTION = "AssertionError"
 _ELSEWHERE = "through a pointer that is not an argument"
 _NO_KNOWN_TENSOR = "a table of pointers has addresses outside all known tensors"
 _NO_ALLOCATOR = (
@@ -43,7 +44,8 @@ _ALLOCATOR = (
     "call triton.set_allocator(lambda size, alignment, stream: torch.empty(size, ...)) before the launch"
 )
 MOST_BYTES = 192 << 20  # of a launch's tensors that are copied for each run, at four bytes per element
-MOST_KEPT = 64 << 20  # bytes of a launch's tensors that are kept to be shown later
+MOST_KEPT = 16 << 20  # bytes of a launch's tensors that are kept to be shown later
+MOST_KEPT_IN_ALL = 256 << 20  # likewise of all launches of an audit
 
 
 @dataclass
@@ -52,7 +54,8 @@ class Outcome:
 
     verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or only in part.
     notes: remarks that are not faults. programs: how many ran, of how many. stopped: whether the run ended
-        early, so that results are missing.
+        early, so that results are missing. untried: whether it is a configuration of autotune that did not
+        run, and whose results are those of another one.
     """
 
     launch: Launch
@@ -66,6 +69,7 @@ class Outcome:
     in_tf32: bool = False
     coarsest: float = 0.0
     stopped: bool = False
+    untried: bool = False
 
     @property
     def ok(self) -> bool:
@@ -83,6 +87,7 @@ class Runner:
     def __init__(self, guard: Guard, defined: Defined, reverse: bool = False):
         self.guard, self.defined, self.reverse = guard, defined, reverse
         self.threads = Threads((_TARGET,))
+        self.kept = 0  # bytes of the tensors that are kept to be shown later
         self.between: Callable[[], None] = lambda: None  # called before each run
 
     def run(self, launch: Launch) -> Outcome:
@@ -213,7 +218,8 @@ class _Guarded:
     def judge(self) -> bool:
         """Run the launch and say in its outcome what is wrong. Return False if there is too little memory."""
         outcome = self.outcome
-        if self.copies.bytes <= MOST_KEPT:
+        if self.copies.bytes <= min(MOST_KEPT, MOST_KEPT_IN_ALL - self.runner.kept):
+            self.runner.kept += self.copies.bytes
             outcome.before = self.copies
         outcome.coarsest = max(
             (of_torch(t.dtype).roundoff or 0.0 for t in self.tensors.values()), default=0.0
@@ -237,8 +243,8 @@ class _Guarded:
         self._give_back(after, forwards)
         if self.only is not None and outcome.verdict is None:
             outcome.unjudged = (
-                f"too large to run completely: {len(self.only)} of {outcome.of:,} programs ran, at the edges "
-                "of the grid and at random; Guard(seconds=...) allows more"
+                f"{self.launch.name}: too large to run completely: {len(self.only)} of {outcome.of:,} "
+                "programs ran, at the edges of the grid and at random; Guard(seconds=...) allows more"
             )
         return True
 
@@ -250,7 +256,7 @@ class _Guarded:
             return _NO_KNOWN_TENSOR
         if self.only is not None and ran.stop.kind == "deadlock":
             return "a program waits for one that was not run"
-        if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message:
+        if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message or _asserts(ran.stop):
             return ""
         return ran.stop.message + (f" ({ran.stop.site})" if ran.stop.site else "")
 
@@ -329,6 +335,12 @@ class _Guarded:
 
     def _misconduct(self, ran: Run) -> Verdict | None:
         launch: Any = self.launch
+        if ran.stop and _asserts(ran.stop):
+            what = ran.stop.message.removeprefix(_ASSERTION).lstrip(": ")
+            text = f"tl.device_assert fails: {what}" if what else "tl.device_assert fails"
+            return Verdict(
+                "error", text, ran.stop.site, "on a GPU it ends the program if debug=True is passed"
+            )
         if ran.stop and ran.stop.kind != "uninitialised":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
@@ -377,6 +389,11 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
 def _noted(tensor: torch.Tensor) -> int:
     """Return the bytes of a tensor's storage, as if no element were narrower than four bytes."""
     return _storage(tensor).nbytes() * max(4, tensor.element_size()) // tensor.element_size()
+
+
+def _asserts(stop: Stop) -> bool:
+    """Whether a run has ended because what the kernel itself asserts is not true."""
+    return stop.kind == "error" and stop.message.startswith(_ASSERTION)
 
 
 def _of_no_known_tensor(launch: Launch, message: str) -> bool:

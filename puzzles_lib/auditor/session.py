@@ -1,6 +1,7 @@
 """Audit what a block of code launches: `audited`."""
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ from puzzles_lib.auditor.running import Outcome, Runner
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.tuning import skips
 from puzzles_lib.runner import Busy, alone
+
+CONFIGURATIONS = 4  # how many launches of CPU time all configurations of an autotuned launch share
 
 
 class Session:
@@ -71,6 +74,10 @@ class Session:
         self.add(outcome)
         return True
 
+    def on_untried(self, launch: Launch, why: str) -> None:
+        """Count a configuration of autotune for which no time is left."""
+        self.add(Outcome(launch, unjudged=why, of=math.prod(launch.full_grid), untried=True))
+
     def add(self, outcome: Outcome, on: str = "") -> None:
         report = self.report
         number = len(report.launches)
@@ -82,6 +89,7 @@ class Session:
             finding = found(outcome, number, on)
             if not any(finding.repeats(earlier) for earlier in report.findings):
                 report.findings.append(finding)
+        outcome.launch = outcome.launch.released(outcome.before)  # a report must not keep tensors alive
 
     def on_error(self, kernel: str, error: Exception) -> None:
         text = str(error) if isinstance(error, Unsupported) else f"{type(error).__name__}: {error}"
@@ -116,6 +124,8 @@ class Session:
                 self.configuration,
                 self if self.guard.races else None,
                 self.compiled,
+                self.on_untried,
+                CONFIGURATIONS * self.guard.seconds,
             ),
             contextlib.nullcontext() if self.compiled else self.defined,  # torch.compile skips modes
         ):

@@ -157,4 +157,4 @@ def folded(found: Labels) -> Labels:
     if found is None:
         return None
     result = found.max(-1)
-    return where(result >= ORDER, result) if found.ndim == 1 else result
+    return where(result >= ORDER, result) if result.size == 1 else result

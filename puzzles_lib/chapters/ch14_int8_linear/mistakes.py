@@ -831,7 +831,7 @@ MISTAKES = (
         "Rounds with floor(x + 0.5): ties always go up, even to odd codes.",
         {"(x / scale + 12582912.0) - 12582912.0": "tl.floor(x / scale + 0.5)"},
         kind="values",
-        says="6 of 7 cases",
+        says="8 of 9 cases",
     ),
     Mistake(
         FUSED_LINEAR,

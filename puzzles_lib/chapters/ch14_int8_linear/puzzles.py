@@ -577,6 +577,13 @@ FUSED_LINEAR = Puzzle(
             M=9, N=24, K=90, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
             fill={"x": one_outlier, "wq": lowest_codes},
         ),
+        # blocks of M and N longer than an iteration
+        Case(M=70, N=70, K=100, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, fill={"x": off_ties}),
+        # sums that pass 2^24 on their way to small ones
+        Case(
+            M=8, N=24, K=4200, BLOCK_M=16, BLOCK_N=32, BLOCK_K=512,
+            fill={"x": top_codes, "wq": there_and_back},
+        ),
     ),
     outputs=("y",),
     slips={text: _fused(_rounded_by(cut)) for text, cut in CUTS.items()}
@@ -607,11 +614,11 @@ FUSED_LINEAR = Puzzle(
     contract=Contract(
         {
             "M": Size(150),
-            "K": Size(1100),
+            "K": Size(17000),
             "N": Size(150),
             "BLOCK_M": (16, 32),
             "BLOCK_N": (32, 64),
-            "BLOCK_K": lambda s: (128,) if s.K > 500 else (64, 512),
+            "BLOCK_K": lambda s: (512,) if s.K > 1000 else (64, 512),
         },
         fills=lambda s: ({"x": rising},),  # the peak is in the last block
         most_programs=4,

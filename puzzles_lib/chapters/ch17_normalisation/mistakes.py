@@ -919,6 +919,14 @@ MISTAKES = (
     ),
     Mistake(
         LONG_LAYER_NORM,
+        "weighted_with_the_new",
+        "The squared distance is weighted with the number of new elements only.",
+        {"apart * apart * first * share": "apart * apart * count"},
+        kind="values",
+        says="the factor n1 / n is missing",
+    ),
+    Mistake(
+        LONG_LAYER_NORM,
         "apart_from_the_new_mean",
         "The distance is measured from the mean after its update.",
         {

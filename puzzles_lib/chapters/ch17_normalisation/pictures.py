@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -119,62 +118,6 @@ def row(N: int = 6, BLOCK: int = 8) -> Picture:
     )
 
 
-def _in_lanes(x: np.ndarray, lanes: int = 128) -> np.float32:
-    """Return a float32 sum as a program computes it: lane by lane, then in halves. Every machine agrees."""
-    acc = np.zeros(lanes, np.float32)
-    for block in x.reshape(-1, lanes):
-        acc = acc + block
-    while acc.size > 1:
-        acc = acc[: acc.size // 2] + acc[acc.size // 2 :]
-    return acc[0]
-
-
-def variances(mean: float, N: int = 4096) -> tuple[float, float]:
-    """Return the float32 variance of N values around ``mean``, in two passes and as E[x²] - E[x]².
-
-    The true variance is 1.
-    """
-    even = ((np.arange(N) * 1021) % N - (N - 1) / 2) * np.sqrt(12 / (N * N - 1))
-    x = (mean + even).astype(np.float32)
-    size, middle = np.float32(N), _in_lanes(x) / np.float32(N)
-    off = x - middle
-    return float(_in_lanes(off * off) / size), float(_in_lanes(x * x) / size - middle * middle)
-
-
-def cancels() -> Picture:
-    """Draw a variance of 1 as float32 computes it in two ways, over the mean of the row."""
-    means = [float(2**n) for n in range(0, 17)]
-    both = [variances(mean) for mean in means]
-    figure = new_figure(7.6, 3.6)
-    ax = figure.subplots()
-    places = range(len(means))
-    ax.axhline(0, color=LINE, linewidth=0.8)
-    ax.plot(places, [one for one, _ in both], "o-", color=BLUE, linewidth=1.6, label="in two passes")
-    name = "mean of squares minus square of the mean"
-    ax.plot(places, [two for _, two in both], "s--", color=VERMILLION, linewidth=1.6, label=name)
-    for place, (_, two) in zip(places, both, strict=True):
-        if not -0.7 <= two <= 5.5:
-            text = f"{two:.0f} {'↑' if two > 0 else '↓'}".replace("-", "\N{MINUS SIGN}")
-            label(
-                ax, place + 0.05, 5.6 if two > 0 else -0.7, text, align="left", fontsize=9, color=VERMILLION
-            )
-    ax.set_xticks(list(places)[::2], [f"{mean:.0f}" for mean in means][::2])
-    ax.set_ylim(-1, 6)
-    ax.set_xlabel("mean of the row", fontsize=10)
-    ax.set_ylabel("variance, in float32", fontsize=10)
-    ax.tick_params(labelsize=9)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=9, frameon=False, loc="upper left")
-    told = "; ".join(
-        f"mean {m:.0f}: {one:.4g} and {two:.4g}" for m, (one, two) in zip(means, both, strict=True)
-    )
-    return Picture(
-        figure,
-        f"Computed variance of 4096 values in float32; the true variance is 1. The first number uses two "
-        f"passes, the second is the mean of squares minus the square of the mean. {told}.",
-    )
-
-
 def paths(backward: bool = False) -> Picture:
     """Draw the three paths from an element of x to the loss; backward: and what each adds to dx."""
     figure, ax = new_sheet(25, 12.2 if backward else 8.2)
@@ -275,6 +218,11 @@ def _timeline(
     return Cells(left, y, 1, 1, width, height)
 
 
+def _time(ax: Axes, x: float, y: float) -> None:
+    label(ax, x, y, "time", align="right", color=FAINT)
+    arrow(ax, (x + 0.3, y), (x + 3.2, y), color=FAINT)
+
+
 def _wall(ax: Axes, x: float, top: float, bottom: float, text: str) -> None:
     ax.plot([x, x], [top, bottom], color=INK, linewidth=4)
     label(ax, x, top - 0.2, text, align="bottom", fontsize=10)
@@ -290,9 +238,11 @@ def threads() -> Picture:
     for warp, (stores, loads) in enumerate(free):
         late = warp == 3
         color = VERMILLION if late else STORED
-        steps = [(stores, stores + 3.6, "store z", color), (loads, loads + 3.6, "load z", LOADED)]
+        text = "store z, late" if late else "store z"
+        steps = [(stores, stores + 3.6, text, color), (loads, loads + 3.6, "load z", LOADED)]
         _timeline(ax, left, 1.6 + 1.15 * warp, f"warp {warp}", steps, width)
     arrow(ax, (left + 6.7, 2.55), (left + 8.6, 4.95), color=VERMILLION)
+    _time(ax, left + 16.6, 0.6)
     label(ax, left + 9.4, 2.05, "warp 3 hasn't stored this yet", align="left", color=VERMILLION, **CARD)
     label(ax, 0.4, 7.1, "with tl.debug_barrier() between the lines, every thread waits for all the others",
         align="left", fontsize=11)  # fmt: skip
@@ -337,46 +287,25 @@ def programs() -> Picture:
     )
 
 
-def orders() -> Picture:
-    """Draw step 3: what ``sem`` orders, and which threads ``scope`` includes."""
-    figure, ax = new_sheet(25, 12.6)
-    left, width = 3.8, 20.6
-    label(ax, 0.4, 0.6, "a flag: program A stores data for program B", align="left", fontsize=11)
-    steps = [(0.4, 3.8, "store data", STORED), (4.3, 9.9, 'flag = 1, "release"', STATISTICS)]
-    a = _timeline(ax, left, 1.6, "A", steps, width)
-    steps = [(10.3, 16.1, 'flag is 1? "acquire"', STATISTICS), (16.6, 20.0, "load data", LOADED)]
-    b = _timeline(ax, left, 3.9, "B", steps, width)
-    arrow(ax, (left + 9.0, a.bottom + 0.05), (left + 11.4, b.y - 0.05), color=INK)
-    label(ax, left + 4.1, 3.1, "what came before stays before", fontsize=9, color=FAINT)
-    label(ax, left + 16.2, 3.1, "what comes after stays after", fontsize=9, color=FAINT)
-    rows = (
-        ("relaxed", "orders nothing"),
-        ("release", "what this thread did before, and what it waited for at a barrier"),
-        ("acquire", "what this thread does later, once it has seen the release"),
-        ("acq_rel", "both; this is the default"),
-    )
-    label(ax, 0.4, 5.9, "sem: what an atomic orders besides its own element", align="left", fontsize=11)
-    for number, (name, text) in enumerate(rows):
-        y = 6.5 + 0.95 * number
-        box(ax, 0.6, y, 3.2, 0.8, f'"{name}"', color=STATISTICS)
-        label(ax, 4.2, y + 0.4, text, align="left")
-    y = 10.9
-    label(ax, 0.4, y + 0.6, "scope: for which threads", align="left", fontsize=11)
-    for x, wide, text, color in (
-        (6.0, 18.2, "", PALE_SKY), (6.3, 11.6, "", PALE_ORANGE), (6.6, 5.2, "", PALE_GREEN),
-    ):  # fmt: skip
-        box(ax, x, y - 0.1 + (x - 6.0) * 0.5, wide, 1.4 - (x - 6.0), text, color=color)
-    for x, text in ((9.2, '"cta": one program'), (14.9, '"gpu": all programs'), (21.1, '"sys": and the CPU')):
-        label(ax, x, y + 0.6, text)
+def flag() -> Picture:
+    """Draw step 3: a release and the acquire that sees it connect two programs."""
+    figure, ax = new_sheet(25, 7.4)
+    left, width = 3.6, 21.0
+    _time(ax, left + 17.4, 0.6)
+    steps = [(0.4, 4.6, "store result", STORED), (5.0, 10.4, "flag = 1, release", STATISTICS)]
+    a = _timeline(ax, left, 2.4, "A", steps, width, height=1.0)
+    steps = [(10.8, 16.4, "flag is 1: acquire", STATISTICS), (16.8, 20.8, "load result", LOADED)]
+    b = _timeline(ax, left, 5.0, "B", steps, width, height=1.0)
+    arrow(ax, (left + 9.6, a.bottom + 0.05), (left + 11.8, b.y - 0.05), color=INK)
+    ax.plot([left + 4.8] * 2, [1.9, 3.8], color=INK, linewidth=3)
+    label(ax, left + 4.5, 1.9, "stays before the release", align="right bottom", color=FAINT)
+    ax.plot([left + 16.6] * 2, [4.5, 6.4], color=INK, linewidth=3)
+    label(ax, left + 16.9, 6.3, "stays after the acquire", align="left top", color=FAINT)
     return Picture(
         figure,
-        "A flag: program A stores data, then sets the flag with release; program B sees the flag with "
-        "acquire, then loads the data and sees it. sem says what an atomic orders besides its own element: "
-        "relaxed orders nothing; release orders what this thread did before, and what it waited for at a "
-        "barrier; acquire orders what this thread does later, once it has seen the release; acq_rel does "
-        "both "
-        "and is the default. scope says for which threads: cta for one program, gpu for all programs of the "
-        "GPU, sys for these and the CPU.",
+        "A flag over time: program A stores its result, then sets the flag with a release, and its store "
+        "stays before the flag. Program B sees the flag with an acquire, then loads the result, and its load "
+        "stays after the flag. So B gets what A has stored.",
     )
 
 
@@ -386,12 +315,14 @@ def barrier() -> Picture:
     left, width = 5.6, 19.0
     label(ax, 0.4, 0.6, "one thread unlocks, but the other threads may still be storing",
         align="left", fontsize=11)  # fmt: skip
+    _time(ax, left + 15.6, 0.6)
     pace = (0.3, 0.9, 6.6, 1.6)
 
     def holder(y: float, walled: bool) -> None:
         for warp, start in enumerate(pace):
             late = not walled and warp == 2
-            steps: list[Step] = [(start, start + 3.4, "store dw", VERMILLION if late else STORED)]
+            text = "store dw, late" if late else "store dw"
+            steps: list[Step] = [(start, start + 3.4, text, VERMILLION if late else STORED)]
             if warp == 0:
                 at = 10.6 if walled else 3.9
                 steps.append((at, at + 2.3, "unlock", STATISTICS))
@@ -562,18 +493,21 @@ def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, 
     ax = figure.subplots()
     found = [row for row in rows if row["case"] == case and row["baseline"].startswith("copy")]
     copy = next(row["baseline_us"] for row in found if row["path"].startswith("layer_norm_dw, 256"))
-    most = 300  # µs; a longer bar ends at the edge
+    most = 300  # µs; a longer bar is broken off before the edge
     told, at, ticks = [f"a copy of as many bytes {copy:.0f}"], 0.0, []
     for count in (256, 16):
         for path, name in ways.items():
             (row,) = [row for row in found if row["path"] == f"{path}, {count} rows a program"]
-            ax.barh(at, row["us"], 0.85, color=colors[name], edgecolor=INK, linewidth=0.5)
+            look = {"color": colors[name], "edgecolor": INK, "linewidth": 0.5}
             text = f"{row['us']:.0f} µs"
             if row["us"] < most:
+                ax.barh(at, row["us"], 0.85, **look)
                 label(ax, row["us"] + 3, at, text, align="left", fontsize=9)
             else:
-                text += f": {row['us'] / most:.0f} times as wide as this picture"
-                label(ax, most - 5, at, text, align="right", fontsize=9, behind=PALE)
+                ax.barh(at, 150, 0.85, **look)
+                ax.barh(at, 14, 0.85, left=158, **look)
+                text += f", {row['us'] / copy:.0f} times the copy"
+                label(ax, 177, at, text, align="left", fontsize=9)
             ticks.append((at, f"{name}, parts of {count} rows"))
             told.append(f"{name}, parts of {count} rows, {row['us']:.0f}")
             at -= 1
@@ -592,61 +526,47 @@ def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, 
 
 
 def widths(record: Mapping[str, Any]) -> Picture:
-    """Draw how many runs of puzzle 32's kernel were wrong over the columns per program.
+    """Draw how many runs of puzzle 32's kernel were wrong, by the columns per program, as a table.
 
     record: of `puzzles_lib.bench.orders`.
     """
-    looks = {
-        "dw_by_lock, relaxed": ('barrier, sem="relaxed"', ORANGE, "s"),
-        "dw_by_lock": ("barrier, as in puzzle 32", GREEN, "o"),
-        "dw_by_lock, no barrier": ("no barrier", VERMILLION, "^"),  # last: above the green marks
+    versions = {
+        "dw_by_lock": "as in puzzle 32",
+        "dw_by_lock, no barrier": "no barrier",
+        "dw_by_lock, relaxed": 'barrier, sem="relaxed"',
     }
-    figure = new_figure(7.8, 3.6)
-    ax = figure.subplots()
-    told = []
-    for path, (name, color, mark) in looks.items():
+    runs, table, told = record["runs"], [], []
+    for path, name in versions.items():
         some = [row for row in record["rows"] if row["path"] == path]
         columns = [int(row["case"].split(",")[0].split("x")[1]) for row in some]
-        wrong = [row["wrong"] for row in some]
-        size = 12 if mark == "o" else 7
-        ax.plot(range(len(some)), wrong, mark, linestyle="-", color=color, markersize=size, label=name)
-        told.append(f"{name}: " + ", ".join(f"{w} with {c}" for w, c in zip(wrong, columns, strict=True)))
-        if mark == "^":
-            for place, value in enumerate(wrong):
-                high = value > 190  # below the marks, and right of the line that climbs to them
-                label(
-                    ax,
-                    place + 0.15 * high,
-                    value + (-20 if high else 8),
-                    str(value),
-                    align="baseline",
-                    fontsize=9,
-                )
-    ax.set_xticks(range(len(columns)), [str(c) for c in columns])
-    ax.set_ylim(-12, record["runs"] * 1.1)
-    ax.set_xlabel("columns of a program's block (4 warps)", fontsize=10)
-    ax.set_ylabel(f"wrong runs out of {record['runs']}", fontsize=10)
-    ax.tick_params(labelsize=9)
-    ax.grid(axis="y", color=PALE)
-    ax.spines[["top", "right"]].set_visible(False)
-    _legend(figure, ax, columns=3)
-    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    about = f"recorded on one {record['device']} ({versions}) on {record['date']}"
-    figure.suptitle(about, fontsize=9, color=FAINT)
+        table.append([row["wrong"] for row in some])
+        told.append(f"{name}: " + ", ".join(f"{w} with {c}" for w, c in zip(table[-1], columns, strict=True)))
+    figure, ax = new_sheet(25, 7.6)
+    left, width = 8.2, 3.2
+    label(ax, 0.4, 0.6, f"wrong runs out of {runs}", align="left", fontsize=11)
+    for number, count in enumerate(columns):
+        label(ax, left + (number + 0.5) * width, 1.6, f"{count:,}")
+    label(ax, left - 0.4, 1.6, "columns of a block", align="right")
+    for number, (name, wrong) in enumerate(zip(versions.values(), table, strict=True)):
+        y = 2.2 + 1.4 * number
+        fills = [STORED if count == 0 else VERMILLION if count == runs else ORANGE for count in wrong]
+        cells(ax, [str(count) for count in wrong], x=left, y=y, width=width, height=1.2, colors=fills)
+        label(ax, left - 0.4, y + 0.6, name, align="right")
+    versions_ = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    about = f"recorded on one {record['device']} ({versions_}) on {record['date']}"
+    label(ax, 0.4, 7.1, about, align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"How many of {record['runs']} runs of the kernel with a lock were wrong, over the columns of a "
-        f"block, "
+        f"How many of {runs} runs of the kernel with a lock were wrong, over the columns of a block, "
         f"{about}. {'; '.join(told)}.",
     )
 
 
 __all__ = [
     "barrier",
-    "cancels",
     "doubling",
+    "flag",
     "merge",
-    "orders",
     "paths",
     "programs",
     "row",
@@ -655,6 +575,5 @@ __all__ = [
     "timings",
     "traffic",
     "two_stages",
-    "variances",
     "widths",
 ]

@@ -8,6 +8,7 @@ from jaxtyping import BFloat16, Float32, Int32
 from torch import Tensor
 
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.goal import Goal, Want
 from puzzles_lib.inputs import far_apart, small, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -550,6 +551,7 @@ LONG_LAYER_NORM = Puzzle(
         "M2 grows by δ² n2 / n: the factor n1 is missing": _weighted(lambda n1, n2: n2 / (n1 + n2)),
         "M2 grows by δ² n1: the factor n2 / n is missing": _weighted(lambda n1, n2: n1),
         "M2 grows by δ² n1 n2: divide by n": _weighted(lambda n1, n2: n1 * n2),
+        "M2 grows by δ² n2: the factor n1 / n is missing": _weighted(lambda n1, n2: n2),
     },
     contract=Contract(
         {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},
@@ -567,8 +569,8 @@ def linear_recurrence(
 ) -> Float32[Tensor, "M T"]:
     """h[m, t] = a[m, t] · h[m, t - 1] + x[m, t], where h[m, -1] is start[m]
 
-    Each program has one row of any length, and walks it in blocks. Load a and x once.
-    x can have 2^31 elements or more.
+    Each program has one row of any length, and walks it in blocks: all threads load,
+    not one of them. Load a and x once. x can have 2^31 elements or more.
     """
     h, rows = start, []
     for t in range(x.shape[1]):
@@ -617,11 +619,13 @@ LINEAR_RECURRENCE = Puzzle(
         Case(M=3, T=45, BLOCK_T=16, fill={"a": decays}),  # ragged
         Case(M=3, T=50, BLOCK_T=16),  # zeros, negative numbers, and more than one
         Case(M=2, T=1, BLOCK_T=16),
+        Case(M=2, T=128, BLOCK_T=128, fill={"a": decays}),  # whose machine code is measured
         # 2.4 thousand million elements
         Case(pretend=True, M=600_001, T=4000, BLOCK_T=1024),
     ),
     outputs=("h",),
     most_loads={"a": lambda s: s.M * s.T, "x": lambda s: s.M * s.T},
+    machine=(Goal(cases=(5,), wants=(Want("wide loads", least=2),), num_warps=1),),  # a loop over t has none
     slips={
         "the steps are combined in the wrong order: the earlier step, (a, x), comes first": _later_step_first,
         "the h before the block is added as it is: multiply it by the scanned factor": _carried(

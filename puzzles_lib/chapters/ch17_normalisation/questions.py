@@ -5,9 +5,7 @@ import math
 
 import torch
 
-from puzzles_lib.chapters.ch17_normalisation.puzzles import DW_BY_LOCK, LAYER_NORM, LAYER_NORM_DW
-from puzzles_lib.inputs import make_inputs
-from puzzles_lib.puzzle import Case
+from puzzles_lib.chapters.ch17_normalisation.puzzles import LAYER_NORM_DW
 from puzzles_lib.question import Nudge, Question
 from puzzles_lib.timing.recorded import ORDERS, load
 
@@ -19,25 +17,6 @@ COMBINES = {
     "last": lambda a, b: b,
 }
 """Functions of two numbers for a scan, by name."""
-FLAG_PAIRS = (
-    "release, acquire",
-    "acquire, release",
-    "release, relaxed",
-    "relaxed, acquire",
-    "acq_rel, acq_rel",
-)
-"""The sem of the program that sets a flag, and of the program that reads it."""
-FINDERS = {
-    "own": True,
-    "warp": False,
-    "barrier": True,
-    "grid": False,
-    "flag": False,
-    "launch": True,
-}
-"""Readers of a stored value, and whether each is guaranteed to see it."""
-LAUNCH = Case(M=4096, N=8000, ROWS=24, BLOCK_M=1, BLOCK_N=2048)
-"""Of puzzle 32: the launch whose grid is asked for."""
 
 
 def _at_most() -> float:
@@ -52,17 +31,6 @@ def _too_large() -> float:
 def _by_squares() -> float:
     x = torch.tensor([8192.0, 8194.0])
     return float(x.square().mean() - x.mean().square())
-
-
-def _first_to_find_out() -> int:
-    """Return the first case whose rstd comes out wrong when the variance is E[x²] - E[x]² in float32."""
-    for number, case in enumerate(LAYER_NORM.cases):
-        x = make_inputs(LAYER_NORM, case)["x"]
-        by_squares = torch.rsqrt(x.square().mean(1) - x.mean(1).square() + 1e-5)
-        right = torch.rsqrt(x.double().var(1, correction=0) + 1e-5)
-        if not torch.allclose(by_squares.double(), right, rtol=1e-2):
-            return number
-    raise AssertionError("no case finds it out")
 
 
 def _dx(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
@@ -100,27 +68,6 @@ def _updates() -> set[int]:
     return left
 
 
-def _ends(step: int) -> bool:
-    """Return whether three programs, two at a time, finish in every order of starting.
-
-    Program p waits for program p + step, if there is one.
-    """
-    for order in itertools.permutations(range(3)):
-        done, waiting = set(), list(order)
-        while ready := [p for p in waiting[:2] if p + step not in range(3) or p + step in done]:
-            done.add(ready[0])
-            waiting.remove(ready[0])
-        if waiting:
-            return False
-    return True
-
-
-def _hand_over() -> set[str]:
-    pairs = {pair: pair.split(", ") for pair in FLAG_PAIRS}
-    both = "acq_rel"
-    return {pair for pair, (a, b) in pairs.items() if a in ("release", both) and b in ("acquire", both)}
-
-
 def _adding_up() -> int:
     return LAYER_NORM_DW.programs(LAYER_NORM_DW.cases[1])[1]  # one per block of columns
 
@@ -134,12 +81,6 @@ def _recorded(path: str, what: str, columns: int) -> int:
 def _different_sums() -> tuple[str, ...]:
     sums = [_recorded(path, "sums", 4096) for path in ("layer_norm_dw", "dw_by_lock", "dw_by_atomics")]
     return tuple("one" if count == 1 else "many" for count in sums)
-
-
-def _wrong_runs() -> tuple[str, ...]:
-    runs = load(ORDERS)["runs"]
-    wrong = [_recorded(f"dw_by_lock, {how}", "wrong", 1024) for how in ("no barrier", "relaxed")]
-    return tuple("none" if count == 0 else "all" if count == runs else "some" for count in wrong)
 
 
 def _merged() -> float:
@@ -160,10 +101,6 @@ def _rounds() -> int:
     return (1024 - 1).bit_length()
 
 
-def _grid() -> tuple[int, ...]:
-    return tuple(DW_BY_LOCK.grid(LAUNCH))
-
-
 QUESTIONS = (
     Question(
         id="ch17-q1",
@@ -180,7 +117,7 @@ QUESTIONS = (
             ),
             Nudge(lambda v, r: v == 2, "There are two kernels, but they don't move twice the bytes."),
         ),
-        nudge="Count the boxes in the last two lines of the picture, and divide.",
+        nudge="Two kernels load x and r, store h, load h again and store y. What does a single kernel save?",
     ),
     Question(
         id="ch17-q2",
@@ -215,16 +152,6 @@ QUESTIONS = (
             ),
         ),
         nudge="8193² is above 2^26, where float32 can only represent multiples of 8.",
-    ),
-    Question(
-        id="ch17-q4",
-        asks="Which of the eight cases is the first that fails with the one-pass variance? Count from 0.",
-        right=_first_to_find_out,
-        kind=int,
-        nudges=(
-            Nudge(lambda v, r: v == 4, "Small numbers around 0 have small squares, so nothing gets lost."),
-        ),
-        nudge="The last column of the table describes the numbers. Which are far from zero?",
     ),
     Question(
         id="ch17-q5",
@@ -282,28 +209,6 @@ QUESTIONS = (
         nudge="Let one program finish before the other starts. Then let both load before either stores.",
     ),
     Question(
-        id="ch17-q9",
-        asks="A sets a flag with one sem, B reads it with another. Which pairs guarantee that B sees A's "
-        f"data: {'; '.join(FLAG_PAIRS)}? Answer with a set.",
-        right=_hand_over,
-        kind=set,
-        nudges=(
-            Nudge(
-                lambda v, r: not v <= set(FLAG_PAIRS),
-                f"Each element of the set is a pair in one string, such as '{FLAG_PAIRS[0]}'.",
-            ),
-            Nudge(
-                lambda v, r: "acquire, release" in v,
-                "In 'acquire, release', A acquires and B releases. But it's A that has stored something.",
-            ),
-            Nudge(
-                lambda v, r: any("relaxed" in pair for pair in v),
-                "You need both halves, and relaxed is neither a release nor an acquire.",
-            ),
-        ),
-        nudge="A must release and B must acquire. Which values of sem do that?",
-    ),
-    Question(
         id="ch17-q10",
         asks="How many programs of case 1 add up parts?",
         right=_adding_up,
@@ -315,26 +220,6 @@ QUESTIONS = (
             ),
         ),
         nudge="Each block of columns has its own counter. The program that's last there adds up its parts.",
-    ),
-    Question(
-        id="ch17-q11",
-        asks="With blocks of 1024 columns, how many of 200 runs are wrong (without the barrier, with relaxed "
-        "atomics): 'none', 'some' or 'all'?",
-        right=_wrong_runs,
-        kind=tuple,
-        nudges=(
-            Nudge(
-                lambda v, r: len(v) != 2 or not set(v) <= {"none", "some", "all"},
-                "Answer with a pair of 'none', 'some' or 'all': (without the barrier, relaxed).",
-            ),
-            Nudge(
-                lambda v, r: v[1] != r[1],
-                "Nothing makes a program with relaxed atomics wait for its stores or forget what it has "
-                "cached. How often can that be correct?",
-            ),
-        ),
-        nudge="1024 columns are 8 per thread. By how much can the slowest of four warps be late with its "
-        "stores, compared with the time that another program needs to get the lock?",
     ),
     Question(
         id="ch17-q12",
@@ -376,17 +261,21 @@ QUESTIONS = (
     ),
     Question(
         id="ch17-q14",
-        asks="How many rounds does the doubling in the picture take for a block of 1024?",
+        asks="In each round, every lane may add what one other lane had before. After how many rounds can a "
+        "running sum of 1024 elements be finished?",
         right=_rounds,
         kind=int,
         nudges=(
-            Nudge(lambda v, r: v == 1023, "A loop takes 1023 additions. How many rounds does doubling take?"),
+            Nudge(
+                lambda v, r: v == 1023,
+                "A loop takes 1023 steps. But in each round all lanes add at the same time.",
+            ),
             Nudge(
                 lambda v, r: v == 512,
-                "Each round doubles the distance. How often can you double before 1024?",
+                "That's more than you need. How many elements can a sum cover after two rounds?",
             ),
         ),
-        nudge="8 elements took 3 rounds, and each further round doubles the number of elements.",
+        nudge="After one round, a sum covers 2 elements. How many can it cover after two, and after three?",
     ),
     Question(
         id="ch17-q15",
@@ -411,22 +300,6 @@ QUESTIONS = (
         nudge="(a · b) · c must be a · (b · c) for all numbers. Try a few for each function.",
     ),
     Question(
-        id="ch17-q16",
-        asks="1000 programs, with room for 264 at a time. Is the launch guaranteed to finish if program "
-        "p waits "
-        "for a flag of (p + 1, p - 1)?",
-        right=lambda: (_ends(1), _ends(-1)),
-        kind=tuple,
-        nudges=(
-            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (p waits for p + 1, p waits for p - 1)."),
-            Nudge(
-                lambda v, r: v[0],
-                "Suppose programs 0 to 263 run, and each waits for the next. Which one makes room for 264?",
-            ),
-        ),
-        nudge="It would finish if programs started in the order of their numbers. Is that guaranteed?",
-    ),
-    Question(
         id="ch17-q17",
         asks="128 threads have each stored an element, then a single atomic releases. How many of the "
         "elements "
@@ -448,45 +321,5 @@ QUESTIONS = (
             ),
         ),
         nudge="A release covers what its own thread did before. There's no barrier for the others.",
-    ),
-    Question(
-        id="ch17-q18",
-        asks=f"A value is stored, then loaded. Who is guaranteed to see it: {', '.join(FINDERS)}? Answer "
-        f"with "
-        "a set.",
-        right=lambda: {name for name, promised in FINDERS.items() if promised},
-        kind=set,
-        nudges=(
-            Nudge(lambda v, r: not v <= set(FINDERS), f"The allowed names are {', '.join(FINDERS)}."),
-            Nudge(
-                lambda v, r: "warp" in v,
-                "The threads of a warp usually stay together. Is that on the list of the rule?",
-            ),
-            Nudge(lambda v, r: "grid" in v, "A barrier orders the threads of one program only."),
-            Nudge(lambda v, r: "flag" in v, "A relaxed atomic orders nothing besides the flag itself."),
-        ),
-        nudge="Something is missing. Go through the four entries of the rule one by one.",
-    ),
-    Question(
-        id="ch17-q19",
-        asks="Which grid launches puzzle 32 for M = 4096, N = 8000, ROWS = 24 and BLOCK_N = 2048?",
-        right=_grid,
-        kind=tuple,
-        nudges=(
-            Nudge(
-                lambda v, r: len(v) != 2,
-                "The grid has two axes: parts of rows along axis 0, blocks of columns along axis 1.",
-            ),
-            Nudge(lambda v, r: v == r[::-1], "These are the right two numbers, but in the wrong order."),
-            Nudge(
-                lambda v, r: v[0] == LAUNCH.M // LAUNCH.ROWS or v[1] == LAUNCH.N // LAUNCH.BLOCK_N,
-                "The last rows or columns don't fill a part, but they need a program, too. Round up.",
-            ),
-            Nudge(
-                lambda v, r: v[0] == LAUNCH.M,
-                "A program walks ROWS = 24 rows, BLOCK_M at a time. How many such parts are there?",
-            ),
-        ),
-        nudge="Divide M by ROWS and N by BLOCK_N, and round both up.",
     ),
 )

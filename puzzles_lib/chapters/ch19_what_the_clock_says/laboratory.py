@@ -48,11 +48,10 @@ class Kept(NamedTuple):
     ratio: float
 
     def __repr__(self) -> str:
+        kept = f"{self.left} {'is' if self.left == 1 else 'are'} kept"
         if self.ratio == float("inf"):
-            return f"{self.left} are kept, and none of them runs" if self.left else "none is kept"
-        return (
-            f"{self.left} are kept; the best of them takes {self.ratio:.2f} times as long as the best of all"
-        )
+            return f"{kept}, and none of them runs" if self.left else "none is kept"
+        return f"{kept}; the best of them takes {self.ratio:.2f} times as long as the best of all"
 
 
 @dataclass(frozen=True)
@@ -319,6 +318,37 @@ def points() -> list[Point]:
         flops = FLOP[name](case)
         found.append(Point(name, flops / least(_PUZZLES[name], case), flops / row["us"] / 1e6))
     return found
+
+
+def roofs(at_least: Callable[[int, int], float | None]) -> str:
+    """Return a report on ``at_least(flops, moved)``, the fewest µs that an H200 needs for a kernel.
+
+    It's compared with the recorded times of the course's own kernels.
+    """
+    return _Text("\n".join(_roofs(at_least)))
+
+
+def _roofs(at_least: Callable[[int, int], float | None]) -> Iterator[str]:
+    wrong = ""
+    for row in load(POINTS)["rows"]:
+        name, case = row["puzzle"], Case(**row["case"])
+        flops, moved = FLOP[name](case), least(_PUZZLES[name], case)
+        us = at_least(flops, moved)
+        if us is None:
+            yield "not solved yet"
+            return
+        if isinstance(us, bool) or not isinstance(us, Real):
+            yield f"not judged: at_least({flops}, {moved}) is {us!r:.80}, not a number"
+            return
+        kernel = name.replace("_", " ")
+        words = f"{kernel}: {float(us):,.4g} µs at least, {row['us']:,.4g} recorded"
+        yield f"{words}, {us / row['us']:.0%} of your roof"
+        parts = flops / FLOPS * 1e6, moved / BYTES * 1e6
+        if not wrong and not abs(us - max(parts)) <= 0.01 * max(parts):  # also if us is NaN
+            wrong = f"not yet: for the FLOP of {kernel} alone an H200 needs {parts[0]:,.4g} µs, "
+            wrong += f"and for its bytes alone {parts[1]:,.4g} µs"
+            wrong += ". It can do both at once" if abs(us - sum(parts)) <= 0.01 * sum(parts) else ""
+    yield wrong or "correct"
 
 
 # ---- traffic

@@ -1,5 +1,6 @@
 """Pictures for chapter 19."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,15 +19,17 @@ from puzzles_lib.drawing.colours import (
     MIST,
     ORANGE,
     PALE,
+    PALE_GREEN,
+    PALE_ORANGE,
+    PAPER,
     PURPLE,
     SKY,
-    SNOW,
     VERMILLION,
     YELLOW,
 )
 from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inspector.occupancy import resident
-from puzzles_lib.timing.h200 import BYTES, FLOPS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
+from puzzles_lib.timing.h200 import BYTES, FLOAT32, FLOPS, PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
 from puzzles_lib.timing.recorded import origin
 
 Record = Mapping[str, Any]
@@ -78,6 +81,16 @@ WHY = {
 }
 
 
+CAUSES = {
+    "first call": "compiles first",
+    "no wait": "doesn't wait",
+    "launch": "waits for Python",
+    "cache": "finds its data in L2",
+    "zeros": "is on zeros",
+    "clocks": "comes after a rest",
+    "spread": "is a mean of five",
+}
+"""What the misleading time of a pair does, in a few words."""
 LABELS = {
     "1000 calls from Python, a call": "per call, 1000 calls from Python",
     "100 of them in a CUDA graph, a call": "per call, 100 calls in a CUDA graph",
@@ -89,53 +102,67 @@ LABELS = {
 
 
 def lies(record: Record, names: Sequence[str] = ()) -> Picture:
-    """Draw two times for the same thing, for some pairs.
+    """Draw two times for the same thing: for some pairs as bars, for all pairs by their ratio.
 
     record: of bench "clock". names: which pairs; all of them unless given.
     """
     rows = [row for row in record["lies"] if row["name"] in (names or LIES)]
-    figure, ax = new_sheet(18.4, 3.4 * len(rows) + 0.4)
-    told = []
+    told = [
+        f"{LIES[row['name']]}: {_time(row['first'])} {LABELS.get(row['of_first'], row['of_first'])}, "
+        f"{_time(row['second'])} {LABELS.get(row['of_second'], row['of_second'])}: {WHY[row['name']]}"
+        for row in rows
+    ]
+    figure = (_pairs if names else _ratios)(rows, origin(record))
+    return Picture(figure, f"Pairs of times for the same thing, {origin(record)}. {'; '.join(told)}.")
+
+
+def _pairs(rows: Sequence[Mapping[str, Any]], about: str) -> Figure:
+    figure, ax = new_sheet(18.4, 3.4 * len(rows) + 1.2)
+    box(ax, 4.8, 0.2, 0.5, 0.5, color=ORANGE)
+    label(ax, 5.5, 0.45, "misleads", align="left")
+    box(ax, 8.0, 0.2, 0.5, 0.5, color=SKY)
+    label(ax, 8.7, 0.45, "what you wanted to know", align="left")
     for number, row in enumerate(rows):
-        y = 0.2 + 3.4 * number
+        y = 1.1 + 3.4 * number
         most = max(row["first"], row["second"])
         label(ax, 4.5, y + 0.95, LIES[row["name"]], align="right")
         for place, which in enumerate(("first", "second")):
-            color = (ORANGE, SKY)[place]
-            width = 5.4 * row[which] / most
-            box(ax, 4.8, y + 0.95 * place, width, 0.8, color=color, linewidth=0.8 if width > 0.1 else 0)
+            width = max(0.08, 5.4 * row[which] / most)
+            box(ax, 4.8, y + 0.95 * place, width, 0.8, color=(ORANGE, SKY)[place], linewidth=0.8)
             of = row[f"of_{which}"]
             text = f"{_time(row[which])}: {LABELS.get(of, of)}"
             label(ax, 5.05 + width, y + 0.95 * place + 0.4, text, align="left")
         label(ax, 4.8, y + 2.35, WHY[row["name"]], align="left", weight="bold")
-        told.append(
-            f"{LIES[row['name']]}: {_time(row['first'])} {LABELS.get(row['of_first'], row['of_first'])}, "
-            f"{_time(row['second'])} {LABELS.get(row['of_second'], row['of_second'])}: {WHY[row['name']]}"
+    label(ax, 0.2, 3.4 * len(rows) + 0.8, about, align="left", fontsize=9, color=FAINT)
+    return figure
+
+
+def _ratios(rows: Sequence[Mapping[str, Any]], about: str) -> Figure:
+    """Draw how many times too large or too small each misleading time is, on one axis."""
+    rows = sorted(rows, key=lambda row: row["first"] / row["second"])
+    left, unit, high = 7.6, 1.15, 1.25  # the place of 1, of a factor of ten; of a row
+    figure, ax = new_sheet(18.4, high * len(rows) + 3.0)
+    bottom = 1.1 + high * len(rows)
+    for power, text in ((-2, "1/100"), (-1, "1/10"), (0, "1"), (1, "10"), (2, "100"), (4, "10,000")):
+        x = left + unit * power
+        ax.plot(
+            [x, x], [0.9, bottom], color=INK if power == 0 else LINE, linewidth=1.5 if power == 0 else 0.7
         )
-    label(ax, 0.2, 3.4 * len(rows), origin(record), align="left", fontsize=9, color=FAINT)
-    return Picture(figure, f"Pairs of times for the same thing, {origin(record)}. {'; '.join(told)}.")
-
-
-def spread(record: Record) -> Picture:
-    """Draw 60 copies of 256 MiB after a rest. record: of bench "clock"."""
-    (row,) = [row for row in record["lies"] if row["name"] == "spread"]
-    times = row["more"]["times"]
-    figure = new_figure(7.8, 3.2)
-    ax = figure.subplots()
-    ax.plot(range(1, len(times) + 1), times, "o", **_DOT, markersize=5)
-    ax.set_ylim(0, 1.1 * max(times))
-    ax.axhline(row["first"], color=VERMILLION, linestyle="--", linewidth=1.2)
-    ax.axhline(row["second"], color=GREEN, linewidth=1.2)
-    label(ax, len(times), row["first"], "mean of the first 5", align="right bottom", fontsize=9)
-    label(ax, len(times), row["second"] - 6, "median", align="right top", fontsize=9)
-    _plain(ax, "call", "µs")
-    figure.suptitle(origin(record), fontsize=9, color=FAINT)
-    told = ", ".join(f"{time:.0f}" for time in times[:6])
-    return Picture(
-        figure,
-        f"Microseconds of 60 copies after a rest, {origin(record)}: {told} and so on. The first 5 have a "
-        f"mean of {row['first']:.0f}, all a median of {row['second']:.0f}; the least is {min(times):.0f}.",
-    )
+        label(ax, x, bottom + 0.4, text, fontsize=9)
+    label(ax, left - 0.3, 0.5, "looks too fast", align="right", color=FAINT)
+    label(ax, left + 0.3, 0.5, "looks too slow", align="left", color=FAINT)
+    for number, row in enumerate(rows):
+        y, times = 1.5 + high * number, row["first"] / row["second"]
+        x = left + unit * math.log10(times)
+        ax.plot([left, x], [y, y], color=ORANGE, linewidth=4)
+        ax.plot(x, y, "o", color=ORANGE, markeredgecolor=INK, markersize=8)
+        label(ax, 4.6, y, LIES[row["name"]], align="right")
+        text = f"{_time(row['first'])} instead of {_time(row['second'])}"
+        label(ax, 13.2, y - 0.25, text, align="left", behind=PAPER)
+        label(ax, 13.2, y + 0.3, CAUSES[row["name"]], align="left", fontsize=9, behind=PAPER)
+    label(ax, 9.2, bottom + 1.0, "misleading time / the one you wanted to know", fontsize=9)
+    label(ax, 0.2, bottom + 1.6, about, align="left", fontsize=9, color=FAINT)
+    return figure
 
 
 # ---- occupancy
@@ -161,7 +188,7 @@ def held(registers: int, shared: int, warps: int) -> Picture:
         for place in range(min(programs, most)):
             color = YELLOW if most == programs else SKY
             box(ax, 4.8 + place * step, y, step, 1.0, color=color, linewidth=0.5)
-        words = f"{each:,} of {whole:,}: " + (f"only {most}" if most == programs else f"{most} fit")
+        words = f"{each:,} each of {whole:,}: " + (f"only {most} fit" if most == programs else f"{most} fit")
         label(ax, 5.1 + width, y + 0.5, words, align="left")
         told.append(f"{name} {each:,} of {whole:,}, room for {most}")
     share = programs * warps / WARPS
@@ -224,13 +251,15 @@ def waves(record: Record) -> Picture:
 
 
 def roofline(mine: Point | None = None) -> Picture:
-    """Draw the course's recorded kernels below an H200's roof. mine: one more kernel, at its best."""
-    figure = new_figure(8.0, 4.4)
+    """Draw the course's recorded kernels below an H200's roofs. mine: one more kernel, at its best."""
+    figure = new_figure(8.0, 4.2)
     ax = figure.subplots()
     corner = FLOPS / BYTES
-    ax.plot([0.05, corner, 4000], [0.05 * BYTES / 1e12, FLOPS / 1e12, FLOPS / 1e12], color=INK, linewidth=1.5)
-    label(ax, 2.2, 12.5, "memory: 3.95 TB/s", align="right bottom", fontsize=9, color=FAINT)
-    label(ax, 3900, 1080, "tensor cores, 16 bits", align="right bottom", fontsize=9, color=FAINT)
+    ax.plot([0.05, corner, 6000], [0.05 * BYTES / 1e12, FLOPS / 1e12, FLOPS / 1e12], color=INK, linewidth=1.5)
+    ax.plot([FLOAT32 / BYTES, 6000], [FLOAT32 / 1e12] * 2, color=INK, linewidth=1.2, linestyle="--")
+    label(ax, 4.6, 22, "memory: 3.95 TB/s", align="right bottom", fontsize=9, color=FAINT)
+    label(ax, 5800, 1090, "tensor cores, 16 bits: 989", align="right bottom", fontsize=9, color=FAINT)
+    label(ax, 5800, 73, "float32, no tensor cores: 67", align="right bottom", fontsize=9, color=FAINT)
     told = []
     for number, point in enumerate(points()):
         ax.plot(point.intensity, point.tflops, "o", **_DOT, markersize=7)
@@ -238,9 +267,10 @@ def roofline(mine: Point | None = None) -> Picture:
         if point.intensity > corner:
             label(ax, point.intensity, point.tflops * 0.72, name, align="top", fontsize=9)
         else:  # these are close together: in a column, each at the end of a line
-            y = 0.26 * 1.75**number
-            ax.plot([point.intensity, 7], [point.tflops, y], color=MIST, linewidth=0.8, zorder=0)
-            label(ax, 7.5, y, name, align="left", fontsize=9)
+            y = 0.33 * 1.62**number
+            share = point.tflops * 1e12 / (point.intensity * BYTES)
+            ax.plot([point.intensity, 6], [point.tflops, y], color=MIST, linewidth=0.8, zorder=0)
+            label(ax, 6.4, y, f"{name}, {share:.0%} of its roof", align="left", fontsize=9)
         told.append(f"{name} {point.intensity:.3g} FLOP per byte, {point.tflops:.3g} TFLOP/s")
     if mine:
         ax.plot(mine.intensity, mine.tflops, "D", color=VERMILLION, markersize=8)
@@ -248,16 +278,16 @@ def roofline(mine: Point | None = None) -> Picture:
         told.append(f"{mine.name} {mine.intensity:.3g} FLOP per byte, at most {mine.tflops:.3g} TFLOP/s")
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_xlim(0.05, 4000)
-    ax.set_ylim(0.15, 2200)
+    ax.set_xlim(0.08, 6000)
+    ax.set_ylim(0.22, 2200)
     ax.set_xticks([0.1, 1, 10, 100, 1000], ["0.1", "1", "10", "100", "1000"])
     ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1000"])
     ax.minorticks_off()
     _plain(ax, "FLOP per byte that must be moved", "TFLOP/s")
     return Picture(
         figure,
-        f"A roofline: below {corner:.0f} FLOP per byte an H200's memory is the roof, above it the tensor "
-        f"cores' 989 TFLOP/s. {'; '.join(told)}.",
+        f"Rooflines: below {corner:.0f} FLOP per byte an H200's memory is the roof, above it the tensor "
+        f"cores' 989 TFLOP/s; float32 without tensor cores has a roof of 67. {'; '.join(told)}.",
     )
 
 
@@ -267,7 +297,7 @@ def roofline(mine: Point | None = None) -> Picture:
 def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> Picture:
     """Draw the tiles of a matmul with their programs' numbers; the first waves are colored."""
     colors = (SKY, ORANGE, GREEN, PURPLE)
-    figure, ax = new_sheet(2.2 * side + 1.9, 1.1 * side + 3.4)
+    figure, ax = new_sheet(2.2 * side + 1.9, 1.1 * side + 4.4)
     told = []
     for number, group in enumerate(groups):
         order = banded(side, side, group)
@@ -286,6 +316,11 @@ def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> 
         label(ax, left + 0.55 * side, 1.1 * side + 1.9, words)
         label(ax, left + 0.55 * side, 1.1 * side + 2.7, f"all waves: {sum(touched)}", color=FAINT)
         told.append(f"{name}: {words}, all waves together {sum(touched)}")
+    y = 1.1 * side + 3.6
+    for number in range(2):
+        box(ax, 0.4 + 9.9 * number, y, 0.5, 0.5, color=colors[number])
+        first = f"programs {wave * number} to {wave * (number + 1) - 1}: wave {number + 1}"
+        label(ax, 1.2 + 9.9 * number, y + 0.25, first, align="left", fontsize=9)
     return Picture(
         figure,
         f"{side} x {side} tiles with the numbers of their programs; {wave} run at a time, the first two "
@@ -322,7 +357,7 @@ def fetched(record: Record) -> Picture:
 
 
 def orders(record: Record) -> Picture:
-    """Draw the time of a matmul in bands, relative to row after row. record: of bench "clock"."""
+    """Draw how many times as fast as row after row a matmul is in bands. record: of bench "clock"."""
     looks = {
         ("8192x8192x8192", "128x256"): (BLUE, "o", "tiles 128 × 256, K = 8192"),
         ("16384x16384x2048", "128x256"): (ORANGE, "s", "tiles 128 × 256, K = 2048"),
@@ -331,22 +366,25 @@ def orders(record: Record) -> Picture:
     figure = new_figure(7.8, 3.9)
     ax = figure.subplots()
     told = []
-    ax.axhline(1, color=LINE, linewidth=0.8)
+    ax.axhline(1, color=INK, linewidth=0.8)
     for (case, tile), (color, mark, name) in looks.items():
         us = {r["group"]: r["us"] for r in record["orders"] if (r["case"], r["tile"]) == (case, tile)}
         least = min(us, key=lambda group: us[group])
         gain = f"{us[1] / us[least]:.2f} times as fast"
         if us[1] / us[least] < 1.01:
             gain += ": limited by power, not memory"
-        ax.plot(list(us), [each / us[1] for each in us.values()], color=color, marker=mark, markersize=5,
-            linewidth=1.4, label=f"{name}: {gain}")  # fmt: skip
+        ax.plot(list(us), [us[1] / each for each in us.values()], color=color, marker=mark, markersize=6,
+            linewidth=1.4, label=name)  # fmt: skip
+        text = f"{us[1] / us[least]:.2f}"
+        label(ax, least, us[1] / us[least] + 0.012, text, align="bottom", fontsize=9)
         told.append(f"{name}: {us[1]:.0f} µs row after row, {us[least]:.0f} in bands of {least}, {gain}")
-    ax.set_ylim(0, 1.15)
+    label(ax, 1, 0.99, "1.00: as fast as row after row", align="left top", fontsize=9, color=FAINT)
+    ax.set_ylim(0.93, 1.17)
     groups = [2**power for power in range(8)]
     ax.set_xscale("log", base=2)
     ax.set_xticks(groups, [str(group) for group in groups])
     ax.minorticks_off()
-    _plain(ax, "rows of tiles in a band", "time / time of row after row")
+    _plain(ax, "rows of tiles in a band", "times as fast")
     _legend(figure, ax, 1)
     figure.suptitle(origin(record), fontsize=9, color=FAINT)
     return Picture(figure, f"Time of a matmul by its bands, {origin(record)}. {'; '.join(told)}.")
@@ -441,29 +479,48 @@ def cures(record: Record, names: Sequence[str] = ()) -> Picture:
     """Draw what each profile shows, and what helps. names: which, the six unless given."""
     found = {row["name"]: row for row in record["rows"]}
     fewer = found["softmax, 16 warps"]
+    rows, bands = (found[f"small tiles, group {group}"] for group in (1, 8))
+    read = {name: 32 * row["l2_read_sectors"] / LEAST[name] for name, row in found.items() if name in LEAST}
     words = {
-        "row sum": ("sum", f"only {found['row sum']['occupancy']:.0f}% of all warps: launch more programs"),
-        "small tiles, group 1": ("rows", "reads the same data again and again: use bands"),
-        "copy": ("copy", "memory is busy: it's at its roof"),
+        "row sum": ("sum", f"only {found['row sum']['occupancy']:.0f}% of all warps", "launch more programs"),
+        "small tiles, group 1": (
+            "rows",
+            f"reads its inputs {rows['dram_read'] / LEAST['small tiles, group 1']:.0f} times",
+            "bands, so that programs share",
+        ),
+        "copy": ("copy", "memory is busy: it's at its roof", "move fewer bytes"),
         "softmax, 2 warps": (
             "softmax",
-            f"spills. With 16 warps: {fewer['registers']:.0f} registers, {fewer['spilling']:.0f} spills, "
-            f"{_time(fewer['us'])} instead of {_time(found['softmax, 2 warps']['us'])}",
+            "255 registers, and it spills",
+            f"16 warps: {fewer['registers']:.0f} registers, {fewer['spilling']:.0f} spills, "
+            f"{_time(fewer['us'])}, not {_time(found['softmax, 2 warps']['us'])}",
         ),
-        "column copy": ("columns", "asks L2 for too much: load rows, then transpose on chip"),
-        "small tiles, group 8": ("bands", "as many loads, most from L2: use larger tiles"),
-        "count, 16 bins": ("count", "all queue for 16 addresses: tl.histogram per program, then add"),
+        "column copy": (
+            "columns",
+            f"asks L2 for {read['column copy'] / read['copy']:.0f} times as much as the copy",
+            "load rows, then transpose on chip",
+        ),
+        "small tiles, group 8": (
+            "bands",
+            f"{bands['l2_hit']:.0f}% of its loads are in L2, but it makes as many",
+            "larger tiles: fewer loads",
+        ),
+        "count, 16 bins": ("count", "all programs queue for 16 addresses", "tl.histogram, then add 16 sums"),
     }
     names = names or list(SIX.values())
     letters = {name: letter for letter, name in SIX.items()}
-    figure, ax = new_sheet(19.4, 0.9 * len(names) + 0.4)
+    figure, ax = new_sheet(21.0, 0.95 * len(names) + 1.5)
+    for x, head in ((0.2, "kernel"), (3.8, "what stands out"), (12.2, "cure")):
+        label(ax, x, 0.5, head, align="left", color=FAINT)
     told = []
     for number, name in enumerate(names):
-        y = 0.65 + 0.9 * number
-        what, cure = words[name]
+        y = 1.5 + 0.95 * number
+        ax.plot([0.2, 20.8], [y - 0.48] * 2, color=LINE, linewidth=0.8)
+        what, why, cure = words[name]
         label(ax, 0.2, y, f"{letters.get(name, '')}  {what}".strip(), align="left", weight="bold")
-        label(ax, 4.0, y, cure, align="left")
-        told.append(f"{letters.get(name, '')} {what}: {cure}".strip())
+        label(ax, 3.8, y, why, align="left")
+        label(ax, 12.2, y, cure, align="left")
+        told.append(f"{letters.get(name, '')} {what}: {why}: {cure}".strip())
     return Picture(figure, f"{'; '.join(told)}.")
 
 
@@ -522,10 +579,13 @@ def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
         groups[which][1].append(each.us)
     for name, (places, times, color, mark) in groups.items():
         if places:
-            text = f"{name} ({len(places)})" if name else f"others ({len(places)})"
+            text = f"{name or 'no spills'} ({len(places)})"
             ax.plot(places, times, mark, color=color, markersize=4, linestyle="none", label=text)
     ax.axhline(swept.floor, color=GREEN, linewidth=1.2)
-    label(ax, len(ran), swept.floor * 1.05, f"floor {swept.floor:.0f} µs", align="right bottom", fontsize=9)
+    words = f"floor: {swept.floor:.0f} µs at " + (
+        "989 TFLOP/s" if swept.flops / FLOPS > swept.bytes / BYTES else "3.95 TB/s"
+    )
+    label(ax, len(ran), swept.floor * 1.05, words, align="right bottom", fontsize=9)
     ax.set_yscale("log")
     ticks = [t for t in (20, 50, 100, 200, 500, 1000, 2000, 5000) if swept.floor / 2 < t < 2 * ran[-1].us]
     ax.set_yticks(ticks, [str(t) for t in ticks])
@@ -588,32 +648,31 @@ def twice(swept: Sweep, most: int = 40) -> Picture:
 
 
 def persistent(record: Record) -> Picture:
-    """Draw the speedup of other matmuls over a plain one, by size. record: of bench "clock"."""
+    """Draw the speedup of other matmuls over a plain one, by size, as a table. record: of bench "clock"."""
     looks = {
-        "descriptors": (SKY, "descriptors"),
-        "persistent, flattened": (GREEN, "descriptors, flattened loop"),
-        "cuBLAS": (GREY, "cuBLAS"),
+        "descriptors": "descriptors",
+        "persistent": "descriptors,\nloop",
+        "persistent, flattened": "descriptors,\nflattened loop",
+        "cuBLAS": "cuBLAS",
     }
     cases = list(dict.fromkeys(row["case"] for row in record["persistent"]))
     us = {(row["case"], row["path"]): row["us"] for row in record["persistent"]}
-    figure = new_figure(8.2, 4.0)
-    ax = figure.subplots()
-    told = []
-    for place, case in enumerate(cases):
-        ratios = {path: us[case, "plain"] / us[case, path] for path in looks}
-        for number, (path, (color, name)) in enumerate(looks.items()):
-            at = place + 0.27 * (number - 1)
-            look = {"color": color, "edgecolor": INK, "linewidth": 0.5, "label": name}
-            ax.bar(at, ratios[path], 0.25, **look)
-        worth = ratios["persistent, flattened"]
-        label(ax, place, 0.06, f"{worth:.2f}", align="bottom", fontsize=9, rotation=90, color=SNOW)
-        told.append(f"{case}: " + ", ".join(f"{looks[p][1]} {r:.2f}" for p, r in ratios.items()))
-    ax.axhline(1, color=INK, linewidth=1)
-    ax.set_xticks(range(len(cases)), [case.replace("x", "\n") for case in cases])
-    ax.set_ylim(0, 1.65)
-    _plain(ax, "M, N, K", "speedup over plain")
-    _legend(figure, ax, 3)
-    figure.suptitle(origin(record), fontsize=9, color=FAINT)
+    figure, ax = new_sheet(19.4, 0.95 * len(cases) + 3.8)
+    left, width, told = 5.4, 3.4, []
+    label(ax, 0.2, 1.2, "M × N × K", align="left", color=FAINT)
+    for number, name in enumerate(looks.values()):
+        label(ax, left + (number + 0.5) * width, 1.2, name)
+    for number, case in enumerate(cases):
+        y = 2.2 + 0.95 * number
+        ratios = [us[case, "plain"] / us[case, path] for path in looks]
+        label(ax, 0.2, y + 0.42, case.replace("x", " × "), align="left")
+        fills = [PALE_GREEN if each > 1.05 else PALE_ORANGE if each < 0.95 else PALE for each in ratios]
+        cells(ax, [f"{each:.2f}" for each in ratios], x=left, y=y, width=width, height=0.85, colors=fills)
+        names = (name.replace("\n", " ") for name in looks.values())
+        told.append(f"{case}: " + ", ".join(f"{n} {r:.2f}" for n, r in zip(names, ratios, strict=True)))
+    y = 2.7 + 0.95 * len(cases)
+    label(ax, left, y, "green: over 5% faster than plain; orange: over 5% slower", align="left", fontsize=9)
+    label(ax, 0.2, y + 0.7, origin(record), align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"How many times as fast as a plain matmul, {origin(record)}. {'; '.join(told)}.")
 
 
@@ -630,7 +689,6 @@ __all__ = [
     "persistent",
     "profile",
     "roofline",
-    "spread",
     "sweep",
     "tile_order",
     "twice",

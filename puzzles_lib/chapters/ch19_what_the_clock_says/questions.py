@@ -1,15 +1,17 @@
 """The predictions of chapter 19."""
 
+from collections.abc import Callable
+
 from puzzles_lib.cache_model import banded
-from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import Point, panels, points, sweep
+from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import panels, points, sweep
 from puzzles_lib.chapters.ch19_what_the_clock_says.pictures import SIX
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.question import Nudge, Question
-from puzzles_lib.timing.h200 import BYTES, FLOPS
+from puzzles_lib.timing.h200 import BYTES, FLOAT32, FLOPS
 from puzzles_lib.timing.recorded import CLOCK, PROFILES, load
 
-LEFT, LOSS = 40, 1.05
-"""How many configurations of the matmul a good pruning keeps at most, and what it may lose."""
+LEAST, LEFT, LOSS = 20, 40, 1.05
+"""How many configurations of the matmul a good pruning keeps, from and up to, and what it may lose."""
 _NAMES = {
     "copy": "copy",
     "column copy": "columns",
@@ -45,23 +47,19 @@ def _zeros() -> str:
 
 
 def _flights() -> int:
-    us = {row["programs"]: row["us"] for row in load(CLOCK)["flights"]}
-    return _nearest(us[1] / us[16], (1, 5, 16))
+    """Return the fewest programs per multiprocessor that read within 5% of what the most read."""
+    rates = {row["programs"]: row["tb_s"] for row in load(CLOCK)["flights"]}
+    return min(programs for programs, rate in rates.items() if rate > 0.95 * max(rates.values()))
 
 
 def _second_wave() -> float:
     return next(row["us"] for row in load(CLOCK)["waves"] if row["programs"] == 136)
 
 
-def _furthest() -> str:
-    def share(point: Point) -> float:
-        return point.tflops * 1e12 / min(FLOPS, point.intensity * BYTES)
-
-    return min(points(), key=share).name.replace("_", " ")
-
-
-def _in_the_roofline() -> set[str]:
-    return {point.name.replace("_", " ") for point in points()}
+def _of_its_own_roof() -> float:
+    """Return the percentage of the float32 roof that flash attention reaches."""
+    (tflops,) = [point.tflops for point in points() if point.name == "flash_attention"]
+    return 100 * tflops * 1e12 / FLOAT32
 
 
 def _panels() -> tuple[int, int]:
@@ -103,6 +101,18 @@ def _profiles() -> tuple[str, ...]:
     return tuple(_NAMES[name] for name in SIX.values())
 
 
+def _of_six(hits: int) -> Callable[[tuple, tuple], bool]:
+    """Return whether that many names of the six profiles are right, as a nudge's condition."""
+    return lambda v, r: sum(a == b for a, b in zip(v, r, strict=False)) == hits
+
+
+def _hits(hits: int) -> str:
+    return (
+        f"{hits} of the six {'is' if hits == 1 else 'are'} right. In each column, one number stands out. "
+        "Which kernel must have it?"
+    )
+
+
 def _tuned() -> int:
     return 3 * (2 * 10 + 1)
 
@@ -114,11 +124,6 @@ def _pays() -> int:
         for k in (128, 512, 8192)
     }
     return max(gain, key=gain.get)
-
-
-def _loop_alone() -> int:
-    us = {row["path"]: row["us"] for row in load(CLOCK)["persistent"] if row["case"] == "8192x8192x128"}
-    return _nearest(us["persistent"], (50, 60, 70))
 
 
 def _cure() -> str:
@@ -203,18 +208,15 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q7",
-        asks="The sum with 16 programs at a time per multiprocessor instead of 1: how many times as fast "
-        "is it, "
-        "about 1, 5 or 16?",
+        asks="One program per multiprocessor reads 0.88 TB/s. Which is the smallest number of programs with "
+        "which memory is busy: 2, 4, 8 or 16?",
         right=_flights,
         kind=int,
         nudges=(
-            Nudge(
-                lambda v, r: v == 16,
-                "With 1 program it reads 0.88 TB/s. Multiply that by 16: memory has a limit.",
-            ),
+            Nudge(lambda v, r: v == 4, "Multiply: 4 × 0.88 TB/s isn't what memory can deliver yet."),
+            Nudge(lambda v, r: v == 16, "Half as many ask for more than memory can deliver, too."),
         ),
-        nudge="With 1 program it reads 0.88 TB/s, and memory can do about 4. So how much is there to gain?",
+        nudge="As long as memory isn't busy, each program adds 0.88 TB/s. When do they reach 3.95?",
     ),
     Question(
         id="ch19-q8",
@@ -255,16 +257,16 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q10",
-        asks="Which of these kernels is furthest below its own roof?",
-        right=_furthest,
-        kind=str,
+        asks="Without tensor cores, an H200 computes 67 TFLOP/s. How many percent of that roof does flash "
+        "attention reach (within 1)?",
+        right=_of_its_own_roof,
+        kind=float,
+        same=lambda value, right: abs(value - right) <= 1,
         nudges=(
-            Nudge(
-                lambda v, r: v not in _in_the_roofline(),
-                "There's no such kernel in the picture. Write a name as the picture does.",
-            ),
+            Nudge(lambda v, r: 0.5 < v < 1, "That's its share of the tensor cores' roof."),
+            Nudge(lambda v, r: abs(v - r / 100) < 0.02, "That's a fraction. How many percent is it?"),
         ),
-        nudge="Compare each point with the roof straight above it. Both axes go by factors of ten.",
+        nudge="At least 35.7 µs at 989 TFLOP/s: how many are that at 67? It took 4,797.",
     ),
     Question(
         id="ch19-q11",
@@ -329,20 +331,25 @@ QUESTIONS = (
                 "The two matmuls are swapped: one of them reads its inputs 48 times.",
             ),
             Nudge(lambda v, r: len(v) != 6, "Give one name for each of A, B, C, D, E and F."),
+            *(Nudge(_of_six(hits), _hits(hits)) for hits in range(1, 5)),
         ),
-        nudge="Something in each profile stands out: 6% of all warps, 48 times its inputs, memory busy at "
-        "87%, 255 registers, a full queue, 9 times its inputs. Which kernel must look like that?",
+        nudge="None of the six is right yet. Start where memory is the busiest: which kernel does nothing "
+        "but move bytes?",
     ),
     Question(
         id="ch19-q15",
-        asks=f"Keep at most {LEFT} of the 384 configurations, and lose at most 5%.",
+        asks=f"Keep {LEAST} to {LEFT} of the 384 configurations, and lose at most 5%.",
         right=_pruned,
         kind=tuple,
-        same=lambda value, right: len(value) == 2 and value[0] <= LEFT and value[1] <= LOSS,
+        same=lambda value, right: len(value) == 2 and LEAST <= value[0] <= LEFT and value[1] <= LOSS,
         nudges=(
             Nudge(
                 lambda v, r: len(v) == 2 and v[1] > LOSS,
                 "The best one that you kept is too slow. Which good configuration did you throw out?",
+            ),
+            Nudge(
+                lambda v, r: len(v) == 2 and v[0] < LEAST,
+                "That's a list of favorites. Which ones would you keep before anything was timed?",
             ),
         ),
         nudge="You still keep too many. Remember that small tiles load a lot per FLOP.",
@@ -395,26 +402,6 @@ QUESTIONS = (
             ),
         ),
         nudge="What does a persistent program save, and how often?",
-    ),
-    Question(
-        id="ch19-q19",
-        asks="With descriptors, at K = 128, a program for each tile takes 58.0 µs, a flattened loop 49.4. "
-        "How many µs does the loop take without flatten: about 50, 60 or 70?",
-        right=_loop_alone,
-        kind=int,
-        nudges=(
-            Nudge(
-                lambda v, r: v == 50,
-                "That would mean that flatten does nothing. What starts while a tile is stored?",
-            ),
-            Nudge(
-                lambda v, r: v == 60,
-                "60 is about right without a loop, where other programs fill the gaps. This loop ends a "
-                "tile before "
-                "it starts the next.",
-            ),
-        ),
-        nudge="Choose one of the three numbers. What lets the next tile start early, the loop or flatten?",
     ),
     Question(
         id="ch19-q20",

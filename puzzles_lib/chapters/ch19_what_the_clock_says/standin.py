@@ -186,8 +186,7 @@ class Audit:
         if self.ok and self.below is None:
             return "\n".join([*lines, "none of the five effects moves it by more than 5%: well measured"])
         lines += [
-            f"{EFFECTS[name]}: this alone makes it {_times(times)} times the truth"
-            for name, times in self.lies.items()
+            f"{EFFECTS[name]}: this alone makes it {_times(times)}" for name, times in self.lies.items()
         ]
         if self.below is not None:
             return "\n".join([*lines, self._cheated(self.below)])
@@ -209,8 +208,11 @@ class Audit:
 
 
 def _times(times: float) -> str:
-    """Return a factor with two decimals, or with two digits if it's small: ``"0.65"``, ``"0.0031"``."""
-    return f"{times:,.2f}" if abs(times) >= 0.1 else f"{times:.2g}"
+    """Return a factor in words: ``"0.65 times the truth"``, ``"0.0031 times the truth"``, ``"0 µs"``."""
+    if times == 0:
+        return "0 µs"
+    digits = ",.0f" if abs(times) >= 100 else ",.2f" if abs(times) >= 0.1 else ".2g"
+    return f"{times:{digits}} times the truth"
 
 
 def _near(value: float, truth: float) -> bool:

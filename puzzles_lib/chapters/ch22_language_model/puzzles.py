@@ -602,9 +602,9 @@ _LISTED = (
         P=31, E=4, M=19, K=40, N=50, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16,
         fill={"start": lengths(11, 0, 19, 1)},
     ),
-    # the first and the last expert have none
+    # the first and the last expert have none; a block of K is longer than gate and up together
     Case(
-        P=24, E=5, M=23, K=20, N=18, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32,
+        P=24, E=5, M=23, K=12, N=18, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32,
         fill={"start": lengths(0, 1, 0, 23, 0)},
     ),
     # one token that chose two experts, as when a model writes
@@ -889,7 +889,8 @@ SAMPLE_TOKEN = Puzzle(
         Case(B=6, V=64, SEED=123, BLOCK_V=64),
         Case(B=1, V=256, SEED=10, BLOCK_V=256),  # one program
         Case(B=9, V=100, SEED=2**40 + 3, BLOCK_V=128),  # ragged; a seed of more than 32 bits
-        Case(B=9, V=33, SEED=5, BLOCK_V=256, fill={"logits": mostly_banned}),  # nearly all are banned
+        # nearly all are banned, and the last token wins once
+        Case(B=9, V=33, SEED=7, BLOCK_V=256, fill={"logits": mostly_banned}),
         Case(B=4, V=50, SEED=1, BLOCK_V=64, fill={"logits": tied_at_0, "heat": cold}),  # ties
     ),
     outputs=("token",),
@@ -1025,7 +1026,8 @@ LINEAR_CROSS_ENTROPY = Puzzle(
     cases=(
         Case(T=16, V=32, K=16, BLOCK_T=16, BLOCK_V=32, BLOCK_K=16),  # one program, one tile
         Case(T=64, V=96, K=64, BLOCK_T=32, BLOCK_V=32, BLOCK_K=16),  # several of everything, all full
-        Case(T=21, V=50, K=40, BLOCK_T=16, BLOCK_V=32, BLOCK_K=16),  # ragged on every axis
+        # ragged on every axis, one class more than two blocks
+        Case(T=21, V=65, K=40, BLOCK_T=16, BLOCK_V=32, BLOCK_K=16),
         Case(T=3, V=2, K=20, BLOCK_T=16, BLOCK_V=16, BLOCK_K=32),  # two classes, in a block of 16
         # logits that fall from 800 to -800: exp() overflows without the maximum of all blocks so far
         Case(
