@@ -239,7 +239,7 @@ def _looks_at_addresses(trial: Trial) -> bool:
 
 
 def _elsewhere(trial: Trial) -> Verdict | None:
-    """A fault that shows only if the tensors are elsewhere in memory."""
+    """A fault that shows only if the tensors have other addresses."""
     for choice in ELSEWHERE:
         moved = trial.run(Options(elsewhere=choice, quiet=True, as_compiled=trial.as_compiled))
         if other := trial.judged(moved):

@@ -208,7 +208,7 @@ class Report:
 
     @property
     def drawn(self) -> tuple[CaseResult, ...]:
-        """The random cases, which are not the puzzle's own."""
+        """The random cases, which the puzzle doesn't list."""
         return tuple(c for c in self.cases if c.drawn)
 
     def as_dict(self) -> dict[str, Any]:

@@ -320,7 +320,7 @@ def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Pl
 
 
 def depends_on_addresses(verdict: Verdict) -> Verdict:
-    """Return the verdict on a fault that shows only when the tensors are elsewhere in memory."""
+    """Return the verdict on a fault that shows only if the tensors have other addresses."""
     text = f"the result depends on an address: with the tensors at other addresses, {verdict.message}"
     advice = "the allocator chooses the addresses: compare offsets and sizes instead"
     return Verdict(verdict.kind, text, verdict.site, advice)
@@ -417,7 +417,7 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
 def unused_lock(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """Return the verdict on a kernel that uses some locks of a result and never the others.
 
-    A kernel that uses none of them passes, because it may do without. ran: a run whose accesses are kept.
+    A kernel that uses none of them passes, because it may need no lock. ran: a run whose accesses are kept.
     """
     for result in puzzle.results:
         if result.name not in puzzle.locks:

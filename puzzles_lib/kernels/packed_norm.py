@@ -116,7 +116,7 @@ def norm_quantize_ref(
     seed: torch.Tensor | None,
     offset: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return what `norm_quantize` returns, for a matrix x [K, C]; y is torch's own."""
+    """Return what `norm_quantize` returns, for a matrix x [K, C]; torch computes y."""
     exact = x.float() if rms else x.float() - x.float().mean(1, keepdim=True)
     rstd = (exact.square().mean(1) + eps).rsqrt()
     words, params = quantize_pack_ref((exact * rstd[:, None]).to(dtype), bits, group_size, seed, offset)

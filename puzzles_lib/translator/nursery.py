@@ -98,7 +98,7 @@ class Nursery:
 
 
 def _path() -> list[str]:
-    """Return Python's search path without the notebooks' folder, whose modules might be a learner's."""
+    """Return Python's search path without the notebooks' folder, whose modules a learner may have written."""
     own = str(Path(__file__).parents[2])
     there = [path for path in sys.path if path and (path == own or path != os.getcwd())]
     return there if own in there else [own, *there]

@@ -54,7 +54,7 @@ class Programs:
 
 
 def rung_binary(rung: Rung) -> Binary:
-    """Compile a rung, and return its binary. Raise RuntimeError if it does not compile."""
+    """Compile a version of the kernel, and return its binary. Raise RuntimeError if it does not compile."""
     from puzzles_lib.chapters.ch15_racing_cublas.machine import compile_rung
 
     compiled = compile_rung(rung)
