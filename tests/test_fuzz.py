@@ -6,7 +6,7 @@ from puzzles_lib.authoring import fuzz
 
 
 def test_a_hundred_random_kernels_leave_the_session_as_it_was(two_threads):
-    kinds, wrong = fuzz.survive(0, 100)
+    kinds, wrong, _ = fuzz.survive(0, 100)
     assert wrong == []
     assert sum(kinds.get(kind, 0) for kind in ("compiler", "pass")) > 50
 
@@ -21,6 +21,13 @@ def test_what_a_check_leaves_is_found(monkeypatch):
     monkeypatch.setattr(warnings, "filters", list(warnings.filters))
     found = fuzz.survive(0, 2, lambda number: warnings.filters.append(("left", number)))
     assert [text.partition(":")[2].strip() for text in found[1]] == ["warnings", "warnings"]
+
+
+def test_rare_verdicts_are_told_with_their_kernels(monkeypatch):
+    monkeypatch.setattr(fuzz, "RARE", ("compiler", "error", "time limit"))
+    kinds, _, rare = fuzz.survive(0, 10)
+    assert len(rare) == sum(kinds.get(kind, 0) for kind in fuzz.RARE) > 0
+    assert all(text.split(":")[0].isdigit() and len(text.split(": ", 1)[1]) > 10 for text in rare)
 
 
 @pytest.mark.parametrize("number", range(3))
