@@ -420,7 +420,7 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
 def unused_lock(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """Return the verdict on a kernel that uses some locks of a result and never the others.
 
-    A kernel that uses none of them passes, because it may do without. ran: a run whose accesses are kept.
+    A kernel that uses none of them passes here: atomics need no lock. ran: a run whose accesses are kept.
     """
     for result in puzzle.results:
         if result.name not in puzzle.locks:
