@@ -23,6 +23,19 @@ def test_what_a_check_leaves_is_found(monkeypatch):
     assert [text.partition(":")[2].strip() for text in found[1]] == ["warnings", "warnings"]
 
 
+@pytest.mark.parametrize(
+    "number, told",
+    [
+        (50504, "the condition of this tl.device_assert is False"),
+        (51570, "32 elements at a time, but there are 1"),
+        (51838, ""),  # a hint on a block pointer
+    ],
+)
+def test_what_was_an_error_of_the_checker(number, told):
+    _, wrong, rare = fuzz.survive(number, 1)
+    assert wrong == [] and len(rare) == bool(told) and told in "".join(rare)
+
+
 def test_rare_verdicts_are_told_with_their_kernels(monkeypatch):
     monkeypatch.setattr(fuzz, "RARE", ("compiler", "error", "time limit"))
     kinds, _, rare = fuzz.survive(0, 10)

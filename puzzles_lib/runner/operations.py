@@ -1186,7 +1186,7 @@ def grid_dependency(machine: Machine, step: Step) -> None:
 def device_assert(machine: Machine, step: Step, condition: Lanes, *_: Lanes) -> None:
     machine.memory.use(condition.labels)
     if not condition.data.all():
-        raise AssertionError(step.op.text("message"))
+        raise AssertionError(step.op.text("message") or "the condition of this tl.device_assert is False")
 
 
 @operation("tt.print", labels=None)
