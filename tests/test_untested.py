@@ -10,7 +10,7 @@ from torch import Tensor
 from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.checker import examine, untested
+from puzzles_lib.checker import examine, made_cases
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import random
 from puzzles_lib.puzzle import Case, Puzzle
@@ -107,7 +107,7 @@ def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
 
 @pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=lambda puzzle: puzzle.name)
 def test_solutions_take_values_of_any_size(puzzle):
-    cases = tuple(untested._of_any_size(puzzle, 2.0))
+    cases = tuple(made_cases.of_any_size(puzzle, 2.0))
     if cases:
         alone = dataclasses.replace(puzzle, cases=cases, contract=None, machine=(), traffic=())
         report = examine(solutions()[puzzle.name], alone)
@@ -117,7 +117,7 @@ def test_solutions_take_values_of_any_size(puzzle):
 @pytest.mark.parametrize("name", ["constant_add", "long_sum", "rope", "tile_order", "quantize_rows"])
 def test_solutions_take_large_sizes(name):
     puzzle = PUZZLES[name]
-    cases = tuple(sorted(untested._larger(puzzle, 60), key=lambda case: untested._work(puzzle, case)))[:4]
+    cases = tuple(sorted(made_cases.beyond(puzzle, 60), key=lambda case: made_cases._work(puzzle, case)))[:4]
     assert cases and all(max(case.numbers.values()) > 60 for case in cases)
     report = examine(
         solutions()[name], dataclasses.replace(puzzle, cases=cases, contract=None, machine=(), traffic=())
@@ -243,7 +243,7 @@ def test_sides():
 
 
 def test_scaled_values_keep_their_signs_and_zeros():
-    fill = untested._scaled(random, untested.closer_to_zero)
+    fill = made_cases._scaled(random, made_cases.closer_to_zero)
     generator = torch.Generator().manual_seed(0)
     values = fill((4000,), torch.float32, generator)
     plain = random((4000,), torch.float32, torch.Generator().manual_seed(0))
