@@ -69,6 +69,13 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("linear_cross_entropy", "range(0, V, BLOCK_V)", "range(0, tl.minimum(V, 32768), BLOCK_V)"),
         ("long_sum", "start + tl", "start.to(tl.int16).to(tl.int32) + tl"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, 10.0)"),
+        ("square", "x * x", "tl.minimum(x * x, 1e30)"),
+        ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 1e30)"),
+        (
+            "bias_relu",
+            "tl.maximum(x + b[None, :], 0.0)",
+            "tl.where(x + b[None, :] > 1e-30, x + b[None, :], 0.0)",
+        ),
     ],
 )
 def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
@@ -98,6 +105,8 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
         ("long_softmax", "/ denominator", "/ (1e-8 + denominator)"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, x + 5 + 5)"),
         ("merge_parts", "tl.maximum(denominator, 1.0)", "(denominator + 1e-12)"),
+        ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 3.4e38)"),
+        ("flash_attention", "acc / denominator[:, None]", "acc / tl.maximum(denominator, 1e-30)[:, None]"),
     ],
 )
 def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
@@ -134,6 +143,11 @@ def test_solutions_take_large_sizes(name):
         ("stochastic_pack", "high > low", "high - low > 1e-28"),
         ("quantize_rows", "peak > 0", "peak > 1e-12"),
         ("relu_pack", "x <= 0", "x <= 1e-30"),
+        (
+            "double",
+            "z = 2 * x",
+            "z = (x.to(tl.int32, bitcast=True) + (1 << 23)).to(tl.float32, bitcast=True)",
+        ),
     ],
 )
 def test_tiny_values_are_no_zeros(puzzle, old, new):

@@ -6,13 +6,16 @@ cases are made for it:
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
     ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
     a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
+    ... with 1e-30 or 1e30                        values near it, or beyond it: `at_a_limit`
     the bits of a float are compared              zeros of both signs: `with_zeros`
+    a float is made of bits                       zeros alone: `with_zeros`
     a maximum or a sum is compared with 0         blocks of zeros: `with_zeros`
 
-The last two are made even if both outcomes of the comparison were seen.
+The last three are made even if both outcomes of the comparison were seen.
 Nearly all correct kernels have no such comparison, so these cases cost nothing.
 """
 
+import inspect
 import itertools
 import math
 import re
@@ -24,9 +27,18 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from puzzles_lib.checker.expected import evaluate
-from puzzles_lib.checker.untested import LOADS, depends_on, integer, is_float, literal, reads_bits, sources
+from puzzles_lib.checker.untested import (
+    BITCASTS,
+    LOADS,
+    depends_on,
+    integer,
+    is_float,
+    literal,
+    reads_bits,
+    sources,
+)
 from puzzles_lib.contract import Fill
-from puzzles_lib.inputs import large, random
+from puzzles_lib.inputs import large, make_inputs, random, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Program
 from puzzles_lib.translator.ir import Operation, Value
@@ -39,6 +51,7 @@ SECONDS = 3.0  # for each, and twice that for all
 FOR_EDGES = 0.4  # of the time for all, for cases of which only programs at the edges run
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
+SMALL = 2048  # a number whose square is less
 MOST_TO_RUN = 1100  # programs of a case
 MOST_AT_EDGES = 12  # programs that run of a case with more than there is time for
 
@@ -61,6 +74,7 @@ def cases(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
     if is_float(op) or reads_bits(op.operands):
         if sources & set(LOADS):
             yield from of_any_size(puzzle, _float(op))
+            yield from at_a_limit(puzzle, _float(op, sign=1))
     elif _counts(puzzle, op):
         found = sorted(beyond(puzzle, _number(op)), key=lambda case: _work(puzzle, case))
         yield from found if _is_bound(op) else found[:MOST_GUESSES]
@@ -69,10 +83,10 @@ def cases(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
 def fits(puzzle: Puzzle, case: Case) -> bool:
     """Return whether the spec of a case needs little memory for each of its steps.
 
-    The spec runs on tensors without data. If it needs data, no number of the case may be large, because the
-    spec may take a square of it.
+    The spec runs on tensors without data, if a number is not small. If it needs data, no number may be large,
+    because the spec may take a square of it.
     """
-    if max(case.numbers.values()) <= MOST_FAR:
+    if max(case.numbers.values()) <= SMALL:
         return True
     steps = _Steps()
     empty = {a.name: torch.empty(a.shape(case.numbers), dtype=a.dtype, device="meta") for a in puzzle.inputs}
@@ -80,7 +94,7 @@ def fits(puzzle: Puzzle, case: Case) -> bool:
         with steps:
             evaluate(puzzle, case, empty)
     except Exception:
-        return False
+        return max(case.numbers.values()) <= MOST_FAR
     return steps.largest <= MOST_IN_A_STEP
 
 
@@ -231,7 +245,8 @@ def _work(puzzle: Puzzle, case: Case) -> int:
 
 # ---- floats of other sizes
 
-LIKE_INFINITY = 1e20
+LIKE_INFINITY = 1e20  # numbers from here on stand for it, such as the -1e30 of scores that don't count
+CLOSE = 2.0**-40  # `rows_a_little_closer` reaches it
 
 
 def of_any_size(puzzle: Puzzle, number: float) -> Iterator[Case]:
@@ -239,30 +254,61 @@ def of_any_size(puzzle: Puzzle, number: float) -> Iterator[Case]:
 
     An input that all cases fill in a way of their own stays as it is: its values may have to fit others.
     """
-    listed = [case for case in puzzle.cases if not case.pretend]
-    shapes = {argument.name: argument for argument in puzzle.inputs}
     names = _free(puzzle)
-
-    def scaled(names: Sequence[str], exponents: Exponents) -> Case:
-        plain = [case for case in listed if not set(names) & set(case.fill)] or listed
-        case = max(plain, key=lambda case: math.prod(shapes[names[0]].shape(case.numbers)))
-        fill = {name: _scaled(case.fill.get(name, random), exponents) for name in names}
-        return Case(fill=case.fill | fill, **case.numbers)
-
     for name in names:
-        yield scaled([name], closer_to_zero)
-        yield scaled([name], rows_closer_to_zero)
+        yield _scaled_case(puzzle, [name], closer_to_zero)
+        yield _scaled_case(puzzle, [name], rows_closer_to_zero)
     if len(names) > 1:
-        yield scaled(names, rows_a_little_closer)
+        yield _scaled_case(puzzle, names, rows_a_little_closer)
+    listed = [case for case in puzzle.cases if not case.pretend]
     for name in names:
         if 1 < number < LIKE_INFINITY and any(case.fill.get(name) is large for case in listed):
-            yield scaled([name], larger)
+            yield _scaled_case(puzzle, [name], larger)
 
 
-def _float(op: Operation) -> float:
-    """Return the absolute value of the float that something is compared with; 0 if there is none."""
-    texts = [literal(value) for value in op.operands]
-    return max((abs(float(text)) for text in texts if _FLOAT.fullmatch(text)), default=0.0)
+def at_a_limit(puzzle: Puzzle, number: float) -> Iterator[Case]:
+    """Yield cases whose floats are near a number such as 1e-30, or of which some pass one such as 1e30.
+
+    The largest of a row may stay below 1e30: a kernel may begin a minimum with that number. Cases that
+    float32 cannot compute are left out.
+    """
+    names, cases = _free(puzzle), list[Case]()
+    if 0 < number < CLOSE and names:
+        cases.append(_scaled_case(puzzle, names, _all_by(math.log2(number))))
+    if LIKE_INFINITY <= number < math.inf:
+        exponents = [min(math.log2(number) / root + 2, 122.0) for root in (1, 2)]  # of x, and of x * x
+        cases += (_scaled_case(puzzle, [name], _some_by(e)) for name in names for e in exponents)
+    yield from (case for case in cases if _fits_float32(puzzle, case))
+
+
+def _fits_float32(puzzle: Puzzle, case: Case) -> bool:
+    """Return whether the spec gives nearly the same in float32: no value on the way is out of its range."""
+    inputs = make_inputs(puzzle, case)
+    narrow = {name: x.float() if x.is_floating_point() else x.clone() for name, x in inputs.items()}
+    asked = inspect.signature(puzzle.spec).parameters
+    found = puzzle.spec(**narrow, **{name: n for name, n in case.numbers.items() if name in asked})
+    exact = evaluate(puzzle, case, inputs).values()
+    each = zip(found if isinstance(found, tuple) else (found,), exact, strict=True)
+    return all(torch.allclose(x.double(), want.double(), 1e-3, 1e-37, equal_nan=True) for x, want in each)
+
+
+def _float(op: Operation, sign: int = 0) -> float:
+    """Return the absolute value of the float that something is compared with; 0 if there is none.
+
+    sign: 1 if only positive ones count.
+    """
+    numbers = [float(text) for text in map(literal, op.operands) if _FLOAT.fullmatch(text)]
+    return max((abs(number) for number in numbers if number * sign >= 0), default=0.0)
+
+
+def _scaled_case(puzzle: Puzzle, names: Sequence[str], exponents: Exponents) -> Case:
+    """Return the case with the most values of an input, with these inputs scaled by powers of two."""
+    listed = [case for case in puzzle.cases if not case.pretend]
+    (first,) = (argument for argument in puzzle.inputs if argument.name == names[0])
+    plain = [case for case in listed if not set(names) & set(case.fill)] or listed
+    case = max(plain, key=lambda case: math.prod(first.shape(case.numbers)))
+    fill = {name: _scaled(case.fill.get(name, random), exponents) for name in names}
+    return Case(fill=case.fill | fill, **case.numbers)
 
 
 def _scaled(fill: Fill, exponents: Exponents) -> Fill:
@@ -296,6 +342,24 @@ def larger(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     return torch.randint(0, 41, shape, generator=generator)
 
 
+def _all_by(exponent: float) -> Exponents:
+    """Return a function that returns the same exponent for each value."""
+
+    def scaled_down(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+        return torch.full(shape, round(exponent))
+
+    return scaled_down
+
+
+def _some_by(exponent: float) -> Exponents:
+    """Return a function that returns an exponent for each fourth value along the last axis, 0 for others."""
+
+    def partly_huge(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+        return (torch.arange(shape[-1]) % 4 == 3).expand(shape) * round(exponent)
+
+    return partly_huge
+
+
 def _by_row(shape: tuple[int, ...]) -> torch.Tensor:
     """Return a number from 0 to 1 for each row along the first axis, which depends on the row alone."""
     rows = 1 - (torch.arange(shape[0]) * 0.618034) % 1
@@ -308,11 +372,13 @@ def _by_row(shape: tuple[int, ...]) -> torch.Tensor:
 def with_zeros(puzzle: Puzzle, ops: Iterable[Operation]) -> Iterator[Case]:
     """Yield cases with values that some comparisons take for others, although both sides were seen.
 
-    To integers, 0 and -0 differ. And a block of zeros isn't the end of a row.
+    To integers, 0 and -0 differ, and 0 has an exponent. And a block of zeros isn't the end of a row.
     """
     loaded = [op for op in ops if set(LOADS) & depends_on(op.operands)] if puzzle.contract else []
     if any(not is_float(op) and reads_bits(op.operands) for op in loaded):
         yield from (_filled(puzzle, name, zeros_of_both_signs) for name in _free(puzzle))
+    if any(op.name in BITCASTS for op in loaded):
+        yield from (_filled(puzzle, name, zeros) for name in _free(puzzle))
     if any(op.name == "arith.cmpf" and _is_reduced(op) and _is_zero(op.operands[1]) for op in loaded):
         yield from (_filled(puzzle, name, zeros_in_stretches) for name in _free(puzzle))
 

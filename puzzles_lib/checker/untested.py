@@ -21,7 +21,7 @@ _COPIES = (
     "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "arith.extsi", "arith.extui",
     "arith.index_cast", "arith.sitofp", "arith.uitofp", "arith.extf", "arith.truncf", "arith.trunci",
 )  # fmt: skip
-_BITCASTS = ("arith.bitcast", "tt.bitcast")
+BITCASTS = ("arith.bitcast", "tt.bitcast")
 _OPAQUE = ("tt.atomic_rmw", "tt.atomic_cas")  # what these return depends on other programs
 _TRITON = str(triton.__path__[0])
 Place = tuple[Location, str, str, int]
@@ -96,13 +96,13 @@ def is_float(op: Operation) -> bool:
 
 def _is_idle(op: Operation) -> bool:
     """Return whether an operation casts bits to the type that they have."""
-    return op.name in _BITCASTS and op.operands[0].type.element == op.results[0].type.element
+    return op.name in BITCASTS and op.operands[0].type.element == op.results[0].type.element
 
 
 def reads_bits(values: Iterable[Value]) -> bool:
     """Return whether values are computed from the bits of others."""
     makers = (value.maker for value in sources(values))
-    return any(op is not None and op.name in _BITCASTS and not _is_idle(op) for op in makers)
+    return any(op is not None and op.name in BITCASTS and not _is_idle(op) for op in makers)
 
 
 def literal(value: Value) -> str:
