@@ -8,7 +8,7 @@ result is kept on disk.
 from collections.abc import Callable, Sequence
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.checker import naming
+from puzzles_lib.checker.naming import index_of
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.compiler import find_target, taken_at_once
 from puzzles_lib.runner import Harm, Options, Promise, Run
@@ -50,7 +50,7 @@ def _false_hint(promises: Sequence[Promise], harm: Harm | None) -> Verdict:
         text += f"; the hint on line {others[0]} is not true either"
     cure = "leave the hint out, or make it true"
     if harm:
-        first, last = (naming.index(lane, harm.shape) for lane in (harm.lanes[0], harm.lanes[-1]))
+        first, last = (index_of(lane, harm.shape) for lane in (harm.lanes[0], harm.lanes[-1]))
         lanes = f"{first} to {last}" if len(harm.shape) == 1 else f"[{first}] to [{last}]"
         cure = f"a GPU {_DOES[harm.kind]} lanes {lanes} of line {harm.site.line} at once, {done}; {cure}"
     return Verdict("false hint", text, promise.site, cure)

@@ -8,7 +8,7 @@ these lanes. It is asked only if there are such lanes, because a compilation dow
 from collections.abc import Callable
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.checker import naming
+from puzzles_lib.checker.naming import index_of, the_program
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.compiler import Target, find_target, held_by
 from puzzles_lib.puzzle import Case, Puzzle
@@ -72,17 +72,17 @@ def _race_within(
 ) -> Verdict:
     """Return the verdict on two threads of a program that access one element with nothing to order them."""
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == race.argument)
-    element = f"{race.argument}[{naming.index(race.element, shape)}]" if shape else race.argument
+    element = f"{race.argument}[{index_of(race.element, shape)}]" if shape else race.argument
     if not race.ends:
         text = (
-            f"race within {naming.program(race.program, puzzle, case)}: {element} is stored by a descriptor "
+            f"race within {the_program(race.program, puzzle, case)}: {element} is stored by a descriptor "
             f"at line {race.first.site.line}, then {_DONE[race.second.kind]} at line {race.second.site.line}"
         )
         cure = "no barrier waits for a descriptor's store: use the value that was stored, or tl.store"
         return Verdict("race", text, race.second.site, cure)
     first, second = (_touch(touch, target) for touch in (race.first, race.second))
     warps = "1 warp" if num_warps == 1 else f"{num_warps} warps"
-    where = naming.program(race.program, puzzle, case)
+    where = the_program(race.program, puzzle, case)
     text = f"race within {where}: {element} is {first}, then {second}, with no barrier between"
     cure = "put tl.debug_barrier() between the two: threads run at their own pace"
     if race.first.site == race.second.site and race.first.kind == "load" != race.second.kind:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from puzzles_lib.checker import naming
+from puzzles_lib.checker.naming import index_of, the_programs
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.verdicts import never_written
 from puzzles_lib.puzzle import Argument, Case, Puzzle
@@ -48,20 +48,20 @@ def _why_not_written(
     for access in stores:
         elements, times = np.unique(access.elements[access.mask], return_counts=True)
         if (times > 1).any():
-            place = f"{result.name}[{naming.index(int(elements[(times > 1).argmax()]), shape)}]"
+            place = f"{result.name}[{index_of(int(elements[(times > 1).argmax()]), shape)}]"
             why = _wrong_stride(access, stores, result, case) or "is the stride of a row correct?"
             text = f"several lanes of this store write to one element, such as {place}: {why}"
             return replace(verdict, diagnosis=text, site=access.site)
         for element in elements.tolist():
             first = owner.setdefault(element, access)
             if first.program != access.program:
-                place = f"{result.name}[{naming.index(element, shape)}]"
+                place = f"{result.name}[{index_of(element, shape)}]"
                 why = (
                     _wrong_stride(access, stores, result, case)
                     or _wrong_start(first, access, result, case, source)
                     or "do their offsets depend on tl.program_id?"
                 )
-                both = naming.programs(first.program, access.program, puzzle, case)
+                both = the_programs(first.program, access.program, puzzle, case)
                 return replace(
                     verdict, diagnosis=f"{both} overwrite each other at {place}: {why}", site=access.site
                 )

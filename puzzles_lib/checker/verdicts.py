@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from puzzles_lib.checker import naming
 from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, ZERO, Mismatch, compare, only_slip
 from puzzles_lib.checker.expected import Expected, evaluate
+from puzzles_lib.checker.naming import index_of, the_program, the_programs
 from puzzles_lib.checker.report import CaseResult, Verdict
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Argument, Case, Puzzle
@@ -334,7 +334,7 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, again: Run, order: str
         differs = (one != other) & ~(one.isnan() & other.isnan())
         if differs.any():
             at = int(differs.flatten().int().argmax())
-            place = f"{result.name}[{naming.index(at, result.shape(case.numbers))}]"
+            place = f"{result.name}[{index_of(at, result.shape(case.numbers))}]"
             values = f"{one.flatten()[at].item():.9g} and {other.flatten()[at].item():.9g}"
             text = f"race: when the programs run {order}, {place} gets different bits: {values}"
             cure = "a float sum depends on the order of its additions: let one program make the whole sum"
@@ -368,8 +368,8 @@ def unlocked(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     if (store := ran.unlocked) is None:
         return None
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == store.argument)
-    place, held = f"{store.argument}[{naming.index(store.element, shape)}]", " and ".join(puzzle.locks)
-    who = naming.program(store.program, puzzle, case)
+    place, held = f"{store.argument}[{index_of(store.element, shape)}]", " and ".join(puzzle.locks)
+    who = the_program(store.program, puzzle, case)
     text = f"race: {who} stores to {place} while the {held} is not held: others may store as well"
     return Verdict(
         "race", text, store.site, f"before a program stores, it must change the {held} from 0 to 1"
@@ -381,9 +381,9 @@ def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     for access in ran.accesses:
         if access.kind == "store" and access.argument not in puzzle.locks and access.mask.any():
             shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == access.argument)
-            place = f"{access.argument}[{naming.index(int(access.elements[access.mask][0]), shape)}]"
+            place = f"{access.argument}[{index_of(int(access.elements[access.mask][0]), shape)}]"
             held = " and ".join(puzzle.locks)
-            who = naming.program(access.program, puzzle, case)
+            who = the_program(access.program, puzzle, case)
             text = f"race: if another program holds the {held}, {who} stores to {place} anyway"
             return Verdict("race", text, access.site, _must_wait(held))
     return None
@@ -401,8 +401,8 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
         got, want = (ran.outputs[result.name].flatten() for ran in (held, free))
         lacks = (got != want) & ~(got.isnan() & want.isnan())
         if result.name not in puzzle.locks and lacks.any():
-            place = f"{result.name}[{naming.index(int(lacks.int().argmax()), result.shape(case.numbers))}]"
-            who = naming.program(held.program or (0, 0, 0), puzzle, case)
+            place = f"{result.name}[{index_of(int(lacks.int().argmax()), result.shape(case.numbers))}]"
+            who = the_program(held.program or (0, 0, 0), puzzle, case)
             text = f"race: if another program holds the {locks}, {who} gives up"
             asked = [access.site for access in held.accesses if access.argument in puzzle.locks]
             site = asked[-1] if asked else None
@@ -423,7 +423,7 @@ def unused_lock(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         used = {int(element) for a in each for element in a.elements[a.mask]}
         unused = sorted(set(range(math.prod(shape))) - used)
         if used and unused:
-            free, taken = (f"{result.name}[{naming.index(n, shape)}]" for n in (unused[0], min(used)))
+            free, taken = (f"{result.name}[{index_of(n, shape)}]" for n in (unused[0], min(used)))
             text = f"{free} is never used, but {taken} is"
             diagnosis = "programs that store to different elements share a lock, so they wait for no reason"
             return Verdict("never written", text, each[0].site, diagnosis)
@@ -514,7 +514,7 @@ def never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Ver
         )
         text = f"{what} written: the kernel stores nothing there"
         return Verdict("never written", text)
-    place = naming.index(int(written.argmin()), shape)
+    place = index_of(int(written.argmin()), shape)
     verb = "is" if missing == 1 else "are"
     text = f"{missing} of {written.size} elements of {result.name} {verb} never written"
     return Verdict("never written", f"{text}, the first is {result.name}[{place}]")
@@ -582,14 +582,14 @@ def _walked(puzzle: Puzzle, block: str) -> str:
 
 def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
-    element = f"{conflict.argument}[{naming.index(conflict.element, shape)}]" if shape else conflict.argument
+    element = f"{conflict.argument}[{index_of(conflict.element, shape)}]" if shape else conflict.argument
     first, second = conflict.programs
     diagnosis, site = "", conflict.site
     if conflict.kind == "read":
         waits = re.match(r"while\b.*\bload\(", conflict.site.source)
         if waits and "volatile" not in conflict.site.source:
             diagnosis = asks_again(puzzle.pointer(conflict.argument))
-        reader, writer = (naming.program(one, puzzle, case) for one in (second, first))
+        reader, writer = (the_program(one, puzzle, case) for one in (second, first))
         why = conflict.why
         if why.what in ("release", "acquire") and why.site:
             lacks = {"release": f"release what {writer} stored", "acquire": "acquire what others released"}
@@ -608,17 +608,17 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             diagnosis = f"read {conflict.argument} only while you hold the lock that its writers hold"
         text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
     elif conflict.kind == "overwrite":
-        reader, writer = (naming.program(one, puzzle, case) for one in (first, second))
+        reader, writer = (the_program(one, puzzle, case) for one in (first, second))
         text = f"race: {writer} stores to {element}, which {reader} has read; nothing orders the two"
         if conflict.why.what == "early":
             text = f"race: {reader} reads {element} before {writer} stores it; nothing orders the two"
         site, diagnosis = _why_overwritten(conflict, reader, writer)
     elif conflict.kind == "scope":
-        both = naming.programs(first, second, puzzle, case)
+        both = the_programs(first, second, puzzle, case)
         text = f'race: {both} update {element}, but scope="cta" keeps only one program\'s threads apart'
         diagnosis = 'leave scope out: "gpu", which keeps all programs apart, is the default'
     elif conflict.kind == "mixed":
-        other, writer = (naming.program(one, puzzle, case) for one in (first, second))
+        other, writer = (the_program(one, puzzle, case) for one in (first, second))
         does = "looks at" if conflict.why.what == "looks" else "changes"
         line = f" at line {conflict.why.site.line}" if conflict.why.site else ""
         text = f"race: {writer} stores to {element}, which {other} {does} with an atomic{line}"
@@ -628,17 +628,17 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             diagnosis = "a plain store doesn't release what was stored before it: use tl.atomic_xchg instead"
     elif conflict.kind == "update" and conflict.why.site:
         site = conflict.why.site
-        writer, updater = (naming.program(one, puzzle, case) for one in (first, second))
+        writer, updater = (the_program(one, puzzle, case) for one in (first, second))
         text = (
             f"race: {writer} stores to {element} at line {site.line}, and {updater} changes it "
             f"with an atomic at line {conflict.site.line}; nothing orders the two"
         )
         diagnosis = _plain_store(puzzle, case, conflict)
     elif first == second:
-        where = naming.program(first, puzzle, case)
+        where = the_program(first, puzzle, case)
         text = f"race: two lanes of one store in {where} write different values to {element}"
     else:
-        text = f"race: {naming.programs(first, second, puzzle, case)} write different values to {element}"
+        text = f"race: {the_programs(first, second, puzzle, case)} write different values to {element}"
     return Verdict("race", text, site, diagnosis)
 
 
@@ -687,7 +687,7 @@ def _plain_store(puzzle: Puzzle, case: Case, conflict: Conflict) -> str:
         along = puzzle.grid(case)[apart[0]]
         if along == shape[0]:  # as many elements as programs along the axis
             element = f"{conflict.argument}[{conflict.element}]"
-            both = naming.programs(first, second, puzzle, case)
+            both = the_programs(first, second, puzzle, case)
             return f"{conflict.argument} has {shape[0]} elements: should {both} share {element}?"
     return "a plain store is safe only after all other programs are done with the element"
 
@@ -695,7 +695,7 @@ def _plain_store(puzzle: Puzzle, case: Case, conflict: Conflict) -> str:
 def stored_again(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     """Return the verdict on two programs that store the same element of a result that one should store."""
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
-    element = f"{conflict.argument}[{naming.index(conflict.element, shape)}]"
-    who = naming.programs(*conflict.programs, puzzle, case)
+    element = f"{conflict.argument}[{index_of(conflict.element, shape)}]"
+    who = the_programs(*conflict.programs, puzzle, case)
     text = f"{who} both store {element}: the value is the same, but one program should store it"
     return Verdict("race", text, conflict.site)
