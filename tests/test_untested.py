@@ -223,6 +223,14 @@ def test_draws_do_not_wrap_at_true_size():
     )
 
 
+def test_offsets_do_not_pass_through_floats_at_true_size():
+    whole = ("tl.program_id(0).to(tl.int64)", "tl.program_id(0).to(tl.int64).to(tl.float32).to(tl.int64)")
+    assert edited("rms_norm", whole).ok  # the rows' numbers are small
+    report = edited("rms_norm", ("row + n, mask", "(row + n).to(tl.float32).to(tl.int64), mask"))
+    verdict = report.verdicts[0]
+    assert verdict.kind == "true size" and "is rounded: float32 holds" in verdict.message, str(report)
+
+
 @pytest.mark.parametrize(
     "load, kind", [("lock_ptr + j, volatile=True", "race"), ("lock_ptr + j", "deadlock")]
 )

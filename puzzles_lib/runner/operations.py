@@ -38,6 +38,7 @@ from puzzles_lib.runner.lanes import (
 from puzzles_lib.runner.memory import Halt
 from puzzles_lib.runner.records import Stop
 from puzzles_lib.runner.step import Machine, Step
+from puzzles_lib.translator.ir import Value
 
 Compute = Callable[..., Any]
 Rule = Callable[..., Labels]
@@ -630,7 +631,29 @@ def fptosi(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if step.row is BOOL:
         return Lanes(x.wide != 0, step.row)
     kind = storage if step.op.name == "arith.fptosi" else np.dtype(f"u{storage.itemsize}")
-    return Lanes(numerics.float_to_integer(x.wide, kind).view(storage), step.row)
+    result = Lanes(numerics.float_to_integer(x.wide, kind).view(storage), step.row)
+    if step.kept is None:
+        step.kept = _is_of_an_index(step.op.operands[0])
+    return machine.memory.from_float(result, x) if step.kept else result
+
+
+def _is_of_an_index(value: Value) -> bool:
+    """Return whether a float is computed from programs' and lanes' numbers and sizes alone."""
+    waiting, found = [value], set[str]()
+    while waiting:
+        maker = waiting.pop().maker
+        if maker is not None:
+            found.add(maker.name)
+            waiting += maker.operands
+    casts = {"arith.sitofp", "arith.uitofp"}
+    return bool(found & casts) and found <= casts | _OF_AN_INDEX
+
+
+_OF_AN_INDEX = {
+    "arith.addf", "arith.addi", "arith.constant", "arith.divsi", "arith.extsi", "arith.mulf", "arith.muli",
+    "arith.remsi", "arith.subi", "tt.broadcast", "tt.expand_dims", "tt.get_program_id", "tt.make_range",
+    "tt.splat",
+}  # fmt: skip
 
 
 @operation("arith.extf", "arith.truncf", "tt.fp_to_fp")
