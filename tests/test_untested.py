@@ -231,6 +231,12 @@ def test_offsets_do_not_pass_through_floats_at_true_size():
     assert verdict.kind == "true size" and "is rounded: float32 holds" in verdict.message, str(report)
 
 
+def test_offsets_do_not_pass_through_floats_without_a_case_of_true_size():
+    report = edited("masked_add", ("x_ptr + offs", "x_ptr + offs.to(tl.float32).to(tl.int32)"))
+    assert report.verdicts[0].kind == "true size" and report.cases[-1].drawn, str(report)
+    assert edited("masked_add", ("x_ptr + offs", "x_ptr + offs.to(tl.float64).to(tl.int32)")).ok
+
+
 @pytest.mark.parametrize(
     "load, kind", [("lock_ptr + j, volatile=True", "race"), ("lock_ptr + j", "deadlock")]
 )

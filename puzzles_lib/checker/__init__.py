@@ -282,6 +282,13 @@ def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResul
     """Try made cases of which only the programs at the edges of the grid run."""
     seen: set[str] = set()
     for op in shared.untested.one_sided():
+        for case in made_cases.at_true_size(bound.puzzle, op):
+            one = bound.at(case, number)
+            if isinstance(one, Bound) and (
+                verdict := check_true_size(one, shared.seconds, shared.said).verdict
+            ):
+                if verdict.kind == "true size" and verdict.site and verdict.site.line == op.location.line:
+                    return [CaseResult(str(case), verdict, drawn=True)]
         with the_puzzles_own("its contract", bound.case):
             vast = list(itertools.islice(made_cases.at_edges(bound.puzzle, op), made_cases.MOST_CASES))
         for case, programs in vast:

@@ -5,6 +5,7 @@ cases are made for it:
 
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
     ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
+    an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
     a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
     ... with 1e-30 or 1e30                        values near it, or beyond it: `at_a_limit`
     the bits of a float are compared              zeros of both signs: `with_zeros`
@@ -122,6 +123,8 @@ FAR = 80  # times a number is beyond it, where how far is not known
 MOST_FAR = 8192
 BEYOND = 1.25, 9  # times a number, such as a word's position times the fields of a word
 ROUNDS = 6  # in which a size grows until there are enough programs
+PAST_FLOAT32 = (1 << 25) + 1  # the integers beside it aren't numbers of float32
+MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
 LEAST_VAST = 1000  # where a case beyond a number may be too large to run all of it
 
 
@@ -213,6 +216,18 @@ def at_edges(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Program
             bounded = last & number, last % max(number, 1), last % (number + 1), min(last, number)
             axes.append(dict.fromkeys([last, 0, *bounded]))
         yield case, [(x, y, z) for x, y, z in itertools.islice(itertools.product(*axes), MOST_AT_EDGES)]
+
+
+def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
+    """Yield a case of true size with more elements than float32 counts, if an offset has been a float."""
+    if op.name not in ("arith.fptosi", "arith.fptoui") or set(LOADS) & depends_on(op.operands):
+        return
+    for name in puzzle.contract.sizes if puzzle.contract else ():
+        seed = f"{puzzle.name}/{name}/true size"
+        numbers = puzzle.contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
+        case = Case(pretend=True, **numbers)
+        if size_of(puzzle, case) < MOST_PRETENDED:
+            yield case
 
 
 def _counts(puzzle: Puzzle, op: Operation) -> bool:

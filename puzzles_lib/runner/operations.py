@@ -634,7 +634,10 @@ def fptosi(machine: Machine, step: Step, x: Lanes) -> Lanes:
     result = Lanes(numerics.float_to_integer(x.wide, kind).view(storage), step.row)
     if step.kept is None:
         step.kept = _is_of_an_index(step.op.operands[0])
-    return machine.memory.from_float(result, x) if step.kept else result
+    if step.kept:
+        machine.memory.sides.made_of_bits(step.op)  # for larger numbers, the float is another one
+        return machine.memory.from_float(result, x)
+    return result
 
 
 def _is_of_an_index(value: Value) -> bool:
