@@ -28,6 +28,7 @@ MEASURES = {
     "programs": "programs at a time on a multiprocessor",
     "shared": "bytes of shared memory that a program uses",
     "products": "floating-point multiplications per iteration, outside tl.dot",
+    "float atomics": "atomic additions of floats",
 }
 """The measures, in words. ``"busy"`` is a share from 0 to 1; all others are counts."""
 

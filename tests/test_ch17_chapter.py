@@ -151,7 +151,7 @@ def test_what_was_counted_are_these_kernels(kernels):
 @pytest.mark.parametrize(
     "path, kind",
     [
-        ("dw_by_atomics", None),
+        ("dw_by_atomics", "machine"),
         ("dw_by_lock, relaxed", "race"),
         ("dw_by_lock, scope cta", "race"),
         ("dw_by_lock, no lock", "race"),

@@ -16,7 +16,7 @@ from puzzles_lib.checking import check
 from puzzles_lib.goal import MEASURES, Goal, Once, Want
 from puzzles_lib.inputs import large
 from puzzles_lib.inspector import stages
-from puzzles_lib.inspector.measures import measure
+from puzzles_lib.inspector.measures import Reading, measure
 from puzzles_lib.inspector.occupancy import one_more, resident
 from puzzles_lib.puzzle import Case, Puzzle
 from tests.kernels import ch14_int8_linear
@@ -162,6 +162,20 @@ def test_a_sum_over_threads_is_an_exchange_and_arithmetic_is_none():
     exchanged = reading(with_a_sum, "exchanges")
     assert exchanged.number > 0 and "shuffles" in exchanged.cause
     assert "tl.sum" in stages(with_a_sum, PUZZLE, case=1).source[exchanged.line]
+
+
+@triton.jit
+def added(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(z_ptr + offs, tl.load(x_ptr + offs, mask=offs < N), mask=offs < N)
+    tl.atomic_max(z_ptr + offs, 1.0, mask=offs < N)
+    tl.atomic_add(z_ptr.to(tl.pointer_type(tl.int32)) + offs, 1, mask=offs < N)
+
+
+def test_atomic_additions_of_floats_are_counted_and_no_other_atomics():
+    found = reading(added, "float atomics")
+    assert found.number == 1 and "tl.load(x_ptr" in stages(added, PUZZLE, case=1).source[found.line]
+    assert reading(plain, "float atomics") == Reading(0)
 
 
 def test_what_has_no_loop_or_no_tensor_cores_has_no_number():

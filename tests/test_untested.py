@@ -10,7 +10,7 @@ from torch import Tensor
 from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.checker import examine, untested
+from puzzles_lib.checker import examine, made_cases
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import random
 from puzzles_lib.puzzle import Case, Puzzle
@@ -69,6 +69,13 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("linear_cross_entropy", "range(0, V, BLOCK_V)", "range(0, tl.minimum(V, 32768), BLOCK_V)"),
         ("long_sum", "start + tl", "start.to(tl.int16).to(tl.int32) + tl"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, 10.0)"),
+        ("square", "x * x", "tl.minimum(x * x, 1e30)"),
+        ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 1e30)"),
+        (
+            "bias_relu",
+            "tl.maximum(x + b[None, :], 0.0)",
+            "tl.where(x + b[None, :] > 1e-30, x + b[None, :], 0.0)",
+        ),
     ],
 )
 def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
@@ -98,6 +105,8 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
         ("long_softmax", "/ denominator", "/ (1e-8 + denominator)"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, x + 5 + 5)"),
         ("merge_parts", "tl.maximum(denominator, 1.0)", "(denominator + 1e-12)"),
+        ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 3.4e38)"),
+        ("flash_attention", "acc / denominator[:, None]", "acc / tl.maximum(denominator, 1e-30)[:, None]"),
     ],
 )
 def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
@@ -107,7 +116,7 @@ def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
 
 @pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=lambda puzzle: puzzle.name)
 def test_solutions_take_values_of_any_size(puzzle):
-    cases = tuple(untested._of_any_size(puzzle, 2.0))
+    cases = tuple(made_cases.of_any_size(puzzle, 2.0))
     if cases:
         alone = dataclasses.replace(puzzle, cases=cases, contract=None, machine=(), traffic=())
         report = examine(solutions()[puzzle.name], alone)
@@ -117,7 +126,7 @@ def test_solutions_take_values_of_any_size(puzzle):
 @pytest.mark.parametrize("name", ["constant_add", "long_sum", "rope", "tile_order", "quantize_rows"])
 def test_solutions_take_large_sizes(name):
     puzzle = PUZZLES[name]
-    cases = tuple(sorted(untested._larger(puzzle, 60), key=lambda case: untested._work(puzzle, case)))[:4]
+    cases = tuple(sorted(made_cases.beyond(puzzle, 60), key=lambda case: made_cases._work(puzzle, case)))[:4]
     assert cases and all(max(case.numbers.values()) > 60 for case in cases)
     report = examine(
         solutions()[name], dataclasses.replace(puzzle, cases=cases, contract=None, machine=(), traffic=())
@@ -134,6 +143,11 @@ def test_solutions_take_large_sizes(name):
         ("stochastic_pack", "high > low", "high - low > 1e-28"),
         ("quantize_rows", "peak > 0", "peak > 1e-12"),
         ("relu_pack", "x <= 0", "x <= 1e-30"),
+        (
+            "double",
+            "z = 2 * x",
+            "z = (x.to(tl.int32, bitcast=True) + (1 << 23)).to(tl.float32, bitcast=True)",
+        ),
     ],
 )
 def test_tiny_values_are_no_zeros(puzzle, old, new):
@@ -209,6 +223,20 @@ def test_draws_do_not_wrap_at_true_size():
     )
 
 
+def test_offsets_do_not_pass_through_floats_at_true_size():
+    whole = ("tl.program_id(0).to(tl.int64)", "tl.program_id(0).to(tl.int64).to(tl.float32).to(tl.int64)")
+    assert edited("rms_norm", whole).ok  # the rows' numbers are small
+    report = edited("rms_norm", ("row + n, mask", "(row + n).to(tl.float32).to(tl.int64), mask"))
+    verdict = report.verdicts[0]
+    assert verdict.kind == "true size" and "is rounded: float32 holds" in verdict.message, str(report)
+
+
+def test_offsets_do_not_pass_through_floats_without_a_case_of_true_size():
+    report = edited("masked_add", ("x_ptr + offs", "x_ptr + offs.to(tl.float32).to(tl.int32)"))
+    assert report.verdicts[0].kind == "true size" and report.cases[-1].drawn, str(report)
+    assert edited("masked_add", ("x_ptr + offs", "x_ptr + offs.to(tl.float64).to(tl.int32)")).ok
+
+
 @pytest.mark.parametrize(
     "load, kind", [("lock_ptr + j, volatile=True", "race"), ("lock_ptr + j", "deadlock")]
 )
@@ -243,7 +271,7 @@ def test_sides():
 
 
 def test_scaled_values_keep_their_signs_and_zeros():
-    fill = untested._scaled(random, untested.closer_to_zero)
+    fill = made_cases._scaled(random, made_cases.closer_to_zero)
     generator = torch.Generator().manual_seed(0)
     values = fill((4000,), torch.float32, generator)
     plain = random((4000,), torch.float32, torch.Generator().manual_seed(0))

@@ -3,7 +3,8 @@
 A kernel is made of statements over values, masks, pointers, block pointers, descriptors, stores, barriers,
 helpers and atomics that need not fit each other. It is checked like a learner's. The process must survive
 that unchanged; the report's words don't matter, only its length. The program prints the number of each kernel
-that changed the process; ``--show NUMBER`` shows that kernel.
+that changed the process, and of each whose verdict is "error" or "time limit"; ``--show NUMBER`` shows that
+kernel.
 """
 
 import argparse
@@ -331,11 +332,17 @@ def session() -> dict[str, object]:
     }
 
 
-def survive(first: int, count: int, begin: Callable[[int], None] = lambda number: None) -> tuple[dict, list]:
+RARE = ("error", "time limit")  # verdicts that may be a fault of the checker
+
+
+def survive(
+    first: int, count: int, begin: Callable[[int], None] = lambda number: None
+) -> tuple[dict[str, int], list[str], list[str]]:
     """Check ``count`` random kernels, from number ``first`` on.
 
     begin: called with the number of each before it is checked.
-    Returns how many had each kind of verdict, and the number and fault of each with a fault.
+    Returns how many had each kind of verdict, the number and fault of each with a fault, and the number and
+    message of each with a `RARE` verdict.
     """
     from puzzles_lib import MASKED_ADD
     from puzzles_lib.authoring.solutions import define, solutions
@@ -345,6 +352,7 @@ def survive(first: int, count: int, begin: Callable[[int], None] = lambda number
     puzzle = dataclasses.replace(MASKED_ADD, cases=MASKED_ADD.cases[:2])
     kinds: dict[str, int] = {}
     wrong: list[str] = []
+    rare: list[str] = []
     examine(solutions()["masked_add"], puzzle)  # what a first check imports and fills is no fault
     nursery.begin()  # nor is that
     before = session()
@@ -368,9 +376,11 @@ def survive(first: int, count: int, begin: Callable[[int], None] = lambda number
             wrong.append(f"{seed}: {'; '.join(faults)}")
         kind = report.verdicts[0].kind if report.verdicts else "pass"
         kinds[kind] = kinds.get(kind, 0) + 1
+        if kind in RARE:
+            rare.append(f"{seed}: {report.verdicts[0].message}")
         if "compiler crashed on this line" in text:
             kinds["of them: the compiler crashed"] = kinds.get("of them: the compiler crashed", 0) + 1
-    return kinds, wrong
+    return kinds, wrong, rare
 
 
 def main() -> None:
@@ -400,16 +410,14 @@ def main() -> None:
         done = subprocess.run(here, capture_output=True, text=True)
         if done.returncode:
             numbers = [line for line in done.stderr.splitlines() if line.isdigit()]
-            kinds, wrong = (
-                {},
-                [f"{numbers[-1:]}: the session ended ({done.returncode}): {done.stderr[-300:]}"],
-            )
+            wrong = [f"{numbers[-1:]}: the session ended ({done.returncode}): {done.stderr[-300:]}"]
+            kinds, rare = {}, []
         else:
-            kinds, wrong = json.loads(done.stdout.splitlines()[-1])
+            kinds, wrong, rare = json.loads(done.stdout.splitlines()[-1])
         failed += len(wrong)
         for kind, times in kinds.items():
             total[kind] = total.get(kind, 0) + times
-        print(f"{first + count - chosen.first} done: {total}", *wrong, sep="\n", flush=True)
+        print(f"{first + count - chosen.first} done: {total}", *wrong, *rare, sep="\n", flush=True)
     sys.exit(f"{failed} kernels changed the process that checked them" if failed else 0)
 
 

@@ -20,6 +20,7 @@ from puzzles_lib.checker import (
     atomicity,
     failure,
     machine,
+    made_cases,
     probes,
     traffic,
     tuning,
@@ -271,53 +272,71 @@ def _drawn_cases(
 
 def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try cases made for what no other case has tested, and return the first that fails, if there is one."""
+    seconds = min(shared.seconds, made_cases.SECONDS)
+    limited = dataclasses.replace(shared, seconds=seconds, budget=Budget(2 * seconds))
+    ways = _made_at_edges, _made_whole, _with_a_constant_too_many
+    return next((found for way in ways if (found := way(bound, number, limited))), [])
+
+
+def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Try made cases of which only the programs at the edges of the grid run."""
     seen: set[str] = set()
-    tried: set[str] = set()
-    listed = shared.untested
-    seconds = min(shared.seconds, untested.SECONDS)
-    shared = dataclasses.replace(shared, seconds=seconds, budget=Budget(2 * seconds))
-    one_sided = list(listed.one_sided())
-    for op in one_sided:
+    for op in shared.untested.one_sided():
+        for case in made_cases.at_true_size(bound.puzzle, op):
+            one = bound.at(case, number)
+            if isinstance(one, Bound) and (
+                verdict := check_true_size(one, shared.seconds, shared.said).verdict
+            ):
+                if verdict.kind == "true size" and verdict.site and verdict.site.line == op.location.line:
+                    return [CaseResult(str(case), verdict, drawn=True)]
         with the_puzzles_own("its contract", bound.case):
-            vast = list(itertools.islice(untested.vast_cases(bound.puzzle, op), untested.MOST_CASES))
+            vast = list(itertools.islice(made_cases.at_edges(bound.puzzle, op), made_cases.MOST_CASES))
         for case, programs in vast:
-            if str(case) in seen or not untested.fits(bound.puzzle, case):
+            if str(case) in seen or not made_cases.fits(bound.puzzle, case):
                 continue
             seen.add(str(case))
             one = bound.at(case, number)
             made = Untested()
-            if isinstance(one, Bound) and (verdict := _at_edges(one, shared, programs, listed, made)):
+            if isinstance(one, Bound) and (verdict := _at_edges(one, shared, programs, made)):
                 text = (
                     f"no listed case reaches the bound on line {op.location.line}, but the task is the same"
                 )
-                found = untested.named(verdict, listed, made)
+                found = untested.named(verdict, shared.untested, made)
                 verdict = dataclasses.replace(verdict, diagnosis=text) if found is verdict else found
                 return [CaseResult(str(case), verdict, drawn=True)]
-            if shared.budget.used() >= untested.FOR_EDGES:
+            if shared.budget.used() >= made_cases.FOR_EDGES:
                 break
-    telling = list(untested.telling_cases(bound.puzzle, listed.ops.values()))
-    for source in (*one_sided, None):
+    return []
+
+
+def _made_whole(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Try made cases of which all programs run."""
+    tried: set[str] = set()
+    for op in (*shared.untested.one_sided(), None):
         with the_puzzles_own("its contract", bound.case):
-            each = untested.cases(bound.puzzle, source) if source else telling
+            if op:
+                each = made_cases.cases(bound.puzzle, op)
+            else:
+                each = made_cases.with_zeros(bound.puzzle, shared.untested.ops.values())
             cases = [case for case in each if str(case) not in tried]
-        for case in cases[: untested.MOST_CASES]:
+        for case in cases[: made_cases.MOST_CASES]:
             tried.add(str(case))
-            one = bound.at(case, number) if untested.fits(bound.puzzle, case) else None
+            one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
             if not isinstance(one, Bound):
                 continue
-            shared.untested = Untested()
+            its_own = dataclasses.replace(shared, untested=Untested())
             try:
-                result = _check_case(one, shared, backwards=False)
+                result = _check_case(one, its_own, backwards=False)
             except (Refused, PuzzleFault):
                 continue
             if result.verdict and algebra.PERHAPS_ROUNDING in result.verdict.diagnosis:
                 continue  # in float64, bits of floats mean something else: it cannot be judged
-            if result.verdict and result.verdict.kind in untested.TELLING:
-                verdict = untested.named(result.verdict, listed, shared.untested)
+            if result.verdict and result.verdict.kind in made_cases.TELLING:
+                verdict = untested.named(result.verdict, shared.untested, its_own.untested)
                 return [dataclasses.replace(result, verdict=verdict, drawn=True)]
-            if len(tried) >= untested.MOST_CASES or shared.budget.used() >= 1:
+            if len(tried) >= made_cases.MOST_CASES or shared.budget.used() >= 1:
                 return []
-    return _with_a_constant_too_many(bound, number, shared)
+    return []
 
 
 def _with_a_constant_too_many(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
@@ -325,7 +344,7 @@ def _with_a_constant_too_many(bound: Bound, number: int, shared: _Shared) -> lis
     real = [case for case in bound.puzzle.cases if not case.pretend]
     if not real:
         return []
-    case = min(real, key=lambda case: untested.size_of(bound.puzzle, case))
+    case = min(real, key=lambda case: made_cases.size_of(bound.puzzle, case))
     one = bound.at(case, number)
     if not isinstance(one, Bound) or algebra.has_no_tiny_constant(one):
         return []
@@ -338,12 +357,10 @@ def _with_a_constant_too_many(bound: Bound, number: int, shared: _Shared) -> lis
     return [CaseResult(str(case), verdict)] if verdict else []
 
 
-def _at_edges(
-    bound: Bound, shared: _Shared, programs: Sequence[Program], listed: Untested, made: Untested
-) -> Verdict | None:
+def _at_edges(bound: Bound, shared: _Shared, programs: Sequence[Program], made: Untested) -> Verdict | None:
     """Run a few programs of a case, and return what is wrong with the elements that they store.
 
-    listed, made: what the listed cases have shown, and what this one adds to.
+    made: gets what this run shows.
     """
     try:
         shared.budget.ask()
@@ -352,7 +369,7 @@ def _at_edges(
     except (OutOfTime, PuzzleFault, Refused):
         return None
     made.note(ran.sides)
-    if not listed.repeats and not ran.stop and (again := next(iter(ran.repeated.values()), None)):
+    if not shared.untested.repeats and not ran.stop and (again := next(iter(ran.repeated.values()), None)):
         return verdicts.stored_again(bound.puzzle, bound.case, again)
     outputs = {}
     for name, got in ran.outputs.items():
@@ -361,7 +378,7 @@ def _at_edges(
     whole = {name: np.ones_like(written) for name, written in ran.written.items()}
     ran = dataclasses.replace(ran, outputs=outputs, written=whole)
     verdict = verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran)
-    return verdict if verdict and verdict.kind in untested.AT_EDGES else None
+    return verdict if verdict and verdict.kind in made_cases.AT_EDGES else None
 
 
 def guarded(

@@ -51,6 +51,7 @@ FLOAT32_ROUNDOFF = of_torch(torch.float32).roundoff
 FACTOR_CONDITION = 32.0  # times the movement of the result when the inputs change by float32's rounding
 FACTOR_VALUE = 24.0  # times the rounding of the value itself: intermediate results, exp2 instead of exp
 WHOLE = 2.0**-16  # of a result's largest value: a smaller difference may be rounding, see `algebra`
+BELOW = 1 - 2.0**-20  # zero is accepted for values below the smallest normal number, not the reverse
 DRAWS = 4
 ENOUGH = 8  # elements along an axis from which a typical movement can be computed
 
@@ -126,7 +127,7 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
         if moved:
             movement = torch.stack([(m[argument.name] - value) ** 2 for m in moved]).mean(0).sqrt()
             tolerance = tolerance + FACTOR_CONDITION * (movement + typical(movement) / 8)
-        tolerance = torch.nan_to_num(tolerance, nan=0.0) + row.least
+        tolerance = torch.nan_to_num(tolerance, nan=0.0) + row.least * BELOW
         more = torch.nan_to_num(allowed[argument.name], nan=0.0) if allowed else None
         expected[argument.name] = Expected(
             argument, value, tolerance if more is None else tolerance + more, more

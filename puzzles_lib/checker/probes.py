@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.checker import algebra, arithmetic, atomicity, failure, verdicts
+from puzzles_lib.checker import algebra, arithmetic, atomicity, failure, unwritten, verdicts
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, attempt, blank, fill_in_place
 from puzzles_lib.checker.expected import Expected
@@ -146,7 +146,7 @@ def _is_unwritten(trial: Trial) -> bool:
 def _why_unwritten(trial: Trial) -> Verdict | None:
     """The same fault with its reason, from a run whose accesses are kept."""
     recorded = trial.run(Options(record=True, quiet=True))
-    return verdicts.never_written(trial.bound.puzzle, trial.bound.case, recorded, trial.bound.kernel.src)
+    return unwritten.why_never_written(trial.bound.puzzle, trial.bound.case, recorded, trial.bound.kernel.src)
 
 
 def _threads_may_race(trial: Trial) -> bool:

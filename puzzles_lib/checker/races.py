@@ -8,10 +8,11 @@ these lanes. It is asked only if there are such lanes, because a compilation dow
 from collections.abc import Callable
 
 from puzzles_lib.binding import Bound
+from puzzles_lib.checker.naming import index_of, the_program
 from puzzles_lib.checker.report import Verdict
-from puzzles_lib.checker.verdicts import race_within
 from puzzles_lib.compiler import Target, find_target, held_by
-from puzzles_lib.runner import Options, Run
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Options, Run, Touch, WithinProgram
 from puzzles_lib.source import Refusal
 
 _TARGETS = tuple(map(find_target, ("sm_90", "gfx942")))  # 32 and 64 threads per warp
@@ -33,7 +34,7 @@ class Threads:
             ran = self._ran(bound, run, target, num_warps)
             if ran and ran.within:
                 safe = num_warps > 1 and all(self._is_safe_with_one(bound, run, each) for each in _TARGETS)
-                return race_within(
+                return _race_within(
                     bound.puzzle, bound.case, ran.within, target, num_warps, safe_with_one=safe
                 )
         return None
@@ -64,3 +65,43 @@ class Threads:
 
 def _unknown(*access: object) -> None:
     """Know no thread, so that each lane of a block counts as another thread."""
+
+
+def _race_within(
+    puzzle: Puzzle, case: Case, race: WithinProgram, target: Target, num_warps: int, *, safe_with_one: bool
+) -> Verdict:
+    """Return the verdict on two threads of a program that access one element with nothing to order them."""
+    shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == race.argument)
+    element = f"{race.argument}[{index_of(race.element, shape)}]" if shape else race.argument
+    if not race.ends:
+        text = (
+            f"race within {the_program(race.program, puzzle, case)}: {element} is stored by a descriptor "
+            f"at line {race.first.site.line}, then {_DONE[race.second.kind]} at line {race.second.site.line}"
+        )
+        cure = "no barrier waits for a descriptor's store: use the value that was stored, or tl.store"
+        return Verdict("race", text, race.second.site, cure)
+    first, second = (_touch(touch, target) for touch in (race.first, race.second))
+    warps = "1 warp" if num_warps == 1 else f"{num_warps} warps"
+    where = the_program(race.program, puzzle, case)
+    text = f"race within {where}: {element} is {first}, then {second}, with no barrier between"
+    cure = "put tl.debug_barrier() between the two: threads run at their own pace"
+    if race.first.site == race.second.site and race.first.kind == "load" != race.second.kind:
+        cure = "load on a line of its own, and put tl.debug_barrier() after it: threads run at their own pace"
+    elif race.first.site == race.second.site:
+        cure = "put tl.debug_barrier() into the loop: threads run at their own pace"
+    alone = "; with num_warps=1 it would be correct" if safe_with_one else ""
+    return Verdict("race", text, race.second.site, f"{cure} ({target.name}, {warps}{alone})")
+
+
+_DONE = {"load": "loaded", "store": "stored", "atomic": "updated"}
+
+
+def _touch(touch: Touch, target: Target) -> str:
+    """Return which threads did what, and at which line."""
+    who = f"lane {touch.lane} of the block"
+    if touch.thread is not None:
+        warp, lane = divmod(touch.thread, target.gpu.warp_size)
+        who = f"lane {lane} of warp {warp}"
+    elif touch.several:
+        who = "several threads"
+    return f"{_DONE[touch.kind]} at line {touch.site.line} by {who}"

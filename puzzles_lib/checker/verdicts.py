@@ -3,7 +3,6 @@
 import ast
 import math
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,25 +11,19 @@ import torch
 
 from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, ZERO, Mismatch, compare, only_slip
 from puzzles_lib.checker.expected import Expected, evaluate
+from puzzles_lib.checker.naming import index_of, the_program, the_programs
 from puzzles_lib.checker.report import CaseResult, Verdict
-from puzzles_lib.compiler import Target
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import (
     UNMARKED,
-    Access,
     Cause,
     Conflict,
     Fused,
-    Harm,
     NaNs,
     Plan,
-    Program,
-    Promise,
     Run,
     Source,
-    Touch,
-    WithinProgram,
     asks_again,
 )
 from puzzles_lib.source import Refusal, Site
@@ -220,7 +213,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     if ran.undefined and ran.undefined.kind != "early":
         return uninitialised(ran.undefined)
     for result in puzzle.results:
-        verdict = _never_written(puzzle, result, case, ran)
+        verdict = never_written(puzzle, result, case, ran)
         if verdict:
             return verdict
     if ran.conflict:
@@ -336,7 +329,7 @@ def other_bits(puzzle: Puzzle, case: Case, forwards: Run, again: Run, order: str
         differs = (one != other) & ~(one.isnan() & other.isnan())
         if differs.any():
             at = int(differs.flatten().int().argmax())
-            place = f"{result.name}[{_index(at, result.shape(case.numbers))}]"
+            place = f"{result.name}[{index_of(at, result.shape(case.numbers))}]"
             values = f"{one.flatten()[at].item():.9g} and {other.flatten()[at].item():.9g}"
             text = f"race: when the programs run {order}, {place} gets different bits: {values}"
             cure = "a float sum depends on the order of its additions: let one program make the whole sum"
@@ -372,8 +365,8 @@ def unlocked(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     if (store := ran.unlocked) is None:
         return None
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == store.argument)
-    place, held = f"{store.argument}[{_index(store.element, shape)}]", " and ".join(puzzle.locks)
-    who = _program(store.program, puzzle, case)
+    place, held = f"{store.argument}[{index_of(store.element, shape)}]", " and ".join(puzzle.locks)
+    who = the_program(store.program, puzzle, case)
     text = f"race: {who} stores to {place} while the {held} is not held: others may store as well"
     return Verdict(
         "race", text, store.site, f"before a program stores, it must change the {held} from 0 to 1"
@@ -385,9 +378,9 @@ def locked_out(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     for access in ran.accesses:
         if access.kind == "store" and access.argument not in puzzle.locks and access.mask.any():
             shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == access.argument)
-            place = f"{access.argument}[{_index(int(access.elements[access.mask][0]), shape)}]"
+            place = f"{access.argument}[{index_of(int(access.elements[access.mask][0]), shape)}]"
             held = " and ".join(puzzle.locks)
-            who = _program(access.program, puzzle, case)
+            who = the_program(access.program, puzzle, case)
             text = f"race: if another program holds the {held}, {who} stores to {place} anyway"
             return Verdict("race", text, access.site, _must_wait(held))
     return None
@@ -405,8 +398,8 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
         got, want = (ran.outputs[result.name].flatten() for ran in (held, free))
         lacks = (got != want) & ~(got.isnan() & want.isnan())
         if result.name not in puzzle.locks and lacks.any():
-            place = f"{result.name}[{_index(int(lacks.int().argmax()), result.shape(case.numbers))}]"
-            who = _program(held.program or (0, 0, 0), puzzle, case)
+            place = f"{result.name}[{index_of(int(lacks.int().argmax()), result.shape(case.numbers))}]"
+            who = the_program(held.program or (0, 0, 0), puzzle, case)
             text = f"race: if another program holds the {locks}, {who} gives up"
             asked = [access.site for access in held.accesses if access.argument in puzzle.locks]
             site = asked[-1] if asked else None
@@ -417,7 +410,7 @@ def gave_up(puzzle: Puzzle, case: Case, held: Run, free: Run) -> Verdict | None:
 def unused_lock(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """Return the verdict on a kernel that uses some locks of a result and never the others.
 
-    A kernel that uses none of them passes, because it may need no lock. ran: a run whose accesses are kept.
+    A kernel that uses none of them passes here: atomics need no lock. ran: a run whose accesses are kept.
     """
     for result in puzzle.results:
         if result.name not in puzzle.locks:
@@ -427,10 +420,8 @@ def unused_lock(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         used = {int(element) for a in each for element in a.elements[a.mask]}
         unused = sorted(set(range(math.prod(shape))) - used)
         if used and unused:
-            name = result.name
-            text = (
-                f"{name}[{_index(unused[0], shape)}] is never used, but {name}[{_index(min(used), shape)}] is"
-            )
+            free, taken = (f"{result.name}[{index_of(n, shape)}]" for n in (unused[0], min(used)))
+            text = f"{free} is never used, but {taken} is"
             diagnosis = "programs that store to different elements share a lock, so they wait for no reason"
             return Verdict("never written", text, each[0].site, diagnosis)
     return None
@@ -503,7 +494,8 @@ def _not_taken(puzzle: Puzzle, result: Argument) -> Verdict:
     return Verdict("never written", text)
 
 
-def _never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Verdict | None:
+def never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Verdict | None:
+    """Return the verdict on elements of a result that no program stores; None if there are none."""
     shape = result.shape(case.numbers)
     written = ran.written.get(result.name)
     if written is None:
@@ -519,216 +511,10 @@ def _never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Ve
         )
         text = f"{what} written: the kernel stores nothing there"
         return Verdict("never written", text)
-    place = _index(int(written.argmin()), shape)
+    place = index_of(int(written.argmin()), shape)
     verb = "is" if missing == 1 else "are"
     text = f"{missing} of {written.size} elements of {result.name} {verb} never written"
     return Verdict("never written", f"{text}, the first is {result.name}[{place}]")
-
-
-def never_written(puzzle: Puzzle, case: Case, ran: Run, source: str = "") -> Verdict | None:
-    """Say why elements of a result are not written, from a run whose accesses were kept.
-
-    source: the kernel's source.
-    """
-    for result in puzzle.results:
-        verdict = _never_written(puzzle, result, case, ran)
-        if verdict:
-            return _why_not_written(verdict, result, puzzle, case, ran, source)
-    return None
-
-
-def _why_not_written(
-    verdict: Verdict, result: Argument, puzzle: Puzzle, case: Case, ran: Run, source: str
-) -> Verdict:
-    stores = [a for a in ran.accesses if a.kind != "load" and a.argument == result.name]
-    if not stores:
-        for access in ran.accesses:
-            if access.kind != "load" and access.argument in (a.name for a in puzzle.inputs):
-                what = verdict.message.split(":")[0]
-                other = puzzle.pointer(access.argument)
-                text = f"{what}: the kernel stores to {other} instead, which is an input"
-                return replace(verdict, message=text, site=access.site)
-        return verdict
-    if not any(a.mask.any() for a in stores):
-        text = "the mask of this store is False in every lane (if you combine masks, use & and not +)"
-        return replace(verdict, diagnosis=text, site=stores[0].site)
-    shape = result.shape(case.numbers)
-    owner: dict[int, Access] = {}
-    for access in stores:
-        elements, times = np.unique(access.elements[access.mask], return_counts=True)
-        if (times > 1).any():
-            place = f"{result.name}[{_index(int(elements[(times > 1).argmax()]), shape)}]"
-            why = _wrong_stride(access, stores, result, case) or "is the stride of a row correct?"
-            text = f"several lanes of this store write to one element, such as {place}: {why}"
-            return replace(verdict, diagnosis=text, site=access.site)
-        for element in elements.tolist():
-            first = owner.setdefault(element, access)
-            if first.program != access.program:
-                place = f"{result.name}[{_index(element, shape)}]"
-                why = (
-                    _wrong_stride(access, stores, result, case)
-                    or _wrong_start(first, access, result, case, source)
-                    or "do their offsets depend on tl.program_id?"
-                )
-                both = _programs(first.program, access.program, puzzle, case)
-                return replace(
-                    verdict, diagnosis=f"{both} overwrite each other at {place}: {why}", site=access.site
-                )
-    if share := _too_small_a_share(stores, result, puzzle, case):
-        return replace(verdict, diagnosis=share, site=stores[0].site)
-    return verdict
-
-
-def _wrong_stride(access: Access, stores: Sequence[Access], result: Argument, case: Case) -> str:
-    """Say how far apart the rows are and should be; "" if the stride is correct, or isn't clear.
-
-    The rows are the tile's if the case has a block of them, such as BLOCK_M. Otherwise each program has one.
-    """
-    shape, elements = result.shape(case.numbers), access.elements
-    if len(shape) < 2:
-        return ""
-    rows, wanted = math.prod(shape[:-1]), shape[-1]
-    steps = np.diff(elements, axis=0) if elements.ndim == 2 else np.zeros(0, int)
-    found = int(steps.flat[0]) if steps.size else 0
-    flat = steps.size and (steps == found).all() and (np.diff(elements, axis=1) == 1).all()
-    tiled = any(f"BLOCK_{dim}" in case.numbers for dim in result.dims[:-1])
-    if not tiled:  # the tile's rows are parts of one row
-        if flat and 0 < found < (long := elements.shape[1]):
-            return f"the rows of your tile begin {_elements(found)} apart, but are {long} long"
-        axes = _axes_of_rows(stores, rows)
-        found = _apart(access, stores, axes[0]) if len(axes) == 1 else 0
-    elif not flat:
-        return ""
-    strides = {math.prod(shape[axis:]) for axis in range(1, len(shape))}
-    if found in strides or found < 1:
-        return ""
-    apart = _named(found, case) if tiled and found > 1 else _elements(found)
-    columns = result.dims[-1]
-    right = f"{columns} = {wanted}" if columns in case.numbers else _named(wanted, case)
-    return f"your rows are {apart} apart, but rows of {result.name} are {right} apart"
-
-
-def _axes_of_rows(stores: Sequence[Access], rows: int) -> list[int]:
-    """Return the axes of the grid with as many programs as the result has rows, if it has several."""
-    counts = (len({each.program[axis] for each in stores}) for axis in range(3))
-    return [axis for axis, count in enumerate(counts) if count == rows > 1]
-
-
-def _apart(access: Access, stores: Sequence[Access], axis: int) -> int:
-    """Return how far apart neighboring programs store along an axis with this line; 0 if it isn't clear."""
-    first = {}
-    for each in stores:
-        if each.site == access.site and each.elements.shape == access.elements.shape:
-            if each.program in first:
-                return 0
-            first[each.program] = each.elements
-    found = set()
-    for program, elements in first.items():
-        after = tuple(number + (i == axis) for i, number in enumerate(program))
-        if after in first:
-            found.update(np.unique(first[after] - elements).tolist())
-    return found.pop() if len(found) == 1 else 0
-
-
-def _elements(count: int) -> str:
-    return "one element" if count == 1 else f"{count} elements"
-
-
-def _named(size: int, case: Case) -> str:
-    """Return a number of elements, with the name of the one size of the case that it equals."""
-    names = [name for name, value in case.numbers.items() if value == size]
-    if len(names) != 1:
-        return f"{size} elements"
-    return f"{names[0]} = {size} elements"
-
-
-def _from_data(store: str, source: str) -> bool:
-    """Return whether the address of a store, given as its line, depends on loads or on other functions.
-
-    False if that isn't clear.
-    """
-    try:
-        (line,) = ast.parse(store).body
-        body = ast.parse(textwrap.dedent(source))
-    except (SyntaxError, ValueError):
-        return False
-    if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and line.value.args):
-        return False
-    assigned = [node for node in ast.walk(body) if isinstance(node, ast.Assign | ast.AugAssign)]
-    waiting, seen = [line.value.args[0]], set[str]()
-    while waiting:
-        nodes = list(ast.walk(waiting.pop()))
-        calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
-        if any(
-            name == "tl.load" or "." not in name and name not in ("min", "max", "range") for name in calls
-        ):
-            return True
-        names = {node.id for node in nodes if isinstance(node, ast.Name)} - seen
-        seen |= names
-        for each in assigned:
-            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
-            found = {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
-            waiting += [each.value] if found & names else []
-    return False
-
-
-def _wrong_start(first: Access, second: Access, result: Argument, case: Case, source: str) -> str:
-    """Say where two programs' blocks begin if the second begins within the first; "" if it isn't clear."""
-    if first.site != second.site or first.elements.shape != second.elements.shape:
-        return ""
-    apart = int(second.elements.flat[0] - first.elements.flat[0])
-    if not apart:
-        axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
-        if len(axes) == 1:
-            if re.search(rf"program_id\((axis=)?{axes[0]}\)", source):  # it's used, but not for these offsets
-                return f"their offsets are the same, although their tl.program_id({axes[0]}) differs"
-            return f"their offsets are the same: use tl.program_id({axes[0]})"
-        *rows, columns = result.dims
-        if not rows:
-            return "their offsets are the same"
-        length = result.shape(case.numbers)[-1]
-        apart_by = f"{columns} = {length}" if columns != str(length) else f"{length} elements"
-        return f"their offsets are the same, but rows of {result.name} are {apart_by} apart"
-    sizes = first.elements.size
-    if len(result.shape(case.numbers)) != 1 or not (np.diff(first.elements) == 1).all() or apart >= sizes:
-        return ""
-    numbers = sum(abs(a - b) for a, b in zip(first.program, second.program, strict=True))
-    if numbers != 1 or apart < 0:
-        return ""
-    if _from_data(first.site.source, source):
-        return "both places depend on loaded values"
-    start = "1 element" if apart == 1 else f"{apart} elements"
-    return f"one starts {start} after the other, but each block has {_named(sizes, case)}"
-
-
-def _too_small_a_share(stores: Sequence[Access], result: Argument, puzzle: Puzzle, case: Case) -> str:
-    """Say that each program stores less than its block of a vector; "" if it stores all of it."""
-    axis = result.dims[0] if len(result.dims) == 1 else ""
-    block = case.numbers.get(f"BLOCK_{axis}", 0)
-    counts = {int(access.mask.sum()) for access in stores}
-    programs = [access.program for access in stores]
-    if len(counts) != 1 or len(set(programs)) != len(programs) or not 0 < (count := counts.pop()) < block:
-        return ""
-    if case.numbers[axis] != block * math.prod(puzzle.programs(case)):
-        return ""
-    each = "1 element" if count == 1 else f"{count} elements"
-    of = f"program p owns elements p * BLOCK_{axis} to p * BLOCK_{axis} + {block - 1}"
-    return f"each program stores {each} of {result.name}, but its share is BLOCK_{axis} = {block}: {of}"
-
-
-def _program(program: Program, puzzle: Puzzle, case: Case) -> str:
-    """Return ``"program 3"`` or ``"program (0, 2)"``, with as many numbers as the grid has axes."""
-    return f"program {_ids(program, puzzle, case)}"
-
-
-def _programs(first: Program, second: Program, puzzle: Puzzle, case: Case) -> str:
-    """Return ``"programs (0, 0) and (0, 2)"``, with as many numbers as the grid has axes."""
-    return f"programs {_ids(first, puzzle, case)} and {_ids(second, puzzle, case)}"
-
-
-def _ids(program: Program, puzzle: Puzzle, case: Case) -> str:
-    axes = len(puzzle.grid(case))
-    return str(program[0]) if axes == 1 else str(program[:axes])
 
 
 def on_the_grid(text: str, axes: int) -> str:
@@ -793,14 +579,14 @@ def _walked(puzzle: Puzzle, block: str) -> str:
 
 def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
-    element = f"{conflict.argument}[{_index(conflict.element, shape)}]" if shape else conflict.argument
+    element = f"{conflict.argument}[{index_of(conflict.element, shape)}]" if shape else conflict.argument
     first, second = conflict.programs
     diagnosis, site = "", conflict.site
     if conflict.kind == "read":
         waits = re.match(r"while\b.*\bload\(", conflict.site.source)
         if waits and "volatile" not in conflict.site.source:
             diagnosis = asks_again(puzzle.pointer(conflict.argument))
-        reader, writer = (_program(one, puzzle, case) for one in (second, first))
+        reader, writer = (the_program(one, puzzle, case) for one in (second, first))
         why = conflict.why
         if why.what in ("release", "acquire") and why.site:
             lacks = {"release": f"release what {writer} stored", "acquire": "acquire what others released"}
@@ -819,17 +605,17 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             diagnosis = f"read {conflict.argument} only while you hold the lock that its writers hold"
         text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
     elif conflict.kind == "overwrite":
-        reader, writer = (_program(one, puzzle, case) for one in (first, second))
+        reader, writer = (the_program(one, puzzle, case) for one in (first, second))
         text = f"race: {writer} stores to {element}, which {reader} has read; nothing orders the two"
         if conflict.why.what == "early":
             text = f"race: {reader} reads {element} before {writer} stores it; nothing orders the two"
         site, diagnosis = _why_overwritten(conflict, reader, writer)
     elif conflict.kind == "scope":
-        both = _programs(first, second, puzzle, case)
+        both = the_programs(first, second, puzzle, case)
         text = f'race: {both} update {element}, but scope="cta" keeps only one program\'s threads apart'
         diagnosis = 'leave scope out: "gpu", which keeps all programs apart, is the default'
     elif conflict.kind == "mixed":
-        other, writer = (_program(one, puzzle, case) for one in (first, second))
+        other, writer = (the_program(one, puzzle, case) for one in (first, second))
         does = "looks at" if conflict.why.what == "looks" else "changes"
         line = f" at line {conflict.why.site.line}" if conflict.why.site else ""
         text = f"race: {writer} stores to {element}, which {other} {does} with an atomic{line}"
@@ -839,17 +625,17 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             diagnosis = "a plain store doesn't release what was stored before it: use tl.atomic_xchg instead"
     elif conflict.kind == "update" and conflict.why.site:
         site = conflict.why.site
-        writer, updater = (_program(one, puzzle, case) for one in (first, second))
+        writer, updater = (the_program(one, puzzle, case) for one in (first, second))
         text = (
             f"race: {writer} stores to {element} at line {site.line}, and {updater} changes it "
             f"with an atomic at line {conflict.site.line}; nothing orders the two"
         )
         diagnosis = _plain_store(puzzle, case, conflict)
     elif first == second:
-        where = _program(first, puzzle, case)
+        where = the_program(first, puzzle, case)
         text = f"race: two lanes of one store in {where} write different values to {element}"
     else:
-        text = f"race: {_programs(first, second, puzzle, case)} write different values to {element}"
+        text = f"race: {the_programs(first, second, puzzle, case)} write different values to {element}"
     return Verdict("race", text, site, diagnosis)
 
 
@@ -898,7 +684,7 @@ def _plain_store(puzzle: Puzzle, case: Case, conflict: Conflict) -> str:
         along = puzzle.grid(case)[apart[0]]
         if along == shape[0]:  # as many elements as programs along the axis
             element = f"{conflict.argument}[{conflict.element}]"
-            both = _programs(first, second, puzzle, case)
+            both = the_programs(first, second, puzzle, case)
             return f"{conflict.argument} has {shape[0]} elements: should {both} share {element}?"
     return "a plain store is safe only after all other programs are done with the element"
 
@@ -906,82 +692,7 @@ def _plain_store(puzzle: Puzzle, case: Case, conflict: Conflict) -> str:
 def stored_again(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     """Return the verdict on two programs that store the same element of a result that one should store."""
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
-    element = f"{conflict.argument}[{_index(conflict.element, shape)}]"
-    who = _programs(*conflict.programs, puzzle, case)
+    element = f"{conflict.argument}[{index_of(conflict.element, shape)}]"
+    who = the_programs(*conflict.programs, puzzle, case)
     text = f"{who} both store {element}: the value is the same, but one program should store it"
     return Verdict("race", text, conflict.site)
-
-
-def race_within(
-    puzzle: Puzzle, case: Case, race: WithinProgram, target: Target, num_warps: int, *, safe_with_one: bool
-) -> Verdict:
-    """Return the verdict on two threads of a program that access one element with nothing to order them."""
-    shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == race.argument)
-    element = f"{race.argument}[{_index(race.element, shape)}]" if shape else race.argument
-    if not race.ends:
-        text = (
-            f"race within {_program(race.program, puzzle, case)}: {element} is stored by a descriptor "
-            f"at line {race.first.site.line}, then {_DONE[race.second.kind]} at line {race.second.site.line}"
-        )
-        cure = "no barrier waits for a descriptor's store: use the value that was stored, or tl.store"
-        return Verdict("race", text, race.second.site, cure)
-    first, second = (_touch(touch, target) for touch in (race.first, race.second))
-    warps = "1 warp" if num_warps == 1 else f"{num_warps} warps"
-    where = _program(race.program, puzzle, case)
-    text = f"race within {where}: {element} is {first}, then {second}, with no barrier between"
-    cure = "put tl.debug_barrier() between the two: threads run at their own pace"
-    if race.first.site == race.second.site and race.first.kind == "load" != race.second.kind:
-        cure = "load on a line of its own, and put tl.debug_barrier() after it: threads run at their own pace"
-    elif race.first.site == race.second.site:
-        cure = "put tl.debug_barrier() into the loop: threads run at their own pace"
-    alone = "; with num_warps=1 it would be correct" if safe_with_one else ""
-    return Verdict("race", text, race.second.site, f"{cure} ({target.name}, {warps}{alone})")
-
-
-_DONE = {"load": "loaded", "store": "stored", "atomic": "updated"}
-
-
-def _touch(touch: Touch, target: Target) -> str:
-    """Return which threads did what, and at which line."""
-    who = f"lane {touch.lane} of the block"
-    if touch.thread is not None:
-        warp, lane = divmod(touch.thread, target.gpu.warp_size)
-        who = f"lane {lane} of warp {warp}"
-    elif touch.several:
-        who = "several threads"
-    return f"{_DONE[touch.kind]} at line {touch.site.line} by {who}"
-
-
-_HARM = {  # reason -> the hint to blame, and what the compiler does because of it
-    "mask": ("max_constancy", "by the first lane's mask, but some of them are masked off"),
-    "apart": ("max_contiguous", "from the first lane's address, but their addresses are not contiguous"),
-    "misaligned": ("multiple_of", "from an address that is not such a multiple, and fails"),
-}
-
-
-def false_hint(promises: Sequence[Promise], harm: Harm | None) -> Verdict:
-    """Return the verdict on a false hint, with what the compiler does because of it."""
-    blamed, done = _HARM[harm.why] if harm else ("", "")
-    promise = next((each for each in promises if each.hint == blamed), promises[0])
-    sizes = promise.sizes[0] if len(promise.sizes) == 1 else list(promise.sizes)
-    text = f"false hint: tl.{promise.hint}(..., {sizes}), but {promise.found}"
-    others = sorted({each.site.line for each in promises if each.site != promise.site})
-    if others:
-        text += f"; the hint on line {others[0]} is false, too"
-    cure = "leave the hint out, or make it true"
-    if harm:
-        first, last = (_index(lane, harm.shape) for lane in (harm.lanes[0], harm.lanes[-1]))
-        lanes = f"{first} to {last}" if len(harm.shape) == 1 else f"[{first}] to [{last}]"
-        cure = f"a GPU {_DOES[harm.kind]} lanes {lanes} of line {harm.site.line} at once, {done}; {cure}"
-    return Verdict("false hint", text, promise.site, cure)
-
-
-_DOES = {"load": "loads", "store": "stores", "atomic": "updates"}
-
-
-def _index(flat: int, shape: tuple[int, ...]) -> str:
-    index = []
-    for size in reversed(shape):
-        index.append(flat % size)
-        flat //= size
-    return ", ".join(map(str, reversed(index)))

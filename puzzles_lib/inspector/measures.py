@@ -98,6 +98,13 @@ def _float32_dots(compiled: Stages) -> Reading:
     return Reading(len(found), cause if found else "", found[0].source if found else None)
 
 
+def _float_atomics(compiled: Stages) -> Reading:
+    """Return how many lines of the Triton IR add floats to memory with an atomic."""
+    found = [line for line in compiled.read("ttir") if "tt.atomic_rmw fadd," in line.text]
+    cause = "the sums are correct, but here the lock keeps the programs apart: load, add and store"
+    return Reading(len(found), cause if found else "", found[0].source if found else None)
+
+
 def _dots(compiled: Stages) -> list[Line]:
     return [line for line in compiled.read("ttir") if re.search(r"= tt\.dot\b", line.text)]
 
@@ -196,4 +203,5 @@ _MEASURED: Mapping[str, Callable[[Stages], Reading]] = {
     "programs": _programs,
     "shared": _shared,
     "products": _products,
+    "float atomics": _float_atomics,
 }

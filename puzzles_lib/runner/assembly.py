@@ -299,6 +299,8 @@ def packed(data: np.ndarray, count: int) -> list[Register]:
     Raises NotKnown if these elements do not fill whole registers.
     """
     width = 8 * data.itemsize
+    if data.size % count:
+        raise NotKnown(f"{count} elements at a time, but there are {data.size}")
     bits = np.ascontiguousarray(data).view(_UNSIGNED[width]).reshape(-1, count)
     if width >= 32 or count == 1 and width == 16:
         return [bits[:, place] for place in range(count)]

@@ -406,6 +406,10 @@ class Memory:
         """Return the result of a cast to a narrower integer. Labels may say what wrapped around."""
         return result
 
+    def from_float(self, result: Lanes, floats: Lanes) -> Lanes:
+        """Return integers that were an index, and then floats. Labels may say what was rounded there."""
+        return result
+
     def taken_as_unsigned(self, labels: Labels) -> Labels:
         """Return the labels of integers that the kernel treats as unsigned."""
         return labels

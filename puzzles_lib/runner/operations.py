@@ -38,6 +38,7 @@ from puzzles_lib.runner.lanes import (
 from puzzles_lib.runner.memory import Halt
 from puzzles_lib.runner.records import Stop
 from puzzles_lib.runner.step import Machine, Step
+from puzzles_lib.translator.ir import Value
 
 Compute = Callable[..., Any]
 Rule = Callable[..., Labels]
@@ -630,7 +631,32 @@ def fptosi(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if step.row is BOOL:
         return Lanes(x.wide != 0, step.row)
     kind = storage if step.op.name == "arith.fptosi" else np.dtype(f"u{storage.itemsize}")
-    return Lanes(numerics.float_to_integer(x.wide, kind).view(storage), step.row)
+    result = Lanes(numerics.float_to_integer(x.wide, kind).view(storage), step.row)
+    if step.kept is None:
+        step.kept = _is_of_an_index(step.op.operands[0])
+    if step.kept:
+        machine.memory.sides.made_of_bits(step.op)  # for larger numbers, the float is another one
+        return machine.memory.from_float(result, x)
+    return result
+
+
+def _is_of_an_index(value: Value) -> bool:
+    """Return whether a float is computed from programs' and lanes' numbers and sizes alone."""
+    waiting, found = [value], set[str]()
+    while waiting:
+        maker = waiting.pop().maker
+        if maker is not None:
+            found.add(maker.name)
+            waiting += maker.operands
+    casts = {"arith.sitofp", "arith.uitofp"}
+    return bool(found & casts) and found <= casts | _OF_AN_INDEX
+
+
+_OF_AN_INDEX = {
+    "arith.addf", "arith.addi", "arith.constant", "arith.divsi", "arith.extsi", "arith.mulf", "arith.muli",
+    "arith.remsi", "arith.subi", "tt.broadcast", "tt.expand_dims", "tt.get_program_id", "tt.make_range",
+    "tt.splat",
+}  # fmt: skip
 
 
 @operation("arith.extf", "arith.truncf", "tt.fp_to_fp")
@@ -1191,7 +1217,7 @@ def grid_dependency(machine: Machine, step: Step) -> None:
 def device_assert(machine: Machine, step: Step, condition: Lanes, *_: Lanes) -> None:
     machine.memory.use(condition.labels)
     if not condition.data.all():
-        raise AssertionError(step.op.text("message"))
+        raise AssertionError(step.op.text("message") or "the condition of this tl.device_assert is False")
 
 
 @operation("tt.print", labels=None)

@@ -191,6 +191,19 @@ class PretendedMemory(Memory):
             return result
         return self._note_wrapped(result, wide.data, lambda place: int(wide.data.flat[place]))
 
+    def from_float(self, result: Lanes, floats: Lanes) -> Lanes:
+        """Label the lanes of which the float's dtype cannot hold each integer."""
+        most = 1 / floats.row.roundoff
+        beyond = np.abs(floats.wide) > most
+        if beyond.any():
+            number = int(floats.wide.ravel()[int(beyond.argmax())])
+            text = (
+                f"offset {number:,} is rounded: {floats.row.name} holds all integers only up to {most:,.0f}"
+            )
+            label = self._label(Source(WRAPPED, text, self.site()))
+            result.labels = joined(result.labels, where(beyond, label))
+        return result
+
     def _note_wrapped(self, result: Lanes, exact: np.ndarray, value: Callable[[int], int]) -> Lanes:
         """Label the lanes of a result that lack the exact number; value: that number, by its place."""
         bits = 8 * result.row.storage.itemsize

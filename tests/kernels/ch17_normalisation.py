@@ -144,26 +144,6 @@ counted_down = edited(
 
 # ---- puzzle 32
 
-_LOCKED = """    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:
-        pass
-    dw += tl.load(dw_ptr + n, mask=n < N, other=0.0)
-    db += tl.load(db_ptr + n, mask=n < N, other=0.0)
-    tl.store(dw_ptr + n, dw, mask=n < N)
-    tl.store(db_ptr + n, db, mask=n < N)
-    tl.debug_barrier()
-    tl.atomic_xchg(lock_ptr + j, 0)
-"""
-by_atomics = edited(
-    DW_BY_LOCK,
-    "by_atomics",
-    "Without a lock: a sum is what atomics are for. They need no order, only to be whole.",
-    {
-        _LOCKED: (
-            '    tl.atomic_add(dw_ptr + n, dw, mask=n < N, sem="relaxed")\n'
-            '    tl.atomic_add(db_ptr + n, db, mask=n < N, sem="relaxed")\n'
-        )
-    },
-)
 half_orders = edited(
     DW_BY_LOCK,
     "half_orders",
@@ -275,7 +255,6 @@ RIGHT = [
     (LAYER_NORM_DX, sums_before_they_are_scaled),
     (LAYER_NORM_DW, acquired_apart),
     (LAYER_NORM_DW, counted_down),
-    (DW_BY_LOCK, by_atomics),
     (DW_BY_LOCK, half_orders),
     (DW_BY_LOCK, taken_by_exchange),
     (LONG_LAYER_NORM, element_by_element),

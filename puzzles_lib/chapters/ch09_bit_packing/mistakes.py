@@ -360,6 +360,18 @@ MISTAKES = (
     ),
     Mistake(
         PACK_WIDE,
+        "sixteen_lanes_for_any_word",
+        "Correct, but a row of 16 lanes is wider than a word of 8 or 4 codes, and half of it loads nothing.",
+        {
+            "min(F, 16)": "16",
+            "mask=n < N, other=0)": "mask=(n < N) & (i < F), other=0)",
+            "BITS * (first + i)": "BITS * ((first + i) % F)",
+        },
+        kind="machine",
+        says="case 8, sm_90, 4 warps",
+    ),
+    Mistake(
+        PACK_WIDE,
         "half_over_half",
         "Puts the second half of a word on top of the first.",
         {"BITS * (first + i)": "BITS * i"},

@@ -309,8 +309,8 @@ def pack_wide(
 ) -> Int32[Tensor, " M (N*BITS+31)//32"]:
     """The words of puzzle 13, for rows of any length
 
-    For rows of 4096 codes, each load of a thread must be 16 codes wide, and no thread
-    may pass a value to another.
+    For rows of 4096 codes, each load of a thread must be 16 codes wide, or as wide as
+    the codes of a word if they are fewer. No thread may pass a value to another.
     """
     return pack_bits(codes, BITS)
 
@@ -341,6 +341,11 @@ WIDE_SLIPS: dict[str, Callable] = {
 """Wrong words of a loop over loads, by what the report says about them."""
 
 
+def _as_wide_as(width: int, *cases: int) -> Goal:
+    """Return the goal that loads are so many bytes wide, and threads pass no values to each other."""
+    return Goal(cases=cases, wants=(Want("load bytes", least=width), Want("exchanges", most=0)))
+
+
 PACK_WIDE = Puzzle(
     number="13b",
     spec=pack_wide,
@@ -352,6 +357,9 @@ PACK_WIDE = Puzzle(
         Case(M=2, N=4096, BITS=1, BLOCK_W=512, fill={"codes": below(2)}),
         # 2-bit codes: a thread loads the codes of a whole word
         Case(M=2, N=4096, BITS=2, BLOCK_W=512, fill={"codes": below(4)}),
+        # wider codes: a word has 8 or 4
+        Case(M=2, N=4096, BITS=4, BLOCK_W=512, fill={"codes": below(16)}),
+        Case(M=2, N=4096, BITS=8, BLOCK_W=512, fill={"codes": below(256)}),
     ),
     outputs=("words",),
     slips=PACK_SLIPS | WIDE_SLIPS,
@@ -359,7 +367,7 @@ PACK_WIDE = Puzzle(
         {"M": Size(9), "N": Size(9000), "BITS": (1, 2, 4, 8), "BLOCK_W": (64, 128, 512)},
         fills=lambda s: ({"codes": below(2**s.BITS)},),
     ),
-    machine=(Goal(cases=(6, 7), wants=(Want("load bytes", least=16), Want("exchanges", most=0))),),
+    machine=(_as_wide_as(16, 6, 7), _as_wide_as(8, 8), _as_wide_as(4, 9)),
 )
 
 PUZZLES = (PACK_BITS, UNPACK_BITS, PACK_WIDE)

@@ -827,6 +827,25 @@ MISTAKES = (
     ),
     Mistake(
         DW_BY_LOCK,
+        "by_atomics",
+        "Two atomics add the sums, without the lock that the puzzle is about.",
+        {
+            (
+                "    while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n"
+                "        pass\n"
+                "    dw += tl.load(dw_ptr + n, mask=n < N, other=0.0)\n"
+                "    db += tl.load(db_ptr + n, mask=n < N, other=0.0)\n"
+                "    tl.store(dw_ptr + n, dw, mask=n < N)\n"
+                "    tl.store(db_ptr + n, db, mask=n < N)\n"
+                "    tl.debug_barrier()\n"
+                "    tl.atomic_xchg(lock_ptr + j, 0)"
+            ): "    tl.atomic_add(dw_ptr + n, dw, mask=n < N)\n    tl.atomic_add(db_ptr + n, db, mask=n < N)"
+        },
+        kind="machine",
+        says="atomic additions of floats: 2, but the goal is none",
+    ),
+    Mistake(
+        DW_BY_LOCK,
         "sums_in_bfloat16",
         "db is summed in the dtype of dy.",
         {"dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)": _LOAD_DY},

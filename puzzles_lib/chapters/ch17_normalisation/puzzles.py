@@ -395,9 +395,9 @@ def dw_by_lock(
     """dw[n] and db[n]: sums over all rows m of dy[m, n] · x̂[m, n] and of dy[m, n]
 
     Program (p, j) sums rows p · ROWS up to (p + 1) · ROWS for block j of the columns,
-    and adds the sums to dw and db. lock[j] is 1 while a program does that, and 0 at
-    the end. Load dy and xhat once; they can have 2^31 elements or more. Sum in
-    float32.
+    and adds the sums to dw and db, without atomic additions. lock[j] is 1 while a
+    program does that, and 0 at the end. Load dy and xhat once; they can have 2^31
+    elements or more. Sum in float32.
     """
     lock = torch.zeros(triton.cdiv(dy.shape[1], BLOCK_N), dtype=torch.int32)
     return (dy * xhat).sum(0), dy.sum(0), lock
@@ -438,6 +438,7 @@ DW_BY_LOCK = Puzzle(
         },
         fills=lambda s: ({}, {"dy": small}),
     ),
+    machine=(Goal(cases=(1,), wants=(Want("float atomics", most=0),)),),  # two of them need no lock
 )
 
 # ---- puzzle 33

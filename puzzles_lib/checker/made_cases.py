@@ -1,0 +1,445 @@
+"""Make cases for what no listed case of a puzzle has tested, which `untested` has found.
+
+They keep the puzzle's contract, so a correct kernel passes them. What an operation looks at decides which
+cases are made for it:
+
+    an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
+    ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
+    an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
+    a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
+    ... with 1e-30 or 1e30                        values near it, or beyond it: `at_a_limit`
+    the bits of a float are compared              zeros of both signs: `with_zeros`
+    a float is made of bits                       zeros alone: `with_zeros`
+    a maximum or a sum is compared with 0         blocks of zeros: `with_zeros`
+
+The last three are made even if both outcomes of the comparison were seen.
+Nearly all correct kernels have no such comparison, so these cases cost nothing.
+"""
+
+import inspect
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from puzzles_lib.checker.expected import evaluate
+from puzzles_lib.checker.untested import (
+    BITCASTS,
+    LOADS,
+    depends_on,
+    integer,
+    is_float,
+    literal,
+    reads_bits,
+    sources,
+)
+from puzzles_lib.contract import Fill
+from puzzles_lib.inputs import large, make_inputs, random, zeros
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Program
+from puzzles_lib.translator.ir import Operation, Value
+
+# ---- limits
+
+MOST_CASES = 40  # that are made for one kernel
+MOST_GUESSES = 2  # of them for one comparison of computed numbers
+SECONDS = 3.0  # for each, and twice that for all
+FOR_EDGES = 0.4  # of the time for all, for cases of which only programs at the edges run
+MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
+MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
+SMALL = 2048  # a number whose square is less
+MOST_TO_RUN = 1100  # programs of a case
+MOST_AT_EDGES = 12  # programs that run of a case with more than there is time for
+
+# ---- verdicts on made cases that count
+
+TELLING = ("values", "never written", "out of bounds", "race", "uninitialised", "loads", "input changed")
+"""If all programs run. Running out of time or memory there is no fault."""
+AT_EDGES = ("values", "out of bounds", "race")
+"""If only a few programs run."""
+
+_FLOAT = re.compile(r"-?\d+\.\d+(E[+-]?\d+)?", re.IGNORECASE)
+Exponents = Callable[[tuple[int, ...], torch.Generator], torch.Tensor]
+
+
+def cases(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
+    """Yield cases in which a comparison may come out the other way."""
+    if not op.operands or not (puzzle.contract or puzzle.number):  # a puzzle of the learner's own
+        return
+    sources = depends_on(op.operands)
+    if is_float(op) or reads_bits(op.operands):
+        if sources & set(LOADS):
+            yield from of_any_size(puzzle, _float(op))
+            yield from at_a_limit(puzzle, _float(op, sign=1))
+    elif _counts(puzzle, op):
+        found = sorted(beyond(puzzle, _number(op)), key=lambda case: _work(puzzle, case))
+        yield from found if _is_bound(op) else found[:MOST_GUESSES]
+
+
+def fits(puzzle: Puzzle, case: Case) -> bool:
+    """Return whether the spec of a case needs little memory for each of its steps.
+
+    The spec runs on tensors without data, if a number is not small. If it needs data, no number may be large,
+    because the spec may take a square of it.
+    """
+    if max(case.numbers.values()) <= SMALL:
+        return True
+    steps = _Steps()
+    empty = {a.name: torch.empty(a.shape(case.numbers), dtype=a.dtype, device="meta") for a in puzzle.inputs}
+    try:
+        with steps:
+            evaluate(puzzle, case, empty)
+    except Exception:
+        return max(case.numbers.values()) <= MOST_FAR
+    return steps.largest <= MOST_IN_A_STEP
+
+
+class _Steps(TorchDispatchMode):
+    """Notes the number of elements of the largest tensor that is made."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for each in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(each, torch.Tensor):
+                self.largest = max(self.largest, each.numel())
+        return made
+
+
+def size_of(puzzle: Puzzle, case: Case) -> int:
+    """Return the number of elements of a case's tensors."""
+    return sum(math.prod(tensor.shape(case.numbers)) for tensor in puzzle.tensors)
+
+
+# ---- sizes and numbers of programs beyond a number
+
+FAR = 80  # times a number is beyond it, where how far is not known
+MOST_FAR = 8192
+BEYOND = 1.25, 9  # times a number, such as a word's position times the fields of a word
+ROUNDS = 6  # in which a size grows until there are enough programs
+PAST_FLOAT32 = (1 << 25) + 1  # the integers beside it aren't numbers of float32
+MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
+LEAST_VAST = 1000  # where a case beyond a number may be too large to run all of it
+
+
+def beyond(puzzle: Puzzle, number: int, most: float = MOST_TO_RUN) -> Iterator[Case]:
+    """Yield cases in which a size, or the number of programs along an axis, is larger than a number.
+
+    most: the number of programs that a case may have.
+    """
+    assert puzzle.contract is not None
+    sizes = puzzle.contract.sizes
+    alone = [(name,) for name in (*sizes, *_counted(puzzle))]
+    for times in BEYOND:
+        least = int(number * times) + 1
+        if times > 2 and least > MOST_FAR:  # a spec may take its square in memory
+            continue
+        for names in (*alone, sizes):
+            for block in (max, min):
+                if case := _case(puzzle, names, least, block, most):
+                    yield case
+    for pair in itertools.combinations(sizes, 2):  # a number such as row * N + n
+        if case := _case(puzzle, pair, math.isqrt(2 * number) + 1, max, most):
+            yield case
+    for name in sizes:
+        yield from _more_programs(puzzle, name, number, most)
+
+
+def _counted(puzzle: Puzzle) -> Iterator[str]:
+    """Yield the numbers that have a few values in a contract, but only count the programs along an axis."""
+    assert puzzle.contract is not None
+    listed = [case for case in puzzle.cases if not case.pretend]
+    for name, kind in puzzle.contract.numbers.items():
+        axes = zip(*(puzzle.programs(case) for case in listed), strict=True)
+        own = tuple(case.numbers[name] for case in listed)
+        if isinstance(kind, tuple) and len(set(own)) > 1 and own in set(axes):
+            yield name
+
+
+def _more_programs(puzzle: Puzzle, name: str, number: int, most: float) -> Iterator[Case]:
+    """Yield cases in which there are more programs along an axis than a number, because of one size."""
+    for axis in range(len(puzzle.grid(puzzle.cases[0]))):
+        size = number + 1
+        for _ in range(ROUNDS):
+            case = _case(puzzle, (name,), size, min, most)
+            if case is None:
+                break
+            count = puzzle.programs(case)[axis]
+            if count > number:
+                yield case
+                break
+            size = size * (number + 2) // max(count, 1) + 1
+
+
+def _case(
+    puzzle: Puzzle,
+    names: Sequence[str],
+    least: int,
+    block: Callable[[Iterable[int]], int],
+    most: float,
+) -> Case | None:
+    """Return a case in which sizes are at least so large; None if it would be too large to run."""
+    assert puzzle.contract is not None
+    if least > MOST_ELEMENTS:
+        return None
+    seed = f"{puzzle.name}/{' '.join(names)}/{least}/{block.__name__}"
+    numbers = puzzle.contract.stretched(names, least, block, seed, puzzle.largest)
+    if sum(math.prod(tensor.shape(numbers)) for tensor in puzzle.tensors) > MOST_ELEMENTS:
+        return None
+    fill = min(puzzle.contract.fills(SimpleNamespace(**numbers)), key=len)
+    plain = {name for name in fill if any(name not in case.fill for case in puzzle.cases if not case.pretend)}
+    case = Case(fill={n: f for n, f in fill.items() if n not in plain}, salt="", pretend=False, **numbers)
+    return case if math.prod(puzzle.programs(case)) <= most else None
+
+
+def at_edges(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Program]]]:
+    """Yield cases of any number of programs in which an integer may pass a bound, and programs to run.
+
+    These are the programs at the edges of the grid, and those that have the same number as one of these after
+    the bound.
+    """
+    if not _counts(puzzle, op) or not _is_bound(op) or puzzle.zeroed or puzzle.in_place:
+        return
+    number = _number(op)
+    if number < LEAST_VAST:
+        return
+    for case in sorted(beyond(puzzle, number, math.inf), key=lambda case: size_of(puzzle, case)):
+        axes = []
+        for count in puzzle.programs(case):
+            last = count - 1
+            bounded = last & number, last % max(number, 1), last % (number + 1), min(last, number)
+            axes.append(dict.fromkeys([last, 0, *bounded]))
+        yield case, [(x, y, z) for x, y, z in itertools.islice(itertools.product(*axes), MOST_AT_EDGES)]
+
+
+def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
+    """Yield a case of true size with more elements than float32 counts, if an offset has been a float."""
+    if op.name not in ("arith.fptosi", "arith.fptoui") or set(LOADS) & depends_on(op.operands):
+        return
+    for name in puzzle.contract.sizes if puzzle.contract else ():
+        seed = f"{puzzle.name}/{name}/true size"
+        numbers = puzzle.contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
+        case = Case(pretend=True, **numbers)
+        if size_of(puzzle, case) < MOST_PRETENDED:
+            yield case
+
+
+def _counts(puzzle: Puzzle, op: Operation) -> bool:
+    """Return whether an operation bounds an integer that may grow with a puzzle's sizes."""
+    if not op.operands or not puzzle.contract or is_float(op) or reads_bits(op.operands):
+        return False
+    return op.operands[0].type.element.startswith("i")
+
+
+def _is_bound(op: Operation) -> bool:
+    """Return whether an operation limits an integer to a number that the kernel's source has."""
+    return op.name in ("arith.trunci", "scf.for") or any(map(literal, op.operands))
+
+
+def _number(op: Operation) -> int:
+    """Return the number that something is compared with; if it is computed, a guess at how large it is."""
+    if op.name == "arith.trunci":
+        return 1 << int(op.results[0].type.element[1:]) - 1
+    if op.name == "scf.for":
+        return integer(op.operands[1])
+    if number := max(map(integer, op.operands)):
+        return number
+    return FAR * max(map(integer, sources(op.operands)), default=1)
+
+
+def _work(puzzle: Puzzle, case: Case) -> int:
+    """Return a rough measure of the time that a case takes."""
+    return math.prod(puzzle.programs(case)) * 2000 + size_of(puzzle, case)
+
+
+# ---- floats of other sizes
+
+LIKE_INFINITY = 1e20  # numbers from here on stand for it, such as the -1e30 of scores that don't count
+CLOSE = 2.0**-40  # `rows_a_little_closer` reaches it
+
+
+def of_any_size(puzzle: Puzzle, number: float) -> Iterator[Case]:
+    """Yield cases whose floats are smaller than in other cases, and larger if the number is so large.
+
+    An input that all cases fill in a way of their own stays as it is: its values may have to fit others.
+    """
+    names = _free(puzzle)
+    for name in names:
+        yield _scaled_case(puzzle, [name], closer_to_zero)
+        yield _scaled_case(puzzle, [name], rows_closer_to_zero)
+    if len(names) > 1:
+        yield _scaled_case(puzzle, names, rows_a_little_closer)
+    listed = [case for case in puzzle.cases if not case.pretend]
+    for name in names:
+        if 1 < number < LIKE_INFINITY and any(case.fill.get(name) is large for case in listed):
+            yield _scaled_case(puzzle, [name], larger)
+
+
+def at_a_limit(puzzle: Puzzle, number: float) -> Iterator[Case]:
+    """Yield cases whose floats are near a number such as 1e-30, or of which some pass one such as 1e30.
+
+    The largest of a row may stay below 1e30: a kernel may begin a minimum with that number. Cases that
+    float32 cannot compute are left out.
+    """
+    names, cases = _free(puzzle), list[Case]()
+    if 0 < number < CLOSE and names:
+        cases.append(_scaled_case(puzzle, names, _all_by(math.log2(number))))
+    if LIKE_INFINITY <= number < math.inf:
+        exponents = [min(math.log2(number) / root + 2, 122.0) for root in (1, 2)]  # of x, and of x * x
+        cases += (_scaled_case(puzzle, [name], _some_by(e)) for name in names for e in exponents)
+    yield from (case for case in cases if _fits_float32(puzzle, case))
+
+
+def _fits_float32(puzzle: Puzzle, case: Case) -> bool:
+    """Return whether the spec gives nearly the same in float32: no value on the way is out of its range."""
+    inputs = make_inputs(puzzle, case)
+    narrow = {name: x.float() if x.is_floating_point() else x.clone() for name, x in inputs.items()}
+    asked = inspect.signature(puzzle.spec).parameters
+    try:
+        found = puzzle.spec(**narrow, **{name: n for name, n in case.numbers.items() if name in asked})
+    except Exception:  # a spec only has to work in float64
+        return False
+    exact = evaluate(puzzle, case, inputs).values()
+    each = zip(found if isinstance(found, tuple) else (found,), exact, strict=True)
+    return all(torch.allclose(x.double(), want.double(), 1e-3, 1e-37, equal_nan=True) for x, want in each)
+
+
+def _float(op: Operation, sign: int = 0) -> float:
+    """Return the absolute value of the float that something is compared with; 0 if there is none.
+
+    sign: 1 if only positive ones count.
+    """
+    numbers = [float(text) for text in map(literal, op.operands) if _FLOAT.fullmatch(text)]
+    return max((abs(number) for number in numbers if number * sign >= 0), default=0.0)
+
+
+def _scaled_case(puzzle: Puzzle, names: Sequence[str], exponents: Exponents) -> Case:
+    """Return the case with the most values of an input, with these inputs scaled by powers of two."""
+    listed = [case for case in puzzle.cases if not case.pretend]
+    (first,) = (argument for argument in puzzle.inputs if argument.name == names[0])
+    plain = [case for case in listed if not set(names) & set(case.fill)] or listed
+    case = max(plain, key=lambda case: math.prod(first.shape(case.numbers)))
+    fill = {name: _scaled(case.fill.get(name, random), exponents) for name in names}
+    return Case(fill=case.fill | fill, **case.numbers)
+
+
+def _scaled(fill: Fill, exponents: Exponents) -> Fill:
+    """Return a fill whose values are those of another one, scaled by powers of two."""
+
+    def scaled(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        values = fill(shape, dtype, generator)
+        return (values.double() * torch.exp2(exponents(shape, generator).double())).to(dtype)
+
+    scaled.__name__ = exponents.__name__ if fill is random else f"{fill.__name__}_{exponents.__name__}"
+    return scaled
+
+
+def closer_to_zero(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Return exponents from -126 to 0 for each value, most of them nearer to 0."""
+    return (-126 * torch.rand(shape, generator=generator).square()).round()
+
+
+def rows_closer_to_zero(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Return exponents from -100 to 0 for each row."""
+    return _by_row(shape) * -100
+
+
+def rows_a_little_closer(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Return exponents from -40 to 0 for each row, the same for all tensors."""
+    return _by_row(shape) * -40
+
+
+def larger(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Return exponents from 0 to 40 for each value."""
+    return torch.randint(0, 41, shape, generator=generator)
+
+
+def _all_by(exponent: float) -> Exponents:
+    """Return a function that returns the same exponent for each value."""
+
+    def scaled_down(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+        return torch.full(shape, round(exponent))
+
+    return scaled_down
+
+
+def _some_by(exponent: float) -> Exponents:
+    """Return a function that returns an exponent for each fourth value along the last axis, 0 for others."""
+
+    def partly_huge(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+        return (torch.arange(shape[-1]) % 4 == 3).expand(shape) * round(exponent)
+
+    return partly_huge
+
+
+def _by_row(shape: tuple[int, ...]) -> torch.Tensor:
+    """Return a number from 0 to 1 for each row along the first axis, which depends on the row alone."""
+    rows = 1 - (torch.arange(shape[0]) * 0.618034) % 1
+    return rows.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+
+
+# ---- zeros
+
+
+def with_zeros(puzzle: Puzzle, ops: Iterable[Operation]) -> Iterator[Case]:
+    """Yield cases with values that some comparisons take for others, although both sides were seen.
+
+    To integers, 0 and -0 differ, and 0 has an exponent. And a block of zeros isn't the end of a row.
+    """
+    loaded = [op for op in ops if set(LOADS) & depends_on(op.operands)] if puzzle.contract else []
+    if any(not is_float(op) and reads_bits(op.operands) for op in loaded):
+        yield from (_filled(puzzle, name, zeros_of_both_signs) for name in _free(puzzle))
+    if any(op.name in BITCASTS for op in loaded):
+        yield from (_filled(puzzle, name, zeros) for name in _free(puzzle))
+    if any(op.name == "arith.cmpf" and _is_reduced(op) and _is_zero(op.operands[1]) for op in loaded):
+        yield from (_filled(puzzle, name, zeros_in_stretches) for name in _free(puzzle))
+
+
+def _is_reduced(op: Operation) -> bool:
+    """Return whether an operation takes what a reduction, such as the function `tl.max`, returns."""
+    return bool({"tt.reduce", "tt.call"} & depends_on(op.operands))
+
+
+def _is_zero(value: Value) -> bool:
+    return literal(value) == "0" or bool(_FLOAT.fullmatch(literal(value)) and not float(literal(value)))
+
+
+def _filled(puzzle: Puzzle, name: str, fill: Fill) -> Case:
+    """Return the largest listed case that doesn't fill an input in a way of its own, with a fill for it."""
+    plain = [case for case in puzzle.cases if not case.pretend and name not in case.fill]
+    case = max(plain, key=lambda case: size_of(puzzle, case))
+    return Case(fill=case.fill | {name: fill}, **case.numbers)
+
+
+def zeros_in_stretches(
+    shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+) -> torch.Tensor:
+    """Fill with normal values; of 128 along the last axis, the second 64 are 0."""
+    return random(shape, dtype, generator) * (torch.arange(shape[-1]) // 64 % 2 == 0).to(dtype)
+
+
+def zeros_of_both_signs(
+    shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+) -> torch.Tensor:
+    """Fill with values up to 0, half of which are 0 or -0."""
+    values = -random(shape, torch.float32, generator).relu()
+    signs = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
+    return torch.where(values == 0, 0.0 * signs, values).to(dtype)
+
+
+def _free(puzzle: Puzzle) -> list[str]:
+    """Return the inputs of floats that not all listed cases fill in a way of their own."""
+    listed = [case for case in puzzle.cases if not case.pretend]
+    return [
+        argument.name
+        for argument in puzzle.inputs
+        if argument.dtype.is_floating_point
+        and argument.name not in (puzzle.derived or {})
+        and any(argument.name not in case.fill for case in listed)
+    ]

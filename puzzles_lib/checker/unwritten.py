@@ -1,0 +1,207 @@
+"""Say why elements of a result are never written, from a run whose accesses were kept."""
+
+import ast
+import math
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from puzzles_lib.checker.naming import index_of, the_programs
+from puzzles_lib.checker.report import Verdict
+from puzzles_lib.checker.verdicts import never_written
+from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.runner import Access, Run
+
+
+def why_never_written(puzzle: Puzzle, case: Case, ran: Run, source: str = "") -> Verdict | None:
+    """Say why elements of a result are not written, from a run whose accesses were kept.
+
+    source: the kernel's source.
+    """
+    for result in puzzle.results:
+        verdict = never_written(puzzle, result, case, ran)
+        if verdict:
+            return _why_not_written(verdict, result, puzzle, case, ran, source)
+    return None
+
+
+def _why_not_written(
+    verdict: Verdict, result: Argument, puzzle: Puzzle, case: Case, ran: Run, source: str
+) -> Verdict:
+    stores = [a for a in ran.accesses if a.kind != "load" and a.argument == result.name]
+    if not stores:
+        for access in ran.accesses:
+            if access.kind != "load" and access.argument in (a.name for a in puzzle.inputs):
+                what = verdict.message.split(":")[0]
+                other = puzzle.pointer(access.argument)
+                text = f"{what}: the kernel stores to {other} instead, which is an input"
+                return replace(verdict, message=text, site=access.site)
+        return verdict
+    if not any(a.mask.any() for a in stores):
+        text = "the mask of this store is False in every lane (if you combine masks, use & and not +)"
+        return replace(verdict, diagnosis=text, site=stores[0].site)
+    shape = result.shape(case.numbers)
+    owner: dict[int, Access] = {}
+    for access in stores:
+        elements, times = np.unique(access.elements[access.mask], return_counts=True)
+        if (times > 1).any():
+            place = f"{result.name}[{index_of(int(elements[(times > 1).argmax()]), shape)}]"
+            why = _wrong_stride(access, stores, result, case) or "is the stride of a row correct?"
+            text = f"several lanes of this store write to one element, such as {place}: {why}"
+            return replace(verdict, diagnosis=text, site=access.site)
+        for element in elements.tolist():
+            first = owner.setdefault(element, access)
+            if first.program != access.program:
+                place = f"{result.name}[{index_of(element, shape)}]"
+                why = (
+                    _wrong_stride(access, stores, result, case)
+                    or _wrong_start(first, access, result, case, source)
+                    or "do their offsets depend on tl.program_id?"
+                )
+                both = the_programs(first.program, access.program, puzzle, case)
+                return replace(
+                    verdict, diagnosis=f"{both} overwrite each other at {place}: {why}", site=access.site
+                )
+    if share := _too_small_a_share(stores, result, puzzle, case):
+        return replace(verdict, diagnosis=share, site=stores[0].site)
+    return verdict
+
+
+def _wrong_stride(access: Access, stores: Sequence[Access], result: Argument, case: Case) -> str:
+    """Say how far apart the rows are and should be; "" if the stride is correct, or isn't clear.
+
+    The rows are the tile's if the case has a block of them, such as BLOCK_M. Otherwise each program has one.
+    """
+    shape, elements = result.shape(case.numbers), access.elements
+    if len(shape) < 2:
+        return ""
+    rows, wanted = math.prod(shape[:-1]), shape[-1]
+    steps = np.diff(elements, axis=0) if elements.ndim == 2 else np.zeros(0, int)
+    found = int(steps.flat[0]) if steps.size else 0
+    flat = steps.size and (steps == found).all() and (np.diff(elements, axis=1) == 1).all()
+    tiled = any(f"BLOCK_{dim}" in case.numbers for dim in result.dims[:-1])
+    if not tiled:  # the tile's rows are parts of one row
+        if flat and 0 < found < (long := elements.shape[1]):
+            return f"the rows of your tile begin {_elements(found)} apart, but are {long} long"
+        axes = _axes_of_rows(stores, rows)
+        found = _apart(access, stores, axes[0]) if len(axes) == 1 else 0
+    elif not flat:
+        return ""
+    strides = {math.prod(shape[axis:]) for axis in range(1, len(shape))}
+    if found in strides or found < 1:
+        return ""
+    apart = _named(found, case) if tiled and found > 1 else _elements(found)
+    columns = result.dims[-1]
+    right = f"{columns} = {wanted}" if columns in case.numbers else _named(wanted, case)
+    return f"your rows are {apart} apart, but rows of {result.name} are {right} apart"
+
+
+def _axes_of_rows(stores: Sequence[Access], rows: int) -> list[int]:
+    """Return the axes of the grid with as many programs as the result has rows, if it has several."""
+    counts = (len({each.program[axis] for each in stores}) for axis in range(3))
+    return [axis for axis, count in enumerate(counts) if count == rows > 1]
+
+
+def _apart(access: Access, stores: Sequence[Access], axis: int) -> int:
+    """Return how far apart neighboring programs store along an axis with this line; 0 if it isn't clear."""
+    first = {}
+    for each in stores:
+        if each.site == access.site and each.elements.shape == access.elements.shape:
+            if each.program in first:
+                return 0
+            first[each.program] = each.elements
+    found = set()
+    for program, elements in first.items():
+        after = tuple(number + (i == axis) for i, number in enumerate(program))
+        if after in first:
+            found.update(np.unique(first[after] - elements).tolist())
+    return found.pop() if len(found) == 1 else 0
+
+
+def _elements(count: int) -> str:
+    return "one element" if count == 1 else f"{count} elements"
+
+
+def _named(size: int, case: Case) -> str:
+    """Return a number of elements, with the name of the one size of the case that it equals."""
+    names = [name for name, value in case.numbers.items() if value == size]
+    if len(names) != 1:
+        return f"{size} elements"
+    return f"{names[0]} = {size} elements"
+
+
+def _from_data(store: str, source: str) -> bool:
+    """Return whether the address of a store, given as its line, depends on loads or on other functions.
+
+    False if that isn't clear.
+    """
+    try:
+        (line,) = ast.parse(store).body
+        body = ast.parse(textwrap.dedent(source))
+    except (SyntaxError, ValueError):
+        return False
+    if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and line.value.args):
+        return False
+    assigned = [node for node in ast.walk(body) if isinstance(node, ast.Assign | ast.AugAssign)]
+    waiting, seen = [line.value.args[0]], set[str]()
+    while waiting:
+        nodes = list(ast.walk(waiting.pop()))
+        calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
+        if any(
+            name == "tl.load" or "." not in name and name not in ("min", "max", "range") for name in calls
+        ):
+            return True
+        names = {node.id for node in nodes if isinstance(node, ast.Name)} - seen
+        seen |= names
+        for each in assigned:
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            found = {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+            waiting += [each.value] if found & names else []
+    return False
+
+
+def _wrong_start(first: Access, second: Access, result: Argument, case: Case, source: str) -> str:
+    """Say where two programs' blocks begin if the second begins within the first; "" if it isn't clear."""
+    if first.site != second.site or first.elements.shape != second.elements.shape:
+        return ""
+    apart = int(second.elements.flat[0] - first.elements.flat[0])
+    if not apart:
+        axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
+        if len(axes) == 1:
+            if re.search(rf"program_id\((axis=)?{axes[0]}\)", source):  # it's used, but not for these offsets
+                return f"their offsets are the same, although their tl.program_id({axes[0]}) differs"
+            return f"their offsets are the same: use tl.program_id({axes[0]})"
+        *rows, columns = result.dims
+        if not rows:
+            return "their offsets are the same"
+        length = result.shape(case.numbers)[-1]
+        apart_by = f"{columns} = {length}" if columns != str(length) else f"{length} elements"
+        return f"their offsets are the same, but rows of {result.name} are {apart_by} apart"
+    sizes = first.elements.size
+    if len(result.shape(case.numbers)) != 1 or not (np.diff(first.elements) == 1).all() or apart >= sizes:
+        return ""
+    numbers = sum(abs(a - b) for a, b in zip(first.program, second.program, strict=True))
+    if numbers != 1 or apart < 0:
+        return ""
+    if _from_data(first.site.source, source):
+        return "both places depend on loaded values"
+    start = "1 element" if apart == 1 else f"{apart} elements"
+    return f"one starts {start} after the other, but each block has {_named(sizes, case)}"
+
+
+def _too_small_a_share(stores: Sequence[Access], result: Argument, puzzle: Puzzle, case: Case) -> str:
+    """Say that each program stores less than its block of a vector; "" if it stores all of it."""
+    axis = result.dims[0] if len(result.dims) == 1 else ""
+    block = case.numbers.get(f"BLOCK_{axis}", 0)
+    counts = {int(access.mask.sum()) for access in stores}
+    programs = [access.program for access in stores]
+    if len(counts) != 1 or len(set(programs)) != len(programs) or not 0 < (count := counts.pop()) < block:
+        return ""
+    if case.numbers[axis] != block * math.prod(puzzle.programs(case)):
+        return ""
+    each = "1 element" if count == 1 else f"{count} elements"
+    of = f"program p owns elements p * BLOCK_{axis} to p * BLOCK_{axis} + {block - 1}"
+    return f"each program stores {each} of {result.name}, but its share is BLOCK_{axis} = {block}: {of}"
