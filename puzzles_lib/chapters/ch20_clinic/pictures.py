@@ -108,12 +108,12 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
             place = middle + at / 2**31 * scale
             box(ax, place, y, T * K / 2**31 * scale, 1.0, color=VERMILLION if bad else SKY)
             if bad:
-                text = f"sequence {b}, all of it, begins at {at:,}".replace("-", MINUS)
-                text += ", before the tensor" * wrapped
+                text = f"sequence {b} begins at {at:,}".replace("-", MINUS)
+                text += "\nand is before the tensor" * wrapped
                 label(
                     ax,
                     place + (0.6 if wrapped else -0.6),
-                    y + 1.5,
+                    y + 1.5 + 0.2 * wrapped,
                     text,
                     align="left" if wrapped else "right",
                 )
