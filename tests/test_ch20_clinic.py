@@ -433,6 +433,14 @@ def test_the_cure_of_a_race_is_left_to_its_learner(name, gone, still):
     assert still in told and "debug_barrier" not in told
 
 
+def test_a_name_that_no_argument_has_is_told():
+    (patient,) = (p for p in PATIENTS if p.puzzle.name == "temperatures")
+    typo = kernel_sources()["temperatures"].replace('["M"]', '["m"]')
+    (verdict,) = examine(define(typo, "<typo>"), patient.puzzle).verdicts
+    assert verdict.message.startswith("kernels compiled: 3")
+    assert verdict.diagnosis.startswith("do_not_specialize names 'm', but no argument has that name; M is")
+
+
 def test_a_stride_that_is_no_longer_specialized_is_told():
     (patient,) = (p for p in PATIENTS if p.puzzle.name == "temperatures")
     both = kernel_sources()["temperatures"].replace('["M"]', '["M", "V"]')
