@@ -66,6 +66,9 @@ _CURES = {  # what a report on a broken kernel leaves out, because its learner l
     "put tl.debug_barrier() between the two: ": "",
     "put tl.debug_barrier() into the loop: ": "",
     "put tl.debug_barrier() between the store and the atomic, which waits": "the atomic waits",
+    ": make a factor int64, .to(tl.int64), or tl.cast(..., tl.int64) for a size": "",
+    ": make a factor int64, .to(tl.int64)": "",
+    ' without input_precision="ieee"': "",
 }
 
 
@@ -76,15 +79,15 @@ def _unjudged(report: Report, question: str) -> Report:
 
 
 def _without_cures(report: Report) -> Report:
-    """Return the report on a kernel that was handed out broken, and then changed, without a race's cure."""
+    """Return the report on a kernel that was handed out broken, without a cure in words."""
 
     def uncured(verdict: Verdict | None) -> Verdict | None:
         if verdict is None:
             return None
-        diagnosis = verdict.diagnosis
+        message, diagnosis = verdict.message, verdict.diagnosis
         for cure, rest in _CURES.items():
-            diagnosis = diagnosis.replace(cure, rest)
-        return dataclasses.replace(verdict, diagnosis=diagnosis)
+            message, diagnosis = message.replace(cure, rest), diagnosis.replace(cure, rest)
+        return dataclasses.replace(verdict, message=message, diagnosis=diagnosis)
 
     cases = tuple(dataclasses.replace(case, verdict=uncured(case.verdict)) for case in report.cases)
     return dataclasses.replace(report, verdict=uncured(report.verdict), cases=cases)

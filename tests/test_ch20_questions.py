@@ -21,6 +21,9 @@ RIGHT = {
     "ch20-q5": (0, 0, 0, 1),
     "ch20-q3": -19,
     "ch20-q6": {24, 32, 1},
+    "ch20-q7": 31,
+    "ch20-q8": 8192,
+    "ch20-q9": (1, 8),
 }
 
 # What learners may think, with a word of what they must read.
@@ -43,12 +46,13 @@ MISTAKES = [
     ("ch20-q4", 128, "the answer is True"),
     ("ch20-q4", 512, "the smallest that does"),
     ("ch20-q4", 2**32, "doesn't fit into a block"),
-    ("ch20-q4", 300, "In which dtype"),
+    ("ch20-q4", 300, "longer and shorter rows"),
     ("ch20-q5", (0, 0, 1), "4 whole numbers"),
     ("ch20-q5", (0, 0, 2, 1), "0 or 1"),
     ("ch20-q5", (0, 0, 0, 0), "no key is left"),
-    ("ch20-q5", (0, 1, 0, 0), "is finite"),
-    ("ch20-q5", (0, 1, 0, 1), "by hand"),
+    ("ch20-q5", (0, 1, 0, 0), "Shuffle its keys"),
+    ("ch20-q5", (1, 1, 1, 1), "have masked keys"),
+    ("ch20-q5", (0, 1, 0, 1), "is a number"),
     ("ch20-q3", -20, "nothing is rounded"),
     ("ch20-q3", 19, "weren't there before"),
     ("ch20-q6", {24, 32, 8, 1, 5, 16, 48}, "isn't a tl.constexpr"),
@@ -56,6 +60,19 @@ MISTAKES = [
     ("ch20-q6", {24, 32, 8, 1}, "the same kind"),
     ("ch20-q6", {24, 32, 1, 16}, "came earlier"),
     ("ch20-q6", {24, 32}, "each of the three"),
+    ("ch20-q7", 16, "from 17 to 32"),
+    ("ch20-q7", 32, "all results are correct"),
+    ("ch20-q7", 30, "Another width has fewer"),
+    ("ch20-q8", 17477, "for 16 sequences"),
+    ("ch20-q8", 7944, "before the last one"),
+    ("ch20-q8", 8191, "just below 2^31"),
+    ("ch20-q8", 8193, "exactly 2^31"),
+    ("ch20-q8", 9000, "come before the last sequence"),
+    ("ch20-q9", (1,), "Answer with a pair"),
+    ("ch20-q9", (0, 8), "z is correct: run it"),
+    ("ch20-q9", (1, 9), "try larger ones"),
+    ("ch20-q9", (2, 8), "try smaller ones"),
+    ("ch20-q9", (2, 9), "for their neighbors"),
 ]
 
 

@@ -71,6 +71,11 @@ def _judged_together(kernel: object, puzzle: Puzzle, goal: Once) -> GoalResult:
     name, seen = next((name, seen) for name, seen in classes if len(set(seen)) > 1)
     each = zip(seen, kernels.values(), strict=True)
     cause = f"{name} is " + "; ".join(f"{word} in {named(cases)}" for word, cases in each)
+    bare = _bare(kernel)
+    given, arguments = getattr(bare, "do_not_specialize", None) or (), getattr(bare, "arg_names", ())
+    unknown = [each for each in given if isinstance(each, str) and each not in arguments]
+    if unknown:
+        cause = f"do_not_specialize names {unknown[0]!r}, but no argument has that name; {cause}"
     return GoalResult(
         goal.launch, verdict=Verdict("machine", f"{measured}, but the goal is one", None, cause)
     )

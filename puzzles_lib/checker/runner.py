@@ -52,7 +52,7 @@ def run(
     if isinstance(found, Report):
         if puzzle.broken_by:
             found = _as_a_user_sees_it(kernel, puzzle, found)
-        raise RuntimeError(str(found))
+        raise sentence_first(RuntimeError(str(found))) from None
     for kernels in counting:
         kernels.append(kernel)
     results = tuple(found[result.name] for result in puzzle.results)

@@ -1,4 +1,4 @@
-"""Right kernels for chapter 18; wrong ones are its mistakes."""
+"""Kernels for chapter 18: right ones, and wrong ones beside its mistakes."""
 
 import triton
 import triton.language as tl
@@ -9,7 +9,7 @@ from puzzles_lib.chapters.ch18_attention.puzzles import (
     VARLEN_ATTENTION,
     WINDOW_ATTENTION,
 )
-from tests.kernels import edited
+from tests.kernels import Wrong, edited
 
 # ---- puzzle 35
 
@@ -208,6 +208,38 @@ in_base_two = edited(
         "tl.exp(scores - lse[None, :])": "tl.exp2((scores - lse[None, :]) * 1.4426950408889634)",
     },
 )
+
+not_divided = edited(
+    WINDOW_ATTENTION, "not_divided", "Stores acc as it is.", {"acc / denominator[:, None]": "acc"}
+)
+
+heads_first = edited(
+    VARLEN_ATTENTION,
+    "heads_first",
+    "Takes q and o for [H, NQ, D], as in puzzle 35.",
+    {"((first_q + i) * H + h)[:, None]": "(h * NQ + first_q + i)[:, None]"},
+)
+
+delta_in_bfloat16 = edited(
+    ATTENTION_DQ,
+    "delta_in_bfloat16",
+    "The product of two bfloat16 blocks is bfloat16, and so is its sum.",
+    {"o.to(tl.float32) * do": "o * do"},
+)
+
+weights_in_bfloat16 = edited(
+    ATTENTION_DQ,
+    "weights_in_bfloat16",
+    "Rounds p as well as ds. In long rows the two roundings hardly show.",
+    {"ds = p * (dp": "ds = p.to(tl.bfloat16) * (dp"},
+)
+
+WRONG = [
+    Wrong(WINDOW_ATTENTION, not_divided, "values", "acc isn't divided by the denominator"),
+    Wrong(VARLEN_ATTENTION, heads_first, "values", "are taken from [H, NQ, D]"),
+    Wrong(ATTENTION_DQ, delta_in_bfloat16, "values", "delta was computed in bfloat16"),
+    Wrong(ATTENTION_DQ, weights_in_bfloat16, "values", "(case=6)"),
+]
 
 RIGHT = [
     (ATTENTION_DKV, in_base_two),

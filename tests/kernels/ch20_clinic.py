@@ -9,6 +9,7 @@ from tests.kernels import Wrong, edited
     DISCOUNTED_SUM,
     FAR_ROWS,
     KEPT_SCORES,
+    RANDOM_ROUNDING,
     RUNNING_SUMS,
     TUNED_ROWS,
 ) = (
@@ -19,6 +20,7 @@ from tests.kernels import Wrong, edited
         "discounted_sum",
         "far_rows",
         "kept_scores",
+        "random_rounding",
         "running_sums",
         "tuned_rows",
     )
@@ -42,7 +44,7 @@ upside_down = edited(
     ATTENDED,
     "upside_down",
     "Rescales by exp(new - old), as some papers print it.",
-    {"tl.exp(top - new)": "tl.exp(new - top)"},
+    {"tl.exp(top - best)": "tl.exp(best - top)"},
 )
 
 never_moved = edited(
@@ -56,21 +58,21 @@ moved_on_all_the_same = edited(
     ATTENDED,
     "moved_on_all_the_same",
     "Saves the rescale, and moves the maximum.",
-    {"        top = new": "        top = best"},
+    {"acc += tl.sum(p * v)": "acc += tl.sum(p * v)\n        top = best"},
 )
 
 always_moved = edited(
     ATTENDED,
     "always_moved",
     "Saves nothing.",
-    {"tl.where(best > top + 8, best, top)  # don't move it by a little": "best"},
+    {"best > top + 8:  # don't move it by a little": "best > top:"},
 )
 
 taken_back = edited(
     ATTENDED,
     "taken_back",
     "Around the block's maximum first, then taken to the sums' one, as the thread's mend does.",
-    {"tl.exp(x - new)": "tl.exp(x - best) * tl.exp(best - new)"},
+    {"tl.exp(x - top)": "tl.exp(x - best) * tl.exp(best - top)"},
 )
 
 squared = edited(
@@ -85,6 +87,20 @@ starts_at_zero = edited(
     "starts_at_zero",
     "No -inf any more, and no score far below 0 either.",
     {'top, total = float("-inf"), 0.0': "top, total = 0.0, 0.0"},
+)
+
+starts_too_high = edited(
+    KEPT_SCORES,
+    "starts_too_high",
+    "-1e4 is low, but some scores are lower.",
+    {'top, total = float("-inf"), 0.0': "top, total = -1e4, 0.0"},
+)
+
+one_draw_further = edited(
+    RANDOM_ROUNDING,
+    "one_draw_further",
+    "Adds the program's number to the lanes, not its offset.",
+    {"tl.rand(SEED, n)": "tl.rand(SEED, lanes + tl.program_id(0))"},
 )
 
 only_the_large_block = edited(
@@ -153,7 +169,9 @@ WRONG = [
     Wrong(ATTENDED, moved_on_all_the_same, "values", "z["),
     Wrong(DISCOUNTED_SUM, squared, "values", "not associative"),
     Wrong(RUNNING_SUMS, the_other_end, "out of bounds", "x_ptr"),
-    Wrong(KEPT_SCORES, starts_at_zero, "values", "got -inf"),
+    Wrong(KEPT_SCORES, starts_at_zero, "values", "the number subtracted from them is too large"),
+    Wrong(KEPT_SCORES, starts_too_high, "values", "the number subtracted from them is too large"),
+    Wrong(RANDOM_ROUNDING, one_draw_further, "values", "block b draws at lanes + b"),
     Wrong(TUNED_ROWS, only_the_large_block, "never written", "z[0, 256]"),
 ]
 

@@ -7,14 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from puzzles_lib.drawing.colours import (
-    BLUE,
     FAINT,
     GREEN,
     INK,
     LINE,
     ORANGE,
     PALE,
-    PALE_GREEN,
     PALE_ORANGE,
     PALE_SKY,
     PROGRAM_TINTS,
@@ -58,6 +56,7 @@ def kept(lengths: Sequence[int] = (1024, 2048, 4096, 8192), D: int = 128, heads:
     ax.set_xticks(range(len(lengths)), [f"T = {T}" for T in lengths], fontsize=10)
     ax.set_ylabel("MB (2\N{SUPERSCRIPT TWO}\N{SUPERSCRIPT ZERO} bytes)", fontsize=10)
     ax.tick_params(labelsize=10)
+    ax.set_title(f"one sequence, {heads} heads, D = {D}", fontsize=10, loc="left")
     ax.spines[["top", "right"]].set_visible(False)
     _legend(figure, ax, columns=2)
     return Picture(
@@ -73,10 +72,10 @@ def precision() -> Picture:
     y, height = 2.2, 1.5
     steps = (
         (0.5, 3.0, "q, k", PALE_SKY),
-        (4.6, 3.4, "s = q · k / √D", PALE_GREEN),
-        (9.1, 4.3, "p = exp(s − max)", PALE_GREEN),
+        (4.6, 3.4, "s = q · k / √D", PALE_ORANGE),
+        (9.1, 4.3, "p = exp(s − max)", PALE_ORANGE),
         (14.5, 3.0, "p", PALE_SKY),
-        (18.6, 3.2, "acc += p · v", PALE_GREEN),
+        (18.6, 3.2, "acc += p · v", PALE_ORANGE),
         (22.9, 1.7, "o", PALE_SKY),
     )
     words = ("", "tl.dot", "", ".to(bfloat16)", "tl.dot", "stored")
@@ -86,11 +85,11 @@ def precision() -> Picture:
             before = steps[number - 1][0] + steps[number - 1][1]
             arrow(ax, (before + 0.05, y + height / 2), (x - 0.05, y + height / 2))
             label(ax, (before + x) / 2, y - 0.35, words[number], fontsize=9, color=FAINT)
-    total = box(ax, 9.1, 5.0, 4.3, 1.3, "sum of p, max", color=PALE_GREEN, fontsize=11)
+    total = box(ax, 9.1, 5.0, 4.3, 1.3, "sum of p, max", color=PALE_ORANGE, fontsize=11)
     arrow(ax, (11.25, y + height + 0.05), (11.25, total.y - 0.05))
     arrow(ax, (total.right + 0.05, 5.65), (23.4, y + height + 0.1), bend=0.25)
     label(ax, 17.6, 6.9, "divide once, and compute lse", fontsize=9, color=FAINT)
-    legend(ax, 0.3, (0.5, PALE_SKY, "bfloat16: 8 binary digits"), (9.1, PALE_GREEN, "float32: 24"))
+    legend(ax, 0.3, (0.5, PALE_SKY, "bfloat16: 8 binary digits"), (9.1, PALE_ORANGE, "float32: 24"))
     return Picture(
         figure,
         "Dtypes along the way through puzzle 35. q and k are bfloat16. tl.dot returns the scores s in "
@@ -353,7 +352,7 @@ def row(
     x = left + 3 * width + 0.8
     label(ax, x, 1.3, "sum 1, because these are weights", align="left")
     label(ax, x, 2.9, f"o = Σ p v = {o:g}", align="left")
-    label(ax, x, 4.5, f"do = {do:g}: the gradient of each weight alone", align="left")
+    label(ax, x, 4.5, f"do = {do:g}, so dp is the same as v here", align="left")
     label(ax, x, 6.1, f"delta = Σ p dp = do · o = {delta:g}", align="left")
     label(ax, x, 7.7, f"sum {sum(ds):g}: one weight gains what others lose", align="left")
     return Picture(
@@ -514,7 +513,7 @@ def lengths(D: int = 128, causal: bool = True) -> Picture:
     axes = figure.subplots(1, 2, sharey=True)
     told = []
     mask = "causal" if causal else "full"
-    marks = {"ours": ("o-", GREEN), "cuDNN": ("s--", BLUE), "flash": ("^:", VERMILLION)}
+    marks = {"ours": ("o-", GREEN), "cuDNN": ("s--", SKY), "flash": ("^:", ORANGE)}
     for ax, part, factor in zip(axes, PARTS, (4, 10), strict=True):
         sizes, rates = [], {name: [] for name in marks}
         for T, found in _by_length(rows, D, mask, part):

@@ -124,6 +124,11 @@ def _from_the_maximum(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, 
     return o, lse - _scores(q, k, W).amax(2)
 
 
+def _not_divided(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    o, lse = window_attention(q, k, v, W)
+    return o * (lse - _scores(q, k, W).amax(2)).exp()[..., None], lse
+
+
 def _to_base_two(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
     o, lse = window_attention(q, k, v, W)
     return o, lse / math.log(2)
@@ -213,6 +218,7 @@ WINDOW_ATTENTION = Puzzle(
         "keys after a query are seen, too: use j <= i": _all_after,
         "lse lacks the maximum: it's row_max + log of the sum": _from_the_maximum,
         "lse is in base 2: use the natural logarithm": _to_base_two,
+        "acc isn't divided by the denominator, the sum of the weights": _not_divided,
         "the weights are rounded before they are summed: sum first": _sum_of_rounded,
         "acc isn't multiplied by factor when the maximum grows": _without_factor(of_sum=False),
         "the denominator isn't multiplied by factor when the maximum grows": _without_factor(of_sum=True),
@@ -292,6 +298,13 @@ def _to_the_start(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor) -
     pairs = zip(_spans(cu_q), _spans(cu_k), strict=True)
     rows = torch.cat([torch.arange(b.start, b.start + a.stop - a.start) for a, b in pairs])
     return varlen_attention(q, k[rows], v[rows], cu_q, cu_q)
+
+
+def _heads_first(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the results if q and o were [H, NQ, D] in memory."""
+    other = q.reshape(q.shape[1], q.shape[0], -1).transpose(0, 1)
+    o, lse = varlen_attention(other, k, v, cu_q, cu_k)
+    return o.transpose(0, 1).reshape(q.shape), lse
 
 
 def _drawn_lengths(s: SimpleNamespace) -> dict[str, Fill]:
@@ -390,6 +403,7 @@ VARLEN_ATTENTION = Puzzle(
         "head h uses head h // (H // H_KV), not h % H_KV": lambda q, k, v, cu_q, cu_k: varlen_attention(
             q, _dealt(k, q), _dealt(v, q), cu_q, cu_k
         ),
+        "the rows of q and o are taken from [H, NQ, D]: they're [NQ, H, D]": _heads_first,
         "query i sees keys 0 to i, but it's the last query that sees the last key": _to_the_start,
     },
     contract=Contract(
@@ -504,6 +518,18 @@ def _dq_without_p_or_mask(
     return ds @ k / q.shape[2] ** 0.5, delta
 
 
+def _rounded_delta(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the results if delta's products and their sum are bfloat16, as those of two bfloat16 blocks."""
+    terms = (do * o).bfloat16()
+    while terms.shape[2] > 1:  # neighbors first
+        terms = terms[..., 0::2] + terms[..., 1::2]
+    delta = terms[..., 0].to(o.dtype)
+    _, ds = _p_and_ds(q, k, v, do, lse, delta)
+    return ds @ k / q.shape[2] ** 0.5, delta
+
+
 def _dq_by_values(
     q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -530,6 +556,7 @@ ATTENTION_DQ = Puzzle(
         Case(H=1, T=41, D=16, BLOCK_Q=32, BLOCK_K=16, fill={"q": far_out, "k": far_out}),
         # many blocks of keys, and nothing cancels
         Case(H=1, T=120, D=16, BLOCK_Q=64, BLOCK_K=16, fill={"k": alike}),
+        Case(H=4, T=3, D=16, BLOCK_Q=16, BLOCK_K=16),  # sums so short that their roundings don't cancel
         # 2.2 thousand million elements
         Case(pretend=True, H=65_000, T=270, D=128, BLOCK_Q=64, BLOCK_K=64),
     ),
@@ -551,6 +578,7 @@ ATTENTION_DQ = Puzzle(
         "ds is missing the factor p, which also hides keys: it's p times (dp - delta)": _dq_without_p_or_mask,
         "delta is added, not subtracted": lambda o, **others: attention_dq(o=-o, **others),
         "dq sums ds times v: it's ds times k": _dq_by_values,
+        "delta was computed in bfloat16, the dtype of do * o: convert one of them to float32": _rounded_delta,
     },
     contract=Contract(
         {

@@ -6,7 +6,7 @@ import math
 import torch
 import triton
 
-from puzzles_lib.chapters.ch18_attention.pictures import bytes_kept, times
+from puzzles_lib.chapters.ch18_attention.pictures import bytes_kept
 from puzzles_lib.chapters.ch18_attention.puzzles import WINDOW_ATTENTION
 from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
@@ -41,9 +41,9 @@ def _visited(first: int = 2048, block: int = 64, W: int = 512) -> int:
 
 
 def _blind() -> set[int]:
-    """Return the first eight cases in which a query sees no key of the block visited first."""
+    """Return the first nine cases in which a query sees no key of the block visited first."""
     found = set()
-    for number, case in enumerate(WINDOW_ATTENTION.cases[:8]):
+    for number, case in enumerate(WINDOW_ATTENTION.cases[:9]):
         for start in range(0, case.T, case.BLOCK_Q):
             begin = max(start - case.W + 1, 0) // case.BLOCK_K * case.BLOCK_K
             last = min(start + case.BLOCK_Q, case.T) - 1
@@ -70,6 +70,18 @@ def _seen_by_the_first(queries: int = 5, keys: int = 20) -> int:
     return keys - queries + 1
 
 
+def _transposed() -> set[str]:
+    """Return the gradients, of those of q, k and v, that a product with a transposed matrix gives."""
+    q, k, v, do = torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    s = (q @ k.T).requires_grad_()
+    p, leaves = torch.randn(5, 5, dtype=torch.float64), [each.requires_grad_() for each in (q, k, v)]
+    ds = torch.ones_like(s).cumsum(1)
+    dq, dk = torch.autograd.grad(q @ k.T, leaves[:2], ds)
+    (dv,) = torch.autograd.grad(p @ v, leaves[2], do)
+    plain = {"dq": (dq, ds @ k), "dk": (dk, ds @ q), "dv": (dv, p @ do)}
+    return {name for name, (right, product) in plain.items() if not torch.allclose(right, product)}
+
+
 def _ds() -> float:
     p, dp = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([8.0, 0.0, 4.0])
     return float((p * (dp - (p * dp).sum()))[0])
@@ -94,13 +106,6 @@ def _products() -> float:
     forward = len(["q kᵀ", "p v"])
     dq, dkv = ["q kᵀ", "do vᵀ", "ds k"], ["k qᵀ", "v doᵀ", "pᵀ do", "dsᵀ q"]
     return (len(dq) + len(dkv)) / forward
-
-
-def _first_programs(T: int = 4096, block: int = 64) -> tuple[int, int]:
-    """Return how many tiles the first program of dq walks, and the first of dk and dv."""
-    dq = triton.cdiv(min(block, T), block)
-    dkv = triton.cdiv(T, block)
-    return dq, dkv
 
 
 def _with_heads(T: int = 4096, block: int = 64, H: int = 16, H_KV: int = 4) -> int:
@@ -141,19 +146,6 @@ def _tiles_of_the_last(T: int = 4096, queries: int = 128, keys: int = 64) -> tup
     """Return how many tiles of the last program are whole, and how many are cut by the diagonal."""
     whole = (T - queries + 1) // keys
     return whole, triton.cdiv(T, keys) - whole
-
-
-NAMES = {"the library": "ours", "cuDNN": "cuDNN", "flash": "flash"}
-
-
-def _faster_than_the_puzzle() -> set[str]:
-    found = times(rows("attention"), "D = 128, causal, T = 4096")["forward"]
-    return {name for name, path in NAMES.items() if found[path] < found["puzzles"]}
-
-
-def _share_of_the_window() -> float:
-    (found,) = [row for row in rows("attention") if "window 1024" in row["case"] and row["path"] == "forward"]
-    return found["us"] / found["baseline_us"]
 
 
 def against(baseline: str, part: str, D: int, mask: str, T: int = 4096) -> float:
@@ -244,7 +236,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q5",
-        asks="In which of the cases 0 to 7 does some query see no key of the first block its program visits? "
+        asks="In which of the cases 0 to 8 does some query see no key of the first block its program visits? "
         "Answer with a set.",
         right=_blind,
         kind=set,
@@ -318,6 +310,26 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q9",
+        asks="Which of dq, dk and dv are products with a transposed matrix of T by T? Answer with a set.",
+        right=_transposed,
+        kind=set,
+        nudges=(
+            Nudge(
+                lambda v, r: not v <= {"dq", "dk", "dv"},
+                "Answer with a set of names from 'dq', 'dk' and 'dv'.",
+            ),
+            Nudge(
+                lambda v, r: "dq" in v,
+                "dq sums over keys, along the rows of ds, as o sums along the rows of p.",
+            ),
+            Nudge(
+                lambda v, r: len(v) == 1, "That one is, but there is another gradient that sums over queries."
+            ),
+        ),
+        nudge="In p, a row is a query, and a column is a key. Which gradients sum over queries?",
+    ),
+    Question(
+        id="ch18-q10",
         asks="p = (0.5, 0.25, 0.25) and dp = (8, 0, 4). What is the first element of ds?",
         right=_ds,
         kind=float,
@@ -331,11 +343,11 @@ QUESTIONS = (
             ),
             Nudge(lambda v, r: v == 8, "8 is dp itself. By how much does each of the three weights change?"),
         ),
-        nudge="Raise the first score: by the formula, how does each of the three weights change? Each "
-        "change counts its dp. Add up the three.",
+        nudge="Raise the first score: by the formula, how does each of the three weights change? The "
+        "loss changes dp times as much as each weight. Add up the three.",
     ),
     Question(
-        id="ch18-q10",
+        id="ch18-q11",
         asks="delta is a product of two tensors that are in memory: which two of q, k, v, o, do and lse? "
         "Answer with a set.",
         right=_two_of_delta,
@@ -354,7 +366,7 @@ QUESTIONS = (
         nudge="What remains in the sum is p times v. Which step of the forward pass computes it?",
     ),
     Question(
-        id="ch18-q11",
+        id="ch18-q12",
         asks="The forward pass has two products. How many times as much work is the backward pass with two "
         "kernels?",
         right=_products,
@@ -376,22 +388,6 @@ QUESTIONS = (
         nudge="In the picture, count the products that lead to dq. Then count those that lead to dk and "
         "dv, from "
         "the start.",
-    ),
-    Question(
-        id="ch18-q12",
-        asks="With T = 4096, blocks of 64 and a causal mask, how many tiles does the first program of dq "
-        "walk, "
-        "and the first program of dk and dv? Answer with a pair.",
-        right=_first_programs,
-        kind=tuple,
-        nudges=(
-            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (dq, dk and dv)."),
-            Nudge(
-                lambda v, r: v == r[::-1],
-                "These are the right two numbers, but in the wrong order. Which queries see the first key?",
-            ),
-        ),
-        nudge="In the picture of the tiles, look at the first row and at the first column.",
     ),
     Question(
         id="ch18-q13",
@@ -531,26 +527,6 @@ QUESTIONS = (
     ),
     Question(
         id="ch18-q21",
-        asks="D = 128, causal, T = 4096: which of the library, cuDNN and flash are faster than puzzle 35 "
-        "in the "
-        "forward pass? Answer with a set of names.",
-        right=_faster_than_the_puzzle,
-        kind=set,
-        nudges=(
-            Nudge(
-                lambda v, r: not v <= {name.casefold() for name in NAMES},
-                f"The allowed names are {', '.join(map(repr, NAMES))}.",
-            ),
-            Nudge(lambda v, r: "flash" in v, "One of your names was written before Hopper."),
-            Nudge(
-                lambda v, r: not v,
-                "Your kernel doesn't use TMA, and it applies a mask in every tile. That costs time.",
-            ),
-        ),
-        nudge="Which of the three use the features that are new on this chip?",
-    ),
-    Question(
-        id="ch18-q22",
         asks="Per cycle, there are 4096 floating-point operations on tensor cores and 16 exponentials. "
         "For which "
         "D do the products of a score take as long as its exponential?",
@@ -567,24 +543,7 @@ QUESTIONS = (
         nudge="A score needs 2 · D operations in q · k and another 2 · D in p · v.",
     ),
     Question(
-        id="ch18-q23",
-        asks="At T = 16384, how long does the forward pass take with a window of 1024, as a fraction of its "
-        "time with the causal mask alone (within 0.05)?",
-        right=_share_of_the_window,
-        kind=float,
-        same=lambda value, right: abs(value - right) <= 0.05,
-        nudges=(
-            Nudge(
-                lambda v, r: v < r,
-                "That would be close if only the pairs counted. But the beginning and end of a short loop "
-                "take time, too.",
-            ),
-            Nudge(lambda v, r: v >= 1, "The window makes it faster, so the fraction is less than 1."),
-        ),
-        nudge="It's a little more than the fraction of pairs that the window sees.",
-    ),
-    Question(
-        id="ch18-q24",
+        id="ch18-q22",
         asks="Which grid launches puzzle 35 for 32 heads, T = 4096 and BLOCK_Q = 64?",
         right=_grid,
         kind=tuple,

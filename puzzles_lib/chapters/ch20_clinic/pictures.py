@@ -43,10 +43,10 @@ def method() -> Picture:
     """Draw the five steps from a report to a correct kernel."""
     steps = (
         ("reproduce", "the report's sizes\nand values: does it\nfail here, too?", PALE_ORANGE),
-        ("reduce", "smaller, simpler,\nas long as it\nstill fails", YELLOW),
+        ("reduce", "smaller, simpler,\nas long as it\nstill fails", PALE_ORANGE),
         ("compare", "with the closest input\nthat's correct: what's\ndifferent?", PALE_SKY),
         ("say", "one sentence that\nexplains what fails\nand what's correct", PALE_SKY),
-        ("fix", "that one thing; then\nrun all that failed\non the way", PALE_GREEN),
+        ("fix", "that one thing; then\nrun every input\nthat failed", PALE_GREEN),
     )
     figure, ax = new_sheet(19.2, 6.4)
     for number, (name, text, color) in enumerate(steps):
@@ -109,10 +109,11 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
             box(ax, place, y, T * K / 2**31 * scale, 1.0, color=VERMILLION if bad else SKY)
             if bad:
                 text = f"sequence {b} begins at {at:,}".replace("-", MINUS)
+                text += "\nand is before the tensor" * wrapped
                 label(
                     ax,
                     place + (0.6 if wrapped else -0.6),
-                    y + 1.5,
+                    y + 1.5 + 0.2 * wrapped,
                     text,
                     align="left" if wrapped else "right",
                 )

@@ -9,6 +9,7 @@ from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge, Question
 
 
 def far_rows(x: Float32[Tensor, "B T K"]) -> Float32[Tensor, "B T"]:
@@ -44,6 +45,12 @@ SLIP = Mistake(
     says="does not fit int32",
 )
 
+
+def first_wrong(B: int, K: int = 8192) -> int:
+    """Return the smallest T at which the last of B sequences begins where no int32 reaches."""
+    return -(-(2**31) // ((B - 1) * K))
+
+
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/fla-org/flash-linear-attention/issues/1080",
@@ -57,5 +64,23 @@ PATIENT = Patient(
         b="Compare with 17,476 tokens. How many programs does the grid have for each of the two lengths?",
         c="How many gigabytes are 16 · 17,477 · 8192 float32 numbers? And how many are they with "
         "17,476, which works?",
+    ),
+    also=Question(
+        id="ch20-q8",
+        asks="With 33 sequences, what's the smallest number of tokens for which the last one is wrong?",
+        right=lambda: first_wrong(33),
+        kind=int,
+        nudge="How many numbers come before the last sequence? Which is the first that an int32 can't hold?",
+        nudges=(
+            Nudge(lambda v, r: v == first_wrong(16), "That's the report's number, for 16 sequences."),
+            Nudge(
+                lambda v, r: v == first_wrong(34),
+                "You counted all 33 sequences. How many are before the last one?",
+            ),
+            Nudge(
+                lambda v, r: v == r - 1, "Then the last sequence begins just below 2^31. An int32 holds that."
+            ),
+            Nudge(lambda v, r: v == r + 1, "Almost: what happens at exactly 2^31?"),
+        ),
     ),
 )

@@ -9,6 +9,7 @@ from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import small
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge, Question
 
 
 def bias_relu(
@@ -44,6 +45,12 @@ SLIP = Mistake(
     says="store of z_ptr",
 )
 
+
+def _past_the_end(N: int, BLOCK_N: int = 16) -> int:
+    """Return how many lanes of a row's last tile are past the row's end."""
+    return -N % BLOCK_N
+
+
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/Dao-AILab/flash-attention/issues/2789",
@@ -56,5 +63,17 @@ PATIENT = Patient(
         b="True, but those lanes belong to no element of z. Run 8 rows of 20 columns, with x = "
         "0, b = 1 to 20, BLOCK_M=4 and BLOCK_N=16: which results are wrong?",
         d="To compute with it, a program has to load z. Find the line that does.",
+    ),
+    also=Question(
+        id="ch20-q7",
+        asks="With BLOCK_M = 4 and BLOCK_N = 16, which width from 17 to 32 has the fewest "
+        "wrong results, but some?",
+        right=lambda: min(filter(_past_the_end, range(17, 33)), key=_past_the_end),
+        kind=int,
+        nudge="Run 8 rows of this width. How many results of a row are wrong? Another width has fewer.",
+        nudges=(
+            Nudge(lambda v, r: not 17 <= v <= 32, "Choose a width from 17 to 32."),
+            Nudge(lambda v, r: v == 32, "Run 8 rows of this width: all results are correct."),
+        ),
     ),
 )

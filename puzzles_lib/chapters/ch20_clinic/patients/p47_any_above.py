@@ -31,7 +31,7 @@ def last_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
     return x
 
 
-def around_256(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def twos_first(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return zeros, except for 255, 257, 256 or 512 twos at the start of a row."""
     x = torch.zeros(shape, dtype=dtype)
     for row, hits in zip(x, itertools.cycle((255, 257, 256, 512)), strict=False):
@@ -60,9 +60,9 @@ PUZZLE = Puzzle(
         Case(M=1, N=32, BLOCK_N=32),  # one program
         Case(M=4, N=8, BLOCK_N=8),  # several, all full
         Case(M=5, N=6, BLOCK_N=8),  # ragged
-        Case(M=3, N=256, BLOCK_N=256, fill={"x": all_above}),
+        Case(M=3, N=512, BLOCK_N=512, fill={"x": all_above}),
         Case(M=2, N=5, BLOCK_N=8, fill={"x": at_the_limit}),
-        Case(M=4, N=600, BLOCK_N=1024, fill={"x": around_256}),
+        Case(M=4, N=600, BLOCK_N=1024, fill={"x": twos_first}),
     ),
     contract=Contract(
         {"M": Size(17), "N": Size(2100), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
@@ -89,9 +89,7 @@ PATIENT = Patient(
         SLIP,
         "b",
         a="Run the kernel on rows of 5 zeros, with BLOCK_N=8. Do the three lanes past the end count?",
-        c="Find out how large the count was: run rows of twos of length 254, 255, 256 and 257. "
-        "Which is wrong, and "
-        "is that count near the end of its type?",
+        c="Look for the smallest count that gives a wrong answer. Is it near the end of an int32?",
         d="Test it: run a row of 256 twos, none of which equals the limit. Is that row correct?",
     ),
     also=reproduce(
@@ -99,7 +97,8 @@ PATIENT = Patient(
         "What's the smallest number of hits in a row for which the kernel's answer is wrong?",
         256,
         lambda hits: hits == 256,
-        "hits is correct for this count. In which dtype is it stored, and how many values does that have?",
+        "Run a row of that many twos: the answer is True. Run longer and shorter rows. In the report, one "
+        "number more or less makes a difference.",
         Nudge(lambda v, r: v == 0, "With 0 of them, False is correct."),
         Nudge(
             lambda v, r: 256 < v < 2**20 and v % 256 == 0,

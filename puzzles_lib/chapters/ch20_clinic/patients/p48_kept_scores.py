@@ -43,6 +43,13 @@ def kept_scores(
     return x.masked_fill(keep == 0, -torch.inf).logsumexp(1)
 
 
+def _from_too_high(x: Tensor, keep: Tensor) -> Tensor:
+    """Compute `kept_scores` with a maximum that starts at -10,000."""
+    x = x.masked_fill(keep == 0, -torch.inf)
+    top = x.amax(1, keepdim=True).clamp(min=-1e4).float()
+    return top[:, 0] + (x.float() - top).exp().sum(1).log()
+
+
 PUZZLE = Puzzle(
     number="48",
     spec=kept_scores,
@@ -61,6 +68,10 @@ PUZZLE = Puzzle(
         fills=lambda s: ({"keep": late, "x": far_below}, {"keep": mostly}),
     ),
     needed={"x": lambda s: int(make_inputs(PUZZLE, s)["keep"].sum())},  # what is not kept need not be read
+    slips={
+        "if all scores are far below 0, z is -inf: the number subtracted from them is too large, so "
+        "each exp() is 0": _from_too_high
+    },
     broken_by="from_minus_infinity",
 )
 
@@ -97,14 +108,11 @@ PATIENT = Patient(
         "the result NaN?",
         (0, 0, 1, 1),
         lambda *keep: set(keep) == {0, 1} and not any(keep[:2]),
-        "Run the loop by hand. In which block, and with which maximum so far, can a subtraction give NaN?",
+        "Run this row: its result is a number. Shuffle its keys, as the report does, and run it again.",
         Nudge(lambda v, r: not set(v) <= {0, 1}, "Each of the numbers is 0 or 1."),
         Nudge(
             lambda v, r: not any(v), "Then no key is left, and minus infinity is correct. Keep at least one."
         ),
-        Nudge(
-            lambda v, r: not any(v[2:]),
-            "When the second block comes, the maximum so far is finite. Nothing is NaN then.",
-        ),
+        Nudge(lambda v, r: all(v), "This row's result is a number. The report's rows have masked keys."),
     ),
 )

@@ -38,6 +38,9 @@ PUZZLE = Puzzle(
         Case(N=20, SIZE=1000, BLOCK_N=16),
     ),
     slips={
+        "negative numbers that SIZE doesn't divide come out one too high": lambda x, SIZE: torch.div(
+            x, SIZE, rounding_mode="trunc"
+        ),
         "negative numbers that SIZE divides come out one too low": lambda x, SIZE: (
             torch.div(x, SIZE, rounding_mode="trunc") - (x < 0).int()
         ),
@@ -55,7 +58,7 @@ SLIP = Mistake(
     "Rounds toward zero, so points of cell -1 end up in cell 0.",
     {"x // SIZE - (x % SIZE < 0)": "x // SIZE"},
     kind="values",
-    says="z[",
+    says="come out one too high",
 )
 
 PATIENT = Patient(
@@ -65,13 +68,11 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "a",
-        b="Test this with SIZE=4: then every quotient is exact in floats. Run it on -5 to 5. Are "
-        "all correct?",
+        b="Test this with SIZE=4: run it on 3, 7 and 11. Are they rounded to the nearest whole number?",
         c="Test this: run it on 16 points in a block of 16, so that no lane is past the end. Then "
         "sort the points "
         "by value: which are wrong?",
-        d="Reduce: find the negative number closest to 0 that ends up in a wrong cell. How far "
-        "is it from -2^31?",
+        d="Work out -1 / 4, rounded down. Which cell is that, and which does the kernel return for -1?",
     ),
     also=reproduce(
         "ch20-q3",

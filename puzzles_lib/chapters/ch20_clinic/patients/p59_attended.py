@@ -9,6 +9,7 @@ from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import far_below, late_maximum
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge, Question
 
 STEP = 8.0
 """The kernel moves its maximum only if it grows by more than this."""
@@ -37,9 +38,9 @@ def attended(
     """z[m] = sum over n of w[m, n] · v[m, n], where w[m] is the softmax of x[m]
 
     Each program computes one row, block by block. Its sums are relative to a
-    maximum. To save work, the program replaces this maximum by a block's only if the
-    block's is larger by more than STEP = 8. base[m] is the maximum that's left after
-    the last block.
+    maximum. To save work, the program moves this maximum, and rescales the sums, only
+    if a block's is larger by more than STEP = 8. base[m] is the maximum that's left
+    after the last block. It's stored so that `check` sees which steps were saved.
     """
     base = torch.full_like(x[:, 0], -torch.inf)
     for block in x.split(BLOCK_N, 1):
@@ -107,10 +108,20 @@ SLIP = Mistake(
     PUZZLE,
     "two_maxima",
     "The new weights are relative to a new maximum, but the sums are still relative to the old one.",
-    {"tl.exp(x - new)": "tl.exp(x - best)"},
+    {"tl.exp(x - top)": "tl.exp(x - best)"},
     kind="values",
     says="a block that raises the maximum slightly gets too little weight",
 )
+
+
+def _wrong_rises() -> tuple[int, int]:
+    """Return the smallest and the largest whole rise of a second block for which the kernel is wrong."""
+    rises = torch.arange(30.0)
+    x = torch.stack([torch.zeros(30), rises], 1).double()
+    v = torch.tensor([[0.0, 1.0]]).double().expand(30, 2)
+    wrong = rises[~torch.isclose(too_light(x, v, 1)[0], attended(x, v, 1)[0])]
+    return int(wrong.min()), int(wrong.max())
+
 
 PATIENT = Patient(
     SLIP,
@@ -119,11 +130,24 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "b",
-        a="Find the smallest rise that fails: run two blocks of scores, zeros and then d, with v "
-        "= 0 and then 1, for d = 0, 3, 8 and 9. How large are the exponentials of those that "
-        "are wrong?",
+        a="Take the smallest d that fails. How large are its exponentials?",
         c="Run two blocks of scores, zeros and then 3, with v = 0 and then 1. Do the same with 9 "
         "for 3. In which of the two does the maximum move, and which is wrong?",
         d="Reduce: run a row that has one block, and so only this first one. Is it correct?",
+    ),
+    also=Question(
+        id="ch20-q9",
+        asks="Two blocks of scores: zeros, then d. What are the smallest and the largest whole d for which "
+        "z is wrong?",
+        right=_wrong_rises,
+        kind=tuple,
+        nudge="Run it for these two numbers and for their neighbors. Where does z become wrong, and where "
+        "correct again?",
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "Answer with a pair: (smallest, largest)."),
+            Nudge(lambda v, r: v[0] == 0, "For d = 0, z is correct: run it."),
+            Nudge(lambda v, r: v[0] == r[0], "The smallest is correct. Now try larger ones."),
+            Nudge(lambda v, r: v[1] == r[1], "The largest is correct. Now try smaller ones."),
+        ),
     ),
 )

@@ -18,10 +18,9 @@ def on_integers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 
 
 def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"]:
-    """z[n] = floor(x[n] + u[n]), where u are the draws of a single program
+    """z[n] = floor(x[n] + u[n]), where u are the draws that SEED gives a program with N lanes
 
-    z doesn't depend on BLOCK_N: cut into blocks, x is rounded by the same draws as in
-    one block that holds all of it.
+    z is the same for every BLOCK_N.
     """
     return torch.floor(x.float() + uniform(SEED, torch.arange(len(x))))
 
@@ -34,6 +33,11 @@ def _a_seed_per_block(x: Tensor, SEED: int, BLOCK_N: int) -> Tensor:
     n = torch.arange(len(x))
     u = torch.cat([uniform(SEED + b, n[:BLOCK_N]) for b in range(triton.cdiv(len(x), BLOCK_N))])
     return torch.floor(x.float() + u[: len(x)])
+
+
+def _a_draw_further_per_block(x: Tensor, SEED: int, BLOCK_N: int) -> Tensor:
+    n = torch.arange(len(x))
+    return torch.floor(x.float() + uniform(SEED, n % BLOCK_N + n // BLOCK_N))
 
 
 PUZZLE = Puzzle(
@@ -50,6 +54,9 @@ PUZZLE = Puzzle(
     exact=("z",),
     slips={
         "all blocks use the draws of the first": _draws_of_the_first_block,
+        "block b draws at lanes + b, so neighboring blocks share most of their draws": (
+            _a_draw_further_per_block
+        ),
         "each block has a seed of its own: in one block, the same x would get other draws": _a_seed_per_block,
     },
     contract=Contract({"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)}),

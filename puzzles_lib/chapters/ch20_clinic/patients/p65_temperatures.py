@@ -70,8 +70,8 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "c",
-        a="Compare 3 with 8, which come after a pause just the same. Which of them stalls?",
-        b="Look for what autotune needs: which line of this kernel gives it a list of options?",
+        a="Then 8 would be a value that nobody has seen before. Does it stall?",
+        b="Compare the block sizes in the table. Which of them differ from case to case?",
         d="Compare 16 with 32. Which of the two has more programs, and which stalls?",
     ),
     also=Question(
