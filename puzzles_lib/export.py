@@ -80,7 +80,7 @@ def _print_class(files: Iterable[Path], as_json: bool, as_csv: bool) -> int:
 
 
 def _labelled(paths: list[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield each file with its learner's name: the file's or its folder's, or else the path."""
+    """Yield each file with the learner's name: that of the file or its folder, or else the path."""
     names = [
         _printable(path.resolve().parent.name if path.stem == "progress" else path.stem) for path in paths
     ]

@@ -50,7 +50,7 @@ class Mistake:
             yield source.replace(old, new)
 
     def apply(self, source: str) -> str:
-        """Return the wrong kernel's source, made from the correct one's.
+        """Return the wrong kernel's source, made from the source of the correct kernel.
 
         All edits refer to `source` itself, so their order does not matter. Raises ValueError for an edit
         whose text does not occur exactly once, that changes nothing, or that overlaps another.

@@ -638,7 +638,7 @@ def _traffic_markdown(goal: Traffic) -> str:
 
 
 def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:
-    """Return a puzzle's case by its number, or check a case of the reader's own. Random cases come last.
+    """Return a puzzle's case by its number, or check a case that the reader made. Random cases come last.
 
     Raises ValueError, in the name of the public function ``caller``, if the case does not exist or does not
     fit the puzzle.

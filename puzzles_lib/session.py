@@ -33,7 +33,7 @@ _raced: dict[Key, Report] = {}
 def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report, *, steers: bool = True) -> None:
     """Keep the report of a check. kernel: without its autotuner; None if it was not a kernel.
 
-    steers: whether hints follow this check. They don't follow one of another kernel than the puzzle's own.
+    steers: whether hints follow this check. They follow no check of a kernel other than the puzzle's.
     """
     if steers:
         _last[puzzle.name] = Checked(

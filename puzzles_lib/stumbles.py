@@ -1,4 +1,4 @@
-"""Show errors in a notebook: help below two of Triton's, and our own without the library's frames."""
+"""Show errors in a notebook: help below two of Triton's errors, and our own without the library's frames."""
 
 import linecache
 import sys

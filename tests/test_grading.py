@@ -136,7 +136,7 @@ def test_an_archive_is_unpacked_to_so_much_and_no_more(
     (ada,) = collect([tmp_path])[0]
     assert [remark.partition(": ")[2] for remark in ada.read()[1]] == [
         *["it is more than 0 MB when unpacked"] * 2,
-        *["not read: the archive unpacks to more than is allowed"] * 2,
+        *["not read: the archive unpacks to more than 0 MB"] * 2,
         "",
     ]
     monkeypatch.setattr(submissions, "MOST_FILES", 3)

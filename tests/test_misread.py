@@ -22,7 +22,7 @@ def report(puzzle: str, old: str, new: str) -> str:
     [
         (
             "INT8_LINEAR", "x_scale_ptr + offs_m, mask=offs_m < M", "x_scale_ptr + offs_n, mask=offs_n < N",
-            "if x_scale is read at the index along N: its elements are along M",
+            "if x_scale is indexed along N, but its elements are along M",
         ),
         (
             "INT8_LINEAR", "(x_scale * w_scale) + bias", "(x_scale * w_scale) + bias * tl.cdiv(K, BLOCK_K)",

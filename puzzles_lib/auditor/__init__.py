@@ -234,7 +234,7 @@ class _Call:
             report.findings.append(Finding(Verdict("never written", text, diagnosis=advice), on=on))
 
     def compare(self, ran: _Ran) -> None:
-        """Compare the results with the reference's."""
+        """Compare the results with those of the reference."""
         report = self.report
         self.changed, self.largest, self.read = ran.changed, _largest(ran.results), ran.read
         self.in_place = ran.in_place

@@ -268,7 +268,7 @@ def _parses(source: str) -> bool:
 
 
 def _check_ids(nb: NotebookNode, name: str) -> None:
-    """Raise ValueError if a cell has no id, a random-looking one, or another cell's."""
+    """Raise ValueError if a cell has no id, a random-looking id, or the id of another cell."""
     seen: set[str] = set()
     for number, cell in enumerate(nb.cells, start=1):
         cell_id = cell.get("id", "")

@@ -51,7 +51,7 @@ _NO_CHAPTER = re.compile(r"\[([^\]\n]+)\]\(((?!\d\d_)\w+\.ipynb)\)")
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter's exercise and its master. hints: by the puzzle's name and the kernel's, "" for any."""
+    """A chapter's exercise and its master. hints: by the puzzle's name and the kernel's name, "" for any."""
 
     name: str
     exercise: list[Cell]

@@ -20,7 +20,7 @@ def solutions() -> dict[str, object]:
 
 
 def other_kernel(chapter: str, cell_id: str) -> object:
-    """Return a kernel from a master's cell that is not a puzzle's, without the markers of its hole."""
+    """Return a kernel from a cell of a master that belongs to no puzzle, without the markers of its hole."""
     (path,) = (ROOT / "solutions").glob(f"{chapter}_*.ipynb")
     cells = json.loads(path.read_text("utf-8"))["cells"]
     (source,) = ("".join(c["source"]) for c in cells if c["id"] == cell_id)

@@ -241,7 +241,7 @@ def _drawn(bound: Bound, number: int, salt: str) -> list[Bound | Refusal | None]
 
 
 def _is_right(bound: Bound | Refusal | None, shared: _Shared) -> bool:
-    """Return whether a kernel is correct, by one run, in a case that is not the puzzle's own."""
+    """Return whether a kernel is correct, by one run, in a case that the puzzle doesn't have."""
     if not isinstance(bound, Bound):
         return False
     try:

@@ -160,7 +160,7 @@ class Judge:
         return None
 
     def _same(self, exact: Results) -> bool:
-        """Return whether all results of a float64 run are the spec's."""
+        """Return whether all results of a float64 run equal the spec's results."""
         return _all_accepted({name: self._strictly(name, exact, [exact]) for name in self.expected}, exact)
 
     def _is_near(self, ran: Run) -> bool:

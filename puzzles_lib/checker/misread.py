@@ -118,5 +118,5 @@ def _other_index(
                 return
             parts.append(value.narrow(dim, place, 1))
         name = argument.name
-        told = f"{name} is read at the index along {axis}: its elements are along {argument.dims[0]}"
+        told = f"{name} is indexed along {axis}, but its elements are along {argument.dims[0]}"
         yield f"{BECAME} {told}", torch.cat(parts, dim)

@@ -239,7 +239,7 @@ def _looks_at_addresses(trial: Trial) -> bool:
 
 
 def _elsewhere(trial: Trial) -> Verdict | None:
-    """A fault that shows only if the tensors are elsewhere in memory."""
+    """A fault that shows only if the tensors have other addresses."""
     for choice in ELSEWHERE:
         moved = trial.run(Options(elsewhere=choice, quiet=True, as_compiled=trial.as_compiled))
         if other := trial.judged(moved):
@@ -334,7 +334,7 @@ PROBES: Sequence[Probe] = (
     Probe("from the middle on", _may_count_arrivals, _from_the_middle),
     Probe("locks", _has_locks, _under_locks),
     Probe("between two atomics", lambda trial: _sound(trial) and trial.backwards, _between_atomics),
-    Probe("with the tensors elsewhere", _looks_at_addresses, _elsewhere),
+    Probe("with the tensors at other addresses", _looks_at_addresses, _elsewhere),
     Probe("in the compiler's arithmetic", _compiler_computes_otherwise, _as_compiled),
     Probe("in float64", _rounding_hides, _in_float64),
     Probe("with two axes of the grid exchanged", _may_be_exchanged, _with_axes_exchanged),

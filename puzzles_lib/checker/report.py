@@ -12,7 +12,7 @@ from puzzles_lib.source import Site
 MOST_LINES = 12
 MOST_CHARACTERS = 300  # per line
 LEAST = "1.00x means: each input is read once, each output is written once"
-BY_LANE = '; "by lane" counts the request of each lane separately'
+BY_LANE = '; "by lane" counts one request for each lane'
 _CODE = "font-family:var(--jp-code-font-family, monospace)"
 
 KINDS = (
@@ -208,7 +208,7 @@ class Report:
 
     @property
     def drawn(self) -> tuple[CaseResult, ...]:
-        """The random cases, which are not the puzzle's own."""
+        """The random cases, which the puzzle doesn't list."""
         return tuple(c for c in self.cases if c.drawn)
 
     def as_dict(self) -> dict[str, Any]:

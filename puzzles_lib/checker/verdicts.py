@@ -107,7 +107,7 @@ def out_of_time(seconds: float) -> Verdict:
 
 
 def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
-    """Return the results, with the first fault explained by the compiler's refusal of a later case."""
+    """Return the results. If the compiler refused a later case, the first fault's message says so."""
     told = list(results)
     wrong = [(n, result.verdict) for n, result in enumerate(told) if result.verdict]
     refused = [(n, verdict) for n, verdict in wrong if verdict.kind == "compiler"]
@@ -313,8 +313,8 @@ def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Pl
 
 
 def depends_on_addresses(verdict: Verdict) -> Verdict:
-    """Return the verdict on a fault that shows only when the tensors are elsewhere in memory."""
-    text = f"the result depends on an address: with the tensors elsewhere in memory, {verdict.message}"
+    """Return the verdict on a fault that shows only if the tensors have other addresses."""
+    text = f"the result depends on an address: with the tensors at other addresses, {verdict.message}"
     advice = "the allocator chooses the addresses: compare offsets and sizes instead"
     return Verdict(verdict.kind, text, verdict.site, advice)
 
@@ -352,7 +352,9 @@ def would_end(verdict: Verdict, ran: Run, puzzle: Puzzle, case: Case) -> Verdict
     told = misconduct(puzzle, case, ran)
     assert told is not None
     if told.message != verdict.message and told.site == verdict.site:
-        return replace(told, diagnosis="even if all programs run at the same time, nobody changes it anymore")
+        return replace(
+            told, diagnosis="no program changes it anymore, even if all programs run at the same time"
+        )
     if told.message == verdict.message and "nobody has changed" in verdict.message:
         return replace(verdict, diagnosis="no program changes it, even if all programs run at the same time")
     return verdict
@@ -453,7 +455,7 @@ def of_fused(step: Fused) -> str:
         where = f"the product on line {step.product.line} and the sum on line {step.sum.line}"
     text = f"{where} are one step on a GPU, an fma, which does not round the product"
     if not step.cancels:
-        return f"{text}: this changes a result that depends on its last bit"
+        return f"{text}: this can change the last bit of the sum, and the result depends on that bit"
     cure = _factored(step.sum.source) or "choose with tl.where or tl.maximum instead"
     return f"{text}: products that cancel here leave a rounding error there; {cure}"
 

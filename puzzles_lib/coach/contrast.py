@@ -174,7 +174,7 @@ def _pick(puzzle: Puzzle, which: int | str) -> Mistake:
 class _Pair:
     """A correct kernel and one with the mistake, as sources.
 
-    own: whether they are the learner's. scope: the names that they may use. says: what the report must say.
+    own: whether the learner wrote them. scope: the names that they may use. says: what the report must say.
     """
 
     own: bool

@@ -375,7 +375,7 @@ class _Transplant:
 
 
 class _Form:
-    """Compares forms: a local name of the correct kernel may stand for any expression of the learner's."""
+    """Compares forms: a local name of the correct kernel may stand for any of the learner's expressions."""
 
     def __init__(self, right: _Meaning, own: _Meaning):
         self._right, self._own = right, own

@@ -263,7 +263,7 @@ def shared_memory(
 ) -> int | None:
     """Return the bytes of shared memory that a program asks for; None if that is not known.
 
-    target: one of NVIDIA's. known: as for `gpu_dialect`.
+    target: an NVIDIA GPU. known: as for `gpu_dialect`.
     """
     found = _as_launched(kernel, arguments, target, options, "shared", known)
     return None if isinstance(found, Refusal) else int(found)

@@ -306,7 +306,7 @@ _KINDS = {"ld": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 
 
 def _sizes(ptx: Sequence[Line]) -> list[tuple[str, int | None, int]]:
-    """Of each access of global memory in PTX: its kind, its line of the kernel's, the bytes it takes."""
+    """Of each access of global memory in PTX: its kind, its line in the kernel, the bytes it takes."""
     found = []
     for line in ptx:
         if match := _INSTRUCTION.search(line.text):

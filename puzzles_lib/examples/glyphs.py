@@ -27,7 +27,7 @@ SIDE, BASELINE, SIZE = 64, 48, 46  # of a drawn character, in pixels: the pictur
 class Glyphs:
     """Characters drawn once in each of several fonts.
 
-    drawn: [fonts, classes, 64, 64], float32 from 0 to 1. noise: the standard deviation of each pixel's.
+    drawn: [fonts, classes, 64, 64], float32 from 0 to 1. noise: the standard deviation of a pixel's noise.
     """
 
     drawn: torch.Tensor

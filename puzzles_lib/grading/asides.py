@@ -27,7 +27,10 @@ def in_short(remarks: Iterable[str]) -> list[str]:
 
 
 def asides(source: str, tree: ast.Module, classes: Collection[str] = ()) -> str:
-    """Return a line about a cell; "" if there is nothing to report. classes: the notebook's own."""
+    """Return what a cell would do besides define kernels, as one line; "" if there is nothing to report.
+
+    classes: the names of the notebook's own classes.
+    """
     found = list(dict.fromkeys(_found(source, tree, classes)))
     return ", ".join([*found[:MOST_TOLD], *(["and more"] if len(found) > MOST_TOLD else [])])
 

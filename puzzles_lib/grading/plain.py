@@ -602,7 +602,7 @@ def _check_text(node: ast.FunctionDef, text: str) -> None:
 
 
 def text_of(parts: Iterable[Definition]) -> str:
-    """Return source with each definition at its place in the cell, so that line numbers are the cell's."""
+    """Return source with each definition at its place in the cell, so that line numbers fit the cell."""
     rows: dict[int, str] = {}
     for part in parts:
         rows[part.line] = "; ".join(filter(None, [rows.get(part.line), part.text]))

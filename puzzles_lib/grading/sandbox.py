@@ -175,7 +175,7 @@ def _folder(sandboxed: bool) -> Iterator[str]:
 
 
 def _environment(home: str) -> dict[str, str]:
-    """Return an environment with nothing of the grader's own, and one thread."""
+    """Return an environment without the grader's variables, and with one thread."""
     return {
         "HOME": home,
         "LANG": "C.UTF-8",
@@ -232,7 +232,7 @@ def _pythons() -> list[str]:
 
 
 def _elsewhere() -> list[str]:
-    """Return folders with packages outside of this Python's own."""
+    """Return folders with packages that aren't among this Python's own folders."""
     home = (sys.prefix, sys.base_prefix)
     known = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     packages = {str(Path(p).resolve()) for p in sys.path if p.endswith(("site-packages", "dist-packages"))}
@@ -253,7 +253,7 @@ def _own_uid() -> int | None:
 
 
 def _counts_by_namespace() -> bool:
-    """Return whether the limit on processes only counts those of the sandbox, not all of the user's."""
+    """Return whether the limit on processes counts only processes in the sandbox, not all of the user."""
     release = platform.release().split(".")
     with contextlib.suppress(ValueError, IndexError):
         return (int(release[0]), int(release[1].split("-")[0])) >= (5, 14)

@@ -148,7 +148,9 @@ class Submission:
                 remarks.append(f"{name}: {reason}")
         elif file.path.suffix.lower() == ".ipynb" and file.read:
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
-                raise Unread("contains more than is allowed")
+                raise Unread(
+                    f"has more than {MOST_NOTEBOOKS} notebooks, or more than {MOST_READ >> 20} MB of them"
+                )
             if name in found:
                 remarks.append(f"{name} is in the archive twice; the last one counts")
             try:
@@ -438,7 +440,7 @@ def _read_member(
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # zipfile unpacks others whole
         raise Unread("compressed in a way that is not supported: use your system's own zip")
     if left is not None and left[0] <= 0:
-        raise Unread("not read: the archive unpacks to more than is allowed")
+        raise Unread(f"not read: the archive unpacks to more than {MOST_UNPACKED >> 20} MB")
     try:
         with archive.open(member) as opened:
             data = opened.read(most + 1)

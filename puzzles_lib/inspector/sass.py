@@ -18,7 +18,7 @@ _MATRIX = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # of one warp, and of fou
 
 
 def instructions(sass: str) -> Iterator[Instruction]:
-    """Return pairs (operation, operands) of a listing of Triton or `stages`; labels are ("label", name)."""
+    """Return pairs (operation, operands) of SASS from Triton or `stages`; labels are ("label", name)."""
     for line in sass.splitlines():
         line = line.strip()
         if re.fullmatch(r"[.\w]+:", line):

@@ -195,7 +195,7 @@ def _owner(pid, T, cu_ptr, heads, longest, BLOCK: tl.constexpr):
 
 @triton.jit
 def _tile(x, pair, start, row, T, BLOCK: tl.constexpr, D: tl.constexpr, ALONE: tl.constexpr):
-    """Load [BLOCK, D] of x. Not ALONE: zero rows past T, which are the next sequence's, as 0 · NaN is NaN."""
+    """Load [BLOCK, D] of x. Not ALONE: zero rows past T: the next sequence owns them, and 0 · NaN is NaN."""
     wide = (x.shape[2] // D).to(tl.int32)  # heads side by side in a row
     tile = x.load([pair // wide, start + row, pair % wide * D]).reshape([BLOCK, D])
     if not ALONE:

@@ -107,7 +107,7 @@ def dequant_gemm_dw_ref(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Return dW [COUT, CIN] of a matrix dy [K, COUT], in ``dtype`` or dy's, with sums in float32."""
+    """Return dW [COUT, CIN] of a matrix dy [K, COUT], in ``dtype`` or dy's dtype, with sums in float32."""
     x = dequantize_ref(words, params, bits, group_size, dy.shape[0])
     return (dy.float().t() @ x.float()).to(dy.dtype if dtype is None else dtype)
 
@@ -131,7 +131,7 @@ def _dw_cuda(
     group_size: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """dW of contiguous tensors on a GPU, dy [K, COUT], in a dtype or dy's; no size is 0."""
+    """dW of contiguous tensors on a GPU, dy [K, COUT], in a dtype or dy's dtype; no size is 0."""
     fused = dequant_gemm_hopper.fits(dy, words, params, group_size)
     if fused and not unfused_is_faster(len(dy), dy.shape[1], words.shape[2], bits):
         return dequant_gemm_hopper.launch(dy, words, params, bits, group_size, dtype)

@@ -6,7 +6,7 @@ it fast:
 - x̂ᵀ is the matrix unit's left operand, which can come from registers, and dy is its right operand, from
   shared memory. So unpacked values never leave the thread that unpacked them.
 - The packed format suits the matrix unit. Word [r, n] has rows r, r + 16, ... of column n. So field j of 16
-  rows of words is one 16-deep operand, whichever words are in a thread.
+  rows of words is one operand of depth 16, however the words are spread over threads.
 - Two codes are unpacked exactly in three instructions, and scaled with one rounding (`unpack_and_scale_asm`).
 - wgmma overlaps with unpacking: while it multiplies two operands, the threads unpack a third. A wgmma reads
   its operand's registers while it runs, so an operand is kept alive until `warpgroup_mma_wait` returns.

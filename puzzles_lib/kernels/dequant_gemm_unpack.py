@@ -1,8 +1,8 @@
 """Helpers of the kernels of `dequant_gemm`: they turn words into floats in a few instructions.
 
 The bits of a code by themselves are a subnormal bfloat16: with the code's lowest bit at ``position``, it is
-code · 2^(position - 133). That also holds for bits 0 to 7, because there the exponent's lowest bit continues
-the count. If scales and minima were multiplied by powers of two before, one `and` and one multiply-add unpack
+code · 2^(position - 133). That also holds for bits 0 to 7, because an exponent of 1 has the scale of a
+subnormal. If scales and minima were multiplied by powers of two before, one `and` and one multiply-add unpack
 and scale two codes:
 
     w · 2^-16 = (word & mask) · (scale · 2^(117 - position)) + minimum · 2^-16
@@ -191,7 +191,7 @@ def along(rank, dim, size, first=1):
 
 @gluon.constexpr_function
 def spread(registers, rest, warps, shape):
-    """Return a linear layout: ``registers`` per thread; ``rest`` goes to lanes, warps, then registers."""
+    """Return a linear layout: ``registers`` per thread; lanes, warps, then registers take ``rest``."""
     count = 5 + warps.bit_length() - 1
     rest = rest + [[0] * len(shape)] * (count - len(rest))
     return gl.DistributedLinearLayout(registers + rest[count:], rest[:5], rest[5:count], [], shape)

@@ -36,9 +36,9 @@ def inside(
     The checks of ``torch.library.custom_op`` take the host 40 microseconds per call, twice as long as a
     prepared launch, and several times that if the operator changes an input. The layers call operators where
     nothing is differentiated, so they don't need the checks.
-    operator: its fake is this operator's, too. changes: the inputs that it changes. An implementation that
-        changes nothing must accept inputs of any strides: Inductor then doesn't copy an input that it also
-        needs elsewhere, such as x cast to bfloat16.
+    operator: its fake is used for this operator, too. changes: the inputs that it changes. An implementation
+        that changes nothing must accept inputs of any strides: Inductor then doesn't copy an input that
+        it also needs elsewhere, such as x cast to bfloat16.
     """
     name = f"{name}_inside"
     schema = torch.library.infer_schema(implementation, mutates_args=changes)
@@ -89,7 +89,7 @@ def launch(
     tensors: tuple[torch.Tensor | None, ...],
     prepare: Callable[[], tuple[tuple[int, ...], tuple, dict[str, Any]]],
 ) -> None:
-    """Start a kernel on the current device, which must be the first tensor's.
+    """Start a kernel on the current device, which must be the device of the first tensor.
 
     kernel: a jit function. Its first parameters are pointers, and ``tensors`` are what they point to.
     key: everything that the kernel, its grid, its other arguments and the dtypes of its tensors depend on.

@@ -157,7 +157,7 @@ class Quantizing(nn.Module):
         return _apply(_Product, a, b, bits, self.group_size)
 
     def product_linear(self, a: torch.Tensor, b: torch.Tensor, layer: nn.Module, bits: int) -> torch.Tensor:
-        """Return layer(a * b), with codes of a and b kept for all gradients, also the weight's."""
+        """Return layer(a * b), with codes of a and b kept for all gradients, also that of the weight."""
         plain = type(layer) is not PackedLinear or not layer.weight.requires_grad or a.shape != b.shape
         if plain or _has_any_global_hook() or _has_hooks(layer) or not torch.is_grad_enabled():
             return layer(self.product(a, b, bits))
@@ -384,9 +384,9 @@ class _Norm(Quantizing):
 class PackedLayerNorm(_Norm, nn.LayerNorm):
     """`torch.nn.LayerNorm` that keeps its normalized input n in codes, and one number per row.
 
-    Parameters and ``state_dict`` are nn.LayerNorm's. The gradient of bias is exact. The gradient of weight is
-    computed from n^, the n that the codes stand for. So is one term of x's gradient, n · mean(dy · weight ·
-    n). Options are those of `PackedLinear`.
+    Parameters and ``state_dict`` are those of nn.LayerNorm. The gradient of bias is exact. The gradient of
+    weight is computed from n^, the n that the codes stand for. So is one term of x's gradient, n ·
+    mean(dy · weight · n). Options are those of `PackedLinear`.
     """
 
     rms = False
@@ -536,7 +536,7 @@ def _has_gradient(x: torch.Tensor) -> bool:
 
 
 def _check_input(module: object, x: torch.Tensor) -> None:
-    """Raise in our own words what would fail further down in torch's."""
+    """Raise in our own words what would fail later, in torch's words."""
     if x.dtype not in DTYPES:
         raise TypeError(f"x must be float32, float16 or bfloat16, but is {x.dtype}")
     if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():

@@ -11,9 +11,9 @@ reduced, replaced by dlogits where they are, multiplied twice and forgotten, bef
 gradients are ready when the loss is. Backward multiplies them by the gradient of the loss, a number: in
 place, unless the graph is kept for another backward.
 
-The products are torch's. The kernel here does what is between them: it reads a row of logits twice and writes
-it once. A part is an eighth of the rows, or more if their logits take at most 2^28 bytes. So the weight's
-gradient is a sum of few products, each rounded to its dtype.
+torch computes the products. The kernel here does what is between them: it reads a row of logits twice and
+writes it once. A part is an eighth of the rows, or more if their logits take at most 2^28 bytes. So the
+weight's gradient is a sum of few products, each rounded to its dtype.
 """
 
 import torch

@@ -37,7 +37,7 @@ EPSILONS = ("variance_epsilon", "eps", "epsilon")
 
 
 class LookAlike(nn.Module):
-    """The base of the packed forms: the class that the module had before, and how to copy them."""
+    """The base of packed modules: it knows the module's class before packing, and how to copy the module."""
 
     plain_class: type[nn.Module]
     form: type["LookAlike"]

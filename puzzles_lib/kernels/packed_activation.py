@@ -203,13 +203,13 @@ def activation_backward_ref(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: 
 
 @triton.constexpr_function
 def slope_zero(slope_bits):
-    """Return `ZERO`, for kernels."""
+    """Return `ZERO[slope_bits]`, the code of slope 0, inside a kernel."""
     return 27 if slope_bits == 8 else 2 if slope_bits == 4 else 0
 
 
 @triton.constexpr_function
 def slope_steps(slope_bits):
-    """Return `STEPS`, for kernels."""
+    """Return `STEPS[slope_bits]`, the codes from slope 0 to slope 1, inside a kernel."""
     return 200.0 if slope_bits == 8 else 11.0 if slope_bits == 4 else 3.0 if slope_bits == 2 else 1.0
 
 

@@ -58,7 +58,7 @@ def norm_quantize(
 
     rms: use RMSNorm instead of LayerNorm.
     x: float32, float16 or bfloat16 [..., C]. weight, bias: [C] or None.
-    dtype: n is rounded to this dtype before it is quantized; x's own by default.
+    dtype: the normalized x, n, is rounded to this dtype before it is quantized; x's own by default.
     seed, offset: for stochastic rounding; None for the nearest codes.
     Returns y (shape and dtype of x), words and params of n, and rstd, float32, one per row.
 
@@ -116,7 +116,7 @@ def norm_quantize_ref(
     seed: torch.Tensor | None,
     offset: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return what `norm_quantize` returns, for a matrix x [K, C]; y is torch's own."""
+    """Return what `norm_quantize` returns, for a matrix x [K, C]; torch computes y."""
     exact = x.float() if rms else x.float() - x.float().mean(1, keepdim=True)
     rstd = (exact.square().mean(1) + eps).rsqrt()
     words, params = quantize_pack_ref((exact * rstd[:, None]).to(dtype), bits, group_size, seed, offset)

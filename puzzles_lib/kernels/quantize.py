@@ -70,7 +70,7 @@ class PackedTensor:
 
     @property
     def scale(self) -> torch.Tensor:
-        """The scales, [groups, blocks, rows of a block]: row ``k`` is ``[k // rows, k % rows]``."""
+        """The scales, [groups, blocks, rows of a block]: row k of group g is [g, k // rows, k % rows]."""
         return self.params[:, :, 0]
 
     @property

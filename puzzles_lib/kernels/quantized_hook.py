@@ -96,7 +96,7 @@ def _leave(override: Override) -> None:
 
 
 def _dispatch_to(stock):
-    """The kernel to register: the innermost override's, or stock for what that does not take."""
+    """Return the kernel to register: the innermost override, or stock for what that does not take."""
 
     def linear_dynamic(keyset, x, packed, reduce_range=False):
         override = _overrides[-1]

@@ -157,8 +157,9 @@ def draw(seed_ptr, offset, first, offs_c, BITS: tl.constexpr):
 def noise(
     low, high, first, step, BITS: tl.constexpr, SPLIT: tl.constexpr, HALVES: tl.constexpr = False
 ):  # fmt: skip
-    """Return floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` and a fraction below 1 of `fraction_bits`.
+    """Return floats [STEP, ROWS, GROUPS * WIDTH]: `leading_one` plus a fraction of random bits.
 
+    low, high: random words, from `draw`.
     step: the first of STEP fields. first: the first of ROWS rows of words, at most those of a unit.
     HALVES: use an instruction of NVIDIA's GPUs.
     """

@@ -22,7 +22,7 @@ RIGHT, WRONG, LATER, UNDEFINED, RACE = 1, 2, 3, 4, 5
 
 @dataclass(frozen=True)
 class Sheet:
-    """A tensor of the case. values: an input's, at the start. expected: a result's. final: after the run."""
+    """A tensor of the case. values: those of an input. expected: those of a result. final: after the run."""
 
     argument: Argument
     shape: tuple[int, ...]

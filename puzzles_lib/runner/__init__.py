@@ -143,8 +143,9 @@ def run(
 ) -> Run:
     """Run all programs of the grid, one after the other, and report.
 
-    arguments: value for each parameter of the kernel, by its name. CPU tensors become pointers,
-        descriptors of them descriptors, integers and floats scalars. If a tensor is `Pretended`, all are.
+    arguments: value for each parameter of the kernel, by its name. A CPU tensor becomes a
+        pointer, a tensor descriptor stays one, and a number becomes a scalar. If a tensor is `Pretended`, all
+        are.
     outputs: names of the pointer parameters that the kernel may store to.
     options: see `Options`.
 

@@ -86,7 +86,7 @@ def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def moved(product: Product, move: Callable[[np.ndarray], np.ndarray]) -> Product:
-    """Return the product of lanes that were moved: the lost part moves with them."""
+    """Return the product of lanes that were moved: the part that rounding lost moves with them."""
     before = product.moved
     return product._replace(moved=(lambda error: move(before(error))) if before else move)
 

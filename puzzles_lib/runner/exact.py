@@ -77,7 +77,7 @@ def rounds_on_the_way(module: Module, for_dots: bool) -> bool:
     """Return whether a kernel rounds before it stores a result, so that float64 would compute something else.
 
     It does if it rounds to integers, by a cast or by adding a large number, or to float16 or bfloat16.
-    for_dots: whether the factors of `tl.dot` may be rounded, because the spec does without it.
+    for_dots: whether rounded factors of `tl.dot` don't count, because the spec rounds none.
     """
     return any(
         _rounds(op, for_dots) for function in module.functions.values() for op in _operations(function.region)

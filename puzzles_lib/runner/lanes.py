@@ -127,7 +127,7 @@ def row_of(element: str) -> DType:
 
 
 def numbers(found: Labels) -> Labels:
-    """Return labels as the numbers of their sources, from 1, in the order in which the run met them."""
+    """Return labels renumbered from 1, in the order in which the run met their sources."""
     if found is None:
         return None
     found = found.astype(np.int32)

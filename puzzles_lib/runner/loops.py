@@ -46,7 +46,7 @@ class Loop:
 
 
 def read(op: Operation) -> Loop:
-    """Return what an ``scf.while`` depends on."""
+    """Return which values decide how an ``scf.while`` continues."""
     before, after = op.regions
     last = before.entry.operations[-1]
     deciding = _Slice(op)

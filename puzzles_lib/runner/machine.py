@@ -112,7 +112,7 @@ class Machine:
         return Site(0, "")
 
     def site_of(self, step: Any) -> Site:
-        """Return the learner's line of a step; line 0 for one of Triton's own."""
+        """Return the learner's line of a step; line 0 for a step in Triton's own code."""
         found = self.places.get(step)
         if found is None:
             found = self.places[step] = _site(self._begun(step.op))

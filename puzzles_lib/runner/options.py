@@ -28,7 +28,7 @@ class Options:
     starts: how many bytes after the beginning of its tensor such a parameter points, if not to the beginning.
     defined: for an output, which places of its storage are defined at the start, from the tensor's first
         element to its last. Tensors may then overlap.
-    suffix: what a pointer's name has after its tensor's.
+    suffix: what a pointer's name has after the tensor's name.
     seconds: the limit on the run's CPU time; see `time_limit`.
     only: run these programs of the grid, in this order.
     reverse: run from the last program to the first, and so the lanes that meet in one atomic.

@@ -54,7 +54,7 @@ class Harm:
 def untrue(hint: str, values: np.ndarray, sizes: Sequence[int], step: int = 1) -> str:
     """Return in words how the values differ from what a hint promises; "" if the hint is true.
 
-    sizes: the hint's, one for each axis. step: the distance of neighboring values; for addresses, the
+    sizes: the hint's numbers, one for each axis. step: the distance of neighboring values; for addresses, the
         bytes of an element.
     """
     if values.dtype.kind in "iu" and values.itemsize < 8:  # sizes may be larger than they hold

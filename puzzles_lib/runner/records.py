@@ -158,7 +158,7 @@ class Touch:
 class WithinProgram:
     """A race between two threads of a program: nothing orders their accesses to an element.
 
-    ends: whether a barrier waits for the first access to end. It doesn't wait for a descriptor's store.
+    ends: whether a barrier waits until the first access has ended; a descriptor's store may end later.
     """
 
     argument: str

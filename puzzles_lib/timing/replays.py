@@ -20,7 +20,7 @@ def interleaved(
     captured in a CUDA graph, which leaves out the host's launch times. The graphs take turns: if the chip
     gets warm and slows down, it does so for all of them.
     captured: False for calls that no graph can capture, such as only autograd's backward. Then the host's
-    times are left out as long as they are shorter than the GPU's.
+    times are left out as long as they are shorter than the GPU's times.
     """
     runs = {name: _graph(calls).replay if captured else _called(calls) for name, calls in paths.items()}
     torch.cuda.synchronize()

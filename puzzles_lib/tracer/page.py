@@ -315,7 +315,7 @@ class Page:
         return {**told, "coords": coords, "subsets": subsets}
 
     def _code(self, site: Site) -> dict[str, object]:
-        """Return the kernel's lines around one of them."""
+        """Return the kernel's lines around a line."""
         lines = next(
             (s for s in self.recording.sources if s.get(site.line, "").strip() == site.source.strip()),
             {site.line: site.source},

@@ -59,10 +59,10 @@ Prepare = Callable[[Place], Answer]
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a child.
+    """The limits of a child process.
 
     cpu_seconds: the CPU time for each answer; the elapsed time may be ``wall_per_cpu`` times as long.
-    memory: the bytes that may be mapped in addition.
+    memory: the bytes that it may map beyond those it starts with.
     """
 
     cpu_seconds: float

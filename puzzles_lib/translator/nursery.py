@@ -98,7 +98,7 @@ class Nursery:
 
 
 def _path() -> list[str]:
-    """Return Python's search path without the notebooks' folder, whose modules might be a learner's."""
+    """Return Python's search path without the notebooks' folder, whose modules a learner may have written."""
     own = str(Path(__file__).parents[2])
     there = [path for path in sys.path if path and (path == own or path != os.getcwd())]
     return there if own in there else [own, *there]
@@ -169,7 +169,7 @@ os.register_at_fork(after_in_child=_have_none)
 
 
 def serve(file: int) -> NoReturn:
-    """Fork for the process at the other end of the socket, until it is closed."""
+    """Fork a child for each request from the socket's other end, until the socket is closed."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with socket.socket(fileno=file) as asking:

@@ -31,7 +31,7 @@ _CONSTANTS = {id(value): name for name, value in vars(tl).items() if type(value)
 
 
 def packed(thing: object) -> bytes | None:
-    """Return bytes for `unpacked` in another process of this Python; None if something cannot go there."""
+    """Return bytes that `unpacked` restores in another process; None if a part can't be sent."""
     file = io.BytesIO()
     try:
         _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(thing)

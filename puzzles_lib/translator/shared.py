@@ -3,7 +3,7 @@
 The compiler itself decides in `frontend.shared_memory`, which takes about 50 ms. If blocks are small, it
 need not be asked. Shared memory contains the operands of `tl.dot`, and `num_stages` of each load that runs
 ahead in a loop. It also contains what descriptors move, and for a moment blocks that threads exchange (a
-scan, a transposition). The estimate adds all of them.
+scan, a transposition). The estimate is the sum of all.
 """
 
 import functools

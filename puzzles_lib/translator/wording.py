@@ -33,9 +33,9 @@ LINE = 160  # the most characters shown of an expression that spans several line
 
 @dataclass
 class Trouble:
-    """What the front end stopped at. message: Triton's; error: the class of its exception, if known.
+    """What the front end stopped at. message: Triton's text; error: the class of its exception, if known.
 
-    node: the learner's expression or statement. A row may move it to a better place.
+    node: the learner's expression or statement. A row of the table of wordings may move it to a better place.
     """
 
     message: str

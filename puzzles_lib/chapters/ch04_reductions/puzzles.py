@@ -16,7 +16,7 @@ def lone_peaks(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
     """Return rows in which one element is 200 above the rest: the first, the last or an inner one, in turn.
 
     Each row is 400 above the one before. exp() of a difference of 100 overflows float32, so only the row's
-    own maximum works: not another row's, and not that of a part of the row.
+    own maximum works: not the maximum of another row or of a part of the row.
     """
     columns = shape[-1]
     values = torch.randn(shape, generator=generator)

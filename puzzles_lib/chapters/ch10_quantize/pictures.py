@@ -389,7 +389,7 @@ def memory(group: int = 256) -> Picture:
 
 
 def _is_plain(path: str) -> bool:
-    """Return whether a row is the chapter's unchanged kernel or production's."""
+    """Return whether a row is the chapter's unchanged kernel or the production kernel."""
     return path.endswith(("warp", "warps", "production"))
 
 

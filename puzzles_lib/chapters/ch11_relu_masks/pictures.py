@@ -103,7 +103,7 @@ CASE = "100864x768"  # rows and values of the tensors whose times are drawn
 
 
 def times(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
-    """Draw the recorded times of the ReLU kernels, of torch's, and of a copy of as many bytes as ours move.
+    """Draw the recorded times of our ReLU kernels, of torch, and of a copy of as many bytes as ours move.
 
     rows: recorded rows of bench "memory". about: where they come from.
     """

@@ -31,7 +31,7 @@ class Programs:
         self._carried, self._loaded = carried, {}
 
     def run(self, rung: Rung, values: Mapping[str, object], grid: Sequence[int]) -> None:
-        """Launch a rung. values: what `Rung.arguments` returns."""
+        """Launch a version of the kernel. values: what `Rung.arguments` returns."""
         self._load(rung.digest, lambda: rung_binary(rung)).launch(grid, values)
 
     def sum_splits(self, parts: torch.Tensor, dw: torch.Tensor) -> None:
@@ -54,7 +54,7 @@ class Programs:
 
 
 def rung_binary(rung: Rung) -> Binary:
-    """Compile a rung, and return its binary. Raise RuntimeError if it does not compile."""
+    """Compile a version of the kernel, and return its binary. Raise RuntimeError if it does not compile."""
     from puzzles_lib.chapters.ch15_racing_cublas.machine import compile_rung
 
     compiled = compile_rung(rung)

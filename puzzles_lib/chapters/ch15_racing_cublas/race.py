@@ -50,12 +50,12 @@ from puzzles_lib.timing.recorded import about, clocks, rows
 class Race:
     """The result of a race: a version's report, its evidence, and its times.
 
-    report: `check`'s, on small inputs. compiled: for an H200 at K = 100864, None if the kernel is wrong.
-    found: what decides its speed, None if no H200 can run it. times: rows of bench "ladder" or "grid"; none
-    if there is no GPU and this version isn't recorded. source: where the times come from. record: the
-    recorded version, None if the times were measured now. loaded: the recorded ``us`` and ``mhz`` of this
-    version after a second of load at K = 100864, with ``ratio``; None if there is no such record.
-    unsteady: whether equal runs on this machine's GPU gave different results.
+    report: what `check` reports on small inputs. compiled: for an H200 at K = 100864, None if the kernel is
+    wrong. found: what decides its speed, None if no H200 can run it. times: rows of bench "ladder" or
+    "grid"; none if there is no GPU and this version isn't recorded. source: where the times come from.
+    record: the recorded version, None if the times were measured now. loaded: the recorded ``us`` and
+    ``mhz`` of this version after a second of load at K = 100864, with ``ratio``; None if there is no such
+    record. unsteady: whether equal runs on this machine's GPU gave different results.
     """
 
     rung: Rung
@@ -364,7 +364,7 @@ class Standing:
 
 
 def standing(found: Race) -> Standing:
-    """Rank a version among the ladder's. It must be correct and sound, and not spill."""
+    """Rank a version among the versions of the ladder. It must be correct and sound, and not spill."""
     name = found.rung.name
     if note := outdated(found.rung):
         return Standing(name, (), note)

@@ -1,7 +1,7 @@
 """A version of chapter 15's kernel, dW = dyᵀ x̂, with its launch; and the problem that all versions solve.
 
-Versions are written for one problem, without masks: K is a multiple of 128, COUT and CIN of the tiles; codes
-have 2 bits, and groups are no narrower than a tile.
+Versions are written for one problem, without masks: K is a multiple of 128; COUT and CIN are multiples of
+the tile's sizes; codes have 2 bits, and groups are no narrower than a tile.
 """
 
 import functools

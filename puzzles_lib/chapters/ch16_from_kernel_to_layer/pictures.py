@@ -350,7 +350,7 @@ def words(BITS: int = 2) -> Picture:
 
 
 def again(row: int = 3, column: int = 300, rows: int = 128, columns: int = 768, group: int = 256) -> Picture:
-    """Draw which elements of x are rounded twice because of a NaN: all of its program's.
+    """Draw which elements of x are rounded twice because of a NaN: all elements of its program.
 
     For float32 in 2 bits, a program has two rows of words, so 16 rows of x, and one group of columns.
     """

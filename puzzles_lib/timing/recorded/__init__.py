@@ -208,7 +208,7 @@ def bits_text(bits: int) -> str:
 
 
 def rounding_told(path: str) -> str:
-    """Return a path of bench "training" with its rounding: to nearest, unless the path names another."""
+    """Return the name of a variant that bench "training" measured, with "nearest" if it names no rounding."""
     if not path.startswith("packed, ") or "stochastic" in path:
         return path
     packed, bits, *others = path.split(", ")

@@ -55,7 +55,7 @@ def _eager() -> list[str]:
 
 
 def _apart(row: Row) -> str:
-    """A time, and its share of the baseline's."""
+    """A time, and its share of the baseline's time."""
     return f"{row['us'] / 1000:.1f} ms ({row['us'] / row['baseline_us']:.2f})"
 
 
