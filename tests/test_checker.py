@@ -418,7 +418,7 @@ def test_what_is_no_kernel_is_answered_in_a_line():
     for kernel, words in [
         (plain, "plain is a Python function: put @triton.jit"),
         (right[(1,)], "kernel[grid] is a launch: pass only the kernel"),
-        (3, "kernel is 3"),
+        (3, "but is 3"),
         (None, "there is no kernel yet: kernel is None"),
         (greedy, "takes 'eps', which scale_rows does not have"),
         (constant_pointer, "x_ptr is a pointer, so it cannot be a tl.constexpr"),

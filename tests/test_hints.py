@@ -368,7 +368,7 @@ def test_a_report_that_a_hint_quotes_says_so():
             "The last group of a row",
         ),
         (
-            UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w * (F // GROUP)", "from F // GROUP first",
+            UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w * (F // GROUP)", "divided by GROUP too early",
             "The first case passes, others do not",
         ),
         (

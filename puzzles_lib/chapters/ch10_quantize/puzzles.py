@@ -31,7 +31,7 @@ def quantize_codes(
     GROUP is a power of two and a multiple of 32 // BITS. A row's last group may be
     short.
     """
-    return nearest_levels(x.bfloat16().double(), BITS, GROUP)  # nothing else is rounded
+    return nearest_levels(x.bfloat16().double(), BITS, GROUP)  # exact otherwise
 
 
 def nearest_levels(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -313,8 +313,8 @@ def past_the_top(GROUP: int) -> Callable:
 
 
 def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return the sizes of normal values: a scale is never negative."""
-    return torch.randn(shape, generator=generator).abs().to(dtype)
+    """Return half the sizes of normal values: a scale is never negative."""
+    return (torch.randn(shape, generator=generator).abs() / 2).to(dtype)
 
 
 def positive_and_wide(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -350,10 +350,11 @@ QUANTIZE_CODES = Puzzle(
     number="15a",
     spec=quantize_codes,
     formula=(
-        r"\mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
+        r"\begin{gathered} \mathrm{scale}_{m, g} = \mathrm{bf16}\!\left("
         r"\frac{\max - \min}{2^{\mathrm{BITS}} - 1}\right)"
-        r"\qquad \mathrm{minimum}_{m, g} + \mathrm{scale}_{m, g} \cdot \mathrm{code}_{m, n} \approx x_{m, n}"
-        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor"
+        r"\qquad g = \lfloor n / \mathrm{GROUP} \rfloor \\"
+        r"\mathrm{minimum}_{m, g} + \mathrm{scale}_{m, g} \cdot \mathrm{code}_{m, n} \approx x_{m, n}"
+        r" \end{gathered}"
     ),
     grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),
     cases=(

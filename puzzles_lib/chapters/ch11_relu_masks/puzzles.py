@@ -35,7 +35,8 @@ def relu_pack(
     Both are as in torch, for every x. Bits past the end of a row are 0.
     """
     y = torch.relu(x)
-    passes = torch.ops.aten.threshold_backward(torch.ones_like(x), y, 0)  # dx if dy is 1
+    dy = torch.ones_like(x)
+    passes = torch.ops.aten.threshold_backward(dy, y, 0)  # 1, or 0 if it doesn't pass
     padded = torch.nn.functional.pad(passes.int(), (0, -x.shape[1] % 32))
     bits = padded.unflatten(1, (-1, 32))  # [M, W, 32]
     mask = (bits << torch.arange(32, dtype=torch.int32)).sum(2, dtype=torch.int32)

@@ -117,6 +117,7 @@ QUESTIONS = (
         "wrong bit? Answer with a set.",
         right=_gates_that_nan_shuts,
         kind=set,
+        computed=True,
         nudges=(
             Nudge(lambda v, r: not v, "The two words are different, so some bit differs."),
             Nudge(lambda v, r: v and max(v) > 31, "Word 0 contains the elements 0 to 31 only."),
