@@ -50,7 +50,9 @@ _LOADS = ("tt.load", "tt.descriptor_load")
 _BITCASTS = ("arith.bitcast", "tt.bitcast")
 _OPAQUE = ("tt.atomic_rmw", "tt.atomic_cas")  # what these return depends on other programs
 _TRITON = str(triton.__path__[0])
-TELLING = ("values", "never written", "out of bounds", "race", "uninitialised", "loads", "input changed")
+TELLING = (
+    "values", "never written", "out of bounds", "race", "uninitialised", "loads", "stores", "input changed",
+)  # fmt: skip
 """The kinds of verdict on a made case that count. Running out of time or memory there is no fault."""
 AT_EDGES = ("values", "out of bounds", "race")
 """The kinds of verdict that count if only a few programs run."""

@@ -218,6 +218,7 @@ def run(
         changed=memory.changed,
         conflict=memory.conflict,
         repeated=memory.repeated,
+        rewritten=memory.rewritten,
         holes=memory.holes,
         early_reads=memory.early_reads,
         undefined=memory.undefined,

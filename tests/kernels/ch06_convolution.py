@@ -639,6 +639,34 @@ def filter_in_place(
 
 
 @triton.jit
+def stored_for_each_number_of_the_filter(
+    x_ptr,
+    w_ptr,
+    z_ptr,
+    N,
+    H,
+    W,
+    KH,
+    KW,
+    BLOCK_N: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+):
+    """The store is in the inner loop."""
+    n = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None, None]
+    i = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[None, :, None]
+    j = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, None, :]
+    mask = (n < N) & (i < H) & (j < W)
+    acc = tl.zeros((BLOCK_N, BLOCK_H, BLOCK_W), tl.float32)
+    for a in range(0, KH):
+        for b in range(0, KW):
+            inside = mask & (i + a < H) & (j + b < W)
+            x = tl.load(x_ptr + (n * H + i + a) * W + j + b, mask=inside, other=0.0)
+            acc += tl.load(w_ptr + a * KW + b) * x
+            tl.store(z_ptr + (n * H + i) * W + j, acc, mask=mask)
+
+
+@triton.jit
 def sums_in_memory(
     x_ptr,
     w_ptr,
@@ -810,6 +838,12 @@ WRONG = [
     Wrong(CONV2D, padding_without_other, kind="uninitialised", says="x_ptr"),
     Wrong(CONV2D, products_in_half, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, filter_in_place, kind="input changed", says="its input x"),
+    Wrong(
+        CONV2D,
+        stored_for_each_number_of_the_filter,
+        kind="stores",
+        says="program (0, 0, 0) stores z[0, 0, 0] more than once",
+    ),
     Wrong(CONV2D, sums_in_memory, kind="uninitialised", says="z_ptr"),
     Wrong(CONV2D, filter_as_a_tile, kind="compiler", says="tl.arange"),
 ]

@@ -112,6 +112,7 @@ CONV2D = Puzzle(
         # filter wider than the image
         Case(N=2, H=9, W=3, KH=1, KW=5, BLOCK_N=4, BLOCK_H=16, BLOCK_W=4, fill={"x": inputs.large}),
     ),
+    stored_once=("z",),
     slips=CONV2D_SLIPS,
     contract=Contract(
         {
@@ -226,6 +227,7 @@ LIFE = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.H, s.BLOCK_H), triton.cdiv(s.W, s.BLOCK_W)),
     exact=("z",),
+    stored_once=("z",),
     slips=LIFE_SLIPS,
     cases=(
         Case(H=8, W=8, BLOCK_H=8, BLOCK_W=8, fill={"x": alive}),  # one program
