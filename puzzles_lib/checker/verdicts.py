@@ -918,7 +918,7 @@ def _stored_twice(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     element = f"{conflict.argument}[{_index(conflict.element, shape)}]"
     who = _program(conflict.programs[0], puzzle, case)
     text = f"{who} stores {element} more than once: the values are correct, but one store is enough"
-    advice = f"is the store in a loop? Keep the sum in a variable, and store {conflict.argument} after the loop"
+    advice = f"is the store in a loop? Keep the result in a variable, and store {conflict.argument} after it"
     return Verdict("stores", text, conflict.site, advice)
 
 
