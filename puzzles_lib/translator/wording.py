@@ -301,8 +301,9 @@ def _one_target(t: Trouble, _: re.Match) -> str:
         of = f"{t.text(blocks[0][0])} is {t.shape(_sizes(blocks[0][1]))}"
         return f"tl.split needs a block whose last axis has 2 elements: {of}"
     if "dot(" in t.line:
-        node, acc = (t.operands() or [(t.node, None)])[-1]
-        if len(t.operands()) > 2 and acc is not None and _dtype(acc) in _HALVES:
+        operands = t.operands()
+        if len(operands) > 2 and _dtype(operands[-1][1]) in _HALVES:
+            node, acc = operands[-1]
             text = t.text(node)
             return f"{text} is {_dtype(acc)}, but tl.dot adds in float32: make {text} of float32, {_ROUNDED}"
         return (
