@@ -248,7 +248,8 @@ class Puzzle:
     tables: for an int64 input's name, the name of another input: when the kernel starts, the first one holds
         the address of each row of the second (its first axis), as a grouped matmul takes them.
     exact: results that are copied or chosen, not computed. They are compared bit for bit.
-    stored_once: results of which no two programs may store the same element, not even the same value.
+    stored_once: results of which no element may be stored twice, not even the same value: neither by two
+        programs nor by two stores of one.
     zeroed: results that are zero when the kernel starts, such as a lock. All others contain nonsense.
     locks: the results among them that are locks: 0 is free, and 1 is held by the only program that may store.
     same_bits: whether the results must be the same, bit for bit, in any order of the programs.

@@ -24,10 +24,18 @@ class Checked:
     source: str = ""
 
 
-_last: dict[str, Checked] = {}
-_passed: dict[str, tuple[Puzzle, JITFunction]] = {}
-_judged: dict[tuple[str, str], tuple[Puzzle, bool]] = {}
+MemoryKey = tuple[str, int]
+"""A puzzle's name and identity: several puzzles may have the same name, such as one with other cases."""
+
+_last: dict[MemoryKey, Checked] = {}
+_passed: dict[MemoryKey, tuple[Puzzle, JITFunction]] = {}  # a puzzle that is kept here keeps its identity
+_judged: dict[tuple[MemoryKey, str], tuple[Puzzle, bool]] = {}
 _raced: dict[Key, Report] = {}
+
+
+def memory_key(puzzle: Puzzle) -> MemoryKey:
+    """Return the key under which checks of this puzzle, and of no other with its name, are remembered."""
+    return puzzle.name, id(puzzle)
 
 
 def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report, *, steers: bool = True) -> None:
@@ -36,25 +44,24 @@ def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report, *, stee
     steers: whether hints follow this check. They follow no check of a kernel other than the puzzle's.
     """
     if steers:
-        _last[puzzle.name] = Checked(
+        _last[memory_key(puzzle)] = Checked(
             puzzle, kernel.__name__ if kernel else "", report, kernel.src if kernel else ""
         )
     if kernel:
-        _judged[puzzle.name, attempt_text(kernel)] = puzzle, report.right
+        _judged[memory_key(puzzle), attempt_text(kernel)] = puzzle, report.right
     if kernel and report.ok:
-        _passed[puzzle.name] = puzzle, kernel
+        _passed[memory_key(puzzle)] = puzzle, kernel
 
 
 def last_check(puzzle: Puzzle) -> Checked | None:
     """Return the last check that hints follow, not of another puzzle with the same name; None if none."""
-    checked = _last.get(puzzle.name)
-    return checked if checked and checked.puzzle is puzzle else None
+    return _last.get(memory_key(puzzle))
 
 
 def passed(puzzle: Puzzle) -> JITFunction | None:
     """Return the last kernel that passed this puzzle, not another with the same name; None if none did."""
-    owner, kernel = _passed.get(puzzle.name, (None, None))
-    return kernel if owner is puzzle else None
+    _, kernel = _passed.get(memory_key(puzzle), (None, None))
+    return kernel
 
 
 def verdict_on(puzzle: Puzzle, kernel: JITFunction) -> bool | None:
@@ -63,9 +70,8 @@ def verdict_on(puzzle: Puzzle, kernel: JITFunction) -> bool | None:
     It may have solved the puzzle in an earlier session. A kernel that only misses a goal has passed.
     """
     text = attempt_text(kernel)
-    owner, right = _judged.get((puzzle.name, text), (None, False))
-    if owner is puzzle:
-        return right
+    if found := _judged.get((memory_key(puzzle), text)):
+        return found[1]
     return True if ledger.solved_by(puzzle.name, text) else None
 
 

@@ -327,6 +327,34 @@ def test_an_accumulator_of_another_dtype_is_explained():
     assert "accumulator has another dtype" in refusal.message and "tl.dot(x, x, acc)" in refusal.site.source
 
 
+def test_an_accumulator_of_half_precision_is_told_to_be_float32():
+    """Neither way to add to it may be advised: one rounds every sum, the other changes acc's dtype."""
+
+    @triton.jit
+    def given(x_ptr, z_ptr):
+        i = tl.arange(0, 32)
+        x = tl.load(x_ptr + i[:, None] * 32 + i[None, :])
+        acc = tl.zeros((32, 32), tl.float16)
+        for _ in range(2):
+            acc = tl.dot(x, x, acc)
+        tl.store(z_ptr + i[:, None] * 32 + i[None, :], acc)
+
+    @triton.jit
+    def added(x_ptr, z_ptr):
+        i = tl.arange(0, 32)
+        x = tl.load(x_ptr + i[:, None] * 32 + i[None, :])
+        acc = tl.zeros((32, 32), tl.float16)
+        for _ in range(2):
+            acc += tl.dot(x, x)
+        tl.store(z_ptr + i[:, None] * 32 + i[None, :], acc)
+
+    tensors = {"x_ptr": torch.empty(0, dtype=torch.float16), "z_ptr": torch.empty(0)}
+    assert "acc is float16, but tl.dot adds in float32: make acc of float32" in (
+        front_end(given, tensors).message
+    )
+    assert "float32 after this line: start with float32, because" in front_end(added, tensors).message
+
+
 HABITS = {  # of NumPy users, with words of the answer
     "x = x_ptr[0]": "a pointer cannot be indexed: tl.load",
     "x = x_ptr[i]": "a pointer cannot be indexed: tl.load",

@@ -8,10 +8,12 @@ import re
 import pytest
 
 from puzzles_lib import (
+    BATCHED_MATMUL,
     LINEAR_RECURRENCE,
     MASKED_ADD,
     PACK_BITS,
     SCALAR_FLASH_ATTENTION,
+    TILE_SHAPES,
     ledger,
     mistake,
     reported,
@@ -84,6 +86,19 @@ def test_a_puzzle_of_the_same_name_opens_nothing():
     easier = dataclasses.replace(PACK_BITS, cases=PACK_BITS.cases[:1])
     assert check(solutions()["pack_bits"], easier).ok
     assert mistake(PACK_BITS).report is None
+
+
+def test_a_check_of_other_cases_of_a_solved_puzzle_closes_nothing():
+    """Chapter 07 checks the kernel of BATCHED_MATMUL on TILE_SHAPES, before it makes a mistake in it."""
+    kernel = solutions()["batched_matmul"]
+    source = kernel_sources()["batched_matmul"]
+    wrong = define(source.replace("range(0, K, BLOCK_K)", "range(0, BLOCK_K, BLOCK_K)"), "<wrong>")
+    assert check(kernel, BATCHED_MATMUL).ok and check(kernel, TILE_SHAPES).ok
+    assert mistake(BATCHED_MATMUL, "half_accumulator").own
+    assert not check(wrong, TILE_SHAPES).ok
+    assert session.last_check(BATCHED_MATMUL).report.ok and not session.last_check(TILE_SHAPES).report.ok
+    assert session.passed(BATCHED_MATMUL) is session.passed(TILE_SHAPES) is kernel
+    assert session.verdict_on(BATCHED_MATMUL, kernel) and session.verdict_on(TILE_SHAPES, wrong) is False
 
 
 def test_once_solved_in_this_session_it_is_shown_against_ones_own():

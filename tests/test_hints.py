@@ -97,7 +97,7 @@ def _new_session(monkeypatch):
 def failed(puzzle, kind: str, message: str = "", kernel: str = "") -> None:
     """A check of this session said so."""
     report = Report(puzzle.name, (CaseResult("N=1", Verdict(kind, message)),))
-    session._last[puzzle.name] = session.Checked(puzzle, kernel, report)
+    session._last[session.memory_key(puzzle)] = session.Checked(puzzle, kernel, report)
 
 
 # ---- as they are written
@@ -447,7 +447,7 @@ def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
 def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
     verdict = Verdict("machine", "tensor cores can be busy: 57%", Site(7, line))
     report = Report(BUSY_DW.name, (CaseResult("K=128"),), goals=(GoalResult("case 6", verdict=verdict),))
-    session._last[report.title] = session.Checked(BUSY_DW, "", report)
+    session._last[session.memory_key(BUSY_DW)] = session.Checked(BUSY_DW, "", report)
     assert title in hint(BUSY_DW).headline
 
 
@@ -527,7 +527,8 @@ def test_a_compiler_that_refuses_a_later_case_is_heard_first():
         CaseResult("T=128", Verdict("compiler", "shapes")),
     )
     report = Report(SCALAR_FLASH_ATTENTION.name, cases)
-    session._last[report.title] = session.Checked(SCALAR_FLASH_ATTENTION, "", report)
+    checked = session.Checked(SCALAR_FLASH_ATTENTION, "", report)
+    session._last[session.memory_key(SCALAR_FLASH_ATTENTION)] = checked
     told = hint(SCALAR_FLASH_ATTENTION)
     assert told.hint.title == "Shapes first" and "last check said: “shapes”" in str(told)
 

@@ -106,6 +106,7 @@ MISTAKES = [
     ("ch06-q1", 40, "First multiply each"),
     ("ch06-q1", 17, "one more, in the row below"),
     ("ch06-q1", 230, "Which numbers of the filter"),
+    ("ch06-q1", 113, "Add up your products again"),
     ("ch06-q1", 0, "cover a pixel"),
     ("ch06-q2", {7}, "more than one column"),
     ("ch06-q2", {5, 6, 7}, "whole window is inside"),

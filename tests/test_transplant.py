@@ -5,8 +5,9 @@ import contextlib
 
 import pytest
 
+from puzzles_lib import BATCHED_MATMUL, CONV2D
 from puzzles_lib.authoring.solutions import kernel_sources
-from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.chapters import CHAPTERS, mistakes
 from puzzles_lib.coach.transplant import NoPlace, transplanted
 
 SOURCE = """\
@@ -230,3 +231,76 @@ def test_nearly_all_mistakes_can_be_made_in_a_kernel_with_other_names():
         made += 1
         same += ast.dump(ast.parse(found)) == ast.dump(ast.parse(disguised(each.apply(right))))
     assert made > 0.95 * len(every) and same > 0.94 * len(every)
+
+
+CONVOLUTIONS = {  # ordinary ways to write the loops and the mask of conv2d, by the line with the mistake
+    "mask = (n * H + (i + a)) * W + (j + b) < N * H * W": """\
+    for a in range(KH):
+        for b in range(KW):
+            mask = (n < N) & (i + a < H) & (j + b < W)
+            x = tl.load(x_ptr + (n * H + i + a) * W + j + b, mask=mask, other=0.0)
+""",
+    "mask=(n * H + (i + a)) * W + (j + b) < N * H * W, other=0.0)": """\
+    for a in range(0, KH, 1):
+        for b in range(KW):
+            x = tl.load(x_ptr + n * H * W + (i + a) * W + (j + b),
+                        mask=(n < N) & (i + a < H) & (j + b < W), other=0.0)
+""",
+    "mask = (n * H + row) * W + col < N * H * W": """\
+    for kh in tl.range(KH):
+        for kw in tl.static_range(0, KW):
+            row = i + kh
+            col = j + kw
+            mask = (n < N) & (row < H) & (col < W)
+            x = tl.load(x_ptr + (n * H + row) * W + col, mask=mask, other=0.0)
+""",
+    "mask = (n * H + y) * W + col < N * H * W": """\
+    for kh in range(KH):
+        for kw in range(KW):
+            y, col = i + kh, kw + j
+            inside = (y < H) & (W > col)
+            mask = inside & (n < N)
+            x = tl.load(x_ptr + (n * H + y) * W + col, mask=mask, other=0.0)
+""",
+}
+
+
+@pytest.mark.parametrize("line", CONVOLUTIONS)
+def test_a_loop_and_a_mask_may_be_written_in_other_ways(line):
+    right = kernel_sources()["conv2d"]
+    head = right[: right.index("    n, i, j =")] + "    n, i, j = offs_n[:, None, None], "
+    own = f"{head}offs_h[None, :, None], offs_w[None, None, :]\n{CONVOLUTIONS[line]}"
+    (slip,) = [each for each in mistakes(CONV2D) if each.name == "mask_by_the_offset"]
+    made = transplanted(right, slip.apply(right), own)
+    changed = set(made.splitlines()) - set(own.splitlines())
+    assert [each.strip() for each in changed] == [line], made
+
+
+PRODUCTS = (  # ordinary ways to add up the dots of batched_matmul, each with its accumulator
+    ("tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)", "acc += tl.dot(x, y)"),
+    ("tl.zeros([BLOCK_M, BLOCK_N], tl.float32)", "acc = acc + tl.dot(x, y)"),
+    ("tl.zeros((BLOCK_M, BLOCK_N), tl.float32)", "acc = tl.dot(x, y) + acc"),
+    ("tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)", "acc = tl.dot(x, y, acc=acc)"),
+)
+
+
+@pytest.mark.parametrize("zeros, dot", PRODUCTS)
+def test_a_dot_may_be_added_in_other_ways(zeros, dot):
+    right = kernel_sources()["batched_matmul"]
+    own = right.replace("tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)", zeros)
+    own = own.replace("acc = tl.dot(x, y, acc)", dot)
+    (slip,) = [each for each in mistakes(BATCHED_MATMUL) if each.name == "half_accumulator"]
+    made = transplanted(right, slip.apply(right), own)
+    assert "tl.float32" not in made
+    assert "acc = tl.dot(x, y, acc, out_dtype=tl.float16)" in made, made
+
+
+def test_a_dot_is_found_where_the_tiles_are_loaded_in_another_way():
+    right = kernel_sources()["batched_matmul"]
+    own = right.replace("acc = tl.dot(x, y, acc)", "acc += tl.dot(x, y)")
+    own = own.replace("x_rows + offs_k[None, :], mask", "x_rows, mask").replace(
+        "        acc +=", "        x_rows += BLOCK_K\n        acc +="
+    )
+    (slip,) = [each for each in mistakes(BATCHED_MATMUL) if each.name == "half_accumulator"]
+    made = transplanted(right, slip.apply(right), own)
+    assert "        acc = tl.dot(x, y, acc, out_dtype=tl.float16)  #" in made, made

@@ -58,7 +58,9 @@ MOST_AT_EDGES = 12  # programs that run of a case with more than there is time f
 
 # ---- verdicts on made cases that count
 
-TELLING = ("values", "never written", "out of bounds", "race", "uninitialised", "loads", "input changed")
+TELLING = (
+    "values", "never written", "out of bounds", "race", "uninitialised", "loads", "stores", "input changed",
+)  # fmt: skip
 """If all programs run. Running out of time or memory there is no fault."""
 AT_EDGES = ("values", "out of bounds", "race")
 """If only a few programs run."""

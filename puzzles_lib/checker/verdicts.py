@@ -178,6 +178,8 @@ def judge(
     for name in puzzle.stored_once:
         if name in ran.repeated:
             return stored_again(puzzle, case, ran.repeated[name])
+        if name in ran.rewritten:
+            return _stored_twice(puzzle, case, ran.rewritten[name])
     return None
 
 
@@ -696,3 +698,13 @@ def stored_again(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     who = the_programs(*conflict.programs, puzzle, case)
     text = f"{who} both store {element}: the value is the same, but one program should store it"
     return Verdict("race", text, conflict.site)
+
+
+def _stored_twice(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
+    """Return the verdict on a program that stores an element twice of a result that is stored once."""
+    shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
+    element = f"{conflict.argument}[{index_of(conflict.element, shape)}]"
+    who = the_program(conflict.programs[0], puzzle, case)
+    text = f"{who} stores {element} more than once: the values are correct, but one store is enough"
+    advice = f"is the store in a loop? Keep the result in a variable, and store {conflict.argument} after it"
+    return Verdict("stores", text, conflict.site, advice)

@@ -23,6 +23,7 @@ _MIRRORED = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 _LEAVES = (ast.Name, ast.Constant, ast.Attribute)
 _BLOCKS = (ast.For, ast.While, ast.If)
 _EITHER_ORDER = {"tl.minimum": "minimum", "min": "minimum", "tl.maximum": "maximum", "max": "maximum"}
+_LOOPS = {"range", "tl.range", "tl.static_range"}
 _ALONG_AN_AXIS = {"tl.sum", "tl.max", "tl.min", "tl.argmax", "tl.argmin", "tl.cumsum"}
 
 
@@ -111,23 +112,32 @@ class _Meaning:
         if isinstance(node, ast.Constant):
             return self._number("constant", type(node.value).__name__, repr(node.value))
         if isinstance(node, ast.BinOp) and isinstance(node.op, _COMMUTES):
-            return self._number(type(node.op).__name__, *sorted(map(self.of, _terms(node, type(node.op)))))
+            return self._number(
+                type(node.op).__name__, *sorted(map(self.of, self._terms(node, type(node.op))))
+            )
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _MIRRORED:
             mirrored = _MIRRORED[type(node.ops[0])].__name__
             return self._number(mirrored, self.of(node.comparators[0]), self.of(node.left))
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            op = type(node.ops[0]).__name__
-            return self._number(op, self.of(node.left), self.of(node.comparators[0]))
+            name = type(node.ops[0]).__name__
+            return self._number(name, self.of(node.left), self.of(node.comparators[0]))
         if isinstance(node, ast.Call):
             if (name := _called(node)) in _EITHER_ORDER and len(node.args) == 2 and not node.keywords:
                 return self._number(_EITHER_ORDER[name], *sorted(map(self.of, node.args)))
+            if name == "tl.dot" and (terms := _added_dot(node)):
+                return self._number("Add", *sorted(map(self.of, terms)))
+            if name in _LOOPS and (bounds := _bounds(node)):
+                return self._number("range", *map(self.of, bounds))
             if name in _ALONG_AN_AXIS and len(node.args) == 2:
                 node = ast.Call(node.func, node.args[:1], [ast.keyword("axis", node.args[1]), *node.keywords])
             if name == "tl.cumsum" and len(node.args) == 1 and not node.keywords:
                 node = ast.Call(node.func, node.args, [ast.keyword("axis", ast.Constant(0))])
+            if name == "tl.zeros" and len(node.args) == 2:
+                dtype = ast.keyword("dtype", node.args[1])
+                node = ast.Call(node.func, node.args[:1], [dtype, *node.keywords])
             named = sorted((each.arg or "", self.of(each.value)) for each in node.keywords)
             return self._number("call", self.of(node.func), tuple(map(self.of, node.args)), *named)
-        parts: list[object] = [type(node).__name__]
+        parts: list[object] = ["Tuple" if isinstance(node, ast.List) else type(node).__name__]
         for field, value in ast.iter_fields(node):
             if isinstance(value, list):
                 parts.append(tuple(self.of(each) for each in value))
@@ -136,6 +146,15 @@ class _Meaning:
             else:
                 parts.append((field, repr(value)))
         return self._number(*parts)
+
+    def _terms(self, node: ast.expr, op: type) -> Iterator[ast.expr]:
+        """Yield the terms of a sum, also of the sums that its names stand for."""
+        for term in _terms(node, op):
+            value = self.stands_for(term.id) if isinstance(term, ast.Name) else None
+            if isinstance(value, ast.BinOp) and isinstance(value.op, op):
+                yield from self._terms(value, op)
+            else:
+                yield term
 
     def statement(self, node: ast.stmt) -> int:
         """Return the number of a statement; of a loop or condition, that of its first line."""
@@ -160,6 +179,47 @@ class _Meaning:
 def _called(node: ast.Call) -> str:
     """Return the name of a called function, such as ``"tl.sum"``."""
     return ast.unparse(node.func)
+
+
+def _added_dot(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
+    """Return the terms of ``tl.dot(x, y, acc)``, which is ``acc + tl.dot(x, y)``; None without ``acc``."""
+    others = [each for each in node.keywords if each.arg != "acc"]
+    given = [*node.args[2:3], *(each.value for each in node.keywords if each.arg == "acc")]
+    if len(node.args) > 3 or len(given) != 1:
+        return None
+    return given[0], ast.Call(node.func, node.args[:2], others)
+
+
+def _with_the_sum(node: object) -> object:
+    """Return ``tl.dot(x, y, acc)`` as ``acc + tl.dot(x, y)``, and any other node as it is."""
+    if isinstance(node, ast.Call) and _called(node) == "tl.dot" and (terms := _added_dot(node)):
+        return ast.BinOp(terms[0], ast.Add(), terms[1])
+    return node
+
+
+class _Added(ast.BinOp):
+    """The sum in ``acc += value``, at the place of the whole statement."""
+
+    target: str
+
+
+def _added(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    """Yield the sums that a function's statements like ``acc += value`` compute."""
+    for node in _in_order(function.body):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            name = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+            found = _Added(name, node.op, node.value)
+            found.target = node.target.id
+            yield ast.copy_location(found, node)
+
+
+def _bounds(node: ast.Call) -> list[ast.expr]:
+    """Return the start, the end and the step of a range; [] if they aren't given one by one."""
+    given = node.args
+    if not 1 <= len(given) <= 3 or any(isinstance(each, ast.Starred) for each in given):
+        return []
+    start, end = (ast.Constant(0), given[0]) if len(given) == 1 else given[:2]
+    return [start, end, given[2] if len(given) == 3 else ast.Constant(1)]
 
 
 def _is_small(node: ast.expr) -> bool:
@@ -259,7 +319,7 @@ class _Transplant:
         """
         form = _Form(self.right, self.own)
         found = []
-        for each in self.own.expressions():
+        for each in (*self.own.expressions(), *_added(self.own.function)):
             if bounds := list(itertools.islice(form.match(node, each, {}), 20)):
                 same = [sum(self.right.name(n) == self.own.of(e) for n, e in b.items()) for b in bounds]
                 best = max(range(len(bounds)), key=same.__getitem__)
@@ -351,6 +411,8 @@ class _Transplant:
     def _fitted(self, new: ast.AST, old: ast.expr) -> str:
         """Return the text of an expression, in parentheses if it needs them where the old one is."""
         text = ast.unparse(new)
+        if isinstance(old, _Added):
+            return f"{old.target} = {text}"
         first, last = self._span(old)
         before, after = self.source[:first], self.source[last:]
         try:
@@ -390,6 +452,7 @@ class _Form:
             elif self._own.of(bound[node.id]) == self._own.of(own):
                 yield bound
             return
+        node, own = _with_the_sum(node), _with_the_sum(own)
         if isinstance(own, ast.Name) and (value := self._own.stands_for(own.id)):
             yield from self.match(node, value, bound)
         if isinstance(node, ast.Constant) and isinstance(own, ast.Constant):

@@ -219,6 +219,7 @@ def run(
         changed=memory.changed,
         conflict=memory.conflict,
         repeated=memory.repeated,
+        rewritten=memory.rewritten,
         holes=memory.holes,
         early_reads=memory.early_reads,
         undefined=memory.undefined,

@@ -108,6 +108,7 @@ class Memory:
         self.changed: dict[str, Site] = {}
         self.conflict: Conflict | None = None
         self.repeated: dict[str, Conflict] = {}
+        self.rewritten: dict[str, Conflict] = {}
         self.holes: dict[Site, str] = {}
         self.early_reads: dict[str, Site] = {}
         self.holes_are_zero = False
@@ -705,6 +706,12 @@ class Memory:
             if buffer.name not in self.repeated and (others != NOBODY).any():
                 self.repeated[buffer.name] = self._conflict("again", buffer, index, others, dtype)
         places = _own_places(buffer, index, dtype)
+        if buffer.name not in self.rewritten and dtype.itemsize >= buffer.unit:
+            again = places[buffer.storer[places] == self.number]
+            if again.size:
+                element = buffer.element(int(again[0]) * buffer.unit // buffer.data.itemsize)
+                who = (self.program, self.program)
+                self.rewritten[buffer.name] = Conflict(buffer.name, element, who, self.site(), "again")
         buffer.written[places] = True
         buffer.storer[places] = self.number
 

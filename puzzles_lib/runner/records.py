@@ -124,7 +124,7 @@ class Conflict:
     ``"overwrite"``: on a resident grid, the second stored after a load of the first, with nothing to order
     them;
     ``"scope"``: both updated it, one of them by an atomic that is atomic within its program only;
-    ``"again"``: both stored there, whichever values.
+    ``"again"``: both stored there, whichever values (one program twice: two of its stores).
     why: the reason, for a read, an update, an overwrite or a mixed one. resident: whether all programs run at
         once.
     """
@@ -214,6 +214,7 @@ class Run:
     meetings: two programs in launch order that update one element by atomics, and the number, from 2, of the
         first one's atomic there.
     repeated: for outputs in which two programs stored the same element, by name, the first time.
+    rewritten: the same for outputs in which one program stored an element in two of its stores.
     sides: what was seen of each comparison; see `puzzles_lib.runner.sides`.
     """
 
@@ -250,6 +251,7 @@ class Run:
     between: tuple[Site, Site] | None = None
     meetings: Sequence[tuple[int, int, int]] = ()
     repeated: Mapping[str, Conflict] = field(default_factory=dict)
+    rewritten: Mapping[str, Conflict] = field(default_factory=dict)
     sides: Mapping[Operation, int] = field(default_factory=dict)
 
     def steps(self) -> list[Access | Product]:

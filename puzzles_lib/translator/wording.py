@@ -287,6 +287,10 @@ def _none_given(t: Trouble, _: re.Match) -> str:
     return NO_VALUE if any(isinstance(v, tl.tensor) and v.type == tl.void for v in values) else ""
 
 
+_HALVES = ("float16", "bfloat16")
+_ROUNDED = "because a sum in 16 bits is rounded in every iteration"
+
+
 def _one_target(t: Trouble, _: re.Match) -> str:
     node = t.node
     if isinstance(node, ast.Assign) and len(node.targets) > 1:
@@ -297,6 +301,11 @@ def _one_target(t: Trouble, _: re.Match) -> str:
         of = f"{t.text(blocks[0][0])} is {t.shape(_sizes(blocks[0][1]))}"
         return f"tl.split needs a block whose last axis has 2 elements: {of}"
     if "dot(" in t.line:
+        operands = t.operands()
+        if len(operands) > 2 and _dtype(operands[-1][1]) in _HALVES:
+            node, acc = operands[-1]
+            text = t.text(node)
+            return f"{text} is {_dtype(acc)}, but tl.dot adds in float32: make {text} of float32, {_ROUNDED}"
         return (
             "tl.dot's accumulator has another dtype than out_dtype=, which is tl.float32 by default: "
             "set it (tl.int32 for int8 tiles), or write acc += tl.dot(...)"
@@ -433,6 +442,9 @@ def _carried(t: Trouble, found: re.Match) -> str:
     if block and "<[" not in found[2] and "pointer" not in found[2] + found[3]:
         shape = _start_shape(t, [int(n) for n in block[1].split("', '")])
         return f"{text}: start with {name} = {_start(t, shape, _DTYPES.get(block[2]) or block[2])}"
+    halves = [half for half in _HALVES if before.replace(half, "float32") == after and half in before]
+    if halves and "pointer" not in before:
+        return f"{text}: start with float32, {_ROUNDED}"
     return f"{text}: a loop cannot change a variable's shape or dtype"
 
 

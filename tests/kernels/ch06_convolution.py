@@ -433,6 +433,60 @@ def same_image_for_all(
 
 
 @triton.jit
+def images_a_column_apart(
+    x_ptr,
+    w_ptr,
+    z_ptr,
+    N,
+    H,
+    W,
+    KH,
+    KW,
+    BLOCK_N: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+):
+    """The images are taken to be H elements apart."""
+    n = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None, None]
+    i = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[None, :, None]
+    j = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, None, :]
+    acc = tl.zeros((BLOCK_N, BLOCK_H, BLOCK_W), tl.float32)
+    for a in range(0, KH):
+        for b in range(0, KW):
+            inside = (n < N) & (i + a < H) & (j + b < W)
+            x = tl.load(x_ptr + n * H + (i + a) * W + j + b, mask=inside, other=0.0)
+            acc += tl.load(w_ptr + a * KW + b) * x
+    tl.store(z_ptr + (n * H + i) * W + j, acc, mask=(n < N) & (i < H) & (j < W))
+
+
+@triton.jit
+def padded_with_ones(
+    x_ptr,
+    w_ptr,
+    z_ptr,
+    N,
+    H,
+    W,
+    KH,
+    KW,
+    BLOCK_N: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+):
+    """Past the edge, x counts as one."""
+    n = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None, None]
+    i = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[None, :, None]
+    j = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, None, :]
+    acc = tl.zeros((BLOCK_N, BLOCK_H, BLOCK_W), tl.float32)
+    for a in range(0, KH):
+        for b in range(0, KW):
+            inside = (n < N) & (i + a < H) & (j + b < W)
+            x = tl.load(x_ptr + (n * H + i + a) * W + j + b, mask=inside, other=1.0)
+            acc += tl.load(w_ptr + a * KW + b) * x
+    tl.store(z_ptr + (n * H + i) * W + j, acc, mask=(n < N) & (i < H) & (j < W))
+
+
+@triton.jit
 def sums_over_the_images(
     x_ptr,
     w_ptr,
@@ -639,6 +693,34 @@ def filter_in_place(
 
 
 @triton.jit
+def stored_for_each_number_of_the_filter(
+    x_ptr,
+    w_ptr,
+    z_ptr,
+    N,
+    H,
+    W,
+    KH,
+    KW,
+    BLOCK_N: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+):
+    """The store is in the inner loop."""
+    n = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None, None]
+    i = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[None, :, None]
+    j = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, None, :]
+    mask = (n < N) & (i < H) & (j < W)
+    acc = tl.zeros((BLOCK_N, BLOCK_H, BLOCK_W), tl.float32)
+    for a in range(0, KH):
+        for b in range(0, KW):
+            inside = mask & (i + a < H) & (j + b < W)
+            x = tl.load(x_ptr + (n * H + i + a) * W + j + b, mask=inside, other=0.0)
+            acc += tl.load(w_ptr + a * KW + b) * x
+            tl.store(z_ptr + (n * H + i) * W + j, acc, mask=mask)
+
+
+@triton.jit
 def sums_in_memory(
     x_ptr,
     w_ptr,
@@ -801,7 +883,9 @@ WRONG = [
     Wrong(CONV2D, filter_turned, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, centred_window, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, first_image_only, kind="never written", says="z[2, 0, 0]"),
-    Wrong(CONV2D, same_image_for_all, kind="values", says="1–3 along N"),
+    Wrong(CONV2D, same_image_for_all, kind="values", says="image 0 in every load"),
+    Wrong(CONV2D, images_a_column_apart, kind="values", says="images that are H apart"),
+    Wrong(CONV2D, padded_with_ones, kind="values", says="if x were 1 past the edge"),
     Wrong(CONV2D, sums_over_the_images, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, first_block_of_columns, kind="never written", says="z[0, 0, 8]"),
     Wrong(CONV2D, blocks_swapped_in_conv2d, kind="never written", says="z[0, 0, 8]"),
@@ -810,6 +894,12 @@ WRONG = [
     Wrong(CONV2D, padding_without_other, kind="uninitialised", says="x_ptr"),
     Wrong(CONV2D, products_in_half, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, filter_in_place, kind="input changed", says="its input x"),
+    Wrong(
+        CONV2D,
+        stored_for_each_number_of_the_filter,
+        kind="stores",
+        says="program (0, 0, 0) stores z[0, 0, 0] more than once",
+    ),
     Wrong(CONV2D, sums_in_memory, kind="uninitialised", says="z_ptr"),
     Wrong(CONV2D, filter_as_a_tile, kind="compiler", says="tl.arange"),
 ]

@@ -33,6 +33,28 @@ def sum_kept_in_z(
 
 
 @triton.jit
+def stored_in_the_loop(
+    x_ptr, y_ptr, z_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """Every iteration stores the sum so far; only the last one is needed."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    pid_b = tl.program_id(2)
+    mask_m = offs_m[:, None] < M
+    mask_n = offs_n[None, :] < N
+    x_rows = x_ptr + pid_b * M * K + offs_m[:, None] * K
+    y_columns = y_ptr + pid_b * K * N + offs_n[None, :]
+    z_tile = z_ptr + pid_b * M * N + offs_m[:, None] * N + offs_n[None, :]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        offs_k = k + tl.arange(0, BLOCK_K)
+        x = tl.load(x_rows + offs_k[None, :], mask=mask_m & (offs_k[None, :] < K), other=0.0)
+        y = tl.load(y_columns + offs_k[:, None] * N, mask=mask_n & (offs_k[:, None] < K), other=0.0)
+        acc += tl.dot(x, y)
+        tl.store(z_tile, acc, mask=mask_m & mask_n)
+
+
+@triton.jit
 def torch_in_the_kernel(
     x_ptr, y_ptr, z_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):
@@ -78,6 +100,7 @@ def spec_in_the_kernel(
 
 WRONG = [
     Wrong(BATCHED_MATMUL, sum_kept_in_z, kind="uninitialised", says="z_ptr"),
+    Wrong(BATCHED_MATMUL, stored_in_the_loop, kind="stores", says="stores z[0, 0, 0] more than once"),
     Wrong(BATCHED_MATMUL, torch_in_the_kernel, kind="compiler", says="torch.matmul"),
     Wrong(BATCHED_MATMUL, spec_in_the_kernel, kind="compiler", says="calls spec"),
 ]
@@ -316,6 +339,28 @@ def float32_factors(
     tl.store(z_tile, acc, mask=mask_m & mask_n)
 
 
+@triton.jit
+def stored_in_the_last_iteration(
+    x_ptr, y_ptr, z_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """The store is in the loop, but only the last iteration does it."""
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    pid_b = tl.program_id(2)
+    mask_m = offs_m[:, None] < M
+    mask_n = offs_n[None, :] < N
+    z_tile = z_ptr + pid_b * M * N + offs_m[:, None] * N + offs_n[None, :]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        offs_k = k + tl.arange(0, BLOCK_K)
+        x_tile = x_ptr + pid_b * M * K + offs_m[:, None] * K + offs_k[None, :]
+        y_tile = y_ptr + pid_b * K * N + offs_k[:, None] * N + offs_n[None, :]
+        x = tl.load(x_tile, mask=mask_m & (offs_k[None, :] < K), other=0.0)
+        y = tl.load(y_tile, mask=mask_n & (offs_k[:, None] < K), other=0.0)
+        acc = tl.dot(x, y, acc)
+        tl.store(z_tile, acc, mask=mask_m & mask_n & (k + BLOCK_K >= K))
+
+
 RIGHT = [
     (BATCHED_MATMUL, added_dots),
     (BATCHED_MATMUL, last_block_first),
@@ -326,4 +371,5 @@ RIGHT = [
     (BATCHED_MATMUL, matmul_with_helper),
     (BATCHED_MATMUL, unrolled_over_constant_k),
     (BATCHED_MATMUL, float32_factors),
+    (BATCHED_MATMUL, stored_in_the_last_iteration),
 ]

@@ -1,5 +1,6 @@
 """Chapter 06: a sliding window over images, and Conway's Game of Life."""
 
+import operator
 from collections.abc import Callable
 
 import torch
@@ -38,6 +39,8 @@ def _conv2d_slip(
     by_offset: bool = False,
     narrow: bool = False,
     turned: bool = False,
+    ones: bool = False,
+    images: Callable[[int, int], int] = operator.mul,
 ) -> Callable:
     """Return `conv2d` with a slip.
 
@@ -45,7 +48,8 @@ def _conv2d_slip(
     the pixel itself. flipped: the filter is flipped. last: only the last product counts. tall: rows of the
     image are taken to be H pixels long. centered: the filter's middle is on the result's position. by_offset:
     the mask tests only the offset. narrow: rows of the filter are taken to be KH numbers long. turned: an
-    image is taken to have W rows of H pixels.
+    image is taken to have W rows of H pixels. ones: x counts as one past the edge. images: how far the images
+    are taken to be apart, by H and W.
     """
 
     def slip(x: Tensor, w: Tensor) -> Tensor:
@@ -59,11 +63,13 @@ def _conv2d_slip(
                 if centered:
                     row, column = row - KH // 2, column - KW // 2
                 rows, length = (W, H) if turned else (H, H if tall else W)
-                taken = (n * H + i) * W + j if unshifted else (n * rows + row) * length + column
+                taken = (
+                    (n * H + i) * W + j if unshifted else (n * images(rows, length) + row * length + column)
+                )
                 inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
                 inside = taken < x.numel() if by_offset else inside
                 number = w.flatten()[(a * KH + b) % w.numel()] if narrow else w[a, b]
-                product = number * torch.where(inside, x.flatten()[taken % x.numel()], 0)
+                product = number * torch.where(inside, x.flatten()[taken % x.numel()], float(ones))
                 z = product if last else z + product
         return z
 
@@ -92,6 +98,13 @@ CONV2D_SLIPS = {
     "you'd get these values from W rows of H pixels: an image has H rows of W pixels": _conv2d_slip(
         turned=True
     ),
+    "you'd get these values if x were 1 past the edge: it is 0 there": _conv2d_slip(ones=True),
+    "you'd get these values from images that are H apart: they are H * W apart": _conv2d_slip(
+        images=lambda H, W: H
+    ),
+    "you'd get these values from image 0 in every load: image n is meant": _conv2d_slip(
+        images=lambda H, W: 0
+    ),
 }
 """Wrong results of `conv2d` that are often seen, by what the report says about them."""
 
@@ -112,6 +125,7 @@ CONV2D = Puzzle(
         # filter wider than the image
         Case(N=2, H=9, W=3, KH=1, KW=5, BLOCK_N=4, BLOCK_H=16, BLOCK_W=4, fill={"x": inputs.large}),
     ),
+    stored_once=("z",),
     slips=CONV2D_SLIPS,
     contract=Contract(
         {
@@ -226,6 +240,7 @@ LIFE = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.H, s.BLOCK_H), triton.cdiv(s.W, s.BLOCK_W)),
     exact=("z",),
+    stored_once=("z",),
     slips=LIFE_SLIPS,
     cases=(
         Case(H=8, W=8, BLOCK_H=8, BLOCK_W=8, fill={"x": alive}),  # one program

@@ -100,6 +100,10 @@ QUESTIONS = (
                 "That is one of the pixels. The filter covers one more, in the row below.",
             ),
             Nudge(
+                lambda given, right: abs(given - right) <= 9,
+                "That's close. Add up your products again.",
+            ),
+            Nudge(
                 lambda given, right: given > right,
                 "That is too large. Which numbers of the filter cover a pixel? Outside the image, x is 0.",
             ),

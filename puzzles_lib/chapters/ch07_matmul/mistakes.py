@@ -28,6 +28,7 @@ MISTAKES = (
         {"pid_b * M * K": "pid_b * M * N"},
         kind="values",
         says="matrices of x that are M * N apart",
+        asks="In the first case that fails, which matrices of z are wrong?",
     ),
     Mistake(
         BATCHED_MATMUL,
@@ -109,6 +110,7 @@ MISTAKES = (
         },
         kind="values",
         says="coarser type",
+        asks="In which case are the values the furthest off?",
     ),
     Mistake(
         BATCHED_MATMUL,

@@ -69,7 +69,7 @@ def tiles() -> Picture:
         (left + N / 2, top + M + 7, f"z: M × N = {M} × {N}"),
     ]
     legend = (
-        f"program ({i}, {j}, b): tile row {i}, tile column {j} of matrix b",
+        f"program ({i}, {j}, b): row {i}, column {j} of the tiles",
         f"BLOCK_M = {case.BLOCK_M}: its rows of x and z",
         f"BLOCK_N = {case.BLOCK_N}: its columns of y and z",
         f"BLOCK_K = {case.BLOCK_K}: one iteration along K",
@@ -94,7 +94,7 @@ def tiles() -> Picture:
 
 def small_product(tile: int = 3, size: int = 6) -> tuple[Tensor, Tensor]:
     """Return the x and y that the chapter multiplies by hand."""
-    return torch.arange(tile * size).view(tile, size) % 5, torch.arange(size * tile).view(size, tile) % 4
+    return torch.arange(tile * size).view(tile, size) % 5, torch.arange(size * tile).view(size, tile) % 4 + 1
 
 
 def walk(block: int = 2) -> Picture:

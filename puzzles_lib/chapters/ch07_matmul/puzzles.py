@@ -166,6 +166,7 @@ BATCHED_MATMUL = Puzzle(
             B=1, M=16, N=16, K=1024, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64, fill={"x": big_then_small, "y": ones}
         ),
     ),
+    stored_once=("z",),
     slips=SLIPS,
     contract=Contract(
         {

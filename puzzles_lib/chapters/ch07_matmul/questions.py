@@ -205,7 +205,7 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: not given <= {name.casefold() for name in BLOCKS},
-                'Answer with a set of names, such as {"BLOCK_K"}.',
+                'Answer with a set of names in quotes, from "BLOCK_M", "BLOCK_N" and "BLOCK_K".',
             ),
             Nudge(
                 lambda given, right: "block_k" in given,
