@@ -24,6 +24,15 @@ def has_sums_in_tf32(version: str) -> bool:
     return numbers is not None and numbers < (3, 8)
 
 
+def has_cv_with_a_policy(version: str) -> bool:
+    """Return whether a version keeps a load's .cv next to an eviction policy, which ptxas refuses.
+
+    In the PTX of sm_90, 3.7.1 leaves .cv out, and 3.8.0 has both. 3.9.0 has both, too.
+    """
+    numbers = _numbers(version)
+    return numbers is not None and numbers >= (3, 8)
+
+
 def has_repeated_registers(version: str) -> bool:
     """Return whether a thread with room for more than a whole block holds elements of it several times."""
     numbers = _numbers(version)

@@ -69,8 +69,17 @@ DIFFERENCES = (
     Difference(
         "a block pointer is only computed where it is loaded from or stored to",
         ["3.8"],
-        "'NoneType' object has no attribute 'kind'",
-        [f"{_TAINT}[p = tl.make_block_ptr(z_ptr, (16,), (1,), (tl.max(n),), (16,), (0,))]"],
+        "'NoneType' object has no attribute '(?:kind|message)'",
+        [
+            f"{_TAINT}[p = tl.make_block_ptr(z_ptr, (16,), (1,), (tl.max(n),), (16,), (0,))]",
+            f"{_SAID}[r = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), 0)]",
+        ],
+    ),
+    Difference(
+        "in a loop, the class of a block pointer is looked at, not what it points to",
+        ["3.8"],
+        "is a block pointer before the loop or after this line, but not both: use another name",
+        [f"{_SAID}[line64]", f"{_SAID}[{_POINTERS}]"],
     ),
     Difference(
         "a constant that doesn't fit the other operand's dtype is refused, also in comparisons and maxima",
@@ -101,10 +110,12 @@ DIFFERENCES = (
     Difference(
         "an atomic that releases has a barrier before it, and one that acquires has one after it",
         ["3.9"],
-        r"all \d+ cases pass|None is|nothing orders the two",
+        r"all \d+ cases pass|the only case passes|None is|nothing orders the two",
         [
             f"{_RACES}[counted_by_atomics]",
             f"{_RACES}[atomic_whose_result_is_dropped]",
+            "test_races.py::test_waiting_for_a_flag[no barrier]",
+            "test_races.py::test_a_load_within_a_store_gets_no_advice_about_a_loop",
             "test_races.py::test_less_than_that_does_not[acq_rel-gpu-False]",
             "test_races.py::test_a_lock_is_given_back_after_a_barrier[False]",
             f"{_WRONG}[layer_norm_dw-no_barrier]",
@@ -137,7 +148,7 @@ DIFFERENCES = (
     ),
     Difference(
         "a negative tl.multiple_of compiles",
-        ["3.9"],
+        ["3.8", "3.9"],
         "True == False",
         ["test_wording.py::test_the_compiler_still_fails_over_the_same_hints[multiple_of({}, -4)]"],
     ),
@@ -148,18 +159,10 @@ DIFFERENCES = (
         ["test_arithmetic.py::test_the_compiler_does_so"],
     ),
     Difference(
-        "comparisons may be chained: a < b < c, and so a < b & c < d, whose & binds first",
+        "comparisons may be chained, as in 0 <= a < b",
         ["3.9"],
-        "all 6 cases pass|== 'compiler'",
-        [
-            f"{_WRONG}[masked_add-chained_comparison]",
-            f"{_WRONG}[outer_add-outer_mask_precedence]",
-            f"{_WRONG}[outer_add_blocks-tiles_mask_precedence]",
-            f"{_WRONG}[mul_relu-mask_without_brackets]",
-            f"{_WRONG}[long_sum-mask_without_brackets]",
-            f"{_WRONG}[conv2d-precedence]",
-            f"{_WRONG}[batched_matmul-mask_without_parentheses]",
-        ],
+        r"all \d+ cases pass",
+        [f"{_WRONG}[masked_add-chained_comparison]"],
     ),
     Difference(
         "a dot may have 8 columns, and its accumulator decides its dtype",
@@ -175,12 +178,6 @@ DIFFERENCES = (
         ["3.9"],
         r"all \d+ cases pass",
         [f"{_WRONG}[any_above-count_as_bool]"],
-    ),
-    Difference(
-        "other machine code misses another goal",
-        ["3.8", "3.9"],
-        "but its machine code misses its goal",
-        [f"{_WRONG}[busy_dw-turned_at_the_end]"],
     ),
     Difference(
         "other machine code misses a goal, which is set for the pinned compiler",

@@ -499,12 +499,24 @@ def synchronises(x_ptr, z_ptr, HOW: tl.constexpr):
         tl.atomic_add(x_ptr, 1)
     if HOW == "used":
         tl.store(x_ptr + 1, tl.atomic_add(x_ptr, 1, sem="relaxed"))
+    if HOW == "released":
+        tl.atomic_xchg(x_ptr, 1, sem="release")
+    if HOW == "acquired":
+        tl.atomic_xchg(x_ptr, 1, sem="acquire")
+    if HOW == "block":
+        tl.atomic_xchg(x_ptr + tl.arange(0, 512), 1)
 
 
-AROUND = 2 if versions.has_barriers_at_atomics(triton.__version__) else 0
+ONE = 1 if versions.has_barriers_at_atomics(triton.__version__) else 0
 
 
-@pytest.mark.parametrize("how, barriers", [("barrier", 1), ("dropped", AROUND), ("used", 1)])
+@pytest.mark.parametrize(
+    "how, barriers",
+    [
+        ("barrier", 1), ("used", 1),
+        ("dropped", 2 * ONE), ("released", ONE), ("acquired", ONE), ("block", 2 * ONE),
+    ],
+)  # fmt: skip
 def test_what_is_a_barrier_in_ptx(how, barriers):
     x = torch.empty(0, dtype=torch.int32)
     translation = translate(synchronises, {"x_ptr": x, "z_ptr": x, "HOW": how}, find_target("sm_90"))
@@ -570,6 +582,7 @@ def rolled(x: Float32[Tensor, " BLOCK"]) -> Float32[Tensor, " BLOCK"]:
 def test_a_load_within_a_store_gets_no_advice_about_a_loop():
     puzzle = Puzzle(number="0", spec=rolled, grid=lambda s: (1,), cases=(Case(BLOCK=256),))
     report = examine(updates_what_it_loads_on_the_same_line, puzzle)
-    assert report.verdicts[0].kind == "race" and "into the loop" not in str(report)
+    assert [verdict.kind for verdict in report.verdicts] == ["race"], report
+    assert "into the loop" not in str(report)
     assert "load on a line of its own" in str(report)
     assert cures.failures(updates_what_it_loads_on_the_same_line, puzzle, report) == []

@@ -143,7 +143,7 @@ ROWS = {
     ),
     r"^cannot cast <triton[\w.]*\.(\w+) object": (
         "x *= tl.slice(0, 1, 2)",
-        "a block is needed here, but this is a tl.slice",
+        "a kernel computes with numbers and blocks, but this is a slice",
     ),
     r"^Unsupported ptr type|^Pointer argument of \w+ instruction": (
         "tl.store(x, z_ptr + offs)",
@@ -365,6 +365,10 @@ ROWS = {
         "r = tl.store",
         "a kernel computes with numbers and blocks, but this is a function",
     ),
+    r"^(?:(type) object )?'(?:[\w.]+\.)?(\w+)' (?:object )?has no attribute '(?:d?type|handle)'$": (
+        "x *= range(0, 3)",
+        "a kernel cannot compute with a range: tl.arange(0, BLOCK) is a block of numbers",
+    ),
     r"^\w+\(\): incompatible function arguments": (
         "r = tl.inline_asm_elementwise('a', '=r', [x], dtype=tl.int32, is_pure='yes', pack=1)",
         "takes two strings, a list of blocks, a dtype, is_pure= and pack=",
@@ -376,15 +380,16 @@ def test_each_row_is_tried():
     assert [pattern for pattern, _ in wording.ROWS] == list(ROWS)
 
 
-# Messages that Triton 3.9 no longer has.
-OLDER = (
-    r"^StopIteration",
-    r"'tuple_type' object|^'tuple' object|^'(?:int|float)' object has no attribute 'values'",
-    r"^`padding_option` or `boundary_check`",
-    r"^`boundary_check` argument is not supported",
-    r"^'dtype' object has no attribute 'numel'",
-    r"^'<=' not supported between .*'int' and 'NoneType'",
-)
+# Messages that another Triton than the pinned one no longer has, and the first such version.
+OLDER = {
+    r"^StopIteration": "3.8",
+    r"'tuple_type' object|^'tuple' object|^'(?:int|float)' object has no attribute 'values'": "3.8",
+    r"^`padding_option` or `boundary_check`": "3.9",
+    r"^`boundary_check` argument is not supported": "3.9",
+    r"^cannot cast <triton[\w.]*\.(\w+) object": "3.9",
+    r"^'dtype' object has no attribute 'numel'": "3.9",
+    r"^'<=' not supported between .*'int' and 'NoneType'": "3.9",
+}
 # Messages that only Triton 3.9 has.
 NEWER = (
     r"^too many indices for tensor of rank 0",
@@ -396,7 +401,7 @@ NEWER = (
 @pytest.mark.parametrize("pattern", ROWS)
 def test_a_row_has_words_that_nothing_else_has(pattern, monkeypatch, request):
     line, words = ROWS[pattern]
-    if pattern in (OLDER if installed() == "3.9" else NEWER):
+    if installed() >= OLDER.get(pattern, "4") or (pattern in NEWER and installed() < "3.9"):
         pytest.skip(f"Triton {installed()} has no such message")
     kernel = written(line)
     told = front_end(kernel, ARGUMENTS)
@@ -490,6 +495,12 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.load(x_ptr + (offs,))": "a block is needed here, but this is a tuple: use its parts one by one",
     "r = None + x": "a kernel computes with numbers and blocks, but this is None",
     "r = range(0, BLOCK)": "tl.arange(0, BLOCK) is a block of numbers",
+    "r = x < range(0, BLOCK)": "a kernel cannot compute with a range: tl.arange(0, BLOCK) is a block",
+    "x *= tl.slice(0, 1, 2)": "a kernel computes with numbers and blocks, but this is a slice",
+    "r = x < tl.max": "a kernel computes with numbers and blocks, but this is a function",
+    "r = x + tl.float32": "a kernel computes with numbers and blocks, but this is a dtype",
+    "r = tl.where(mask, x, float)": "a kernel computes with numbers and blocks, but this is a type",
+    "r = x.dtype.type": "'dtype' object has no attribute 'type'",
     "r = tl.broadcast_to(x, (HALF, BLOCK))": "[32] cannot become [16, 32]: add the axis with x[None, :]",
     "r = tl.reshape(x, (-1, 1))": "every size of a shape must be written out: -1 has no meaning here",
     "a, b = tl.split(x)": "whose last axis has 2 elements: x is [32] = [BLOCK]",

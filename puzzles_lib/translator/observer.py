@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import triton
 import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.errors import CompilationError
 from triton.language.semantic import TritonSemantic
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib import versions
 from puzzles_lib.float8 import NO_FLOAT8_ARITHMETIC, refused_cast, refused_constant
 from puzzles_lib.source import nodes, of_triton
 from puzzles_lib.translator.blocks import compatible, make_block_type, make_tensor, unwrapped
@@ -235,7 +237,7 @@ def _load_hinted(method: Callable) -> Callable:
 
     signature = inspect.signature(method)
     counted = {".ca", ".cg"}
-    if "cache_policy" in signature.parameters:  # from Triton 3.9 on; older ones leave .cv out with a policy
+    if versions.has_cv_with_a_policy(triton.__version__):
         counted.add(".cv")
 
     @functools.wraps(method)

@@ -225,10 +225,6 @@ def _not_a_range(t: Trouble, _: re.Match) -> str:
 _TUPLE = "a block is needed here, but this is a tuple: use its parts one by one"
 
 
-def _no_block(_: Trouble, m: re.Match) -> str:
-    return f"a block is needed here, but this is a tl.{m[1]}"
-
-
 def _descriptor(t: Trouble, _: re.Match) -> str:
     """Explain a descriptor that is used as a block or an address."""
     kind = tl.core.tensor_descriptor_base
@@ -516,6 +512,8 @@ def _branches_differ(t: Trouble, found: re.Match) -> str:
 def _constant_in_loop(t: Trouble, found: re.Match) -> str:
     name = found[1]
     t.node = _last_assignment(t.node, name) or t.node
+    if "_block_ptr" in t.message:  # in Triton 3.8, which may name the two types in either order
+        return f"{name} is a block pointer before the loop or after this line, but not both: use another name"
     return f"{name} is a constant for the compiler, so a loop cannot change it: use another name"
 
 
@@ -768,13 +766,22 @@ def _python_function(t: Trouble, _: re.Match) -> str:
 
 
 def _no_value(t: Trouble, found: re.Match) -> str:
-    what = {"range": "a range", "str": "a text", "NoneType": "None", "function": "a function"}
-    kind = what.get(found[1], a(found[1]))
-    if found[1] == "range":
-        return "a kernel cannot compute with a range: tl.arange(0, BLOCK) is a block of numbers"
     if found[1] == "tuple" and t.callee() in ("print", "tl.device_print"):
         return "print cannot show a shape or another tuple: tl.static_print(x.shape) can"
-    return f"a kernel computes with numbers and blocks, but this is {kind}"
+    return _not_this(found[1])
+
+
+def _no_operand(t: Trouble, found: re.Match) -> str:
+    """Explain an operand without a dtype, unless the line itself asks for such an attribute."""
+    return "" if isinstance(t.node, ast.Attribute) else _not_this(found[1] or found[2])
+
+
+def _not_this(kind: str) -> str:
+    """Return that a kernel can't compute with a value. kind: the name of its class."""
+    if kind == "range":
+        return "a kernel cannot compute with a range: tl.arange(0, BLOCK) is a block of numbers"
+    what = {"str": "a text", "NoneType": "None", "function": "a function", "JITFunction": "a function"}
+    return f"a kernel computes with numbers and blocks, but this is {what.get(kind, a(kind))}"
 
 
 def _global(t: Trouble, found: re.Match) -> str:
@@ -943,7 +950,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"`_semantic` argument", _outside_of_the_compiler),
     (r"^unsupported tensor index", _subscript),
     (r"^cannot cast pointer<", _addresses_as_values),
-    (r"^cannot cast <triton[\w.]*\.(\w+) object", _no_block),
+    (r"^cannot cast <triton[\w.]*\.(\w+) object", _no_value),
     (r"^Unsupported ptr type|^Pointer argument of \w+ instruction", _no_addresses),
     (r"^(\w+) argument cannot be block type if pointer", _one_address),
     (
@@ -1088,6 +1095,10 @@ ROWS: tuple[tuple[str, Say], ...] = (
         "bitcast=True keeps all bits, but the value has {0} and the new dtype {1}",
     ),
     (r"^cannot convert .* of type <class '(?:[\w.]+\.)?(\w+)'> to tensor", _no_value),
+    (
+        r"^(?:(type) object )?'(?:[\w.]+\.)?(\w+)' (?:object )?has no attribute '(?:d?type|handle)'$",
+        _no_operand,
+    ),
     (r"^\w+\(\): incompatible function arguments", _broken),
 )
 
