@@ -222,11 +222,14 @@ def at_edges(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Program
 
 def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
     """Yield a case of true size with more elements than float32 counts, if an offset has been a float."""
-    if op.name not in ("arith.fptosi", "arith.fptoui") or set(LOADS) & depends_on(op.operands):
+    contract = puzzle.contract
+    if contract is None or op.name not in ("arith.fptosi", "arith.fptoui"):
         return
-    for name in puzzle.contract.sizes if puzzle.contract else ():
+    if set(LOADS) & depends_on(op.operands):
+        return
+    for name in contract.sizes:
         seed = f"{puzzle.name}/{name}/true size"
-        numbers = puzzle.contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
+        numbers = contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
         case = Case(pretend=True, **numbers)
         if size_of(puzzle, case) < MOST_PRETENDED:
             yield case
