@@ -230,7 +230,7 @@ def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
     for name in contract.sizes:
         seed = f"{puzzle.name}/{name}/true size"
         numbers = contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
-        case = Case(pretend=True, **numbers)
+        case = Case(fill=None, salt="", pretend=True, **numbers)
         if size_of(puzzle, case) < MOST_PRETENDED:
             yield case
 
