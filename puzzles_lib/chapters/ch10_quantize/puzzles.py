@@ -120,17 +120,16 @@ CODE_SLIPS: dict[str, Callable] = {
     "you'd get these codes from x / scale: count the steps from the minimum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, from_minimum=False)
     ),
-    "you'd get these codes by adding and subtracting 2^24: float32 numbers there are 2 apart, so every code "
-    "is even": lambda x, BITS, GROUP: _with_a_slip(
-        x, BITS, GROUP, rounding=lambda s: (s + 2.0**24) - 2.0**24
-    ),
-    "you'd get these codes if only groups with max = 0 had the scale 1: give it where max = min": (
-        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, tested=lambda between, maximum: maximum)
+    "you'd get these codes by adding and subtracting 2^24: float32 numbers there are 2 apart": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, rounding=lambda s: (s + 2.0**24) - 2.0**24)
     ),
     "you'd get this from a scale with 1e-6 added, or of at least 1e-6: only a constant group needs another "
     "scale, and that's 1": (lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zero_scale=True, added=1e-6)),
     "you'd get these codes if a constant group had the scale 0: 0 / 0 is NaN, so give it the scale 1": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zero_scale=True)
+    ),
+    "you'd get these codes if only groups with max = 0 had the scale 1: give it where max = min": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, tested=lambda between, maximum: maximum)
     ),
     "you'd get these codes if lanes past the end of a row counted as 0 in the minimum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("minimum",))
