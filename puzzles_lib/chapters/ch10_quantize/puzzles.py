@@ -367,7 +367,7 @@ def _moved_off_ties(x: Tensor, BITS: int, GROUP: int) -> Tensor:
         x = torch.where(near, minimum[:, group].to(x.dtype), x)
 
 
-BYTE_SLIPS = {
+BYTE_SLIPS: dict[str, Callable] = {
     "you'd get these codes if they weren't clamped to 2^BITS - 1: a byte keeps 0 of 256": _cut_to_bytes(
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, top=lambda BITS: float("inf"))
     ),
@@ -376,6 +376,7 @@ BYTE_SLIPS = {
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, from_minimum=False)
     ),
 }
+"""Those that show only because a code is a byte."""
 
 QUANTIZE_CODES = Puzzle(
     number="15a",

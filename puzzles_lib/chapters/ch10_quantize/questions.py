@@ -218,12 +218,12 @@ QUESTIONS = (
         kind=tuple,
         nudges=(
             Nudge(
-                lambda v, r: v[0][0] == v[0][1],
-                "Every 2.3 gets the same code. The rule needs a random number for each value.",
-            ),
-            Nudge(
                 lambda v, r: any(float(each) % 1 for one in v for each in one[:2]),
                 "A code is a whole number. Round at the end.",
+            ),
+            Nudge(
+                lambda v, r: v[0][0] == v[0][1],
+                "Every 2.3 gets the same code. The rule needs a random number for each value.",
             ),
             Nudge(
                 lambda v, r: v[0][0] < 2 or v[0][1] > 3,
