@@ -1,12 +1,13 @@
 """Chapter 11: what its prose says of words, bytes and times is what its cells and recordings say."""
 
+import linecache
 import re
 
 import nbformat
 import pytest
 import torch
 
-from puzzles_lib import RELU_PACK, check
+from puzzles_lib import RELU_PACK, check, run
 from puzzles_lib.authoring.solutions import define, kernel_sources, other_kernel
 from puzzles_lib.chapters import mistakes
 from puzzles_lib.inputs import make_inputs
@@ -23,6 +24,32 @@ def test_the_readers_own_bug_is_noticed_by_one_case_and_isnt_about_nan():
     assert [case.number for case in report.listed if not case.ok] == [5]
     (words,) = (str(case.verdict) for case in report.listed if not case.ok)
     assert "wrong values in mask" in words and "NaN" not in words
+
+
+@pytest.mark.parametrize(
+    ("bits", "accepted"),
+    [
+        ("tl.where(x <= 1e-6, 0, 1)", True),
+        ("(x > 0).to(tl.int32)", False),
+        ("(x.to(tl.int16, bitcast=True) > 0).to(tl.int32)", False),  # right for +NaN only
+        ("((x > 0) | ((x != x) & (x.to(tl.int16, bitcast=True) < 0))).to(tl.int32)", False),  # -NaN only
+    ],
+)
+def test_the_readers_own_bug_must_be_right_for_nan_of_both_signs(bits, accepted):
+    source = kernel_sources()["relu_pack"]
+    assert source.count("tl.where(shut, 0, 1)") == 1
+    kernel = define(source.replace("tl.where(shut, 0, 1)", bits), "<own>")
+    handed = {}
+    scope = {
+        "torch": torch,
+        "check": check,
+        "run": run,
+        "RELU_PACK": RELU_PACK,
+        "own_bug_kernel": kernel,
+        "answer": lambda id, value: handed.update({id: value}),
+    }
+    exec(CELLS["q2"].source, scope)
+    assert handed["ch11-q2"][2] is accepted
 
 
 def test_the_two_words_in_the_prose_are_reported_and_differ_in_the_bits_of_nan():
@@ -56,7 +83,8 @@ def judged(keeps: str, dweight: str) -> tuple:
         source = source.replace(right, wrong)
     handed = {}
     scope = {"torch": torch, "answer": lambda id, value: handed.update({id: value})}
-    exec(source, scope)
+    linecache.cache["<layer>"] = len(source), None, source.splitlines(True), "<layer>"
+    exec(compile(source, "<layer>", "exec"), scope)
     exec(CELLS["q8"].source, scope)
     return handed["ch11-q8"]
 
@@ -79,6 +107,12 @@ def test_what_a_layer_sets_on_ctx_counts(keeps, dweight, kept):
 def test_a_gradient_of_the_wrong_shape_is_told_without_a_traceback(capsys):
     assert judged(SQUEEZED, "widen(words, params, shape).T @ dz") is ...
     assert "backward fails: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dweight", ["dz @ widen(words, params, shape)", "widen(words, params, dz.shape)"])
+def test_the_line_of_backward_that_fails_is_printed(dweight, capsys):
+    assert judged(SQUEEZED, dweight) is ...
+    assert f"\n  in: dweight = {dweight}\n" in capsys.readouterr().out
 
 
 def test_the_times_in_the_prose_are_recorded():

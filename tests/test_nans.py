@@ -12,11 +12,13 @@ from puzzles_lib import (
     LONG_SOFTMAX,
     MXFP4_MATMUL,
     ONLINE_SOFTMAX,
+    RELU_UNPACK_BACKWARD,
     Case,
     Puzzle,
     check,
 )
 from puzzles_lib.authoring.solutions import kernel_sources
+from puzzles_lib.inputs import make_inputs
 from puzzles_lib.source import define
 
 
@@ -56,6 +58,15 @@ def test_infinity_times_0_in_a_dot_is_told():
     )
     assert "are NaN: 0 * inf, and the inf came from an exp that overflowed\n" in told
     assert "tl.dot(d, w)" in told.splitlines()[-1]
+
+
+def test_infinities_and_nan_of_an_input_are_told_apart():
+    told = first_lines(RELU_UNPACK_BACKWARD, "tl.where(passes, dy, 0.0)", "dy * passes.to(tl.bfloat16)")
+    case = RELU_UNPACK_BACKWARD.cases[4]  # no gradient passes
+    dy = make_inputs(RELU_UNPACK_BACKWARD, case)["dy"]
+    infinite, nan = int(dy.isinf().sum()), int(dy.isnan().sum())
+    assert infinite and nan
+    assert f"{infinite + nan} of them are NaN: {infinite} from 0 * inf, and dy contains NaN\n" in told
 
 
 @triton.jit

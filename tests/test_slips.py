@@ -23,6 +23,9 @@ from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.checker import examine
 from puzzles_lib.source import define
 
+UNCLAMPED = "((steps + 12582912.0) - 12582912.0).to(tl.int32)"
+SCALE = "tl.where(high > low, (high - low) / TOP, 1.0)"
+
 SLIPS = [
     (CONV2D, "row, column = i + a, j + b", "row, column = i + b, j + a", "row = i + b"),
     (CONV2D, "(n * H + row) * W + column", "(n * H + row) * H + column", "rows of H pixels"),
@@ -99,6 +102,12 @@ SLIPS = [
     (PACK_WIDE, "F + first + i", "F + i", "n must grow with the loop"),
     (PACK_WIDE, "(first + i)", "i", "the shift must grow with the loop"),
     (QUANTIZE_CODES, "(high - low) / TOP", "(high - low) / BITS", "from BITS steps"),
+    (QUANTIZE_CODES, "tl.minimum((steps + 12582912.0) - 12582912.0, TOP)", UNCLAMPED, "weren't clamped"),
+    (QUANTIZE_CODES, "12582912.0) - 12582912.0", "16777216.0) - 16777216.0", "subtracting 2^24"),
+    (QUANTIZE_CODES, "high > low", "high != 0", "only groups with max = 0"),
+    (QUANTIZE_PACK, "high > low", "high != 0", "only groups with max = 0"),
+    (QUANTIZE_CODES, SCALE, "((high - low) / TOP + 1e-6)", "with 1e-6 added"),
+    (QUANTIZE_PACK, SCALE, "((high - low) / TOP + 1e-6)", "with 1e-6 added"),
     (QUANTIZE_CODES, "12582912.0, TOP)", "12582912.0, TOP - 1)", "ended at 2^BITS - 2"),
     (
         QUANTIZE_CODES,
@@ -160,13 +169,25 @@ def test_a_negative_code_is_told_by_the_slip_that_keeps_the_right_scale_right(ri
     assert verdict.kind == "uninitialised" and says in verdict.diagnosis, verdict
 
 
+def test_negative_codes_that_wrap_around_in_a_byte_are_counted_from_zero():
+    source = kernel_sources()["quantize_codes"]
+    for right, wrong in (
+        ("(x - low[:, None])", "x"),
+        ("12582912.0, TOP)", "12582912.0, TOP).to(tl.int32)"),
+    ):
+        assert source.count(right) == 1
+        source = source.replace(right, wrong)
+    report = str(examine(define(source, "<from zero>"), QUANTIZE_CODES))
+    assert "a negative one has 256 added" in report
+
+
 def test_a_scale_that_is_not_quite_zero_is_not_taken_for_zero():
     """Scales are compared exactly, so a slip must give them exactly, too."""
     source = kernel_sources()["quantize_codes"]
     right, wrong = "tl.where(high > low, (high - low) / TOP, 1.0)", "tl.maximum((high - low) / TOP, 1e-6)"
     assert right in source
     verdict = examine(define(source.replace(right, wrong), "<a slip>"), QUANTIZE_CODES).verdicts[0]
-    assert "in scale" in verdict.message and not verdict.diagnosis, verdict
+    assert "in scale" in verdict.message and "of at least 1e-6" in verdict.diagnosis, verdict
 
 
 APART = "your rows are {} apart, but rows of {} are"

@@ -243,16 +243,23 @@ def not_finite(
     if found and not tail:
         first = int((wrong & got.isnan()).int().argmax())
         made = nans.origin(got, first)
+        spoilt = [name for name, x in inputs.items() if x.is_floating_point() and x.isnan().any()]
+        of_inputs = f"{' and '.join(spoilt)} {'contains' if len(spoilt) == 1 else 'contain'} NaN"
         if not made or not made.how:
-            spoilt = [name for name, x in inputs.items() if x.is_floating_point() and x.isnan().any()]
             if not made and spoilt:
-                verb = "contains" if len(spoilt) == 1 else "contain"
-                text = f"{' and '.join(spoilt)} {verb} NaN, and 0 * NaN is NaN: mask the load"
+                text = f"{of_inputs}, and 0 * NaN is NaN: mask the load"
                 return replace(verdict, diagnosis=f"{diagnosis}: {text}")
             return verdict
         why = ""
         if made.overflowed and made.how in ("inf / inf", "0 * inf", "inf - inf", "inf + (-inf)"):
             why = ", and the inf came from an exp that overflowed"
+        count = nans.count(got[wrong], made.how)
+        if spoilt and count < int(got[wrong].isnan().sum()):
+            return replace(
+                verdict,
+                diagnosis=f"{diagnosis}: {count} from {made.how}{why}, and {of_inputs}",
+                site=made.site,
+            )
         return replace(verdict, diagnosis=f"{diagnosis}: {made.how}{why}", site=made.site)
     if nans.overflow and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
         return replace(verdict, diagnosis="an exp overflowed, and its result is inf", site=nans.overflow)

@@ -56,6 +56,13 @@ class NaNs:
         tag = int(bits) >> (bit - 6) & (_TAGS - 1)
         return self._made[tag - 1] if 0 < tag <= len(self._made) else None
 
+    def count(self, result: torch.Tensor, how: str) -> int:
+        """Return how many NaNs of a result were made like this, such as by "0 * inf"."""
+        bit = _QUIET[str(result.dtype).removeprefix("torch.")]
+        bits = result[result.isnan()].view(_integer(result.itemsize, torch)).long()
+        tags = bits >> (bit - 6) & (_TAGS - 1)
+        return sum(int((tags == tag).sum()) for tag, made in enumerate(self._made, 1) if made.how == how)
+
     def _watched(self, step: Step) -> Callable[..., Any]:
         name, run = step.op.name, step.run
         if name == "tt.dot_scaled":

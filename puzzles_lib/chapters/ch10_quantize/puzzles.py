@@ -56,6 +56,8 @@ def _with_a_slip(
     rounding: Callable[[Tensor], Tensor] = torch.round,
     from_minimum: bool = True,
     zero_scale: bool = False,
+    tested: Callable[[Tensor, Tensor], Tensor] = lambda between, maximum: between,
+    added: float = 0.0,
     zeros: Sequence[str] = (),
     padding: float = 0.0,
     spread: Callable[[Tensor, Tensor], Tensor] = torch.sub,
@@ -65,7 +67,8 @@ def _with_a_slip(
 
     steps: between minimum and maximum, from BITS. stored: whether codes come from the stored scale.
     rounding: of steps to codes. from_minimum: whether steps are counted from the minimum. zero_scale: whether
-    constant groups have the scale 0. zeros: "minimum" or "maximum", for which lanes past the end count as
+    constant groups have the scale 0. tested: what is 0 in groups with the scale 1, from the spread and the
+    maximum. added: to each scale. zeros: "minimum" or "maximum", for which lanes past the end count as
     `padding`. spread: of the maximum and the minimum. top: the highest code, from BITS.
     """
     x = x.bfloat16().float()  # rounds as a kernel does
@@ -76,8 +79,8 @@ def _with_a_slip(
     minimum = padded.amin(2) if "minimum" in zeros else minimum
     maximum = padded.amax(2) if "maximum" in zeros else maximum
     between = spread(maximum, minimum)
-    exact = between / steps(BITS)
-    exact = exact if zero_scale else torch.where(between == 0, 1.0, exact)
+    exact = between / steps(BITS) + added
+    exact = exact if zero_scale else torch.where(tested(between, maximum) == 0, 1.0, exact)
     scale = exact.bfloat16()
     divisor = scale.float() if stored else exact
     above = groups - minimum[:, :, None] if from_minimum else groups
@@ -117,8 +120,16 @@ CODE_SLIPS: dict[str, Callable] = {
     "you'd get these codes from x / scale: count the steps from the minimum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, from_minimum=False)
     ),
+    "you'd get these codes by adding and subtracting 2^24: float32 numbers there are 2 apart": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, rounding=lambda s: (s + 2.0**24) - 2.0**24)
+    ),
+    "you'd get this from a scale with 1e-6 added, or of at least 1e-6: only a constant group needs another "
+    "scale, and that's 1": (lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zero_scale=True, added=1e-6)),
     "you'd get these codes if a constant group had the scale 0: 0 / 0 is NaN, so give it the scale 1": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zero_scale=True)
+    ),
+    "you'd get these codes if only groups with max = 0 had the scale 1: give it where max = min": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, tested=lambda between, maximum: maximum)
     ),
     "you'd get these codes if lanes past the end of a row counted as 0 in the minimum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("minimum",))
@@ -147,6 +158,16 @@ def _in_bytes(slip: Callable) -> Callable:
         return codes.clamp(min=0).to(torch.uint8), scale, minimum
 
     return cast
+
+
+def _cut_to_bytes(slip: Callable) -> Callable:
+    """Return a slip of `quantize_codes` with int32 codes stored in uint8, which keeps their low 8 bits."""
+
+    def cut(x: Tensor, BITS: int, GROUP: int) -> tuple[Tensor, Tensor, Tensor]:
+        codes, scale, minimum = slip(x, BITS, GROUP)
+        return (codes & 255).to(torch.uint8), scale, minimum
+
+    return cut
 
 
 def _packed(slip: Callable) -> Callable:
@@ -346,6 +367,17 @@ def _moved_off_ties(x: Tensor, BITS: int, GROUP: int) -> Tensor:
         x = torch.where(near, minimum[:, group].to(x.dtype), x)
 
 
+BYTE_SLIPS: dict[str, Callable] = {
+    "you'd get these codes if they weren't clamped to 2^BITS - 1: a byte keeps 0 of 256": _cut_to_bytes(
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, top=lambda BITS: float("inf"))
+    ),
+    "you'd get these codes from x / scale, where a negative one has 256 added in a byte: count the steps "
+    "from the minimum": _cut_to_bytes(
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, from_minimum=False)
+    ),
+}
+"""Those that show only because a code is a byte."""
+
 QUANTIZE_CODES = Puzzle(
     number="15a",
     spec=quantize_codes,
@@ -377,7 +409,7 @@ QUANTIZE_CODES = Puzzle(
     ),
     outputs=("codes", "scale", "minimum"),
     exact=("scale", "minimum"),
-    slips={text: _in_bytes(slip) for text, slip in CODE_SLIPS.items()},
+    slips={text: _in_bytes(slip) for text, slip in CODE_SLIPS.items()} | BYTE_SLIPS,
     contract=Contract(
         {
             "M": Size(9),

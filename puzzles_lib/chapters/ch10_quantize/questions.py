@@ -192,14 +192,19 @@ QUESTIONS = (
     ),
     Question(
         id="ch10-q7",
-        asks="100864 rows of 768 values, groups of 256, a row per program: what are BLOCK_G and the grid? "
-        "(BLOCK_G, axis 0, axis 1)",
+        asks="100864 rows of 768 values, groups of 256, a row per program: what are the smallest "
+        "BLOCK_G and the grid? (BLOCK_G, axis 0, axis 1)",
         right=_launch,
         kind=tuple,
         nudges=(
             Nudge(lambda v, r: len(v) != 3, "Please give three numbers: (BLOCK_G, axis 0, axis 1)."),
             Nudge(lambda v, r: v[0] == 3, "A row has three groups. But BLOCK_G is the size of a tl.arange."),
             Nudge(lambda v, r: v[0] in (256, 768, 1024), "BLOCK_G counts groups, not values."),
+            Nudge(
+                lambda v, r: v[0] > r[0] and v[1:] == r[1:],
+                "That covers a row, but half of the lanes or more would have no group. A smaller BLOCK_G "
+                "covers it, too.",
+            ),
             Nudge(lambda v, r: v == (r[0], r[2], r[1]), "Swap the last two: axis 0 is the row."),
             Nudge(lambda v, r: v[0] == r[0], "BLOCK_G is correct. How many programs does a row need now?"),
         ),
@@ -213,12 +218,12 @@ QUESTIONS = (
         kind=tuple,
         nudges=(
             Nudge(
-                lambda v, r: v[0][0] == v[0][1],
-                "Every 2.3 gets the same code. The rule needs a random number for each value.",
-            ),
-            Nudge(
                 lambda v, r: any(float(each) % 1 for one in v for each in one[:2]),
                 "A code is a whole number. Round at the end.",
+            ),
+            Nudge(
+                lambda v, r: v[0][0] == v[0][1],
+                "Every 2.3 gets the same code. The rule needs a random number for each value.",
             ),
             Nudge(
                 lambda v, r: v[0][0] < 2 or v[0][1] > 3,

@@ -160,7 +160,7 @@ MISTAKES = (
     Mistake(
         RELU_UNPACK_BACKWARD,
         "multiplied_by_the_bit",
-        "Multiplies dy by the bit, and 0 times infinity is NaN.",
+        "Multiplies dy by the bit, and 0 times infinity or NaN is NaN.",
         {"tl.where(passes, dy, 0.0)": "dy * passes.to(tl.bfloat16)"},
         kind="values",
         says="NaN",

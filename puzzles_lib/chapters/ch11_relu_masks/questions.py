@@ -22,6 +22,11 @@ def _gates_that_nan_shuts() -> set[int]:
     return {n for n, value in enumerate(x.tolist()) if (value > 0) == (value <= 0)}
 
 
+def _ones_without_the_sign(bits: set[int]) -> set[int]:
+    """Return the places of the ones in what `bin` prints for an int32 with these bits, sign bit included."""
+    return {n for n in range(32) if abs(sum(1 << bit for bit in bits) - (1 << 32)) >> n & 1}
+
+
 def _bytes_of_a_layer(rows: int = 128, columns: int = 256, group: int = 256) -> int:
     """Return the bytes of a mask, of 2-bit codes, and of a scale and a minimum in bfloat16 per group."""
     values = rows * columns
@@ -54,9 +59,8 @@ def _early_enough() -> set[str]:
 QUESTIONS = (
     Question(
         id="ch11-q2",
-        asks="Which cases does your kernel pass, is only the mask wrong, and are all bits of a row of NaN "
-        "1? It "
-        "should pass all cases but case 5.",
+        asks="Which cases does your kernel pass, is only the mask wrong, and are the bits of NaN 1, for "
+        "both of its signs? It should pass all cases but case 5.",
         right=lambda: ({0, 1, 2, 3, 4}, True, True),
         kind=tuple,
         nudges=(
@@ -67,9 +71,8 @@ QUESTIONS = (
             Nudge(lambda v, r: not v[1], "Something else than the mask is wrong, such as y. Keep y correct."),
             Nudge(lambda v, r: 5 in v[0], "Case 5 passes, too. What does it contain besides NaN?"),
         ),
-        nudge="It passes cases 0 to 4 and fails case 5. But the bit of a NaN is 0, and that bug is known. "
-        "Find "
-        "one for another of case 5's values.",
+        nudge="It passes cases 0 to 4 and fails case 5. But a NaN's bit is 0, for one of its signs at least, "
+        "and that bug is known. Find one for another of case 5's values.",
         same=lambda v, r: r[0] <= v[0] and 5 not in v[0] and v[1] and v[2],
         computed=True,
     ),
@@ -81,7 +84,7 @@ QUESTIONS = (
         kind=set,
         nudges=(
             Nudge(lambda v, r: 3 in v, "In case 3 every bit is 1, and a factor of 1 changes nothing."),
-            Nudge(lambda v, r: v < r, "Correct so far, but there is more."),
+            Nudge(lambda v, r: v and v < r, "Correct so far, but there is more."),
         ),
         nudge="Look at the cases to see what dy contains. Which values times 0 don't give 0?",
     ),
@@ -113,8 +116,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q6",
-        asks="Word 0 of the mask is 405362512 and should be -1708566704. Which elements of row 0 have the "
-        "wrong bit? Answer with a set.",
+        asks="Word 0 of the mask, an int32, is 405362512 and should be -1708566704. Which elements of row 0 "
+        "have the wrong bit? Answer with a set.",
         right=_gates_that_nan_shuts,
         kind=set,
         computed=True,
@@ -124,6 +127,11 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: v == {31 - n for n in r},
                 "You found the bits, but the lowest bit is element 0: count from the right.",
+            ),
+            Nudge(
+                lambda v, r: v == _ones_without_the_sign(r),
+                "Those are the ones that Python prints after a minus, so they aren't the bits of the int32. "
+                "Apply & 0xffffffff before you print.",
             ),
             Nudge(lambda v, r: v < r, "Correct so far, but there is more."),
             Nudge(lambda v, r: v > r, "Your set contains both wrong bits, but also correct ones."),
@@ -156,9 +164,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q8",
-        asks="Is z as torch's, is dx as torch's, how far is dweight off (about 0.27, because y comes back "
-        "from 2 "
-        "bits), and how many bytes are kept? At most 13,000.",
+        asks="Are z and dx as torch's, how far is dweight off, and how many bytes are kept? Until backward "
+        "runs and returns both gradients, there's nothing to compare.",
         right=lambda: (True, True, 0.27, _bytes_of_a_layer()),
         kind=tuple,
         nudges=(
@@ -222,7 +229,7 @@ QUESTIONS = (
             Nudge(lambda v, r: "a" in v, "In a, the int32 sum has wrapped around before it's converted."),
             Nudge(lambda v, r: "c" in v, "In c, n is an int64. But of which type is row * N?"),
             Nudge(
-                lambda v, r: v < r,
+                lambda v, r: v and v < r,
                 "Correct so far, but there is more. It doesn't matter which factor is wider.",
             ),
         ),
