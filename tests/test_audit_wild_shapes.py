@@ -335,7 +335,7 @@ def test_configurations_share_one_budget_and_those_left_are_counted(monkeypatch,
     assert sorted(tried) == [16, 32, 64, 128]  # the most different ones
     assert len(report.unjudged) == 4 and len(set(report.unjudged)) == 1
     assert "too large to judge: 4 of 8 configurations" in report.unjudged[0]
-    assert "4 of 8 launches clean, the rest unjudged" in str(report)
+    assert "4 of 8 launches clean, the rest not judged" in str(report)
     assert set(z.tolist()) <= {1.0, 2.0}  # what a configuration has left, after the hooks of those left
 
 

@@ -130,7 +130,7 @@ def test_without_a_sandbox_the_teacher_alone_is_told(
         ("source/config.json", "{", "config.json: not JSON"),
         ("source/config.json", "{}", "config.json: malformed"),
         ("source/config.json", "[]", "not a JSON object"),
-        ("source/points.toml", "default = -1", "default = -1"),
+        ("source/points.toml", "default = -1", "default must be a number"),
         ("submission_metadata.json", "x", "submission_metadata.json: not JSON"),
     ],
 )

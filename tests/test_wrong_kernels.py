@@ -82,7 +82,8 @@ def test_there_are_enough_of_them():
 
 
 @pytest.mark.parametrize(
-    "reason, message", [({"kind": "values"}, "says is missing"), ({"kind": "wrong values"}, "kind is 'wrong")]
+    "reason, message",
+    [({"kind": "values"}, "says is missing"), ({"kind": "wrong values"}, "but is 'wrong values'")],
 )
 def test_a_reason_that_says_nothing_is_refused(reason, message):
     with pytest.raises(ValueError, match=message):

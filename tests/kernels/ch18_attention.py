@@ -209,10 +209,6 @@ in_base_two = edited(
     },
 )
 
-not_divided = edited(
-    WINDOW_ATTENTION, "not_divided", "Stores acc as it is.", {"acc / denominator[:, None]": "acc"}
-)
-
 heads_first = edited(
     VARLEN_ATTENTION,
     "heads_first",
@@ -220,9 +216,9 @@ heads_first = edited(
     {"((first_q + i) * H + h)[:, None]": "(h * NQ + first_q + i)[:, None]"},
 )
 
-delta_in_bfloat16 = edited(
+delta_summed_in_bfloat16 = edited(
     ATTENTION_DQ,
-    "delta_in_bfloat16",
+    "delta_summed_in_bfloat16",
     "The product of two bfloat16 blocks is bfloat16, and so is its sum.",
     {"o.to(tl.float32) * do": "o * do"},
 )
@@ -235,9 +231,8 @@ weights_in_bfloat16 = edited(
 )
 
 WRONG = [
-    Wrong(WINDOW_ATTENTION, not_divided, "values", "acc isn't divided by the denominator"),
     Wrong(VARLEN_ATTENTION, heads_first, "values", "are taken from [H, NQ, D]"),
-    Wrong(ATTENTION_DQ, delta_in_bfloat16, "values", "delta was computed in bfloat16"),
+    Wrong(ATTENTION_DQ, delta_summed_in_bfloat16, "values", "delta was computed in bfloat16"),
     Wrong(ATTENTION_DQ, weights_in_bfloat16, "values", "(case=6)"),
 ]
 

@@ -162,7 +162,7 @@ MISTAKES = (
         "The division by the sum of the weights is missing.",
         {"acc / denominator[:, None]": "acc"},
         kind="values",
-        says="o[0, 1, 0]",
+        says="acc isn't divided by the denominator",
     ),
     Mistake(
         WINDOW_ATTENTION,

@@ -18,7 +18,7 @@ def on_integers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 
 
 def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"]:
-    """z[n] = floor(x[n] + u[n]), where u are the draws that SEED gives a program with N lanes
+    """z[n] = floor(x[n] + u[n]), where SEED gives a program with N lanes the draws u
 
     z is the same for every BLOCK_N.
     """
