@@ -289,7 +289,7 @@ def test_what_cannot_run_is_answered_with_the_reason():
 
 @pytest.mark.parametrize("case", [2, -1, "0", True, Case(K=3)])
 def test_a_case_that_does_not_exist(case):
-    with pytest.raises(ValueError, match="case is"):
+    with pytest.raises(ValueError, match="case (is|must be)"):
         trace(masked_kernel, RAGGED_ADD, case)
 
 

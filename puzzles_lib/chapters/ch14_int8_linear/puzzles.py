@@ -578,7 +578,7 @@ FUSED_LINEAR = Puzzle(
             fill={"x": one_outlier, "wq": lowest_codes},
         ),
         # blocks of M and N longer than an iteration
-        Case(M=70, N=70, K=100, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, fill={"x": off_ties}),
+        Case(M=40, N=40, K=100, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, fill={"x": off_ties}),
         # sums that pass 2^24 on their way to small ones
         Case(
             M=8, N=24, K=4200, BLOCK_M=16, BLOCK_N=32, BLOCK_K=512,
