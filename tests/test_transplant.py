@@ -233,6 +233,20 @@ def test_nearly_all_mistakes_can_be_made_in_a_kernel_with_other_names():
     assert made > 0.95 * len(every) and same > 0.94 * len(every)
 
 
+def test_what_others_note_on_shared_nodes_is_not_copied(monkeypatch):
+    """IPython's tracebacks note each node's parent, also that of the one ``ast.Load()``."""
+
+    class Parent:
+        def __deepcopy__(self, memo):
+            raise AssertionError("copied")
+
+    shared = ast.parse("x", mode="eval").body.ctx
+    monkeypatch.setattr(shared, "parent", Parent(), raising=False)
+    each = next(m for c in CHAPTERS for m in c.mistakes if m.puzzle.name == "long_softmax")
+    right = kernel_sources()["long_softmax"]
+    assert transplanted(right, each.apply(right), disguised(right)) == disguised(each.apply(right))
+
+
 CONVOLUTIONS = {  # ordinary ways to write the loops and the mask of conv2d, by the line with the mistake
     "mask = (n * H + (i + a)) * W + (j + b) < N * H * W": """\
     for a in range(KH):

@@ -11,12 +11,12 @@ expression of the same form is replaced. The learner's other text stays as it is
 """
 
 import ast
-import copy
 import difflib
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 _COMMUTES = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
 _MIRRORED = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
@@ -307,7 +307,7 @@ class _Transplant:
             if not _is_small(before) and (found := self._alike(before)):
                 place, bound = found
                 self.line = place.lineno
-                made = _Bound(self, bound).visit(copy.deepcopy(after))
+                made = _Bound(self, bound).visit(_copied(after))
                 self.edits.append((*self._span(place), self._fitted(made, place)))
                 return
         raise NoPlace
@@ -384,7 +384,7 @@ class _Transplant:
 
     def _named(self, node: ast.AST) -> ast.AST:
         """Return a part of the wrong kernel with the learner's names."""
-        return _Renamed(self).visit(copy.deepcopy(node))
+        return _Renamed(self).visit(_copied(node))
 
     def own_name(self, name: str) -> ast.expr:
         """Return what the learner's kernel has for a local name of the correct one."""
@@ -488,6 +488,20 @@ class _Form:
 _MOST_TERMS = 4  # of a sum, in any order
 
 
+def _copied(value: Any) -> Any:
+    """Return a copy of a node, or of a list of nodes, with the fields and places of its nodes.
+
+    `copy.deepcopy` would also copy what others have noted on the nodes that Python shares. After a traceback
+    in Jupyter, `ast.Load()` has its parent, and so the whole syntax tree of a file, for every name copied.
+    """
+    if isinstance(value, list):
+        return [_copied(each) for each in value]
+    if not isinstance(value, ast.AST) or not value._fields:
+        return value
+    made = type(value)(**{name: _copied(field) for name, field in ast.iter_fields(value)})
+    return ast.copy_location(made, value)
+
+
 class _Bound(ast.NodeTransformer):
     """Puts in what the names stand for."""
 
@@ -496,7 +510,7 @@ class _Bound(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self._values:
-            return copy.deepcopy(self._values[node.id])
+            return _copied(self._values[node.id])
         return self._transplant.own_name(node.id)
 
 
