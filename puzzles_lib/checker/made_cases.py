@@ -61,9 +61,9 @@ MOST_AT_EDGES = 12  # programs that run of a case with more than there is time f
 TELLING = (
     "values", "never written", "out of bounds", "race", "uninitialised", "loads", "stores", "input changed",
 )  # fmt: skip
-"""If all programs run. Running out of time or memory there is no fault."""
+"""Kinds that count if all programs run. Running out of time or memory there is no fault."""
 AT_EDGES = ("values", "out of bounds", "race")
-"""If only a few programs run."""
+"""Kinds that count if only a few programs run."""
 
 _FLOAT = re.compile(r"-?\d+\.\d+(E[+-]?\d+)?", re.IGNORECASE)
 Exponents = Callable[[tuple[int, ...], torch.Generator], torch.Tensor]

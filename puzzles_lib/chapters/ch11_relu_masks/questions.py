@@ -137,8 +137,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v > r, "Your set contains both wrong bits, but also correct ones."),
         ),
         nudge="Which operator on two numbers gives a 1 exactly in the bits that differ? Then bit i of the "
-        "result "
-        "belongs to element i.",
+        "result belongs to element i.",
     ),
     Question(
         id="ch11-q7",
