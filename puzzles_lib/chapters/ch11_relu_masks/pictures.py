@@ -61,28 +61,21 @@ def saved() -> Picture:
                 number, second, left=first, color=ORANGE, label="the ReLU" if number == 1 else None, **look
             )
         else:
-            ax.barh(
-                number,
-                first,
-                color=SKY,
-                hatch="///",
-                hatch_linewidth=4,
-                label="both",
-                **{**look, "edgecolor": ORANGE, "linewidth": 0},
-            )
+            striped = {"facecolor": SKY, "edgecolor": ORANGE, "hatch": "///", "hatch_linewidth": 4}
+            ax.barh(number, first, height=0.6, linewidth=0, label="both", **striped)
             ax.barh(number, first, fill=False, **look)
         label(ax, first + second + 0.01, number, f"{first + second:.2f} GB", align="left")
         told.append(f"{name}: {first + second:.2f} GB")
     ax.set_yticks(range(len(KEPT)), [name for name, _, _ in KEPT])
     ax.invert_yaxis()
-    ax.set_xlim(0, 0.8)
+    ax.set_xlim(0, 1)
     ax.set_xlabel(f"GB kept for the backward pass: {LAYER[0]} tokens of {LAYER[1]} values")
     ax.legend(title="kept for", fontsize=9, title_fontsize=9, frameon=False, loc="lower right")
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
         f"Bars of the memory kept for backward after a ReLU with {LAYER[0]} tokens of {LAYER[1]} values, for "
-        f"the linear layer and for the ReLU. {'; '.join(told)}.",
+        f"the linear layer, the ReLU or both. {'; '.join(told)}.",
     )
 
 
