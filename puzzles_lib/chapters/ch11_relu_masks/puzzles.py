@@ -30,7 +30,7 @@ def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
 def relu_pack(
     x: BFloat16[Tensor, "M N"],
 ) -> tuple[BFloat16[Tensor, "M N"], Int32[Tensor, " M (N+31)//32"]]:
-    """y = relu(x), and bit n % 32 of mask[m, n // 32] is 1 if dy[m, n] passes, otherwise 0
+    """y = relu(x); bit n % 32 of mask[m, n // 32] is 1 if dy[m, n] passes, else 0
 
     Both are as in torch, for every x. Bits past the end of a row are 0.
     """
