@@ -160,7 +160,9 @@ def _number(value: torch.Tensor, digits: int = 6) -> str:
 
 def is_packed(argument: Argument) -> bool:
     """Return whether a tensor consists of int32 words that contain several codes or bits each."""
-    return argument.dtype == torch.int32 and any("+31)//32" in dim for dim in argument.dims)
+    return argument.dtype == torch.int32 and any(
+        "BITS" in dim or "(N+31)//32" in dim for dim in argument.dims
+    )
 
 
 def _field(expected: Expected, case: Case, got: float, wanted: float) -> str:
