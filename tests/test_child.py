@@ -4,6 +4,8 @@ Whether it is forked from this process, or from the small one that forks for it.
 """
 
 import contextlib
+import faulthandler
+import gc
 import os
 import resource
 import signal
@@ -465,6 +467,46 @@ def test_an_interrupt_of_the_work_comes_at_once_and_closes():
     with pytest.raises(KeyboardInterrupt):
         closed_after(thing, work)
     assert thing.closed and not reached
+
+
+def test_an_interrupt_of_all_processes_leaves_it_to_its_parent():
+    with forked(lambda number: os.getpid()) as one:
+        ((pid,), _) = answers(one, 1)
+        os.kill(pid, signal.SIGINT)
+        assert answers(one, 2) == ([pid], "")
+
+
+def test_it_has_no_settings_of_its_parents(monkeypatch):
+    there = ("faulthandler", "gc", "os", "resource", "signal", "sys")
+    monkeypatch.setattr(portable, "THERE", (*portable.THERE, *there))
+
+    def answer(number):
+        return {
+            "traced": sys.gettrace() is not None or sys.getprofile() is not None,
+            "wakes": signal.set_wakeup_fd(-1) != -1,
+            "blocked": [*signal.pthread_sigmask(signal.SIG_BLOCK, [])],
+            "shown": faulthandler.is_enabled(),
+            "dumped": resource.getrlimit(resource.RLIMIT_CORE)[1],
+            "collected": gc.get_freeze_count() == 0,
+        }
+
+    gc.unfreeze()
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(writing)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    traced = sys.gettrace()
+    sys.settrace(lambda *event: None)
+    try:
+        with forked(answer) as one:
+            told = answers(one, 1)
+    finally:
+        sys.settrace(traced)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.set_wakeup_fd(-1)
+        os.close(reading), os.close(writing)
+        gc.freeze()
+    assert faulthandler.is_enabled()
+    assert told == ([dict.fromkeys(told[0][0], False) | {"blocked": [], "dumped": 0}], "")
 
 
 def test_it_is_closed_after_the_work():
