@@ -214,3 +214,23 @@ def test_both_programs_are_interrupted():
     )  # fmt: skip
     (verdict,) = examine(lets_the_other_one_do_it, puzzle).verdicts
     assert verdict.kind == "race" and "between" in verdict.message, verdict
+
+
+@triton.jit
+def takes_the_second_for_number_1(count_ptr, z_ptr):
+    p = tl.program_id(0)
+    tl.store(z_ptr + p, (tl.atomic_add(count_ptr, 1) == 1).to(tl.int32))
+
+
+def ones_at_1(x: Int32[Tensor, " P"]) -> tuple[Int32[Tensor, "1"], Int32[Tensor, " P"]]:
+    return x.new_full((1,), len(x)), (torch.arange(len(x)) == 1).to(x.dtype)
+
+
+def test_programs_also_run_from_the_middle_on():
+    """The middle one of three is the second from both ends."""
+    puzzle = Puzzle(
+        number="0", spec=ones_at_1, grid=lambda s: (s.P,), outputs=("count", "z"), zeroed=("count",),
+        cases=(Case(P=3),),
+    )  # fmt: skip
+    (verdict,) = examine(takes_the_second_for_number_1, puzzle).verdicts
+    assert "in another order, program 1 first" in f"{verdict.message} {verdict.diagnosis}", verdict

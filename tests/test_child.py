@@ -470,8 +470,12 @@ def test_an_interrupt_of_the_work_comes_at_once_and_closes():
 
 
 def test_an_interrupt_of_all_processes_leaves_it_to_its_parent():
+    """Also if a thread has forked it, in which no handler waits for the end of a fork."""
     with forked(lambda number: os.getpid()) as one:
-        ((pid,), _) = answers(one, 1)
+        thread = threading.Thread(target=one.ask, args=[1])
+        thread.start()
+        thread.join()
+        pid = one.answer()
         os.kill(pid, signal.SIGINT)
         assert answers(one, 2) == ([pid], "")
 

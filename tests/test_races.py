@@ -55,6 +55,13 @@ def test_with_its_barriers_it_passes(racing):
     assert report.ok, report
 
 
+def test_a_race_ranks_above_wrong_values():
+    racing = RACY[0]
+    other = dataclasses.replace(racing, expected=lambda x: tuple(each + 1 for each in racing.expected(x)))
+    report = examine(racing.kernel, puzzle_of(other, cured=False))
+    assert [v.kind for v in report.verdicts] == ["race"], report
+
+
 def test_there_are_enough_of_them():
     assert len(RACY) >= 25 and len(RACING) - len(RACY) >= 15
 
