@@ -124,12 +124,14 @@ def busy(steps: Mapping[str, Step | None]) -> Picture:
             label(ax, needed * 1.1, place, "no tensor cores in a loop", align="left", fontsize=9)
             told.append(f"{name}: no tensor cores in a loop")
             continue
-        clocks = step.issue_clocks * needed / step.tensor_clocks
+        clocks = step.issue_clocks * _PRODUCTS / step.products
         longest = max(longest, clocks)
         ax.barh(place, clocks, height=0.6, color=ORANGE, edgecolor=INK, linewidth=0.6)
         text = f"{clocks:.0f}, busy at most {step.busy:.0%}"
+        if step.in_tf32:
+            text += f" (in TF32, tensor cores: {step.tensor_clocks * _PRODUCTS / step.products:.0f})"
         label(ax, max(clocks, needed), place, f"  {text}", align="left", fontsize=9)
-        told.append(f"{name}: {clocks:.0f} clocks, tensor cores busy at most {step.busy:.0%}")
+        told.append(f"{name}: {text}")
     ax.axvline(needed, color=BLUE, linewidth=2.4)
     label(ax, needed, -0.75, f"tensor cores: {needed:.0f}", align="left bottom", fontsize=9, color=BLUE)
     ax.set_yticks(range(len(steps)), steps, fontsize=10)
