@@ -65,7 +65,8 @@ def _fills(s: SimpleNamespace) -> tuple[Mapping[str, Fill], ...]:
     return fit, {**fit, "dy": far_apart}
 
 
-_HALVES = Want("float32 dots", most=0)  # tensor cores take float32 tiles at half the rate, so they'd look busier
+# Tensor cores take float32 tiles at half the rate, so they would look busier.
+_HALVES = Want("float32 dots", most=0)
 
 
 # ---- puzzle 19
