@@ -10,7 +10,7 @@ cases are made for it:
     ... with 1e-30 or 1e30                        values near it, or beyond it: `at_a_limit`
     the bits of a float are compared              zeros of both signs: `with_zeros`
     a float is made of bits                       zeros alone: `with_zeros`
-    a maximum or a sum is compared with 0         blocks of zeros: `with_zeros`
+    a maximum or a sum is compared with 0         blocks of zeros, or zeros alone: `with_zeros`
 
 The last three are made even if both outcomes of the comparison were seen.
 Nearly all correct kernels have no such comparison, so these cases cost nothing.
@@ -164,9 +164,11 @@ def beyond(puzzle: Puzzle, number: int, most: float = MOST_TO_RUN) -> Iterator[C
             for block in (max, min):
                 if case := _case(puzzle, names, least, block, most):
                     yield case
-    for pair in itertools.combinations(sizes, 2):  # a number such as row * N + n
-        if case := _case(puzzle, pair, math.isqrt(2 * number) + 1, max, most):
-            yield case
+    for pair in itertools.combinations(sizes, 2):
+        both = int(number * BEYOND[0]) + 1  # such as a filter and an image, each wider than a number
+        for least in (math.isqrt(2 * number) + 1, both):  # the first for a number such as row * N + n
+            if case := _case(puzzle, pair, least, max, most):
+                yield case
     for name in sizes:
         yield from _more_programs(puzzle, name, number, most)
 
@@ -278,7 +280,9 @@ def _number(op: Operation) -> int:
 
 def _work(puzzle: Puzzle, case: Case) -> int:
     """Return a rough measure of the time that a case takes."""
-    return math.prod(puzzle.programs(case)) * 2000 + size_of(puzzle, case)
+    sizes = puzzle.contract.sizes if puzzle.contract else ()
+    loops = math.prod(case.numbers[name] for name in sizes)  # as if a program had a loop for each
+    return math.prod(puzzle.programs(case)) * 2000 + size_of(puzzle, case) + loops
 
 
 # ---- floats of other sizes
@@ -421,7 +425,9 @@ def with_zeros(puzzle: Puzzle, ops: Iterable[Operation]) -> Iterator[Case]:
     if any(op.name in BITCASTS for op in loaded):
         yield from (_filled(puzzle, name, zeros) for name in _free(puzzle))
     if any(op.name == "arith.cmpf" and _is_reduced(op) and _is_zero(op.operands[1]) for op in loaded):
-        yield from (_filled(puzzle, name, zeros_in_stretches) for name in _free(puzzle))
+        for name in _free(puzzle):
+            yield _filled(puzzle, name, zeros_in_stretches)
+            yield _filled(puzzle, name, zeros)
 
 
 def _is_reduced(op: Operation) -> bool:
