@@ -1,6 +1,8 @@
 """Kernels that are wrong only where no listed case looks: beyond a number that no size or value reaches."""
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -300,3 +302,17 @@ def test_scaled_values_keep_their_signs_and_zeros():
     assert fill.__name__ == "closer_to_zero"
     assert torch.equal(values.sign(), plain.sign())
     assert values[values != 0].abs().min() < 1e-36 and (values == plain).any()
+
+
+def test_made_cases_do_not_import_the_compiler_of_torch():
+    """torch._dynamo takes seconds, of a time that is limited: wrong kernels would pass in a fresh process."""
+    code = """
+import sys
+from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD as puzzle
+from puzzles_lib.checker import made_cases
+from puzzles_lib.puzzle import Case
+fits = [made_cases.fits(puzzle, Case(N=size, BLOCK=128)) for size in (1 << 20, 1 << 40)]
+print(fits, "torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[True, False] False\n", done.stderr
