@@ -221,7 +221,9 @@ def stores_whole_rows(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.con
 
 
 def summed(**options):
-    return triton.autotune([triton.Config({"BLOCK_N": n}) for n in (32, 128)], key=["N"], **options)(adds_rows)
+    return triton.autotune([triton.Config({"BLOCK_N": n}) for n in (32, 128)], key=["N"], **options)(
+        adds_rows
+    )
 
 
 def clears(args, reset_only=False):

@@ -26,8 +26,7 @@ to_and_fro = edited(
     "Walks every second band from right to left.",
     {
         "pid_n = place // rows": (
-            "pid_n = place // rows\n"
-            "    pid_n = tl.where(first // GROUP % 2 == 0, pid_n, tiles_n - 1 - pid_n)"
+            "pid_n = place // rows\n    pid_n = tl.where(first // GROUP % 2 == 0, pid_n, tiles_n - 1 - pid_n)"
         )
     },
 )

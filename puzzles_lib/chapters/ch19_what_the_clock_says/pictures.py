@@ -671,7 +671,14 @@ def persistent(record: Record) -> Picture:
         names = (name.replace("\n", " ") for name in looks.values())
         told.append(f"{case}: " + ", ".join(f"{n} {r:.2f}" for n, r in zip(names, ratios, strict=True)))
     y = 2.7 + 0.95 * len(cases)
-    label(ax, left, y, "times as fast as a plain matmul; green: over 5% faster, orange: over 5% slower", align="left", fontsize=9)
+    label(
+        ax,
+        left,
+        y,
+        "times as fast as a plain matmul; green: over 5% faster, orange: over 5% slower",
+        align="left",
+        fontsize=9,
+    )
     label(ax, 0.2, y + 0.7, origin(record), align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"How many times as fast as a plain matmul, {origin(record)}. {'; '.join(told)}.")
 

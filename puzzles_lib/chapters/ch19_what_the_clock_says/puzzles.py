@@ -42,10 +42,14 @@ def why_too_much(puzzle: Puzzle, goal: Traffic, ran: Run) -> str:
     mine = order(puzzle, case, ran)
     for rows in range(1, tiles_m + 1):
         if mine == banded(tiles_m, tiles_n, rows):
-            return f"your bands have {rows} {'row' if rows == 1 else 'rows'} of tiles, but GROUP is {case.GROUP}"
+            return (
+                f"your bands have {rows} {'row' if rows == 1 else 'rows'} of tiles, but GROUP is {case.GROUP}"
+            )
     for columns in range(2, tiles_n):
         if mine == [(m, n) for n, m in banded(tiles_n, tiles_m, columns)]:
-            return f"your bands have {columns} columns of tiles, but they should have {case.GROUP} rows (GROUP)"
+            return (
+                f"your bands have {columns} columns of tiles, but they should have {case.GROUP} rows (GROUP)"
+            )
     return ""
 
 
