@@ -114,6 +114,12 @@ def far_apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
     return _rounded(sizes * torch.randn(shape, generator=generator), dtype)
 
 
+def partly_huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Fill with normal values, each fourth times 2^126: twice such a number may overflow float32."""
+    sizes = torch.where(torch.arange(shape[-1]) % 4 == 0, 2.0**126, 1.0)
+    return _rounded(sizes * torch.randn(shape, generator=generator), dtype)
+
+
 def late_maximum(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """Fill with rows that rise along the last axis, so that every block has a new maximum."""
     steps = torch.linspace(-20.0, 20.0, shape[-1]) if shape[-1] > 1 else torch.zeros(shape[-1])

@@ -143,7 +143,10 @@ def progress() -> Progress:
 
 
 def cheer(puzzle: Puzzle) -> Cheer:
-    """Return the message for the first time that a puzzle of the course is solved."""
+    """Return the message for the first time that a puzzle of the course is solved.
+
+    The next chapter comes next only if no question of this one is unanswered.
+    """
     states, _ = ledger.load()
     (here,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
     everything = [p for chapter in CHAPTERS for p in chapter.puzzles]
@@ -154,6 +157,8 @@ def cheer(puzzle: Puzzle) -> Cheer:
         return Cheer(words, f"puzzle {following.number}, below")
     if all(states.get(p.name) == SOLVED for p in here.puzzles):
         words += f" You have solved all puzzles of chapter {here.number}."
+    if unanswered := sum(states.get(q.id) != SOLVED for q in here.questions):
+        return Cheer(words, f"the rest of this chapter, with {_counted(unanswered, 'unanswered question')}")
     later = next(iter(CHAPTERS[CHAPTERS.index(here) + 1 :]), None)
     return Cheer(words, f"chapter {later.number}, {later.title}", later.notebook) if later else Cheer(words)
 

@@ -190,3 +190,47 @@ def test_programs_take_turns_by_a_plan_and_each_does_all_of_its_work_once(plan, 
         **options,
     )
     assert done.stop is None and z.tolist() == [3, 30] and found.tolist() == order
+
+
+@triton.jit
+def lets_the_other_one_do_it(flag_ptr, z_ptr):
+    """Each program leaves the work to the other one if that has raised its flag."""
+    p = tl.program_id(0)
+    tl.atomic_xchg(flag_ptr + p, 1)
+    if tl.atomic_add(flag_ptr + 1 - p, 0) == 0:
+        tl.atomic_xchg(z_ptr, 1)
+    tl.atomic_xchg(flag_ptr + p, 0)
+
+
+def done(x: Int32[Tensor, " P"]) -> tuple[Int32[Tensor, " P"], Int32[Tensor, "1"]]:
+    return torch.zeros_like(x), x.new_ones(1)
+
+
+def test_both_programs_are_interrupted():
+    """If one of them runs to its end, the other one finds its flag lowered, and does the work."""
+    puzzle = Puzzle(
+        number="0", spec=done, grid=lambda s: (s.P,), outputs=("flag", "z"), zeroed=("flag", "z"),
+        cases=(Case(P=2),),
+    )  # fmt: skip
+    (verdict,) = examine(lets_the_other_one_do_it, puzzle).verdicts
+    assert verdict.kind == "race" and "between" in verdict.message, verdict
+
+
+@triton.jit
+def takes_the_second_for_number_1(count_ptr, z_ptr):
+    p = tl.program_id(0)
+    tl.store(z_ptr + p, (tl.atomic_add(count_ptr, 1) == 1).to(tl.int32))
+
+
+def ones_at_1(x: Int32[Tensor, " P"]) -> tuple[Int32[Tensor, "1"], Int32[Tensor, " P"]]:
+    return x.new_full((1,), len(x)), (torch.arange(len(x)) == 1).to(x.dtype)
+
+
+def test_programs_also_run_from_the_middle_on():
+    """The middle one of three is the second from both ends."""
+    puzzle = Puzzle(
+        number="0", spec=ones_at_1, grid=lambda s: (s.P,), outputs=("count", "z"), zeroed=("count",),
+        cases=(Case(P=3),),
+    )  # fmt: skip
+    (verdict,) = examine(takes_the_second_for_number_1, puzzle).verdicts
+    assert "in another order, program 1 first" in f"{verdict.message} {verdict.diagnosis}", verdict

@@ -1,5 +1,7 @@
 """The second line of a report is true of the run: strides, shares, shapes and starts are read from it."""
 
+import dataclasses
+
 import pytest
 import triton
 import triton.language as tl
@@ -9,6 +11,7 @@ from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.verdicts import on_the_grid
+from puzzles_lib.puzzle import Case
 from puzzles_lib.source import define
 
 HEAD = "import triton\nimport triton.language as tl\n\n@triton.jit\n"
@@ -172,6 +175,16 @@ def starts_at_a_loaded_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 def test_the_cause_is_said(kernel, puzzle, words):
     report = str(examine(kernel, puzzle))
     assert words in report, report
+
+
+def test_a_share_is_named_only_if_all_are_of_that_size():
+    """The last program's is smaller if the size is no multiple of the block."""
+
+    def told(count: int) -> str:
+        cases = (Case(M=count, N=5, BLOCK_M=2, BLOCK_N=8),)
+        return str(examine(row_of_the_id, dataclasses.replace(LONG_SUM, cases=cases)))
+
+    assert "but its share is" in told(8) and "but its share is" not in told(7)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ import nbformat
 import pytest
 import torch
 
-from puzzles_lib import RELU_PACK, check, run
+from puzzles_lib import RELU_PACK, check
+from puzzles_lib.answers import judge
 from puzzles_lib.authoring.solutions import define, kernel_sources, other_kernel
-from puzzles_lib.chapters import mistakes
+from puzzles_lib.chapters import mistakes, questions
+from puzzles_lib.chapters.ch11_relu_masks.judged import bug_of, layer
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.kernels.packed_relu import relu_pack
 from puzzles_lib.timing import recorded
 from tests.conftest import REPO
 
@@ -39,17 +40,9 @@ def test_the_readers_own_bug_must_be_right_for_nan_of_both_signs(bits, accepted)
     source = kernel_sources()["relu_pack"]
     assert source.count("tl.where(shut, 0, 1)") == 1
     kernel = define(source.replace("tl.where(shut, 0, 1)", bits), "<own>")
-    handed = {}
-    scope = {
-        "torch": torch,
-        "check": check,
-        "run": run,
-        "RELU_PACK": RELU_PACK,
-        "own_bug_kernel": kernel,
-        "answer": lambda id, value: handed.update({id: value}),
-    }
-    exec(CELLS["q2"].source, scope)
-    assert handed["ch11-q2"][2] is accepted
+    found = bug_of(kernel)
+    assert found[2] is accepted
+    assert judge(questions()["ch11-q2"], found).ok is accepted
 
 
 def test_the_two_words_in_the_prose_are_reported_and_differ_in_the_bits_of_nan():
@@ -66,53 +59,89 @@ def test_the_two_words_in_the_prose_are_reported_and_differ_in_the_bits_of_nan()
     assert "Elements 25 and 31 are NaN" in CELLS["p17-own-after"].source
 
 
-def test_a_byte_of_the_librarys_mask_belongs_to_two_rows():
-    x = torch.ones(100, 77)
-    x[1] = -1
-    assert relu_pack(x)[1][8:11].tolist() == [255, 31, 0]
+KEEPS = "ctx.save_for_backward(mask, weight, *squeeze(y))"
+DX = "relu_unpack_backward(dz @ weight, mask)"
+DWEIGHT = "dz.T @ widen(words, params, shape)"
 
 
-def judged(keeps: str, dweight: str) -> tuple:
-    """Return what the layer's cell hands to `answer`, if its forward and backward pass have these lines."""
+def judged(keeps: str = KEEPS, dx: str = DX, dweight: str = DWEIGHT) -> tuple:
+    """Return what is handed to `answer` if the layer of the notebook has these lines."""
     source = CELLS["function"].source
-    for right, wrong in (
-        ("ctx.save_for_backward(mask, weight, *squeeze(y))", keeps),
-        ("dz.T @ widen(words, params, shape)", dweight),
-    ):
+    for right, wrong in ((KEEPS, keeps), (DX, dx), (DWEIGHT, dweight)):
         assert source.count(right) == 1
         source = source.replace(right, wrong)
-    handed = {}
-    scope = {"torch": torch, "answer": lambda id, value: handed.update({id: value})}
     linecache.cache["<layer>"] = len(source), None, source.splitlines(True), "<layer>"
+    scope = {"torch": torch}
     exec(compile(source, "<layer>", "exec"), scope)
-    exec(CELLS["q8"].source, scope)
-    return handed["ch11-q8"]
-
-
-SQUEEZED = "ctx.save_for_backward(mask, weight, *squeeze(y))"
+    return layer(scope["PackedReLULinear"])
 
 
 @pytest.mark.parametrize(
     ("keeps", "dweight", "kept"),
     [
-        (SQUEEZED, "dz.T @ widen(words, params, shape)", 12800),
-        (f"{SQUEEZED}; ctx.y = y", "dz.T @ ctx.y", 12800 + 65536),
-        (f"{SQUEEZED}; ctx.y = y", "dz.T @ widen(words, params, shape)", 12800 + 65536),
+        (KEEPS, DWEIGHT, 12800),
+        (f"{KEEPS}; ctx.y = y", "dz.T @ ctx.y", 12800 + 65536),
+        (f"{KEEPS}; ctx.y = y", DWEIGHT, 12800 + 65536),
     ],
 )
 def test_what_a_layer_sets_on_ctx_counts(keeps, dweight, kept):
-    assert judged(keeps, dweight)[3] == kept
+    assert judged(keeps, dweight=dweight)[3] == kept
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ({"dx": "torch.where(widen(words, params, shape) > 0, dz @ weight, 0)"}, "can tell them from 0"),
+        ({"dx": "dz @ weight"}, "knows where"),
+        ({"dx": "-" + DX}, "From there on, it's puzzle 18"),
+        ({"dweight": "dz.T @ relu_unpack_backward(torch.ones(shape).bfloat16(), mask)"}, "not how large"),
+        ({"keeps": KEEPS.replace("(y)", "(x)")}, "should squeeze"),
+        (
+            {
+                "keeps": KEEPS.replace("(y)", "(x)"),
+                "dweight": "dz.T @ relu_unpack_backward(widen(words, params, shape), mask)",
+            },
+            "should squeeze",
+        ),
+        ({"dweight": "dz.T @ widen(words, params, shape).flip(0)"}, "the sum over all tokens"),
+    ],
+)
+def test_the_cause_of_a_wrong_gradient_is_named(lines, says):
+    found = judge(questions()["ch11-q8"], judged(**lines))
+    assert not found.ok and says in found.words
 
 
 def test_a_gradient_of_the_wrong_shape_is_told_without_a_traceback(capsys):
-    assert judged(SQUEEZED, "widen(words, params, shape).T @ dz") is ...
+    assert judged(dweight="widen(words, params, shape).T @ dz") is ...
     assert "backward fails: " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("dweight", ["dz @ widen(words, params, shape)", "widen(words, params, dz.shape)"])
+@pytest.mark.parametrize(
+    "dweight", ["dz @ widen(words, params, shape)", "widen(words, params, dz.shape)", "nope"]
+)
 def test_the_line_of_backward_that_fails_is_printed(dweight, capsys):
-    assert judged(SQUEEZED, dweight) is ...
+    assert judged(dweight=dweight) is ...
     assert f"\n  in: dweight = {dweight}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("keeps", "says"),
+    [
+        (KEEPS.replace("*", ""), "forward fails: save_for_backward can only save variables"),
+        ("kept = nope", "forward fails: name 'nope' is not defined\n  in: kept = nope\n"),
+    ],
+)
+def test_an_error_in_forward_is_told_without_a_traceback(keeps, says, capsys):
+    assert judged(keeps) is ...
+    assert says in capsys.readouterr().out
+
+
+def test_the_losses_in_the_prose_are_recorded():
+    results = (REPO / "RESULTS.md").read_text()
+    table = results[results.index("| byte language model, 3 seeds |") :]
+    for name, words in (("2 bits, nearest", "ended with a loss of {}"), ("torch", "torch's with {}.")):
+        loss = float(re.search(rf"\n\| {name} \| ([\d.]+) ", table)[1])
+        assert words.format(f"{loss:.3f}") in CELLS["function-after"].source
 
 
 def test_the_times_in_the_prose_are_recorded():
@@ -123,7 +152,7 @@ def test_the_times_in_the_prose_are_recorded():
     }
     prose = CELLS["end-idea-2"].source
     ours, torchs = us["relu_unpack_backward", "torch threshold_backward"]
-    assert f"it's {torchs / ours:.1f} times as long" in prose
+    assert f"measured, it's {torchs / ours:.2f} times" in prose
     ours, torchs = us["relu_pack", "torch relu, no mask"]
     assert f"the mask costs {ours / torchs - 1:.0%}" in prose
     for path in ("relu_pack", "relu_unpack_backward"):

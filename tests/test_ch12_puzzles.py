@@ -49,3 +49,13 @@ def test_puzzle_21_reads_the_production_format():
         dw = PACKED_ALONG_K.spec(dy, packed.words, scale, minimum, bits, 32)
         want = dy.mT @ dequantize(packed).double()
         torch.testing.assert_close(dw, want, rtol=1e-5, atol=1e-5)
+
+
+def test_the_clock_s_kernels_cut_k_into_as_many_parts_as_its_axis_says():
+    from puzzles_lib.chapters.ch12_fused_dequant_gemm import pictures
+    from puzzles_lib.chapters.ch15_racing_cublas import versions
+
+    rungs = (versions.first, versions.bigger, versions.along_k)
+    assert {rung.splits for rung in rungs} == {8}
+    (axes,) = pictures.clock().figure.axes
+    assert "K in 8 parts" in axes.get_xlabel()

@@ -4,6 +4,8 @@ Whether it is forked from this process, or from the small one that forks for it.
 """
 
 import contextlib
+import faulthandler
+import gc
 import os
 import resource
 import signal
@@ -17,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from puzzles_lib.compiler import child
-from puzzles_lib.compiler.child import Child, Ended
+from puzzles_lib.compiler.child import Child, Ended, closed_after
 from puzzles_lib.translator import nursery, portable
 from puzzles_lib.translator.forked import Limits
 from tests.files import no_more_are_open_than, open_files
@@ -80,7 +82,8 @@ def spin(number):
 
 
 def sleep(number):
-    time.sleep(100)
+    while True:
+        time.sleep(100)
 
 
 WAYS_TO_DIE = {
@@ -219,8 +222,35 @@ def test_time_does_not_run_while_it_waits():
 
 def test_one_that_sleeps_is_given_up(monkeypatch):
     monkeypatch.setattr(child, "HANGS_AFTER", 0.2)
-    with forked(sleep) as asleep:
+    with forked(sleep, LONG_BY_THE_CLOCK) as asleep:
         assert answers(asleep, 0) == ([], "hung")
+
+
+def test_one_that_sleeps_reaches_the_limit_by_the_clock(monkeypatch):
+    monkeypatch.setattr(child, "HANGS_AFTER", float("inf"))
+    with forked(sleep, Limits(cpu_seconds=10, memory=1 << 30, wall_per_cpu=0.01)) as asleep:
+        assert answers(asleep, 0) == ([], "time")
+
+
+def test_only_an_unbroken_sleep_counts(monkeypatch):
+    """A busy child also sleeps now and then."""
+    seen = iter("SSRSSRSSZ")
+    monkeypatch.setattr(child, "_state", lambda pid: next(seen))
+    monkeypatch.setattr(child, "_LOOK_EVERY", 0.001)
+    monkeypatch.setattr(child, "HANGS_AFTER", 0.0025)
+    reading, writing = os.pipe()
+    with open(reading, "rb"), open(writing, "wb"):
+        assert child._listen(reading, 1, bytearray(), []) == "over" and not [*seen]
+
+
+def test_a_name_does_not_hide_the_state():
+    def answer(number):
+        with open("/proc/self/comm", "w") as name:
+            name.write("x) Z y")
+        return os.getpid()
+
+    with forked(answer) as named:
+        assert child._state(answers(named, 0)[0][0]) in tuple("RS")
 
 
 def test_a_lock_that_another_thread_holds_at_the_fork_does_no_harm(monkeypatch):
@@ -270,6 +300,56 @@ def test_a_fork_while_another_thread_makes_a_child_can_make_one():
     assert fetched(pid) == 0
 
 
+def test_it_has_ended_although_a_process_of_its_own_keeps_the_pipe():
+    def answer(number, place):
+        if grandchild := os.fork():
+            place.note(grandchild, 0)
+            os._exit(0)
+        time.sleep(10_000)
+
+    with forked(answer) as parent:
+        told = answers(parent, 1)
+        grandchild = parent.noted[0]
+        assert grandchild > 0  # to kill 0 is to kill this process, too
+        os.kill(grandchild, signal.SIGKILL)
+        assert told == ([], "crash")
+
+
+def test_half_an_answer_is_not_the_next_ones(monkeypatch):
+    def interrupted(received, answers):
+        if received:
+            raise KeyboardInterrupt
+        return False
+
+    with forked(lambda number: [number] * 100_000) as long:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(child, "_taken", interrupted)
+            answers(long, 1)
+        long.close()
+        assert answers(long, 2) == ([[2] * 100_000], "")
+
+
+def test_a_process_that_cannot_be_made_is_an_error_and_leaves_nothing(monkeypatch):
+    def none():
+        raise BlockingIOError(11, "no more")
+
+    with forked(lambda number: number) as one:
+        with monkeypatch.context() as patch, pytest.raises(BlockingIOError):
+            patch.setattr(nursery, "fork", lambda *work: None)
+            patch.setattr(os, "fork", none)
+            one.ask(1)
+        assert answers(one, 2) == ([2], "")
+
+
+def test_none_is_forked_while_another_thread_makes_one(monkeypatch, forks):
+    """It would keep the other one's pipe open."""
+    held = []
+    forks(lambda: held.append(child._forking.locked()))
+    with forked(lambda number: number) as one:
+        assert (answers(one, 1), held) == (([1], ""), [True])
+    assert not child._forking.locked()
+
+
 def test_what_it_prints_and_what_was_printed_is_not_shown_twice(capfd):
     print("not yet written", end="")
 
@@ -308,6 +388,138 @@ def test_an_interrupt_ends_the_wait_at_once():
         answers(spinning, 1)
     assert time.monotonic() - started < PATIENCE
     timer.join()
+
+
+@pytest.fixture
+def forks(way, monkeypatch):
+    """Call a function just after each fork, while it isn't noted yet."""
+
+    def use(then):
+        owner, name = (child, "_forked") if way == "from here" else (nursery, "fork")
+        fork = getattr(owner, name)
+
+        def forked(*work):
+            found = fork(*work)
+            then()
+            return found
+
+        monkeypatch.setattr(owner, name, forked)
+
+    return use
+
+
+def interrupt():
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_waits_until_a_fork_is_noted(forks):
+    forks(interrupt)
+    with forked(lambda number: number) as one:
+        with pytest.raises(KeyboardInterrupt):
+            one.ask(1)
+        assert one.answer() == 1
+
+
+def test_an_interrupt_waits_until_it_has_been_fetched(monkeypatch):
+    fetch = child._fetch
+
+    def interrupted(*given):
+        interrupt()
+        return fetch(*given)
+
+    one = Child(preparing(lambda number: number), LIMITS)
+    assert answers(one, 1) == ([1], "")
+    monkeypatch.setattr(child, "_fetch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        one.close()
+    monkeypatch.undo()
+    one.close()  # which has nothing to do anymore
+
+
+class Thing:
+    closed = False
+
+    def close(self):
+        interrupt()
+        self.closed = True
+
+
+def fails(thing):
+    raise ArithmeticError
+
+
+@pytest.mark.parametrize("work", [lambda thing: 1, fails], ids=["a result", "an error"])
+def test_an_interrupt_waits_until_it_is_closed(work):
+    thing = Thing()
+    with pytest.raises(KeyboardInterrupt):
+        closed_after(thing, work)
+    assert thing.closed
+
+
+def test_an_interrupt_of_the_work_comes_at_once_and_closes():
+    reached = []
+
+    def work(thing):
+        interrupt()
+        reached.append(thing)
+
+    thing = Thing()
+    with pytest.raises(KeyboardInterrupt):
+        closed_after(thing, work)
+    assert thing.closed and not reached
+
+
+def test_an_interrupt_of_all_processes_leaves_it_to_its_parent():
+    """Also if a thread has forked it, in which no handler waits for the end of a fork."""
+    with forked(lambda number: os.getpid()) as one:
+        thread = threading.Thread(target=one.ask, args=[1])
+        thread.start()
+        thread.join()
+        pid = one.answer()
+        os.kill(pid, signal.SIGINT)
+        assert answers(one, 2) == ([pid], "")
+
+
+def test_it_has_no_settings_of_its_parents(monkeypatch):
+    there = ("faulthandler", "gc", "os", "resource", "signal", "sys")
+    monkeypatch.setattr(portable, "THERE", (*portable.THERE, *there))
+
+    def answer(number):
+        return {
+            "traced": sys.gettrace() is not None or sys.getprofile() is not None,
+            "wakes": signal.set_wakeup_fd(-1) != -1,
+            "blocked": [*signal.pthread_sigmask(signal.SIG_BLOCK, [])],
+            "shown": faulthandler.is_enabled(),
+            "dumped": resource.getrlimit(resource.RLIMIT_CORE)[1],
+            "collected": gc.get_freeze_count() == 0,
+        }
+
+    gc.unfreeze()
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(writing)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    traced = sys.gettrace()
+    sys.settrace(lambda *event: None)
+    try:
+        with forked(answer) as one:
+            told = answers(one, 1)
+    finally:
+        sys.settrace(traced)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.set_wakeup_fd(-1)
+        os.close(reading), os.close(writing)
+        gc.freeze()
+    assert faulthandler.is_enabled()
+    assert told == ([dict.fromkeys(told[0][0], False) | {"blocked": [], "dumped": 0}], "")
+
+
+def test_it_is_closed_after_the_work():
+    def work(one):
+        one.ask(1)
+        return one.answer()
+
+    one = Child(preparing(lambda number: os.getpid()), LIMITS)
+    assert not Path(f"/proc/{closed_after(one, work)}").exists()
 
 
 ORPHAN = """
@@ -374,6 +586,19 @@ class TestNursery:
 
         with forked(answer) as child:
             assert answers(child, 0) == ([[]], "") and child.by
+
+    def test_only_what_has_no_answer_is_asked_again(self):
+        """Of a child here, when one that the nursery has forked can't read its work."""
+
+        def answer(number):
+            if number == 1:
+                os.abort()
+            return number if "numpy" in sys.modules else os._exit(nursery_cannot_read)
+
+        nursery_cannot_read = nursery.UNREADABLE
+        with forked(answer) as child:
+            assert answers(child, 1, 5) == ([], "crash") and child.by
+            assert answers(child, 2) == ([2], "") and child.by is None
 
     def test_a_child_that_it_cannot_make_is_made_here(self, monkeypatch):
         only_here = types.ModuleType("only_here")

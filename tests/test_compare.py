@@ -283,6 +283,29 @@ def test_a_slip_that_the_puzzle_knows_is_named():
     assert compare(expected, 4 * SQUARE, of_a_size, puzzle.cases[0], inputs).diagnosis == "it is T times x"
 
 
+def test_the_nearest_of_several_slips_is_named():
+    """The others may be within what a slip is allowed, too."""
+    texts = {"nearly": lambda x: x + 2.0**-18 * x.abs().max(), "exactly": lambda x: x}
+    for slips in (texts, dict(reversed(texts.items()))):
+        puzzle = dataclasses.replace(puzzle_of(matrix, M=4, T=4), slips=slips)
+        expected = expect(puzzle, puzzle.cases[0], {"x": SQUARE})["z"]
+        told = compare(expected, SQUARE.clone(), puzzle, puzzle.cases[0], {"x": SQUARE})
+        assert told.diagnosis == "exactly"
+
+
+def test_nan_that_is_expected_is_not_told():
+    x = SQUARE.clone()
+    x[1, 2] = torch.nan
+
+    def one_wrong(x):
+        z = 3 * x
+        z[3, 3] += 1
+        return z
+
+    told = judge(matrix, one_wrong, x, M=4, T=4)
+    assert "NaN" not in told.diagnosis and "1 of 16" in told.message
+
+
 def test_a_slip_may_turn_nan_into_a_number():
     """How far a number is from NaN is NaN, and infinities are no reason to take all others for equal."""
     x = torch.tensor([[-2.0, torch.nan, torch.inf, 3.0]])

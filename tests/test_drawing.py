@@ -10,6 +10,9 @@ from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.image import imread
 from matplotlib.patches import PathPatch, Rectangle
 
+from puzzles_lib import PACK_BITS, RELU_PACK, check
+from puzzles_lib.authoring.solutions import define, kernel_sources
+from puzzles_lib.chapters import mistakes
 from puzzles_lib.drawing import accesses
 from puzzles_lib.drawing.accesses import TensorMap, access_map
 from puzzles_lib.drawing.colours import (
@@ -408,6 +411,29 @@ def test_an_error_map_is_exact_for_integers_and_takes_a_verdict():
     got = torch.tensor([1, 2, 4], dtype=torch.int32)
     assert "the first is z[2]: got 4, want 3" in error_map(got, want, "z").alt
     assert "1 of 3" in error_map(got, want, "z", wrong=torch.tensor([True, False, False])).alt
+
+
+def test_an_error_map_says_where_nan_is_missing():
+    want, got = torch.tensor([float("nan"), 1.0, float("nan")]), torch.tensor([0.0, 1.0, float("nan")])
+    assert error_map(got, want, "y").alt.endswith("2 right, 1 should be NaN.")
+
+
+def test_an_error_map_of_packed_words_shows_bits():
+    want = torch.tensor([[1, -1], [0, 7]], dtype=torch.int32)
+    got = torch.tensor([[3, 2**31 - 1], [0, 7]], dtype=torch.int32)
+    picture = error_map(got, want, "mask", got != want, packed=True)
+    assert picture.alt == (
+        "Error map of mask, 2 by 2: 2 of 4 words are wrong; the first is mask[0, 0]: got 3, want 1; "
+        "32 bits per word, the lowest on the left: 2 are wrong. "
+        "right: 126, 1 instead of 0: 1, 0 instead of 1: 1."
+    )
+
+
+def test_the_map_of_a_failed_packing_shows_bits():
+    for puzzle, fault in ((RELU_PACK, "gradient_of_nan_stopped"), (PACK_BITS, "first_field_on_top")):
+        (slip,) = (m for m in mistakes(puzzle) if m.name == fault)
+        report = check(define(slip.apply(kernel_sources()[puzzle.name]), "<slip>"), puzzle)
+        assert "bits per word, the lowest on the left" in report._repr_html_()
 
 
 def test_an_error_map_needs_equal_shapes():

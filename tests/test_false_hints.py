@@ -11,7 +11,7 @@ from torch import Tensor
 from puzzles_lib.checker import examine, promises
 from puzzles_lib.compiler import find_target, taken_at_once
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.runner.promises import CONSTANT, CONTIGUOUS, MULTIPLE, untrue
+from puzzles_lib.runner.promises import CONSTANT, CONTIGUOUS, MULTIPLE, harm, untrue
 from puzzles_lib.source import Refusal, Site
 from tests.hinted import HINTED, Hinted
 from tests.kernel_lab import execute, kernel_of
@@ -145,6 +145,24 @@ def test_addresses_count_in_bytes():
     assert untrue(CONTIGUOUS, addresses, [4], step=4) == ""
     assert untrue(CONTIGUOUS, addresses, [4], step=2)
     assert untrue(MULTIPLE, addresses[1:2], [16], step=4) == "it is 36"
+
+
+@pytest.mark.parametrize(
+    "on, apart, why",
+    [
+        ([1, 1, 1, 1, 0, 0, 0, 0], 0, None),  # an instruction without a lane that is on does nothing
+        ([1, 1, 1, 1, 1, 1, 0, 0], 0, "mask"),
+        ([1, 1, 1, 1, 0, 0, 0, 0], 4, None),
+        ([1, 1, 1, 1, 1, 1, 1, 1], 4, "apart"),
+        ([0, 0, 0, 0, 1, 1, 1, 1], 0, None),
+    ],
+)
+def test_lanes_that_are_taken_at_once_must_belong_together(on, apart, why):
+    addresses = 64 + 4 * np.arange(8, dtype=np.uint64)
+    addresses[7] += apart
+    two = np.arange(8).reshape(2, 4)
+    found = harm("load", Site(1, ""), addresses, np.array(on, bool), 4, lambda *access: [two])
+    assert (found and found.why) == why and (found is None or found.lanes == (4, 5, 6, 7))
 
 
 # ---- tl.assume

@@ -1,5 +1,7 @@
 """Faults that one step hides from the next: each wrong kernel has a right one beside it."""
 
+from unittest import mock
+
 import pytest
 import torch
 import triton
@@ -8,7 +10,7 @@ from jaxtyping import Float32, Int32
 from torch import Tensor
 from triton.language.extra import libdevice
 
-from puzzles_lib.checker import examine
+from puzzles_lib.checker import examine, probes
 from puzzles_lib.compiler import build, find_target, translate
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -498,3 +500,18 @@ def test_an_order_that_is_lost_stays_lost(kernel, spec):
 def test_what_needs_no_order_may_lose_it():
     found, text = verdict_of(in_any_order, spread)
     assert not found, text
+
+
+# ---- rounding to 16 bits
+
+
+def test_the_first_case_the_last_and_random_ones_run_in_float64():
+    """A wrong formula may show in the largest case only."""
+    cases = tuple(Case(N=n) for n in (16, 32, 48, 64))
+    puzzle = Puzzle(number="0", spec=halves_added, grid=lambda s: (1,), cases=cases, outputs=("z", "y"))
+
+    def is_asked(case: Case) -> bool:
+        trial = mock.Mock(verdict=None, backwards=True, bound=mock.Mock(puzzle=puzzle, case=case))
+        return probes._rounding_hides(trial)
+
+    assert [is_asked(case) for case in (*cases, Case(N=80))] == [True, False, False, True, True]

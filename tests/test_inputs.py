@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from jaxtyping import Float32
+from torch import Tensor
 
 from puzzles_lib import inputs
 from puzzles_lib.chapters import puzzles
-from puzzles_lib.puzzle import Case
+from puzzles_lib.puzzle import Case, Puzzle
 from tests.test_puzzle import make
 
 
@@ -46,6 +48,24 @@ def test_large_overflows_and_very_negative_underflows_exp():
 def test_late_maximum_rises():
     generator = torch.Generator().manual_seed(0)
     assert (inputs.late_maximum((4, 100), torch.float32, generator).argmax(1) > 80).all()
+
+
+def test_what_is_derived_is_computed_in_float64():
+    seen = []
+
+    def the_sum(x):
+        seen.append(x.dtype)
+        return x.sum(0)
+
+    def scaled(x: Float32[Tensor, "M N"], total: Float32[Tensor, " N"]) -> Float32[Tensor, "M N"]:
+        return x * total
+
+    puzzle = Puzzle(
+        number="0", spec=scaled, grid=lambda s: (1,), cases=(Case(M=3, N=5),), derived={"total": the_sum}
+    )
+    made = inputs.make_inputs(puzzle, puzzle.cases[0])
+    assert seen == [torch.float64] and made["total"].dtype == torch.float32
+    assert torch.equal(made["total"], made["x"].double().sum(0).float())
 
 
 def test_a_fill_of_the_wrong_dtype_is_refused():

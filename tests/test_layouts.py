@@ -7,13 +7,11 @@ from triton.experimental.gluon.language import (
     BlockedLayout,
     DotOperandLayout,
     NVMMADistributedLayout,
-    NVMMASharedLayout,
     SliceLayout,
-    SwizzledSharedLayout,
 )
 from triton.experimental.gluon.language.amd import AMDMFMALayout
 
-from puzzles_lib.compiler.layouts import Layout, SharedLayout, bank_conflicts, read_layout, read_shared
+from puzzles_lib.compiler.layouts import Layout, read_layout
 
 
 def as_printed(layout: Layout) -> list[str]:
@@ -139,50 +137,6 @@ def test_holders_of_an_element_that_several_threads_hold():
         layout.holders((64,))
 
 
-# ---- shared memory
-
-SWIZZLED = [(8, 1, 8), (8, 2, 4), (4, 1, 16), (1, 1, 1), (8, 4, 2)]
-
-
-def shared_view(layout, shape) -> dict:
-    """Triton prints, for each place, the element that lies there."""
-    numbers = [
-        tuple(map(int, m)) for m in re.findall(r"\(\s*(\d+):\s*(\d+)\)", layout.format_tensor_view(shape))
-    ]
-    assert len(numbers) == shape[0] * shape[1]
-    return {divmod(place, shape[1]): element for place, element in enumerate(numbers)}
-
-
-@pytest.mark.parametrize("vec, per_phase, max_phase", SWIZZLED)
-def test_swizzled_shared(vec, per_phase, max_phase):
-    text = (
-        f"#ttg.swizzled_shared<{{vec = {vec}, perPhase = {per_phase}, maxPhase = {max_phase}, "
-        "order = [1, 0]}>"
-    )
-    mine = read_shared(ir_of("#shared", text), "#shared")
-    assert (mine.vec, mine.per_phase, mine.max_phase) == (vec, per_phase, max_phase)
-    theirs = shared_view(SwizzledSharedLayout(vec, per_phase, max_phase, [1, 0]), [32, 64])
-    for row in range(32):
-        for column in range(64):
-            assert theirs[row, mine.column(row, column)] == (row, column)
-
-
-def test_what_wgmma_reads_is_swizzled_in_the_same_way():
-    """nvmma_shared of 128 bytes is vec 8, perPhase 1, maxPhase 8 on rows of 128 bytes."""
-    theirs = shared_view(NVMMASharedLayout(128, 16, 2), [32, 64])
-    mine = SharedLayout("#shared", 8, 1, 8)
-    assert all(
-        theirs[row, mine.column(row, column)] == (row, column) for row in range(32) for column in range(64)
-    )
-
-
-def test_swizzling_ends_bank_conflicts():
-    assert bank_conflicts(None, 128, 64, 2) == 8
-    assert bank_conflicts(SharedLayout("#shared", 8, 1, 8), 128, 64, 2) == 1
-    assert bank_conflicts(SharedLayout("#shared", 8, 1, 2), 128, 64, 2) == 4
-    assert bank_conflicts(None, 128, 8, 2) == 1  # 8 rows of 16 bytes fill a row of banks as they are
-
-
 # ---- messages
 
 
@@ -213,8 +167,3 @@ def test_operands_of_wgmma_are_refused():
 def test_sizes_must_be_powers_of_two():
     with pytest.raises(ValueError, match=r"shape must be a power of two, but is \(48,\)"):
         read_layout(ir_of("#blocked", blocked([4], [32], [4], [0])), "#blocked", (48,))
-
-
-def test_read_shared_takes_no_other_kind():
-    with pytest.raises(ValueError, match="must be of kind swizzled_shared, but is of kind blocked"):
-        read_shared(ir_of("#blocked", blocked([4], [32], [4], [0])), "#blocked")

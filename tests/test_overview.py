@@ -145,6 +145,8 @@ def test_what_is_next_is_a_puzzle_before_a_question_and_then_nothing(state_dir):
 
 
 def test_a_first_pass_is_cheered_and_no_other(state_dir):
+    for id in ("ch01-q1", "ch01-q2", "ch01-q3"):
+        record(id, True)
     first, again = (check(solutions()["masked_add"], MASKED_ADD) for _ in range(2))
     assert str(first).splitlines()[-1] == (
         f"★ Solved! Puzzle 2 is yours: 1 of {len(puzzles())} puzzles. "
@@ -188,8 +190,15 @@ def test_what_comes_next_is_below_or_in_the_next_chapter(state_dir):
     record("constant_add", True)
     assert cheer(CONSTANT_ADD).next == "puzzle 2, below"
     record("masked_add", True)
-    assert cheer(CONSTANT_ADD).words.endswith("You have solved all puzzles of chapter 01.")
+    said = cheer(CONSTANT_ADD)
+    assert said.words.endswith("You have solved all puzzles of chapter 01.")
+    assert (said.next, said.notebook) == ("the rest of this chapter, with 3 unanswered questions", "")
+    for id in ("ch01-q1", "ch01-q2"):
+        record(id, True)
+    assert cheer(CONSTANT_ADD).next == "the rest of this chapter, with 1 unanswered question"
     record("packed_along_k", True)
+    for question in (q for q in questions() if q.startswith("ch12")):
+        record(question, True)
     said = cheer(PACKED_ALONG_K)  # who skips 19 and 20 is not sent back
     assert said.notebook == "13_machine_code.ipynb" and "done" not in said.words
     assert cheer(FUSED_DW).next == f"puzzle {BUSY_DW.number}, below"

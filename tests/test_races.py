@@ -16,7 +16,7 @@ from puzzles_lib.compiler.threads import _uniquely_named, _users
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Recorder
 from puzzles_lib.runner.ordering import Ordering
-from puzzles_lib.source import Refusal
+from puzzles_lib.source import Refusal, Site
 from tests import cures, running
 from tests.racing import RACING, Racing
 
@@ -53,6 +53,13 @@ def test_two_threads_that_meet_are_a_race(racing):
 def test_with_its_barriers_it_passes(racing):
     report = examine(racing.kernel, puzzle_of(racing, cured=True))
     assert report.ok, report
+
+
+def test_a_race_ranks_above_wrong_values():
+    racing = RACY[0]
+    other = dataclasses.replace(racing, expected=lambda x: tuple(each + 1 for each in racing.expected(x)))
+    report = examine(racing.kernel, puzzle_of(other, cured=False))
+    assert [v.kind for v in report.verdicts] == ["race"], report
 
 
 def test_there_are_enough_of_them():
@@ -521,6 +528,28 @@ def test_what_is_a_barrier_in_ptx(how, barriers):
     x = torch.empty(0, dtype=torch.int32)
     translation = translate(synchronises, {"x_ptr": x, "z_ptr": x, "HOW": how}, find_target("sm_90"))
     assert build(translation).texts["ptx"].count("bar.sync") == barriers
+
+
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize("is_used", [False, True])
+def test_an_atomic_acquires_if_its_result_is_used(is_used, around):
+    """Or if the compiler puts barriers around it."""
+    ordering, flag = Ordering(at_atomics=around), ("flag", 0)
+    ordering.synchronise(flag, 0, 2, "release", "gpu", False, Site(1, ""), True)
+    ordering.enter()
+    assert ordering.acquired is None
+    ordering.synchronise(flag, 1, 2, "acquire", "gpu", is_used, Site(2, ""), False)
+    assert (ordering.acquired is not None) is (is_used or around)
+
+
+def test_what_is_acquired_is_released_again():
+    """Program 2 is after program 0, though only program 1 has told it anything."""
+    ordering = Ordering()
+    for number, flags in enumerate([("a",), ("a", "b"), ("b",)]):
+        ordering.enter()
+        for flag in flags:
+            ordering.synchronise((flag, 0), number, 3, "acq_rel", "gpu", True, Site(1, ""), True)
+    assert (ordering.acquired[:, :2] > 0).all() and not ordering.acquired[:, 2].any()
 
 
 @pytest.mark.parametrize("name", ["counted_by_atomics", "atomic_whose_result_is_dropped"])

@@ -1,6 +1,8 @@
 """Operations of Triton IR that the runner is likely to get wrong, and that it knows all those it meets."""
 
+import operator
 import re
+from unittest import mock
 
 import pytest
 import torch
@@ -10,7 +12,8 @@ from puzzles_lib.binding import bind
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.compiler import closed_after
 from puzzles_lib.compiler.frontend import Opinions
-from puzzles_lib.runner import machine
+from puzzles_lib.runner import machine, operations
+from puzzles_lib.runner.lanes import BOOL, Lanes
 from puzzles_lib.runner.operations import TABLE
 from tests import kernels
 from tests.kernel_lab import evaluate, execute, kernel_of
@@ -54,6 +57,21 @@ def test_the_machine_runs_what_controls():
 
 BITS = torch.tensor([True, True, False, False])
 OTHER = torch.tensor([True, False, True, False])
+
+
+@pytest.mark.parametrize(
+    "predicate, compare, of_one",
+    [
+        (2, operator.lt, -1), (3, operator.le, -1), (4, operator.gt, -1), (5, operator.ge, -1),
+        (6, operator.lt, 1), (7, operator.le, 1), (8, operator.gt, 1), (9, operator.ge, 1),
+    ],
+)  # fmt: skip
+def test_a_single_bit_is_minus_one_in_a_signed_comparison(predicate, compare, of_one):
+    """Triton's own comparisons of bools are unsigned."""
+    step = mock.Mock(**{"op.integer.return_value": predicate})
+    x, y = (Lanes(bits.numpy(), BOOL) for bits in (BITS, OTHER))
+    found = operations.cmpi(mock.Mock(), step, x, y)
+    assert found.data.tolist() == compare(of_one * BITS.int(), of_one * OTHER.int()).tolist()
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def test_tf32_takes_twice_the_time(M):
     case = Case(K=4096, COUT=256, CIN=256, BITS=2, GROUP=256, BLOCK_M=M, BLOCK_N=64, BLOCK_K=32)
     got = stages(tf32_operands, FUSED_DW, case=case)
     assert "tf32" in got.tensor_core
+    assert step(got).products == step(got).in_tf32 == M * 64 * 32
     assert step(got).tensor_clocks == 2 * M * 64 * 32 / PRODUCTS
 
 

@@ -243,6 +243,15 @@ def test_what_a_gpu_defines_may_be_stored(value):
     assert ran(f"v = {value}", "tl.store(z_ptr + offs, v)").undefined is None
 
 
+@pytest.mark.parametrize("product, is_told", [("a * b", True), ("a * a", False), ("a * 2", False)])
+def test_which_lanes_of_two_blocks_meet_is_open(product, is_told):
+    """If both have an order that isn't known, even a sum depends on it."""
+    line = "{} = tl.reshape({}, (16,), can_reorder=True)"
+    lines = [line.format("a", "offs"), line.format("b", "-offs")]
+    done = ran(*lines, f"tl.store(z_ptr + offs, tl.sum({product}))")
+    assert (done.undefined is not None) is is_told
+
+
 def test_the_order_of_lanes_that_meet_in_an_atomic_is_open():
     lines = [
         "tl.store(z_ptr + offs, 0.0)",

@@ -114,6 +114,28 @@ def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
     assert report.ok, str(report)
 
 
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("masked_add", "mask = offs < N", "offs = offs.to(tl.int16)\n    mask = offs < N"),
+        ("conv2d", "range(0, KW)", "range(0, tl.minimum(KW, 32))"),
+        ("linear_cross_entropy", "label == -100", "chosen == 0"),
+        ("mul_relu", "tl.maximum(product, 0.0)", "product * (product > 0)"),
+        ("mul_relu_backward", "tl.where(x * y > 0, dz * y, 0.0)", "(x * y > 0) * (dz * y)"),
+        ("bias_relu", "tl.maximum(x + b[None, :], 0.0)", "0.5 * (x + b[None, :] + tl.abs(x + b[None, :]))"),
+        ("cells", "x // SIZE - (x % SIZE < 0)", "tl.where(x < 0, x + 1 - SIZE, x) // SIZE"),
+        ("random_rounding", "tl.floor(x + u)", "tl.floor(x + u).to(tl.int32).to(tl.float32)"),
+        ("quantize_codes", "tl.where(high > low,", "tl.where(high - low > 1e-30,"),
+        ("quantize_rows", "tl.where(peak > 0,", "tl.where(peak > 1e-35,"),
+        ("fused_linear", "tl.where(peak > 0, peak", "tl.where(peak > 0, tl.maximum(peak, 1e-10)"),
+    ],
+)
+def test_ends_of_a_range_are_tried(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.drawn, str(report)
+
+
 @pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=lambda puzzle: puzzle.name)
 def test_solutions_take_values_of_any_size(puzzle):
     cases = tuple(made_cases.of_any_size(puzzle, 2.0))

@@ -278,6 +278,12 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     return next((found for way in ways if (found := way(bound, number, limited))), [])
 
 
+def _fits(bound: Bound, case: Case, shared: _Shared) -> bool:
+    """Return what `made_cases.fits` does. Its first call imports much of torch, which takes seconds."""
+    with shared.budget.paused():
+        return made_cases.fits(bound.puzzle, case)
+
+
 def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try made cases of which only the programs at the edges of the grid run."""
     seen: set[str] = set()
@@ -292,7 +298,7 @@ def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResul
         with the_puzzles_own("its contract", bound.case):
             vast = list(itertools.islice(made_cases.at_edges(bound.puzzle, op), made_cases.MOST_CASES))
         for case, programs in vast:
-            if str(case) in seen or not made_cases.fits(bound.puzzle, case):
+            if str(case) in seen or not _fits(bound, case, shared):
                 continue
             seen.add(str(case))
             one = bound.at(case, number)
@@ -321,7 +327,7 @@ def _made_whole(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
             cases = [case for case in each if str(case) not in tried]
         for case in cases[: made_cases.MOST_CASES]:
             tried.add(str(case))
-            one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
+            one = bound.at(case, number) if _fits(bound, case, shared) else None
             if not isinstance(one, Bound):
                 continue
             its_own = dataclasses.replace(shared, untested=Untested())

@@ -8,7 +8,7 @@ import torch
 from puzzles_lib.checker.expected import FACTOR_CONDITION, FLOAT32_ROUNDOFF, Expected, evaluate
 from puzzles_lib.checker.misread import UNUSED, misreads
 from puzzles_lib.dtypes import of_torch
-from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.puzzle import Argument, Case, Puzzle
 
 PER_ROW = "each row is off by its own factor"
 ZERO = "the result is zero everywhere"
@@ -158,14 +158,22 @@ def _number(value: torch.Tensor, digits: int = 6) -> str:
     return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
 
 
+def is_packed(argument: Argument) -> bool:
+    """Return whether a tensor consists of int32 words that contain several codes or bits each."""
+    return argument.dtype == torch.int32 and any(
+        "BITS" in dim or "(N+31)//32" in dim for dim in argument.dims
+    )
+
+
 def _field(expected: Expected, case: Case, got: float, wanted: float) -> str:
     """Return which field of a packed word is the first wrong one, or how many bits of a mask; else ""."""
-    if expected.argument.dtype == torch.int32 and "(N+31)//32" in expected.argument.dims:
+    if not is_packed(expected.argument):
+        return ""
+    if "(N+31)//32" in expected.argument.dims:
         count = (int(got) ^ int(wanted)) & 0xFFFFFFFF
         return f" ({count.bit_count()} of 32 bits differ)"
     bits = case.numbers.get("BITS", 0)
-    packed = any("BITS" in dim for dim in expected.argument.dims)
-    if expected.argument.dtype != torch.int32 or not packed or not bits or 32 % bits:
+    if not bits or 32 % bits:
         return ""
     for field in range(32 // bits):
         one, other = (int(word) >> field * bits & (1 << bits) - 1 for word in (got, wanted))

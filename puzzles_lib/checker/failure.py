@@ -11,6 +11,7 @@ import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.attempts import attempt
+from puzzles_lib.checker.compare import is_packed
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Draw, Verdict
 from puzzles_lib.runner import Options, Program, Run, alone
@@ -81,7 +82,8 @@ def _wrong_result(ran: Run, expected: Mapping[str, Expected]) -> str:
 def _error_map(want: Expected, got: torch.Tensor) -> str:
     from puzzles_lib.drawing.errors import error_map
 
-    return error_map(got, want.value, want.argument.name, wrong=~want.accepts(got)).svg()
+    packed = is_packed(want.argument)
+    return error_map(got, want.value, want.argument.name, ~want.accepts(got), packed).svg()
 
 
 def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> tuple[str, str]:

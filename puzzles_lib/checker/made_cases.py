@@ -10,7 +10,7 @@ cases are made for it:
     ... with 1e-30 or 1e30                        values near it, or beyond it: `at_a_limit`
     the bits of a float are compared              zeros of both signs: `with_zeros`
     a float is made of bits                       zeros alone: `with_zeros`
-    a maximum or a sum is compared with 0         blocks of zeros: `with_zeros`
+    a maximum or a sum is compared with 0         blocks of zeros, or zeros alone: `with_zeros`
 
 The last three are made even if both outcomes of the comparison were seen.
 Nearly all correct kernels have no such comparison, so these cases cost nothing.
@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from puzzles_lib.checker.expected import evaluate
 from puzzles_lib.checker.untested import (
@@ -53,6 +53,7 @@ FOR_EDGES = 0.4  # of the time for all, for cases of which only programs at the 
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
 SMALL = 2048  # a number whose square is less
+PROBED = 64  # a size at which the sizes of a spec's steps are found
 MOST_TO_RUN = 1100  # programs of a case
 MOST_AT_EDGES = 12  # programs that run of a case with more than there is time for
 
@@ -86,31 +87,48 @@ def cases(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
 def fits(puzzle: Puzzle, case: Case) -> bool:
     """Return whether the spec of a case needs little memory for each of its steps.
 
-    The spec runs on tensors without data, if a number is not small. If it needs data, no number may be large,
+    The sizes of its steps are extrapolated from small cases. If these can't tell, no number may be large,
     because the spec may take a square of it.
     """
-    if max(case.numbers.values()) <= SMALL:
+    numbers = case.numbers
+    if max(numbers.values()) <= SMALL:
         return True
-    steps = _Steps()
-    empty = {a.name: torch.empty(a.shape(case.numbers), dtype=a.dtype, device="meta") for a in puzzle.inputs}
+    growing = [name for name, number in numbers.items() if number > PROBED]
+    small = numbers | dict.fromkeys(growing, PROBED)
     try:
-        with steps:
-            evaluate(puzzle, case, empty)
-    except Exception:
-        return max(case.numbers.values()) <= MOST_FAR
-    return steps.largest <= MOST_IN_A_STEP
+        steps = _step_sizes(puzzle, small)
+        doubled = {name: _step_sizes(puzzle, small | {name: 2 * PROBED}) for name in growing}
+        if any(len(sizes) != len(steps) for sizes in doubled.values()):  # a loop over elements
+            steps, doubled = [max(steps)], {name: [max(sizes)] for name, sizes in doubled.items()}
+        expected = list(map(float, steps))
+        for name, sizes in doubled.items():
+            for step, (one, two) in enumerate(zip(steps, sizes, strict=True)):
+                expected[step] *= (numbers[name] / PROBED) ** math.log2(two / one)
+    except Exception:  # the spec refuses such sizes
+        return max(numbers.values()) <= MOST_FAR
+    return max(expected) <= MOST_IN_A_STEP
 
 
-class _Steps(TorchDispatchMode):
-    """Notes the number of elements of the largest tensor that is made."""
+def _step_sizes(puzzle: Puzzle, numbers: dict[str, int]) -> list[int]:
+    """Return the number of elements, at least 1, of each tensor that the spec of a case makes."""
+    zero = {a.name: torch.zeros(a.shape(numbers), dtype=a.dtype) for a in puzzle.inputs}
+    with _Steps() as steps:
+        evaluate(puzzle, Case(**numbers), zero)
+    return steps.sizes
 
-    largest = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+class _Steps(TorchFunctionMode):
+    """Notes the sizes of the tensors that are made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         for each in made if isinstance(made, tuple | list) else (made,):
             if isinstance(each, torch.Tensor):
-                self.largest = max(self.largest, each.numel())
+                self.sizes.append(max(each.numel(), 1))
         return made
 
 
@@ -146,9 +164,11 @@ def beyond(puzzle: Puzzle, number: int, most: float = MOST_TO_RUN) -> Iterator[C
             for block in (max, min):
                 if case := _case(puzzle, names, least, block, most):
                     yield case
-    for pair in itertools.combinations(sizes, 2):  # a number such as row * N + n
-        if case := _case(puzzle, pair, math.isqrt(2 * number) + 1, max, most):
-            yield case
+    for pair in itertools.combinations(sizes, 2):
+        both = int(number * BEYOND[0]) + 1  # such as a filter and an image, each wider than a number
+        for least in (math.isqrt(2 * number) + 1, both):  # the first for a number such as row * N + n
+            if case := _case(puzzle, pair, least, max, most):
+                yield case
     for name in sizes:
         yield from _more_programs(puzzle, name, number, most)
 
@@ -260,7 +280,9 @@ def _number(op: Operation) -> int:
 
 def _work(puzzle: Puzzle, case: Case) -> int:
     """Return a rough measure of the time that a case takes."""
-    return math.prod(puzzle.programs(case)) * 2000 + size_of(puzzle, case)
+    sizes = puzzle.contract.sizes if puzzle.contract else ()
+    loops = math.prod(case.numbers[name] for name in sizes)  # as if a program had a loop for each
+    return math.prod(puzzle.programs(case)) * 2000 + size_of(puzzle, case) + loops
 
 
 # ---- floats of other sizes
@@ -403,7 +425,9 @@ def with_zeros(puzzle: Puzzle, ops: Iterable[Operation]) -> Iterator[Case]:
     if any(op.name in BITCASTS for op in loaded):
         yield from (_filled(puzzle, name, zeros) for name in _free(puzzle))
     if any(op.name == "arith.cmpf" and _is_reduced(op) and _is_zero(op.operands[1]) for op in loaded):
-        yield from (_filled(puzzle, name, zeros_in_stretches) for name in _free(puzzle))
+        for name in _free(puzzle):
+            yield _filled(puzzle, name, zeros_in_stretches)
+            yield _filled(puzzle, name, zeros)
 
 
 def _is_reduced(op: Operation) -> bool:

@@ -302,8 +302,7 @@ def _may_be_exchanged(trial: Trial) -> bool:
     """Whether the fault may be that axes of the grid are taken for one another."""
     if trial.verdict is None or trial.verdict.diagnosis or trial.verdict.kind not in _MISPLACED:
         return False
-    several = any(count > 1 for count in trial.bound.puzzle.programs(trial.bound.case))
-    return several and trial.budget.used() < HALF  # its end would hide the fault
+    return trial.budget.used() < HALF  # its end would hide the fault
 
 
 def _with_axes_exchanged(trial: Trial) -> Verdict | None:

@@ -102,14 +102,7 @@ class Child:
         child.
         """
         answers: list = []
-        heard = ""
-
-        def listen() -> None:
-            nonlocal heard
-            heard = _listen(self._pipe, self._pid, self._received, answers)
-
-        with interrupts_held(inside=listen):
-            listen()
+        heard = _listen(self._pipe, self._pid, self._received, answers)
         if answers and isinstance(answers[0], list):
             self._asked.popleft()
             return answers[0][0]

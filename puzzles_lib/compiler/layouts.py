@@ -85,25 +85,6 @@ def _sums(steps: Sequence[Step], axes: int) -> np.ndarray:
     return places
 
 
-@dataclass(frozen=True)
-class SharedLayout:
-    """The places of a tile's elements in shared memory: rows stay, and chunks within a row are permuted.
-
-    Element (r, c) is in row r, in chunk ``c // vec ^ phase`` of ``vec`` elements, where ``phase = r //
-    per_phase % max_phase``.
-    """
-
-    name: str
-    vec: int
-    per_phase: int
-    max_phase: int
-
-    def column(self, row: int, column: int) -> int:
-        """Return the place of an element within its row."""
-        phase = row // self.per_phase % self.max_phase
-        return (column // self.vec ^ phase) * self.vec + column % self.vec
-
-
 def read_layout(ir: str, name: str, shape: Sequence[int]) -> Layout:
     """Return the layout called ``name`` in TTGIR, for a tensor of this shape.
 
@@ -121,14 +102,6 @@ def read_layout(ir: str, name: str, shape: Sequence[int]) -> Layout:
         raise ValueError(f"{name} must be of kind {', '.join(_KINDS)}, but is of kind {kind}")
     built = _KINDS[kind](ir, fields, shape)
     return Layout(name, shape, *built)
-
-
-def read_shared(ir: str, name: str) -> SharedLayout:
-    """Return the ``swizzled_shared`` layout called ``name`` in TTGIR. Raise ValueError for any other."""
-    kind, fields = _attribute(ir, name)
-    if kind != "swizzled_shared":
-        raise ValueError(f"{name} must be of kind swizzled_shared, but is of kind {kind}")
-    return SharedLayout(name, fields["vec"], fields["perPhase"], fields["maxPhase"])
 
 
 # ---- reading attributes
@@ -322,24 +295,4 @@ _KINDS = {
 }
 
 
-def bank_conflicts(shared: SharedLayout | None, rows: int, columns: int, element_bytes: int) -> int:
-    """Return how many cycles shared memory takes for 16 bytes from each of 8 rows, all from the same columns.
-
-    It has 32 banks of 4 bytes, and in a cycle each bank serves one address. The least is 1. If ``shared`` is
-    None, the rows of the tile are one after the other, without a permutation. ``rows`` must be at least 8.
-    """
-    if rows < 8:
-        raise ValueError(f"rows must be at least 8, but is {rows}")
-    turns = 1
-    for first in range(0, columns, 16 // element_bytes):
-        use = [0] * 32
-        for row in range(8):
-            column = shared.column(row, first) if shared else first
-            start = (row * columns + column) * element_bytes // 4
-            for word in range(start, start + 4):
-                use[word % 32] += 1
-        turns = max(turns, max(use))
-    return turns
-
-
-__all__ = ["Layout", "SharedLayout", "bank_conflicts", "read_layout", "read_shared"]
+__all__ = ["Layout", "read_layout"]

@@ -1,6 +1,7 @@
 """Draw error maps: where a result is wrong."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,25 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
 
 from puzzles_lib.drawing.canvas import WIDEST, Canvas, draw_ticks
-from puzzles_lib.drawing.colours import BLUE, INK, PALE_GREEN, RIM, SNOW, VERMILLION
+from puzzles_lib.drawing.colours import BLUE, INK, PALE_GREEN, RIM, SNOW, VERMILLION, YELLOW
 from puzzles_lib.drawing.layout import borders, contour, fill_area, flow, plural, text_width, write_line
 from puzzles_lib.drawing.sheet import Picture
 from puzzles_lib.dtypes import of_torch
 
+WORD = 32  # bits of a packed word
+LEAST = 0.6  # of a map's height and width, in inches, unless its cells would be higher or wider than TALL
+TALL = 0.2
+KINDS = ("right", "too high", "too low", "not a number", "should be NaN")
+BIT_KINDS = ("right", "1 instead of 0", "0 instead of 1")
 
-def error_map(got: object, want: object, name: str, wrong: object = None) -> Picture:
-    """Draw where a result is wrong: too high, too low, or not a number.
+
+def error_map(got: object, want: object, name: str, wrong: object = None, packed: bool = False) -> Picture:
+    """Draw where a result is wrong: too high, too low, not a number, or a number instead of NaN.
 
     got, want: tensors or arrays of the same shape. name: the name of the result, such as ``"z"``.
     wrong: bool per element. By default an element is wrong if the two differ by more than 8 roundings of
         got's dtype (float8: by more than neighboring numbers do).
+    packed: whether each element is a word of 32 bits. Then the map shows bits, the lowest of a word first.
 
     Raises ValueError if the shapes differ.
     """
@@ -36,35 +44,49 @@ def error_map(got: object, want: object, name: str, wrong: object = None) -> Pic
         close = np.isclose(exact_got, exact_want, rtol=relative, atol=near_zero, equal_nan=True)
         wrong = ~close
     wrong = _as_array(wrong).astype(bool)
-    nan = wrong & np.isnan(exact_got)
-    high, low = wrong & ~nan & (exact_got >= exact_want), wrong & ~nan & ~(exact_got >= exact_want)
-    kinds = np.select([nan, high, low], [3, 1, 2], 0)
-    panel = _ErrorPanel(name, got.shape, kinds)
     total = int(wrong.sum())
-    facts = [f"{total} of {wrong.size} values are wrong"]
+    facts = [f"{total} of {wrong.size} {'words' if packed else 'values'} are wrong"]
     if total:
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
         place = f"{name}[{', '.join(map(str, first))}]" if first else name
         facts.append(f"the first is {place}: got {_number(got[first])}, want {_number(want[first])}")
+    if packed:
+        names, kinds = BIT_KINDS, _kinds_of_bits(got, want, wrong)
+        facts.append(f"{WORD} bits per word, the lowest on the left: {int((kinds > 0).sum())} are wrong")
+    else:
+        names, kinds = KINDS, _kinds(exact_got, exact_want, wrong)
+    panel = _ErrorPanel(name, kinds, names, WORD if packed else 0)
     panel.measure(facts)
     size = (panel.total_width, panel.total_height)
     figure, ax, places = flow([size], f"Where {name} is wrong", panel.lines, 0.35)
     panel.draw(ax, *places[0])
-    words = ("right", "too high", "too low", "not a number")
-    counted = ", ".join(f"{int((kinds == k).sum())} {words[k]}" for k in range(4) if (kinds == k).any())
+    counts = [(int((kinds == k).sum()), word) for k, word in enumerate(names) if k in kinds]
+    counted = ", ".join(f"{word}: {n}" if packed else f"{n} {word}" for n, word in counts)
     alt = f"Error map of {name}, {_sizes(got.shape)}: {'; '.join(facts)}. {counted}."
     return Picture(figure, alt, crop=False)
 
 
+def _kinds(got: np.ndarray, want: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """Return per element an index into `KINDS`."""
+    return np.select([~wrong, np.isnan(got), np.isnan(want), got >= want], [0, 3, 4, 1], 2)
+
+
+def _kinds_of_bits(got: np.ndarray, want: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """Return per bit an index into `BIT_KINDS`; the last axis has 32 bits per word."""
+    bits = np.arange(WORD)
+    got, want = (words.astype(np.int64)[..., None] >> bits & 1 for words in (got, want))
+    kinds = np.where(wrong[..., None] & (got != want), np.where(got == 1, 1, 2), 0)
+    return kinds.reshape(*kinds.shape[:-2], -1)
+
+
 class _ErrorPanel:
-    """The one panel of an error map."""
+    """The one panel of an error map. apart: columns between two lines, such as 32 for words; 0 for none."""
 
-    COLORS = (PALE_GREEN, VERMILLION, BLUE, INK)
-    HATCHES = (None, None, "///", "xxx")
-    NAMES = ("right", "too high", "too low", "not a number")
+    COLORS = (PALE_GREEN, VERMILLION, BLUE, INK, YELLOW)
+    HATCHES = (None, None, "///", "xxx", "...")
 
-    def __init__(self, name: str, shape: tuple[int, ...], kinds: np.ndarray):
-        self.name, self.shape = name, shape
+    def __init__(self, name: str, kinds: np.ndarray, names: Sequence[str], apart: int):
+        self.name, self.shape, self.names, self.apart = name, (shape := kinds.shape), names, apart
         prefer = np.asarray(kinds.reshape(math.prod(shape[:-2]), -1).any(1))
         self.canvas = Canvas(shape, np.zeros((0, max(len(shape), 1)), int), prefer)
         self.kinds = self.canvas.spread(kinds, -1)
@@ -75,7 +97,8 @@ class _ErrorPanel:
             self.cell = np.array([min(0.3, WIDEST / columns), min(0.3, 2.4 / rows)])
         else:
             widest = 4.6 if len(self.shape) < 3 else WIDEST
-            self.cell = np.full(2, min(0.26, widest / columns, 3.6 / rows))
+            side = min(0.26, widest / columns, 3.6 / rows)
+            self.cell = np.array([max(side, min(TALL, LEAST / n)) for n in (columns, rows)])
         if self.canvas.hidden:
             facts = [*facts, f"not shown: {plural(self.canvas.hidden, 'more slice')}"]
         if self.canvas.step > 1:
@@ -99,9 +122,14 @@ class _ErrorPanel:
             ax.add_collection(LineCollection(lines, colors="white", linewidths=0.6, zorder=2), autolim=False)
         lines = corner + contour(inside) * self.cell
         ax.add_collection(LineCollection(lines, colors=RIM, linewidths=0.9, zorder=2.2), autolim=False)
+        if self.apart and not self.canvas.wrapped and self.canvas.step == 1:
+            for column in range(self.apart, self.kinds.shape[1], self.apart):
+                x = corner[0] + column * self.cell[0]
+                ax.plot([x, x], corner[1] + np.array([0, len(self.kinds)]) * self.cell[1], color=RIM, lw=0.9)
         draw_ticks(ax, corner, self.cell, self.shape, (), self.canvas)
         x, y = 0.3, ax.get_ylim()[0] - 0.25
-        for kind, (color, hatch, word) in enumerate(zip(self.COLORS, self.HATCHES, self.NAMES, strict=True)):
+        for kind, word in enumerate(self.names):
+            color, hatch = self.COLORS[kind], self.HATCHES[kind]
             if not (self.kinds == kind).any():
                 continue
             swatch: dict[str, Any] = {"facecolor": color, "edgecolor": SNOW, "hatch": hatch, "lw": 0}

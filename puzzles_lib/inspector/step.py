@@ -7,6 +7,7 @@ of the peak that a kernel can reach. This is an upper bound, not a prediction: m
 instructions add to it.
 """
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -47,15 +48,16 @@ class Step:
     """One iteration of the innermost loop that multiplies tiles.
 
     instructions: how many each warp issues. warps: how many a program has.
-    products: how many pairs of numbers the program's tensor cores multiply and add. A product in TF32
-        counts as two, because it takes twice as long.
+    products: how many pairs of numbers the program's tensor cores multiply and add.
     moves: the computed blocks that threads exchange, by TritonGPU IR. Loads are not counted.
+    in_tf32: how many of the products are in TF32, which takes twice as long.
     """
 
     instructions: int
     warps: int
     products: int
     moves: tuple[Move, ...]
+    in_tf32: int = 0
 
     @property
     def issue_clocks(self) -> float:
@@ -65,7 +67,7 @@ class Step:
     @property
     def tensor_clocks(self) -> float:
         """The clocks that its tensor cores need for the products, at their peak."""
-        return self.products / PRODUCTS
+        return (self.products + self.in_tf32) / PRODUCTS
 
     @property
     def busy(self) -> float:
@@ -105,11 +107,17 @@ def step(compiled: Stages) -> Step | None:
         return None
     warps = compiled.num_warps
     operations = [operation for operation, _ in body]
-    products = sum(2048 * warps for operation in operations if _HMMA.match(operation))
-    for match in filter(None, map(_HGMMA.match, operations)):
-        m, n, k = map(int, match.groups())
-        products += m * n * k * warps // 4 * (2 if "TF32" in match.string else 1)
-    return Step(len(body), warps, products, moves(compiled))
+    products = in_tf32 = 0
+    for operation in operations:
+        if _HMMA.match(operation):
+            many = (1024 if "TF32" in operation else 2048) * warps
+        elif match := _HGMMA.match(operation):
+            many = math.prod(map(int, match.groups())) * warps // 4
+        else:
+            continue
+        products += many
+        in_tf32 += many if "TF32" in operation else 0
+    return Step(len(body), warps, products, moves(compiled), in_tf32)
 
 
 def moves(compiled: Stages) -> tuple[Move, ...]:

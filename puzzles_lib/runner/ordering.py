@@ -181,7 +181,8 @@ class Ordering:
         access = self._access(kind, site, shape)
         marks = self._marks(access, lanes)
         if notes.endless is not None and self.race is None:
-            self._compare_endless(buffer, places, marks, notes.endless, program)
+            again = notes.endless.era[places] == self.entered
+            self._note_race(buffer, places, marks, notes.endless, program, again, ends=False)
         if not ends:
             if notes.endless is None:
                 notes.endless = _Marks.of(buffer)
@@ -201,9 +202,9 @@ class Ordering:
             others = (notes.stored, notes.loaded, None if asked == "poll" else notes.looked)
         for other in others:
             if other is not None and self.race is None:
-                self._compare(
-                    buffer, places, marks, other, program, kind == "store" and other is notes.loaded
-                )
+                follows = kind == "store" and other is notes.loaded
+                clash = self._clash(other, places, marks, follows)
+                self._note_race(buffer, places, marks, other, program, clash)
         holders = self._accesses[access][1]
         if kind == "load" and holders is not None and holders.early:
             return  # no store that follows can be too early for it
@@ -253,16 +254,17 @@ class Ordering:
         lanes = (differ >> _LANE) & ((1 << _ACCESS - _LANE) - 1) != 0
         return now & np.where(several, True, lanes if follows else np.where(unknown, lanes, threads))
 
-    def _compare(
+    def _note_race(
         self,
         buffer: Buffer,
         places: np.ndarray,
         marks: np.ndarray,
         other: _Marks,
         program: Program,
-        follows: bool,
+        clash: np.ndarray,
+        ends: bool = True,
     ) -> None:
-        clash = self._clash(other, places, marks, follows)
+        """Note the first of the places where two accesses clash, if there are any."""
         if not clash.any():
             return
         self.suspect = True
@@ -271,21 +273,7 @@ class Ordering:
         at = int(clash.argmax())
         first, second = (self._touch(int(mark)) for mark in (other.mark[places[at]], marks[at]))
         element = buffer.element(int(places[at]) // (buffer.data.itemsize // buffer.unit))
-        self.race = WithinProgram(buffer.name, element, program, first, second)
-
-    def _compare_endless(
-        self, buffer: Buffer, places: np.ndarray, marks: np.ndarray, endless: _Marks, program: Program
-    ) -> None:
-        clash = endless.era[places] == self.entered
-        if not clash.any():
-            return
-        self.suspect = True
-        if self.held_by is None:
-            return
-        at = int(clash.argmax())
-        first, second = (self._touch(int(mark)) for mark in (endless.mark[places[at]], marks[at]))
-        element = buffer.element(int(places[at]) // (buffer.data.itemsize // buffer.unit))
-        self.race = WithinProgram(buffer.name, element, program, first, second, ends=False)
+        self.race = WithinProgram(buffer.name, element, program, first, second, ends)
 
     def _touch(self, mark: int) -> Touch:
         thread = mark & _THREADS

@@ -77,7 +77,7 @@ def trace(
     if ran.stop is None:
         recording = alone(lambda: recorded(title, bound, ran))
     if outlined is None:
-        outlined = _telling_program(accesses, grid)
+        outlined = _telling_program(accesses)
     note = ". ".join(filter(None, notes))
     return Trace(title, grid, tensors, tuple(accesses), outlined, ran.stop, note, recording=recording)
 
@@ -206,7 +206,7 @@ def _three(values: Sequence[int]) -> tuple[int, int, int]:
     return first, second, third
 
 
-def _telling_program(accesses: Sequence[Access], grid: tuple[int, ...]) -> Program:
+def _telling_program(accesses: Sequence[Access]) -> Program:
     """Return the last program with bad lanes, or else with masked-off lanes, or else the first."""
     masked, bad = None, None
     for access in accesses:

@@ -43,40 +43,6 @@ def outer_no_mask_on_y(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N
 
 
 @triton.jit
-def outer_no_mask_on_the_store(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """The loads are masked, the store is not: each row runs on into the next."""
-    offs_m = tl.arange(0, BLOCK_M)
-    offs_n = tl.arange(0, BLOCK_N)
-    x = tl.load(x_ptr + offs_n, mask=offs_n < N, other=0.0)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M, other=0.0)
-    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x[None, :] + y[:, None])
-
-
-@triton.jit
-def outer_rows_unmasked(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """The store's mask covers columns only: rows run over the end."""
-    offs_m = tl.arange(0, BLOCK_M)
-    offs_n = tl.arange(0, BLOCK_N)
-    x = tl.load(x_ptr + offs_n, mask=offs_n < N)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M)
-    offs = offs_m[:, None] * N + offs_n[None, :]
-    mask = (offs_m[:, None] >= 0) & (offs_n[None, :] < N)
-    tl.store(z_ptr + offs, x[None, :] + y[:, None], mask=mask)
-
-
-@triton.jit
-def outer_columns_unmasked(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """The store's mask covers rows only: columns beyond N land in the next row."""
-    offs_m = tl.arange(0, BLOCK_M)
-    offs_n = tl.arange(0, BLOCK_N)
-    x = tl.load(x_ptr + offs_n, mask=offs_n < N, other=0.0)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M, other=0.0)
-    offs = offs_m[:, None] * N + offs_n[None, :]
-    mask = (offs_m[:, None] < M) & (offs_n[None, :] >= 0)
-    tl.store(z_ptr + offs, x[None, :] + y[:, None], mask=mask)
-
-
-@triton.jit
 def outer_mask_on_the_address(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     """offs < M * N: stays inside z, and still lets columns run on into the next row."""
     offs_m = tl.arange(0, BLOCK_M)
@@ -162,17 +128,6 @@ def outer_stride_of_m(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N:
     y = tl.load(y_ptr + offs_m, mask=offs_m < M)
     mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
     tl.store(z_ptr + offs_m[:, None] * M + offs_n[None, :], x[None, :] + y[:, None], mask=mask)
-
-
-@triton.jit
-def outer_stride_of_the_block(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Rows BLOCK_N apart: right where the block is full."""
-    offs_m = tl.arange(0, BLOCK_M)
-    offs_n = tl.arange(0, BLOCK_N)
-    x = tl.load(x_ptr + offs_n, mask=offs_n < N)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M)
-    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    tl.store(z_ptr + offs_m[:, None] * BLOCK_N + offs_n[None, :], x[None, :] + y[:, None], mask=mask)
 
 
 @triton.jit
@@ -291,39 +246,6 @@ def first_tile_only(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: t
     """The kernel of puzzle 3: program ids are ignored."""
     offs_m = tl.arange(0, BLOCK_M)
     offs_n = tl.arange(0, BLOCK_N)
-    x = tl.load(x_ptr + offs_n, mask=offs_n < N)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M)
-    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x[None, :] + y[:, None], mask=mask)
-
-
-@triton.jit
-def first_column_of_tiles(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Only axis 0 of the grid is used."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tl.arange(0, BLOCK_N)
-    x = tl.load(x_ptr + offs_n, mask=offs_n < N)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M)
-    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x[None, :] + y[:, None], mask=mask)
-
-
-@triton.jit
-def first_row_of_tiles(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Only axis 1 of the grid is used."""
-    offs_m = tl.arange(0, BLOCK_M)
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    x = tl.load(x_ptr + offs_n, mask=offs_n < N)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M)
-    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], x[None, :] + y[:, None], mask=mask)
-
-
-@triton.jit
-def diagonal_tiles_only(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """program_id(0) for both axes."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     x = tl.load(x_ptr + offs_n, mask=offs_n < N)
     y = tl.load(y_ptr + offs_m, mask=offs_m < M)
     mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
@@ -504,9 +426,6 @@ WRONG = [
     Wrong(OUTER_ADD, ch02_empty, kind="never written", says="of z"),
     Wrong(OUTER_ADD, outer_no_masks, kind="out of bounds", says="30..31"),
     Wrong(OUTER_ADD, outer_no_mask_on_y, kind="out of bounds", says="20..31"),
-    Wrong(OUTER_ADD, outer_no_mask_on_the_store, kind="out of bounds", says="z_ptr"),
-    Wrong(OUTER_ADD, outer_rows_unmasked, kind="out of bounds", says="z_ptr"),
-    Wrong(OUTER_ADD, outer_columns_unmasked, kind="out of bounds", says="z_ptr"),
     Wrong(OUTER_ADD, outer_mask_on_the_address, kind="race", says="two lanes"),
     Wrong(OUTER_ADD, outer_mask_precedence, kind="compiler", says="a < b < c"),
     Wrong(OUTER_ADD, outer_mask_precedence_split, kind="never written", says="of z"),
@@ -514,7 +433,6 @@ WRONG = [
     Wrong(OUTER_ADD, outer_mask_axes_swapped, kind="never written", says="z[0, 8]"),
     Wrong(OUTER_ADD, outer_mask_less_or_equal, kind="out of bounds", says="element 600"),
     Wrong(OUTER_ADD, outer_stride_of_m, kind="never written", says="z[2, 24]"),
-    Wrong(OUTER_ADD, outer_stride_of_the_block, kind="out of bounds", says="600..637"),
     Wrong(OUTER_ADD, outer_transposed, kind="values", says="transposed"),
     Wrong(OUTER_ADD, outer_x_and_y_swapped, kind="values", says="transposed"),
     Wrong(OUTER_ADD, outer_without_new_axes, kind="never written", says="offs_m < M is [8]"),
@@ -526,9 +444,6 @@ WRONG = [
     Wrong(OUTER_ADD, outer_torch_method, kind="compiler", says="torch.unsqueeze"),
     Wrong(OUTER_ADD, outer_global_list, kind="compiler", says="BLOCKS"),
     Wrong(OUTER_ADD_BLOCKS, first_tile_only, kind="never written", says="z[0, 32]"),
-    Wrong(OUTER_ADD_BLOCKS, first_column_of_tiles, kind="never written", says="z[0, 32]"),
-    Wrong(OUTER_ADD_BLOCKS, first_row_of_tiles, kind="never written", says="z[16, 0]"),
-    Wrong(OUTER_ADD_BLOCKS, diagonal_tiles_only, kind="never written", says="z[0, 32]"),
     Wrong(OUTER_ADD_BLOCKS, program_axes_swapped, kind="never written", says="z[48, 0]"),
     Wrong(OUTER_ADD_BLOCKS, blocks_swapped, kind="never written", says="z[0, 64]"),
     Wrong(OUTER_ADD_BLOCKS, one_block_size_for_both, kind="never written", says="z[0, 48]"),

@@ -190,20 +190,6 @@ def and_for_ampersand(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N:
 
 
 @triton.jit
-def if_on_a_block(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Branches with `if` on a block of values."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    x = tl.load(x_ptr + offs_n, mask=offs_n < N)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M)
-    z = x[None, :] * y[:, None]
-    if z < 0:
-        z = z * 0.0
-    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    tl.store(z_ptr + offs_m[:, None] * N + offs_n[None, :], z, mask=mask)
-
-
-@triton.jit
 def torch_in_the_kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     """Calls torch.relu on a block."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -277,32 +263,6 @@ def sizes_written_in(x_ptr, y_ptr, z_ptr, BLOCK_M: tl.constexpr, BLOCK_N: tl.con
 
 
 # ---- puzzle 6, wrong ---------------------------------------------------------------------------
-
-
-@triton.jit
-def slope_one_at_zero(x_ptr, y_ptr, dz_ptr, dx_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """relu'(0) = 1: the gradient passes where the product is exactly 0."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs = offs_m[:, None] * N + offs_n[None, :]
-    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    x = tl.load(x_ptr + offs, mask=mask)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M)[:, None]
-    dz = tl.load(dz_ptr + offs, mask=mask)
-    tl.store(dx_ptr + offs, tl.where(x * y >= 0, dz * y, 0.0), mask=mask)
-
-
-@triton.jit
-def kill_below_zero(x_ptr, y_ptr, dz_ptr, dx_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """`product < 0` is set to zero, so a product of exactly 0 passes (the original answer's mistake)."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs = offs_m[:, None] * N + offs_n[None, :]
-    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    x = tl.load(x_ptr + offs, mask=mask)
-    y = tl.load(y_ptr + offs_m, mask=offs_m < M)[:, None]
-    dz = tl.load(dz_ptr + offs, mask=mask)
-    tl.store(dx_ptr + offs, tl.where(x * y < 0, 0.0, dz) * y, mask=mask)
 
 
 @triton.jit
@@ -475,7 +435,6 @@ WRONG = [
     Wrong(MUL_RELU, no_y_mask, kind="out of bounds", says="y_ptr"),
     Wrong(MUL_RELU, mask_one_too_far, kind="out of bounds", says="x_ptr"),
     Wrong(MUL_RELU, mask_without_brackets, kind="compiler", says="a < b < c"),
-    Wrong(MUL_RELU, if_on_a_block, kind="compiler", says="an if"),
     Wrong(MUL_RELU, torch_in_the_kernel, kind="compiler", says="torch.relu"),
     Wrong(MUL_RELU, folded, kind="values", says="tl.max(t, 0) folds axis 0"),
     Wrong(MUL_RELU, spec_in_the_kernel, kind="compiler", says="mul_relu_spec"),
@@ -483,8 +442,6 @@ WRONG = [
     Wrong(MUL_RELU, leftover_print, kind="compiler", says="tl.device_print"),
     Wrong(MUL_RELU, only_first_columns, kind="never written", says="z[0, 16]"),
     Wrong(MUL_RELU, sizes_written_in, kind="out of bounds", says="z_ptr"),
-    Wrong(MUL_RELU_BACKWARD, slope_one_at_zero, kind="values", says="should be zero"),
-    Wrong(MUL_RELU_BACKWARD, kill_below_zero, kind="values", says="should be zero"),
     Wrong(MUL_RELU_BACKWARD, no_gate, kind="values", says="without the gate"),
     Wrong(MUL_RELU_BACKWARD, no_chain_rule, kind="values", says="dx[0, 3]"),
     Wrong(MUL_RELU_BACKWARD, dz_ignored, kind="values", says="dx[0, 0]"),

@@ -10,60 +10,6 @@ from tests.kernels import Wrong
 
 
 @triton.jit
-def columns_wrap_around(
-    x_ptr,
-    w_ptr,
-    z_ptr,
-    N,
-    H,
-    W,
-    KH,
-    KW,
-    BLOCK_N: tl.constexpr,
-    BLOCK_H: tl.constexpr,
-    BLOCK_W: tl.constexpr,
-):
-    """No mask on shifted columns: right of the last column comes the next row, and is read."""
-    n = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None, None]
-    i = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[None, :, None]
-    j = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, None, :]
-    mask = (n < N) & (i < H) & (j < W)
-    acc = tl.zeros((BLOCK_N, BLOCK_H, BLOCK_W), tl.float32)
-    for a in range(0, KH):
-        for b in range(0, KW):
-            offs_x = (n * H + i + a) * W + j + b
-            inside = mask & (i + a < H) & (offs_x < N * H * W)
-            acc += tl.load(w_ptr + a * KW + b) * tl.load(x_ptr + offs_x, mask=inside, other=0.0)
-    tl.store(z_ptr + (n * H + i) * W + j, acc, mask=mask)
-
-
-@triton.jit
-def flat_mask(
-    x_ptr,
-    w_ptr,
-    z_ptr,
-    N,
-    H,
-    W,
-    KH,
-    KW,
-    BLOCK_N: tl.constexpr,
-    BLOCK_H: tl.constexpr,
-    BLOCK_W: tl.constexpr,
-):
-    """Tests the flat offset only: never out of bounds, and the wrong pixel at every edge."""
-    n = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N))[:, None, None]
-    i = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[None, :, None]
-    j = (tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W))[None, None, :]
-    acc = tl.zeros((BLOCK_N, BLOCK_H, BLOCK_W), tl.float32)
-    for a in range(0, KH):
-        for b in range(0, KW):
-            offs_x = (n * H + i + a) * W + j + b
-            acc += tl.load(w_ptr + a * KW + b) * tl.load(x_ptr + offs_x, mask=offs_x < N * H * W, other=0.0)
-    tl.store(z_ptr + (n * H + i) * W + j, acc, mask=(n < N) & (i < H) & (j < W))
-
-
-@triton.jit
 def rows_run_into_the_next_image(
     x_ptr,
     w_ptr,
@@ -869,8 +815,6 @@ def flat_pixels_and_a_row_of_taps(
 
 
 WRONG = [
-    Wrong(CONV2D, columns_wrap_around, kind="values", says="a mask on the offset"),
-    Wrong(CONV2D, flat_mask, kind="values", says="a mask on the offset"),
     Wrong(CONV2D, rows_run_into_the_next_image, kind="out of bounds", says="x_ptr"),
     Wrong(CONV2D, no_mask_on_the_load, kind="out of bounds", says="x_ptr"),
     Wrong(CONV2D, no_mask_on_the_store, kind="out of bounds", says="z_ptr"),

@@ -49,7 +49,7 @@ def float32_operands(
     BITS: tl.constexpr, GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Both operands in float32: right, and without tensor cores."""
+    """Both operands in float32: correct, and without tensor cores."""
     F: tl.constexpr = 32 // BITS
     W, G = tl.cdiv(CIN, F), tl.cdiv(CIN, GROUP)
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -426,6 +426,9 @@ _HALVES = {
 
 # Correct, but their machine code isn't what the puzzle asks for.
 WRONG = [
+    Wrong(FUSED_DW, float32_operands, kind="machine", says="float32 tiles"),
+    Wrong(FUSED_DW, tf32_operands, kind="machine", says="float32 tiles"),
+    Wrong(FUSED_DW, two_dots, kind="machine", says="float32 tiles"),
     Wrong(BUSY_DW, transposed_product, kind="machine", says="machine code of case 6"),
     Wrong(BUSY_DW, unsigned_words, kind="machine", says="threads exchange this line's block of 64 × 128"),
     Wrong(PACKED_ALONG_K, stacked_fields, kind="machine", says="to another layout: scale ="),
@@ -434,12 +437,9 @@ WRONG = [
 
 RIGHT = [
     (FUSED_DW, a_scale_a_lane),
-    (FUSED_DW, float32_operands),
-    (FUSED_DW, tf32_operands),
     (FUSED_DW, transposed_product),
     (FUSED_DW, last_step_first),
     (FUSED_DW, unsigned_words),
-    (FUSED_DW, two_dots),
     (SPLIT_K, no_end_at_k),
     (SPLIT_K, counted_steps),
     (SPLIT_K, a_while_loop),

@@ -20,6 +20,22 @@ def huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
     return (1e25 * torch.randn(shape, generator=generator)).to(dtype)
 
 
+def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return the magnitudes of normal values."""
+    return torch.randn(shape, generator=generator).abs().to(dtype)
+
+
+def some_far_up(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values, but each fourth is positive, and huge."""
+    values = torch.randn(shape, generator=generator)
+    return torch.where(torch.arange(shape[-1]) % 4 == 0, 1e25 * values.abs(), values).to(dtype)
+
+
+def some_far_down(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values, but each fourth is negative, and huge."""
+    return -some_far_up(shape, dtype, generator)
+
+
 def mul_relu(
     x: Float32[Tensor, " N"],
     y: Float32[Tensor, " M"],
@@ -52,7 +68,10 @@ MUL_RELU = Puzzle(
     ),
     contract=Contract(
         {"M": Size(300), "N": Size(300), "BLOCK_M": (16, 64, 128), "BLOCK_N": (32, 128)},
-        fills=lambda s: ({}, {"x": inputs.small, "y": inputs.small}),
+        fills=lambda s: (
+            {"x": some_far_up, "y": some_far_down},  # some products are -inf
+            {"x": inputs.small, "y": inputs.small},
+        ),
     ),
     slips={
         "z[m, n] is the largest product of its column: tl.max(t, 0) folds axis 0, tl.maximum(t, 0) compares "
@@ -109,7 +128,10 @@ MUL_RELU_BACKWARD = Puzzle(
     ),
     contract=Contract(
         {"M": Size(300), "N": Size(300), "BLOCK_M": (16, 64, 128), "BLOCK_N": (32, 128)},
-        fills=lambda s: ({}, {"x": inputs.small, "y": inputs.small}),
+        fills=lambda s: (
+            {"x": positive, "y": some_far_down, "dz": huge},  # dz * y is infinite
+            {"x": inputs.small, "y": inputs.small},
+        ),
     ),
     outputs=("dx",),
     slips={

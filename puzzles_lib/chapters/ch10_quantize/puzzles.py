@@ -279,10 +279,10 @@ def off_ties(BITS: int, GROUP: int) -> Callable:
 
 
 def tiny_off_ties(BITS: int, GROUP: int) -> Callable:
-    """Return `off_ties` divided by 2^100: groups have a spread of about 1e-30."""
+    """Return `off_ties` divided by 2^112: groups have a spread of about 1e-33."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-        return off_ties(BITS, GROUP)(shape, dtype, generator) * 2.0**-100
+        return off_ties(BITS, GROUP)(shape, dtype, generator) * 2.0**-112
 
     fill.__name__ = "tiny_off_ties"
     return fill

@@ -10,7 +10,15 @@ MISTAKES = (
         "Shifts the bits down with >> instead of up with <<.",
         {"<< i": ">> i"},
         kind="values",
-        says="mask[0, 0]",
+        says="shifted down with >>",
+    ),
+    Mistake(
+        RELU_PACK,
+        "all_but_zero_pass",
+        "Tests x != 0, so the gradient passes negative numbers, too.",
+        {"tl.where(shut, 0, 1)": "(x != 0).to(tl.int32)"},
+        kind="values",
+        says="from x != 0",
     ),
     Mistake(
         RELU_PACK,
@@ -196,6 +204,14 @@ MISTAKES = (
         {"((words[:, None] >> i) & 1) == 1": "(words[:, None] >> i) == 1"},
         kind="values",
         says="left out & 1",
+    ),
+    Mistake(
+        RELU_UNPACK_BACKWARD,
+        "words_shifted_up",
+        "Shifts the words up with << instead of down with >>.",
+        {">> i": "<< i"},
+        kind="values",
+        says="shifted up with <<",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from puzzles_lib.drawing.colours import INK, ORANGE, PALE, SKY, VERMILLION, YELLOW
-from puzzles_lib.drawing.sheet import Picture, arrow, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.colours import INK, ORANGE, PALE, SKY, YELLOW
+from puzzles_lib.drawing.sheet import Picture, cells, label, new_figure, new_sheet
 
 OPEN, SHUT = SKY, PALE  # the gradient passes; it does not
 X = (0.5, -1.0, 0.0, 2.0, -0.5, 3.0, 1.5, -2.0)
@@ -55,47 +55,27 @@ def saved() -> Picture:
     for number, (name, linear, relu) in enumerate(KEPT):
         first, second = (math.prod(LAYER) * bits / 8 / 1e9 for bits in (linear, relu))
         look = {"edgecolor": INK, "linewidth": 0.8, "height": 0.6}
-        ax.barh(number, first, color=SKY, label="the linear layer" if not number else None, **look)
-        ax.barh(
-            number, second, left=first, color=ORANGE, label="the ReLU alone" if not number else None, **look
-        )
+        if second:
+            ax.barh(number, first, color=SKY, label="the linear layer" if number == 1 else None, **look)
+            ax.barh(
+                number, second, left=first, color=ORANGE, label="the ReLU" if number == 1 else None, **look
+            )
+        else:
+            for color, place in ((SKY, number - 0.15), (ORANGE, number + 0.15)):
+                ax.barh(place, first, height=0.3, linewidth=0, color=color)
+            ax.barh(number, first, fill=False, **look)
         label(ax, first + second + 0.01, number, f"{first + second:.2f} GB", align="left")
         told.append(f"{name}: {first + second:.2f} GB")
     ax.set_yticks(range(len(KEPT)), [name for name, _, _ in KEPT])
     ax.invert_yaxis()
-    ax.set_xlim(0, 0.8)
+    ax.set_xlim(0, 1)
     ax.set_xlabel(f"GB kept for the backward pass: {LAYER[0]} tokens of {LAYER[1]} values")
     ax.legend(title="kept for", fontsize=9, title_fontsize=9, frameon=False, loc="lower right")
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
         f"Bars of the memory kept for backward after a ReLU with {LAYER[0]} tokens of {LAYER[1]} values, for "
-        f"the linear layer and for the ReLU. {'; '.join(told)}.",
-    )
-
-
-def select(dy: Sequence[float] = (1.5, -2.0, math.inf, 0.25, -1.0, math.nan)) -> Picture:
-    """Draw choosing dy or 0, and multiplying dy by the bit."""
-    bits = (1, 0, 0, 1, 1, 0)
-    chosen = [v if bit else 0.0 for v, bit in zip(dy, bits, strict=True)]
-    times = [v * bit for v, bit in zip(dy, bits, strict=True)]
-    gate = [OPEN if bit else SHUT for bit in bits]
-    bad = [VERMILLION if math.isnan(t) else g for t, g in zip(times, gate, strict=True)]
-    figure, ax = new_sheet(20, 6.9)
-    left, wide = 6.2, 1.3
-    cells(ax, list(dy), x=left, y=0.4, width=wide, colors=gate, title="dy")
-    cells(ax, list(bits), x=left, y=1.8, width=wide, colors=gate, title="bit of the mask")
-    row = cells(ax, chosen, x=left, y=3.7, width=wide, colors=gate, title="where(bit, dy, 0)")
-    cells(ax, times, x=left, y=5.5, width=wide, colors=bad, title="dy · bit")
-    for i in range(len(bits)):
-        arrow(ax, (row.center(i)[0], 2.9), (row.center(i)[0], 3.6))
-    label(ax, row.right + 0.4, 4.2, "correct", align="left")
-    label(ax, row.right + 0.4, 5.8, "0 · inf and 0 · NaN are NaN;", align="left")
-    label(ax, row.right + 0.4, 6.4, "0 · (−2) is −0, which equals 0", align="left")
-    return Picture(
-        figure,
-        f"dy = {_list(dy)}, bits {list(bits)}. Chosen by the bit: {_list(chosen)}. Multiplied by the bit: "
-        f"{_list(times)}: if the bit is 0 and dy is infinite or NaN, the product is NaN.",
+        f"the linear layer, the ReLU or both. {'; '.join(told)}.",
     )
 
 
@@ -119,7 +99,8 @@ def times(rows: Sequence[Mapping[str, object]], about: str) -> Picture:
             y += 1
             color = SKY if name == "ours" else YELLOW if name.startswith("torch") else PALE
             ax.barh(y, us, color=color, edgecolor=INK, linewidth=0.8, height=0.8)
-            label(ax, us + 1, y, f"{us:.0f} µs, {us / bars[COPY]:.2f}× a copy", align="left", fontsize=9)
+            of_ours = f", {us / bars['ours']:.2f}× ours" if name != "ours" else ""
+            label(ax, us + 1, y, f"{us:.0f} µs{of_ours}", align="left", fontsize=9)
             places.append(y)
             names.append(name)
         y += 1.3
@@ -151,4 +132,4 @@ def _list(values: Sequence[float]) -> str:
     return ", ".join(f"{v:g}" for v in values)
 
 
-__all__ = ["bits", "saved", "select", "times"]
+__all__ = ["bits", "saved", "times"]

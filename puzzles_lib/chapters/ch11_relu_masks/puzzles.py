@@ -30,7 +30,7 @@ def positive(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
 def relu_pack(
     x: BFloat16[Tensor, "M N"],
 ) -> tuple[BFloat16[Tensor, "M N"], Int32[Tensor, " M (N+31)//32"]]:
-    """y = relu(x), and bit n % 32 of mask[m, n // 32] is 1 if dy[m, n] passes
+    """y = relu(x); bit n % 32 of mask[m, n // 32] is 1 if dy[m, n] passes, else 0
 
     Both are as in torch, for every x. Bits past the end of a row are 0.
     """
@@ -43,14 +43,17 @@ def relu_pack(
     return y, mask
 
 
-def _mask(passes: Tensor, top_first: bool = False, spare: int = 0) -> Tensor:
+def _mask(passes: Tensor, top_first: bool = False, spare: int = 0, down: bool = False) -> Tensor:
     """Return the words of a mask, or those with element 0 in the highest bit.
 
     passes: bool, or the numbers that a kernel sums as bits. spare: such a number for lanes past the end.
+    down: whether bits are shifted down instead of up.
     """
     padded = torch.nn.functional.pad(passes.int(), (0, -passes.shape[1] % 32), value=spare)
     bits = padded.unflatten(1, (-1, 32))  # [M, W, 32]
     shifts = torch.arange(32, dtype=torch.int32)
+    if down:
+        return (bits >> shifts).sum(2, dtype=torch.int32)
     return (bits << (shifts.flip(0) if top_first else shifts)).sum(2, dtype=torch.int32)
 
 
@@ -71,6 +74,14 @@ SLIPS: dict[str, Callable] = {
     "you'd get these words if the bit were 1 at x = 0: torch's gradient is 0 there": lambda x: (
         torch.relu(x),
         _mask((x >= 0) | x.isnan()),
+    ),
+    "you'd get these words from x != 0: no gradient passes a negative x": lambda x: (
+        torch.relu(x),
+        _mask(x != 0),
+    ),
+    "you'd get these words if the bits were shifted down with >>: bit i is 1 << i": lambda x: (
+        torch.relu(x),
+        _mask(~(x <= 0), down=True),
     ),
     "you'd get these words with element 0 in the highest bit: it's the lowest": lambda x: (
         torch.relu(x),
@@ -93,7 +104,7 @@ RELU_PACK = Puzzle(
     spec=relu_pack,
     formula=(
         r"y_{m, n} = \mathrm{relu}(x_{m, n}) \qquad"
-        r"\mathrm{mask}_{m, w} = \sum_{i=0}^{31} \left[ dy_{m, \, 32w + i} \text{ passes} \right] \cdot 2^i"
+        r"\mathrm{mask}_{m, w} = \sum_{i=0}^{31} \mathrm{bit}_{m, \, 32w + i} \cdot 2^i"
     ),
     grid=lambda s: (s.M, triton.cdiv(s.N, 32 * s.BLOCK_W)),
     cases=(
@@ -134,11 +145,18 @@ def relu_unpack_backward(
 
 
 def _where(
-    dy: Tensor, mask: Tensor, passes: Callable[[Tensor], Tensor], but_the_sign: bool = False
+    dy: Tensor,
+    mask: Tensor,
+    passes: Callable[[Tensor], Tensor],
+    but_the_sign: bool = False,
+    up: bool = False,
 ) -> Tensor:
-    """Return dy where passes is True of the shifted word, and 0 elsewhere; but_the_sign: never for bit 31."""
-    shifted = (mask[:, :, None] >> torch.arange(32, dtype=torch.int32)).flatten(1)  # [M, W * 32]
-    kept = passes(shifted)
+    """Return dy where passes is True of the word, shifted down or up, and 0 elsewhere.
+
+    but_the_sign: never for bit 31.
+    """
+    words, i = mask[:, :, None], torch.arange(32, dtype=torch.int32)
+    kept = passes((words << i if up else words >> i).flatten(1))  # [M, W * 32]
     if but_the_sign:
         kept = kept & (torch.arange(kept.shape[1]) % 32 != 31)
     return torch.where(kept[:, : dy.shape[1]], dy, 0)
@@ -153,6 +171,9 @@ BACKWARD_SLIPS: dict[str, Callable] = {
     ),
     "you'd get this dx if you compared with 1 but left out & 1: the bits above are still there": (
         lambda dy, mask: _where(dy, mask, lambda shifted: shifted == 1)
+    ),
+    "you'd get this dx if the words were shifted up with <<: >> brings bit i down to bit 0": (
+        lambda dy, mask: _where(dy, mask, lambda shifted: shifted & 1 == 1, up=True)
     ),
     "you'd get this dx from % 2 == 1: for a negative word, the remainder of 1 is -1": (
         lambda dy, mask: _where(dy, mask, lambda shifted: torch.fmod(shifted, 2) == 1)

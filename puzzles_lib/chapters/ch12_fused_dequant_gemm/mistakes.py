@@ -203,7 +203,7 @@ MISTAKES = (
             "minimum[:, :, None] + scale[:, :, None]": "minimum[:, None, :] + scale[:, None, :]",
         },
         kind="values",
-        says="1–30 along CIN",
+        says="all fields 0 come first",
     ),
     Mistake(
         FUSED_DW,
@@ -330,6 +330,7 @@ MISTAKES = (
         {"tl.store": "tl.atomic_add", "parts_ptr + split * COUT * CIN": "parts_ptr"},
         kind="uninitialised",
         says="parts_ptr",
+        asks="What is in part 0 when the first split adds to it? And what about the other parts?",
     ),
     Mistake(
         SPLIT_K,
@@ -696,7 +697,44 @@ MISTAKES = (
             "minimum[:, None, :] + scale[:, None, :]": "minimum[None, :, :] + scale[None, :, :]",
         },
         kind="values",
-        says="along CIN",
+        says="all fields 0 come first",
+    ),
+    Mistake(
+        BUSY_DW,
+        "fields_last",
+        "The axis of fields comes last, as in puzzle 19, so the fields of a word are strewn along k.",
+        {
+            "words[:, None, :] >> shifts[None, :, None]": "words[:, :, None] >> shifts[None, None, :]",
+            "minimum[:, None, :] + scale[:, None, :]": "minimum[:, :, None] + scale[:, :, None]",
+        },
+        kind="values",
+        says="one after the other along k",
+    ),
+    Mistake(
+        BUSY_DW,
+        "word_per_column",
+        "Correct, but each column of x̂ loads a word and a scale of its own.",
+        {
+            "(offs_w[:, None] < W)": "(offs_n[:, None] // F < W)",
+            "k[None, :] * W + offs_w[:, None]": "k[None, :] * W + offs_n[:, None] // F",
+            "k[None, :] * G + offs_g[:, None]": "k[None, :] * G + offs_n[:, None] // GROUP",
+            "(words[:, None, :] >> shifts[None, :, None])": "(words >> (BITS * (offs_n % F))[:, None])",
+            "minimum[:, None, :] + scale[:, None, :] * codes": "minimum + scale * codes",
+            "tl.reshape(x, (BLOCK_N, BLOCK_K)).to": "x.to",
+        },
+        kind="machine",
+        says="128 × 32 × 2",
+    ),
+    Mistake(
+        BUSY_DW,
+        "multiplied_in_float32",
+        "Correct, but in float32 the tensor cores take twice as long, and so they look busier.",
+        {
+            "(BLOCK_N, BLOCK_K)).to(tl.bfloat16)": "(BLOCK_N, BLOCK_K))",
+            "offs_m[None, :], mask=mask, other=0.0)": "offs_m[None, :], mask=mask, other=0.0).to(tl.float32)",
+        },
+        kind="machine",
+        says="float32 tiles",
     ),
     Mistake(
         BUSY_DW,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import triton
 
-from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, YELLOW
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, PURPLE, SKY, YELLOW
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inspector.step import PRODUCTS, Step
 from puzzles_lib.timing import recorded
@@ -124,12 +124,14 @@ def busy(steps: Mapping[str, Step | None]) -> Picture:
             label(ax, needed * 1.1, place, "no tensor cores in a loop", align="left", fontsize=9)
             told.append(f"{name}: no tensor cores in a loop")
             continue
-        clocks = step.issue_clocks * needed / step.tensor_clocks
+        clocks = step.issue_clocks * _PRODUCTS / step.products
         longest = max(longest, clocks)
         ax.barh(place, clocks, height=0.6, color=ORANGE, edgecolor=INK, linewidth=0.6)
         text = f"{clocks:.0f}, busy at most {step.busy:.0%}"
+        if step.in_tf32:
+            text += f" (in TF32, tensor cores: {step.tensor_clocks * _PRODUCTS / step.products:.0f})"
         label(ax, max(clocks, needed), place, f"  {text}", align="left", fontsize=9)
-        told.append(f"{name}: {clocks:.0f} clocks, tensor cores busy at most {step.busy:.0%}")
+        told.append(f"{name}: {text}")
     ax.axvline(needed, color=BLUE, linewidth=2.4)
     label(ax, needed, -0.75, f"tensor cores: {needed:.0f}", align="left bottom", fontsize=9, color=BLUE)
     ax.set_yticks(range(len(steps)), steps, fontsize=10)
@@ -154,7 +156,7 @@ def clock(rows: int = 100864) -> Picture:
     }
     names = {
         "1": "like puzzle 19,\ntiles of 64 × 64",
-        "2": "the same,\nlarger tiles",
+        "2": "the same,\ntiles of 256 × 128",
         "3": "packed along K,\nlike puzzle 21",
         "dequantize + cuBLAS": "dequantize,\nthen cuBLAS",
     }
@@ -173,7 +175,7 @@ def clock(rows: int = 100864) -> Picture:
     ax.set_yticks(range(len(bars)), bars, fontsize=10)
     ax.invert_yaxis()
     ax.set_xlim(0, max(bars.values()) * 1.15)
-    ax.set_xlabel(f"µs for dW, {recorded.about('ladder')}", fontsize=9)
+    ax.set_xlabel(f"µs for dW, K in 8 parts, {recorded.about('ladder')}", fontsize=9)
     ax.tick_params(axis="x", labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
@@ -240,16 +242,14 @@ def wanted(BITS: int = 4) -> Picture:
     figure, ax = new_sheet(25, 12.2, unit=0.36)
     thread = {(k, 3) for k in (2, 3, 10, 11)}  # thread 1 of a quarter warp: k = 2t, 2t+1, 2t+8, 2t+9
     panels = (
-        ("packed along the row", lambda k, n: k == 2, f"one word: {columns} columns of one row"),
+        ("packed along the row", lambda k, n: k == 2, f"one {BITS}-bit word: {columns} columns of one row"),
         ("packed along K", lambda k, n: (k, n) in thread, "four words: field j of each"),
     )
     for number, (name, mine, foot) in enumerate(panels):
         left, top, width, height = 3.2 + 12.4 * number, 1.8, 0.95, 0.52
         colors = [[PACKED if mine(k, n) else PALE for n in range(columns)] for k in range(rows)]
-        block = cells(ax, [[""] * columns] * rows, x=left, y=top, width=width, height=height, colors=colors)
-        for k, n in thread:
-            x, y = block.x + n * width, block.y + k * height
-            box(ax, x, y, width, height, color=None, edge=VERMILLION, linewidth=2.4)
+        texts = [["●" if (k, n) in thread else "" for n in range(columns)] for k in range(rows)]
+        block = cells(ax, texts, x=left, y=top, width=width, height=height, colors=colors)
         middle = left + columns * width / 2
         label(ax, middle, 0.5, name, fontsize=11)
         label(ax, middle, 1.4, "columns n", fontsize=9, color=FAINT)
@@ -257,14 +257,14 @@ def wanted(BITS: int = 4) -> Picture:
             y = block.y + (k + 0.5) * height
             label(ax, left - 0.2, y, f"k={k}", align="right", fontsize=9, color=FAINT)
         label(ax, middle, block.bottom + 0.7, foot)
-    text = "yellow: what a thread has.  framed: what the tensor cores need from it"
+    text = "yellow: what a thread has.  ●: what the tensor cores need from it"
     label(ax, 12.5, 11.7, text)
     return Picture(
         figure,
-        f"16 rows of x̂ by {columns} columns, twice. Four values are framed that one thread has to give the "
+        f"16 rows of x̂ by {columns} columns, twice. Four values are marked that one thread has to give the "
         f"tensor cores: column 3, rows 2, 3, 10 and 11. Packed along the row, a thread that loads a word has "
-        f"{columns} columns of row 2, and only one of them is framed. Packed along K, it loads the words at "
-        f"the framed places, and field j of each word is exactly what dot j needs from it.",
+        f"{columns} columns of row 2, and only one of them is marked. Packed along K, it loads the words at "
+        f"the marked places, and field j of each word is exactly what dot j needs from it.",
     )
 
 

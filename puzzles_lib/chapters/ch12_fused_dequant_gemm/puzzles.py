@@ -65,6 +65,10 @@ def _fills(s: SimpleNamespace) -> tuple[Mapping[str, Fill], ...]:
     return fit, {**fit, "dy": far_apart}
 
 
+# Tensor cores take float32 tiles at half the rate, so they would look busier.
+_HALVES = Want("float32 dots", most=0)
+
+
 # ---- puzzle 19
 
 
@@ -81,8 +85,8 @@ def fused_dw(
 
     x[k, n] = minimum[k, g] + scale[k, g] · code[k, n] with g = n // GROUP, and
     code[k, n] is field n % F of words[k, n // F], F = 32 // BITS, as in puzzle
-    16. GROUP and BLOCK_N are multiples of F. Sums are in float32. The checker's
-    x are bfloat16 numbers, so keeping them in bfloat16 changes nothing.
+    16. GROUP and BLOCK_N are multiples of F. x is rounded to bfloat16 for the dot,
+    and sums are in float32.
     """
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
@@ -96,6 +100,59 @@ def _dy_as_cout_by_k(
     """Return dW if dy's memory is read as [COUT, K]."""
     turned = dy.contiguous().view(dy.shape[1], dy.shape[0]).T
     return fused_dw(turned, words, scale, minimum, CIN, BITS, GROUP)
+
+
+def _unpacked(s: SimpleNamespace, words: Tensor, scale: Tensor, minimum: Tensor) -> Tensor:
+    """Return x of all whole tiles, [steps, BLOCK_K, tiles, words per tile, F], with zeros for padding."""
+    F, CIN = 32 // s.BITS, s.CIN
+    steps, tiles = triton.cdiv(words.shape[0], s.BLOCK_K), triton.cdiv(CIN, s.BLOCK_N)
+    g = torch.arange(words.shape[1]) * F // s.GROUP  # the group of each word
+    codes = unpack_bits(words, words.shape[1] * F, s.BITS).reshape(*words.shape, F)
+    x = minimum[:, g, None] + scale[:, g, None] * codes  # [K, W, F]
+    rows, columns = steps * s.BLOCK_K - x.shape[0], tiles * s.BLOCK_N // F - x.shape[1]
+    x = torch.nn.functional.pad(x, (0, 0, 0, columns, 0, rows))
+    return x.reshape(steps, s.BLOCK_K, tiles, s.BLOCK_N // F, F)
+
+
+def _flattened(axes: tuple[int, ...], turned: bool = False) -> Callable:
+    """Return a spec whose tiles of x have their axes (row, word, field) in this order before the reshape.
+
+    turned: whether the reshape makes ``[BLOCK_N, BLOCK_K]``.
+    """
+
+    def slip(
+        dy: Tensor,
+        words: Tensor,
+        scale: Tensor,
+        minimum: Tensor,
+        CIN: int,
+        BITS: int,
+        GROUP: int,
+        BLOCK_N: int,
+        BLOCK_K: int,
+    ) -> Tensor:
+        s = SimpleNamespace(CIN=CIN, BITS=BITS, GROUP=GROUP, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+        x = _unpacked(s, words, scale, minimum)
+        steps, _, tiles = x.shape[:3]
+        parts = x.permute(0, 2, *((1, 3, 4)[axis] for axis in axes))  # [steps, tiles, ...]
+        shape = (BLOCK_N, BLOCK_K) if turned else (BLOCK_K, BLOCK_N)
+        parts = parts.reshape(steps, tiles, *shape)
+        parts = parts.mT if turned else parts
+        x = parts.permute(0, 2, 1, 3).reshape(steps * BLOCK_K, tiles * BLOCK_N)
+        return dy.mT @ x[: dy.shape[0], :CIN]
+
+    return slip
+
+
+_READ_AS_COUT_BY_K = "it is what you get if dy is read as [COUT, K]: row k starts at k * COUT"
+_FIELDS_FIRST = (
+    "in each tile, all fields 0 come first, then all fields 1: "
+    "before the reshape, the axis of fields must come right after the axis of words"
+)
+_FIELDS_LAST = (
+    "in each tile, the fields of a word come one after the other along k: "
+    "before the reshape, the axis of fields must come right after the axis of words"
+)
 
 
 FUSED_DW = Puzzle(
@@ -123,7 +180,8 @@ FUSED_DW = Puzzle(
     ),
     outputs=("dw",),
     slips={
-        "it is what you get if dy is read as [COUT, K]: row k starts at k * COUT": _dy_as_cout_by_k,
+        _READ_AS_COUT_BY_K: _dy_as_cout_by_k,
+        _FIELDS_FIRST: _flattened((0, 2, 1)),
     },
     contract=Contract(
         {
@@ -139,6 +197,7 @@ FUSED_DW = Puzzle(
         fills=_fills,
         most_programs=4,
     ),
+    machine=(Goal(cases=(1,), wants=(_HALVES,)),),
 )  # fmt: skip
 
 
@@ -153,8 +212,8 @@ def busy_dw(
 ) -> Float32[Tensor, "COUT CIN"]:
     """dW as in puzzle 19. BLOCK_K is a multiple of 32.
 
-    In tiles of 128 x 128 with BLOCK_K = 64, nothing spills, and the tensor cores
-    can be busy at least 70% of the time.
+    In tiles of 128 x 128 with BLOCK_K = 64, the dot's operands are bfloat16,
+    nothing spills, and the tensor cores can be busy at least 70% of the time.
     """
     return fused_dw(dy, words, scale, minimum, CIN, BITS, GROUP)
 
@@ -180,8 +239,13 @@ BUSY_DW = Puzzle(
         _in_tiles(FUSED_DW.cases[1], BLOCK_K=64),
     ),
     outputs=("dw",),
+    slips={
+        _READ_AS_COUT_BY_K: _dy_as_cout_by_k,
+        _FIELDS_FIRST: _flattened((0, 2, 1)),
+        _FIELDS_LAST: _flattened((1, 0, 2), turned=True),
+    },
     contract=_least_block_k(FUSED_DW.contract, 32),
-    machine=(Goal(cases=(6,), wants=(Want("busy", least=0.7), Want("spills", most=0))),),
+    machine=(Goal(cases=(6,), wants=(_HALVES, Want("busy", least=0.7), Want("spills", most=0))),),
 )
 
 # ---- puzzle 20
@@ -287,7 +351,9 @@ TWO_PROGRAMS = Puzzle(
     ),
     outputs=("parts",),
     contract=_least_block_k(SPLIT_K.contract, 32),
-    machine=(Goal(cases=(6,), wants=(Want("programs", least=2), Want("spills", most=0)), num_warps=8),),
+    machine=(
+        Goal(cases=(6,), wants=(_HALVES, Want("programs", least=2), Want("spills", most=0)), num_warps=8),
+    ),
 )
 
 # ---- puzzle 21
@@ -331,7 +397,7 @@ PACKED_ALONG_K = Puzzle(
     grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N)),
     cases=(
         # one program, one block of words
-        _case(K=64, COUT=16, CIN=32, BITS=4, GROUP=32, BLOCK_M=16, BLOCK_N=32),
+        _case(K=128, COUT=32, CIN=64, BITS=2, GROUP=64, BLOCK_M=32, BLOCK_N=64),
         # several blocks on every axis, all full; two tiles per group
         _case(K=128, COUT=32, CIN=96, BITS=4, GROUP=64, BLOCK_M=16, BLOCK_N=32),
         # ragged on every axis
@@ -359,7 +425,7 @@ PACKED_ALONG_K = Puzzle(
         fills=_fills,
         most_programs=2,
     ),
-    machine=(Goal(cases=(6,), wants=(Want("moves", most=0), Want("busy", least=0.5))),),
+    machine=(Goal(cases=(6,), wants=(_HALVES, Want("moves", most=0), Want("busy", least=0.5))),),
 )  # fmt: skip
 
 PUZZLES = (FUSED_DW, BUSY_DW, SPLIT_K, TWO_PROGRAMS, PACKED_ALONG_K)

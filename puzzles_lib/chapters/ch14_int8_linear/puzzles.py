@@ -10,7 +10,7 @@ from torch import Tensor
 
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.goal import Goal, Want
-from puzzles_lib.inputs import unmoved
+from puzzles_lib.inputs import unmoved, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 
 TOP = 127
@@ -67,8 +67,9 @@ def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
 
 
 def vanishing(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return values 2^100 times smaller than `off_ties`: scales near 1e-32, still not subnormal."""
-    return off_ties(shape, dtype, generator) * 2.0**-100
+    """Return rows like those of `off_ties` with peaks near 4e-36: their scales are barely not subnormal."""
+    x = off_ties(shape, dtype, generator)
+    return torch.ldexp(x, -118 - torch.frexp(x.abs().amax(dim=1, keepdim=True)).exponent + 1)
 
 
 def one_outlier(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -620,7 +621,8 @@ FUSED_LINEAR = Puzzle(
             "BLOCK_N": (32, 64),
             "BLOCK_K": lambda s: (512,) if s.K > 1000 else (64, 512),
         },
-        fills=lambda s: ({"x": rising},),  # the peak is in the last block
+        # the peak is small, and there is nothing beside it; or it is in the last block
+        fills=lambda s: ({"x": tiny, "bias": zeros}, {"x": rising}),
         most_programs=4,
     ),
 )  # fmt: skip

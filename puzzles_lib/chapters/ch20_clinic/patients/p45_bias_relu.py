@@ -6,7 +6,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import small
+from puzzles_lib.inputs import partly_huge, small
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
@@ -32,7 +32,10 @@ PUZZLE = Puzzle(
         Case(M=5, N=20, BLOCK_M=4, BLOCK_N=16, fill={"x": small}),
     ),
     most_loads={"x": lambda s: s.M * s.N},
-    contract=Contract({"M": Size(40), "N": Size(150), "BLOCK_M": (16,), "BLOCK_N": (64,)}),
+    contract=Contract(
+        {"M": Size(40), "N": Size(150), "BLOCK_M": (16,), "BLOCK_N": (64,)},
+        fills=lambda s: ({}, {"x": partly_huge}),
+    ),
     broken_by="mask_left_behind",
 )
 

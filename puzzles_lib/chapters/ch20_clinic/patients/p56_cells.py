@@ -17,6 +17,13 @@ def around_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     return torch.randint(-20, 21, shape, dtype=dtype, generator=generator)
 
 
+def at_the_ends(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return integers from both ends of int32's range, where x - SIZE or x + SIZE may not fit."""
+    near = torch.randint(0, 9, shape, generator=generator)
+    signs = torch.randint(0, 2, shape, generator=generator)
+    return torch.where(signs == 1, 2**31 - 1 - near, near - 2**31).to(dtype)
+
+
 def cells(x: Int32[Tensor, " N"], SIZE: int) -> Int32[Tensor, " N"]:
     """z[n] = x[n] / SIZE, rounded down
 
@@ -48,7 +55,10 @@ PUZZLE = Puzzle(
             x.float() / SIZE
         ).int(),
     },
-    contract=Contract({"N": Size(300), "SIZE": (7, 64), "BLOCK_N": (64,)}),
+    contract=Contract(
+        {"N": Size(300), "SIZE": (7, 64), "BLOCK_N": (64,)},
+        fills=lambda s: ({"x": at_the_ends}, {}),
+    ),
     broken_by="as_in_python",
 )
 

@@ -17,6 +17,12 @@ def on_integers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     return torch.randint(-9, 10, shape, generator=generator).to(dtype)
 
 
+def beyond_int32(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values, of which each second one is times 2^40: no int32 holds such numbers."""
+    sizes = torch.where(torch.arange(shape[0]) % 2 == 1, 2.0**40, 1.0)
+    return (sizes * torch.randn(shape, generator=generator)).to(dtype)
+
+
 def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"]:
     """z[n] = floor(x[n] + u[n]), where SEED gives a program with N lanes the draws u
 
@@ -59,7 +65,10 @@ PUZZLE = Puzzle(
         ),
         "each block has a seed of its own: in one block, the same x would get other draws": _a_seed_per_block,
     },
-    contract=Contract({"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)}),
+    contract=Contract(
+        {"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)},
+        fills=lambda s: ({}, {"x": beyond_int32}),
+    ),
     broken_by="lanes_for_offsets",
 )
 
