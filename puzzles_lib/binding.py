@@ -132,7 +132,12 @@ def bind(kernel: object, puzzle: Puzzle, case: Case, num_warps: int = 0) -> Boun
     for number in range(wrapped.count):
         if bound := _bound(wrapped, puzzle, case, number):
             return bound
-    return _signature("early_config_prune removes all configurations", f"for {case}")
+    return all_pruned(case)
+
+
+def all_pruned(case: Case) -> Refusal:
+    """Return why a case in which autotune's ``early_config_prune`` keeps nothing can't be launched."""
+    return _signature("early_config_prune must keep at least one configuration", f"it keeps none for {case}")
 
 
 def _bound(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Bound | Refusal | None:

@@ -12,8 +12,9 @@ A goal is about some of the puzzle's own cases, so the kernel has also been run 
 `puzzles_lib.cache_model` counts what a run of that case fetches from memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 MEASURES = {
     "load bytes": "bytes of a thread's narrowest load",
@@ -152,12 +153,14 @@ class Traffic:
     """The most lines that a cache, which all programs share, may fetch from memory in a case.
 
     in_flight: how many programs run at a time. cache: its size in bytes. most: the number of lines.
+    why: a function of the puzzle, the goal and a recorded run that fetches more; returns the cause, or "".
     """
 
     case: int
     in_flight: int
     cache: int
     most: int
+    why: Callable[[Any, "Traffic", Any], str] | None = None
 
     @property
     def launch(self) -> str:

@@ -45,7 +45,7 @@ class Configuration:
         hook = self.pre_hook
         if hook is None:
             return None
-        found = _called(lambda: hook({**arguments, **self.options}), "the pre_hook of a configuration")
+        found = called(lambda: hook({**arguments, **self.options}), "the pre_hook of a configuration")
         return found if isinstance(found, Refusal) else None
 
     def __str__(self) -> str:
@@ -99,8 +99,12 @@ class Wrapped:
             if type(warps) is not int or warps < 1 or warps & (warps - 1):
                 return f"a configuration has num_warps={warps!r}, but it must be a power of 2"
         if self.autotuner:
-            for option in ("reset_to_zero", "restore_value"):
-                for name in getattr(self.autotuner, option):
+            for option in ("keys", "reset_to_zero", "restore_value"):
+                names = getattr(self.autotuner, option)
+                if (text := "".join(map(str, names))) not in list(names) and text in parameters:
+                    told = f'autotune\'s {option.replace("keys", "key")} must be a list, such as ["{text}"]'
+                    return f'{told}, but is the text "{text}"'
+                for name in names if option != "keys" else ():
                     if name not in parameters:
                         return f"autotune's {option} names {name}, which is not a parameter of the kernel"
         return ""
@@ -126,7 +130,7 @@ class Wrapped:
                 values |= {n: v for n, v in config.all_kwargs().items() if v is not None}
                 continue
             for name, heuristic in layer.values.items():
-                value = _called(lambda: heuristic({**given, **values}), f"the heuristic for {name}")  # noqa: B023
+                value = called(lambda: heuristic({**given, **values}), f"the heuristic for {name}")  # noqa: B023
                 if isinstance(value, Refusal):
                     return value
                 values[name] = value
@@ -138,11 +142,17 @@ class Wrapped:
         return Configuration(number, self.count, values, options, hook)
 
     def _kept(self, tuner: Autotuner, arguments: Mapping[str, object]) -> list[Config] | Refusal:
-        """Return the configurations that autotune would try, without asking its performance model."""
-        if tuner.early_config_prune is None:
+        """Return the configurations that autotune would try, without asking its performance model.
+
+        It prunes only if there are several.
+        """
+        if tuner.early_config_prune is None or len(tuner.configs) < 2:
             return tuner.configs
         prune = tuner.early_config_prune
-        return _called(lambda: list(prune(tuner.configs, dict(arguments), **arguments)), "early_config_prune")
+        found = called(lambda: prune(tuner.configs, dict(arguments), **arguments), "early_config_prune")
+        if found is None:
+            return _refusal("early_config_prune must return a list of configurations, but returns None")
+        return found if isinstance(found, Refusal) else list(found)
 
     def _source(self, name: str) -> str:
         heuristics = (layer for layer in self.layers if isinstance(layer, Heuristics))
@@ -160,7 +170,7 @@ def unwrap(kernel: Any) -> Wrapped | None:
     return Wrapped(kernel, tuple(layers)) if isinstance(kernel, JITFunction) else None
 
 
-def _called(function: Callable[[], T], what: str) -> T | Refusal:
+def called(function: Callable[[], T], what: str) -> T | Refusal:
     """Return the result of a learner's function, or how it fails."""
     try:
         with time_limit(CALL_SECONDS, inside=function):

@@ -360,7 +360,7 @@ def test_what_is_said_of_persistent_programs():
     best = [case for case in ("8192x8192x128", "8192x8192x512") if gain(case) > 1.2]
     assert len(best) == 2
     assert all(us[case, "persistent"] > us[case, "descriptors"] for case in best)
-    said("gains less than no loop at all")
+    said("the loop gains less than descriptors alone")
     said("it is the overlap that pays, not the loop")
 
 

@@ -9,7 +9,7 @@ import triton.language as tl
 from jaxtyping import Float16, Float32
 from torch import Tensor
 
-from puzzles_lib import LONG_SUM, MASKED_ADD, QUANTIZE_PACK, check, run, stages, trace
+from puzzles_lib import LONG_SUM, MASKED_ADD, QUANTIZE_PACK, SPLIT_SUM, check, run, stages, trace
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.attempts import Budget
 from puzzles_lib.puzzle import Case, Puzzle
@@ -170,6 +170,124 @@ def test_pruned_configurations_are_not_tried():
     kernel = tuned(right_for_32, (128, 4), (32, 4), prune_configs_by={"early_config_prune": prune})
     assert check(kernel, MASKED_ADD).ok
     assert "configuration 2 of 2: BLOCK=32" in str(trace(kernel, MASKED_ADD))
+
+
+@pytest.mark.parametrize(
+    "keeps, told",
+    [
+        (lambda configs, N: [c for c in configs if c.kwargs["BLOCK"] <= N], "must keep at least one"),
+        (lambda configs, N: None, "must return a list of configurations, but returns None"),
+        (lambda configs, N: [], "must keep at least one configuration"),
+    ],
+)
+def test_a_pruning_that_keeps_nothing_fails(keeps, told):
+    """Triton 3.7.1's `Autotuner.prune_configs` raises an AutotunerError."""
+
+    def prune(configs, arguments, **_):
+        return keeps(configs, arguments["N"])
+
+    kernel = tuned(right, (16, 4), (32, 4), prune_configs_by={"early_config_prune": prune})
+    report = check(kernel, MASKED_ADD)
+    assert not report.ok and told in str(report)
+    assert not any(case.ok for case in report.listed if MASKED_ADD.cases[case.number].N < 16)
+    one = tuned(right, (16, 4), prune_configs_by={"early_config_prune": prune})
+    assert check(one, MASKED_ADD).ok  # Triton doesn't prune a single configuration
+
+
+# ---- hooks of autotune itself
+
+
+@triton.jit
+def adds_rows(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = (m[:, None] < M) & (n[None, :] < N)
+    x = tl.load(x_ptr + m[:, None] * N + n[None, :], mask=mask, other=0.0)
+    tl.atomic_add(z_ptr + m, tl.sum(x, axis=1), mask=m < M)
+
+
+@triton.jit
+def stores_whole_rows(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, ADD: tl.constexpr):
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    for start in range(0, N, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        mask = (m[:, None] < M) & (n[None, :] < N)
+        total += tl.sum(tl.load(x_ptr + m[:, None] * N + n[None, :], mask=mask, other=0.0), axis=1)
+    mine = (m < M) & (tl.program_id(1) == 0)
+    if ADD:
+        total += tl.load(z_ptr + m, mask=mine, other=0.0)
+    tl.store(z_ptr + m, total, mask=mine)
+
+
+def summed(**options):
+    return triton.autotune([triton.Config({"BLOCK_N": n}) for n in (32, 128)], key=["N"], **options)(
+        adds_rows
+    )
+
+
+def clears(args, reset_only=False):
+    args["z_ptr"].zero_()
+
+
+def clears_after(args, exception):
+    assert exception is None
+    args["z_ptr"].zero_()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pre_hook": clears},
+        {"post_hook": clears_after},
+        {"pre_hook": lambda args, reset_only=False: args["z_ptr"].zero_() if reset_only else None},
+        {"pre_hook": clears, "post_hook": lambda args, exception: args["z_ptr"].add_(1)},
+        {"reset_to_zero": ["z_ptr"]},
+        {"restore_value": ["z_ptr"]},
+    ],
+)
+def test_hooks_of_autotune_prepare_its_timed_runs(options):
+    assert check(summed(**options), SPLIT_SUM).ok
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({}, "3 times what it should be"),
+        (
+            {"pre_hook": lambda args, reset_only=False: None if reset_only else args["z_ptr"].zero_()},
+            "correct alone, but wrong on the results that other configurations leave",
+        ),
+        (
+            {"pre_hook": lambda args, reset_only=False: None, "reset_to_zero": ["z_ptr"]},
+            "autotune's pre_hook replaces reset_to_zero",
+        ),
+        ({"post_hook": lambda args, exception: None}, "other configurations leave"),
+        ({"post_hook": lambda args, exception: args["x_ptr"].zero_()}, "hooks change the input x_ptr"),
+        ({"pre_hook": lambda args: None}, "autotune's pre_hook raises TypeError"),
+        ({"pre_hook": lambda args, reset_only=False: args["y"]}, "autotune's pre_hook raises KeyError: 'y'"),
+        ({"reset_to_zero": "z_ptr"}, 'reset_to_zero must be a list, such as ["z_ptr"], but is the text'),
+        ({"restore_value": "z_ptr"}, 'restore_value must be a list, such as ["z_ptr"]'),
+    ],
+)
+def test_hooks_of_autotune_that_leave_something(options, told):
+    report = check(summed(**options), SPLIT_SUM)
+    assert not report.ok and told in str(report)
+
+
+def test_a_key_that_is_text_is_no_list_of_names():
+    kernel = triton.autotune([triton.Config({"BLOCK_N": 32})], key="BLOCK_M")(adds_rows)
+    assert 'key must be a list, such as ["BLOCK_M"]' in str(check(kernel, SPLIT_SUM))
+    assert check(triton.autotune([triton.Config({"BLOCK_N": 32})], key="N")(adds_rows), SPLIT_SUM).ok
+
+
+def test_any_configuration_may_be_the_fastest():
+    """The first adds to what the second has stored."""
+    configs = [triton.Config({"BLOCK_N": 32, "ADD": add}) for add in (True, False)]
+    report = check(triton.autotune(configs, key=["N"])(stores_whole_rows), SPLIT_SUM)
+    assert not report.ok and "configuration 1 of 2" in str(report)
+    alone = check(triton.autotune(configs[1:], key=["N"])(stores_whole_rows), SPLIT_SUM)
+    assert alone.ok
 
 
 # ---- configurations that cannot be launched

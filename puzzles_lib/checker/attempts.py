@@ -129,8 +129,8 @@ def _meddling(
     """Refuse a hook that changes an input, or does the kernel's work: it may only clear results."""
     results = {result.name for result in puzzle.results}
     for name, tensor in after.items():
-        values = _bytes(tensor)
-        changed = (values != _bytes(before[name])).any(1)
+        values = bytes_of(tensor)
+        changed = (values != bytes_of(before[name])).any(1)
         if name not in results and changed.any():
             text = f"the pre_hook of a configuration changes the input {name}: it may only clear results"
             return Refusal(text, kind="signature")
@@ -144,10 +144,10 @@ def _is_set(before: torch.Tensor, after: torch.Tensor) -> bool:
     """Return whether a hook has given every element of a result a value."""
     if not before.numel():
         return False
-    return bool((_bytes(before) != _bytes(after)).any(1).all())
+    return bool((bytes_of(before) != bytes_of(after)).any(1).all())
 
 
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return each element's bytes, in a row of its own."""
     return tensor.reshape(-1).view(torch.uint8).reshape(-1, tensor.itemsize)
 

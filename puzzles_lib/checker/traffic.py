@@ -29,7 +29,8 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Traffic, seconds: float) -> Go
     verdict = None
     if ran.stop or total > goal.most:
         message = f"{told}, but the goal is at most {goal.most:,}" if not ran.stop else ran.stop.message
-        verdict = Verdict("traffic", message, diagnosis=_words(counted))
+        why = goal.why(puzzle, goal, ran) if goal.why and not ran.stop else ""
+        verdict = Verdict("traffic", message, diagnosis=_words(counted, why))
     look = f"trace({bound.kernel.__name__}, {puzzle.name.upper()}, case={goal.case})"
     return GoalResult(goal.launch, told, verdict, look, of="traffic")
 
@@ -42,8 +43,8 @@ def fetches(puzzle: Puzzle, ran: Run, goal: Traffic) -> dict[str, tuple[int, int
     return cache_model.by_tensor(found)
 
 
-def _words(counted: dict[str, tuple[int, int]]) -> str:
+def _words(counted: dict[str, tuple[int, int]], why: str) -> str:
     each = " and ".join(
         f"{name} is fetched {times / lines:.1f} times" for name, (times, lines) in counted.items()
     )
-    return f"{each}: programs that run at the same time should share more cache lines"
+    return f"{each}: {why or 'programs that run at the same time should share more cache lines'}"

@@ -9,14 +9,24 @@ from collections.abc import Callable
 
 import torch
 
-from puzzles_lib.binding import Bound
+from puzzles_lib.binding import Bound, all_pruned
 from puzzles_lib.checker.algebra import Judge
-from puzzles_lib.checker.attempts import Budget, OutOfTime, attempt, blank, fill_in_place
+from puzzles_lib.checker.attempts import (
+    Budget,
+    OutOfTime,
+    Refused,
+    attempt,
+    blank,
+    bytes_of,
+    fill_in_place,
+)
 from puzzles_lib.checker.expected import expect
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
-from puzzles_lib.runner import Options
+from puzzles_lib.runner import Options, Run
+from puzzles_lib.source import Refusal
+from puzzles_lib.wrapped import called
 
 
 def every_configuration(
@@ -56,6 +66,11 @@ def every_configuration(
             cases[place] = dataclasses.replace(
                 cases[place], verdict=_none_left(bound, case, *why[0], len(done))
             )
+    for place, case in enumerate((*bound.puzzle.cases, *bound.puzzle.drawn(report.salt))):
+        if all(bound.at(case, number) is None for number in range(count)):
+            own = place < len(bound.puzzle.cases)
+            found = _pruned(case, cases[place] if own else CaseResult(str(case), number=place, drawn=True))
+            cases[place : place + own] = [found]
     notes = [_note(count, len(done), refused is not None, bool(bound.wrapped.autotuner))]
     if all(case.ok for case in cases):
         notes += _skipped_note(bound, skipped)
@@ -88,6 +103,13 @@ def _of_the_first(place: int, done: dict[int, Report], skipped: dict[int, dict[i
         if place not in skipped[number] and place < len(report.cases) and report.cases[place].programs
     )
     return next(ran, next(iter(done.values())).cases[place])
+
+
+def _pruned(case: Case, result: CaseResult) -> CaseResult:
+    """Return the result of a case in which early_config_prune keeps no configuration."""
+    refusal = all_pruned(case)
+    verdict = Verdict(refusal.kind, refusal.message, diagnosis=refusal.advice)
+    return dataclasses.replace(result, verdict=verdict, ran=True)
 
 
 def _none_left(bound: Bound, case: Case, number: int, verdict: Verdict, tried: int) -> Verdict:
@@ -123,39 +145,79 @@ def _note(count: int, done: int, asserts: bool, tuned: bool) -> str:
 def _after_the_others(
     bound: Bound, case: Case, numbers: list[int], seconds: float, budget: Budget
 ) -> CaseResult | None:
-    """Run the configurations one after the other, as autotune does; return the first that fails then."""
+    """Tune as autotune does: time all configurations, then launch one. Return the first that fails then.
+
+    Any of them could be the fastest, so each is launched on what all timed runs have left.
+    """
     puzzle, tuner = bound.puzzle, bound.wrapped.autotuner
     variants = [each for number in numbers if isinstance(each := bound.at(case, number), Bound)]
-    if tuner is None or len(variants) < 2 or case.pretend:
+    if tuner is None or len(tuner.configs) < 2 or case.pretend:
         return None
     inputs = make_inputs(puzzle, case)
     expected = expect(puzzle, case, inputs)
+    given = {name: tensor.clone() for name, tensor in inputs.items()}  # hooks may change them
     results: dict[str, torch.Tensor] = {r.name: blank(puzzle, r, case) for r in puzzle.results}
     fill_in_place(puzzle, results, inputs)
-    for each in variants:
+
+    def hook(each: Bound, which: str, **more: object) -> None:
+        options = each.configuration.options if each.configuration else {}
+        arguments = {**each.filled({**given, **results}), **options}
+        found = called(lambda: getattr(tuner, which)(arguments, **more), f"autotune's {which}")
+        if isinstance(found, Refusal):
+            raise Refused(found)
+
+    def launched(each: Bound) -> Run:
         budget.ask()
-        pointers = {name: parameter for parameter, name in (each.tensors or {}).items()}
-        pointers = {name: pointers.get(name, f"{name}_ptr") for name in (*inputs, *results)}
-        named = {pointers[name]: tensor for name, tensor in results.items()}
-        for name in tuner.reset_to_zero:
-            if name in named:
-                named[name].zero_()
-        cleared = [
-            name for name in inputs if pointers[name] in tuner.reset_to_zero and pointers[name] not in named
-        ]
-        given = {**inputs, **{name: torch.zeros_like(inputs[name]) for name in cleared}}
-        kept = {name: named[name].clone() for name in tuner.restore_value if name in named}
-        ran = attempt(each, given, Options(seconds=seconds, quiet=True), results=results)
+        return attempt(each, given, Options(seconds=seconds, quiet=True), results=results)
+
+    def changed() -> list[str]:
+        return [name for name in inputs if not torch.equal(bytes_of(given[name]), bytes_of(inputs[name]))]
+
+    def failed(each: Bound, ran: Run) -> CaseResult | None:
         verdict = Judge(each, inputs, dict(expected), seconds, budget)(ran)
-        if verdict:
-            told = "it is correct alone, but wrong on the results that other configurations leave"
-            if cleared:
-                name = pointers[cleared[0]]
-                told = f"correct alone, but reset_to_zero clears the input {name} before each run"
-            return CaseResult(str(each.case), _with_diagnosis(verdict, f"{each.configuration}; {told}"))
-        for name, tensor in kept.items():
-            named[name].copy_(tensor)
+        if verdict is None:
+            return None
+        told = _why(each, changed(), len(variants))
+        return CaseResult(str(each.case), _with_diagnosis(verdict, f"{each.configuration}; {told}"))
+
+    for each in variants:
+        hook(each, "pre_hook")
+        ran = launched(each)
+        if ran.stop:
+            return failed(each, ran)
+        hook(each, "post_hook", exception=None)
+    left = {name: tensor.clone() for name, tensor in results.items()}
+    for each in variants:
+        for name, tensor in left.items():
+            results[name].copy_(tensor)
+        hook(each, "pre_hook", reset_only=True)
+        if found := failed(each, launched(each)):
+            return found
+    if names := changed():
+        verdict = Verdict("values", f"tuning changes the input {names[0]}")
+        why = _why(variants[0], names, len(variants))
+        return CaseResult(str(variants[0].case), _with_diagnosis(verdict, why))
     return None
+
+
+def _why(each: Bound, changed: list[str], count: int) -> str:
+    """Return why a configuration that is correct alone fails in a tuning. changed: the inputs that hooks set.
+
+    count: how many configurations are tuned.
+    """
+    tuner = each.wrapped.autotuner
+    assert tuner is not None
+    if changed:
+        named = {name: parameter for parameter, name in (each.tensors or {}).items()}
+        name = named.get(changed[0], f"{changed[0]}_ptr")
+        if name in tuner.reset_to_zero and not tuner.user_defined_pre_hook:
+            return f"correct alone, but reset_to_zero clears the input {name} before each run"
+        return f"correct alone, but autotune's hooks change the input {name}"
+    whose = "that other configurations leave" if count > 1 else "that its own timed runs leave"
+    ignored = [option for option in ("reset_to_zero", "restore_value") if getattr(tuner, option)]
+    overridden = f" (autotune's pre_hook replaces {ignored[0]})" if ignored else ""
+    told = overridden if tuner.user_defined_pre_hook else ""
+    return f"it is correct alone, but wrong on the results {whose}{told}"
 
 
 def _named(report: Report, bound: Bound, number: int) -> Report:
@@ -169,8 +231,9 @@ def _named(report: Report, bound: Bound, number: int) -> Report:
         tuner = bound.wrapped.autotuner
         if verdict.kind == "uninitialised" and tuner and "before anything is stored" in verdict.message:
             words += "; autotune runs a kernel many times on the same results, so it must not add to them"
-            if tuner.reset_to_zero:
-                words += " (reset_to_zero clears them only while tuning)"
+            if tuner.reset_to_zero or tuner.user_defined_pre_hook:
+                which = "autotune's pre_hook" if tuner.user_defined_pre_hook else "reset_to_zero"
+                words += f" ({which} clears them only while tuning)"
         return _with_diagnosis(verdict, words)
 
     tried = (*bound.puzzle.cases, *bound.puzzle.drawn(report.salt))

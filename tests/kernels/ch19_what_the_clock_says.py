@@ -20,16 +20,14 @@ swizzled = edited(
     },
 )
 
-bands_of_columns = edited(
+to_and_fro = edited(
     TILE_ORDER,
-    "bands_of_columns",
-    "Bands of two columns and more, each walked along its rows.",
+    "to_and_fro",
+    "Walks every second band from right to left.",
     {
-        "first = pid // (GROUP * tiles_n) * GROUP": "first = pid // (GROUP * tiles_m) * GROUP",
-        "rows = tl.minimum(tiles_m - first, GROUP)": "rows = tl.minimum(tiles_n - first, GROUP)",
-        "place = pid - first * tiles_n": "place = pid - first * tiles_m",
-        "pid_m = first + place % rows": "pid_m = place // rows",
-        "pid_n = place // rows": "pid_n = first + place % rows",
+        "pid_n = place // rows": (
+            "pid_n = place // rows\n    pid_n = tl.where(first // GROUP % 2 == 0, pid_n, tiles_n - 1 - pid_n)"
+        )
     },
 )
 
@@ -52,9 +50,25 @@ restored = edited(
     {'reset_to_zero=["z_ptr"]': 'restore_value=["z_ptr"]'},
 )
 
+cleared_by_a_hook = edited(
+    SPLIT_SUM,
+    "cleared_by_a_hook",
+    "Clears z in autotune's own pre_hook.",
+    {'reset_to_zero=["z_ptr"]': 'pre_hook=lambda arguments, reset_only=False: arguments["z_ptr"].zero_()'},
+)
+
+cleared_afterwards = edited(
+    SPLIT_SUM,
+    "cleared_afterwards",
+    "Clears z after each timed run, in autotune's post_hook.",
+    {'reset_to_zero=["z_ptr"]': 'post_hook=lambda arguments, exception: arguments["z_ptr"].zero_()'},
+)
+
 RIGHT = [
     (TILE_ORDER, swizzled),
-    (TILE_ORDER, bands_of_columns),
+    (TILE_ORDER, to_and_fro),
     (SPLIT_SUM, not_tuned),
     (SPLIT_SUM, restored),
+    (SPLIT_SUM, cleared_by_a_hook),
+    (SPLIT_SUM, cleared_afterwards),
 ]

@@ -41,6 +41,42 @@ MISTAKES = (
     ),
     Mistake(
         TILE_ORDER,
+        "bands_of_columns",
+        "Makes bands of GROUP columns, each walked along its rows.",
+        {
+            "first = pid // (GROUP * tiles_n) * GROUP": "first = pid // (GROUP * tiles_m) * GROUP",
+            "rows = tl.minimum(tiles_m - first, GROUP)": "rows = tl.minimum(tiles_n - first, GROUP)",
+            "place = pid - first * tiles_n": "place = pid - first * tiles_m",
+            "pid_m = first + place % rows": "pid_m = place // rows",
+            "pid_n = place // rows": "pid_n = first + place % rows",
+        },
+        kind="traffic",
+        says="your bands have 4 columns of tiles, but they should have 4 rows",
+    ),
+    Mistake(
+        TILE_ORDER,
+        "always_two_rows",
+        "Has bands of 2 rows, whatever GROUP is.",
+        {
+            "GROUP * tiles_n) * GROUP": "2 * tiles_n) * 2",
+            "tiles_m - first, GROUP": "tiles_m - first, 2",
+        },
+        kind="traffic",
+        says="your bands have 2 rows of tiles, but GROUP is 4",
+    ),
+    Mistake(
+        TILE_ORDER,
+        "always_four_rows",
+        "Has bands of 4 rows, whatever GROUP is.",
+        {
+            "GROUP * tiles_n) * GROUP": "4 * tiles_n) * 4",
+            "tiles_m - first, GROUP": "tiles_m - first, 4",
+        },
+        kind="traffic",
+        says="your bands have 4 rows of tiles, but GROUP is 2",
+    ),
+    Mistake(
+        TILE_ORDER,
         "every_band_is_full",
         "Assumes GROUP rows in the last band too, which may have fewer.",
         {"rows = tl.minimum(tiles_m - first, GROUP)": "rows = GROUP"},
@@ -94,6 +130,31 @@ MISTAKES = (
         {'["z_ptr"]': '["x_ptr", "z_ptr"]'},
         kind="values",
         says="reset_to_zero clears the input x_ptr",
+    ),
+    Mistake(
+        SPLIT_SUM,
+        "reset_by_a_text",
+        "Gives reset_to_zero a text, which Triton reads letter by letter.",
+        {'["z_ptr"]': '"z_ptr"'},
+        kind="signature",
+        says='reset_to_zero must be a list, such as ["z_ptr"]',
+    ),
+    Mistake(
+        SPLIT_SUM,
+        "prunes_all",
+        "Keeps no configuration if all blocks are wider than a row.",
+        {
+            "    reset_to_zero=": (
+                "    prune_configs_by={\n"
+                '        "early_config_prune": lambda configs, arguments, **_: [\n'
+                '            config for config in configs if config.kwargs["BLOCK_N"] <= arguments["N"]\n'
+                "        ]\n"
+                "    },\n"
+                "    reset_to_zero="
+            )
+        },
+        kind="signature",
+        says="early_config_prune must keep at least one configuration",
     ),
     Mistake(
         SPLIT_SUM,

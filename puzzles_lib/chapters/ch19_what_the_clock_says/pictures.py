@@ -419,14 +419,14 @@ STALLS = {
     "barrier": "waits for other warps (barrier)",
     "lg_throttle": "too many accesses in the queue (LG throttle)",
     "mio_throttle": "a shared queue is full (MIO throttle)",
-    "wait": "a fixed delay (wait)",
+    "wait": "a fixed number of cycles (wait)",
     "drain": "waits until its stores are done (drain)",
-    "selected": "it does issue",
+    "selected": "it starts an instruction (selected)",
     "membar": "waits for a memory barrier (membar)",
     "math_pipe_throttle": "its arithmetic unit is busy",
-    "not_selected": "another warp issues",
+    "not_selected": "another warp goes first (not selected)",
     "no_instruction": "its next instruction isn't loaded yet",
-    "dispatch_stall": "the dispatcher is busy",
+    "dispatch_stall": "the dispatcher is busy (dispatch stall)",
 }
 
 
@@ -502,7 +502,7 @@ def cures(record: Record, names: Sequence[str] = ()) -> Picture:
         ),
         "small tiles, group 8": (
             "bands",
-            f"{bands['l2_hit']:.0f}% of its loads are in L2, but it makes as many",
+            f"{bands['l2_hit']:.0f}% of its loads are in L2, but it makes as many as B",
             "larger tiles: fewer loads",
         ),
         "count, 16 bins": ("count", "all programs queue for 16 addresses", "tl.histogram, then add 16 sums"),
@@ -548,7 +548,7 @@ def profile(record: Record, letter: str, name: str = "") -> Picture:
             box(ax, 4.4, y - 0.24, max(0.03, 1.8 * share), 0.5, color=SKY, linewidth=0)
         label(ax, 0.2, y, what, align="left", color=FAINT)
         label(ax, 7.4, y, value, align="right")
-    label(ax, 8.1, 0.7, "why a warp doesn't issue, in 100 samples", align="left", fontsize=11)
+    label(ax, 8.1, 0.7, "what a warp does, in 100 samples", align="left", fontsize=11)
     shown = list(row["stalls"].items())[:5]
     for number, (reason, share) in enumerate(shown):
         y = 1.4 + 1.02 * number
@@ -671,7 +671,14 @@ def persistent(record: Record) -> Picture:
         names = (name.replace("\n", " ") for name in looks.values())
         told.append(f"{case}: " + ", ".join(f"{n} {r:.2f}" for n, r in zip(names, ratios, strict=True)))
     y = 2.7 + 0.95 * len(cases)
-    label(ax, left, y, "green: over 5% faster than plain; orange: over 5% slower", align="left", fontsize=9)
+    label(
+        ax,
+        left,
+        y,
+        "times as fast as a plain matmul; green: over 5% faster, orange: over 5% slower",
+        align="left",
+        fontsize=9,
+    )
     label(ax, 0.2, y + 0.7, origin(record), align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"How many times as fast as a plain matmul, {origin(record)}. {'; '.join(told)}.")
 

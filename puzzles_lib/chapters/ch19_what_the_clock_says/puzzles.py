@@ -4,10 +4,12 @@ import triton
 from jaxtyping import Float32
 from torch import Tensor
 
+from puzzles_lib.cache_model import banded
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.goal import Traffic
 from puzzles_lib.inputs import large
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Run
 
 
 def tile_order(
@@ -22,6 +24,35 @@ def tile_order(
     return x @ y
 
 
+def order(puzzle: Puzzle, case: Case, ran: Run) -> list[tuple[int, int]]:
+    """Return for each program, in launch order, the row and the column of the tile that it stores."""
+    found: dict[object, tuple[int, int]] = {}
+    for access in ran.accesses:
+        stored = access.elements[access.mask] if access.kind == "store" else ()
+        if len(stored):
+            at = int(stored.min())
+            found.setdefault(access.program, (at // case.N // case.BLOCK_M, at % case.N // case.BLOCK_N))
+    return list(found.values())
+
+
+def why_too_much(puzzle: Puzzle, goal: Traffic, ran: Run) -> str:
+    """Return what is wrong with the order of a matmul's tiles, if it is in bands of another kind."""
+    case = puzzle.cases[goal.case]
+    tiles_m, tiles_n = triton.cdiv(case.M, case.BLOCK_M), triton.cdiv(case.N, case.BLOCK_N)
+    mine = order(puzzle, case, ran)
+    for rows in range(1, tiles_m + 1):
+        if mine == banded(tiles_m, tiles_n, rows):
+            return (
+                f"your bands have {rows} {'row' if rows == 1 else 'rows'} of tiles, but GROUP is {case.GROUP}"
+            )
+    for columns in range(2, tiles_n):
+        if mine == [(m, n) for n, m in banded(tiles_n, tiles_m, columns)]:
+            return (
+                f"your bands have {columns} columns of tiles, but they should have {case.GROUP} rows (GROUP)"
+            )
+    return ""
+
+
 TILE_ORDER = Puzzle(
     number="39",
     spec=tile_order,
@@ -34,7 +65,9 @@ TILE_ORDER = Puzzle(
         Case(M=70, N=45, K=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=16, GROUP=2),
         Case(M=40, N=90, K=33, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32, GROUP=8),  # less than a band
         Case(M=100, N=33, K=50, BLOCK_M=32, BLOCK_N=16, BLOCK_K=16, GROUP=3, fill={"x": large}),
-        Case(M=256, N=256, K=64, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP=4),  # 8 x 8 tiles
+        # 8 x 8 tiles: if they are wide, 4 rows and 2 columns make a wave the most like a square
+        Case(M=128, N=256, K=64, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32, GROUP=4),
+        Case(M=256, N=128, K=64, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32, GROUP=2),  # if they are tall, 2 and 4
     ),
     contract=Contract(
         {
@@ -47,7 +80,10 @@ TILE_ORDER = Puzzle(
             "GROUP": (1, 2, 3, 5),
         }
     ),
-    traffic=(Traffic(case=5, in_flight=8, cache=32 << 10, most=3200),),
+    traffic=(
+        Traffic(case=5, in_flight=8, cache=16 << 10, most=2200, why=why_too_much),
+        Traffic(case=6, in_flight=8, cache=16 << 10, most=2200, why=why_too_much),
+    ),
 )
 
 

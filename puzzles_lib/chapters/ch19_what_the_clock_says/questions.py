@@ -160,10 +160,10 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: v <= r / 2,
-                "The gap is much wider: the GPU copies 64 KiB in less than a microsecond.",
+                "The gap is much wider: the GPU copies 64 KiB in about a microsecond.",
             ),
         ),
-        nudge="The picture before shows what a launch takes. The copy itself takes about 1 µs.",
+        nudge="The GPU copies 64 KiB in about 1 µs. Python needs some 10 to 20 for a launch.",
     ),
     Question(
         id="ch19-q4",
@@ -266,7 +266,7 @@ QUESTIONS = (
             Nudge(lambda v, r: 0.5 < v < 1, "That's its share of the tensor cores' roof."),
             Nudge(lambda v, r: abs(v - r / 100) < 0.02, "That's a fraction. How many percent is it?"),
         ),
-        nudge="At least 35.7 µs at 989 TFLOP/s: how many are that at 67? It took 4,797.",
+        nudge="At 989 TFLOP/s it would take 35.7 µs. How long does it take at 67? It took 4,797.",
     ),
     Question(
         id="ch19-q11",
