@@ -40,7 +40,7 @@ def check(
     salt: for graders. Another salt gives other random cases, and other input values in all cases. With the
         same salt the report is the same at every call, except for the line at the first pass.
     num_warps: the number of warps of the launch, which decides what threads do: 1, 2, 4, 8, 16 or 32. None is
-        Triton's 4, or what `triton.autotune` sets.
+        Triton's 4, or what `triton.autotune` sets. Races between threads are judged as on an H100 or MI300.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle` or ``salt`` is not a string. Raises ValueError if
     ``seconds`` is not a number above 0, or ``num_warps`` is not allowed. Raises KeyboardInterrupt when
