@@ -7,7 +7,7 @@ import nbformat
 import pytest
 import torch
 
-from puzzles_lib import RELU_PACK, check
+from puzzles_lib import RELU_PACK, check, run
 from puzzles_lib.answers import judge
 from puzzles_lib.authoring.solutions import define, kernel_sources, other_kernel
 from puzzles_lib.chapters import mistakes, questions
@@ -40,7 +40,7 @@ def test_the_readers_own_bug_must_be_right_for_nan_of_both_signs(bits, accepted)
     source = kernel_sources()["relu_pack"]
     assert source.count("tl.where(shut, 0, 1)") == 1
     kernel = define(source.replace("tl.where(shut, 0, 1)", bits), "<own>")
-    found = bug_of(kernel)
+    found = bug_of(kernel, run)
     assert found[2] is accepted
     assert judge(questions()["ch11-q2"], found).ok is accepted
 

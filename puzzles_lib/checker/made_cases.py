@@ -113,7 +113,7 @@ def _step_sizes(puzzle: Puzzle, numbers: dict[str, int]) -> list[int]:
     """Return the number of elements, at least 1, of each tensor that the spec of a case makes."""
     zero = {a.name: torch.zeros(a.shape(numbers), dtype=a.dtype) for a in puzzle.inputs}
     with _Steps() as steps:
-        evaluate(puzzle, Case(**numbers), zero)
+        evaluate(puzzle, Case(fill=None, salt="", pretend=False, **numbers), zero)
     return steps.sizes
 
 

@@ -50,11 +50,12 @@ def error_map(got: object, want: object, name: str, wrong: object = None, packed
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
         place = f"{name}[{', '.join(map(str, first))}]" if first else name
         facts.append(f"the first is {place}: got {_number(got[first])}, want {_number(want[first])}")
+    names: tuple[str, ...] = BIT_KINDS if packed else KINDS
     if packed:
-        names, kinds = BIT_KINDS, _kinds_of_bits(got, want, wrong)
+        kinds = _kinds_of_bits(got, want, wrong)
         facts.append(f"{WORD} bits per word, the lowest on the left: {int((kinds > 0).sum())} are wrong")
     else:
-        names, kinds = KINDS, _kinds(exact_got, exact_want, wrong)
+        kinds = _kinds(exact_got, exact_want, wrong)
     panel = _ErrorPanel(name, kinds, names, WORD if packed else 0)
     panel.measure(facts)
     size = (panel.total_width, panel.total_height)

@@ -9,20 +9,22 @@ from torch import Tensor
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.chapters.ch11_relu_masks.puzzles import RELU_PACK
+from puzzles_lib.chapters.ch11_relu_masks.questions import CODES, FARTHEST, OF_X, ONES, UNGATED, UNKNOWN
 from puzzles_lib.checker import examine
-from puzzles_lib.checker.runner import run
 from puzzles_lib.kernels.quantize import PackedTensor, dequantize, quantize_pack
 
 TOKENS, HIDDEN, OUT = 128, 256, 64  # of the layer's x and weight
 BITS, GROUP = 2, 256
 SAME = 0.999  # the least cosine of two gradients that were computed in the same way
-CODES, UNGATED, ONES, OF_X, UNKNOWN = "codes", "ungated", "ones", "of x", ""  # causes of a wrong gradient
 
 
-def bug_of(kernel: JITFunction) -> tuple[set[int], bool, bool] | EllipsisType:
+def bug_of(
+    kernel: JITFunction, run: Callable[..., tuple[Tensor, ...]]
+) -> tuple[set[int], bool, bool] | EllipsisType:
     """Return which cases of puzzle 17 a kernel passes, whether only its mask is wrong, and NaN's bits are 1.
 
     The last is asked only of a kernel that passes the rest. Returns ... if no case was run.
+    run: `puzzles_lib.run`.
     """
     report = examine(kernel, RELU_PACK)
     if not report.cases:
@@ -80,9 +82,6 @@ def layer(function: type[torch.autograd.Function]) -> tuple[bool, bool, float, i
     elif off > FARTHEST:
         cause = _cause(weight.grad, _wrong_dweight(x.detach(), dz))
     return torch.equal(z2, z), same, round(off, 2), kept, cause
-
-
-FARTHEST = 0.4  # that a dweight of 2-bit codes may be off
 
 
 def _inputs() -> tuple[Tensor, Tensor, Tensor]:

@@ -2,10 +2,12 @@
 
 import torch
 
-from puzzles_lib.chapters.ch11_relu_masks.judged import CODES, FARTHEST, OF_X, ONES, UNGATED, UNKNOWN
 from puzzles_lib.chapters.ch11_relu_masks.puzzles import RELU_PACK
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
+
+FARTHEST = 0.4  # that a dweight of 2-bit codes may be off
+CODES, UNGATED, ONES, OF_X, UNKNOWN = "codes", "ungated", "ones", "of x", ""  # causes of a wrong gradient
 
 
 def _bytes_kept(elements: int = 64 * 1024) -> tuple[int, int]:

@@ -18,7 +18,7 @@ def around_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
 
 
 def at_the_ends(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return integers from both ends of int32's range, where x - SIZE or x + SIZE may not fit."""
+    """Return integers from both ends of int32's range, where x - SIZE or x + SIZE can overflow."""
     near = torch.randint(0, 9, shape, generator=generator)
     signs = torch.randint(0, 2, shape, generator=generator)
     return torch.where(signs == 1, 2**31 - 1 - near, near - 2**31).to(dtype)
