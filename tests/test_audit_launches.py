@@ -73,7 +73,7 @@ def test_notes_on_tensors_that_are_gone_are_forgotten():
         small = [torch.empty(1) for _ in range(300)]
         del small
         large = [torch.empty(1000) for _ in range(300)]
-        assert 300 <= len(defined._known) < 600
+        assert 300 <= len(defined.notes) < 600
         assert all(defined.elements(each) is not None for each in large)
 
 
