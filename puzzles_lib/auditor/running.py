@@ -390,8 +390,8 @@ class _Guarded:
             for tensor in self.tensors.values():
                 defined.stored.set(tensor, to=False)
             for name, tensor in self.tensors.items():
-                if name in ran.written:
-                    defined.stored.set(self._seen(tensor), ran.written[name])
+                if name in ran.writers:
+                    defined.stored.set(self._seen(tensor), ran.writers[name] >= 0)
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
