@@ -109,9 +109,9 @@ class Session:
 
     def back(self, then: tuple[str, list[int], Notes, bool]) -> None:
         """Forget what is known since then: the tensors hold what they held."""
-        self.stopped, lacking, *missing = then
+        self.stopped, lacking, stored, reads = then
         self.report.lacking[:] = lacking
-        self.defined.set_missing(*missing)
+        self.defined.set_missing(stored, reads)
 
     def again(self, launch: Launch) -> Ran:
         """Run a launch that autotune repeats, without reporting it."""
