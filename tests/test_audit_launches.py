@@ -6,6 +6,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -73,7 +74,7 @@ def test_notes_on_tensors_that_are_gone_are_forgotten():
         small = [torch.empty(1) for _ in range(300)]
         del small
         large = [torch.empty(1000) for _ in range(300)]
-        assert 300 <= len(defined._known) < 600
+        assert 300 <= len(defined.notes) < 600
         assert all(defined.elements(each) is not None for each in large)
 
 
@@ -290,3 +291,75 @@ def test_a_raw_stream_is_there_and_afterwards_not():
 
     assert audit(copied, torch.randn(40), guard=Guard(sizes=False)).ok
     assert hasattr(torch._C, "_cuda_getCurrentRawStream") == was
+
+
+# ---- tensors without memory
+
+
+def doubled(x):
+    z = torch.empty_like(x)
+    sum_kernel[(1,)]((x, x), z, z.numel(), BLOCK=32)
+    return z
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        lambda: torch.vmap(doubled)(torch.ones(2, 3, device="cuda")),
+        lambda: torch.func.grad(lambda x: doubled(x).sum())(torch.ones(3, device="cuda")),
+    ],
+)
+def test_a_tensor_without_an_address_raises_as_on_a_gpu(launch):
+    with audited(device="cuda") as report, pytest.raises(RuntimeError, match="has no address"):
+        launch()
+    assert not report.launches
+
+
+@pytest.mark.parametrize("kind", ["fake", "freed", "functional", "sparse"])
+def test_a_tensor_without_memory_is_not_judged(kind):
+    with audited(device="cuda") as report:
+        x = torch.ones(3, device="cuda")
+        if kind == "fake":
+            with FakeTensorMode():
+                doubled(torch.ones(3, device="cuda"))
+        elif kind == "freed":
+            x.untyped_storage().resize_(0)
+            doubled(x)
+        elif kind == "sparse":
+            doubled(torch.eye(3, device="cuda").to_sparse())
+        else:
+            torch.func.functionalize(doubled)(x)
+    why = "must be a strided tensor" if kind == "sparse" else "a tensor without memory"
+    assert report.unsupported == ["sum_kernel"] and why in report.unjudged[0]
+
+
+def test_vmap_makes_tensors_on_the_gpu():
+    def shifted(x):
+        return x + torch.arange(3, device="cuda") * torch.full((3,), 2.0, device=x.device)
+
+    with audited(device="cuda") as report:
+        y = torch.vmap(shifted)(torch.ones(2, 3, device="cuda"))
+        assert y.is_cuda and torch.equal(doubled(y), 2 * (1 + 2 * torch.arange(3.0)).expand(2, 3))
+    assert report.ok and len(report.launches) == 1 and not report.unjudged
+
+
+@triton.jit
+def biased_kernel(X, B, Z, n, HAS: tl.constexpr, BLOCK: tl.constexpr):
+    x = tl.make_block_ptr(X, (n,), (1,), (tl.program_id(0) * BLOCK,), (BLOCK,), (0,))
+    v = tl.load(x, boundary_check=(0,), padding_option="zero")
+    if HAS:
+        b = tl.make_block_ptr(B, (n,), (1,), (tl.program_id(0) * BLOCK,), (BLOCK,), (0,))
+        v += tl.load(b, boundary_check=(0,), padding_option="zero")
+    z = tl.make_block_ptr(Z, (n,), (1,), (tl.program_id(0) * BLOCK,), (BLOCK,), (0,))
+    tl.store(z, v, boundary_check=(0,))
+
+
+@pytest.mark.parametrize("bias", [None, torch.arange(40.0)])
+def test_a_block_pointer_on_a_branch_that_is_left_out_needs_no_tensor(bias):
+    def biased(x, b):
+        z = torch.empty_like(x)
+        biased_kernel[(triton.cdiv(x.numel(), 16),)](x, b, z, x.numel(), b is not None, BLOCK=16)
+        return z
+
+    report = audit(biased, torch.ones(40), bias, like=lambda x, b: x if b is None else x + b, guard=QUICK)
+    assert report.ok and report.compared and not report.unjudged

@@ -13,10 +13,12 @@ tests, and ``python -m puzzles_lib.audit`` is the command.
 
 import collections
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from puzzles_lib.auditor import hard as hard_inputs
@@ -27,6 +29,7 @@ from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.reference import (
+    TooSlow,
     Uncomparable,
     Wanted,
     cloned,
@@ -155,6 +158,7 @@ class _Ran:
     changed: set[int]  # ids of the caller's tensors
     in_place: bool = False  # whether the function returned None
     read: str = ""  # the torch operator that read undefined elements
+    where: list[torch.Tensor] | None = None  # elements that are as a whole run leaves them; None for all
 
 
 class _Call:
@@ -204,6 +208,9 @@ class _Call:
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
             if guard.undefined and not report.findings and not report.unsupported:
                 self._never_written(results, session, report, on)
+            where = None
+            if report.is_sampled and not session.defined.reads_missing:
+                where = [_where(t, session.defined.stored.elements(t)) for t in results]
             results = [t.detach().clone() for t in results]
         outcomes = [each.outcome for each in report.launches]
         coarsest = max((o.coarsest for o in outcomes), default=0.0)
@@ -211,7 +218,7 @@ class _Call:
             coarsest = max(coarsest, TF32_ROUNDOFF)
         floats = [of_torch(t.dtype).roundoff or 0.0 for t in results if t.is_floating_point()]
         coarsest = max([coarsest, *floats, FLOAT32_ROUNDOFF])
-        return _Ran(results, coarsest, changed, result is None, session.defined.read)
+        return _Ran(results, coarsest, changed, result is None, session.defined.read, where)
 
     def _never_written(
         self, results: list[torch.Tensor], session: Session, report: AuditReport, on: str
@@ -240,18 +247,34 @@ class _Call:
         self.in_place = ran.in_place
         if self.like is None:
             return
-        if report.lacks_results:
+        lacks, count = report.lacks_results, _elements(ran)
+        if lacks and not count and not self._has_whole_configurations():
             report.unjudged.append("values: not compared, because not all programs ran")
             return
-        want = self._wanted(self.args, self.kwargs, ran.coarsest)
         try:
-            verdict = compare(ran.results, want, ran.coarsest, self.allowance, False)
+            seconds = self.guard.seconds if lacks else math.inf
+            want = self._wanted(self.args, self.kwargs, ran.coarsest, seconds)
+        except TooSlow as error:
+            report.unjudged.append(f"values: not compared, because not all programs ran, and {error}")
+            return
+        self.want, self.coarsest = want, ran.coarsest
+        if lacks and not count:
+            report.unjudged.append("values: not compared, because not all programs ran")
+            return
+        try:
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, False, where=ran.where)
         except Uncomparable as error:
             raise ValueError(f"audit: {error}") from None
-        report.compared = True
-        self.want, self.coarsest = want, ran.coarsest
+        report.compared = not lacks
         if verdict:
             report.findings.append(Finding(verdict))
+        elif lacks:
+            report.unjudged.append(_compared_in_part(ran))
+
+    def _has_whole_configurations(self) -> bool:
+        """Whether a configuration of autotune ran wholly."""
+        launches = self.report.launches if self.guard.configurations else []
+        return any(each.launch.configuration and each.outcome.complete for each in launches)
 
     def again(self, others: Mapping[str, Sequence[Any]]) -> None:
         """Call the function again, in processes of their own: what it keeps between calls stays as it is."""
@@ -324,30 +347,35 @@ class _Call:
         """Compare what each configuration of autotune leaves; the call itself keeps only the last one's."""
         count = max((each.launch.configurations for each in report.launches), default=0)
         guard = dataclasses.replace(self.guard, races=False)
-        end, compared = time.thread_time() + CONFIGURATIONS * guard.seconds, 0
+        end, compared, in_part, tried = time.thread_time() + CONFIGURATIONS * guard.seconds, 0, 0, 0
         for number in spread(count):
-            if compared and time.thread_time() > end:
+            if tried and time.thread_time() > end:
                 break
             own = AuditReport()
             ran = self.run(self.args, self.kwargs, own, guard, configuration=number)
-            if own.lacks_results:
+            tried += 1
+            if own.lacks_results and not _elements(ran):
                 continue
-            compared += 1
-            verdict = compare(ran.results, want, ran.coarsest, self.allowance, False)
+            compared += not own.lacks_results
+            in_part += own.lacks_results
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, False, where=ran.where)
             if verdict:
                 names = [each.launch.configuration for each in own.launches if each.launch.configuration]
                 report.findings.append(Finding(verdict, on=", ".join(dict.fromkeys(names))))
                 return
-        if compared < count:
-            report.unjudged.append(
-                f"too large to compare: the values of {count - compared} of {count} configurations of "
-                "autotune; Guard(seconds=...) allows more"
-            )
+        for left, how in ((count - compared - in_part, "compare"), (in_part, "compare wholly")):
+            if left:
+                report.unjudged.append(
+                    f"too large to {how}: the values of {left} of {count} configurations of autotune; "
+                    "Guard(seconds=...) allows more"
+                )
 
-    def _wanted(self, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float) -> Wanted:
+    def _wanted(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float, seconds: float
+    ) -> Wanted:
         assert self.like is not None
         try:
-            return wanted(self.like, args, kwargs, coarsest, self.in_place)
+            return wanted(self.like, args, kwargs, coarsest, self.in_place, seconds)
         except Uncomparable as error:
             raise ValueError(f"audit: {error}") from error
 
@@ -474,19 +502,37 @@ class _Call:
         ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
         if not variant.is_finite and not (want and want.own and _finite(want.own)):
             own.findings = [f for f in own.findings if f.verdict.kind != "uninitialised"]
-        if want is None or own.findings or own.unjudged:
+        if want is None or own.findings or (own.unjudged and not _elements(ran)):
             return True
         if ran.coarsest > FLOAT32_ROUNDOFF and self.like is not None:
             want = wanted(self.like, variant.args, variant.kwargs, ran.coarsest, self.in_place)
         if variant.makes_ties:  # which of several NaN, infinities or zeros is the largest, nobody says
             want = want.but_no_indices(not variant.is_finite)
         try:
-            verdict = compare(ran.results, want, ran.coarsest, self.allowance, True, self._floor(variant))
+            floor = self._floor(variant)
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, True, floor, ran.where)
         except Uncomparable as error:
             verdict = Verdict("values", str(error))
         if verdict:
             own.findings.append(Finding(verdict, on=variant.name))
         return True
+
+
+def _where(tensor: torch.Tensor, stored: np.ndarray | None) -> torch.Tensor:
+    """Return which elements of a tensor are stored. stored: by flat index; None for all."""
+    if stored is None:
+        return torch.ones(tensor.shape, dtype=torch.bool)
+    return torch.from_numpy(stored).reshape(tensor.shape)
+
+
+def _elements(ran: _Ran) -> int:
+    """Return how many elements of a sampled call can be compared."""
+    return sum(int(each.sum()) for each in ran.where or ())
+
+
+def _compared_in_part(ran: _Ran) -> str:
+    of = sum(tensor.numel() for tensor in ran.results)
+    return f"values: {_elements(ran):,} of {of:,} elements were compared: other programs would store the rest"
 
 
 def _largest(tensors: Sequence[torch.Tensor]) -> float:

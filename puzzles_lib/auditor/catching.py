@@ -5,6 +5,7 @@ While `caught` is active, `JITFunction.run` and `Autotuner.run` are replaced: ``
 """
 
 import contextlib
+import enum
 import functools
 import math
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import triton
@@ -26,22 +27,38 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib.auditor.compiled import writing_triton
 from puzzles_lib.auditor.graphs import launching
-from puzzles_lib.auditor.launch import Copies, Launch, Place, bind
+from puzzles_lib.auditor.launch import Copies, Launch, NoAddress, Place, bind
 
 _OWN = Path(__file__).parent
 _TRITON = Path(triton.__file__).parent
 
-OnLaunch = Callable[[Launch], bool]
-"""Runs a launch. Returns False if a GPU could not launch it, so that autotune tries another configuration."""
+
+class Ran(enum.Enum):
+    """What came of a launch."""
+
+    REFUSED = 0  # a GPU could not launch it: autotune tries another configuration
+    IN_PART = 1  # results may be missing
+    WHOLLY = 2
+
+
+OnLaunch = Callable[[Launch], Ran]
+"""Runs a launch."""
 
 OnUntried = Callable[[Launch, str], None]
 """Gets a launch in a configuration of autotune for which no time is left, and a sentence that says so."""
 
 
-class OnTwice(Protocol):
-    """An observer of launches that autotune repeats in order to measure them."""
+class OnTuning(Protocol):
+    """An observer of launches that autotune repeats.
 
-    def again(self, launch: Launch) -> bool: ...
+    now: returns what it knows of the tensors, to go with a copy of them. back: called with that when they
+    are restored. again: runs a launch that autotune repeats to measure it. differs: called if such a run
+    has changed results.
+    """
+
+    def now(self) -> Any: ...
+    def back(self, then: Any) -> None: ...
+    def again(self, launch: Launch) -> Ran: ...
     def differs(self, kernel: str, name: str, place: Place | None) -> None: ...
 
 
@@ -55,10 +72,11 @@ def caught(
     on_error: Callable[[str, Exception], None],
     all_configurations: bool = True,
     configuration: int | None = None,
-    on_twice: "OnTwice | None" = None,
+    on_tuning: "OnTuning | None" = None,
     compiled: int = 0,
     on_untried: OnUntried | None = None,
     seconds: float = math.inf,
+    twice: bool = False,
 ) -> Iterator[None]:
     """Hand each launch of the block to ``on_launch``.
 
@@ -66,13 +84,15 @@ def caught(
     all_configurations: run each configuration of `triton.autotune` once, instead of only the first that can
     be launched.
     configuration: run only the configuration with this number, counting those that autotune would try.
-    on_twice: called to run an autotuned kernel a second time, on the tensors that the first run has changed.
+    twice: run an autotuned kernel a second time, on the tensors that the first run has changed. ``on_tuning``
+    runs it.
     compiled: also catch kernels that `torch.compile` writes, whose blocks then have at most this many
     elements along an axis.
     seconds: CPU time of this thread for all configurations of one launch. The first is run in any case.
     on_untried: called with each launch for which no time is left.
     """
-    catcher = _Catcher(on_launch, on_error, all_configurations, configuration, on_twice, on_untried, seconds)
+    catcher = _Catcher(on_launch, on_error, all_configurations, configuration, on_tuning, on_untried, seconds)
+    catcher.twice = twice
     with one_thread():
         was = JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench
         bench_graph = triton.testing.do_bench_cudagraph
@@ -115,14 +135,15 @@ class _Catcher:
         on_error: Callable[[str, Exception], None],
         all_configurations: bool,
         chosen: int | None,
-        on_twice: "OnTwice | None",
+        on_tuning: "OnTuning | None",
         on_untried: OnUntried | None,
         seconds: float,
     ):
         self.on_launch, self.on_error, self.all_configurations = on_launch, on_error, all_configurations
-        self.chosen, self.on_twice, self.on_untried, self.seconds = chosen, on_twice, on_untried, seconds
+        self.chosen, self.on_tuning, self.on_untried, self.seconds = chosen, on_tuning, on_untried, seconds
         self.configuration, self.configurations = "", 0
-        self.tuning = False
+        self.tuning = self.twice = False
+        self.ran_wholly = True
 
     def launches(self) -> Callable:
         def run(kernel: JITFunction, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -137,13 +158,15 @@ class _Catcher:
                     launch = replace(
                         launch, configuration=self.configuration, configurations=self.configurations
                     )
-                except TypeError:
+                except (TypeError, NoAddress):
                     raise
                 except Exception as error:
+                    self.ran_wholly = False
                     self.on_error(kernel.__name__, error)
                     return Compiled(kernel, kwargs)
-                launched = self.on_launch(launch)
-            if not launched and self.tuning:
+                ran = self.on_launch(launch)
+            self.ran_wholly &= ran is Ran.WHOLLY
+            if ran is Ran.REFUSED and self.tuning:
                 raise CannotLaunch(kernel.__name__)
             return Compiled(kernel, kwargs)
 
@@ -174,12 +197,17 @@ class _Catcher:
         self.configuration, self.configurations, self.tuning = "", 0, False
 
     def _each(self, tuner: Autotuner, configs: list[Config], args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Launch configurations one after the other, each on the tensors as they were."""
-        chosen = None
+        """Launch configurations one after the other, each on the tensors as they were.
+
+        In the end the tensors hold what one of them has left: one that ran wholly, if there is any.
+        """
+        chosen = kept = current = None
+        whole = False
         tensors = {str(n): v for n, v in enumerate((*args, *kwargs.values())) if isinstance(v, torch.Tensor)}
         with plain():
             is_copied = len(configs) > 1 and _can_be_copied(tensors)
-            before = after = Copies(tensors) if is_copied else None
+            before = self._moment(tensors) if is_copied else None
+        after: _Moment | None = None
         left = list(enumerate(configs))
         if self.chosen is not None:
             left = left[self.chosen % len(left) :] + left[: self.chosen % len(left)]
@@ -189,34 +217,48 @@ class _Catcher:
             self._name(number, configs)
             self.tuning = len(configs) > 1
             first = chosen is None
+            self.ran_wholly = True
             try:
                 self._launch(tuner, config, args, kwargs)
             except CannotLaunch:
-                if not left and after is not None:
-                    _restore(tensors, after)  # what the last that was launched has left
+                current = None
             else:
-                chosen = chosen or config
+                chosen, current = chosen or config, config
                 if not self.all_configurations or self.chosen is not None:
                     return None
-                if before is not None:
+                if before is not None and (self.ran_wholly or not whole):
+                    kept, whole = config, self.ran_wholly
                     with plain():
-                        after = Copies(tensors)
+                        after = self._moment(tensors)
             if first and chosen is not None:
                 took = time.thread_time() - started
                 if took * (len(left) + 1) > self.seconds:
                     left = _most_different_first(left, config)
             if before is not None and left:
-                _restore(tensors, before)
+                self._restore(tensors, before)
         if left:
             self._untried(tuner, left, configs, args, kwargs)
-            if after is not None:
-                _restore(tensors, after)
-        if chosen is not None and before is not None and after is not None and self.chosen is None:
-            self._twice(tuner, chosen, args, kwargs, tensors, before, after)
+            current = None
+        if kept is not None and after is not None:
+            if kept is not current:
+                self._restore(tensors, after)
+            if whole and self.chosen is None and before is not None:
+                self._twice(tuner, kept, args, kwargs, tensors, before, after)
+            tuner.best_config = kept
         if chosen is None:
             self.tuning = False
             return self._launch(tuner, configs[0], args, kwargs)
         return None
+
+    def _moment(self, tensors: dict[str, torch.Tensor]) -> "_Moment":
+        return _Moment(Copies(tensors), self.on_tuning.now() if self.on_tuning else None)
+
+    def _restore(self, tensors: dict[str, torch.Tensor], moment: "_Moment") -> None:
+        with plain():
+            for name, tensor in moment.copies.kept().items():
+                tensors[name].untyped_storage().copy_(tensor.untyped_storage())
+        if self.on_tuning:
+            self.on_tuning.back(moment.known)
 
     def _name(self, number: int, configs: list[Config]) -> None:
         """Note which configuration the next launch has, unless there is no other."""
@@ -239,10 +281,10 @@ class _Catcher:
         )
         launches = self.on_launch
 
-        def untried(launch: Launch) -> bool:
+        def untried(launch: Launch) -> Ran:
             if self.on_untried is not None:
                 self.on_untried(launch, f"{launch.name}: {why}")
-            return True
+            return Ran.IN_PART
 
         self.on_launch = untried
         try:
@@ -259,21 +301,22 @@ class _Catcher:
         args: tuple,
         kwargs: dict[str, Any],
         tensors: dict[str, torch.Tensor],
-        before: Copies,
-        after: Copies,
+        before: "_Moment",
+        after: "_Moment",
     ) -> None:
         """Launch once more on what a launch has left, as autotune does to measure its configurations."""
-        if self.on_twice is None or tuner.user_defined_pre_hook:
+        if self.on_tuning is None or not self.twice or tuner.user_defined_pre_hook:
             return
         names = dict(enumerate([*tuner.arg_names[: len(args)], *kwargs]))
         kept = {*tuner.restore_value, *tuner.reset_to_zero}
         told = {each: names.get(int(each), "a tensor") for each in tensors}
-        was, left = before.kept(), after.kept()
+        was, left = before.copies.kept(), after.copies.kept()
         with plain():
             changed = [n for n in tensors if told[n] not in kept and not alike(was[n], left[n])]
         if not changed:
             return
-        launches, self.on_launch = self.on_launch, self.on_twice.again
+        launches, self.on_launch = self.on_launch, self.on_tuning.again
+        self.ran_wholly = True
         try:
             self._launch(tuner, config, args, kwargs)
         except CannotLaunch:
@@ -282,9 +325,9 @@ class _Catcher:
             self.on_launch = launches
         with plain():
             other = [told[n] for n in changed if not alike(left[n], tensors[n])]
-        _restore(tensors, after)
-        if other:
-            self.on_twice.differs(tuner.base_fn.__name__, other[0], _place())
+        self._restore(tensors, after)
+        if other and self.ran_wholly:
+            self.on_tuning.differs(tuner.base_fn.__name__, other[0], _place())
 
     def _launch(self, tuner: Autotuner, config: Config, args: tuple, kwargs: dict[str, Any]) -> Any:
         every = {**tuner.nargs, **kwargs, **config.all_kwargs()}
@@ -294,6 +337,13 @@ class _Catcher:
             tuner.pre_hook(every)
         tuner.best_config = config
         return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
+
+class _Moment(NamedTuple):
+    """Tensors as they were, and what an observer knew of them."""
+
+    copies: Copies
+    known: Any
 
 
 def _pruned(tuner: Autotuner, kwargs: dict[str, Any]) -> list[Config]:
@@ -358,12 +408,6 @@ def _can_be_copied(tensors: dict[str, torch.Tensor]) -> bool:
     """Whether tensors have memory, and not too much of it. Launches on larger ones store nothing here."""
     storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors.values()}
     return sum(storages.values()) <= MOST_RESTORED and all(t.device.type == "cpu" for t in tensors.values())
-
-
-def _restore(tensors: dict[str, torch.Tensor], before: Copies) -> None:
-    with plain():
-        for name, tensor in before.kept().items():
-            tensors[name].untyped_storage().copy_(tensor.untyped_storage())
 
 
 class Compiled:

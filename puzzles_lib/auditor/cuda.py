@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from triton.runtime import driver
 
 from puzzles_lib.auditor.catching import benched, one_thread
+from puzzles_lib.auditor.defined import storage_of
 from puzzles_lib.auditor.graphs import Graph, captured, is_capturing
 from puzzles_lib.auditor.launch import address_of
 from puzzles_lib.compiler import find_target
@@ -462,7 +463,7 @@ def _is_made_of_data(func: Any, args: tuple) -> bool:
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are in the same memory."""
-    first, second = _storage(one), _storage(other)
+    first, second = storage_of(one), storage_of(other)
     return one is other if first is None or second is None else first._cdata == second._cdata
 
 
@@ -475,7 +476,7 @@ class _Storages:
 
     def add(self, tensor: object) -> None:
         """Add a tensor's memory. Anything else is left out."""
-        if not isinstance(tensor, torch.Tensor) or (storage := _storage(tensor)) is None:
+        if not isinstance(tensor, torch.Tensor) or (storage := storage_of(tensor)) is None:
             return
         if len(self._known) >= self._forgets_at:
             self._known = {place: ref for place, ref in self._known.items() if not ref.expired()}
@@ -483,7 +484,7 @@ class _Storages:
         self._known[storage._cdata] = StorageWeakRef(storage)
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
-        if not self._known or (storage := _storage(tensor)) is None:
+        if not self._known or (storage := storage_of(tensor)) is None:
             return False
         known = self._known.get(storage._cdata)
         return known is not None and not known.expired()
@@ -498,16 +499,6 @@ class _Storages:
                 every += each
         tensors = [each for each in every if isinstance(each, torch.Tensor)]
         return bool(tensors) and all(tensor in self for tensor in tensors)
-
-
-def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """Return a tensor's memory; None for a sparse one, or one that only stands for others."""
-    if tensor.layout != torch.strided or tensor.is_nested:
-        return None
-    try:
-        return tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        return None
 
 
 def _same(value: Any, *_: Any, **__: Any) -> Any:

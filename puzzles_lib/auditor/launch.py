@@ -12,11 +12,15 @@ from torch.overrides import TorchFunctionMode
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.auditor.defined import span_of
+from puzzles_lib.auditor.defined import memory_of, span_of, storage_of
 from puzzles_lib.parameters import Unsupported, leaves, like, parameters, sizes_of
 from puzzles_lib.puzzle import Argument
 
-__all__ = ["Copies", "Launch", "Place", "Unsupported", "bind"]
+__all__ = ["Copies", "Launch", "NoAddress", "Place", "Unsupported", "bind"]
+
+
+class NoAddress(RuntimeError):
+    """Raised for a tensor without an address, such as a sparse one, as a launch on a GPU raises."""
 
 
 @dataclass(frozen=True)
@@ -170,8 +174,8 @@ def bind(
 ) -> Launch:
     """Return the launch that ``kernel[grid](*args, **kwargs)`` makes.
 
-    Raises TypeError as a launch does, for arguments that do not fit, and `Unsupported` for those that are not
-    judged here.
+    Raises TypeError and `NoAddress` as a launch does, for arguments that do not fit, and `Unsupported` for
+    those that are not judged here.
     """
     if kernel.is_gluon():
         raise Unsupported("it is a Gluon kernel, and only kernels in triton.language are run here")
@@ -179,7 +183,22 @@ def bind(
     sizes = sizes_of(grid, values, kernel.__name__)
     full = (*sizes, 1, 1)[:3]
     launch = Launch(kernel, values, (full[0], full[1], full[2]), len(sizes), options, place)
+    _check_memory(kernel.__name__, launch.tensors)
     return dataclasses.replace(launch, reached=_reached(launch.tensors)) if addressed else launch
+
+
+def _check_memory(kernel: str, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Raise an exception for a tensor that has no memory, unless it is on torch's meta device."""
+    for name, tensor in tensors.items():
+        if storage_of(tensor) is None:
+            try:
+                tensor.data_ptr()
+            except RuntimeError as error:
+                raise NoAddress(f"{kernel} gets {name}, which has no address: {error}") from error
+        elif tensor.device.type == "meta" or not tensor.numel():
+            continue
+        if (memory := memory_of(tensor)) is None or not memory.nbytes():
+            raise Unsupported(f"{name} is a tensor without memory of its own")
 
 
 addressed: MutableMapping[int, torch.Tensor] = weakref.WeakValueDictionary()

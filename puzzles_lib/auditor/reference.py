@@ -7,6 +7,8 @@ results to it. TF32 counts as such a dtype if a kernel's `tl.dot` uses it.
 """
 
 import contextlib
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
@@ -28,6 +30,10 @@ SHAKEN = 1e-6  # of the largest: how far inputs move until none is equal to anot
 
 class Uncomparable(Exception):
     """Raised if a reference fails, or returns other shapes than the function. The message says why."""
+
+
+class TooSlow(Exception):
+    """Raised if a reference takes too long. The message says so."""
 
 
 def flat(value: Any) -> list[torch.Tensor]:
@@ -128,13 +134,19 @@ class Wanted:
 
 
 def wanted(
-    like: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], coarsest: float, in_place: bool = True
+    like: Callable,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    coarsest: float,
+    in_place: bool = True,
+    seconds: float = math.inf,
 ) -> Wanted:
     """Call a reference on the exact inputs, and on inputs that are off by float32's or a coarser roundoff.
 
     in_place: whether the reference may return None, because the function changes its arguments.
+    seconds: CPU time of one call, beyond which the reference is not called again.
 
-    Raises `Uncomparable` if the reference raises an exception, or returns None but must not.
+    Raises `Uncomparable` if the reference raises an exception, or returns None but must not, and `TooSlow`.
     """
 
     def called(convert: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
@@ -148,12 +160,15 @@ def wanted(
         found = returned(result) if result is not None else flat((given, named))
         return [t.detach() for t in found]
 
+    started = time.process_time()
     try:
         own = called(lambda t: t.detach().clone())
     except Uncomparable:
         raise
     except Exception as error:
         raise Uncomparable(f"the reference raises {type(error).__name__}: {error}") from error
+    if time.process_time() - started > seconds:
+        raise TooSlow(f"the reference takes more than {seconds:g} s of CPU time")
 
     def wide(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().double() if tensor.is_floating_point() else tensor.detach().clone()
@@ -201,6 +216,7 @@ def compare(
     allowance: float,
     only_sure: bool,
     floor: float = 0.0,
+    where: Sequence[torch.Tensor] | None = None,
 ) -> Verdict | None:
     """Return the verdict on results that differ from the reference's; None if none does.
 
@@ -209,6 +225,7 @@ def compare(
     floor: the least tolerance of any element.
     only_sure: leave out elements where the reference itself, in the arguments' own dtypes, is not finite or
         far from its value in float64.
+    where: for each result, which elements to compare; None for all.
 
     Raises `Uncomparable` if the results have other shapes.
     """
@@ -232,6 +249,8 @@ def compare(
             right = right | _unsure(want.own[place], expected)
         for shaken in want.shaken if only_sure and not found.is_floating_point() else ():
             right = right | (shaken[place] != exact)  # an index of the largest, of several
+        if where is not None:
+            right = right | ~where[place]
         if not right.all():
             return Verdict("values", _message(name, found, expected, right))
     return None

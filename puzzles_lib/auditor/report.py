@@ -148,6 +148,8 @@ class AuditReport:
     launches: the call's launches in order, without those on hard inputs. findings: what is wrong, in order.
     unjudged: what could not be judged, and why. unsupported: kernels that could not be run at all, one per
     launch; these launches are not in ``launches``. tried: the hard inputs and other sizes that were tried.
+    compared: whether all results were compared with a reference's. lacking: the numbers of the launches that
+    did not run wholly, so that their results may be missing.
     """
 
     title: str = "audit"
@@ -158,6 +160,7 @@ class AuditReport:
     tried: list[str] = field(default_factory=list)
     unsupported: list[str] = field(default_factory=list)
     compared: bool = False
+    lacking: list[int] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -166,9 +169,13 @@ class AuditReport:
     @property
     def lacks_results(self) -> bool:
         """Whether tensors may lack what a launch would store, because it did not run wholly."""
-        return bool(self.unsupported) or any(
-            each.status == "unjudged" and not each.outcome.untried for each in self.launches
-        )
+        return bool(self.unsupported or self.lacking)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether results are missing, but only of programs that did not run, and that use no atomics."""
+        lacking = [self.launches[number].outcome for number in self.lacking]
+        return bool(lacking) and not self.unsupported and all(o.is_sampled and not o.atomics for o in lacking)
 
     def headline(self) -> str:
         count = len(self.launches) + len(self.unsupported)

@@ -54,8 +54,7 @@ class Outcome:
 
     verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or only in part.
     notes: remarks that are not faults. programs: how many ran, of how many. stopped: whether the run ended
-        early, so that results are missing. untried: whether it is a configuration of autotune that did not
-        run, and whose results are those of another one.
+        early, so that results are missing. atomics: how many the programs did.
     """
 
     launch: Launch
@@ -69,7 +68,7 @@ class Outcome:
     in_tf32: bool = False
     coarsest: float = 0.0
     stopped: bool = False
-    untried: bool = False
+    atomics: int = 0
 
     @property
     def ok(self) -> bool:
@@ -79,6 +78,11 @@ class Outcome:
     def complete(self) -> bool:
         """Whether all programs ran to the end, so that all results are stored."""
         return not self.unjudged and self.programs == self.of
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether only some programs ran, but these to their end."""
+        return 0 < self.programs < self.of and not self.stopped and self.verdict is None
 
 
 class Runner:
@@ -229,6 +233,7 @@ class _Guarded:
         forwards = self._run(Options(reverse=self.runner.reverse and self.only is None), after)
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
+        outcome.atomics = forwards.atomics
         outcome.in_tf32 = bool(forwards.arithmetic.in_tf32) or forwards.arithmetic.dots
         if forwards.stop and forwards.stop.kind == "memory limit":
             return False
@@ -375,11 +380,18 @@ class _Guarded:
             if storage.data_ptr() not in done:
                 storage.copy_(after[name].untyped_storage())
                 done.add(storage.data_ptr())
+        defined = self.runner.defined
         for name, tensor in self.tensors.items():
             if name in ran.written and self.guard.bounds == "view" and self.only is None:
-                self.runner.defined.define(tensor, ran.written[name])
+                defined.define(tensor, ran.written[name])
             else:
-                self.runner.defined.define(tensor)
+                defined.define(tensor)
+        if self.only is not None:  # another program might store anywhere else
+            for tensor in self.tensors.values():
+                defined.stored.set(tensor, to=False)
+            for name, tensor in self.tensors.items():
+                if name in ran.writers:
+                    defined.stored.set(self._seen(tensor), ran.writers[name] >= 0)
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:

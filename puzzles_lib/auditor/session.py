@@ -5,9 +5,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from puzzles_lib.auditor.catching import caught
+from puzzles_lib.auditor.catching import Ran, caught
 from puzzles_lib.auditor.compiled import LARGEST_BLOCK
-from puzzles_lib.auditor.defined import Defined
+from puzzles_lib.auditor.defined import Defined, Notes
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import Held, entered, held
 from puzzles_lib.auditor.launch import Addresses, Launch, Place, Unsupported
@@ -40,20 +40,23 @@ class Session:
         self.runner = Runner(guard, self.defined, reverse)
         self.stopped = ""  # the first kernel that did not run to its end
 
-    def on_launch(self, launch: Launch) -> bool:
+    def on_launch(self, launch: Launch) -> Ran:
         if meta := [name for name, tensor in launch.tensors.items() if tensor.device.type == "meta"]:
             self.add(
                 Outcome(
                     launch, unjudged=f"{launch.name}: {meta[0]} is on torch's meta device, without values"
                 )
             )
-            return True
+            return Ran.IN_PART
         with held() as signals:
             return self._judged(launch, signals)
 
-    def _judged(self, launch: Launch, signals: Held) -> bool:
+    def _judged(self, launch: Launch, signals: Held) -> Ran:
         """Run a launch and report it. Signals that come meanwhile are delivered between two runs."""
         self.runner.between = signals.deliver
+        stored = self.defined.stored
+        if any(stored.elements(tensor) is not None for tensor in launch.all_tensors.values()):
+            self.defined.reads_missing = True
         try:
             outcome = alone(lambda: self.runner.run(launch))
         except Busy as reason:
@@ -65,22 +68,25 @@ class Session:
             outcome = Outcome(launch, unjudged=f"{launch.name}: a bug in the audit itself: {words}")
         if launch.configuration and outcome.verdict and skips(outcome.verdict):
             self.report.notes.append(f"{launch}: autotune skips it: {outcome.verdict.message}")
-            return False
+            return Ran.REFUSED
         if self.stopped not in ("", launch.name) and outcome.verdict:
             outcome.verdict = None
             outcome.unjudged = f"{launch.name}: it may use values that {self.stopped} has not stored"
         elif outcome.stopped or not outcome.complete:
             self.stopped = launch.name
         self.add(outcome)
-        return True
+        return Ran.WHOLLY if outcome.complete else Ran.IN_PART
 
     def on_untried(self, launch: Launch, why: str) -> None:
         """Count a configuration of autotune for which no time is left."""
-        self.add(Outcome(launch, unjudged=why, of=math.prod(launch.full_grid), untried=True))
+        self.add(Outcome(launch, unjudged=why, of=math.prod(launch.full_grid)), lacks=False)
 
-    def add(self, outcome: Outcome, on: str = "") -> None:
+    def add(self, outcome: Outcome, on: str = "", lacks: bool = True) -> None:
+        """Report an outcome. lacks: whether results are missing if it could not be judged."""
         report = self.report
         number = len(report.launches)
+        if outcome.unjudged and lacks:
+            report.lacking.append(number)
         report.launches.append(LaunchResult(outcome))
         report.notes += outcome.notes
         if outcome.unjudged:
@@ -97,13 +103,23 @@ class Session:
         self.report.unsupported.append(kernel)
         self.stopped = self.stopped or kernel
 
-    def again(self, launch: Launch) -> bool:
+    def now(self) -> tuple[str, list[int], Notes, bool]:
+        """Return what is known of results that are missing."""
+        return self.stopped, list(self.report.lacking), *self.defined.missing()
+
+    def back(self, then: tuple[str, list[int], Notes, bool]) -> None:
+        """Forget what is known since then: the tensors hold what they held."""
+        self.stopped, lacking, stored, reads = then
+        self.report.lacking[:] = lacking
+        self.defined.set_missing(stored, reads)
+
+    def again(self, launch: Launch) -> Ran:
         """Run a launch that autotune repeats, without reporting it."""
         runner = Runner(replace(self.guard, races=False, hints=False), self.defined)
         outcome = alone(lambda: runner.run(launch))
-        if not outcome.complete:  # other programs may have run than in the launch before
-            self.stopped = self.stopped or launch.name
-        return outcome.verdict is None
+        if outcome.verdict:
+            return Ran.REFUSED
+        return Ran.WHOLLY if outcome.complete else Ran.IN_PART  # other programs may have run than before
 
     def differs(self, kernel: str, name: str, place: Place | None) -> None:
         """Report a kernel whose result changes if autotune measures it, unless another fault explains it."""
@@ -122,10 +138,11 @@ class Session:
                 self.on_error,
                 self.guard.configurations,
                 self.configuration,
-                self if self.guard.races else None,
+                self,
                 self.compiled,
                 self.on_untried,
                 CONFIGURATIONS * self.guard.seconds,
+                self.guard.races,
             ),
             contextlib.nullcontext() if self.compiled else self.defined,  # torch.compile skips modes
         ):

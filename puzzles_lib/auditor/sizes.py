@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
-from puzzles_lib.auditor.catching import caught, plain
+from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges
 from puzzles_lib.auditor.guard import Guard
@@ -193,12 +193,12 @@ class Call:
         if largest or self._elements <= CROSSING:
             return found
 
-        def on_launch(launch: Launch) -> bool:
+        def on_launch(launch: Launch) -> Ran:
             if time.thread_time() > end:
                 found.why = found.why or "the time is used up"
             elif any(tensor.numel() > CROSSING for tensor in launch.tensors.values()):
                 found.outcomes.append(alone(lambda: self._run(launch)))
-            return True
+            return Ran.WHOLLY
 
         found.why = self._call(way, on_launch) or found.why
         return found
@@ -233,7 +233,7 @@ class Call:
         storages: dict[int, int] = {}
         self._elements = 0
 
-        def on_launch(launch: Launch) -> bool:
+        def on_launch(launch: Launch) -> Ran:
             for axis, (count, most) in enumerate(zip(launch.full_grid, MOST_PROGRAMS, strict=True)):
                 if count > most:
                     too_large.append(
@@ -247,7 +247,7 @@ class Call:
                 storage = tensor.untyped_storage()
                 storages[storage._cdata] = storage.nbytes()
                 self._elements = max(self._elements, tensor.numel())
-            return True
+            return Ran.WHOLLY
 
         why = self._call(way, on_launch)
         if "Storage size calculation overflowed" in why:
@@ -256,7 +256,7 @@ class Call:
             too_large.append("")
         return ("memory" if too_large[-1:] == [""] else too_large[0]) if too_large else "", why
 
-    def _call(self, way: Sized, on_launch: Callable[[Launch], bool]) -> str:
+    def _call(self, way: Sized, on_launch: OnLaunch) -> str:
         errors: list[str] = []
         self._values = {}
 
