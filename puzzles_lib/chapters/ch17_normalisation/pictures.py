@@ -505,10 +505,10 @@ def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, 
                 label(ax, row["us"] + 3, at, text, align="left", fontsize=9)
             else:
                 ax.barh(at, most, 0.85, **look)
-                for x, color, width in ((262, "white", 8), (259, INK, 1), (265, INK, 1)):  # a break mark
+                for x, color, width in ((262, PAPER, 8), (259, INK, 1), (265, INK, 1)):  # a break mark
                     ax.plot([x - 3, x + 3], [at - 0.5, at + 0.5], color=color, linewidth=width)
                 text += f", {row['us'] / copy:.0f} times the copy: far off this scale"
-                label(ax, 6, at, text, align="left", fontsize=9, **CARD)
+                label(ax, 10, at, text, align="left", fontsize=9, behind=PAPER, pad=3.0)
             ticks.append((at, f"{name}, {count} rows per program"))
             told.append(f"{name}, {count} rows per program, {row['us']:.0f}")
             at -= 1
