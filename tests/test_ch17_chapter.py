@@ -9,7 +9,7 @@ import torch
 
 from puzzles_lib import DOUBLE, DW_BY_LOCK, LAYER_NORM_DW, check
 from puzzles_lib.bench import orders
-from puzzles_lib.chapters.ch17_normalisation import pictures
+from puzzles_lib.chapters.ch17_normalisation import own, pictures
 from puzzles_lib.source import define
 from puzzles_lib.timing.recorded import ORDERS, about, load, rows
 from tests.conftest import REPO
@@ -30,7 +30,7 @@ def test_a_picture_of_what_was_recorded_reads(name):
     sizes = [float(g.get("font-size")) for g in root.iter() if g.get("font-size")]
     assert min(sizes) * min(1, 785 / width) > 10.9 and len(page) < 100_000 and "$" not in page
     told = {
-        "sums": "a lock, parts of 16 rows, 8677",
+        "sums": "a lock, 16 rows per program, 8677",
         "timings": "the chapter's kernel 67.9",
         "widths": "no barrier: 0 with 1024, 0 with 2048, 1 with 4096, 199 with 8192, 200 with 16384",
     }
@@ -120,6 +120,48 @@ def test_both_tritons_are_named():
     assert f"recorded with Triton {triton}" in after and f"triton {triton}" in about("norms")
     (installed,) = re.findall(r"installs Triton ([\d.]+\d)", after)
     assert f'"triton=={installed}"' in (REPO / "pyproject.toml").read_text("utf-8")
+
+
+# ---- your own norm
+
+
+def _of_the_rest(x, keep):
+    kept = torch.where(keep, x, 0)
+    return x - kept.sum(1, keepdim=True) / keep.sum(1, keepdim=True)
+
+
+OWN_NORMS = {
+    "smallest": lambda x: (y := x - x.amin(1, keepdim=True)) / (1 + y.mean(1, keepdim=True)),
+    "softmax": lambda x: torch.softmax(x / 0.1, 1),
+    "layer_norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[1:]),
+    "largest and root": lambda x: (x - x.amax(1, keepdim=True)) / x.square().mean(1, keepdim=True).sqrt(),
+}
+NO_NORMS = {
+    "nothing": lambda x: x,
+    "each by itself": torch.sigmoid,
+    "the largest alone": lambda x: x / (1 + x.amax(1, keepdim=True).abs()),
+    "all but the largest": lambda x: _of_the_rest(x, x < x.amax(1, keepdim=True)),
+    "not the first": lambda x: x / (1 + x[:, 1:].abs().mean(1, keepdim=True)),
+    "not the last": lambda x: x / (1 + x[:, :-1].abs().mean(1, keepdim=True)),
+}
+
+
+@pytest.mark.parametrize("name", OWN_NORMS)
+def test_a_norm_in_which_every_number_counts_is_accepted(name):
+    assert own.problem(OWN_NORMS[name]) == ""
+
+
+@pytest.mark.parametrize("name", NO_NORMS)
+def test_a_norm_that_ignores_a_number_is_refused(name):
+    assert "has no effect on the rest of its row" in own.problem(NO_NORMS[name])
+
+
+def test_the_verdict_on_an_own_norm_does_not_depend_on_torchs_seed():
+    told = set()
+    for seed in range(5):
+        torch.manual_seed(seed)
+        told.add(own.problem(NO_NORMS["the largest alone"]))
+    assert len(told) == 1
 
 
 # ---- the threads of a program

@@ -1014,8 +1014,8 @@ MISTAKES = (
     Mistake(
         LINEAR_RECURRENCE,
         "not_associative",
-        "Two steps are combined, but the factor of the first is dropped. That's correct only from left "
-        "to right.",
+        "Two steps are combined, but the factor of the first is dropped. From left to right the sums would "
+        "be correct, but not the factors of the h before the block.",
         {"return a * next_a, next_a * x + next_x": "return next_a, next_a * x + next_x"},
         kind="values",
         says="combine function is not associative",

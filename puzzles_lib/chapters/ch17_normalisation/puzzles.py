@@ -622,7 +622,7 @@ LINEAR_RECURRENCE = Puzzle(
         Case(M=2, T=1, BLOCK_T=16),
         Case(M=2, T=128, BLOCK_T=128, fill={"a": decays}),  # whose machine code is measured
         # 2.4 thousand million elements
-        Case(pretend=True, M=600_001, T=4000, BLOCK_T=1024),
+        Case(pretend=True, M=4_800_001, T=500, BLOCK_T=128),  # short rows: a loop over t ends in time
     ),
     outputs=("h",),
     most_loads={"a": lambda s: s.M * s.T, "x": lambda s: s.M * s.T},
