@@ -18,7 +18,7 @@ from puzzles_lib.chapters.ch19_what_the_clock_says import (
     profiles,
     standin,
 )
-from puzzles_lib.chapters.ch19_what_the_clock_says.questions import LEAST, LEFT, LOSS
+from puzzles_lib.chapters.ch19_what_the_clock_says.questions import LEFT, LOSS
 from puzzles_lib.timing.h200 import BYTES, SHARED
 from puzzles_lib.timing.recorded import CLOCK, POINTS, PROFILES, SWEEPS, load, origin, rows
 from tests.conftest import REPO
@@ -327,10 +327,10 @@ def test_questions_are_numbered_as_they_are_met():
 
 
 def test_what_is_said_of_tuning():
-    matmul, rms = laboratory.sweep("matmul"), laboratory.sweep("rms_rows")
+    matmul, rms = laboratory.sweep("matmul", stages=(2, 3, 4)), laboratory.sweep("rms_rows")
     times = [each.us for each in matmul.ran]
     assert int(times[-1] / times[0]) == 27 and round(times[len(times) // 2] / times[0], 1) == 2.8
-    said("a factor of 27", "takes 2.8 times the best", "54 here")
+    said("a factor of 27", "takes 2.8 times the best", "28 here")
     again = sorted(each.us / each.again_us for each in rms.ran)
     assert round(again[len(again) // 2], 2) == 1.07
     assert min(rms.ran, key=lambda each: each.again_us) is not rms.best
@@ -341,7 +341,7 @@ def test_what_is_said_of_tuning():
     said(f"{near[0]} are within 5%", f"8-bit weights {near[1]}")
     best = weights.best.config
     assert (best["BLOCK_M"], best["BLOCK_N"]) == (64, 64)
-    said(f"at least {LEAST} and at most {LEFT} of the 384", f"at most {LOSS - 1:.0%}")
+    said(f"at most {LEFT} of the 288", f"at most {LOSS - 1:.0%}")
 
 
 def test_what_is_said_of_persistent_programs():

@@ -616,7 +616,7 @@ MISTAKES = [
     ("ch19-q14", ("sum", "rows", "softmax", "copy", "columns", "bands"), "4 of the six are right"),
     ("ch19-q14", ("copy", "sum", "rows", "columns", "bands", "softmax"), "None of the six"),
     ("ch19-q15", (30, 1.2, 6, 1.0), "too slow"),
-    ("ch19-q15", (8, 1.0, 0, math.inf), "list of favorites"),
+    ("ch19-q15", (8, 1.0, 0, float("inf")), "list of favorites"),
     ("ch19-q15", (8, 1.0, 2, 1.2), "none that runs"),
     ("ch19-q15", (300, 1.0, 90, 1.0), "two limits"),
     ("ch19-q17", 60, "the launch itself"),
