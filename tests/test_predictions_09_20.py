@@ -580,7 +580,7 @@ MISTAKES = [
     ("ch18-q22", (64, 16), "axis 1 counts heads"),
     ("ch19-q1", 2000, "synchronize"),
     ("ch19-q1", 200, "into a queue"),
-    ("ch19-q2", 1.5, "less than a microsecond"),
+    ("ch19-q2", 1.5, "about a microsecond"),
     ("ch19-q2", 1000, "about 1 µs"),
     ("ch19-q4", "as fast", "wires that switch"),
     ("ch19-q4", "slower", "limits the clock"),
