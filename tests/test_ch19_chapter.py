@@ -305,7 +305,6 @@ def test_an_answer_is_not_told_below_its_question():
         "waves-after": ("twice",),
         "roof-own-after": ("250", "751"),
         "p40-takeaway": ("8", "5"),
-        "patient-after": ("fewer", "histogram"),
         "roof-after": ("attention", "9b"),
         "prof-after": ("A", "B", "C", "D", "E"),
         "p39-chip-after": ("power",),
@@ -313,11 +312,10 @@ def test_an_answer_is_not_told_below_its_question():
         "tune-shared-after": ("328", "330"),
         "tune-prune-after": ("64 × 64",),
         "persist-takeaway": ("overlap",),
-        "tune-noise-after": ("24", "25"),
         "persist-after": ("128", "short"),
     }
     assert not [(cell, word) for cell, words in told.items() for word in words if word in cells[cell].source]
-    for drawn in ("lies-together", "p39-times", "prof-cures", "patient-cure"):
+    for drawn in ("lies-together", "p39-times", "prof-cures"):
         assert cells[drawn].outputs == []
 
 
@@ -334,6 +332,8 @@ def test_what_is_said_of_tuning():
     again = sorted(each.us / each.again_us for each in rms.ran)
     assert round(again[len(again) // 2], 2) == 1.07
     assert min(rms.ran, key=lambda each: each.again_us) is not rms.best
+    near = sum(each.us <= 1.05 * rms.best.us for each in rms.ran)
+    said(f"{len(rms.tried)} configurations, and {near} of them are within 5% of the best")
     said("the whole second round is 7% faster", "another configuration is the fastest")
     weights = laboratory.sweep("int8_weight")
     near = [sum(each.us <= 1.05 * s.best.us for each in s.ran) for s in (matmul, weights)]
