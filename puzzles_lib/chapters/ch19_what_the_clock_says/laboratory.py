@@ -1,7 +1,7 @@
 """Chapter 19's laboratory: recorded sweeps to prune, a benchmark to audit, and your own kernel's work."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from numbers import Real
@@ -52,6 +52,21 @@ class Kept(NamedTuple):
         if self.ratio == float("inf"):
             return f"{kept}, and none of them runs" if self.left else "none is kept"
         return f"{kept}; the best of them takes {self.ratio:.2f} times as long as the best of all"
+
+
+class Pruned(NamedTuple):
+    """How many configurations a pruning keeps, and its best of them, relative to the best of all.
+
+    new, new_ratio: the same for the H100's configurations with 5 stages, which the learner hasn't seen.
+    """
+
+    left: int
+    ratio: float
+    new: int
+    new_ratio: float
+
+    def __repr__(self) -> str:
+        return repr(Kept(self.left, self.ratio))
 
 
 @dataclass(frozen=True)
@@ -176,10 +191,10 @@ def _buffers(config: Mapping[str, int]) -> int:
 
 
 @cache
-def sweep(name: str, device: str = "H200") -> Sweep:
+def sweep(name: str, device: str = "H200", stages: Collection[int] = ()) -> Sweep:
     """Return the recorded sweep of ``"matmul"``, ``"rms_rows"`` or ``"int8_weight"`` on a device.
 
-    device: ``"H200"`` or ``"H100"``.
+    device: ``"H200"`` or ``"H100"``. stages: only configurations with these; all if empty.
     """
     record = load(SWEEPS[device])
     (kernel,) = [each for each in record["kernels"] if each["name"] == name]
@@ -187,9 +202,20 @@ def sweep(name: str, device: str = "H200") -> Sweep:
     for row in kernel["rows"]:
         told = dict(zip(kernel["fields"], row, strict=True))
         config = {field: told[field] for field in kernel["fields"] if field not in KNOWN + TIMED}
-        tried.append(Tried(config, *(told[field] for field in (*KNOWN, "us", "again_us"))))
+        if not stages or config["stages"] in stages:
+            tried.append(Tried(config, *(told[field] for field in (*KNOWN, "us", "again_us"))))
     numbers = kernel["sizes"], kernel["bytes"], kernel["flops"]
     return Sweep(name, record["device"], *numbers, tuple(tried), origin(record))
+
+
+def pruned(keep: Callable[[Any], object]) -> Pruned | None:
+    """Judge a pruning of the matmul on what is shown, 2 to 4 stages, and on what isn't: an H100's 5.
+
+    keep: as in `Sweep.kept`. None as long as ``keep`` returns None.
+    """
+    shown = sweep("matmul", stages=(2, 3, 4)).kept(keep)
+    new = sweep("matmul", "H100", stages=(5,)).kept(keep)
+    return None if shown is None else Pruned(*shown, *(new or (0, float("inf"))))
 
 
 # ---- waves

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -19,7 +20,6 @@ from puzzles_lib.drawing.colours import (
     MIST,
     ORANGE,
     PALE,
-    PALE_GREEN,
     PALE_ORANGE,
     PAPER,
     PURPLE,
@@ -250,17 +250,29 @@ def waves(record: Record) -> Picture:
 # ---- the roofline
 
 
-def roofline(mine: Point | None = None) -> Picture:
-    """Draw the course's recorded kernels below an H200's roofs. mine: one more kernel, at its best."""
+def roofline(at_least: Callable[[float, float], float | None], mine: Point | None = None) -> Picture:
+    """Draw the course's recorded kernels, an H200's roofs, and a learner's.
+
+    at_least: the learner's, µs for so many FLOP and bytes; no line as long as it returns None.
+    mine: one more kernel, at its best.
+    """
     figure = new_figure(8.0, 4.2)
     ax = figure.subplots()
     corner = FLOPS / BYTES
-    ax.plot([0.05, corner, 6000], [0.05 * BYTES / 1e12, FLOPS / 1e12, FLOPS / 1e12], color=INK, linewidth=1.5)
+    intensities = [0.05 * (6000 / 0.05) ** (step / 200) for step in range(201)] + [corner]
+    intensities.sort()
+    us = [at_least(intensity * 1e9, 1e9) for intensity in intensities]
+    if all(isinstance(each, Real) and each > 0 for each in us):
+        roof = [intensity * 1e9 / each / 1e6 for intensity, each in zip(intensities, us, strict=True)]
+        ax.plot(intensities, roof, color=INK, linewidth=1.5)
+        told = [f"your roof reaches {max(roof):.3g} TFLOP/s"]
+    else:
+        label(ax, 0.5, 500, "your roof isn't solved yet", align="left", fontsize=9, color=FAINT)
+        told = ["your roof isn't solved yet"]
     ax.plot([FLOAT32 / BYTES, 6000], [FLOAT32 / 1e12] * 2, color=INK, linewidth=1.2, linestyle="--")
     label(ax, 4.6, 22, "memory: 3.95 TB/s", align="right bottom", fontsize=9, color=FAINT)
     label(ax, 5800, 1090, "tensor cores, 16 bits: 989", align="right bottom", fontsize=9, color=FAINT)
     label(ax, 5800, 73, "float32, no tensor cores: 67", align="right bottom", fontsize=9, color=FAINT)
-    told = []
     for number, point in enumerate(points()):
         ax.plot(point.intensity, point.tflops, "o", **_DOT, markersize=7)
         name = point.name.replace("_", " ")
@@ -666,7 +678,7 @@ def persistent(record: Record) -> Picture:
         y = 2.2 + 0.95 * number
         ratios = [us[case, "plain"] / us[case, path] for path in looks]
         label(ax, 0.2, y + 0.42, case.replace("x", " × "), align="left")
-        fills = [PALE_GREEN if each > 1.05 else PALE_ORANGE if each < 0.95 else PALE for each in ratios]
+        fills = [SKY if each > 1.05 else PALE_ORANGE if each < 0.95 else PALE for each in ratios]
         cells(ax, [f"{each:.2f}" for each in ratios], x=left, y=y, width=width, height=0.85, colors=fills)
         names = (name.replace("\n", " ") for name in looks.values())
         told.append(f"{case}: " + ", ".join(f"{n} {r:.2f}" for n, r in zip(names, ratios, strict=True)))
@@ -675,7 +687,7 @@ def persistent(record: Record) -> Picture:
         ax,
         left,
         y,
-        "times as fast as a plain matmul; green: over 5% faster, orange: over 5% slower",
+        "1.25: 1.25 times as fast as a plain matmul; blue: over 5% faster, orange: over 5% slower",
         align="left",
         fontsize=9,
     )

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 
 from puzzles_lib.cache_model import banded
-from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import panels, points, sweep
+from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import panels, points, pruned
 from puzzles_lib.chapters.ch19_what_the_clock_says.pictures import SIX
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.question import Nudge, Question
 from puzzles_lib.timing.h200 import BYTES, FLOAT32, FLOPS
-from puzzles_lib.timing.recorded import CLOCK, PROFILES, load
+from puzzles_lib.timing.recorded import CLOCK, load
 
-LEAST, LEFT, LOSS = 20, 40, 1.05
-"""How many configurations of the matmul a good pruning keeps, from and up to, and what it may lose."""
+LEFT, LOSS = 40, 1.05
+"""How many configurations of the matmul a good pruning keeps at most, and what it may lose."""
 _NAMES = {
     "copy": "copy",
     "column copy": "columns",
@@ -81,12 +81,7 @@ def _slower() -> float:
     return round(us[1] / us[16], 1)
 
 
-def _within() -> int:
-    rms = sweep("rms_rows")
-    return _nearest(sum(each.us <= 1.05 * rms.best.us for each in rms.ran), (1, 5, 25))
-
-
-def _pruned() -> tuple[int, float]:
+def _pruned() -> tuple[int, float, int, float]:
     """Return what is kept of configurations that fit, with few sums per thread and much reuse."""
 
     def keep(c) -> bool:
@@ -94,7 +89,7 @@ def _pruned() -> tuple[int, float]:
         reuse = c.BLOCK_M * c.BLOCK_N / (c.BLOCK_M + c.BLOCK_N)
         return fits and c.BLOCK_M * c.BLOCK_N <= 128 * 32 * c.warps and reuse >= 64
 
-    return tuple(sweep("matmul").kept(keep))
+    return tuple(pruned(keep))
 
 
 def _profiles() -> tuple[str, ...]:
@@ -124,13 +119,6 @@ def _pays() -> int:
         for k in (128, 512, 8192)
     }
     return max(gain, key=gain.get)
-
-
-def _cure() -> str:
-    (row,) = [row for row in load(PROFILES)["rows"] if row["name"] == "count, 16 bins"]
-    if row["occupancy"] < 50:
-        return "more programs"
-    return "fewer bytes" if row["dram_busy"] > 50 else "fewer atomics"
 
 
 QUESTIONS = (
@@ -338,29 +326,28 @@ QUESTIONS = (
     ),
     Question(
         id="ch19-q15",
-        asks=f"Keep {LEAST} to {LEFT} of the 384 configurations, and lose at most 5%.",
+        asks=f"Keep at most {LEFT} of the 288 configurations, and lose at most 5%.",
         right=_pruned,
         kind=tuple,
-        same=lambda value, right: len(value) == 2 and LEAST <= value[0] <= LEFT and value[1] <= LOSS,
+        same=lambda value, right: len(value) == 4 and value[0] <= LEFT and max(value[1], value[3]) <= LOSS,
         nudges=(
             Nudge(
-                lambda v, r: len(v) == 2 and v[1] > LOSS,
+                lambda v, r: len(v) == 4 and v[1] > LOSS,
                 "The best one that you kept is too slow. Which good configuration did you throw out?",
             ),
             Nudge(
-                lambda v, r: len(v) == 2 and v[0] < LEAST,
-                "That's a list of favorites. Which ones would you keep before anything was timed?",
+                lambda v, r: len(v) == 4 and v[0] <= LEFT and v[2] == 0,
+                "An H100 was also timed with 5 stages, and your rule keeps none of those 96 configurations. "
+                "Is it a list of favorites?",
+            ),
+            Nudge(
+                lambda v, r: len(v) == 4 and v[0] <= LEFT and v[3] > LOSS,
+                "An H100 was also timed with 5 stages. Of those 96 configurations, your rule keeps none "
+                "that runs within 5% of the best. What does it depend on besides the two limits?",
             ),
         ),
-        nudge="You still keep too many. Remember that small tiles load a lot per FLOP.",
+        nudge="You still keep too many. Use two limits: registers, and multiplications per loaded number.",
         computed=True,
-    ),
-    Question(
-        id="ch19-q16",
-        asks="300 configurations of RMSNorm. How many are within 5% of the best: about 1, 5 or 25?",
-        right=_within,
-        kind=int,
-        nudge="RMSNorm only moves bytes, and many configurations can keep memory busy.",
     ),
     Question(
         id="ch19-q17",
@@ -402,19 +389,5 @@ QUESTIONS = (
             ),
         ),
         nudge="What does a persistent program save, and how often?",
-    ),
-    Question(
-        id="ch19-q20",
-        asks='The profile of count: what would help, "more programs", "fewer bytes" or "fewer atomics"?',
-        right=_cure,
-        kind=str,
-        nudges=(
-            Nudge(
-                lambda v, r: v == "more programs",
-                "Look at the occupancy: nearly all warps are there already.",
-            ),
-            Nudge(lambda v, r: v == "fewer bytes", "Is memory busy? Look at its bar."),
-        ),
-        nudge="Choose one: the names are 'more programs', 'fewer bytes' and 'fewer atomics'.",
     ),
 )
