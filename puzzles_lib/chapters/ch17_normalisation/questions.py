@@ -191,8 +191,8 @@ QUESTIONS = (
                 "One thread stores z[0], another loads it. Which entry of the rule puts the two in order?",
             ),
         ),
-        nudge="With turned, both lines deal out their elements alike here, so each thread loads what it stored "
-        "itself. What does the rule say about that?",
+        nudge="With turned, both lines deal out their elements alike here, so each thread loads what it "
+        "stored itself. What does the rule say about that?",
     ),
     Question(
         id="ch17-q8",
