@@ -50,25 +50,10 @@ restored = edited(
     {'reset_to_zero=["z_ptr"]': 'restore_value=["z_ptr"]'},
 )
 
-cleared_by_a_hook = edited(
-    SPLIT_SUM,
-    "cleared_by_a_hook",
-    "Clears z in autotune's own pre_hook.",
-    {'reset_to_zero=["z_ptr"]': 'pre_hook=lambda arguments, reset_only=False: arguments["z_ptr"].zero_()'},
-)
-
-cleared_afterwards = edited(
-    SPLIT_SUM,
-    "cleared_afterwards",
-    "Clears z after each timed run, in autotune's post_hook.",
-    {'reset_to_zero=["z_ptr"]': 'post_hook=lambda arguments, exception: arguments["z_ptr"].zero_()'},
-)
 
 RIGHT = [
     (TILE_ORDER, swizzled),
     (TILE_ORDER, to_and_fro),
     (SPLIT_SUM, not_tuned),
     (SPLIT_SUM, restored),
-    (SPLIT_SUM, cleared_by_a_hook),
-    (SPLIT_SUM, cleared_afterwards),
 ]
