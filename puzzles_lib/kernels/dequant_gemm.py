@@ -190,7 +190,7 @@ def _forward_cuda(
         weight = dequantize_unchecked(words, params, bits, group_size, [features, x.shape[1]])
         with torch.autocast("cuda", enabled=False):
             return x @ weight.t()
-    y = launching.empty(x, (x.shape[0], features))
+    y = x.new_empty(x.shape[0], features)
     launch(x, words, params, y, bits, group_size)
     return y
 

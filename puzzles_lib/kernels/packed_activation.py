@@ -37,7 +37,6 @@ from puzzles_lib.kernels.quantize import (
     launch_quantize_pack,
     quantize_pack_ref,
     quantize_rows,
-    storage_plan,
 )
 from puzzles_lib.kernels.rounding import UNIT_FIELDS, UNIT_ROWS, draw, noise
 
@@ -506,7 +505,7 @@ def _activation_pack_now(
     if not x.is_cuda:
         return activation_pack_ref(x, activation, slope_bits)
     x = x.contiguous()
-    y, slopes = launching.empty(x, x.shape), _empty_slopes(x, slope_bits)
+    y, slopes = torch.empty_like(x), _empty_slopes(x, slope_bits)
     if x.numel():
         with launching.on_device_of(x):
             launch_activation_pack(x, y, slopes, activation, slope_bits)
@@ -533,14 +532,14 @@ def _(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[torch.Tensor, 
 
 
 def _empty_slopes(x: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    return launching.empty(x, (slope_bytes(x.numel(), slope_bits),), torch.uint8)
+    return x.new_empty(slope_bytes(x.numel(), slope_bits), dtype=torch.uint8)
 
 
 def _activation_backward_now(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     if not dy.is_cuda:
         return activation_backward_ref(dy, slopes, slope_bits)
     dy, slopes = dy.contiguous(), slopes.contiguous()
-    dx = launching.empty(dy, dy.shape)
+    dx = torch.empty_like(dy)
     if dy.numel():
         with launching.on_device_of(dy):
             launch_activation_backward(dy, slopes, dx, slope_bits)
@@ -575,14 +574,14 @@ def _activation_quantize_now_(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    rows, columns, group_size, words_shape, params_shape = storage_plan(h.shape, bits, group_size)
-    matrix = h if h.dim() == 2 else h.view(rows, columns)
+    rows, columns = matrix_shape(h.shape)
+    group_size = min(group_size, max(columns, 1))
+    matrix = h.view(rows, columns)
     if not h.is_cuda:
         y, slopes = activation_pack_ref(matrix, activation, slope_bits)
         matrix.copy_(y)
         return slopes, *quantize_pack_ref(y, bits, group_size, seed, offset)
-    words, params = launching.empty(h, words_shape, torch.int16), launching.empty(h, params_shape)
-    slopes = _empty_slopes(h, slope_bits)
+    slopes, (words, params) = _empty_slopes(h, slope_bits), empty_storage(h, bits, group_size)
     if h.numel():
         with launching.on_device_of(h):
             if fits(columns, group_size):
@@ -627,7 +626,7 @@ def _(
 
 def _activation_backward_now_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
     rows, columns = matrix_shape(dy.shape)
-    matrix, slopes = dy if dy.dim() == 2 else dy.view(rows, columns), slopes.contiguous()
+    matrix, slopes = dy.view(rows, columns), slopes.contiguous()
     if not dy.is_cuda:
         matrix.copy_(activation_backward_ref(matrix, slopes, slope_bits))
         return matrix.sum(0, dtype=torch.float32)
@@ -637,7 +636,7 @@ def _activation_backward_now_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits
         if columns % 8:
             launch_activation_backward(dy, slopes, dy, slope_bits)
             return matrix.sum(0, dtype=torch.float32)
-        sums = launching.empty(dy, (-(-rows // ROWS), columns), torch.float32)
+        sums = dy.new_empty(-(-rows // ROWS), columns, dtype=torch.float32)
         launch_activation_backward_sum(matrix, slopes, sums, slope_bits)
     return sums.sum(0)
 

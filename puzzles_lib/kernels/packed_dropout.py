@@ -109,14 +109,14 @@ def _(mask: torch.Tensor) -> torch.Tensor:
 
 
 def _empty_bits(mask: torch.Tensor) -> torch.Tensor:
-    return launching.empty(mask, ((mask.numel() + 7) // 8,), torch.uint8)
+    return mask.new_empty((mask.numel() + 7) // 8, dtype=torch.uint8)
 
 
 def _dropout_backward_now(dy: torch.Tensor, bits: torch.Tensor, scale: float) -> torch.Tensor:
     if not dy.is_cuda:
         return dropout_backward_ref(dy, bits, scale)
     dy, bits = dy.contiguous(), bits.contiguous()
-    dx = launching.empty(dy, dy.shape)
+    dx = torch.empty_like(dy)
     if dy.numel():
         with launching.on_device_of(dy):
             launch_dropout_backward(dy, bits, dx, scale)

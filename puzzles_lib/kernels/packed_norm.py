@@ -32,7 +32,6 @@ from puzzles_lib.kernels.quantize import (
     empty_storage,
     encode,
     quantize_pack_ref,
-    storage_plan,
 )
 from puzzles_lib.kernels.rounding import STOCHASTIC_REGISTERS, UNIT_FIELDS, UNIT_ROWS, draw, noise
 
@@ -357,7 +356,8 @@ def _norm_quantize_now(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    rows, columns, group_size, words_shape, params_shape = storage_plan(x.shape, bits, group_size)
+    rows, columns = matrix_shape(x.shape)
+    group_size = min(group_size, max(columns, 1))
     options = (rms, bits, group_size)
     x = x.contiguous()
     if not x.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
@@ -365,13 +365,11 @@ def _norm_quantize_now(
             matrix = x.view(rows, columns)
             y, *saved = norm_quantize_ref(matrix, weight, bias, eps, *options, dtype, seed, offset)
             return y.view(x.shape), *saved
-    words, params = launching.empty(x, words_shape, torch.int16), launching.empty(x, params_shape, dtype)
-    y, rstd = launching.empty(x, x.shape), launching.empty(x, (rows,), torch.float32)
+    y, *saved = _empty_norm(x, bits, group_size, dtype)
     if x.numel():
         with launching.on_device_of(x):
-            saved = (words, params, rstd)
-            launch_norm_quantize(x, weight, bias, y, saved, eps, *options, seed, offset)
-    return y, words, params, rstd
+            launch_norm_quantize(x, weight, bias, y, tuple(saved), eps, *options, seed, offset)
+    return y, *saved
 
 
 _norm_quantize = torch.library.custom_op("bit_by_bit::norm_quantize", _norm_quantize_now, mutates_args=())
@@ -398,6 +396,10 @@ def _(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    return _empty_norm(x, bits, group_size, dtype)
+
+
+def _empty_norm(x: torch.Tensor, bits: int, group_size: int, dtype: torch.dtype):
     words, params = empty_storage(x, bits, group_size, dtype)
     return x.new_empty(x.shape), words, params, x.new_empty(matrix_shape(x.shape)[0], dtype=torch.float32)
 
@@ -412,17 +414,18 @@ def _norm_backward_now(
     bits: int,
     group_size: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    rows, columns, group_size, *_ = storage_plan(dy.shape, bits, group_size)
+    rows, columns = matrix_shape(dy.shape)
+    group_size = min(group_size, max(columns, 1))
     dy = dy.contiguous()
     if not dy.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
         dx, sums = norm_backward_ref(
             dy.view(rows, columns), words, params, rstd, weight, rms, bits, group_size
         )
         return dx.view(dy.shape), sums
-    dx = launching.empty(dy, dy.shape)
+    dx = dy.new_empty(dy.shape)
     if not dy.numel():
         return dx, rstd.new_zeros(2, columns)
-    sums = launching.empty(rstd, (words.shape[0] * WORD_ROWS // TURNS, 2, columns))
+    sums = rstd.new_empty(words.shape[0] * WORD_ROWS // TURNS, 2, columns)
     with launching.on_device_of(dy):
         launch_norm_backward(dy, words, params, rstd, weight, dx, sums, rms, bits, group_size)
     return dx, sums.sum(0)

@@ -104,7 +104,7 @@ def _relu_pack_now(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     if not x.is_cuda:
         return relu_pack_ref(x)
     x = x.contiguous()
-    y, mask = launching.empty(x, x.shape), _empty_mask(x)
+    y, mask = torch.empty_like(x), _empty_mask(x)
     if size := x.numel():
         with launching.on_device_of(x):
             launching.launch(
@@ -129,14 +129,14 @@ def _(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _empty_mask(x: torch.Tensor) -> torch.Tensor:
-    return launching.empty(x, ((x.numel() + 7) // 8,), torch.uint8)
+    return x.new_empty((x.numel() + 7) // 8, dtype=torch.uint8)
 
 
 def _relu_unpack_backward_now(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     if not dy.is_cuda:
         return relu_unpack_backward_ref(dy, mask)
     dy, mask = dy.contiguous(), mask.contiguous()
-    dx = launching.empty(dy, dy.shape)
+    dx = torch.empty_like(dy)
     if size := dy.numel():
         with launching.on_device_of(dy):
             launching.launch(

@@ -168,16 +168,6 @@ def storage_shapes(
     return (blocks, WORD_ROWS, columns), (groups, blocks, 2, block_rows(bits))
 
 
-@lru_cache(4096)
-def storage_plan(
-    shape: torch.Size, bits: int, group_size: int
-) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
-    """Return rows, columns, the columns of a group, and `storage_shapes` of a tensor seen as a matrix."""
-    rows, columns = matrix_shape(shape)
-    group_size = min(group_size, max(columns, 1))
-    return rows, columns, group_size, *storage_shapes(rows, columns, bits, group_size)
-
-
 # ---- torch, the reference
 
 
@@ -609,15 +599,29 @@ def _dequantize_kernel(
 def _quantize_pack_now(
     x: torch.Tensor, bits: int, group_size: int, seed: torch.Tensor | None = None, offset: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    rows, columns, group_size, words_shape, params_shape = storage_plan(x.shape, bits, group_size)
-    x = x.contiguous()
-    if not x.is_cuda:
-        return quantize_pack_ref(x.view(rows, columns), bits, group_size, seed, offset)
-    words, params = launching.empty(x, words_shape, torch.int16), launching.empty(x, params_shape)
-    if rows and columns:
+    key = (x.dtype, x.shape, bits, group_size)
+    if x.is_cuda and key in _shapes and x.is_contiguous():
+        rows, columns, group_size, words_shape, params_shape = _shapes[key]
+        words, params = x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
         with launching.on_device_of(x):
             _start_quantizing(x, words, params, rows, columns, bits, group_size, seed, offset)
+        return words, params
+    rows, columns = matrix_shape(x.shape)
+    group_size = min(group_size, max(columns, 1))
+    if x.dim() != 2 or not x.is_contiguous():
+        x = x.reshape(rows, columns).contiguous()
+    if not x.is_cuda:
+        return quantize_pack_ref(x, bits, group_size, seed, offset)
+    words, params = empty_storage(x, bits, group_size)
+    if rows and columns:
+        with launching.on_device_of(x):
+            launch_quantize_pack(x, words, params, bits, group_size, seed, offset)
+        if len(_shapes) < launching.MOST:
+            _shapes[key] = (rows, columns, group_size, words.shape, params.shape)
     return words, params
+
+
+_shapes: dict[tuple, tuple] = {}  # of a matrix, its words and params, and the size of its groups
 
 
 _quantize_pack = torch.library.custom_op("bit_by_bit::quantize_pack", _quantize_pack_now, mutates_args=())
@@ -640,7 +644,7 @@ def empty_storage(
     """
     rows, columns = matrix_shape(x.shape)
     words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
-    return launching.empty(x, words_shape, torch.int16), launching.empty(x, params_shape, dtype)
+    return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape, dtype=dtype)
 
 
 def launch_quantize_pack(
@@ -747,7 +751,7 @@ def _dequantize_now(
     words, params = words.contiguous(), params.contiguous()
     if not words.is_cuda:
         return dequantize_ref(words, params, bits, group_size, rows).view(shape)
-    x = launching.empty(params, tuple(shape))
+    x = params.new_empty(shape)
     if x.numel():
         with launching.on_device_of(x):
             launch_dequantize(words, params, x.view(rows, columns), bits, group_size)
