@@ -164,11 +164,11 @@ RELU = """
 def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    x, y = tl.load(x_ptr + n, mask=n < N), tl.load(y_ptr + m, mask=m < M)
+    x, y = 0.5 * tl.load(x_ptr + n, mask=n < N), tl.load(y_ptr + m, mask=m < M)
     p = x * y
     for turn in range(tl.program_id(1) + 1):
         z = p + tl.where(n + turn < N + turn, tl.abs(p), 0.0)
-        tl.store(z_ptr + m * N + n, 0.5 * z, mask=(m < M) & (n < N))
+        tl.store(z_ptr + m * N + n, tl.where(p < -1e38, 0.0, z), mask=(m < M) & (n < N))
 """
 
 
