@@ -80,7 +80,7 @@ def test_a_kernel_that_passes_case_0_and_fails_case_2_is_accepted():
 def test_a_loop_over_the_lanes_passes_at_the_cost_that_the_text_says():
     told = cells("01")["p1-loop-idea"]
     loop = textwrap.indent(re.search(r"```python\n(.*?)```", told, re.DOTALL)[1], "    ")
-    head = kernel_sources()["constant_add"].partition("    offs =")[0]
+    head = kernel_sources()["constant_add"].partition("    x_ptr +=")[0]
     report = examine(define(head + loop, "<loop>"), CONSTANT_ADD)
     assert report.ok and all("(1.00x)" in case.cost() for case in report.listed)
     assert "report says 1.00x" in told
