@@ -70,7 +70,7 @@ def test_text():
         "2 of 24 puzzles and questions solved, 1 tried, 21 not started",
         "progress file <damaged>",
         "01 Loads & <stores>  ████████████   1 of  1",
-        "05 Dots              ▒▒▒▒░░░░░░░░   0 of  3  puzzles 9, 9b and 1 question",
+        "05 Dots              ▒▒▒▒░░░░░░░░   0 of  3  puzzles 9, 9b · 1 question",
         "06 More              █░░░░░░░░░░░   1 of 20  19 questions",
         "next: puzzle 9, in 05_some.ipynb",
     ]
@@ -117,7 +117,7 @@ def test_html_has_words_beside_theme_colours_and_escapes():
     assert 'role="status"' in page and SMALL.summary in page
     assert "Loads &amp; &lt;stores&gt;" in page and "progress file &lt;damaged&gt;" in page
     assert "<stores>" not in page and "<damaged>" not in page
-    assert "<td" in page and "0 of 3" in page and ">9, 9b and 1 question<" in page
+    assert "<td" in page and "0 of 3" in page and ">puzzles 9, 9b · 1 question<" in page
     assert "var(--jp-success" in page and "var(--jp-warn" in page
 
 
