@@ -69,6 +69,8 @@ def _why_not_written(
         return replace(verdict, diagnosis=gap[0], site=gap[1].site)
     if share := _too_small_a_share(stores, result, puzzle, case):
         return replace(verdict, diagnosis=share, site=stores[0].site)
+    if off := _switched_off(stores, result, shape, ran):
+        return replace(verdict, diagnosis=off[0], site=off[1].site)
     return verdict
 
 
@@ -194,6 +196,27 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
         return "both places depend on loaded values"
     start = "1 element" if apart == 1 else f"{apart} elements"
     return f"one starts {start} after the other, but each block has {_named(sizes, case)}"
+
+
+def _switched_off(
+    stores: Sequence[Access], result: Argument, shape: tuple[int, ...], ran: Run
+) -> tuple[str, Access] | None:
+    """Say that the lane for the first missing element is masked off; None if it isn't clear.
+
+    A lane right of a matrix, whose address is in the next row, isn't the lane for that element.
+    """
+    missing = int(np.asarray(ran.written[result.name]).reshape(-1).argmin())
+    for access in stores:
+        elements = access.elements
+        if elements.ndim != len(shape) or elements.ndim not in (1, 2):
+            continue
+        lanes = (elements == missing) & ~access.mask
+        if elements.ndim == 2:
+            lanes &= elements // shape[1] == elements[:, :1] // shape[1]
+        if lanes.any():
+            place = f"{result.name}[{index_of(missing, shape)}]"
+            return f"the lane for {place} is switched off by the mask of this store", access
+    return None
 
 
 def _tiles_apart(first: Access, second: Access, result: Argument, case: Case) -> str:
