@@ -22,9 +22,12 @@ from puzzles_lib import (
 from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
 from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
 from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
+from puzzles_lib.chapters.ch03_fusion import silu
+from puzzles_lib.chapters.ch03_fusion.pictures import ASKED
 from puzzles_lib.chapters.ch06_convolution.pictures import scene
 from puzzles_lib.checker import examine
 from puzzles_lib.source import define
+from puzzles_lib.timing import recorded
 from tests.browser import faint
 from tests.conftest import REPO
 from tests.test_player_page import THEMES, style
@@ -202,15 +205,32 @@ def test_dragged_tiles_show_the_grid_and_the_cost_that_the_checker_counts(open_h
 # ---- chapter 03
 
 
-def test_the_leaky_gradient_of_chapter_03_is_pytorchs():
-    kernel = define(first_definition("03", "leaky"), "<leaky>")
-    x = torch.randn(33, 20, generator=torch.Generator().manual_seed(1))
-    x[:, ::3] = 0.0
-    y, dz = torch.arange(-16.0, 17.0), torch.ones(33, 20)
-    x.requires_grad_()
-    torch.nn.functional.leaky_relu(x * y[:, None], 0.1).backward(dz)
-    dx = run(kernel, MUL_RELU_BACKWARD, x=x, y=y, dz=dz, BLOCK_M=16, BLOCK_N=16)
-    assert torch.allclose(dx, x.grad) and answer("ch03-q5", True).ok
+def test_the_silu_gradient_of_chapter_03_is_pytorchs():
+    kernel = define(first_definition("03", "leaky"), "<silu>")
+    given, blocks = silu.inputs(), {"BLOCK_M": 16, "BLOCK_N": 32}
+    dx = run(kernel, MUL_RELU_BACKWARD, **given, **blocks)
+    assert "agrees with PyTorch's" in silu.first_difference(dx)
+    assert answer("ch03-q5", dx.tolist()).ok
+    dx[3, 4] += 0.01
+    assert "at [3, 4]: dx is" in silu.first_difference(dx)
+    assert not answer("ch03-q5", dx.tolist()).ok
+
+
+def test_what_two_kernels_take_on_a_gpu_is_more_than_the_fused_one_was_recorded_to_take():
+    told = cells("03")["p5-detour-2"]
+    (row,) = (row for row in recorded.load(recorded.POINTS)["rows"] if row["puzzle"] == "mul_relu")
+    M, N = row["case"]["M"], row["case"]["N"]
+    assert f"{M:,} × {N:,} elements, an H200 needs {row['us']:.0f} µs" in told
+    moved = 4 * (M + N + 3 * M * N)
+    assert f"two kernels alone take {moved / 4.8e12 * 1e6:.0f} µs" in told and "4.8 TB/s" in told
+    assert 4 * M * N > 5 * 50e6 and (M, N) == (ASKED.M, ASKED.N)
+
+
+def test_a_run_is_reported_under_the_name_of_its_kernel():
+    source = first_definition("03", "leaky")
+    with pytest.raises(RuntimeError, match=r"silu_backward_kernel: not run(.|\n)*tl.laod"):
+        kernel = define(source.replace("tl.load(dz", "tl.laod(dz"), "<typo>")
+        run(kernel, MUL_RELU_BACKWARD, **silu.inputs(), BLOCK_M=16, BLOCK_N=32)
 
 
 def test_a_whole_float_is_an_integer_and_a_factor_may_end_in_x(state_dir):

@@ -35,7 +35,6 @@ def report(puzzle: str, old: str, new: str, **changed) -> str:
         ("MUL_RELU", PRODUCT, "x[None, :] + y[:, None]", "with + instead of *"),
         ("OUTER_ADD", "x[None, :] + y[:, None]", PRODUCT, "with * instead of +"),
         ("OUTER_ADD", "x[None, :] + y[:, None]", "x[None, :] - y[:, None]", "with - instead of +"),
-        ("GROUPED_WEIGHTS", "s * (w - o)", "s * (w + o)", "with + instead of -"),
     ],
 )
 def test_another_operation_is_named(puzzle, old, new, words):

@@ -16,6 +16,7 @@ from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import CHAPTERS, mistakes, puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch02_broadcasting.questions import PLANE, counts, window
+from puzzles_lib.chapters.ch03_fusion import silu
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
 from puzzles_lib.checker import examine
 from puzzles_lib.timing.recorded import rows
@@ -47,17 +48,16 @@ MISTAKES = [
     ("ch02-q2", (7, 3), "wrong order"),
     ("ch02-q2", (1, 1), "a single tile"),
     ("ch02-q2", (21, 21), "one above the other"),
-    ("ch03-q1", 240000, "one direction"),
-    ("ch03-q1", 120000, "How many bytes"),
-    ("ch03-q1", 60000, "both directions"),
+    ("ch03-q1", 4 * 8192**2, "one direction"),
+    ("ch03-q1", 2 * 8192**2, "How many bytes"),
+    ("ch03-q1", 8192**2, "both directions"),
     ("ch03-q1", 2000, "no longer go to memory"),
+    ("ch03-q1", 8 * 8192**2 - 4 * 2 * 8192, "Both versions read x and y once"),
+    ("ch03-q1", 8 * 8192**2 + 4 * 2 * 8192, "reads only the product"),
     ("ch03-q2", (0, 90), "three numbers"),
     ("ch03-q2", (0, 60, 90), "at exactly 0"),
     ("ch03-q2", (0, 0, 30), "another factor"),
     ("ch03-q2", (30, 60, 90), "For each"),
-    ("ch03-q3", 0, "Is 0 >= 0"),
-    ("ch03-q3", 20, "one more factor"),
-    ("ch03-q3", 3, "let through"),
     ("ch04-q1", 192, "of all lanes"),
     ("ch04-q1", 100, "have none"),
     ("ch04-q1", 20, "rows that don't exist"),
@@ -240,7 +240,11 @@ MISTAKES = [
     ("ch03-q4", 3.0, "both decimals"),
     ("ch03-q4", 2.04, "one extra trip"),
     ("ch03-q4", 5.0, "the third row"),
-    ("ch03-q5", False, "slope of the leaky relu"),
+    ("ch03-q5", silu.gradient("y").tolist(), "chain rule multiply it by"),
+    ("ch03-q5", silu.gradient("sigmoid").tolist(), "only the first term"),
+    ("ch03-q5", silu.gradient("other").tolist(), "only the second term"),
+    ("ch03-q5", silu.gradient("forward").tolist(), "the SiLU itself"),
+    ("ch03-q5", [[0.0]], "differs from PyTorch's"),
 ]
 
 
