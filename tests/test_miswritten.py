@@ -88,4 +88,4 @@ def test_a_lane_that_is_switched_off_is_named():
 @pytest.mark.parametrize(("puzzle", "old"), [("OUTER_ADD", "x[None, :] + y[:, None]"), ("MUL_RELU", PRODUCT)])
 def test_a_missing_axis_is_named(puzzle, old):
     told = report(puzzle, old, old.replace("[None, :]", "").replace("[:, None]", ""))
-    assert "make one a row, such as x[None, :], and the other a column, y[:, None]" in told
+    assert "to get a tile, add an axis to each, such as x[None, :] and y[:, None]" in told

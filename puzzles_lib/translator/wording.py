@@ -415,7 +415,7 @@ def _as_row_and_column(t: Trouble, *nodes: ast.expr) -> str:
         return ""
     one, other = (t.text(node) for node in nodes)
     return (
-        f"; to get a tile, make one a row, such as {one}[None, :], and the other a column, {other}[:, None]"
+        f"; to get a tile, add an axis to each, such as {one}[None, :] and {other}[:, None]"
     )
 
 
