@@ -414,9 +414,7 @@ def _as_row_and_column(t: Trouble, *nodes: ast.expr) -> str:
     if not all(isinstance(node, ast.Name) for node in nodes):
         return ""
     one, other = (t.text(node) for node in nodes)
-    return (
-        f"; to get a tile, add an axis to each, such as {one}[None, :] and {other}[:, None]"
-    )
+    return f"; to get a tile, add an axis to each, such as {one}[None, :] and {other}[:, None]"
 
 
 def _operands(t: Trouble, found: re.Match) -> str:
