@@ -201,18 +201,16 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
 def _switched_off(
     stores: Sequence[Access], result: Argument, shape: tuple[int, ...], ran: Run
 ) -> tuple[str, Access] | None:
-    """Say that the lane for the first missing element is masked off; None if it isn't clear.
+    """Say that the lane for the first missing element of a matrix is masked off; None if it isn't clear.
 
     A lane right of a matrix, whose address is in the next row, isn't the lane for that element.
     """
     missing = int(np.asarray(ran.written[result.name]).reshape(-1).argmin())
     for access in stores:
         elements = access.elements
-        if elements.ndim != len(shape) or elements.ndim not in (1, 2):
+        if not len(shape) == elements.ndim == 2:
             continue
-        lanes = (elements == missing) & ~access.mask
-        if elements.ndim == 2:
-            lanes &= elements // shape[1] == elements[:, :1] // shape[1]
+        lanes = (elements == missing) & ~access.mask & (elements // shape[1] == elements[:, :1] // shape[1])
         if lanes.any():
             place = f"{result.name}[{index_of(missing, shape)}]"
             return f"the lane for {place} is switched off by the mask of this store", access
