@@ -115,7 +115,9 @@ class Wrapped:
         Triton 3.7 fails there, with one exception: a heuristic replaces what is passed by name.
         """
         configs = self.autotuner.configs if self.autotuner else []
-        tuned = {name for config in configs for name, value in config.all_kwargs().items() if value is not None}
+        tuned = {
+            name for config in configs for name, value in config.all_kwargs().items() if value is not None
+        }
         by_place = {parameter.name for parameter in self.kernel.params[: len(args)]}
         return min((by_place & self.gives) | (set(kwargs) & tuned), default="")
 

@@ -260,7 +260,9 @@ def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[
         return
     if op.name == "arith.trunci":
         yield from _narrowed(puzzle, op)
-    elif op.name in ("arith.fptosi", "arith.fptoui", "arith.cmpf") and not set(LOADS) & depends_on(op.operands):
+    elif op.name in ("arith.fptosi", "arith.fptoui", "arith.cmpf") and not set(LOADS) & depends_on(
+        op.operands
+    ):
         for name in contract.sizes:
             seed = f"{puzzle.name}/{name}/true size"
             numbers = contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
@@ -308,7 +310,11 @@ def _loaded_from(values: Iterable[Value]) -> set[str]:
 
 def _integers(puzzle: Puzzle, case: Case, inputs: Sequence[Argument]) -> dict[str, np.ndarray]:
     """Return what inputs of integers hold in a case; for a large one, values of a listed case."""
-    if inputs and size_of(puzzle, case) <= MOST_ELEMENTS and any(a.name in (puzzle.derived or {}) for a in inputs):
+    if (
+        inputs
+        and size_of(puzzle, case) <= MOST_ELEMENTS
+        and any(a.name in (puzzle.derived or {}) for a in inputs)
+    ):
         tensors = make_inputs(puzzle, case)
         return {a.name: tensors[a.name].numpy().ravel() for a in inputs}
     found = {}

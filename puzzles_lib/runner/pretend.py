@@ -301,5 +301,9 @@ class PretendedMemory(Memory):
         What was stored is not followed further.
         """
         for source, own in [] if labels is None or not self.narrowed else self._wraps(labels):
-            if dtype.kind in "iu" and self.narrowed.get(source, dtype.itemsize) < dtype.itemsize and own.any():
+            if (
+                dtype.kind in "iu"
+                and self.narrowed.get(source, dtype.itemsize) < dtype.itemsize
+                and own.any()
+            ):
                 raise Halt(Stop("true size", source.what, source.site))
