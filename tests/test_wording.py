@@ -294,7 +294,7 @@ ROWS = {
         "counts int32 and uint32, but x is float32: use tl.histogram(x.to(tl.int32),",
     ),
     r"^inline assembly for (-?\d+) elements": (
-        "r = tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [N], dtype=tl.int32, is_pure=True, pack=-1)",
+        "r = tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [N], tl.int32, is_pure=True, pack=-1)",
         "pack= must be at least 1, but is -1",
     ),
     r"^histogram only supports 1D": ("r = tl.histogram(x2.to(tl.int32), 8)", "tl.ravel(x)"),

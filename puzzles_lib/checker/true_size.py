@@ -99,8 +99,8 @@ def edges(grid: Program, sizes: Collection[int]) -> list[Program]:
 
 def between(grid: Program) -> list[Program]:
     """Return programs between the edges of a grid, most of them in its last half."""
-    axes = ({count - 1, count * 7 // 8, count // 2} for count in grid)
-    return list(itertools.product(*(sorted(axis, reverse=True) for axis in axes)))
+    xs, ys, zs = (sorted({count - 1, count * 7 // 8, count // 2}, reverse=True) for count in grid)
+    return list(itertools.product(xs, ys, zs))
 
 
 def _too_many(grid: Program) -> Verdict | None:
