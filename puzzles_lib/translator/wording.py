@@ -391,6 +391,8 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     sizes = [_sizes(v) for _, v in blocks[:2]]
     if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1] != sizes[1]:
         words += "; one is the other transposed"
+    elif len(blocks) == 2 and sorted(map(len, sizes)) == [1, 1] and 1 not in (sizes[0][0], sizes[1][0]):
+        words += _as_row_and_column(t, *(node for node, _ in blocks))
     elif sorted(map(len, sizes)) == [1, 2]:
         words += _as_column(
             t, *sorted(((_sizes(v), n) for n, v in blocks[:2]), key=lambda pair: len(pair[0]))
@@ -405,6 +407,14 @@ def _as_column(t: Trouble, vector: tuple[list[int], ast.expr], tile: tuple[list[
     if size != rows or size == columns or not isinstance(node, ast.Name):
         return ""
     return f"; {node.id}[:, None] is a column, with one element per row"
+
+
+def _as_row_and_column(t: Trouble, *nodes: ast.expr) -> str:
+    """Say how two vectors combine into a tile; "" if one of them has no name."""
+    if not all(isinstance(node, ast.Name) for node in nodes):
+        return ""
+    one, other = (t.text(node) for node in nodes)
+    return f"; to get a tile, add an axis to each, such as {one}[None, :] and {other}[:, None]"
 
 
 def _operands(t: Trouble, found: re.Match) -> str:
