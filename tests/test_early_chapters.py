@@ -226,6 +226,14 @@ def test_what_two_kernels_take_on_a_gpu_is_more_than_the_fused_one_was_recorded_
     assert 4 * M * N > 5 * 50e6 and (M, N) == (ASKED.M, ASKED.N)
 
 
+def test_a_run_calls_a_kernel_unsolved_that_lacks_the_names_that_its_hole_sets():
+    source = re.sub(
+        r"    ### BEGIN.*### END SOLUTION\n", "", cells("03")["leaky"].partition("\n\n\n")[0], flags=re.DOTALL
+    )
+    with pytest.raises(RuntimeError, match="silu_backward_kernel(.|\\n)*not solved yet"):
+        run(define(source, "<stub>"), MUL_RELU_BACKWARD, **silu.inputs(), BLOCK_M=16, BLOCK_N=32)
+
+
 def test_a_run_is_reported_under_the_name_of_its_kernel():
     source = first_definition("03", "leaky")
     with pytest.raises(RuntimeError, match=r"silu_backward_kernel: not run(.|\n)*tl.laod"):

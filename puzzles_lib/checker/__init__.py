@@ -40,6 +40,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import LINE_BY_LINE, Busy, Options, Program, Run, alone
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
+from puzzles_lib.wrapped import unwrap
 
 SECONDS_PER_CASE = 10.0
 RUNS_PER_CHECK = 6  # all runs of a check together may take this many times the limit of one run
@@ -440,6 +441,9 @@ def _outputs(
 ) -> dict[str, torch.Tensor] | Report:
     bound = _ready(kernel, puzzle, case)
     if isinstance(bound, Report):
+        wrapped = unwrap(kernel)
+        if wrapped and is_untouched(wrapped.kernel) and not puzzle.broken_by:
+            return Report(wrapped.kernel.__name__, verdict=verdicts.still_open(wrapped.kernel.src))
         return bound
     ran = attempt(bound, inputs, Options(seconds=seconds))
     verdict = verdicts.misconduct(puzzle, case, ran)
