@@ -875,12 +875,6 @@ def _noise(logits: Tensor, SEED: int) -> Tensor:
     return -torch.log(-torch.log(u))
 
 
-def _divided_by_0(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
-    """Return draws without a rule for heat 0."""
-    noisy = logits / heat[:, None] + _noise(logits, SEED)
-    return torch.where(noisy.isnan(), -torch.inf, noisy).argmax(1).int()
-
-
 def _largest_number(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
     noisy = logits / heat[:, None] + _noise(logits, SEED)
     return torch.where(heat[:, None] > 0, noisy, logits).amax(1).int()
@@ -924,7 +918,6 @@ SAMPLE_TOKEN = Puzzle(
     outputs=("token",),
     derived={"heat": _some_cold},
     slips={
-        "in rows with heat 0, the logits are divided by 0: take the largest logit there": _divided_by_0,
         "each row has its own seed here, a fair draw: but this puzzle takes tl.rand(SEED, b · V + n)": (
             lambda logits, heat, SEED: torch.cat(
                 [sample_token(logits[b : b + 1], heat[b : b + 1], SEED + b) for b in range(len(logits))]
@@ -1269,8 +1262,7 @@ def mxfp4_matmul(
     codes = torch.stack((w & 15, w >> 4), dim=2).flatten(1).long()  # [N, K]
     e2m1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=x.dtype)
     of_x, of_w = (
-        torch.exp2(scale.to(x.dtype) - 127).repeat_interleave(32, 1)
-        for scale in (x_scale, w_scale)
+        torch.exp2(scale.to(x.dtype) - 127).repeat_interleave(32, 1) for scale in (x_scale, w_scale)
     )
     return (x * of_x) @ (torch.cat((e2m1, -e2m1))[codes] * of_w).T
 
