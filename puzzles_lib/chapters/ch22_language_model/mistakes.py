@@ -828,7 +828,7 @@ MISTAKES = (
         "softmax_of_a_tile",
         "The softmax is over the classes of one block.",
         {
-            "p = tl.exp(logit - lse[:, None])": "p = tl.softmax(logit, dim=1)",
+            "p = tl.exp(logit - lse[:, None])": "p = tl.exp(logit) / tl.sum(tl.exp(logit), axis=1)[:, None]",
         },
         kind="values",
         says="a softmax of each block",

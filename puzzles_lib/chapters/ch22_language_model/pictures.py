@@ -546,7 +546,8 @@ def nucleus(
     kept = [each < limit for each in before]
     least = min(p for p, keeps in zip(falling, kept, strict=True) if keeps)
     foot, unit, width = 6.4, 13.0, 1.5
-    label(ax, 0.5, 0.6, f"probabilities of the tokens 0 to {len(probabilities) - 1}", align="left", fontsize=11)
+    heading = f"probabilities of the tokens 0 to {len(probabilities) - 1}"
+    label(ax, 0.5, 0.6, heading, align="left", fontsize=11)
     label(ax, 13.6, 0.6, "sorted", align="left", fontsize=11)
     for n, p in enumerate(probabilities):
         color = VERMILLION if p >= least else PALE
@@ -622,6 +623,9 @@ def speeds(rows: Rows | None = None) -> Picture:
             + ", ".join(f"{t} {rates[name]:.0f}" for name, (t, _) in PATHS.items())
         )
     floors = " and ".join(f"{rates['floor']:.0f}" for rates in found.values())
-    words = f"dashed: reading the bytes alone, {floors}\ntokens per second of 32 layers, 4096 wide, 8 experts, 4096 keys, bfloat16\n{about}"
+    words = (
+        f"dashed: reading the bytes alone, {floors}\n"
+        f"tokens per second of 32 layers, 4096 wide, 8 experts, 4096 keys, bfloat16\n{about}"
+    )
     figure.supxlabel(words, fontsize=9, color=FAINT)
     return Picture(figure, f"Tokens per second, {about}. {'; '.join(told)}.")
