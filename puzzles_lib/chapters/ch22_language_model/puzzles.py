@@ -285,8 +285,8 @@ def _parts_first(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
 ) -> tuple[Tensor, Tensor]:
     """Return the results as they are found if a text's parts are stored outside its heads."""
-    found = paged_attention(q, k, v, table, length, PART)
-    return tuple(each.transpose(1, 2).reshape(each.shape) for each in found)
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    return o.transpose(1, 2).reshape(o.shape), lse.transpose(1, 2).reshape(lse.shape)
 
 
 def _first_row(table: Tensor, length: Tensor, page: int) -> Tensor:
