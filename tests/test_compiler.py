@@ -569,6 +569,15 @@ def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constex
     assert "goes unnoticed" in verdict.diagnosis
 
 
+def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
+    message = "shapes that do not fit each other: ok is [16], offs_m < M is [1, 32] = [1, BLOCK_M]"
+    verdict = verdicts.of_refusal_in_a_case(Refusal(message), OUTER_ADD_BLOCKS, OUTER_ADD_BLOCKS.cases[1])
+    assert not verdict.diagnosis
+    told = message.replace("is [16]", "is [16] = [BLOCK_N]")
+    verdict = verdicts.of_refusal_in_a_case(Refusal(told), OUTER_ADD_BLOCKS, OUTER_ADD_BLOCKS.cases[1])
+    assert "because BLOCK_M = BLOCK_N there" in verdict.diagnosis
+
+
 def test_a_fault_is_explained_by_a_refusal_in_a_later_case():
     source = """@triton.jit
 def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):

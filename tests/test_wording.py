@@ -48,6 +48,12 @@ DESCRIPTOR = "d = tl.make_tensor_descriptor(x_ptr, [N], [1], [BLOCK])\n"
 # Each row of the table, known by its pattern: a line it is for, and words of what is said.
 ROWS = {
     r"^MemoryError": ("a: tl.constexpr = 'a' * (6 * 10**9)", "more than 1 GB"),
+    r"^Reduction dimension should pack the same number of elements": (
+        "c = tl.zeros((HALF, BLOCK), tl.uint8)\n"
+        "acc += tl.dot_scaled(x2.to(tl.float8e4nv), None, 'e4m3', x2.T.to(tl.uint8), None, 'e2m1')",
+        "a row of x2.to(tl.float8e4nv) has 16 numbers, so x2.T.to(tl.uint8) must have 8 rows, "
+        "with two numbers per byte, but is [16, 32] = [HALF, BLOCK]",
+    ),
     r"'MatMult' (?:object|is not)": ("acc += x2 @ x2", "a kernel has no @: use tl.dot(x2, x2)"),
     r"'(?:Not)?In' (?:object|is not)": ("if N in (1, 2): x += 1", "no `in`: compare with =="),
     r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len": (

@@ -703,6 +703,24 @@ def _one_address(t: Trouble, found: re.Match) -> str:
     return f"{text} is one address, but the {found[1].lower()} is a block: use {text} + offs"
 
 
+def _scaled_axes(t: Trouble, _: re.Match) -> str:
+    """Explain operands of tl.dot_scaled of which one has more numbers along k."""
+    given = t.arguments()
+    if len(given) < 6:
+        return ""
+    (x, y), kinds = (given[0], given[3]), [getattr(given[n], "value", "") for n in (2, 5)]
+    blocks = [t.seen.value(part) for part in (x, y)]
+    if not all(isinstance(block, tl.tensor) and len(_sizes(block)) == 2 for block in blocks):
+        return ""
+    left, right = (_sizes(block) for block in blocks)
+    packed = [2 if kind == "e2m1" else 1 for kind in kinds]  # numbers in a byte
+    numbers = left[1] * packed[0]
+    rows = f"{numbers // packed[1]} rows" + (", with two numbers per byte" if packed[1] == 2 else "")
+    told = f"a row of {t.text(x)} has {numbers} numbers, so {t.text(y)} must have {rows}"
+    turned = ": is it transposed?" if right[1] * packed[1] == numbers else ""
+    return f"{told}, but is {t.shape(right)}{turned}"
+
+
 def _dot_of(t: Trouble, _: re.Match) -> str:
     parts = [f"{t.text(n)} is {t.shape(_sizes(v))}" for n, v in t.operands()[:2]]
     return f"tl.dot multiplies [M, K] by [K, N], but {', '.join(parts)}"
@@ -910,6 +928,7 @@ Say = str | Callable[[Trouble, re.Match], str]
 # The first row counts whose pattern is in the message and whose text is not empty.
 ROWS: tuple[tuple[str, Say], ...] = (
     (r"^MemoryError", TOO_LARGE),
+    (r"^Reduction dimension should pack the same number of elements", _scaled_axes),
     (r"'MatMult' (?:object|is not)", _matmul),
     (r"'(?:Not)?In' (?:object|is not)", "a kernel has no `in`: compare with ==, and join comparisons with |"),
     (r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len", _descriptor),
