@@ -10,7 +10,6 @@ Lines = tuple[tuple[str, str], ...]  # (sign, text): "-" of the first, "+" of th
 
 _CONTEXT = 1  # the number of lines shown around a change
 _GAP = "…"
-_THEMES = {"-": Theme.WRONG, "+": Theme.OK}
 _PRE = "margin:0.4em 0;white-space:pre;overflow-x:auto;font-family:var(--jp-code-font-family, monospace)"
 
 
@@ -47,10 +46,16 @@ def told(lines: Lines, legend: str) -> list[str]:
     return [legend, *(f"{sign} {text}".rstrip() for sign, text in lines)]
 
 
-def drawn(lines: Lines, legend: str) -> str:
-    """Return HTML with removed lines in red and added lines in green, as in any diff."""
+def drawn(lines: Lines, legend: str, is_better: bool = True) -> str:
+    """Return HTML with removed lines in red and added lines in green, as in any diff.
+
+    is_better: whether the added lines replace worse ones. If they are a mistake, the colors would mislead, so
+    all lines that differ are bold.
+    """
     quiet = "opacity:0.8"
-    colour = {sign: f"color:{theme.ink}" for sign, theme in _THEMES.items()}
+    colour = {"-": f"color:{Theme.WRONG.ink}", "+": f"color:{Theme.OK.ink}"}
+    if not is_better:
+        colour = dict.fromkeys(colour, "font-weight:bold")
     body = "".join(
         f'<div style="{colour.get(sign, quiet)}">{html.escape(f"{sign} {text}")}</div>'
         for sign, text in lines

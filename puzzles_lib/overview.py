@@ -60,7 +60,7 @@ class ChapterProgress:
                 by_name = f"{kind}{'s' * (count > 1)} {', '.join(named)}"
                 parts.append(by_name if len(named) <= MOST_NAMED else _counted(count, kind))
         questions = unsolved.count(QUESTION)
-        return " and ".join(parts + [_counted(questions, QUESTION)] * (questions > 0))
+        return " · ".join(parts + [_counted(questions, QUESTION)] * (questions > 0))
 
 
 def _runs(puzzles: list[Item]) -> list[str]:
@@ -185,7 +185,7 @@ def _row(chapter: ChapterProgress) -> str:
         _link(chapter.notebook, chapter.short),
         f"{chapter.count(SOLVED)} of {len(chapter.items)}",
         f'<div aria-hidden="true" style="{edge}">{parts}</div>',
-        html.escape(chapter.left.removeprefix("puzzles ").removeprefix("puzzle ")),
+        html.escape(chapter.left),
     )
 
 

@@ -1,6 +1,7 @@
 """What a report says to do, done to the kernel as the words say, without reading any more into them."""
 
 import ast
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -153,7 +154,54 @@ def _on_its_own(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[st
                *edited[first:]]  # fmt: skip
 
 
+def _addresses(lines: list[str], at: int, text: str, new: str) -> Iterator[list[str]]:
+    """Replace an expression, given as its text, by another one; nothing if the line hasn't got it."""
+    first, end = _statement(lines, at)
+    every = (
+        n
+        for n in ast.walk(ast.parse("\n".join(lines)))
+        if isinstance(n, ast.expr) and first < n.lineno <= end
+    )
+    for node in every:
+        if ast.unparse(node) == text:
+            yield _replaced(lines, node, new)
+
+
+def _loaded(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
+    found = re.search(r"(\S.*) contains addresses, not values: (tl\.load\(.*\)) reads", verdict.message)
+    if found:
+        yield from _addresses(lines, at, found[1].rpartition("kernel: ")[2], found[2])
+
+
+def _one_each(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
+    found = re.search(r"(\S.*) is one address, but the \w+ is a block: use (.*)", verdict.message)
+    if found:
+        yield from _addresses(lines, at, found[1].rpartition("kernel: ")[2], found[2])
+
+
+def _turned(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
+    text = re.search(r": is (.*) the wrong way round", verdict.diagnosis)[1]
+    turned = text.translate(str.maketrans("<>", "><"))
+    yield [re.sub(r"\s*#.*", "", line).replace(text, turned) for line in lines]
+
+
+def _ampersand(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
+    yield [line.replace(") + (", ") & (") for line in lines]
+
+
+def _arange(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
+    words = re.search(r"add (tl\.arange\(.*?\))", verdict.diagnosis)[1]
+    for n, line in enumerate(lines):
+        if n > _def(lines) and re.match(r"\s+\w+ = ", line) and "tl.load" not in line:
+            yield [*lines[:n], f"{line.partition('  #')[0]} + {words}", *lines[n + 1 :]]
+
+
 CURES: dict[str, Edit] = {
+    "reads what is there": _loaded,
+    "is one address, but": _one_each,
+    "the wrong way round?": _turned,
+    "combine masks with &": _ampersand,
+    "each program stores one element: add": _arange,
     "leave sem out, because the default does both": _sem_left_out,
     "load on a line of its own": _on_its_own,
     "other= gives them a value": _other,

@@ -70,7 +70,7 @@ def test_text():
         "2 of 24 puzzles and questions solved, 1 tried, 21 not started",
         "progress file <damaged>",
         "01 Loads & <stores>  ████████████   1 of  1",
-        "05 Dots              ▒▒▒▒░░░░░░░░   0 of  3  puzzles 9, 9b and 1 question",
+        "05 Dots              ▒▒▒▒░░░░░░░░   0 of  3  puzzles 9, 9b · 1 question",
         "06 More              █░░░░░░░░░░░   1 of 20  19 questions",
         "next: puzzle 9, in 05_some.ipynb",
     ]
@@ -84,11 +84,9 @@ def test_a_bar_is_full_where_all_is_solved_and_only_there():
 
 def test_many_puzzles_in_a_row_are_named_by_the_first_and_the_last():
     told = {chapter.number: chapter.left for chapter in progress().chapters}
-    assert told["17"].startswith("puzzles 28 to 34 and ") and told["16"].startswith("puzzles 25, 26, 27 and ")
-    assert told["20"].startswith("13 puzzles and ")  # they go from easy to hard, not by their numbers
-    assert told["12"].startswith("puzzles 19 to 21 and ") and told["09"].startswith(
-        "puzzles 13, 14, 13b and "
-    )
+    assert told["17"].startswith("puzzles 28 to 34 · ") and told["16"].startswith("puzzles 25, 26, 27 · ")
+    assert told["20"].startswith("13 puzzles · ")  # they go from easy to hard, not by their numbers
+    assert told["12"].startswith("puzzles 19 to 21 · ") and told["09"].startswith("puzzles 13, 14, 13b · ")
     three, four = (chapter("", "", *[Item(n, "", "open") for n in "abcd"[:count]]) for count in (3, 4))
     assert (three.left, four.left) == ("puzzles a, b, c", "puzzles a to d")
     parted = [Item(n, "", "solved" if n == "20" else "open") for n in ("18", "19", "19b", "20", "20b")]
@@ -117,7 +115,7 @@ def test_html_has_words_beside_theme_colours_and_escapes():
     assert 'role="status"' in page and SMALL.summary in page
     assert "Loads &amp; &lt;stores&gt;" in page and "progress file &lt;damaged&gt;" in page
     assert "<stores>" not in page and "<damaged>" not in page
-    assert "<td" in page and "0 of 3" in page and ">9, 9b and 1 question<" in page
+    assert "<td" in page and "0 of 3" in page and ">puzzles 9, 9b · 1 question<" in page
     assert "var(--jp-success" in page and "var(--jp-warn" in page
 
 
@@ -130,7 +128,7 @@ def test_each_chapter_and_what_is_next_are_links_to_notebooks_that_are_there():
 def test_what_is_next_is_a_puzzle_before_a_question_and_then_nothing(state_dir):
     for puzzle in puzzles():
         record(puzzle.name, True)
-    assert progress().next[1].label == "rung 3" and progress().next[0].left.startswith("rungs 3 to 9 and ")
+    assert progress().next[1].label == "rung 3" and progress().next[0].left.startswith("rungs 3 to 9 · ")
     for name in (name for c in CHAPTERS for _, name in c.rungs):
         record(name, True)
     shown = progress()

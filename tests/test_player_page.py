@@ -122,11 +122,10 @@ def test_lanes_are_walked_by_keyboard_and_pointed_at(show):
     press(page, "End")
     said = page.locator(".inspect")
     assert said.inner_text() == (
-        "x[15] undefined: undefined lanes of x_ptr are used: its load has a mask but no other=; "
-        "lane [15]: masked off, because offs < N is False; its address is x + 47"
+        "lane [15] of x: masked off, because offs < N is False; its address is x + 47"
     )
     press(page, "Home", "ArrowRight")
-    assert said.inner_text().endswith("lane [1]: x[33]") and said.inner_text().startswith("x[1] = ")
+    assert said.inner_text().endswith("lane [1]: x[33]") and said.inner_text().startswith("lane [1] of x = ")
     assert "x = tl.load(" in lit(page)  # the arrows were the block's
     page.locator(".tensors .block").nth(1).locator(".grid > span").nth(5).hover()
     assert said.inner_text().startswith("z[5]; = ") and "expected " in said.inner_text()
@@ -190,7 +189,7 @@ def test_large_blocks_are_heat_maps_that_tell_their_cells(show):
     canvas = page.locator(".blocks canvas").first
     assert canvas.evaluate(COLOURS) > 50
     canvas.hover(position={"x": 3, "y": 3})
-    assert page.locator(".inspect").inner_text().startswith("x[0, 0] = ")
+    assert page.locator(".inspect").inner_text().startswith("lane [0, 0] of x = ")
     assert page.locator(".blocks header").first.inner_text().startswith("x\nfloat16 [16, 64]\nloaded\n-3.4")
 
 
@@ -206,7 +205,7 @@ def test_columns_and_rows_of_a_heat_map_are_numbered(show):
     x = columns.nth(3).bounding_box()["x"] + 2 - canvas.bounding_box()["x"]
     y = rows.nth(2).bounding_box()["y"] + 2 - canvas.bounding_box()["y"]
     canvas.hover(position={"x": x, "y": y})
-    assert page.locator(".inspect").inner_text().startswith("x[8, 12] = ")
+    assert page.locator(".inspect").inner_text().startswith("lane [8, 12] of x = ")
 
 
 def test_axes_are_named_unless_one_is_a_formula(show):
@@ -329,7 +328,7 @@ def test_a_screen_reader_hears_a_step_or_a_lane_once(show):
     press(page, "ArrowRight")
     assert live.inner_text().startswith("step 2, line ") and live.inner_text().endswith("changes offs")
     press(page, "Tab", "ArrowRight")
-    assert live.inner_text() == page.locator(".inspect").inner_text() == "offs[1] = 33"
+    assert live.inner_text() == page.locator(".inspect").inner_text() == "lane [1] of offs = 33"
 
 
 def test_colours_that_the_system_forces_leave_right_and_wrong_apart(show):
@@ -521,6 +520,35 @@ def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined
     stored.locator(".undefined").hover()
     said = page.locator(".inspect").inner_text()
     assert said.startswith("the value of lane [7] undefined") and said.endswith("lane [7] stores to z[199]")
+    stored.locator(".off").first.hover()
+    said = page.locator(".inspect").inner_text()
+    assert (
+        said.startswith("the value of lane [8]: masked off, because offs < N is False")
+        and "undefined" not in said
+    )
+
+
+@pytest.mark.parametrize("width", [1400, 1000])
+def test_vectors_of_one_length_have_rows_of_one_length(show, width):
+    """A lane is in the same place in each block, and a line says so if blocks are cut off below."""
+    page = show(
+        watch(define(kernel_sources()["masked_add"], "<rows>"), MASKED_ADD, case=3, program=6), width=width
+    )
+    page.locator(".code").focus()
+    grids = (
+        "(all) => all.map((each) => [...each.querySelectorAll('span')].map((cell) => cell.offsetLeft).join())"
+    )
+    several = 0
+    for _ in range(6):
+        lefts = page.locator(".blocks .grid").evaluate_all(grids)
+        several += len(lefts) > 1
+        assert len(set(lefts)) <= 1, lefts
+        hidden = page.locator(".room").evaluate(
+            "(room) => room.scrollHeight - room.clientHeight - room.scrollTop"
+        )
+        assert (hidden > 4) == (page.locator(".room.more").count() == 1)
+        press(page, "ArrowRight")
+    assert several >= 2
 
 
 WRAPPED = """(host) => [...host.shadowRoot.querySelectorAll(".code > div")]

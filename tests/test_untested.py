@@ -50,7 +50,7 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("double", "z = 2 * x", "z = 2 * x if tl.num_programs(0) <= 64 else x"),
         ("square", "x * x", "tl.where(offs < 4096, x * x, x)"),
         ("constant_add", "x + 10", "x + tl.where(pid >= 40, 11, 10)"),
-        ("constant_add", "x + 10)", "x + 10, mask=offs < 65536)"),
+        ("constant_add", "x + 10)", "x + 10, mask=pid * BLOCK + lanes < 65536)"),
         ("masked_add", "tl.program_id(0) * BLOCK", "(tl.program_id(0) % 64) * BLOCK"),
         ("masked_add", "tl.program_id(0) *", "(tl.program_id(0) & 127) *"),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.where(product > 1e-35, product, 0.0)"),
@@ -97,7 +97,7 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
         ("scalar_flash_attention", "-1e30", "-1e20"),
         ("linear_cross_entropy", "label == -100, 0.0, lse - chosen", "label >= 0, lse - chosen, 0.0"),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.where(product > 1e-45, product, 0.0)"),
-        ("constant_add", "x + 10", "x + tl.where(offs < 100000, 10, 5 + 5)"),
+        ("constant_add", "x + 10", "x + tl.where(lanes < 100000, 10, 5 + 5)"),
         (
             "rms_norm",
             "tl.program_id(0).to",

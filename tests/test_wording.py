@@ -145,7 +145,7 @@ ROWS = {
     ),
     r"^cannot cast pointer<": (
         "tl.store(z_ptr + offs, x_ptr + offs + 10)",
-        "x_ptr + offs + 10 contains addresses, not values: tl.load(x_ptr + offs + 10)",
+        "x_ptr + offs contains addresses, not values: tl.load(x_ptr + offs) reads",
     ),
     r"^cannot cast <triton[\w.]*\.(\w+) object": (
         "x *= tl.slice(0, 1, 2)",

@@ -41,7 +41,8 @@ def _why_not_written(
                 return replace(verdict, message=text, site=access.site)
         return verdict
     if not any(a.mask.any() for a in stores):
-        text = "the mask of this store is False in every lane (if you combine masks, use & and not +)"
+        why = _why_all_off(stores[0].site.source, source, case)
+        text = f"the mask of this store is False in every lane{why}"
         return replace(verdict, diagnosis=text, site=stores[0].site)
     shape = result.shape(case.numbers)
     owner: dict[int, Access] = {}
@@ -67,11 +68,68 @@ def _why_not_written(
                 )
     if gap := _gap(stores, result, puzzle, case):
         return replace(verdict, diagnosis=gap[0], site=gap[1].site)
+    if one := _one_element_each(stores, result, case, source):
+        return replace(verdict, diagnosis=one, site=stores[0].site)
     if share := _too_small_a_share(stores, result, puzzle, case):
         return replace(verdict, diagnosis=share, site=stores[0].site)
     if off := _switched_off(stores, result, shape, ran):
         return replace(verdict, diagnosis=off[0], site=off[1].site)
     return verdict
+
+
+def _why_all_off(store: str, source: str, case: Case) -> str:
+    """Say what may be wrong with the mask of a store, given as its line; "" if that isn't clear."""
+    mask = _argument(store, "mask", 2)
+    if isinstance(mask, ast.Name):
+        made = [node.value for node in ast.walk(_parsed(source)) if isinstance(node, ast.Assign)
+                and [ast.unparse(target) for target in node.targets] == [mask.id]]  # fmt: skip
+        mask = made[-1] if made else None
+    if mask is None:
+        return ""
+    if any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _compares(node.left, node.right)
+           for node in ast.walk(mask)):  # fmt: skip
+        return ": combine masks with &, not with +"
+    sizes = {name for name in case.numbers if not name.startswith("BLOCK")}
+    for node in ast.walk(mask):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            more = isinstance(node.ops[0], ast.Gt | ast.GtE)
+            less = isinstance(node.ops[0], ast.Lt | ast.LtE)
+            small = node.comparators[0] if more else node.left if less else None
+            if isinstance(small, ast.Name) and small.id in sizes:
+                return f": is {ast.unparse(node)} the wrong way round?"
+    return ""
+
+
+def _compares(*nodes: ast.expr) -> bool:
+    return any(isinstance(each, ast.Compare) for node in nodes for each in ast.walk(node))
+
+
+def _parsed(source: str) -> ast.Module:
+    """Return the tree of a kernel's source; an empty one if it can't be parsed."""
+    try:
+        return ast.parse(textwrap.dedent(source))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def _argument(call: str, name: str, place: int) -> ast.expr | None:
+    """Return an argument of a call, given as its line; None if it isn't there."""
+    for node in ast.walk(_parsed(call)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.store":
+            named = [keyword.value for keyword in node.keywords if keyword.arg == name]
+            return named[0] if named else node.args[place] if len(node.args) > place else None
+    return None
+
+
+def _one_element_each(stores: Sequence[Access], result: Argument, case: Case, source: str) -> str:
+    """Say that each program stores one element because tl.arange is missing; "" if that isn't so."""
+    blocks = [name for name in case.numbers if name.startswith("BLOCK")]
+    programs = [access.program for access in stores]
+    if "tl.arange" in source or len(blocks) != 1 or blocks[0] not in source or len(result.dims) != 1:
+        return ""
+    if len(set(programs)) != len(programs) or any(access.elements.size != 1 for access in stores):
+        return ""
+    return f"each program stores one element: add tl.arange(0, {blocks[0]}) to get the offsets of its block"
 
 
 def _wrong_stride(access: Access, stores: Sequence[Access], result: Argument, case: Case) -> str:

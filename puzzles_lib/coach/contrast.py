@@ -72,7 +72,7 @@ class Contrast:
     def _repr_html_(self) -> str:
         if not self.report:
             return card(Theme.OPEN, self.title, rows(self.what, self.wait))
-        code = drawn(self.lines, self.whose)
+        code = drawn(self.lines, self.whose, is_better=False)
         head = f'<div style="font-weight:bold">{marked(self.headline)}</div>'
         asked = f"<b>{marked(_ASKED)}</b> {marked(self.asks)} Guess, then open."
         summary = f'<summary style="cursor:pointer">{asked}</summary>'
@@ -149,7 +149,9 @@ def _question(report: Report) -> str:
     if not failed:
         return "Do the cases still pass? If they do, what else could be wrong?"
     count = len(report.listed)
-    later = f"Which of the {count} cases is the first to fail, from 0" if report.listed[0].ok else ""
+    later = (
+        f"Which of the {count} cases, numbered from 0, is the first to fail" if report.listed[0].ok else ""
+    )
     if report.verdicts[0].kind == "values":
         if later:
             return f"{later}? Are all of its values wrong, or only some?"

@@ -477,6 +477,7 @@ class Stage {
     this.code = make("div", { class: "code", tabindex: 0, role: "group", "aria-label": "source" });
     this.blocks = make("div", { class: "blocks" });
     this.room = make("div", { class: "room" }, this.blocks);
+    this.room.addEventListener("scroll", () => this.showsMore());
     this.tensors = make("div", { class: "tensors" });
     this.inspect = make("div", { class: "inspect" });
     this.said = make("div", { class: "gone", role: "status", "aria-live": "polite" });
@@ -685,7 +686,8 @@ class Stage {
 
   showBlocks() {
     const { run, program, at, step } = this;
-    this.blocks.classList.remove("narrow");
+    this.blocks.classList.remove("narrow", "stacked");
+    this.strips = [];
     const content = (value) => run.values[value].h ?? value;  // the block itself: others may hold the same
     const shown = { has: (value) => seen.has(content(value)), add: (value) => seen.add(content(value)) };
     const seen = new Set();
@@ -725,9 +727,32 @@ class Stage {
       }
     }
     this.blocks.replaceChildren(...blocks);
+    this.align(this.blocks);
     const cells = [...this.blocks.querySelectorAll(".scroll > *")];
-    if (cells.every((each) => each.scrollWidth < MOST_NARROW)) this.blocks.classList.add("narrow");
+    if (!this.blocks.matches(".stacked") && cells.every((each) => each.scrollWidth < MOST_NARROW)) this.blocks.classList.add("narrow");
     if (!blocks.length) this.blocks.append(make("p", { class: "quiet" }, "This line doesn't read or change any names."));
+  }
+
+  /**
+   * Give all vectors of one length rows of one length and cells of one width. Blocks with such vectors, and no
+   * larger ones, are stacked, so that a lane is in the same place in each.
+   */
+  align(box) {
+    const strips = this.strips.filter((each) => box.contains(each) && each.view.size > 1);
+    if (box === this.blocks && strips.length > 1 && strips.length === box.querySelectorAll(".scroll").length) {
+      const sizes = new Set(strips.map((each) => each.view.size));
+      if (sizes.size === 1) box.classList.add("stacked");
+    }
+    for (const size of new Set(strips.map((each) => each.view.size))) {
+      const alike = strips.filter((each) => each.view.size === size);
+      const widest = Math.max(...alike.map((each) => each.view.widest));
+      const columns = Math.min(size, wrapped(roomIn(box) - 70, widest));
+      for (const each of alike) {
+        const view = this.numberCells(each.view, columns, widest);
+        each.replaceChildren(view.element);
+        Object.assign(each.view, view);
+      }
+    }
   }
 
   /**
@@ -741,6 +766,13 @@ class Stage {
     const changed = this.blocks.querySelector(".changed");
     const end = changed ? changed.offsetTop + changed.offsetHeight : 0;
     this.room.scrollTop = end > this.room.clientHeight ? changed.offsetTop : 0;
+    this.showsMore();
+  }
+
+  /** Show a line at the lower edge of the blocks while some of them are below it. */
+  showsMore() {
+    const { scrollTop, clientHeight, scrollHeight } = this.room;
+    this.room.classList.toggle("more", scrollTop + clientHeight < scrollHeight - 4);
   }
 
   valueBlock(name, tag, number, role, access, lanes = null) {
@@ -767,19 +799,20 @@ class Stage {
       return isUsed(i) ? "undefined" : "";
     };
     const text = (i) => {
-      if (undefined_?.[i]) return "?";
+      if (undefined_?.[i]) return isOff(i) ? "" : "?";
       return tensor ? String(data[i]) : numberText(data[i], 4);
     };
     const describe = (i) => {
       const lane = coordinates(shape, i).join(", ");
-      const at = !shape.length ? name : /^\w+$/.test(name) ? `${name}[${lane}]` : `the value of lane [${lane}]`;
+      const at = !shape.length ? name : /^\w+$/.test(name) ? `lane [${lane}] of ${name}` : `the value of lane [${lane}]`;
       const says = [];
-      if (undefined_?.[i]) says.push(`undefined: ${run.sources[undefined_[i] - 1] ?? "?"}`);
+      if (isUsed(i)) says.push(`undefined: ${run.sources[undefined_[i] - 1] ?? "?"}`);
       if (tensor) says.push(`points to ${address(tensor, Number(data[i]))}`);
       else if (!undefined_?.[i]) says.push(`= ${numberText(data[i], 9)}`);
-      if (access && arrayOf(run, access.i).data.length === data.length) says.push(laneText(run, access, i));
-      else if (off?.[i]) says.push("masked off in its load");
-      return `${at} ${says.join("; ")}`;
+      const isAccess = access && arrayOf(run, access.i).data.length === data.length;
+      const why = isAccess ? laneText(run, access, i) : off?.[i] ? "masked off in its load" : "";
+      if (!says.length) return `${at}: ${why.replace(/^lane \[.*?\]:? /, "")}`;
+      return `${at} ${[...says, why].filter(Boolean).join("; ")}`;
     };
     const facts = [];
     const limits = range(data, (i) => Boolean(undefined_?.[i]));
@@ -811,6 +844,7 @@ class Stage {
     const stored = this.storedSoFar();
     this.tensors.replaceChildren(...run.tensors.map((tensor, t) =>
       this.tensorBlock(tensor, stored[t], (step.a ?? []).filter((access) => access.T === t))));
+    this.align(this.tensors);
   }
 
   /** Return what is stored now, by tensor; the same from one store to the next. */
@@ -912,32 +946,34 @@ class Stage {
     const isColumn = isStrip && spec.shape.length > 1 && spec.shape[spec.shape.length - 1] === 1 && spec.size <= MOST_COLUMN;
     let columns = isColumn ? 1 : isStrip ? spec.size : spec.shape[spec.shape.length - 1];
     const few = spec.size <= (spec.isSheet ? SHEET_NUMBERS : NUMBERS) && (isStrip || columns <= 16);
+    let widest = 1;
     if (few && isStrip) {
-      const widest = Math.max(1, ...Array.from({ length: spec.size }, (_, i) => spec.text(i).length));
+      widest = Math.max(1, ...Array.from({ length: spec.size }, (_, i) => spec.text(i).length));
       const box = spec.isSheet ? this.tensors : this.blocks;
       columns = Math.min(columns, wrapped(roomIn(box) - 70, widest));
     }
     const view = few ? this.numberCells(spec, columns) : this.heatCells(spec);
     const element = make("div", { class: "scroll", "data-cells": "", tabindex: spec.size > 1 ? 0 : undefined,
       role: "group", "aria-label": `${spec.label}, ${spec.size} cells: arrow keys move within them` }, view.element);
-    element.view = { ...spec, ...view, columns: view.columns, at: null };
+    element.view = { ...spec, ...view, widest, at: null };
+    if (few && isStrip && !isColumn) this.strips.push(element);
     element.addEventListener("pointermove", (event) => {
-      const at = view.under(event);
+      const at = element.view.under(event);
       if (at !== null) this.say(spec.describe(at));
     });
     element.addEventListener("focus", () => {
       const at = element.view.at ?? spec.lit ?? 0;
       if (spec.size > 1 && element.matches(":focus-visible")) this.point(element, at);
     });
-    if (spec.lit !== null && spec.lit !== undefined) requestAnimationFrame(() => view.reveal(element, spec.lit));
+    if (spec.lit !== null && spec.lit !== undefined) requestAnimationFrame(() => element.view.reveal(element, spec.lit));
     return element;
   }
 
-  numberCells({ shape, size, text, state, number }, columns) {
+  numberCells({ shape, size, text, state, number }, columns, widest = 0) {
     const grid = make("div", { class: "grid" });
     const isStrip = shape.filter((each) => each > 1).length < 2;
     const head = size > columns || !isStrip;
-    grid.style.gridTemplateColumns = `${head ? "max-content " : ""}repeat(${Math.max(columns, 1)}, max-content)`;
+    grid.style.gridTemplateColumns = `${head ? "max-content " : ""}repeat(${Math.max(columns, 1)}, minmax(${widest ? Math.ceil(7.3 * Math.max(widest, 2) + 10) : 0}px, max-content))`;
     const spans = [];
     for (let i = 0; i < size; i++) {
       if (head && i % columns === 0) {

@@ -321,7 +321,11 @@ def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
     if name == "inline_asm_elementwise":
         return _ASM
     if isinstance(t.node, ast.Subscript):
-        return "a block cannot be filtered: keep all lanes, and use mask= in tl.load and tl.store"
+        index = t.seen.value(t.node.slice)
+        if isinstance(index, tl.tensor) and index.type.scalar.is_bool():
+            return "a block cannot be filtered: keep all lanes, and use mask= in tl.load and tl.store"
+        block = t.text(t.node.value)
+        return f"{block} is a block, and {t.text(t.node)} cannot pick from it: 2 * {block} works on all lanes"
     if name in _FOLDS and len(t.arguments()) > 1:
         return f"{callee} folds one block along an axis; to combine two blocks write {_FOLDS[name]}"
     if owner == "triton":
@@ -337,18 +341,33 @@ def _addresses_as_values(t: Trouble, _: re.Match) -> str:
     if node is None:
         return "the value consists of addresses: tl.load reads what is there"
     node = _named_pointer(t, node)
-    return f"{t.text(node)} contains addresses, not values: tl.load({t.text(node)}) reads what is there"
+    cure = f"tl.load({t.text(node)})" if t.text(node) == ast.unparse(node) else "tl.load"
+    return f"{t.text(node)} contains addresses, not values: {cure} reads what is there"
 
 
 def _named_pointer(t: Trouble, node: ast.expr) -> ast.expr:
-    """Return the name that makes an expression a pointer, such as x of x + 10, unless it is a parameter."""
-    inner = node
+    """Return the addresses that a value such as x_ptr + offs + 10 is made from, here x_ptr + offs.
+
+    If they have a name that isn't a parameter, such as x in x + 10, return the name.
+    """
+    node = inner = _without_constants(t, node)
     while isinstance(inner, ast.BinOp):
         side = next((side for side in (inner.left, inner.right) if _is_pointer(t.seen.value(side))), None)
         if side is None:
             return node
         inner = side
     return inner if isinstance(inner, ast.Name) and not inner.id.endswith("_ptr") else node
+
+
+def _without_constants(t: Trouble, node: ast.expr) -> ast.expr:
+    """Return a sum of a pointer and offsets without the numbers that it adds last: they're for the values."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        sides = ((node.left, node.right), (node.right, node.left))
+        inner = next((one for one, other in sides if isinstance(other, ast.Constant)), None)
+        if not isinstance(inner, ast.BinOp) or not _is_pointer(t.seen.value(inner)):
+            break
+        node = inner
+    return node
 
 
 def _no_addresses(t: Trouble, found: re.Match) -> str:
@@ -699,8 +718,36 @@ def _one_address(t: Trouble, found: re.Match) -> str:
     operands = t.operands()
     if not operands:
         return ""
-    text = t.text(operands[0][0])
-    return f"{text} is one address, but the {found[1].lower()} is a block: use {text} + offs"
+    node, text = operands[0][0], t.text(operands[0][0])
+    what = f"{text} is one address, but the {found[1].lower()} is a block"
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    pointer = next((n for n in names if _is_pointer(t.seen.value(n))), node)
+    offsets = [name for name, value in t.seen.scope.items() if _is_offsets(value)]
+    name = "offs" if "offs" in offsets else offsets[0] if len(offsets) == 1 else ""
+    if not name:
+        return f"{what}: add a block of offsets, such as tl.arange(0, BLOCK)"
+    added = {n.id for n in names if n is not pointer and isinstance(t.seen.value(n), tl.tensor)}
+    start = t.text(pointer) if added & _made_from(name, t.seen.source) else text
+    return f"{what}: use {start} + {name}"
+
+
+def _is_offsets(value: object) -> bool:
+    return isinstance(value, tl.tensor) and value.type.is_block() and value.type.scalar.is_int() \
+        and not value.type.scalar.is_bool()  # fmt: skip
+
+
+def _made_from(name: str, source: str) -> set[str]:
+    """Return the names that the lines which make a name use, and those that these are made from."""
+    lines = re.findall(
+        r"^\s*(\w+)(?:\s*:[^=\n]+)?\s*[-+*/&|]*=(?!=)\s*(.*?)\s*(?:#.*)?$", source, re.MULTILINE
+    )
+    found, waiting = set[str](), [name]
+    while waiting:
+        each = waiting.pop()
+        used = {n for made, line in lines if made == each for n in re.findall(r"\b[A-Za-z_]\w*", line)}
+        waiting += used - found
+        found |= used
+    return found
 
 
 def _scaled_axes(t: Trouble, _: re.Match) -> str:

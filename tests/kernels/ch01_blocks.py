@@ -234,6 +234,56 @@ def not_a_kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):
     tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
 
 
+@triton.jit
+def ten_added_to_stored_addresses(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The load is forgotten, and 10 is added to addresses."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, x_ptr + offs + 10)
+
+
+@triton.jit
+def ten_before_stored_addresses(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The same, with the number first."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, 10 + (x_ptr + offs))
+
+
+@triton.jit
+def addresses_of_a_long_sum(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The load is forgotten; the id's part comes last."""
+    pid = tl.program_id(0)
+    lanes = tl.arange(0, BLOCK)
+    tl.store(z_ptr + lanes + pid * BLOCK, x_ptr + lanes + pid * BLOCK)
+
+
+@triton.jit
+def arange_forgotten(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The offset is one number for each program."""
+    offs = tl.program_id(0) * BLOCK
+    x = tl.load(x_ptr + offs)
+    tl.store(z_ptr + offs, x + 10)
+
+
+@triton.jit
+def offset_added_to_one_address(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """One address for a block of values; lanes are those of program 0."""
+    pid = tl.program_id(0)
+    lanes = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + pid * BLOCK + lanes)
+    tl.store(z_ptr + pid * BLOCK, x + 10)
+
+
+@triton.jit
+def picks_lane_by_lane(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """A loop over the elements of a block, as in Python."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    z = x
+    for i in range(BLOCK):
+        z[i] = x[i] + 10
+    tl.store(z_ptr + offs, z)
+
+
 # ---- puzzle 2, wrong ---------------------------------------------------------------------------
 
 
@@ -332,6 +382,39 @@ def size_of_200(x_ptr, z_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def mask_the_wrong_way_round(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """> for <."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs > N
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def size_first_and_wrong_way_round(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The size on the left, and < for >."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, N < offs) + 10, N < offs)
+
+
+@triton.jit
+def masks_added(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Two conditions joined by +, which wraps around: True + True is False."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = (offs >= 0) + (offs < N)
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def id_loaded_under_a_mask(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """One address with a mask of a block; offs contains the id already."""
+    pid = tl.program_id(0)
+    offs = pid * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < N
+    x = tl.load(x_ptr + pid, mask=mask)
+    tl.store(z_ptr + offs, x + 10, mask=mask)
+
+
+@triton.jit
 def mask_with_and(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     """`and` for `&` between two blocks of booleans: deprecated, and taken."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -410,6 +493,12 @@ WRONG = [
     Wrong(CONSTANT_ADD, leftover_print, kind="compiler", says="tl.device_print"),
     Wrong(CONSTANT_ADD, pointer_indexed, kind="compiler", says="a pointer"),
     Wrong(CONSTANT_ADD, store_arguments_swapped, kind="compiler", says="tl.store"),
+    Wrong(CONSTANT_ADD, ten_added_to_stored_addresses, kind="compiler", says="tl.load(x_ptr + offs) reads"),
+    Wrong(CONSTANT_ADD, ten_before_stored_addresses, kind="compiler", says="tl.load(x_ptr + offs) reads"),
+    Wrong(CONSTANT_ADD, addresses_of_a_long_sum, kind="compiler", says="(x_ptr + lanes + pid * BLOCK) reads"),
+    Wrong(CONSTANT_ADD, arange_forgotten, kind="never written", says="add tl.arange(0, BLOCK)"),
+    Wrong(CONSTANT_ADD, offset_added_to_one_address, kind="compiler", says="use z_ptr + pid * BLOCK + lanes"),
+    Wrong(CONSTANT_ADD, picks_lane_by_lane, kind="compiler", says="2 * x works on all lanes"),
     Wrong(CONSTANT_ADD, name_not_offered, kind="signature", says="out_ptr"),
     Wrong(CONSTANT_ADD, not_a_kernel, kind="signature", says="@triton.jit"),
     Wrong(MASKED_ADD, no_mask_at_all, kind="out of bounds", says="20..31"),
@@ -424,6 +513,17 @@ WRONG = [
     Wrong(MASKED_ADD, mask_from_the_block_size, kind="out of bounds", says="x_ptr"),
     Wrong(MASKED_ADD, whole_blocks_only, kind="never written", says="of z"),
     Wrong(MASKED_ADD, size_of_200, kind="out of bounds", says="20..31"),
+    Wrong(
+        MASKED_ADD, mask_the_wrong_way_round, kind="never written", says="is offs > N the wrong way round?"
+    ),
+    Wrong(
+        MASKED_ADD,
+        size_first_and_wrong_way_round,
+        kind="never written",
+        says="is N < offs the wrong way round?",
+    ),
+    Wrong(MASKED_ADD, masks_added, kind="never written", says="combine masks with &, not with +"),
+    Wrong(MASKED_ADD, id_loaded_under_a_mask, kind="compiler", says="is a block: use x_ptr + offs"),
     Wrong(MASKED_ADD, chained_comparison, kind="compiler", says="a < b < c"),
     Wrong(MASKED_ADD, if_on_a_block, kind="compiler", says="an if"),
     Wrong(MASKED_ADD, last_block_moved_back, kind="out of bounds", says="-12..-1"),

@@ -46,6 +46,22 @@ MISTAKES = (
     ),
     Mistake(
         SQUARE,
+        "one_block_per_program",
+        "Each program takes one block of its two.",
+        {"tl.arange(0, 2 * BLOCK)": "tl.arange(0, BLOCK)"},
+        kind="never written",
+        says="z[8]",
+    ),
+    Mistake(
+        SQUARE,
+        "programs_start_one_block_apart",
+        "The blocks are long enough, but begin where single blocks would.",
+        {"pid * 2 * BLOCK": "pid * BLOCK"},
+        kind="never written",
+        says="overwrite each other",
+    ),
+    Mistake(
+        SQUARE,
         "doubled",
         "x + x is twice x, not its square.",
         {"x * x": "x + x"},
@@ -66,6 +82,6 @@ MISTAKES = (
         "The mask switches off the last element.",
         {"offs < N": "offs < N - 1"},
         kind="never written",
-        says="z[7]",
+        says="z[15]",
     ),
 )

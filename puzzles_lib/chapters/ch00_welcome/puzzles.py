@@ -30,7 +30,7 @@ DOUBLE = Puzzle(
 
 
 def square(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
-    """z[n] = x[n] · x[n]"""
+    """z[n] = x[n] · x[n], with two blocks per program"""
     return x * x
 
 
@@ -38,8 +38,13 @@ SQUARE = Puzzle(
     number="0b",
     spec=square,
     formula=r"z_n = x_n \cdot x_n",
-    grid=lambda s: (triton.cdiv(s.N, s.BLOCK),),
-    cases=DOUBLE.cases,
+    grid=lambda s: (triton.cdiv(s.N, 2 * s.BLOCK),),
+    cases=(
+        Case(N=16, BLOCK=8),  # one program
+        Case(N=48, BLOCK=8),  # three programs, full blocks
+        Case(N=20, BLOCK=8),  # the last program has half a block
+        Case(N=100, BLOCK=32, fill={"x": inputs.large}),
+    ),
     contract=DOUBLE.contract,
 )
 

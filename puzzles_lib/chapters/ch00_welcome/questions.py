@@ -58,8 +58,16 @@ QUESTIONS = (
         "What is offs in the first lane of program 3 that the mask switches off?",
         _first_off,
         int,
-        "Choose program 3 with the slider, step to the line of the load, and look at offs.",
+        "In program 3, step to the line of the load, and look at offs above the first hatched lane.",
         (
+            Nudge(
+                lambda given, right: given == DOUBLE.cases[2].BLOCK * 4 - 1,
+                "That is offs in the last lane that is off. Which lane is the first?",
+            ),
+            Nudge(
+                lambda given, right: given == right % DOUBLE.cases[2].BLOCK,
+                "That's the number of the lane. What is offs in this lane?",
+            ),
             Nudge(
                 lambda given, right: given == right - 1,
                 "That is the offset of the last element, and its lane is switched on. Look one lane further.",

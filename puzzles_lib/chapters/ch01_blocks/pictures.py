@@ -59,8 +59,8 @@ def pointer(pid: int = 1, block: int = 4, start: int = 4096) -> Picture:
     label(ax, offs.right + 0.3, 1.1, f"offs of program {pid}, in elements", align="left")
     for lane in range(block):
         arrow(ax, offs.foot(lane), (memory.top(first + lane)[0], 5.5))
-    words = f"x_ptr + offs: {start} + 4 bytes × {first} = {start + 4 * first} for lane 0"
-    label(ax, offs.right - 0.3, 3.4, words, align="left")
+    words = f"lane 0 gets x_ptr + {first}: {start} + {first} × 4 bytes = {start + 4 * first}"
+    label(ax, offs.right + 0.3, 3.4, words, align="left")
     label(
         ax,
         left,
@@ -89,13 +89,13 @@ def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
         label(ax, strip.right + 0.25, y + 0.5, "...", align="left", fontsize=11)
 
     row(1.1, f"offs of program {pid}", offs, PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
-    row(2.5, f"mask = offs < {case.N}", inside, [PALE if i else None for i in inside])
+    row(2.5, "mask", inside, [PALE if i else None for i in inside])
     known = [off if i else "" for off, i in zip(offs, inside, strict=True)]
     hatch = [None if i else "////" for i in inside]
     row(3.9, "elements of x", known, [PALE if i else None for i in inside], hatch)
     end = 5.2 + 1.25 * sum(inside)
     ax.plot([end, end], [0.85, 5.15], color=VERMILLION, linewidth=3)
-    label(ax, end, 0.5, f"x ends here: N = {case.N}", fontsize=11)
+    label(ax, end, 0.5, "x ends here", fontsize=11)
     return Picture(
         figure,
         f"""The last block of a tensor with N = {case.N} and BLOCK = {case.BLOCK}. Program {pid} has the

@@ -24,6 +24,10 @@ QUESTIONS = (
         set,
         "It is correct if every lane of every block has an element of x. For which N is that so?",
         (
+            Nudge(
+                lambda given, right: given and given <= set(range(len(MASKED_ADD.cases))),
+                "These look like numbers of cases. Answer with the sizes N of these cases.",
+            ),
             Nudge(lambda given, right: given < right, "Correct so far, but there are more."),
             Nudge(
                 lambda given, right: given > right,
