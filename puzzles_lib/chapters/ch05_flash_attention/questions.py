@@ -43,7 +43,7 @@ def _grid() -> tuple[int, ...]:
 QUESTIONS = (
     Question(
         "ch05-q1",
-        "By what factor does the kernel's traffic exceed the minimum in case 1?",
+        "How many times the minimum does the kernel move in case 1?",
         _times,
         float,
         "How many times is each of q, k, v and z moved? The minimum is once each, so take the mean.",
@@ -106,7 +106,7 @@ QUESTIONS = (
         "In how many of the 128 lanes does row_max change in iteration 2?",
         _lanes_whose_maximum_moves,
         int,
-        "Step to the line row_max = new_max in iteration 2. The player shows how many lanes it changed.",
+        "Step to the line row_max = new_max in iteration 2. Next to row_max, the player shows how many lanes changed.",
         (
             Nudge(
                 lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q,
