@@ -184,7 +184,18 @@ def _field(expected: Expected, case: Case, got: float, wanted: float) -> str:
 
 def _diagnoses(w: _Wrong) -> Iterator[str]:
     """Yield what explains all wrong elements, the surest first."""
-    for diagnose in (_partly_nan, _nan, _transposed, _slip, _zero, _cut_off, _off_by, _one_step, _precision, _per_row):
+    for diagnose in (
+        _partly_nan,
+        _nan,
+        _transposed,
+        _slip,
+        _zero,
+        _cut_off,
+        _off_by,
+        _one_step,
+        _precision,
+        _per_row,
+    ):
         if text := diagnose(w):
             yield text
     named = _misread(w)
@@ -241,7 +252,9 @@ def _partly_nan(w: _Wrong) -> str:
 def _minus_infinity(w: _Wrong) -> str:
     if not (w.got[w.wrong] == -torch.inf).all() or not w.value[w.wrong].isfinite().all():
         return ""
-    return "all wrong elements are -inf, as a sum with one -inf in it: where does a load or tl.where give -inf?"
+    return (
+        "all wrong elements are -inf, as a sum with one -inf in it: where does a load or tl.where give -inf?"
+    )
 
 
 def _transposed(w: _Wrong) -> str:

@@ -101,8 +101,8 @@ def _plain_numerator(x: Tensor) -> Tensor:
 
 SLIPS = {
     "the exponentials aren't divided by the denominator": _undivided,
-    "the denominator's exponentials lack the maximum: subtract it from x, as in the result": _plain_denominator,
-    "the result's exponentials lack the maximum: subtract it from x, as in the denominator": _plain_numerator,
+    "the denominator's exponentials lack the maximum: subtract it, as in the result": _plain_denominator,
+    "the result's exponentials lack the maximum: subtract it, as in the denominator": _plain_numerator,
 }
 
 LONG_SOFTMAX = Puzzle(

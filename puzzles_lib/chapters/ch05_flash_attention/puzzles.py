@@ -102,7 +102,7 @@ SCALAR_FLASH_ATTENTION = Puzzle(
     most_loads={"k": _scalar_loads, "v": _scalar_loads},
     slips={
         "lanes past the last key count as keys, with a score of 0: hide their scores": _with_padding,
-        "a padded key's score of 0 counts in the maximum: hide the scores, not only p": _padding_in_the_maximum,
+        "a padded key's 0 counts in the maximum: hide the scores, not only p": _padding_in_the_maximum,
         "the denominator isn't multiplied by the factor, only acc is": _only_acc_rescaled,
         "acc isn't multiplied by the factor, only the denominator is": _only_denominator_rescaled,
         "row_max never becomes new_max": _maximum_not_updated,

@@ -106,7 +106,7 @@ QUESTIONS = (
         "In how many of the 128 lanes does row_max change in iteration 2?",
         _lanes_whose_maximum_moves,
         int,
-        "Step to the line row_max = new_max in iteration 2. Next to row_max, the player shows how many lanes changed.",
+        "Step to the line row_max = new_max in iteration 2. The player shows how many lanes it changed.",
         (
             Nudge(
                 lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q,
