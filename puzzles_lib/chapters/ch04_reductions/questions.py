@@ -10,7 +10,7 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
-M, N, BLOCK_M, BLOCK_N = 5, 20, 4, 8
+M, N, BLOCK_M, BLOCK_N = 7, 20, 4, 8
 
 
 def _masked_off() -> int:
