@@ -1,7 +1,9 @@
 """What chapters 04 to 07 tell a reader to try, and their pictures to drag, hold."""
 
 import html
+import math
 import re
+import xml.etree.ElementTree as ET
 from itertools import product
 
 import nbformat
@@ -12,6 +14,7 @@ import triton
 from puzzles_lib import answer
 from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import puzzles, questions
+from puzzles_lib.chapters.ch04_reductions import pictures as ch04
 from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06
 from puzzles_lib.chapters.ch06_convolution.puzzles import LIFE, life
@@ -237,3 +240,56 @@ def test_pictures_to_drag_read_in_every_theme_and_fit_a_narrow_page(open_html, t
         page = open_html(f"{style(theme)}{picture._repr_html_()}", 600, 600, True)
         assert not faint(page, ".puzzles-live")
         assert page.evaluate("document.body.scrollWidth <= innerWidth")
+
+
+# ---- what a report says of common slips
+
+HIDDEN = 'scores = tl.where(mask_k[None, :], scores, float("-inf"))\n'
+WEIGHTS = "p = tl.exp(scores - new_max[:, None])"
+SLIPS = [
+    ("long_sum", {"other=0.0": 'other=float("-inf")'}, "all wrong elements are -inf, as a sum with one"),
+    ("long_sum", {"tl.sum(x, axis=1)": "tl.sum(x)"}, "does a reduction without axis= fold all axes"),
+    ("long_softmax", {"tl.sum(tl.exp(x - row_max[:, None])": "tl.sum(tl.exp(x)"}, "the denominator's expon"),
+    ("long_softmax", {"z = tl.exp(x - row_max[:, None])": "z = tl.exp(x)"}, "the result's exponentials lack"),
+    ("long_softmax", {" / denominator[:, None]": ""}, "aren't divided by the denominator"),
+    ("online_softmax", {"denominator * factor + added": "(denominator + added) * factor"}, "divided by 0"),
+    (
+        "scalar_flash_attention",
+        {HIDDEN: "pass\n", WEIGHTS: f"p = tl.where(mask_k[None, :], {WEIGHTS[4:]}, 0.0)"},
+        "hide the scores, not only p",
+    ),
+    ("scalar_flash_attention", {"acc * factor": "acc"}, "acc isn't multiplied by the factor"),
+    ("scalar_flash_attention", {"denominator * factor": "denominator"}, "the denominator isn't multiplied"),
+    ("scalar_flash_attention", {"        row_max = new_max\n": ""}, "row_max never becomes new_max"),
+    ("scalar_flash_attention", {"mask_k[None, :], scores": "mask[None, :], scores"}, "mask_k or mask_q?"),
+    ("flash_attention", {"/ root_d": "* root_d"}, "multiplied by the root of D"),
+    ("flash_attention", {"/ root_d": "/ D"}, "the scores are divided by D"),
+    ("flash_attention", {"<= offs_q[": ">= offs_q["}, "the wrong way around"),
+    ("flash_attention", {"<= offs_q[": "< offs_q["}, "no query sees its own key"),
+    ("flash_attention", {'scores, float("-inf"))': "scores, 0.0)"}, "hidden scores are 0"),
+]
+
+
+@pytest.mark.parametrize("name, edits, says", SLIPS, ids=[says for *_, says in SLIPS])
+def test_a_common_slip_has_its_diagnosis(name, edits, says):
+    source = SOURCES[name]
+    for old, new in edits.items():
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    report = examine(define(source, "<slip>"), PUZZLES[name])
+    first = report.verdicts[0]
+    assert says in f"{first.message} {first.diagnosis}"
+    assert "axis=1" not in first.diagnosis
+
+
+def test_printed_sums_of_the_online_softmax_multiply_as_printed():
+    words = re.sub(r"\s+", " ", " ".join(ET.fromstring(ch04.running_maximum().svg()).itertext()))
+    words = words.replace("\N{MINUS SIGN}", "-")
+    number = r"\(?(-?[\d.]+)\)?"
+    found = re.findall(rf"kept: {number} × exp\({number} - {number}\) = {number} added: {number}", words)
+    sums = re.findall(r"sum ([\d.]+)", words)[-3:]  # the first three are of the description
+    assert len(found) == 2 and len(sums) == 3
+    for before, after, (total, old, new, kept, added) in zip(sums[:2], sums[1:], found, strict=True):
+        assert total == before
+        assert f"{float(total) * math.exp(float(old) - float(new)):.2f}" == kept
+        assert f"{float(kept) + float(added):.2f}" == after

@@ -130,9 +130,9 @@ def test_the_report_is_folded_below_a_question():
         (
             PACK_BITS,
             "no_mask_on_the_words",
-            "an access out of bounds, a race, elements that are never written",
+            "an access out of bounds, undefined lanes, a race, elements never written",
         ),
-        (SCALAR_FLASH_ATTENTION, "factor_forgotten", "Which of the"),
+        (SCALAR_FLASH_ATTENTION, "factor_forgotten", "In case 1, the first to fail"),
     ],
 )
 def test_the_question_fits_what_happens(puzzle, name, words):

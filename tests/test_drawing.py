@@ -275,7 +275,7 @@ def test_programs_that_share_elements_get_a_stripe_each_and_are_named():
     picture = access_map([shared], (3,), None, "t")
     found = texts(picture.figure)
     assert {"0..2", "program 0", "program 1", "program 2"} <= set(found)
-    legend = "stripes: accessed by several programs, one stripe per program; “0..2”: programs 0 to 2"
+    legend = "striped: accessed by several programs, in the colors of all of them; “0..2”: programs 0 to 2"
     assert legend in " ".join(found)
     assert all(share(picture, color) > 0.01 for color in PROGRAM_COLORS[:3])
     block = a_map(owner, sharers=[2] * 12, group=group, groups=((), (0, 3)))

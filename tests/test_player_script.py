@@ -104,7 +104,8 @@ def test_a_step_says_in_how_many_lanes_a_name_changes():
     )
     (question,) = (each for each in QUESTIONS if each.id == "ch05-q4")
     told = in_node(changes, data(kernel, SCALAR_FLASH_ATTENTION, case=2))
-    assert told[:3] == [None, [128, 128], [question.right(), 128]] and len(told) == 5
+    rises = [None, [128, 128], [question.right(), 128], [0, 128], [0, 128]]  # 0 becomes -0 in some lanes
+    assert told == rises
 
 
 def test_names_of_a_step_changed_ones_first_with_what_they_were():

@@ -188,7 +188,18 @@ def _field(expected: Expected, case: Case, got: float, wanted: float) -> str:
 
 def _diagnoses(w: _Wrong) -> Iterator[str]:
     """Yield what explains all wrong elements, the surest first."""
-    for diagnose in (_nan, _transposed, _slip, _zero, _cut_off, _off_by, _one_step, _precision, _per_row):
+    for diagnose in (
+        _partly_nan,
+        _nan,
+        _transposed,
+        _slip,
+        _zero,
+        _cut_off,
+        _off_by,
+        _one_step,
+        _precision,
+        _per_row,
+    ):
         if text := diagnose(w):
             yield text
     named = _misread(w)
@@ -208,7 +219,7 @@ def _vague(w: _Wrong) -> Iterator[str]:
             yield f"{wrong} of the {zeros} elements that should be zero are wrong, and no others"
     if not w.got[w.wrong].any():
         yield "all wrong elements are zero"
-    for diagnose in (_one_block, _all_of_a_block, _where):
+    for diagnose in (_minus_infinity, _one_block, _all_of_a_block, _where):
         if text := diagnose(w):
             yield text
 
@@ -252,6 +263,19 @@ def _nan(w: _Wrong) -> str:
     return f"{told} NaN{LOOK_FOR}"
 
 
+def _partly_nan(w: _Wrong) -> str:
+    """Return the puzzle's text on a slip that makes just these NaNs, if other wrong elements are numbers."""
+    return _slip(w) if w.got.isnan().any() else ""
+
+
+def _minus_infinity(w: _Wrong) -> str:
+    if not (w.got[w.wrong] == -torch.inf).all() or not w.value[w.wrong].isfinite().all():
+        return ""
+    return (
+        "all wrong elements are -inf, as a sum with one -inf in it: where does a load or tl.where give -inf?"
+    )
+
+
 def _transposed(w: _Wrong) -> str:
     shape = w.value.shape
     if w.got.dim() < 2 or not w.fits(w.got.reshape(*shape[:-2], *shape[:-3:-1]).mT):
@@ -269,6 +293,8 @@ def _slips(w: _Wrong) -> list[str]:
     Of several, those that are much farther off than the nearest one are left out: a forgotten bias may be
     small beside sums that aren't scaled.
     """
+    if not w.got[w.wrong].isfinite().any():  # infinities and NaN alone are alike, whatever the slip
+        return []
     slack = SLIP_SLACK if w.own is w.expected.tolerance else SLIP_SLACK + COARSE_SLACK
     slack = 0.0 if w.expected.tolerance is None else slack
     found = {}
@@ -451,9 +477,12 @@ def _all_of_a_block(w: _Wrong) -> str:
     if block < 2 or len(w.got) < 2:
         return ""
     got, value = (torch.split(t, block) for t in (w.got, w.value))
-    if any((part != part[0]).any() for part in got) or all((part == part[0]).all() for part in value):
+    if any((part != part[0]).any() for part in got) or not w.got.isfinite().all():
         return ""
-    return f"all elements of a block of {axis} are equal: does a reduction fold all axes? Name one: axis=1"
+    if all((part == part[0]).all() for part in value):
+        return ""
+    told = "does a reduction without axis= fold all axes, or does each row load the same elements?"
+    return f"all elements of a block of {axis} are equal: {told}"
 
 
 def _where(w: _Wrong) -> str:

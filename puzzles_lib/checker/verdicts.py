@@ -264,6 +264,8 @@ def not_finite(
         return replace(verdict, diagnosis=f"{diagnosis}: {made.how}{why}", site=made.site)
     if nans.overflow and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
         return replace(verdict, diagnosis="an exp overflowed, and its result is inf", site=nans.overflow)
+    if nans.divided and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
+        return replace(verdict, diagnosis="a number is divided by 0, which gives inf", site=nans.divided)
     return verdict
 
 

@@ -556,7 +556,7 @@ class _Legend:
             others = "other numbers" if self.words else "numbers"
             self.words.append(f"{others} are program ids" + "; colors repeat" * self.repeats)
         if any(p.group is not None and p.fewest <= MOST_STRIPES for p in shared):
-            self.words.append("stripes: accessed by several programs, one stripe per program")
+            self.words.append("striped: accessed by several programs, in the colors of all of them")
             self.words += _shared_names(shared, grid)
         if program is not None and any(_is_beside(panel.tensor) for panel in panels):
             beside = "lanes right of a tensor are past the end of a row"

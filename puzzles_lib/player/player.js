@@ -150,14 +150,16 @@ function namesAt(run, program, at) {
   return [...changed, ...read].flatMap((each) => parts(run, each));
 }
 
-/** Return in how many lanes a name changes: [changed, lanes]; null if it had no value of this shape before. */
+/** Return in how many lanes a name changes: [changed, lanes]; null if it had no value of this shape before.
+ * 0 and -0 are equal, and so are two NaNs. */
 function lanesChanged(run, { value, was }) {
   const [now, old] = [value, was].map((number) => run.values[number]);
   if (!now || !old || !isBlock(now) || !isBlock(old) || now.dtype !== old.dtype) return null;
   const [after, before] = [now, old].map((each) => arrayOf(run, each.a));
+  const same = (a, b) => a === b || Object.is(a, b);
   if (after.data.length !== before.data.length || String(after.shape) !== String(before.shape)) return null;
   let count = 0;
-  for (let i = 0; i < after.data.length; i++) count += Object.is(after.data[i], before.data[i]) ? 0 : 1;
+  for (let i = 0; i < after.data.length; i++) count += same(after.data[i], before.data[i]) ? 0 : 1;
   return [count, after.data.length];
 }
 

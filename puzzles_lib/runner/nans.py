@@ -23,6 +23,7 @@ _QUIET = {"float64": 51, "float32": 22, "float16": 9, "bfloat16": 6}
 """The number of the quiet bit, by dtype."""
 
 _EXPONENTIALS = ("math.exp", "math.exp2")
+_DIVISIONS = ("arith.divf", "tt.precise_divf")
 
 
 class MadeNaN(NamedTuple):
@@ -37,10 +38,15 @@ class MadeNaN(NamedTuple):
 
 
 class NaNs:
-    """Watches one run of a kernel. overflow: where an exponential first overflowed; None if none did."""
+    """Watches one run of a kernel.
+
+    overflow: where an exponential first overflowed. divided: where a number was first divided by 0. Each is
+    None if it didn't happen.
+    """
 
     def __init__(self) -> None:
         self.overflow: Site | None = None
+        self.divided: Site | None = None
         self._made: list[MadeNaN] = []
 
     def take(self, machine: Machine) -> None:
@@ -80,6 +86,10 @@ class NaNs:
             if name in _EXPONENTIALS and self.overflow is None:
                 if (np.isinf(made.wide) & np.isfinite(given[0].wide)).any():
                     self.overflow = machine.site()
+            if name in _DIVISIONS and self.divided is None:
+                numerator, denominator = (each.wide for each in given)
+                if (np.isfinite(numerator) & (numerator != 0) & (denominator == 0)).any():
+                    self.divided = machine.site()
             return self._tagged(machine, name, made, given)
 
         return watched

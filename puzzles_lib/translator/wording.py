@@ -617,9 +617,8 @@ def _undefined(t: Trouble, found: re.Match) -> str:
     names = [n for n in t.seen.scope if isinstance(n, str)]
     if f"{name}_ptr" in names and not _in_an_address(t, name):
         names.remove(f"{name}_ptr")  # not a slip: the value is missing
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    if close:
-        return f"{name} is not defined: did you mean {close[0]}?"
+    if close := _closest(name, names):
+        return f"{name} is not defined: did you mean {' or '.join(close)}?"
     if hasattr(tl, name):
         return f"{name} is not defined: in a kernel it is tl.{name}"
     if name in ("np", "numpy", "torch", "math", "tl", "triton"):
@@ -629,6 +628,13 @@ def _undefined(t: Trouble, found: re.Match) -> str:
     if re.search(rf"(?<![\w.]){re.escape(name)}\s*\(", t.line):
         return f"{name} is not defined: a kernel can call functions of tl, and your own with @triton.jit"
     return f"{name} is not defined{_why_undefined(t, name)}"
+
+
+def _closest(name: str, names: list[str]) -> list[str]:
+    """Return the names that are most like another one: several if they are equally like it."""
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.7)
+    like = {each: difflib.SequenceMatcher(None, each, name).ratio() for each in close}
+    return sorted(each for each in close if like[each] == max(like.values()))
 
 
 def _why_undefined(t: Trouble, name: str) -> str:

@@ -26,6 +26,7 @@ MISTAKES = (
         },
         kind="values",
         says="z[0, 0]",
+        asks="In case 2, the first to fail, are the values too large or too small?",
     ),
     Mistake(
         ONLINE_SOFTMAX,

@@ -47,7 +47,7 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
                     rest = per_column * (case.BLOCK_N - real)
                     box(ax, x + per_column * real, at, rest, per_row, color=None, hatch="////")
     bottom = top + per_row * case.BLOCK_M * programs
-    note = "hatched: lanes past the end of the row or past the last row, masked off, with the value 0"
+    note = "hatched: lanes past the end of the row or past the last row, masked off"
     label(ax, left, bottom + 0.75, note, align="left")
     lanes = programs * steps * case.BLOCK_M * case.BLOCK_N
     return Picture(
@@ -159,7 +159,8 @@ def _short(value: float) -> str:
 
 def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
     """Draw a row that rises: the maximum so far after each block, and what the sum is multiplied by."""
-    row = make_inputs(LONG_SOFTMAX, case)["x"][0] / 10  # so gently that something of each old sum is kept
+    # so gently that something of each old sum is kept, and in numbers that multiply as they are printed
+    row = (make_inputs(LONG_SOFTMAX, case)["x"][0] / 16 * 100).round() / 100
     figure = new_figure(8.6, 5.6)
     ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.1, 1.1))
     under, over = 0.62, 1.2  # room for words below the bars and above, in heights of the tallest
@@ -178,7 +179,7 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
         below.bar(middle, kept, width=width, color=SKY, edgecolor=INK, label=kinds[0])
         label(below, middle, kept + added, f"sum {kept + added:.2f}", align="bottom", weight="bold")
         if step:
-            change = f"exp({so_far:.1f} {MINUS} {new:.1f})".replace("(-", f"({MINUS}")
+            change = f"exp({so_far:.2f} {MINUS} {new:.2f})".replace("(-", f"({MINUS}")
             words = f"kept: {total:.2f}\n× {change}\n= {kept:.2f}\nadded: {added:.2f}"
         else:
             words = f"added: {added:.2f}"
@@ -187,7 +188,7 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
             for each, from_ in ((ax, 0.0), (below, under / (under + over))):
                 each.axvline(end - 0.5, from_, color=FAINT, linewidth=0.8, linestyle=":")
         so_far, total = new, kept + added
-        told.append(f"{new:.1f}, sum {total:.2f}, of which {kept:.2f} kept")
+        told.append(f"{new:.2f}, sum {total:.2f}, of which {kept:.2f} kept")
     ax.set(xlim=(-1, case.N + 1), ylabel="x")
     ax.legend(loc="upper left", fontsize=10, frameon=False)
     below.legend(loc="lower right", bbox_to_anchor=(1, 1.04), fontsize=10, frameon=False)

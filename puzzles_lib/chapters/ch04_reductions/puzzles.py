@@ -87,6 +87,24 @@ def long_softmax(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
     return exp / exp.sum(dim=1, keepdim=True)
 
 
+def _undivided(x: Tensor) -> Tensor:
+    return (x - x.amax(dim=1, keepdim=True)).exp()
+
+
+def _plain_denominator(x: Tensor) -> Tensor:
+    return _undivided(x) / x.exp().sum(dim=1, keepdim=True)
+
+
+def _plain_numerator(x: Tensor) -> Tensor:
+    return x.exp() / _undivided(x).sum(dim=1, keepdim=True)
+
+
+SLIPS = {
+    "the exponentials aren't divided by the denominator": _undivided,
+    "the denominator's exponentials lack the maximum: subtract it, as in the result": _plain_denominator,
+    "the result's exponentials lack the maximum: subtract it, as in the denominator": _plain_numerator,
+}
+
 LONG_SOFTMAX = Puzzle(
     number="8",
     spec=long_softmax,
@@ -95,6 +113,7 @@ LONG_SOFTMAX = Puzzle(
         r" = \frac{e^{x_{m,n} - \mu_m}}{\sum_k e^{x_{m,k} - \mu_m}}, \qquad \mu_m = \max_k x_{m,k}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    slips=SLIPS,
     cases=SOFTMAX_CASES,
     contract=SOFTMAX_CONTRACT,
 )
@@ -121,6 +140,7 @@ ONLINE_SOFTMAX = Puzzle(
     formula=r"z_{m,n} = \frac{e^{x_{m,n}}}{\sum_k e^{x_{m,k}}}",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     most_loads={"x": _twice},
+    slips=SLIPS,
     cases=SOFTMAX_CASES,
     contract=SOFTMAX_CONTRACT,
 )

@@ -10,7 +10,7 @@ from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
-M, N, BLOCK_M, BLOCK_N = 5, 20, 4, 8
+M, N, BLOCK_M, BLOCK_N = 7, 20, 4, 8
 
 
 def _masked_off() -> int:
@@ -50,6 +50,7 @@ def _factor() -> float:
     return math.exp(3 - 4)
 
 
+TWO_DIGITS = 0.005  # how far off a number with two digits may be
 LAUNCH = Case(M=1000, N=5000, BLOCK_M=16, BLOCK_N=256)
 
 
@@ -131,7 +132,7 @@ QUESTIONS = (
         "Which number does a float16 sum reach if you add 1 five thousand times?",
         _counted_in_float16,
         int,
-        "Which is the first odd number with more than 11 binary digits? It gets rounded to an even one.",
+        "Which is the first number whose twelfth binary digit is a 1? It gets rounded to an even one.",
         (
             Nudge(
                 lambda given, right: given == 5000,
@@ -149,7 +150,8 @@ QUESTIONS = (
         _factor,
         float,
         "Each old term is e^(x - 3), and should be e^(x - 4). Divide the second by the first.",
-        (
+        same=lambda given, right: abs(given - right) < TWO_DIGITS,
+        nudges=(
             Nudge(
                 lambda given, right: given > 1,
                 "That makes the old sum larger. If the maximum rises, do the old terms grow or shrink?",

@@ -11,5 +11,6 @@ MISTAKES = (
         {"denominator * factor": "denominator", "acc * factor": "acc"},
         kind="values",
         says="1 of 6 cases",
+        asks="In case 1, the first to fail, are all values wrong, or only some?",
     ),
 )

@@ -68,41 +68,6 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     )
 
 
-def thrown_away(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3) -> Picture:
-    """Draw the tile of scores of each iteration, thrown away at its end, and what a program keeps."""
-    steps = math.ceil(T / BLOCK_K)
-    high, gap = 0.62, 0.9
-    pitch = BLOCK_Q * high + gap
-    figure, ax = new_sheet(T + 11.2, steps * pitch + 1.9)
-    left, first = 2.6, 1.3
-    kept_x, kept_y = left + T + 3.2, first + steps * pitch / 2 - gap / 2 - 2.1
-    label(ax, left + T / 2, 0.6, f"{BLOCK_Q} queries: one tile of scores at a time", fontsize=11)
-    label(ax, kept_x + 2.2, kept_y - 0.7, "what it keeps", fontsize=11)
-    for step in range(steps):
-        top = first + step * pitch
-        middle = top + BLOCK_Q * high / 2
-        now = range(step * BLOCK_K, min((step + 1) * BLOCK_K, T))
-        label(ax, left - 0.3, middle, f"iter. {step + 1}", align="right", fontsize=11)
-        for j in range(T):
-            color, hatch = STEPS[0] if j in now else None, "xx" if j < now[0] else None
-            for i in range(BLOCK_Q):
-                box(ax, left + j, top + i * high, 1, high, color=color, hatch=hatch, edge=MIST)
-        arrow(ax, (left + T + 0.3, middle), (kept_x - 0.2, kept_y + 2.1 + 0.3 * (step - (steps - 1) / 2)))
-    for place, (text, color) in enumerate(
-        ((f"{BLOCK_Q} maxima", PALE), (f"{BLOCK_Q} sums", PALE), (f"{BLOCK_Q} weighted sums", SKY))
-    ):
-        box(ax, kept_x, kept_y + 1.4 * place, 4.4, 1.4, text, color=color)
-    words = "crossed out: computed, used and thrown away"
-    label(ax, left, first + steps * pitch - 0.3, words, align="left", fontsize=9, color=FAINT)
-    return Picture(
-        figure,
-        f"""The scores of {BLOCK_Q} queries with {T} keys, {BLOCK_K} keys per iteration. In each of the
-        {steps} iterations a program computes a tile of {BLOCK_Q} x {BLOCK_K} scores, uses it and throws it
-        away. From iteration to iteration it keeps {BLOCK_Q} maxima, {BLOCK_Q} sums and {BLOCK_Q} weighted
-        sums, acc. So there are {BLOCK_Q * BLOCK_K} scores at a time, never all {BLOCK_Q * T}.""",
-    )
-
-
 def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), (3.0, 0.0))) -> Picture:
     """Draw one query's scores, block by block: the running maximum, and what happens to the sum."""
     maximum, total, steps = -1e30, 0.0, []  # the text's row_max starts there

@@ -54,6 +54,41 @@ def _with_padding(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     return (q[:, None] * k[None, :]).softmax(dim=1) @ v
 
 
+def _walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int, slip: str) -> Tensor:
+    """Return what a kernel with one slip from block to block computes, in float32 as on a GPU."""
+    q, k, v = q.float(), k.float(), v.float()
+    row_max, denominator, acc = torch.full_like(q, -1e30), torch.zeros_like(q), torch.zeros_like(q)
+    for keys, values in zip(k.split(BLOCK_K), v.split(BLOCK_K), strict=True):
+        scores = q[:, None] * keys[None, :]
+        new_max = row_max.maximum(scores.amax(dim=1))
+        if slip == "padding in the maximum" and len(keys) < BLOCK_K:
+            new_max = new_max.clamp(min=0.0)
+        factor = (row_max - new_max).exp()
+        p = (scores - new_max[:, None]).exp()
+        denominator = denominator * (1 if slip == "only acc" else factor) + p.sum(dim=1)
+        acc = acc * (1 if slip == "only the denominator" else factor) + p @ values
+        if slip != "no update":
+            row_max = new_max
+    return acc / denominator
+
+
+def _padding_in_the_maximum(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    """The lanes past T get no weight, but their score of 0 counts in the maximum."""
+    return _walked(q, k, v, BLOCK_K, "padding in the maximum")
+
+
+def _only_acc_rescaled(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _walked(q, k, v, BLOCK_K, "only acc")
+
+
+def _only_denominator_rescaled(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _walked(q, k, v, BLOCK_K, "only the denominator")
+
+
+def _maximum_not_updated(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _walked(q, k, v, BLOCK_K, "no update")
+
+
 def _scalar_loads(case: Case) -> int:
     """Return the loads of a kernel that loads every key once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T
@@ -65,7 +100,13 @@ SCALAR_FLASH_ATTENTION = Puzzle(
     formula=r"z_i = \sum_j \frac{e^{q_i k_j}}{\sum_l e^{q_i k_l}} \, v_j",
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _scalar_loads, "v": _scalar_loads},
-    slips={"lanes past the last key count as keys, with a score of 0: hide their scores": _with_padding},
+    slips={
+        "lanes past the last key count as keys, with a score of 0: hide their scores": _with_padding,
+        "a padded key's 0 counts in the maximum: hide the scores, not only p": _padding_in_the_maximum,
+        "the denominator isn't multiplied by the factor, only acc is": _only_acc_rescaled,
+        "acc isn't multiplied by the factor, only the denominator is": _only_denominator_rescaled,
+        "row_max never becomes new_max": _maximum_not_updated,
+    },
     cases=(
         Case(T=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of keys
         Case(T=128, BLOCK_Q=32, BLOCK_K=64),  # 4 programs, 2 blocks of keys
@@ -106,6 +147,35 @@ def _unmasked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.T / q.shape[1] ** 0.5).softmax(dim=1) @ v
 
 
+def _scaled_up(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return flash_attention(q * q.shape[1], k, v)
+
+
+def _divided_by_d(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return flash_attention(q / q.shape[1] ** 0.5, k, v)
+
+
+def _masked(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, score: float = float("-inf")) -> Tensor:
+    scores = q @ k.T / q.shape[1] ** 0.5
+    return scores.masked_fill(hidden, score).softmax(dim=1) @ v
+
+
+def _each_pair(q: Tensor) -> Tensor:
+    return torch.ones(len(q), len(q), dtype=torch.bool)
+
+
+def _past_hidden(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return _masked(q, k, v, _each_pair(q).tril(-1))
+
+
+def _own_key_hidden(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return _masked(q, k, v, _each_pair(q).triu(0))
+
+
+def _hidden_with_zero(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return _masked(q, k, v, _each_pair(q).triu(1), score=0.0)
+
+
 def _loads(case: Case) -> int:
     """Return the loads of a kernel that loads every key, all D numbers, once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T * case.D
@@ -120,6 +190,11 @@ FLASH_ATTENTION = Puzzle(
     most_loads={"k": _loads, "v": _loads},
     slips={
         "the scores aren't divided by the root of D": _undivided,
+        "the scores are multiplied by the root of D: divide them by it": _scaled_up,
+        "the scores are divided by D: divide them by its root": _divided_by_d,
+        "the causal mask is the wrong way around: it hides the past and shows the future": _past_hidden,
+        "no query sees its own key: the causal mask needs <=, not <": _own_key_hidden,
+        "hidden scores are 0, and still get a weight: they have to be -inf": _hidden_with_zero,
         "the keys after a query count, too: where is the causal mask?": _unmasked,
     },
     cases=(

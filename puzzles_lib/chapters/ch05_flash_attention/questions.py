@@ -43,7 +43,7 @@ def _grid() -> tuple[int, ...]:
 QUESTIONS = (
     Question(
         "ch05-q1",
-        "By what factor does the kernel's traffic exceed the minimum in case 1?",
+        "How many times the minimum does the kernel move in case 1?",
         _times,
         float,
         "How many times is each of q, k, v and z moved? The minimum is once each, so take the mean.",
