@@ -77,6 +77,47 @@ def test_bytes_kept_counts_every_storage_once_and_no_parameter():
         assert CURVES[path]["bytes"] == digits.bytes_kept(curves.packed_mlp(path, 0))
 
 
+HELD = {
+    "nothing": lambda ctx, x: None,
+    "on ctx": lambda ctx, x: setattr(ctx, "held", x),
+    "in a list": lambda ctx, x: setattr(ctx, "held", [(3, {"x": x})]),
+    "in a bool mask": lambda ctx, x: setattr(ctx, "held", x > 0),
+    "on the function": lambda ctx, x: setattr(ctx._forward_cls, "held", x),
+    "saved and on ctx": lambda ctx, x: (ctx.save_for_backward(x), setattr(ctx, "held", x)),
+}
+
+
+@pytest.mark.parametrize("how", HELD)
+def test_bytes_kept_counts_what_a_function_holds_outside_of_saved_tensors(how):
+    class Kept(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            HELD[how](ctx, x)
+            return x.clone()
+
+    class Layer(nn.Module):
+        def forward(self, x):
+            return Kept.apply(x)
+
+    def model(layer):
+        linear = nn.Linear(64, 10)
+        return nn.Sequential(linear.requires_grad_(), layer)
+
+    held = {"nothing": 0, "in a bool mask": 256 * 10}.get(how, 4 * 256 * 10)
+    assert digits.bytes_kept(model(Layer())) - digits.bytes_kept(model(nn.Identity())) == held
+
+
+def test_bytes_kept_counts_what_a_module_holds():
+    class Layer(nn.Module):
+        def forward(self, x):
+            self.held = x
+            return x.clone()
+
+    model = nn.Sequential(nn.Linear(64, 10), Layer())
+    plain = nn.Sequential(nn.Linear(64, 10))
+    assert digits.bytes_kept(model) - digits.bytes_kept(plain) == 4 * 256 * 10
+
+
 # ---- what was recorded
 
 
