@@ -130,7 +130,7 @@ def test_the_report_is_folded_below_a_question():
         (
             PACK_BITS,
             "no_mask_on_the_words",
-            "an access out of bounds, a race, elements that are never written",
+            "an access out of bounds, an offset that wraps around, a race, undefined values, elements that",
         ),
         (SCALAR_FLASH_ATTENTION, "factor_forgotten", "Which of the"),
     ],
