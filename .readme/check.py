@@ -22,6 +22,7 @@ from puzzles_lib.authoring.solutions import define
 FILE = Path(__file__).with_name("check.png")
 WIDTH, MOST_BYTES = 1100, 300_000
 CASE = 3  # the one that is drawn: several programs, the last one past the end
+TRACE = f'trace(masked_add_kernel, MASKED_ADD, case={CASE}, only=("x",))'
 SOURCE = """\
 @triton.jit
 def masked_add_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
@@ -49,9 +50,10 @@ def main() -> None:
     report, drawn = check(learners, MASKED_ADD), trace(learners, MASKED_ADD, case=CASE, only=("x",))
     formatter = HtmlFormatter(nowrap=True)
     code = f"<pre class='highlight'>{highlight(SOURCE, PythonLexer(), formatter)}</pre>"
+    cell = f"<pre class='highlight'>{highlight(TRACE, PythonLexer(), formatter)}</pre>"
     page = (
         f"<style>{STYLE}{formatter.get_style_defs('.highlight')}</style>"
-        f"<div>{code}<div class='drawn'>{drawn._repr_html_()}</div></div>"
+        f"<div>{code}<div class='drawn'>{cell}{drawn._repr_html_()}</div></div>"
         f"<div>{report._repr_html_()}</div>"
     )
     with sync_playwright() as playwright:

@@ -32,8 +32,9 @@ def check(
 ) -> Report:
     """Try a ``@triton.jit`` kernel on every case of a puzzle and on a few random cases; return the report.
 
-    The kernel runs on the CPU under guard, so this returns whatever the kernel does. Checks in several
-    threads wait for each other. ``tl.static_print`` shows each text once. `progress` records the attempt.
+    The kernel runs on the CPU under guard, so this returns a report even if the kernel crashes. Checks in
+    several threads wait for each other. ``tl.static_print`` shows each text once. `progress` records the
+    attempt.
 
     seconds: limits the CPU time of each run of a case. The limit on elapsed time is ten times as long. All
         runs of the check together may take six times as long as one run.

@@ -99,8 +99,8 @@ def very_negative(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.G
 
 
 def far_below(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Fill with normal values around -1000000, below what is often used as minus infinity."""
-    return _rounded(-1e6 + 10 * torch.randn(shape, generator=generator), dtype)
+    """Fill with normal values around -3000000, far below the -1e6 that some take for minus infinity."""
+    return _rounded(-3e6 + 10 * torch.randn(shape, generator=generator), dtype)
 
 
 def small(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

@@ -78,7 +78,7 @@ def test_a_sound_call_is_clean_and_its_values_are_compared():
 
 
 def test_out_of_bounds_with_the_kernels_line_and_the_launchs():
-    report = audit(scaled, X, masked=False)
+    report = audit(scaled, X, masked=False, guard=Guard(sizes=False))
     (finding,) = report.findings
     text = "out-of-bounds load of X in program 3: elements 100..127; X has 100, numbered 0 to 99"
     assert finding.verdict.message == text
@@ -456,9 +456,27 @@ def test_every_hard_input_is_tried(tmp_path):
 
 def test_hard_inputs_that_the_reference_cannot_do_are_no_finding():
     report = audit(normed, ROWS, True, like=norm_like, guard=Guard(sizes=False, races=False), hard=True)
-    layout = [f for f in report.findings if "other way round" not in f.on and "stride 0" not in f.on]
+    layout = [f for f in report.findings if "transposed" not in f.on and "stride 0" not in f.on]
     assert [(f.on, f.verdict.message) for f in layout] == []
     assert "x: one NaN" in report.tried and "x: padded rows" in report.tried
+
+
+def test_a_transposed_input_is_named_with_the_strides_that_the_kernel_gets():
+    guard = Guard(sizes=False)
+    report = audit(normed, torch.randn(7, 12), True, like=norm_like, guard=guard, hard=True)
+    (finding,) = [f for f in report.findings if f.on == "x: transposed in memory"]
+    assert "X (1, 7)" in finding.verdict.diagnosis
+    assert "assume a stride of 1 along the last axis?" in finding.verdict.diagnosis
+    others = [f for f in report.findings if f is not finding]
+    assert not any("stride of 1" in f.verdict.diagnosis for f in others)
+
+
+@pytest.mark.parametrize("like", [None, lambda x: x])
+def test_a_fault_does_not_hide_an_offset_that_overflows(like):
+    """In ``scaled``, a call with wrong values or a load out of bounds stores at 32-bit offsets, too."""
+    found = kinds(audit(lambda x: scaled(x, masked=like is not None), X, like=like))
+    assert len(found) == 2 and found[1] == "true size"
+    assert found[0] == ("out of bounds" if like is None else "values")
 
 
 def test_other_values_for_integers_are_the_callers_to_give():
@@ -621,7 +639,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     name = "kernels_by_command"
     assert main([f"{name}:copied", "--inputs", f"{name}:even", "--like", f"{name}:like", "--no-sizes"]) == 0
     files = ["--json", "report.json", "--sarif", "report.sarif"]
-    assert main([f"{name}:copied", "--inputs", f"{name}:ragged", *files]) == 1
+    assert main([f"{name}:copied", "--inputs", f"{name}:ragged", *files, "--no-sizes"]) == 1
     assert "out of bounds: copy_kernel" in capsys.readouterr().out
     told = json.loads((tmp_path / "report.json").read_text())
     assert told["ok"] is False and told["launches"][0]["kernel"] == "copy_kernel"
@@ -718,6 +736,7 @@ def test_the_page_for_practitioners_shows_what_is_printed_today(tmp_path, monkey
     code, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     first, second, _ = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     mended = re.sub(r"(tl\.load\(.*mask=cols < N)\)", r"\1, other=0.0)", code)
+    mended = mended.replace("row = tl.program_id(0)", "row = tl.program_id(0).to(tl.int64)")
     monkeypatch.chdir(tmp_path)
     for text, shown in ((code, first), (mended, second)):
         Path("norm.py").write_text(text)

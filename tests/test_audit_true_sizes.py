@@ -182,3 +182,37 @@ def test_the_last_offset_of_ragged_rows_grows_with_their_number(dtype, found):
 
     report = audit(copied, torch.randn(9, 40), torch.tensor([0, 4, 9], dtype=dtype))
     assert [each.verdict.kind for each in report.findings] == found
+
+
+@triton.jit
+def twice_kernel(X, Z, stride, N, scale, HOW: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    wide = row.to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    if HOW == 0:
+        x = tl.load(X + row * stride + cols, mask=cols < N)
+        tl.store(Z + row * stride + cols, x * scale, mask=cols < N)
+    elif HOW == 1:
+        offs = row * stride + cols
+        tl.store(Z + offs, tl.load(X + offs, mask=cols < N) * scale, mask=cols < N)
+    else:
+        x = tl.load(X + wide * stride + cols, mask=cols < N)
+        tl.store(Z + wide * stride + cols, x * scale, mask=cols < N)
+
+
+@pytest.mark.parametrize("how", range(3))
+def test_the_advice_names_the_other_lines_and_where_the_factor_is_set(how):
+    def twice(x):
+        z = torch.empty_like(x)
+        twice_kernel[(len(x),)](x, z, x.stride(0), x.shape[1], 2.0, how, BLOCK=16)
+        return z
+
+    report = audit(twice, torch.randn(7, 12))
+    assert report.ok == (how == 2)
+    if how < 2:
+        (finding,) = report.findings
+        first = twice_kernel.starting_line_number + 1
+        advice = finding.verdict.diagnosis
+        assert finding.verdict.site.line == (first + 5 if how == 0 else first + 8)
+        assert advice.endswith(f"convert it where it is set, in line {first + 1}")
+        assert advice.startswith("row is also a factor in lines ")

@@ -99,6 +99,12 @@ def test_integers_are_compared_exactly():
     assert "1 of 100, z[7]: got 15, want 14" in judge(doubled, lambda x: 2 * x + (x == 7), x, N=100).message
 
 
+def test_a_number_that_the_dtype_cannot_hold_is_told_as_0():
+    x = torch.tensor([[0.0, -300.0]])
+    message = judge(softmax, lambda x: torch.tensor([[1.0, torch.nan]]), x, M=1, T=2).message
+    assert message.endswith("z[0, 1]: got nan, want 0")
+
+
 def test_infinities_and_nans_must_stand_in_the_same_places():
     x = X.clone()
     x[1, 3] = float("inf")

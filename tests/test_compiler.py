@@ -381,6 +381,9 @@ ENDS = {
     "r = tl.debug_barrier()[:, None]": "return no value",
     "h = tl.store(z_ptr + i, i)\n    tl.store(z_ptr + i, h)": "return no value",
     "r = tl.join(tl.store(z_ptr + i, i), i)": "return no value",
+    "print('a', bp)": "a block pointer only works in tl.advance",
+    "tl.device_print('a', i, bp)": "a block pointer only works in tl.advance",
+    "tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [i], tl.int32, True, 0)": "but is 0",
     "r = i if bp else i": "a block pointer only works in tl.advance",
     "bp.to(tl.int1)": "a block pointer only works in tl.advance",
     "tl.histogram(i, -4)": "Triton's compiler crashed on this line",
@@ -564,6 +567,15 @@ def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constex
     assert verdict.kind == "compiler" and verdict.site.line == 7
     assert "offs_m is [16] = [BLOCK_M], offs_n is [32] = [BLOCK_N]" in verdict.message
     assert "goes unnoticed" in verdict.diagnosis
+
+
+def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
+    message = "shapes that do not fit each other: ok is [16], offs_m < M is [1, 32] = [1, BLOCK_M]"
+    verdict = verdicts.of_refusal_in_a_case(Refusal(message), OUTER_ADD_BLOCKS, OUTER_ADD_BLOCKS.cases[1])
+    assert not verdict.diagnosis
+    told = message.replace("is [16]", "is [16] = [BLOCK_N]")
+    verdict = verdicts.of_refusal_in_a_case(Refusal(told), OUTER_ADD_BLOCKS, OUTER_ADD_BLOCKS.cases[1])
+    assert "because BLOCK_M = BLOCK_N there" in verdict.diagnosis
 
 
 def test_a_fault_is_explained_by_a_refusal_in_a_later_case():

@@ -24,10 +24,10 @@ from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading import handed_in, inside, plain, sandbox, submissions
 from puzzles_lib.grading.__main__ import handed_in_progress
 from puzzles_lib.grading.class_view import overview
-from puzzles_lib.grading.grade import Job, grade
+from puzzles_lib.grading.grade import Job, grade, is_unread
 from puzzles_lib.grading.handed_in import Found, Notebook, by_chapter
 from puzzles_lib.grading.plain import Known, NotPlain
-from puzzles_lib.grading.results import folder_name, gradebook, page, report, told
+from puzzles_lib.grading.results import folder_name, gradebook, page, report, summary, told
 from puzzles_lib.grading.submissions import collect
 from puzzles_lib.ledger import SCHEMA
 from puzzles_lib.wrapped import unwrap
@@ -591,6 +591,42 @@ def test_no_name_is_anothers_folder() -> None:
 )
 def test_a_file_with_nothing_in_it_is_told_so(data: bytes, words: str) -> None:
     assert by_chapter({"01_blocks.ipynb": data}, CHAPTERS) == ({}, [f"01_blocks.ipynb: {words}"])
+
+
+BROKEN = {
+    "cut in half": notebook()[: len(notebook()) // 2],
+    "empty": b"",
+    "binary": b"PK\x03\x04\xff\xfe\x00",
+    "another JSON": b'{"name": "ada"}',
+    "without a cell": of_cells([]),
+    "an old format": b'{"worksheets": []}',
+}
+
+
+@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.parametrize("label", ["01_blocks_ada.ipynb", "homework.ipynb"])
+def test_a_file_that_cannot_be_read_is_no_zero(label: str, data: bytes, in_a_fork: None) -> None:
+    found = grade(job_of({label: data}))
+    assert is_unread(found) and {mark["state"] for mark in found["puzzles"]} == {"unread"}
+    assert all(mark["words"].startswith(f"{label}: ") for mark in found["puzzles"])
+    assert "Not graded:" in report(found) and "not handed in" not in report(found).partition("Reading")[0]
+    assert summary(found)["points"] is None and gradebook([found]).splitlines()[1].startswith("Ada,,2,,,")
+
+
+def test_an_unreadable_file_beside_a_readable_one_changes_nothing(in_a_fork: None) -> None:
+    files = {"01_blocks.ipynb": notebook(), "02_broadcasting.ipynb": b"{", "notes.ipynb": b"{"}
+    found = grade(job_of(files))
+    assert not is_unread(found) and found["points"] == 2
+    assert grade(job_of({"02_broadcasting.ipynb": b"{"}))["puzzles"][0]["state"] == "missing"
+
+
+def test_an_archive_that_cannot_be_read_is_no_zero(tmp_path: Path, in_a_fork: None) -> None:
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "ada/homework.zip").write_bytes(b"PK\x03\x04 cut")
+    (submission,), _ = collect([tmp_path])
+    files, remarks = submission.read()
+    assert list(submission.unread) == ["homework.zip"]
+    assert is_unread(grade(job_of(files, tuple(remarks), unread=submission.unread)))
 
 
 def test_a_report_shows_what_there_is_to_do_and_folds_what_is_solved(in_a_fork: None) -> None:

@@ -266,7 +266,7 @@ def test_points_and_a_deadline_change_what_is_shown_and_grade_nobody_again(
     assert "8 of 10, late" in (tmp_path / "results/index.html").read_text()
     assert run(tmp_path) == 0  # and back
     assert {path.name: path.read_bytes() for path in (tmp_path / "results").glob("*.*")} == plain
-    assert "shown" not in kept(tmp_path, "bob") and len(graded()) == 2
+    assert kept(tmp_path, "bob")["shown"]["points"] == 1 and len(graded()) == 2
 
 
 def test_the_best_attempt_counts_if_the_points_say_so(
@@ -344,6 +344,24 @@ def test_moodles_worksheet_is_filled_in_and_says_who_is_late(tmp_path: Path, gra
         ("s2", "bob@x.org", "Bob =Ray"),
         ("", "", ""),
     ]
+
+
+def test_points_that_are_not_known_are_left_empty(
+    tmp_path: Path, graded: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "class/Anna Müller_12_assignsubmission_file_"
+    place.mkdir(parents=True)
+    (place / "01_blocks.ipynb").write_bytes(b"{")
+    (tmp_path / "moodle.csv").write_text(MOODLE, "utf-8-sig")
+    unread = mark("constant_add", "unread") | {"words": "01_blocks.ipynb: broken"}
+    monkeypatch.setattr(
+        executors, "grade", lambda job: {**grade_of(unread, key=job.key), "student": job.student}
+    )
+    assert run(tmp_path, "--columns", str(tmp_path / "moodle.csv")) == 1
+    said = capsys.readouterr()
+    assert "NOT GRADED: Anna Müller_12: 01_blocks.ipynb: broken" in said.err and "0 of 1 graded" in said.out
+    (row,) = csv.DictReader((tmp_path / "results/upload.csv").read_text("utf-8").splitlines())
+    assert row["Identifier"] == "Participant 12" and row["Grade"] == ""
 
 
 TABLES = {

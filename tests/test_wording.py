@@ -48,6 +48,12 @@ DESCRIPTOR = "d = tl.make_tensor_descriptor(x_ptr, [N], [1], [BLOCK])\n"
 # Each row of the table, known by its pattern: a line it is for, and words of what is said.
 ROWS = {
     r"^MemoryError": ("a: tl.constexpr = 'a' * (6 * 10**9)", "more than 1 GB"),
+    r"^Reduction dimension should pack the same number of elements": (
+        "c = tl.zeros((HALF, BLOCK), tl.uint8)\n"
+        "acc += tl.dot_scaled(x2.to(tl.float8e4nv), None, 'e4m3', x2.T.to(tl.uint8), None, 'e2m1')",
+        "a row of x2.to(tl.float8e4nv) has 16 numbers, so x2.T.to(tl.uint8) must have 8 rows, "
+        "with two numbers per byte, but is [16, 32] = [HALF, BLOCK]",
+    ),
     r"'MatMult' (?:object|is not)": ("acc += x2 @ x2", "a kernel has no @: use tl.dot(x2, x2)"),
     r"'(?:Not)?In' (?:object|is not)": ("if N in (1, 2): x += 1", "no `in`: compare with =="),
     r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len": (
@@ -293,6 +299,10 @@ ROWS = {
         "r = tl.histogram(x, 8)",
         "counts int32 and uint32, but x is float32: use tl.histogram(x.to(tl.int32),",
     ),
+    r"^inline assembly for (-?\d+) elements": (
+        "r = tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [N], tl.int32, is_pure=True, pack=-1)",
+        "pack= must be at least 1, but is -1",
+    ),
     r"^histogram only supports 1D": ("r = tl.histogram(x2.to(tl.int32), 8)", "tl.ravel(x)"),
     r"^values element \d+ must have type": (
         "r = tl.multiple_of(offs, 4.0)",
@@ -506,6 +516,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "a, b = tl.split(x)": "whose last axis has 2 elements: x is [32] = [BLOCK]",
     "x.store(z_ptr + offs)": "swapped: tl.store(z_ptr + offs, x, ...) has the addresses first",
     "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
+    "for i in range(4):\n    x = tl.histogram(offs, True)": "but [1] of int32 after this line",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
 }
 

@@ -104,6 +104,7 @@ def audit(
             "operators, cannot be audited"
         )
     if report.findings:
+        call.again_at_true_sizes()
         return report
     call.compare(first)
     call.again(others)
@@ -283,11 +284,21 @@ class _Call:
             self._with_other_poison()
         if want is not None and not report.findings and self._depends_on_order():
             self._aside(lambda: self._in_other_orders(want))
-        if not report.findings and self.guard.sizes:
-            _ = torch.empty(0, device="meta") + 1  # torch's first such operator takes a second, once
-            self._aside(self.true_sizes)
+        self.again_at_true_sizes()
         if (self.guard.hard or others) and len(report.findings) < MOST_FINDINGS and not report.unsupported:
             self._aside(lambda: self.with_hard_inputs(others))
+
+    def again_at_true_sizes(self) -> None:
+        """Pretend large sizes. After another finding, add only what is wrong: a new audit follows anyway."""
+        report = self.report
+        if not self.guard.sizes:
+            return
+        _ = torch.empty(0, device="meta") + 1  # torch's first such operator takes a second, once
+        unjudged, notes, tried = list(report.unjudged), list(report.notes), list(report.tried)
+        is_first = not report.findings
+        self._aside(self.true_sizes)
+        if not is_first:
+            report.unjudged, report.notes, report.tried = unjudged, notes, tried
 
     def _aside(self, work: Callable[[], None]) -> None:
         """Do work that adds to the report, and keep nothing else of it."""
@@ -481,6 +492,7 @@ class _Call:
                 key = finding.verdict.kind, finding.verdict.site or variant.kind
                 if key not in told:
                     told.add(key)
+                    finding = _with_strides(finding, own) if variant.is_transposed else finding
                     report.findings.append(dataclasses.replace(finding, launch=None, on=variant.name))
             if len(report.findings) >= MOST_FINDINGS:
                 return
@@ -516,6 +528,24 @@ class _Call:
         if verdict:
             own.findings.append(Finding(verdict, on=variant.name))
         return True
+
+
+def _with_strides(finding: Finding, report: AuditReport) -> Finding:
+    """Return a finding on transposed inputs that says which tensors of the launches have such strides."""
+    launches = report.launches if finding.launch is None else [report.launches[finding.launch]]
+    found = {
+        name: tensor.stride()
+        for each in launches
+        for name, tensor in each.launch.tensors.items()
+        if tensor.dim() > 1 and tensor.shape[-1] > 1 and tensor.stride(-1) != 1
+    }
+    if not found:
+        return finding
+    verdict = finding.verdict
+    strides = ", ".join(f"{name} {stride}" for name, stride in found.items())
+    text = f"strides: {strides}: does the kernel assume a stride of 1 along the last axis?"
+    diagnosis = "; ".join(part for part in (verdict.diagnosis, text) if part)
+    return dataclasses.replace(finding, verdict=dataclasses.replace(verdict, diagnosis=diagnosis))
 
 
 def _where(tensor: torch.Tensor, stored: np.ndarray | None) -> torch.Tensor:

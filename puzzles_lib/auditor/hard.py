@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from puzzles_lib.auditor.reference import kept
 
 INF = float("inf")
+TRANSPOSED = "transposed in memory"
 
 
 class Variant:
@@ -29,6 +30,11 @@ class Variant:
     ):
         self.kind, self.name, self.args, self.kwargs = kind, name, args, kwargs
         self.size, self.usual = size, usual
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether neighbors along the last axis aren't neighbors in memory."""
+        return self.name.endswith(TRANSPOSED)
 
     @property
     def is_tiny(self) -> bool:
@@ -112,7 +118,7 @@ def _padded(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _turned(tensor: torch.Tensor) -> torch.Tensor:
-    """The last two axes lie in memory the other way round."""
+    """The last two axes are transposed in memory."""
     return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
@@ -123,7 +129,7 @@ def _repeated(tensor: torch.Tensor) -> torch.Tensor:
 
 LAYOUTS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "padded rows": _padded,
-    "its last two axes the other way round in memory": _turned,
+    TRANSPOSED: _turned,
     "rows of stride 0": _repeated,
 }
 

@@ -14,6 +14,7 @@ from puzzles_lib import compiler
 from puzzles_lib.auditor.catching import alike, allocator_is_set
 from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.edges import at_edges, integers
+from puzzles_lib.auditor.factors import where_set
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.checker import atomicity, verdicts
@@ -137,7 +138,10 @@ class Runner:
             outcome.unjudged = f"{launch.name}: {_NO_KNOWN_TENSOR}"
         elif ran.stop and ran.stop.kind not in (*_NOT_JUDGED, "deadlock"):
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
-            outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
+            advice = ran.stop.advice
+            if ran.stop.kind == "true size":
+                advice = advice or where_set(launch.kernel, ran.stop.site)
+            outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, advice)
         else:
             outcome.unjudged = (
                 f"{launch.name}: too large to run completely: its tensors have {size / 2**20:,.0f} MiB; "

@@ -22,6 +22,7 @@ from puzzles_lib import compiler
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges
+from puzzles_lib.auditor.factors import where_set
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.launch import Launch
@@ -310,7 +311,8 @@ class Call:
             outcome.unjudged = f"{launch.name}: {ran.stop.message}"
         elif ran.stop and ran.stop.kind == "true size":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
-            outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
+            advice = ran.stop.advice or where_set(launch.kernel, ran.stop.site)
+            outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, advice)
         elif ran.stop:  # the other sizes, and integers that are indices, need not fit this one
             outcome.unjudged = f"{launch.name}: {verdicts.on_the_grid(ran.stop.message, launch.axes)}"
         return outcome

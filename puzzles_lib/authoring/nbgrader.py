@@ -28,6 +28,7 @@ from puzzles_lib.authoring.release import (
     with_stubs,
     without_tool_comments,
 )
+from puzzles_lib.grading.grade import UNREAD
 
 PUZZLE_POINTS, QUESTION_POINTS = 10, 2
 _GRADED = re.compile(r"p\d+[a-z]?-(kernel|check)|q\d+")  # cells whose check or answer counts
@@ -171,11 +172,13 @@ def take_marks(folder: Path, results: Path) -> int:
 
 
 def _shares(path: Path) -> tuple[str, dict[str, float]]:
-    """A student, and the share of its points that each exercise is worth."""
+    """A student, and the share of its points that each exercise is worth. Unreadable files have none."""
     try:
         grade = json.loads(path.read_text("utf-8"))
-        shares = {mark["puzzle"]: mark["points"] / mark["of"] for mark in grade["puzzles"]}
-        shares |= {answer["id"]: float(answer["status"] == "right") for answer in grade["answers"]}
+        unread = {f"ch{mark['chapter']}-" for mark in grade["puzzles"] if mark.get("state") == UNREAD}
+        shares = {m["puzzle"]: m["points"] / m["of"] for m in grade["puzzles"] if m.get("state") != UNREAD}
+        answers = [each for each in grade["answers"] if not each["id"].startswith(tuple(unread))]
+        shares |= {answer["id"]: float(answer["status"] == "right") for answer in answers}
         return grade["student"], shares
     except (KeyError, TypeError, ZeroDivisionError) as error:
         raise ValueError(f"{path}: not a grade ({type(error).__name__}: {error})") from None

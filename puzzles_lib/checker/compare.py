@@ -7,6 +7,7 @@ import torch
 
 from puzzles_lib.checker.expected import FACTOR_CONDITION, FLOAT32_ROUNDOFF, Expected, evaluate
 from puzzles_lib.checker.misread import UNUSED, misreads
+from puzzles_lib.checker.miswritten import miswritten
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 
@@ -107,12 +108,15 @@ def compare(
     got = got.double() if got.is_floating_point() else got
     first = tuple(int(i) for i in wrong.nonzero()[0])
     name, place = expected.argument.name, ", ".join(map(str, first))
-    digits = 6 if _number(got[first]) != _number(expected.value[first]) else 9
+    want = expected.value[first]
+    if expected.argument.dtype.is_floating_point and want.to(expected.argument.dtype) == 0:
+        want = torch.zeros_like(want)  # no number of this dtype is so close to 0
+    digits = 6 if _number(got[first]) != _number(want) else 9
     count, size = int(wrong.sum()), got.numel()
     which = "the first is " if count > 1 else ""
     message = (
         f"wrong values in {name}: {count} of {size}, {which}{name}[{place}]: "
-        f"got {_number(got[first], digits)}, want {_number(expected.value[first], digits)}"
+        f"got {_number(got[first], digits)}, want {_number(want, digits)}"
         f"{_field(expected, case, got[first].item(), expected.value[first].item())}"
     )
     if expected.tolerance is not None and (digits > 6 or (not expected.rounds and expected.is_near(got))):
@@ -155,7 +159,7 @@ def _number_of(tensor: torch.Tensor, place: tuple[int, ...]) -> float:
 
 def _number(value: torch.Tensor, digits: int = 6) -> str:
     number = value.item()
-    return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
+    return f"{number or 0.0:.{digits}g}" if isinstance(number, float) else str(number)  # -0.0 equals 0.0
 
 
 def is_packed(argument: Argument) -> bool:
@@ -210,7 +214,10 @@ def _vague(w: _Wrong) -> Iterator[str]:
 
 
 def _misread(w: _Wrong) -> str:
-    """Return the one way to misread an input that leads to this result; "" if there is none, or several."""
+    """Return the one way to misread an input, or else an operation, that leads to this result.
+
+    "" if there is none, or several.
+    """
     if w.wrong.sum() < FEWEST_WRONG or w.got[w.wrong].unique().numel() < FEWEST_WRONG:
         return ""  # a few numbers may be equal by chance
     found = [
@@ -222,7 +229,19 @@ def _misread(w: _Wrong) -> str:
     if unused and len(unused) == len(found):
         names = " or ".join(filter(None, [", ".join(unused[:-1]), unused[-1]]))
         return f"it is what you get if {names} is 0 everywhere: is a term missing?"
-    return found[0] if len(found) == 1 else ""
+    if len(found) > 1:
+        return ""
+    return found[0] if found else _miswritten(w)
+
+
+def _miswritten(w: _Wrong) -> str:
+    """Return the one slip in an operation that leads to this result; "" if there is none, or several."""
+    found = {
+        text
+        for text, value in miswritten(w.puzzle, w.case, w.inputs, w.expected.argument)
+        if w.would_be(value) and not w.off(value).sum() > w.off(w.value).sum() / 2
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _nan(w: _Wrong) -> str:
@@ -255,6 +274,8 @@ def _slips(w: _Wrong) -> list[str]:
     found = {}
     for text, spec in (w.puzzle.slips or {}).items():
         slip = evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]
+        if slip.any() and not w.got.any():
+            continue  # all zeros, near a slip whose values are tiny
         if w.would_be(slip, slack) and not w.off(slip).sum() > w.off(w.value).sum() / 2:  # or is NaN
             found[text] = float(w.off(slip).nan_to_num(0.0).sum())
     return [text for text, off in found.items() if off <= MUCH_FARTHER * min(found.values())]

@@ -82,7 +82,8 @@ def of_refusal_in_a_case(refusal: Refusal, puzzle: Puzzle, case: Case) -> Verdic
 
 def _why_not_earlier(refusal: Refusal, puzzle: Puzzle, case: Case) -> str:
     """Say why shapes that differ here fit in the earlier cases; "" if the block sizes don't explain it."""
-    names = [name for name in case.numbers if re.search(rf"\b{re.escape(name)}\b", refusal.message)]
+    shapes = " ".join(re.findall(r"= (\[[^\]]*\])", refusal.message))  # no other names
+    names = [name for name in case.numbers if re.search(rf"\b{re.escape(name)}\b", shapes)]
     if "shapes that do not fit" not in refusal.message or len(names) < 2:
         return ""
     earlier = []

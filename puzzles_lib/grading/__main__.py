@@ -19,7 +19,7 @@ from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading import executors, people, sandbox
 from puzzles_lib.grading.bar import Bar
 from puzzles_lib.grading.class_view import overview
-from puzzles_lib.grading.grade import LIMIT, Job, warm_up
+from puzzles_lib.grading.grade import LIMIT, UNREAD, Job, is_unread, warm_up
 from puzzles_lib.grading.results import InUse, Results, csv_text, gradebook, key_of, summary, write
 from puzzles_lib.grading.rules import (
     Late,
@@ -200,7 +200,7 @@ def _grade(options: argparse.Namespace) -> int:
     for remark in remarks:
         print(remark, file=sys.stderr)
     _summarize(options, graded, len(real), failed)
-    return 1 if failed else 0
+    return 1 if failed or any(map(is_unread, graded)) else 0
 
 
 def _rules(options: argparse.Namespace) -> Rules:
@@ -282,10 +282,8 @@ def _finished(
             shown = best(told)
         if commented:
             shown = {**shown, "comments": [list(each) for each in comments.get(student, [])]}
-        is_plain = not rules and not commented
-        expected = None if is_plain else summary(shown)
-        if whole.get("shown") != expected or len(grades) > 1:
-            results.keep(whole, None if is_plain else shown)
+        if whole.get("shown") != summary(shown) or len(grades) > 1:
+            results.keep(whole, shown)
         finished.append(shown)
     return finished
 
@@ -315,7 +313,7 @@ def _upload(
             remarks.append(f"{persons[key].name}: {names} mean this student, so upload.csv has no row")
             continue
         words = "\n".join(words for _, words in grades[0].get("comments", []))
-        points.append((persons[key], grades[0]["points"], words))
+        points.append((persons[key], "" if is_unread(grades[0]) else grades[0]["points"], words))
     write(out / "upload.csv", csv_text(*people.upload(roster, points, column)))
     return remarks
 
@@ -325,7 +323,8 @@ def _summarize(
 ) -> None:
     more = "upload.csv, " if options.columns else ""
     page = options.out / "index.html"
-    print(f"{len(graded)} of {students} graded: {page}, gradebook.csv, {more}students/")
+    unread = [grade for grade in graded if is_unread(grade)]
+    print(f"{len(graded) - len(unread)} of {students} graded: {page}, gradebook.csv, {more}students/")
     if options.anonymous:
         print(
             f"the students' real names are in {options.out / 'names.csv'}: keep it to yourself",
@@ -345,6 +344,11 @@ def _summarize(
         )
     if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:
         print(f"please check these; a limit ended one of their checks: {', '.join(cut)}", file=sys.stderr)
+    for grade in unread:
+        why = dict.fromkeys(mark["words"] for mark in grade["puzzles"] if mark["state"] == UNREAD)
+        print(f"NOT GRADED: {grade['student']}: {'; '.join(why)}", file=sys.stderr)
+    if unread:
+        print("their points are left empty; ask them to hand in the file again", file=sys.stderr)
     if failed:
         print(f"error: {failed} not graded; run the same command to try them again", file=sys.stderr)
 
@@ -382,7 +386,17 @@ def _job(
     files, remarks = submission.read()
     asked = digest({**files, "": "\n".join([submission.student, *remarks]).encode("utf-8", "replace")})
     key = key_of(asked, salt, chapters, seconds, sandboxed)
-    return Job(submission.student, files, tuple(remarks), key, salt, chapters, sandboxed, seconds)
+    return Job(
+        submission.student,
+        files,
+        tuple(remarks),
+        key,
+        salt,
+        chapters,
+        sandboxed,
+        seconds,
+        unread=submission.unread,
+    )
 
 
 if __name__ == "__main__":

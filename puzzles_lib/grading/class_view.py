@@ -9,16 +9,35 @@ from typing import Any
 from puzzles_lib.drawing.card import heads
 from puzzles_lib.drawing.colours import BAD, FAINT, GREEN, ORANGE, PALE, PURPLE
 from puzzles_lib.drawing.sheet import Picture, box, label, new_sheet
-from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SOLVED, STATES, UNTOUCHED, WRONG
+from puzzles_lib.grading.grade import (
+    LIMIT,
+    MISSING,
+    REFUSED,
+    SOLVED,
+    STATES,
+    UNREAD,
+    UNTOUCHED,
+    WRONG,
+    is_unread,
+)
 from puzzles_lib.grading.results import folder_name, page
 from puzzles_lib.ledger import Entry
 
-_LOOKS = {SOLVED: GREEN, WRONG: BAD, REFUSED: PURPLE, LIMIT: PURPLE, UNTOUCHED: ORANGE, MISSING: PALE}
+_LOOKS = {
+    SOLVED: GREEN,
+    WRONG: BAD,
+    REFUSED: PURPLE,
+    LIMIT: PURPLE,
+    UNREAD: PURPLE,
+    UNTOUCHED: ORANGE,
+    MISSING: PALE,
+}
 _NAMES = {
     SOLVED: "solved",
     WRONG: "wrong",
     REFUSED: "not run",
     LIMIT: "no verdict",
+    UNREAD: "unreadable file",
     UNTOUCHED: "not started",
     MISSING: "not handed in",
 }
@@ -139,11 +158,12 @@ def _table_of_students(grades: Grades) -> str:
         link = f"students/{folder_name(grade['student'])}/report.html"
         right = sum(answer["status"] == "right" for answer in grade["answers"])
         late = ", late" if scored and grade["late"]["is_late"] else ""
-        points = f'<td class="number">{grade["points"]} of {grade["of"]}{late}</td>' if scored else ""
+        known, solved = ("?", "unreadable file") if is_unread(grade) else (grade["points"], _solved(grade))
+        points = f'<td class="number">{known} of {grade["of"]}{late}</td>' if scored else ""
         remarks = len(grade["remarks"]) + sum(len(mark["remarks"]) for mark in grade["puzzles"])
         rows.append(
             f'<tr><td><a href="{html.escape(link)}">{html.escape(grade["student"])}</a></td>'
-            f'{points}<td class="number">{_solved(grade)}</td><td class="number">{right}</td>'
+            f'{points}<td class="number">{solved}</td><td class="number">{right}</td>'
             f'<td class="number">{remarks or ""}</td></tr>'
         )
     return f'<h2 id="students">Students</h2><table>{"".join(rows)}</table>'

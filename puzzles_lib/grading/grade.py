@@ -17,9 +17,10 @@ from puzzles_lib.question import Question
 
 SCHEMA = 1
 SOLVED, WRONG, UNTOUCHED, MISSING, REFUSED, LIMIT = "solved", "wrong", "open", "missing", "refused", "limit"
-STATES = (SOLVED, WRONG, REFUSED, LIMIT, UNTOUCHED, MISSING)
+UNREAD = "unread"
+STATES = (SOLVED, WRONG, REFUSED, LIMIT, UNREAD, UNTOUCHED, MISSING)
 """The states of a puzzle. ``"refused"``: it was not run, because more than a kernel would have had to be run.
-``"limit"``: it got no verdict."""
+``"limit"``: it got no verdict. ``"unread"``: it may be in a file that cannot be read."""
 ATTEMPTS = 3  # how often the process that checks is started
 
 
@@ -30,6 +31,7 @@ class Job:
     chapters: their numbers, such as ``"01"``. seconds: the CPU time for a run of a case, as for `check`.
     puzzle_seconds: the CPU time for one puzzle. cpu_seconds: the CPU time after which no puzzle is started.
     wall_seconds: the elapsed time for everything. memory: the bytes that a check may map.
+    unread: why a file could not be read, by the file.
     """
 
     student: str
@@ -44,6 +46,7 @@ class Job:
     cpu_seconds: float = 600.0
     wall_seconds: float = 3600.0
     memory: int = 4 << 30
+    unread: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `inside` gets, which does not include the student."""
@@ -76,7 +79,7 @@ def grade(job: Job) -> dict[str, Any]:
     nothing about the submission.
     """
     said = _said(job)
-    told: dict[str, Any] = {"chapters": [], "answers": {}, "remarks": []}
+    told: dict[str, Any] = {"chapters": [], "answers": {}, "remarks": [], "unread": {}}
     messages: dict[str, Mapping[str, Any]] = {}
     done: Mapping[str, Any] = {}
     for message in said.messages:
@@ -87,8 +90,16 @@ def grade(job: Job) -> dict[str, Any]:
         elif "done" in message:
             done = message["done"]
     chapters = [chapter for chapter in CHAPTERS if chapter.number in job.chapters]
+    unread = {**job.unread, **told["unread"]}
     puzzles = [
-        _mark(chapter, puzzle, messages.get(puzzle.name), chapter.number in told["chapters"], said.ended)
+        _mark(
+            chapter,
+            puzzle,
+            messages.get(puzzle.name),
+            chapter.number in told["chapters"],
+            said.ended,
+            _may_be_in(chapter, unread),
+        )
         for chapter in chapters
         for puzzle in chapter.puzzles
     ]
@@ -122,12 +133,19 @@ def _said(job: Job) -> sandbox.Said:
 
 
 def _mark(
-    chapter: Chapter, puzzle: Puzzle, message: Mapping[str, Any] | None, has_notebook: bool, ended: str
+    chapter: Chapter,
+    puzzle: Puzzle,
+    message: Mapping[str, Any] | None,
+    has_notebook: bool,
+    ended: str,
+    unread: str,
 ) -> dict[str, Any]:
-    """Return a puzzle's mark, from the messages about it."""
+    """Return a puzzle's mark, from the messages about it. unread: the file that may contain it."""
     mark: dict[str, Any] = {"puzzle": puzzle.name, "number": puzzle.number, "chapter": chapter.number}
     mark |= {"points": 0, "of": 1, "state": MISSING, "kind": "", "words": "", "remarks": [], "report": None}
     if message is None:
+        if not has_notebook and not ended and unread:
+            return mark | {"state": UNREAD, "words": unread}
         if not has_notebook and not ended:
             return mark | {"words": f"there is no notebook of chapter {chapter.number}"}
         return mark | {
@@ -145,6 +163,24 @@ def _mark(
         mark["remarks"].append("passes everything that `check` shows, but fails with other values and sizes")
     state = SOLVED if report.ok else UNTOUCHED if kind == "open" else WRONG
     return mark | {"points": int(report.ok), "state": state, "kind": kind, "report": message["report"]}
+
+
+def _may_be_in(chapter: Chapter, unread: Mapping[str, str]) -> str:
+    """Return which unreadable file may be the chapter's notebook, and why it can't be read; or "".
+
+    A file whose name has the name of another chapter is only that chapter's.
+    """
+    stem = {c: c.folder.removeprefix("ch") for c in CHAPTERS}
+    for label, reason in unread.items():
+        named = [c for c in CHAPTERS if stem[c] in label.rpartition("/")[2]]
+        if not named or chapter in named:
+            return f"{label}: {reason}"
+    return ""
+
+
+def is_unread(grade: Mapping[str, Any]) -> bool:
+    """Return whether a file cannot be read that may contain puzzles, so that the points aren't known."""
+    return any(mark["state"] == UNREAD for mark in grade["puzzles"])
 
 
 def _questions(chapters: Iterable[Chapter]) -> list[Question]:

@@ -245,11 +245,12 @@ class Notebook:
 
 
 def by_chapter(
-    files: Mapping[str, bytes], chapters: Sequence[Chapter]
+    files: Mapping[str, bytes], chapters: Sequence[Chapter], unread: dict[str, str] | None = None
 ) -> tuple[dict[str, Notebook], list[str]]:
     """Return the notebook of each chapter, by the chapter's number, and remarks on the files.
 
     A notebook with the course's own name is preferred, and otherwise the last by name.
+    unread: gets why a file is not a notebook, by the file.
     """
     found: dict[str, tuple[str, Notebook]] = {}
     remarks: list[str] = []
@@ -258,6 +259,8 @@ def by_chapter(
             notebook = Notebook(data)
         except Unreadable as reason:
             remarks.append(f"{label}: {reason}")
+            if unread is not None:
+                unread[label] = str(reason)
             continue
         if label.rpartition("/")[2] == JUST_THE_PUZZLES:
             if notebook.is_begun():

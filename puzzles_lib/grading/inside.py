@@ -30,6 +30,7 @@ MEGABYTE = 1 << 20
 MOST_ANSWER = 4 * MEGABYTE  # the most bytes of messages about one puzzle
 MOST_TAKEN = 32 * MEGABYTE  # the most bytes taken from all notebooks
 MOST_FILE = 64 * MEGABYTE
+MOST_UNREAD = 20  # files that aren't notebooks, each with a reason
 MOST_PROCESSES = 64  # threads included
 _MOST_FILES = 4096  # the highest file descriptor
 CLOCK = 10  # the elapsed time of a puzzle may be this many times its CPU time
@@ -98,7 +99,7 @@ def grade_job(job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None])
     taken = in_a_fork(lambda: _taken(files, chapters, job["questions"]), job, MOST_TAKEN)
     if "problem" in taken:
         words = f"the notebooks could not be read: {taken['words'].removeprefix('no verdict: ')}"
-        taken = {"notebooks": {"chapters": [], "answers": {}, "remarks": [words]}}
+        taken = {"notebooks": {"chapters": [], "answers": {}, "remarks": [words], "unread": {}}}
         taken["kernels"] = {p.name: {"remarks": [], "problem": "limit", "words": words} for _, p in puzzles}
     tell({"notebooks": taken["notebooks"]})
     for _, puzzle in puzzles:
@@ -130,7 +131,8 @@ def _taken(files: Mapping[str, bytes], chapters: Sequence[Any], asked: Collectio
     """
     from puzzles_lib.grading.handed_in import by_chapter
 
-    notebooks, remarks = by_chapter(files, chapters)
+    unread: dict[str, str] = {}
+    notebooks, remarks = by_chapter(files, chapters, unread)
     answers = {id: text for notebook in notebooks.values() for id, text in notebook.answers(asked).items()}
     kernels = {}
     for chapter in chapters:
@@ -144,6 +146,7 @@ def _taken(files: Mapping[str, bytes], chapters: Sequence[Any], asked: Collectio
                 told |= {"line": found.line, "source": found.source}
             kernels[puzzle.name] = told
     told_of = {"chapters": list(notebooks), "answers": answers, "remarks": in_short(remarks)}
+    told_of["unread"] = dict(list(unread.items())[:MOST_UNREAD])
     return {"notebooks": told_of, "kernels": kernels}
 
 

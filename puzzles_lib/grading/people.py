@@ -142,13 +142,13 @@ def _plain(name: str) -> str:
 
 def upload(
     roster: Roster,
-    points: Sequence[tuple[Person, float | int, str]],
+    points: Sequence[tuple[Person, float | str, str]],
     column: str = COLUMN,
 ) -> tuple[list[str], list[list[object]]]:
     """Return the table to upload: its header, and a row per student with points.
 
-    Each of ``points`` is a person with points and a comment. A student who handed in nothing has no row, so
-    that the student's mark doesn't change.
+    Each of ``points`` is a person with points, "" if they aren't known, and a comment. A student
+    who handed in nothing has no row, so that the student's mark doesn't change.
     """
     names = [cell.casefold() for cell in roster.header]
     kept = [names.index(name) for name in _PLATFORMS[roster.platform][1] if name in names]

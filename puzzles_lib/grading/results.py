@@ -32,7 +32,7 @@ from typing import Any
 from puzzles_lib.answers import OPEN
 from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.card import Theme, card, heads, rows
-from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SCHEMA, SOLVED, UNTOUCHED
+from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SCHEMA, SOLVED, UNREAD, UNTOUCHED, is_unread
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # A spreadsheet would compute a cell that begins with one of these.
@@ -42,6 +42,7 @@ _WORDS = {
     MISSING: "not handed in",
     REFUSED: "not run",
     LIMIT: "no verdict",
+    UNREAD: "not graded: the file cannot be read",
 }
 _ANSWERS = {"right": "correct", "wrong": "not quite", OPEN: "not answered"} | _WORDS
 
@@ -106,9 +107,7 @@ class Results:
         shown = grade if shown is None else shown
         write(place / "results.json", json.dumps(gradescope(shown), indent=1, ensure_ascii=False) + "\n")
         write(place / "report.html", page(f"{grade['student']}: report", report(shown)))
-        kept = {key: value for key, value in grade.items() if key != "shown"}
-        if shown is not grade:
-            kept["shown"] = summary(shown)
+        kept = {**grade, "shown": summary(shown)}
         write(place / "grade.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
     def keep_attempt(self, grade: Mapping[str, Any]) -> None:
@@ -159,9 +158,13 @@ def _course() -> str:
 
 
 def summary(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a report adds to the grade: points by the class's rules, lateness and comments."""
+    """Return what a report shows: points by the class's rules, lateness and comments.
+
+    Points are None if they aren't known, because a file cannot be read.
+    """
     told = {key: shown[key] for key in ("points", "of", "answer_points", "late", "comments") if key in shown}
-    return told | {"puzzles": {mark["puzzle"]: [mark["points"], mark["of"]] for mark in shown["puzzles"]}}
+    points = {m["puzzle"]: [None if m["state"] == UNREAD else m["points"], m["of"]] for m in shown["puzzles"]}
+    return told | {"puzzles": points} | ({"points": None} if is_unread(shown) else {})
 
 
 # ---- for machines
@@ -252,9 +255,10 @@ def gradebook(
     for grade in grades:
         right = sum(answer["status"] == "right" for answer in grade["answers"])
         said = [*grade["remarks"], *(f"{m['puzzle']}: {r}" for m in grade["puzzles"] for r in m["remarks"])]
-        points = [mark["points"] for mark in grade["puzzles"]]
+        points = ["" if mark["state"] == UNREAD else mark["points"] for mark in grade["puzzles"]]
+        total = "" if is_unread(grade) else grade["points"]
         person = [(people or {}).get(grade["student"], {}).get(key, "") for key in who]
-        row = [grade["student"], *person, grade["points"], grade["of"], *points, right, len(grade["answers"])]
+        row = [grade["student"], *person, total, grade["of"], *points, right, len(grade["answers"])]
         row.append("; ".join(said))
         if "late" in more:
             late = grade["late"]
@@ -325,6 +329,8 @@ def report(grade: Mapping[str, Any]) -> str:
 
 
 def _headline(grade: Mapping[str, Any]) -> str:
+    if is_unread(grade):
+        return "<strong>Not graded:</strong> a file cannot be read. Please hand it in again."
     if "late" not in grade:
         return f"<strong>{grade['points']} of {grade['of']}</strong> puzzles are solved."
     solved = sum(mark["state"] == SOLVED for mark in grade["puzzles"])
@@ -342,7 +348,7 @@ def _chapter(number: str, marks: Sequence[Mapping[str, Any]], grade: Mapping[str
     told = [
         mark
         for mark in marks
-        if mark["state"] not in (UNTOUCHED, MISSING) or mark["remarks"] or comments_on[mark["puzzle"]]
+        if mark["state"] not in (UNTOUCHED, MISSING, UNREAD) or mark["remarks"] or comments_on[mark["puzzle"]]
     ]
     for mark in told:
         shown = _card(mark)
@@ -354,13 +360,13 @@ def _chapter(number: str, marks: Sequence[Mapping[str, Any]], grade: Mapping[str
         elif mark["state"] == SOLVED and not mark["remarks"]:
             shown = f"<details><summary>{html.escape(_name(mark))}: solved</summary>{shown}</details>"
         parts.append(f"<section>{shown}</section>")
-    for state, said in ((UNTOUCHED, "not started"), (MISSING, "not handed in")):
+    for state, said in ((UNTOUCHED, "not started"), (MISSING, "not handed in"), (UNREAD, "not graded")):
         left = [mark for mark in marks if mark["state"] == state and mark not in told]
         if left:  # with the reasons, such as a deleted cell
             why = list(dict.fromkeys(mark["words"] for mark in left if mark["words"]))
             text = f"{said}: {', '.join(map(_name, left))}"
             body = rows(*(line for words in why for line in words.split("\n")))
-            parts.append(f"<section>{card(_COLOURS[state], text, body)}</section>")
+            parts.append(f"<section>{card(_COLOURS.get(state, Theme.WRONG), text, body)}</section>")
     return "".join(parts)
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from puzzles_lib.chapters import CHAPTERS
-from puzzles_lib.grading.grade import SOLVED, STATES, WRONG
+from puzzles_lib.grading.grade import SOLVED, STATES, UNREAD, WRONG
 
 _KEYS = ("default", "answers", "total", "partial", "attempt", "chapters", "puzzles")
 _LATE = re.compile(r"(\d+(?:\.\d+)?)\s*%(?:\s*/\s*(day|hour))?(?:\s*,\s*at most\s+(\d+(?:\.\d+)?)\s*%)?")
 _STEPS = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
 _DATES = ("%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%d %B %Y, %I:%M %p", "%d/%m/%Y %H:%M")
-_ORDER = (SOLVED, *(state for state in STATES if state != SOLVED))  # best first
+_ORDER = (SOLVED, UNREAD, *(s for s in STATES if s not in (SOLVED, UNREAD)))  # best first
 
 
 @dataclass(frozen=True)

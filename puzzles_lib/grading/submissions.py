@@ -89,6 +89,7 @@ class Submission:
 
     anonymous: whether `read` gives the notebooks names that name nobody.
     progress: the bytes of the student's progress file after reading; empty if there is none.
+    unread: after reading, why a notebook or an archive could not be read, by the file.
     handed_in: when, as ``2026-01-31T10:00:00`` in the platform's time zone; "" if no file name says it.
     marked_late: whether Canvas has put LATE into a file's name.
     """
@@ -99,6 +100,7 @@ class Submission:
     anonymous: bool = False
     remarks: list[str] = field(default_factory=list)
     progress: bytes = b""
+    unread: dict[str, str] = field(default_factory=dict)
     _files: list[tuple[str, Callable[[int], bytes]]] = field(default_factory=list)
 
     def read(self) -> tuple[dict[str, bytes], list[str]]:
@@ -106,11 +108,12 @@ class Submission:
         found: dict[str, bytes] = {}
         remarks = list(self.remarks)
         labels = [label for label, _ in self._files]
+        self.unread = {}
         for label, read in sorted(self._files, key=lambda file: file[0]):
             if len(found) >= MOST_NOTEBOOKS or sum(map(len, found.values())) > MOST_READ:
-                remarks.append(
-                    f"{label} and the files after it: not read, because the submission is too large"
-                )
+                reason = "not read, because the submission is too large"
+                remarks.append(f"{label} and the files after it: {reason}")
+                self.unread[label] = reason
                 break
             try:
                 if label.lower().endswith(".zip"):
@@ -125,9 +128,9 @@ class Submission:
                 else:
                     found[label] = read(MOST_NOTEBOOK)
             except Unread as reason:
-                remarks.append(f"{label}: {reason}")
+                self._not_read(label, str(reason), remarks)
             except Exception as error:  # a malicious file only affects its own student
-                remarks.append(f"{label}: cannot be read ({type(error).__name__}: {error})")
+                self._not_read(label, f"cannot be read ({type(error).__name__}: {error})", remarks)
         if not found:
             remarks.append("no notebook")
         if self.anonymous:
@@ -135,7 +138,17 @@ class Submission:
             found = {names[label]: data for label, data in found.items()}
             for label in sorted(names, key=len, reverse=True):
                 remarks = [remark.replace(label, names[label]) for remark in remarks]
+                self.unread = {
+                    names.get(file, file): why.replace(label, names[label])
+                    for file, why in self.unread.items()
+                }
         return found, in_short(remarks)
+
+    def _not_read(self, label: str, reason: str, remarks: list[str]) -> None:
+        """Note why a file is not read."""
+        remarks.append(f"{label}: {reason}")
+        if not label.lower().endswith(PROGRESS):
+            self.unread[label] = reason
 
     def _add(self, file: _File, found: dict[str, bytes], remarks: list[str], label: str) -> None:
         name = f"{label}/{file.path}"
@@ -156,7 +169,7 @@ class Submission:
             try:
                 found[name] = file.read(MOST_NOTEBOOK)
             except Unread as reason:
-                remarks.append(f"{name}: {reason}")
+                self._not_read(name, str(reason), remarks)
 
 
 def _anonymous(labels: Iterable[str]) -> dict[str, str]:

@@ -100,7 +100,7 @@ def pack_activations(
     is 100 times larger, the weight gradients of the others suffer: their cosine is 0.997 with 8 bits, 0.64
     with 4 and 0.30 with 2.
 
-    Gradient checkpointing keeps less than packing does, but a step takes a fifth to a third longer. If you
+    Gradient checkpointing keeps less than packing does, but a step takes 20 to 40% longer. If you
     need it, `puzzles_lib.kernels.pack_checkpoints` packs what it keeps.
 
     bits, group_size, rounding: those of `PackedLinear`. slope_bits: those of `PackedGELU`, and of products.

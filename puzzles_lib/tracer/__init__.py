@@ -43,7 +43,7 @@ def trace(
         default it is the last with lanes out of bounds, or else with masked-off lanes, or else 0.
     only: the names of the tensors to show, such as ``("dy", "parts")``; by default all that the kernel takes.
 
-    This function returns whatever the kernel does. If the kernel goes out of bounds or stops early, the
+    A faulty kernel raises no exception. If it goes out of bounds or stops early, the
     picture shows what it did until then and marks bad accesses. If it cannot run, the reason is shown.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, ValueError if a case, program or tensor does not exist

@@ -6,7 +6,7 @@ import triton.language as tl
 
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM, ONLINE_SOFTMAX
 from puzzles_lib.chapters.ch04_reductions.puzzles import long_softmax as long_softmax_spec
-from tests.kernels import Wrong
+from tests.kernels import Wrong, edited
 
 LOG2E = tl.constexpr(1.4426950408889634)
 PLAIN_LOG2E = 1.4426950408889634
@@ -843,7 +843,15 @@ def spec_called(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
     tl.store(z_ptr + offs, long_softmax_spec(x), mask=mask)
 
 
+maximum_from_minus_a_million = edited(
+    LONG_SOFTMAX,
+    "maximum_from_minus_a_million",
+    "Starts the maximum from -1000000: for a row far below, each exp() is 0.",
+    {'float("-inf"), tl.float32)': "-1e6, tl.float32)"},
+)
+
 WRONG = [
+    Wrong(LONG_SOFTMAX, maximum_from_minus_a_million, kind="values", says="0 / 0"),
     Wrong(LONG_SUM, first_block_only, kind="values", says="first block of N"),
     Wrong(LONG_SUM, last_block_only, kind="values", says="last block of N"),
     Wrong(LONG_SUM, ragged_tail_dropped, kind="values", says="z[0]"),

@@ -6,7 +6,7 @@ import triton.language as tl
 
 from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL
 from puzzles_lib.chapters.ch07_matmul.puzzles import batched_matmul as spec
-from tests.kernels import Wrong
+from tests.kernels import Wrong, edited
 
 # ---- wrong, and more than a few edits away from the correct kernel, or with names from outside
 
@@ -98,7 +98,15 @@ def spec_in_the_kernel(
     tl.store(z_tile, acc, mask=mask_m & mask_n)
 
 
+saturated = edited(
+    BATCHED_MATMUL,
+    "saturated",
+    "Stores 65504, float16's largest number, instead of infinity.",
+    {"tl.store(z_tile, acc,": "tl.store(z_tile, tl.clamp(acc, -65504.0, 65504.0),"},
+)
+
 WRONG = [
+    Wrong(BATCHED_MATMUL, saturated, kind="values", says="got 65504"),
     Wrong(BATCHED_MATMUL, sum_kept_in_z, kind="uninitialised", says="z_ptr"),
     Wrong(BATCHED_MATMUL, stored_in_the_loop, kind="stores", says="stores z[0, 0, 0] more than once"),
     Wrong(BATCHED_MATMUL, torch_in_the_kernel, kind="compiler", says="torch.matmul"),

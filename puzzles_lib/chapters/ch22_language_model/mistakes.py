@@ -226,6 +226,16 @@ MISTAKES = (
     ),
     Mistake(
         PAGED_ATTENTION,
+        "parts_outside_heads",
+        "A text's parts are stored outside its heads.",
+        {
+            "(b * H + h) * tl.num_programs(0) + part": "(b * tl.num_programs(0) + part) * H + h",
+        },
+        kind="values",
+        says="parts and heads are swapped",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
         "o_not_divided",
         "o isn't divided by its denominator.",
         {
@@ -305,6 +315,28 @@ MISTAKES = (
         {"tl.program_id(0).to(tl.int64)": "tl.program_id(0)"},
         kind="true size",
         says="offset 2",
+    ),
+    Mistake(
+        MERGE_PARTS,
+        "lse_is_the_weight",
+        "The weights are lse, without exp().",
+        {
+            "weight = tl.exp(lse - top)": "weight = tl.where(s < S, lse, 0.0)",
+            "top + tl.log(denominator)": "top + tl.log(tl.sum(tl.exp(lse - top)))",
+        },
+        kind="values",
+        says="lse itself is the weight",
+    ),
+    Mistake(
+        MERGE_PARTS,
+        "shifted_lse_is_the_weight",
+        "The weights are lse minus its maximum, without exp().",
+        {
+            "weight = tl.exp(lse - top)": "weight = tl.where(s < S, lse - top, 0.0)",
+            "top + tl.log(denominator)": "top + tl.log(tl.sum(tl.exp(lse - top)))",
+        },
+        kind="values",
+        says="the weights lack exp()",
     ),
     Mistake(
         MERGE_PARTS,
@@ -597,6 +629,16 @@ MISTAKES = (
     ),
     Mistake(
         SAMPLE_TOKEN,
+        "own_seeds",
+        "Each row has its own seed.",
+        {
+            "tl.rand(SEED, b * V + n)": "tl.rand(SEED + b, n)",
+        },
+        kind="values",
+        says="has its own seed",
+    ),
+    Mistake(
+        SAMPLE_TOKEN,
         "nearly_cold",
         "Heat 0 is replaced with a tiny one, so noise decides between equal logits.",
         {
@@ -780,6 +822,16 @@ MISTAKES = (
         },
         kind="values",
         says="lack the label's logit",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
+        "softmax_of_a_tile",
+        "The softmax is over the classes of one block.",
+        {
+            "p = tl.exp(logit - lse[:, None])": "p = tl.exp(logit) / tl.sum(tl.exp(logit), axis=1)[:, None]",
+        },
+        kind="values",
+        says="a softmax of each block",
     ),
     Mistake(
         LINEAR_CROSS_ENTROPY_GRAD,
@@ -1141,6 +1193,26 @@ MISTAKES = (
         },
         kind="values",
         says="draws from all tokens",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "own_probability",
+        "A token is kept if its own probability is P or more.",
+        {
+            "p >= least": "p >= P",
+        },
+        kind="values",
+        says="nothing is kept",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "seeds_of_rows",
+        "Each row has its own seed.",
+        {
+            "tl.rand(SEED, b * V + n)": "tl.rand(SEED + b, n)",
+        },
+        kind="values",
+        says="has its own seed",
     ),
     Mistake(
         NUCLEUS_TOKEN,

@@ -44,10 +44,10 @@ def chain() -> Picture:
     )
     experts = (
         ("add, norm", "28", PALE_SKY),
-        ("router", "", PALE),
+        ("router", "", None),
         ("gate and up\nper expert", "69", PALE_GREEN),
         ("SwiGLU\nand down", "70", PALE_GREEN),
-        ("sum of two", "", PALE),
+        ("sum of two", "", None),
     )
     box(ax, 0.4, 0.5, 2.6, 1.2, "byte", color=PALE_ORANGE)
     label(ax, 3.4, 1.1, "its row of the embedding", align="left", color=FAINT, fontsize=9)
@@ -56,7 +56,7 @@ def chain() -> Picture:
     for y, row in ((3.2, steps), (6.0, experts)):
         for number, (text, puzzle, color) in enumerate(row):
             x = 0.9 + 4.3 * number
-            box(ax, x, y, 3.5, 1.5, text, color=color, fontsize=10)
+            box(ax, x, y, 3.5, 1.5, text, color=color, fontsize=10, dashed=color is None)
             if puzzle:
                 label(ax, x + 1.75, y + 1.85, f"puzzle {puzzle}", color=FAINT, fontsize=9)
             if number:
@@ -77,7 +77,9 @@ def chain() -> Picture:
     arrow(ax, (13.1, 9.8), (14.3, 9.8))
     box(ax, 14.4, 9.3, 3.4, 1.0, "next byte", color=PALE_ORANGE)
     legend(ax, 9.2, (19.2, PALE_GREEN, "this chapter"), (23.3, PALE_SKY, "earlier"))
-    legend(ax, 10.2, (19.2, PALE, "torch"), (23.3, PALE_ORANGE, "a byte"))
+    box(ax, 19.2, 10.2, 0.7, 0.6, color=None, dashed=True)
+    label(ax, 20.15, 10.5, "torch", align="left")
+    legend(ax, 10.2, (23.3, PALE_ORANGE, "a byte"))
     return Picture(
         figure,
         "A token's way through the model. A byte's row of the embedding passes three layers. First come "
@@ -544,7 +546,8 @@ def nucleus(
     kept = [each < limit for each in before]
     least = min(p for p, keeps in zip(falling, kept, strict=True) if keeps)
     foot, unit, width = 6.4, 13.0, 1.5
-    label(ax, 0.5, 0.6, "probabilities of the tokens", align="left", fontsize=11)
+    heading = f"probabilities of the tokens 0 to {len(probabilities) - 1}"
+    label(ax, 0.5, 0.6, heading, align="left", fontsize=11)
     label(ax, 13.6, 0.6, "sorted", align="left", fontsize=11)
     for n, p in enumerate(probabilities):
         color = VERMILLION if p >= least else PALE
@@ -555,11 +558,13 @@ def nucleus(
         x = 13.6 + width * n
         box(ax, x, foot - unit * p, 1.3, unit * p, color=VERMILLION if kept[n] else PALE)
         label(ax, x + 0.65, foot - unit * p - 0.4, f"{p:.2f}", fontsize=8)
-        label(ax, x + 0.65, foot + 0.5, f"{before[n]:.2f}", fontsize=9)
+        token = sorted(range(len(probabilities)), key=lambda t: -probabilities[t])[n]
+        label(ax, x + 0.65, foot + 0.5, str(token), fontsize=9, color=FAINT)
+        label(ax, x + 0.65, foot + 1.2, f"{before[n]:.2f}", fontsize=9)
     label(
         ax,
         13.6,
-        foot + 1.3,
+        foot + 1.9,
         f"sum before it: below P = {limit:g} in {sum(kept)} of them",
         align="left",
         fontsize=9,
@@ -601,22 +606,26 @@ def speeds(rows: Rows | None = None) -> Picture:
     found, about = decoding(rows), recorded.about("decoding")
     figure = new_figure(8.6, 3.4)
     told, bars = [], [name for name in PATHS if name != "floor"]
+    most = max(max(rates.values()) for rates in found.values())
     for ax, (batch, rates) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
         for place, name in enumerate(bars):
             ax.barh(place, rates[name], 0.8, color=PATHS[name][1], edgecolor=INK, linewidth=0.5)
-            label(ax, rates[name], place, f"{rates[name]:.0f} ", align="right")
+            inside = rates[name] > most / 6
+            label(ax, rates[name], place, f" {rates[name]:.0f} ", align="right" if inside else "left")
         ax.axvline(rates["floor"], color=INK, linewidth=1.5, linestyle="--", zorder=0)
         ax.set_yticks(range(len(bars)), [""] * len(bars) if told else [PATHS[name][0] for name in bars])
-        ax.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, 1.05 * max(rates.values())), xticks=[])
-        ax.set_title(
-            f"{plural(batch, 'text')}; dashed: reading alone, {rates['floor']:.0f}", fontsize=11, loc="left"
-        )
+        ax.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, 1.05 * most), xticks=[])
+        ax.set_title(plural(batch, "text"), fontsize=11, loc="left")
         ax.tick_params(labelsize=10, length=0)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
         told.append(
             f"{plural(batch, 'text')}: "
             + ", ".join(f"{t} {rates[name]:.0f}" for name, (t, _) in PATHS.items())
         )
-    words = f"tokens per second of 32 layers, 4096 wide, 8 experts, 4096 keys, bfloat16\n{about}"
+    floors = " and ".join(f"{rates['floor']:.0f}" for rates in found.values())
+    words = (
+        f"dashed: reading the bytes alone, {floors}\n"
+        f"tokens per second of 32 layers, 4096 wide, 8 experts, 4096 keys, bfloat16\n{about}"
+    )
     figure.supxlabel(words, fontsize=9, color=FAINT)
     return Picture(figure, f"Tokens per second, {about}. {'; '.join(told)}.")

@@ -281,6 +281,14 @@ def _lse_of_the_sum(
     return o, lse
 
 
+def _parts_first(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results as they are found if a text's parts are stored outside its heads."""
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    return o.transpose(1, 2).reshape(o.shape), lse.transpose(1, 2).reshape(lse.shape)
+
+
 def _first_row(table: Tensor, length: Tensor, page: int) -> Tensor:
     """Return the table with the first text's pages for all texts, and page 0 where it has none."""
     known = torch.arange(table.shape[1]) < -(-length[0] // page)
@@ -387,6 +395,9 @@ PAGED_ATTENTION = Puzzle(
                 q, k, v, _first_row(table, length, k.shape[1]), length, PART
             )
         ),
+        "parts and heads are swapped where you store: each head has all its parts side by side": (
+            _parts_first
+        ),
         "o isn't divided by its denominator": _not_divided,
         "lse lacks the maximum: it's the maximum plus the log of the sum": _lse_of_the_sum,
         "you'd get these values if acc kept its weights when the maximum grows: rescale it, too": (
@@ -484,6 +495,18 @@ def _not_shifted(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     return summed / weights.sum(1).clamp(min=1.0)[:, None], lse.logsumexp(1)
 
 
+def _lse_as_weights(*, shifted: bool) -> Callable:
+    """Return `merge_parts` with lse as the weights, minus its maximum or not."""
+
+    def spec(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+        top, used = lse.amax(1, keepdim=True).clamp(min=-1e30), lse > -torch.inf
+        weight = torch.where(used, lse - top if shifted else lse, 0.0)
+        z = (weight[:, :, None] * torch.where(used[:, :, None], o, 0.0)).sum(1)
+        return z / weight.sum(1).clamp(min=1.0)[:, None], merge_parts(o, lse)[1]
+
+    return spec
+
+
 def _weights_not_summed(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     z, total = merge_parts(o, lse)
     top = lse.amax(1).clamp(min=-1e30)
@@ -520,6 +543,8 @@ MERGE_PARTS = Puzzle(
         "the parts are summed without weights: weight each by exp(lse[r, s] - total[r])": (
             _without_weights(divided=False)
         ),
+        "lse itself is the weight here: take exp() of it": _lse_as_weights(shifted=False),
+        "the weights lack exp(): they're lse minus the maximum here": _lse_as_weights(shifted=True),
         "o isn't multiplied by the weights, only divided by their sum": _without_weights(divided=True),
         "the weighted sum isn't divided by the sum of the weights": _weights_not_summed,
         "total lacks the maximum: it's the maximum plus the log of the sum": lambda o, lse: (
@@ -560,13 +585,10 @@ def grouped_matmul(
     loads nothing of w.
     """
     z = x.new_zeros(x.shape[0], w.shape[2])
-    for e, rows in enumerate(_spans(start)):
+    for e in range(len(w)):
+        rows = slice(int(start[e]), int(start[e + 1]))
         z[rows] = x[rows] @ w[e]
     return z
-
-
-def _spans(start: Tensor) -> list[slice]:
-    return [slice(first, end) for first, end in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)]
 
 
 def _apart(w: Tensor, step: int) -> Tensor:
@@ -896,6 +918,11 @@ SAMPLE_TOKEN = Puzzle(
     outputs=("token",),
     derived={"heat": _some_cold},
     slips={
+        "each row has its own seed here, a fair draw: but this puzzle takes tl.rand(SEED, b · V + n)": (
+            lambda logits, heat, SEED: torch.cat(
+                [sample_token(logits[b : b + 1], heat[b : b + 1], SEED + b) for b in range(len(logits))]
+            )
+        ),
         "these are the largest logits: is noise added where heat is above 0?": (
             lambda logits, heat, SEED: sample_token(logits, 0 * heat, SEED)
         ),
@@ -947,7 +974,7 @@ def linear_cross_entropy(
     logit = h @ w.T  # [T, V]
     lse = logit.logsumexp(1)
     chosen = logit.gather(1, label.clamp(min=0).long()[:, None])[:, 0]
-    return torch.where(label == IGNORED, 0.0, lse - chosen), lse
+    return torch.where(label == -100, 0.0, lse - chosen), lse
 
 
 def _some_labels(h: Tensor, w: Tensor) -> Tensor:
@@ -1094,7 +1121,9 @@ def linear_cross_entropy_grad(
     BLOCK_K is a power of two, at least K. Load w once. Round d to bfloat16 for
     tl.dot, and don't store it. w can have 2^31 elements or more, h has fewer.
     """
-    d = _of_logits(h, w, label, lse)
+    is_label = torch.arange(len(w)) == label[:, None]  # [T, V]
+    d = torch.exp(h @ w.T - lse[:, None]) - 1.0 * is_label
+    d = torch.where(label[:, None] == -100, 0.0, d)
     return d @ w, d.T @ h
 
 
@@ -1127,6 +1156,18 @@ def _all_rows_learn(h: Tensor, w: Tensor, label: Tensor, lse: Tensor) -> tuple[T
 def _label_in_block(h: Tensor, w: Tensor, label: Tensor, lse: Tensor, BLOCK_V: int) -> tuple[Tensor, Tensor]:
     p = torch.exp(h @ w.T - lse[:, None])
     d = p - (torch.arange(len(w)) % BLOCK_V == label[:, None]).to(p.dtype)
+    d = torch.where(label[:, None] == IGNORED, 0.0, d)
+    return d @ w, d.T @ h
+
+
+def _softmax_of_blocks(
+    h: Tensor, w: Tensor, label: Tensor, lse: Tensor, BLOCK_V: int
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients if each block of classes had a softmax of its own."""
+    logit = h @ w.T
+    for block in logit.split(BLOCK_V, 1):
+        block.sub_(block.logsumexp(1, keepdim=True))
+    d = torch.exp(logit) - 1.0 * (torch.arange(len(w)) == label[:, None])
     d = torch.where(label[:, None] == IGNORED, 0.0, d)
     return d @ w, d.T @ h
 
@@ -1178,6 +1219,9 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
         "exp(logit) isn't a probability yet: it's exp(logit - lse)": lambda h, w, label, lse: (
             linear_cross_entropy_grad(h, w, label, torch.zeros_like(lse))
         ),
+        "this is a softmax of each block of classes alone: lse is of all classes, so use it": (
+            _softmax_of_blocks
+        ),
         "a row with label -100 has d = 0": _all_rows_learn,
         "a label is taken for the number of a lane in its block here: compare it with v": _label_in_block,
     },
@@ -1216,13 +1260,11 @@ def mxfp4_matmul(
     tl.dot_scaled do all multiplications of numbers.
     """
     codes = torch.stack((w & 15, w >> 4), dim=2).flatten(1).long()  # [N, K]
-    numbers = torch.tensor([*E2M1, *(-n for n in E2M1)], dtype=x.dtype)
-    return _scaled(x, x_scale) @ _scaled(numbers[codes], w_scale).T
-
-
-def _scaled(numbers: Tensor, scale: Tensor) -> Tensor:
-    factor = torch.exp2(scale.to(numbers.dtype) - 127)
-    return numbers * factor.repeat_interleave(MX_GROUP, 1)
+    e2m1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=x.dtype)
+    of_x, of_w = (
+        torch.exp2(scale.to(x.dtype) - 127).repeat_interleave(32, 1) for scale in (x_scale, w_scale)
+    )
+    return (x * of_x) @ (torch.cat((e2m1, -e2m1))[codes] * of_w).T
 
 
 def _scales_of(count: Tensor, step: int) -> Tensor:
@@ -1325,18 +1367,14 @@ def route(
     weight of choice order[p]: the softmax of the token's two chosen logits. E is at
     least 2, BLOCK_E is the next power of two of E, and there are E programs.
     """
-    top, expert = _best_two(logits)  # [T, 2] each
+    best = logits.argmax(1, keepdim=True)
+    second = logits.scatter(1, best, -torch.inf).argmax(1, keepdim=True)
+    expert = torch.cat((best, second), 1)  # [T, 2]
+    top = logits.gather(1, expert)  # [T, 2]
     order = expert.flatten().argsort(stable=True)
     count = expert.flatten().bincount(minlength=logits.shape[1])
     start = torch.cat((count.new_zeros(1), count.cumsum(0)))
     return order.int(), top.softmax(1).flatten()[order], start.int()
-
-
-def _best_two(logits: Tensor) -> tuple[Tensor, Tensor]:
-    best = logits.argmax(1, keepdim=True)
-    second = logits.scatter(1, best, -torch.inf).argmax(1, keepdim=True)
-    expert = torch.cat((best, second), 1)
-    return logits.gather(1, expert), expert
 
 
 def _with_order(logits: Tensor, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -1472,6 +1510,13 @@ def _with_itself(logits: Tensor, P: float, SEED: int) -> Tensor:
     return torch.where((before + probability < P).any(1), some, 0).int()
 
 
+def _none_kept(logits: Tensor, P: float, SEED: int) -> Tensor:
+    """Return draws from the tokens whose own probability is P or more; token 0 if there are none."""
+    kept = logits.softmax(1) >= P
+    some = nucleus_token(torch.where(kept, logits, -torch.inf), 1.0, SEED)
+    return torch.where(kept.any(1), some, 0).int()
+
+
 def _by_lane(logits: Tensor, P: float, SEED: int) -> Tensor:
     """Return draws from as many of the first tokens as there are in the nucleus."""
     falling = logits.softmax(1).sort(1, descending=True).values
@@ -1572,6 +1617,14 @@ NUCLEUS_TOKEN = Puzzle(
         ),
         "the token that crosses P is missing, even the likeliest: is its own probability in the sum, "
         "or is the threshold itself left out?": _with_itself,
+        "nothing is kept here, and then token 0 wins: compare P with a sum, not with one probability": (
+            _none_kept
+        ),
+        "each row has its own seed here, a fair draw: but this puzzle takes tl.rand(SEED, b · V + n)": (
+            lambda logits, P, SEED: torch.cat(
+                [nucleus_token(logits[b : b + 1], P, SEED + b) for b in range(len(logits))]
+            )
+        ),
         "the noise is added to the probabilities: add it to the logits": _scored(
             lambda logits, noise: logits.softmax(1) + noise
         ),

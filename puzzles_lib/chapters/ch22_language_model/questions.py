@@ -247,6 +247,10 @@ QUESTIONS = (
         int,
         nudges=(
             Nudge(lambda value, right: value == 1, "That's enough programs. Can a part have more pages?"),
+            Nudge(
+                lambda value, right: value == 4,
+                "Each head of keys then has 64 parts. That makes 128 programs: four too few.",
+            ),
             Nudge(lambda value, right: value > right, "Count the programs: parts times heads of keys."),
         ),
         nudge="How many parts does each head of keys need? And how many pages does the text have?",
