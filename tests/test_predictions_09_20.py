@@ -432,7 +432,7 @@ MISTAKES = [
     ("ch16-q4", (33,), "two numbers"),
     ("ch16-q4", (66, 1), "closes gaps"),
     ("ch16-q4", (99, 3), "the order of the axes"),
-    ("ch16-q5", "test_autograd_registration", "no wrong place"),
+    ("ch16-q5", "test_autograd_registration", "no objection"),
     ("ch16-q5", "test_schema", "run a backward"),
     ("ch16-q6", (3, 3), "grid for dW"),
     ("ch16-q6", (1, 3), "Swap them"),
