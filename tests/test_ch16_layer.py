@@ -242,7 +242,7 @@ def test_the_words_on_a_gpu_are_what_was_recorded():
     packed, plain = (
         [whole[case + how, path] for how in ("", ", replayed")] for path in ("packed, 2 bits", "torch")
     )
-    told = "with DDP on two H200s, the eager packed ViT was 5% *slower* than torch's. Replayed, it was 3% faster"
+    told = "with DDP on two H200s, the eager packed ViT was 5% *slower* than torch's. Replayed, it was 3%"
     assert told in PROSE["gpu-host"] and "H200" in about("ranks")
     assert [round(a / b, 2) for a, b in zip(packed, plain, strict=True)] == [1.05, 0.97]
 

@@ -215,7 +215,7 @@ QUESTIONS = (
             _NO_NAME,
             Nudge(
                 lambda v, r: "autograd" in v,
-                "This test looks at where a backward is registered. Here it finds none, so it has no objection.",
+                "This test looks at where a backward is registered. It finds none, so it has no objection.",
             ),
         ),
         nudge="Which of the tests would run a backward?",
