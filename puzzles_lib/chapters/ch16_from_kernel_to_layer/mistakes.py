@@ -73,7 +73,7 @@ MISTAKES = (
         "Assumes that the rows of x come one after the other.",
         {"* stride_xm + offs_n[None, :] * stride_xn": "* N + offs_n[None, :]"},
         kind="values",
-        says="but you use neither",
+        says="but yours are N apart",
     ),
     Mistake(
         STRIDED_COPY,
