@@ -57,8 +57,9 @@ class Answer:
 def answer(id: str, value: object = ...) -> Answer:
     """Check the answer to a reading exercise, such as ``answer("ch13-q1", 128)``.
 
-    The correct answer is computed from a compilation when you ask. This function doesn't raise: an unknown
-    id and a value of the wrong kind get a line of explanation. ``...`` or None means not answered yet.
+    The correct answer is computed when you ask, often from a compilation. This function doesn't raise: an
+    unknown id and a value of the wrong kind get a line of explanation. ``...`` or None means not answered
+    yet.
     """
     question = questions().get(id) if isinstance(id, str) else None
     if question is None:

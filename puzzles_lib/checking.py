@@ -36,10 +36,10 @@ def check(
     several threads wait for each other. ``tl.static_print`` shows each text once. `progress` records the
     attempt.
 
-    seconds: limits the CPU time of each run of a case. The limit on elapsed time is ten times as long. All
-        runs of the check together may take six times as long as one run.
+    seconds: the limit on the CPU time of each run of a case. The whole check may take six times this limit.
+        Limits on elapsed time are ten times as long.
     salt: for graders. Another salt gives other random cases, and other input values in all cases. With the
-        same salt the report is the same at every call, except for the line at the first pass.
+        same salt the report is the same at every call. Only the first pass of a puzzle adds a line.
     num_warps: the number of warps of the launch, which decides what threads do: 1, 2, 4, 8, 16 or 32. None is
         Triton's 4, or what `triton.autotune` sets. Races between threads are judged as on an H100 or MI300.
 

@@ -55,9 +55,9 @@ class Case:
     ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
 
     ``salt``: another salt gives other values for the inputs.
-    ``pretend=True``: a case of true size. The grid and the offsets are as large as the numbers say, but the
-    tensors exist only as formulas. Programs at the edges of the grid are run, and the check covers where they
-    access memory, not what they store.
+    ``pretend=True``: a case of true size. The grid and the offsets are as large as the numbers say, but no
+    memory is allocated: values are computed where a kernel loads them. Programs at the edges of the grid are
+    run, and the check covers where they access memory, not what they store.
     """
 
     numbers: dict[str, Any]
@@ -228,21 +228,21 @@ class Puzzle:
     spec: a PyTorch function with jaxtyping annotations on its parameters and result. It must also be
         correct in float64, because the checker computes its reference there. A parameter annotated ``int``,
         ``float`` or ``bool`` is a number of the case, such as ``BITS`` or ``eps``, not an input.
-    grid: case -> the number of programs along one to three axes. The kernel's parameters are then found by
-        their names: ``x_ptr``, ``N``, ``stride_x0``.
+    grid: case -> the number of programs along one to three axes. The names of the kernel's parameters then
+        say what it gets: ``x_ptr``, ``N``, ``stride_x0``.
     launch: instead of ``grid``, how the kernel is launched. Then its parameters may have any names, and its
         arguments any values: ``launch=lambda kernel, s, x, z: kernel[(s.M,)](x, z, x.stride(0), 1e-6,
-        BLOCK=s.BLOCK)``. It gets a stand-in for the kernel, the case, and the tensors that it asks for by
-        their names, which have shapes and no values. It may pass a part of a tensor (``x[s.N:]``), or
-        a tensor as another dtype (``x.view(torch.int8)``). Accesses must then be within the whole tensor.
+        BLOCK=s.BLOCK)``. The lambda gets a stand-in for the kernel, the case, and the tensors that its other
+        parameters name. Those have shapes and no values. It may pass a part of a tensor (``x[s.N:]``), or a
+        tensor as another dtype (``x.view(torch.int8)``). Accesses must then be within the whole tensor.
     cases: what `check` tries, the easiest first.
     formula: the mathematics in LaTeX, shown in the notebook.
     outputs: the names of the results, so that the kernel's pointers are ``z_ptr`` and so on. A result
         with the name of an input is that input, changed in place.
     most_loads: for an input's name, case -> the most elements of it that all programs together may load. For
         puzzles whose point is to read something only once.
-    needed: for an input's name, case -> how many elements of it the results depend on, if not on all. Only
-        these count as bytes that a kernel must move.
+    needed: for an input's name, case -> how many of its elements the results depend on; all by default. The
+        least traffic that is possible, as `check` and `standing` report it, counts only these.
     descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see `Tiled`.
         The kernel may take it as well as, or instead of, the pointer.
     tables: for an int64 input's name, the name of another input: when the kernel starts, the first one holds

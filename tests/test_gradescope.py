@@ -104,6 +104,15 @@ def test_points_are_taken_off_after_the_due_date_or_an_extension(
     assert json.loads((root / "results/results.json").read_text())["score"] == 10
 
 
+def test_who_submits_half_a_file_reads_that_it_is_not_graded(archive: Path, tmp_path: Path) -> None:
+    half = notebook({"p2-kernel": WRONG_TWO})[:-200]
+    root = unpacked(archive, tmp_path / "autograder", {"01_blocks.ipynb": half})
+    assert autograder.main([str(root)]) == 0
+    result = json.loads((root / "results/results.json").read_text())
+    assert result["score"] == 0 and "Not graded: a file cannot be read." in result["output"]
+    assert all("the file cannot be read" in test["output"] for test in result["tests"] if "number" in test)
+
+
 def test_without_a_sandbox_the_teacher_alone_is_told(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

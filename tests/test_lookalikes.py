@@ -630,6 +630,8 @@ def test_a_report_says_what_was_packed_and_why_not():
     assert found["rest.5"].why == "its output is not that of the torch layer it looks like"
     assert found["rest.6"].why == "in place: it keeps nothing of its own"
     assert "3 of 7 layers are packed" in str(report(model))
+    never = report(nn.Sequential(nn.Linear(8, 8)))
+    assert never.lines[0].why == "pack_activations has not packed this model"
 
 
 def test_a_report_measures():

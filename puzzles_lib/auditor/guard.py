@@ -12,7 +12,7 @@ def guard_of(guard: "Guard | None", caller: str) -> "Guard":
 
 @dataclass(frozen=True)
 class Guard:
-    """Named switches of an audit. All are on by default, except hard inputs and a resident grid.
+    """What an audit looks for, and how. All is on by default, except hard inputs and a resident grid.
 
         audit(softmax, x, guard=Guard(races=False, seconds=30))
 

@@ -68,6 +68,8 @@ class Shown:
 def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     """Return the next hint of a puzzle. Hints that fit the last check of this session come first.
 
+    If the last check passed, it says so instead.
+
     A version of chapter 15's kernel with a hole also has hints: ``hint(subnormal)``. Those that fit what the
     last `race` found come first.
 

@@ -5,6 +5,7 @@ ROOT is ``/autograder``: the submission is in ``submission/``, what `make grades
 result, and Gradescope reports that the autograder failed. It never becomes a zero.
 """
 
+import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -61,9 +62,8 @@ def graded(root: Path) -> dict[str, Any]:
         reason = str(error)
     submission = of_one(root / "submission", _who(metadata))
     files, remarks = submission.read()
-    found = grade(
-        Job(submission.student, files, tuple(remarks), "gradescope", salt, chapters, sandboxed=not reason)
-    )
+    job = Job(submission.student, files, tuple(remarks), "gradescope", salt, chapters, sandboxed=not reason)
+    found = grade(dataclasses.replace(job, unread=submission.unread))
     result = gradescope(scored(found, rules, lateness(rules, created)) if rules else found)
     if reason:
         words = NO_SANDBOX.format(reason=reason)

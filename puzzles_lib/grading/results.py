@@ -203,9 +203,10 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
                 "visibility": "visible",
             }
         )
+    unread = ["Not graded: a file cannot be read. Please submit it again."] if is_unread(grade) else []
     return {
         "score": grade["points"],
-        "output": "\n".join([*_said_of_all(grade), *grade["remarks"]]),
+        "output": "\n".join([*unread, *_said_of_all(grade), *grade["remarks"]]),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",

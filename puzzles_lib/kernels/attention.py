@@ -52,8 +52,8 @@ def attention(
         and v. D is 16, 32, 64 or 128; T is any number. float16 and bfloat16 on a GPU run Triton kernels.
         float32, float64 and everything on the CPU run plain torch, which keeps all scores in memory. Strides
         are free; [B, T, H, D] transposed is as fast as contiguous tensors.
-    causal: query i sees the keys j <= i. window: query i sees only the last ``window`` of these keys,
-        i - window < j <= i. scale: D ** -0.5 by default.
+    causal: query i sees the keys j <= i. window, with ``causal=True`` only: query i sees the last ``window``
+        of these keys, i - window < j <= i. scale: D ** -0.5 by default.
     cu_seqlens: int32 [n + 1], for n sequences packed into one: B is 1, and sequence i is from row
         cu_seqlens[i] up to cu_seqlens[i + 1]. It begins with 0 and ends with T. Sequences don't see each
         other, and a NaN stays in its own sequence. max_seqlen: at least the longest sequence; T by default,

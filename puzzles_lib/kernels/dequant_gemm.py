@@ -35,7 +35,7 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
     - the GPU is of the Hopper generation, and the dtype is a 16-bit float,
     - COUT and CIN are multiples of 8,
     - groups are whole rows, 64, or a multiple of 128 (with up to 4 bits also 16 or 32),
-    - `unfused_is_faster` is false.
+    - the unfused way wasn't faster at such sizes on an H200 (see the source of `unfused_is_faster`).
 
     Otherwise x̂ is made for some rows at a time and multiplied by cuBLAS. That takes at most 32 MiB or
     as much as dW in float32, whichever is more. float32 then follows torch's setting for TF32. 16-bit floats

@@ -274,8 +274,8 @@ class PackedReLU(nn.ReLU):
     """`torch.nn.ReLU` that keeps one bit per element for backward: was it above zero?
 
     x is float32, float16 or bfloat16, of any shape and on any device. The result is contiguous. The layer
-    keeps nothing if no gradient is needed. There is no in-place form. Gradients of gradients raise a
-    RuntimeError, and x of another dtype raises a TypeError.
+    keeps nothing if no gradient is needed, and is then torch's function, for any dtype. Otherwise another
+    dtype raises a TypeError. There is no in-place form. Gradients of gradients raise a RuntimeError.
     """
 
     def __init__(self) -> None:
@@ -310,7 +310,7 @@ class PackedGELU(Sloped, nn.GELU):
 
     The gradient of x is off by at most dy / 22 with 4 bits, dy / 400 with 8; see
     `puzzles_lib.kernels.packed_activation`. x as for `PackedReLU`. approximate: "none" or "tanh".
-    Raises ValueError for other bits.
+    slope_bits: 1, 2, 4 or 8; others raise a ValueError.
     """
 
     def __init__(self, approximate: str = "none", *, slope_bits: int = 4) -> None:

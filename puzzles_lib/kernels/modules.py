@@ -106,8 +106,8 @@ def pack_activations(
     bits, group_size, rounding: those of `PackedLinear`. slope_bits: those of `PackedGELU`, and of products.
     predicate: called with the name and the module of each layer that could be packed; False leaves it alone.
         Call the function again with a predicate to give some layers other bits than the rest.
-    extra: packed classes by other classes, for layers that are not recognized: those of `PACKED`'s values
-        that compute the same. A layer that does not, on a few numbers, raises a ValueError.
+    extra: for layers of other classes, which packed class computes the same: ``{MyLinear: PackedLinear}``.
+        Both are compared on a few numbers. If they differ, that raises a ValueError.
     Call it before the model is wrapped (compile, DDP, FSDP2), and after LoRA layers are added: then the
     layers that train are packed, while frozen ones keep nothing anyway. `unpack_activations` undoes it.
 
@@ -283,6 +283,10 @@ class Report:
         return "\n".join(text)
 
 
+def _is_packed(module: nn.Module) -> bool:
+    return type(module) in PLAIN or isinstance(module, LookAlike)
+
+
 def report(
     model: nn.Module, *inputs: Any, loss: Callable[[Any], torch.Tensor] | None = None, **named: Any
 ) -> Report:
@@ -309,12 +313,13 @@ def report(
                 pair = gradient.flatten().double(), other.flatten().double()
                 cosines[name.rpartition(".")[0]] = float(F.cosine_similarity(*pair, dim=0))
     lines = []
+    untouched = not any(_is_packed(module) for module in model.modules())
     for name, module in model.named_modules():
         made = _packed_class(module, {})
         told = isinstance(made, type)
         inside = {id(p) for child in module.children() for p in child.parameters()}
         own = [p for p in module.parameters(recurse=False) if id(p) not in inside]
-        is_packed = type(module) in PLAIN or isinstance(module, LookAlike)
+        is_packed = _is_packed(module)
         if isinstance(module, nn.Sequential) or not own and made == OTHER:
             continue
         if name.endswith(".out_proj") and isinstance(model.get_submodule(name[:-9]), LookAlike):
@@ -324,6 +329,8 @@ def report(
             if is_packed
             else made
             if not told
+            else "pack_activations has not packed this model"
+            if untouched
             else "it was added after pack_activations, or a predicate excluded it"
         )
         if own and not any(p.requires_grad for p in own):

@@ -54,7 +54,9 @@ _PAIRS_REGISTERS = 128  # of a thread, at most, with stochastic rounding: as `ST
 class PackedTensor:
     """A quantized tensor.
 
-    words: int16 [blocks, 16, C], see `puzzles_lib.kernels.bitpack`.
+    The tensor counts as a matrix [K, C]: C is its last axis.
+
+    words: int16 [blocks, 16, C], the codes of blocks of rows; see `puzzles_lib.kernels.bitpack`.
     params: dtype of the tensor, [groups, blocks, 2, rows of a block]; scales at 0 and minima at 1. Rows
         past K have scale 1 and minimum 0.
     bits, group_size: those of the quantization; the last group of a row may be shorter.
@@ -99,8 +101,8 @@ def quantize_pack(
     rounding: "nearest" or "stochastic". Stochastic rounds up with a probability equal to the distance to the
         code below (in steps between codes), and down otherwise. The mean of x̂ over many seeds is then x.
         Scales are rounded up, so that no x is outside the codes.
-    seed, offset: those of the random numbers (Philox, counted from offset by an element's place in x). The
-        same seed and offset give the same codes, on any device and in any launch. seed is an integer of 64
+    seed, offset: choose the random numbers (Philox). An element's number depends only on them and on its
+        place in x, so the codes are the same on any device and in any launch. seed is an integer of 64
         bits. For a seed that changes under `torch.compile` or in a CUDA graph, it is an int64 tensor of one
         element on x's device. Nearest rounding uses neither.
 

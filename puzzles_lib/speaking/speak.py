@@ -196,9 +196,9 @@ def speak(
         says how to get if it isn't installed. Its kernels are quantized_matmul, rope and sample_token.
     length: the most bytes to write, or tokens if the model is smollm2. Prompt and text together have at most
         256 bytes (1024 tokens).
-    heat: 0 always takes the likeliest; 1 draws by the model's probabilities.
-    top_p: draws from the likeliest bytes only, up to this probability, by puzzle 75 instead of 71. None draws
-        from all, as smollm2 always does; then the kernel of puzzle 75 isn't used.
+    heat: the temperature. 0 always takes the likeliest; 1 draws by the model's probabilities.
+    top_p: draw only from the likeliest bytes, as many as have this probability together. Puzzle 75's kernel
+        does that, instead of puzzle 71's. None draws from all bytes. smollm2 always draws from all.
     seed: that of the draws. The same arguments give the same text.
     layers: how many of smollm2's 30 layers your kernels run, from the first. All 30 take about 15 seconds per
         token.
@@ -366,7 +366,8 @@ def _one_thread() -> Iterator[None]:
 def kernel_of(puzzle: Puzzle) -> object | None:
     """Return your kernel for a puzzle of an earlier chapter.
 
-    It comes from a notebook in this folder: the chapter's, or the one with just the puzzles.
+    It comes from a notebook in the working directory, which is the notebook's own folder in JupyterLab: the
+    chapter's, or the one with just the puzzles.
 
     Return None if there is no such notebook, or if the cell with the puzzle's `check` defines no kernel.
     """

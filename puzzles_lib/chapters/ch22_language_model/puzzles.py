@@ -1261,9 +1261,8 @@ def mxfp4_matmul(
     """
     codes = torch.stack((w & 15, w >> 4), dim=2).flatten(1).long()  # [N, K]
     e2m1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=x.dtype)
-    of_x, of_w = (
-        torch.exp2(scale.to(x.dtype) - 127).repeat_interleave(32, 1) for scale in (x_scale, w_scale)
-    )
+    of_x = torch.exp2(x_scale.to(x.dtype) - 127).repeat_interleave(32, 1)
+    of_w = torch.exp2(w_scale.to(x.dtype) - 127).repeat_interleave(32, 1)
     return (x * of_x) @ (torch.cat((e2m1, -e2m1))[codes] * of_w).T
 
 
