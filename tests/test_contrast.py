@@ -130,7 +130,7 @@ def test_the_report_is_folded_below_a_question():
         (
             PACK_BITS,
             "no_mask_on_the_words",
-            "an access out of bounds, undefined lanes, a race, elements never written",
+            "an access out of bounds, an offset that wraps around, undefined lanes, a race, elements never",
         ),
         (SCALAR_FLASH_ATTENTION, "factor_forgotten", "In case 1, the first to fail"),
     ],

@@ -92,9 +92,13 @@ def _tensors_and_numbers(
         if not isinstance(tensor, torch.Tensor):
             found = type(tensor).__name__
             raise TypeError(f"run: {argument.name} must be {argument.annotation()}, but is a {found}")
-        if tensor.dtype != argument.dtype or tensor.dim() != len(argument.dims):
-            found = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-            raise TypeError(f"run: {argument.name} must be {argument.annotation()}, but is {found}")
+        if tensor.dtype != argument.dtype:
+            wanted, found = (str(dtype).removeprefix("torch.") for dtype in (argument.dtype, tensor.dtype))
+            raise TypeError(f"run: {argument.name} must be {wanted}, but is {found}")
+        if tensor.dim() != (axes := len(argument.dims)):
+            wanted = f"a tensor with {axes} {'axis' if axes == 1 else 'axes'}"
+            found = f"one with {tensor.dim()}: {list(tensor.shape)}"
+            raise TypeError(f"run: {argument.name} must be {wanted}, but is {found}")
         if tensor.device.type != "cpu":
             raise ValueError(f"run: {argument.name} must be on the CPU, but is on {tensor.device}")
         tensors[argument.name] = tensor

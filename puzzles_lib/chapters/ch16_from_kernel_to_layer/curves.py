@@ -112,18 +112,6 @@ def table(record: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def rates_table(record: Mapping[str, Any]) -> str:
-    """Return the losses at several learning rates as text, and their differences from float32's."""
-    lines = [f"{'rate':>4}  {'path':18}   mean loss      minus float32's"]
-    for row in record["rates"]:
-        if row["path"] == FLOAT and len(lines) > 1:
-            lines.append("")
-        lines.append(f"{row['rate']:4g}  {row['path']:18}  {row['loss']:.3f} ± {row['error']:.3f}")
-        if row["path"] != FLOAT:
-            lines[-1] += f"  {row['beyond']:+.4f} ± {row['beyond_error']:.4f}"
-    return "\n".join(lines)
-
-
 def steps_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows of bench "training" as text: time and peak memory of a step, and its gradient's cosine."""
     rows = [row for row in rows if row["baseline"] == "torch"]

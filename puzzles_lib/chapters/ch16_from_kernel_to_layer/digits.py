@@ -4,8 +4,9 @@ There are 1797 images of 8 by 8 pixels; the first 1500 of a fixed order are used
 on one thread, because a second one costs more than it saves on so little work.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -85,7 +86,8 @@ def unseen(model: nn.Module) -> tuple[float, int]:
 def bytes_kept(model: nn.Module) -> int:
     """Return the bytes that a forward pass on a batch keeps for backward, without parameters and buffers.
 
-    Tensors that share memory count once.
+    This counts saved tensors, and tensors that a forward sets as attributes of its ctx, of its autograd
+    function or of its module. Tensors that share memory count once.
     """
     known = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}
@@ -98,5 +100,36 @@ def bytes_kept(model: nn.Module) -> int:
 
     images, labels = next(batches(1))
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        F.cross_entropy(model(images), labels)
+        loss = F.cross_entropy(model(images), labels)
+    for node in _nodes(loss.grad_fn):
+        function = getattr(type(node), "_forward_cls", None)  # of a node that Python has defined
+        for value in (vars(each) for each in (node, function) if function):
+            for tensor in _tensors(value):
+                note(tensor)
+    for module in model.modules():
+        for tensor in _tensors({name: value for name, value in vars(module).items() if name[0] != "_"}):
+            note(tensor)
     return sum(storage.nbytes() for storage in kept.values())
+
+
+def _nodes(last: object) -> Iterator[Any]:
+    """Yield all nodes of autograd's graph that lead to this one."""
+    seen, left = set(), [last]
+    while left:
+        node: Any = left.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            left += [before for before, _ in node.next_functions]
+
+
+def _tensors(value: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a value, also from lists, tuples, sets and dictionaries."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _tensors(each)
+    elif isinstance(value, list | tuple | set):
+        for each in value:
+            yield from _tensors(each)

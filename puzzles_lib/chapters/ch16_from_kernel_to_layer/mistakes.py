@@ -73,7 +73,7 @@ MISTAKES = (
         "Assumes that the rows of x come one after the other.",
         {"* stride_xm + offs_n[None, :] * stride_xn": "* N + offs_n[None, :]"},
         kind="values",
-        says="y[1, 0]",
+        says="but yours are N apart",
     ),
     Mistake(
         STRIDED_COPY,
@@ -81,7 +81,7 @@ MISTAKES = (
         "Uses a stride for rows only: correct for a slice, wrong for a transpose.",
         {" * stride_xn": ""},
         kind="values",
-        says="1–18 along N",
+        says="but yours are neighbors",
     ),
     Mistake(
         STRIDED_COPY,
@@ -580,5 +580,21 @@ MISTAKES = (
         {"tl.where(n < N, codes, 0.0)": "codes"},
         kind="uninitialised",
         says="x_ptr",
+    ),
+    Mistake(
+        STOCHASTIC_PACK,
+        "another_seed",
+        "Draws with seed 0 instead of SEED.",
+        {"tl.rand(SEED,": "tl.rand(0,"},
+        kind="values",
+        says="those of seed 0",
+    ),
+    Mistake(
+        STOCHASTIC_PACK,
+        "half_a_step_below_zero",
+        "Subtracts half a step inside of the floor, so some codes are -1.",
+        {"tl.floor(steps + u)": "tl.floor(steps + u - 0.5)"},
+        kind="values",
+        says="subtract nothing",
     ),
 )

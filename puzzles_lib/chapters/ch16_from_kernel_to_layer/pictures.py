@@ -161,21 +161,27 @@ def _named(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def curves(record: Mapping[str, Any]) -> Picture:
-    """Draw how far the loss of each step is from float32's, with nearest and with stochastic codes.
+    """Draw how far the loss of each step is from float32's, in 1 and 2 bits, nearest and stochastic.
 
     record: what `curves.measure` returns.
     """
     rows = _named(record)
-    figure = new_figure(8.4, 4.0)
+    figure = new_figure(8.4, 3.6)
     axes = figure.subplots(1, 2, sharey=True)
     told = []
+    exact = rows[FLOAT]["loss"]
     for ax, rounding in zip(axes, ("nearest", "stochastic"), strict=True):
-        exact = rows[FLOAT]["loss"]
-        ax.axhline(0, color=INK, linewidth=4.5, alpha=0.35, label=FLOAT)
-        for bits, (color, _) in BITS_LOOKS.items():
-            row = rows[f"{bits} bit{'s' * (bits != 1)}, {rounding}"]
+        ax.axhline(0, color=INK, linewidth=1)
+        label(ax, len(exact) - 1, 0.004, FLOAT, align="right baseline", fontsize=9)
+        for bits, line in ((2, "--"), (1, "-")):
+            color = BITS_LOOKS[bits][0]
+            row = rows[_path(bits, rounding)]
             beyond = [loss - one for loss, one in zip(row["loss"], exact, strict=True)]
-            ax.plot(beyond, color=color, linewidth=1.4, label=f"{bits} bit{'s' * (bits != 1)}")
+            ax.plot(beyond, line, color=color, linewidth=1.6)
+            lowest = beyond.index(min(beyond))
+            name = f"{bits} bit{'s' * (bits != 1)}"
+            if rounding == "nearest":
+                label(ax, lowest + 12, beyond[lowest] + 0.006, name, align="left", color=color)
             told.append(f"{row['path']}: {row['loss'][40]:.3f} at step 40, {row['apart']:.4f} apart")
         ax.set_title(rounding, fontsize=11, color=INK)
         ax.set_xlabel("step", fontsize=10)
@@ -183,14 +189,15 @@ def curves(record: Mapping[str, Any]) -> Picture:
         ax.grid(axis="y", color=PALE)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("loss minus float32's", fontsize=10)
-    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=9, frameon=False,
-        loc="outside lower center", ncols=5)  # fmt: skip
     return Picture(
         figure,
         f"The loss on the digits minus float32's, averaged over {record['seeds']} runs. float32's is "
-        f"{rows[FLOAT]['loss'][40]:.3f} at step 40. {'; '.join(told)}. Apart: the mean distance from "
-        "float32's curve.",
+        f"{exact[40]:.3f} at step 40. {'; '.join(told)}. Apart: the mean distance from float32's curve.",
     )
+
+
+def _path(bits: int, rounding: str) -> str:
+    return f"{bits} bit{'s' * (bits != 1)}, {rounding}"
 
 
 def budget(record: Mapping[str, Any]) -> Picture:
@@ -202,14 +209,27 @@ def budget(record: Mapping[str, Any]) -> Picture:
     ax.axhline(0, color=LINE, linewidth=0.8)
     ax.plot([rows[FLOAT]["bytes"] / 1e3], [0], "o", color=INK, markersize=9, clip_on=False)
     label(ax, rows[FLOAT]["bytes"] / 1e3, 0.0015, FLOAT, align="baseline")
-    for rounding in ("nearest", "stochastic"):
-        for bits, (color, mark) in BITS_LOOKS.items():
-            row = rows[f"{bits} bit{'s' * (bits != 1)}, {rounding}"]
-            fill, size = (color, 6) if rounding == "stochastic" else ("none", 11)
-            name = f"{row['path']}: {row['bytes'] / 1e3:.0f} kB"
-            ax.plot([row["bytes"] / 1e3], [row["apart"]], mark, color=color, markerfacecolor=fill,
-                markersize=size, label=name, linestyle="none", clip_on=False)  # fmt: skip
+    for bits, (color, mark) in BITS_LOOKS.items():
+        name = f"{bits} bit{'s' * (bits != 1)}"
+        for rounding in ("nearest", "stochastic"):
+            row = rows[_path(bits, rounding)]
+            nearest = rounding == "nearest"
+            ax.plot([row["bytes"] / 1e3], [row["apart"]], mark, color=color, markersize=11 if nearest else 6,
+                markerfacecolor="none" if nearest else color, markeredgewidth=2, clip_on=False)  # fmt: skip
+            if nearest and bits <= 2:  # far from its stochastic mark
+                label(ax, row["bytes"] / 1e3 + 8, row["apart"], f"{name}, nearest", align="left", color=color)
             told.append(f"{row['path']}, keeps {row['bytes'] / 1e3:.0f} kB, {row['apart']:.4f} apart")
+        top = max(rows[_path(bits, each)]["apart"] for each in ("nearest", "stochastic")[bits <= 2 :])
+        label(ax, row["bytes"] / 1e3, top + 0.002, f"{bits}", align="baseline", color=color)
+    label(
+        ax,
+        130,
+        0.013,
+        "numbers: bits; large and hollow: nearest; filled: stochastic",
+        align="left",
+        fontsize=9,
+        color=FAINT,
+    )
     ax.set_xlim(0, rows[FLOAT]["bytes"] / 1e3 * 1.08)
     ax.set_ylim(0)
     ax.set_xlabel("kB kept for backward, per batch", fontsize=10)
@@ -217,48 +237,8 @@ def budget(record: Mapping[str, Any]) -> Picture:
     ax.tick_params(labelsize=9)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     return Picture(
         figure, f"Bytes kept for backward against distance from float32's loss. {'. '.join(told)}."
-    )
-
-
-def rates(record: Mapping[str, Any]) -> Picture:
-    """Draw the mean loss of all steps by learning rate, with its standard error."""
-    figure = new_figure(7.4, 3.6)
-    ax = figure.subplots()
-    told = []
-    looks = {
-        FLOAT: (INK, "o", "-", 4.0), "1 bit, nearest": (VERMILLION, "^", "--", 1.6),
-        "1 bit, stochastic": (VERMILLION, "^", "-", 1.6), "2 bits, nearest": (BLUE, "s", "--", 1.6),
-        "2 bits, stochastic": (BLUE, "s", "-", 1.6),
-    }  # fmt: skip
-    for place, (path, (color, mark, line, wide)) in enumerate(looks.items()):
-        aside = 1.02**place  # so that the bars of a rate are next to each other
-        found = [(row["rate"] * aside, row["loss"]) for row in record["rates"] if row["path"] == path]
-        alpha = 0.45 if path == FLOAT else 1.0
-        fill = color if line == "-" else "none"
-        ax.plot(*zip(*found, strict=True), marker=mark, linestyle=line if path == FLOAT else "none",
-            color=color, linewidth=wide, markersize=5, markerfacecolor=fill, label=path,
-            alpha=alpha)  # fmt: skip
-        errors = [row["error"] for row in record["rates"] if row["path"] == path]
-        ax.errorbar(*zip(*found, strict=True), yerr=errors, fmt="none", ecolor=color, elinewidth=1, capsize=3)
-        told.append(f"{path}: " + ", ".join(f"{loss:.2f} at {rate / aside:g}" for rate, loss in found))
-    marks = sorted({row["rate"] for row in record["rates"]})
-    ax.set_xscale("log")
-    ax.set_xticks(marks, [f"{rate:g}" for rate in marks])
-    ax.minorticks_off()
-    ax.set_xlabel("learning rate", fontsize=10)
-    ax.set_ylabel("mean loss of all steps", fontsize=10)
-    ax.tick_params(labelsize=9)
-    ax.grid(axis="y", color=PALE)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=9, frameon=False, loc="upper center")
-    seeds = f"mean of {record['rate_seeds']} seeds, with its standard error"
-    figure.suptitle(f"{seeds}; the marks of a rate are side by side", fontsize=9, color=FAINT)
-    return Picture(
-        figure,
-        f"Mean loss of the first steps on the digits by learning rate, {seeds}. {'; '.join(told)}.",
     )
 
 
@@ -273,30 +253,26 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
     rows = [row for row in rows if row["baseline"] == "torch"]
     names = list(dict.fromkeys(row["case"] for row in rows))
     figure = new_figure(8.4, 4.4)
-    axes = figure.subplots(1, len(names), squeeze=False)[0]
+    axes = figure.subplots(1, len(names), squeeze=False, sharex=True, sharey=True)[0]
     told = []
     for ax, name in zip(axes, names, strict=True):
         for row in [row for row in rows if row["case"] == name]:
             color, mark, filled = _look(row["path"])
             path = rounding_told(row["path"])
-            x, y = row["us"] / 1000, row["bytes"] / 1e9
+            x, y = row["us"] / row["baseline_us"], row["bytes"] / row["baseline_bytes"]
             fill = color if filled else "none"
             ax.plot([x], [y], mark, color=color, markerfacecolor=fill, markersize=9, linestyle="none",
-                label=path)  # fmt: skip
-            told.append(f"{path}: {x:.1f} ms, {y:.2f} GB")
+                markeredgewidth=2, label=path)  # fmt: skip
+            told.append(f"{path}: {row['us'] / 1000:.1f} ms, {row['bytes'] / 1e9:.2f} GB")
         told[-1] += f" ({name})"
         title = name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP")
         ax.set_title(title, fontsize=11, color=INK)
-        times = [row["us"] / 1000 for row in rows if row["case"] == name]
-        ax.set_xlim(
-            min(times) - 0.08 * (max(times) - min(times)), max(times) + 0.08 * (max(times) - min(times))
-        )
         ax.set_ylim(0)
-        ax.set_xlabel("ms per step, replayed", fontsize=10)
+        ax.set_xlabel("time of a step, torch = 1", fontsize=10)
         ax.tick_params(labelsize=9)
         ax.grid(color=PALE)
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("GB, peak above the weights", fontsize=10)
+    axes[0].set_ylabel("peak memory, torch = 1", fontsize=10)
     shown: dict[str, Any] = {}
     for ax in axes:
         for handle, text in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -394,5 +370,5 @@ def again(row: int = 3, column: int = 300, rows: int = 128, columns: int = 768, 
 
 
 __all__ = [
-    "again", "budget", "curves", "draws", "layer", "programs", "rates", "steps", "words", "wraps"
+    "again", "budget", "curves", "draws", "layer", "programs", "steps", "words", "wraps"
 ]  # fmt: skip

@@ -34,6 +34,17 @@ def strided_copy(
     return torch.as_strided(x, (M, N), (stride_xm, stride_xn))
 
 
+def _read_from(place: Callable) -> Callable:
+    """A spec with a slip: element (m, n) is read at another place, of m, n and the case's numbers."""
+
+    def spec(x: Tensor, M: int, N: int, stride_xm: int, stride_xn: int) -> Tensor:
+        at = SimpleNamespace(M=M, N=N, stride_xm=stride_xm, stride_xn=stride_xn)
+        places = place(torch.arange(M)[:, None], torch.arange(N)[None, :], at)
+        return x[places.clamp(max=len(x) - 1)]
+
+    return spec
+
+
 STRIDED_COPY = Puzzle(
     number="25",
     spec=strided_copy,
@@ -60,6 +71,17 @@ STRIDED_COPY = Puzzle(
         Case(pretend=True, M=2**31 + 5, N=3, stride_xm=3, stride_xn=1, BLOCK_M=128, BLOCK_N=4),
     ),
     outputs=("y",),
+    slips={
+        "columns of x are stride_xn apart, but yours are neighbors": _read_from(
+            lambda m, n, at: m * at.stride_xm + n
+        ),
+        "rows of x are stride_xm apart, but yours are N apart": _read_from(
+            lambda m, n, at: m * at.N + n * at.stride_xn
+        ),
+        "stride_xm and stride_xn are swapped": _read_from(
+            lambda m, n, at: m * at.stride_xn + n * at.stride_xm
+        ),
+    },
     needed={"x": lambda s: (s.M if s.stride_xm else 1) * (s.N if s.stride_xn else 1)},
     contract=Contract(
         {
@@ -253,14 +275,18 @@ def _rounded_by(codes: Callable, draw: Callable = _as_asked) -> Callable:
     return spec
 
 
-def _unclamped(x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A spec with a slip: a code above the highest one is added to the next field of its word."""
-    steps, scale, minimum = steps_up(x, BITS, GROUP)
-    u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))
-    F = 32 // BITS
-    codes = torch.nn.functional.pad((steps + u).floor().long(), (0, -x.shape[1] % F)).unflatten(1, (-1, F))
-    words = (codes << BITS * torch.arange(F)).sum(2) & _LOW
-    return words.to(torch.int32), scale.bfloat16(), minimum.bfloat16()
+def _unclamped(codes: Callable) -> Callable:
+    """A spec with a slip: codes, of steps, draws and the highest code, that spill into other fields."""
+
+    def spec(x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int) -> tuple[Tensor, Tensor, Tensor]:
+        steps, scale, minimum = steps_up(x, BITS, GROUP)
+        u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))
+        F = 32 // BITS
+        made = torch.nn.functional.pad(codes(steps, u, 2**BITS - 1).long(), (0, -x.shape[1] % F))
+        words = (made.unflatten(1, (-1, F)) << BITS * torch.arange(F)).sum(2) & _LOW
+        return words.to(torch.int32), scale.bfloat16(), minimum.bfloat16()
+
+    return spec
 
 
 def _drawn(place: Callable) -> Callable:
@@ -299,8 +325,10 @@ ROUNDING_SLIPS = {
     "OFFSET is added to the seed: add it to the place instead": _rounded_by(
         lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(at.SEED + at.OFFSET, m * at.N + n)
     ),
-    "a code above 2^BITS - 1 spills into the next field: clamp after the floor": _unclamped,
-    "codes go up when u is small: they have to when u is large": _rounded_by(
+    "a code above 2^BITS - 1 spills into the next field: clamp after the floor": _unclamped(
+        lambda steps, u, top: (steps + u).floor()
+    ),
+    "codes go up when u is small: the card asks for a large u, to have the same bits": _rounded_by(
         lambda steps, u: steps.floor() + (u < steps - steps.floor())
     ),
     "codes go up as often as they should stay down": _rounded_by(
@@ -311,6 +339,12 @@ ROUNDING_SLIPS = {
     ),
     "codes are half a step too low: u is from 0 to 1, so subtract nothing": _rounded_by(
         lambda steps, u: (steps + u - 0.5).floor()
+    ),
+    "codes are half a step too low, even below 0: u is from 0 to 1, so subtract nothing": _unclamped(
+        lambda steps, u, top: (steps + u - 0.5).floor().clamp(max=top)
+    ),
+    "the draws are those of seed 0, not SEED": _rounded_by(
+        lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(0, at.OFFSET + m * at.N + n)
     ),
 }
 

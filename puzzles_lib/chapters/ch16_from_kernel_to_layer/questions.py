@@ -123,14 +123,6 @@ def _off() -> float:
     return float((copies.mean(0) - x).norm() / x.norm())
 
 
-def _apart() -> str:
-    rows = {row["path"]: row for row in load(DIGITS)["rates"] if row["rate"] == 0.4}
-    beyond, error = (rows["1 bit, nearest"][name] for name in ("beyond", "beyond_error"))
-    if abs(beyond) < 2 * error:
-        return "not apart"
-    return "above" if beyond > 0 else "below"
-
-
 def _shape_of_words() -> tuple[int, int, int]:
     fields = 16 // 2
     return -(-33 // (16 * fields)), 16, 70
@@ -207,8 +199,8 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: v[1] == 1,
-                "No test fails for it. empty_like drops the gaps between rows, so its strides are those of "
-                "the result. What else can happen to an x of rows and columns?",
+                "No test fails for it. empty_like closes gaps between rows, and so does the result. What "
+                "else can happen to an x of rows and columns?",
             ),
         ),
         nudge="No test fails for it. empty_like drops gaps and repeats, but keeps the order of the axes. In "
@@ -223,8 +215,7 @@ QUESTIONS = (
             _NO_NAME,
             Nudge(
                 lambda v, r: "autograd" in v,
-                "Its name suggests so, but it only asks whether a backward is registered in the wrong place. "
-                "Here there is none.",
+                "This test looks at where a backward is registered. It finds none, so it has no objection.",
             ),
         ),
         nudge="Which of the tests would run a backward?",
@@ -271,6 +262,7 @@ QUESTIONS = (
         asks="x and weight are float32, and autocast is set to bfloat16. What's the dtype of dy in backward?",
         right=_dtype_of_dy,
         kind=str,
+        same=lambda value, right: value.removeprefix("torch.") in (right, "bf16"),
         nudge="A gradient has the dtype of the tensor it belongs to. dy belongs to y.",
     ),
     Question(
@@ -336,24 +328,6 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q14",
-        asks="At a rate of 0.4, is the loss of one bit, nearest, 'above' float32's, 'below' it, or 'not "
-        "apart' by two standard errors?",
-        right=_apart,
-        kind=str,
-        nudges=(
-            Nudge(
-                lambda v, r: v == "above",
-                "Nine of the sixteen seeds, taken alone, say so. What about the other seven?",
-            ),
-            Nudge(
-                lambda v, r: v == "below",
-                "That's true at lower rates. Here float32 is near its own limit.",
-            ),
-        ),
-        nudge="Answer 'above', 'below' or 'not apart'.",
-    ),
-    Question(
-        id="ch16-q15",
         asks="A linear layer's backward has two products, its forward one. Checkpointing runs forward "
         "twice. How many times as long does a step take (within 0.02)?",
         right=_checkpointed,
@@ -370,7 +344,7 @@ QUESTIONS = (
         nudge="Count the products: three without checkpointing. How many with it?",
     ),
     Question(
-        id="ch16-q16",
+        id="ch16-q15",
         asks="x is [33, 70], in 2 bits. What's the shape of its int16 words: (blocks of rows, rows of words "
         "per block, columns)?",
         right=_shape_of_words,
@@ -390,11 +364,11 @@ QUESTIONS = (
                 "A block ends when all fields of its words are full. Are 33 rows enough to fill one?",
             ),
         ),
-        nudge="The fields of a word are 16 rows apart. How many words does a column begin before it fills "
-        "their next fields?",
+        nudge="The first 16 rows begin 16 words; rows 16 to 31 are in the same words' next fields. Where is "
+        "row 32?",
     ),
     Question(
-        id="ch16-q17",
+        id="ch16-q16",
         asks="2.6 + 12582912.0 in float32: what are the low 16 bits of its bit pattern, as a number?",
         right=_low_bits,
         kind=int,
@@ -405,7 +379,7 @@ QUESTIONS = (
         nudge="Floats of this size are 1 apart, and the pattern of 12582912.0 ends in 16 zeros.",
     ),
     Question(
-        id="ch16-q18",
+        id="ch16-q17",
         asks="A row of 768 values in groups of 256 has one NaN. How many of them come back as NaN?",
         right=_spoilt,
         kind=int,
@@ -419,7 +393,7 @@ QUESTIONS = (
         nudge="The scale and minimum of a group with a NaN are NaN. Who uses them?",
     ),
     Question(
-        id="ch16-q19",
+        id="ch16-q18",
         asks="24 programs share an x of 128 by 768 evenly, and it has one NaN. How many elements are "
         "rounded twice?",
         right=_twice,
