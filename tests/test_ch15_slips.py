@@ -35,6 +35,9 @@ PARTS = "(words >> 8 * (j // 4)) & (3 << 2 * (j % 4))"
 PLACED = "tl.permute(tl.join(pair, pair >> 8), (0, 2, 1))"
 CORNER = "[block * 16, n]"
 CUTS = "[i // 4])[i // 2 % 2])[i % 2]"
+CORNERS = """[group + 4 * block + half, 0]) * unit  # [1, BLOCK_K]
+        minimum = params_in.load([group + 4 * block + 2 + half, 0])"""
+MIXED = (CORNERS, CORNERS.replace("+ half", "+ 2 * half").replace("2 + 2 * half", "2 * half + 1"))
 TRIES = [
     (versions.along_k, ("(words >> 2 * j)", "(words >> j)"), "shifted by j bits", "Field j"),
     (versions.along_k, ("2 * j) & 3", "2 * j)"), "isn't masked: & 3", "Field j"),
@@ -59,6 +62,8 @@ TRIES = [
     (versions.by_tma, (CORNER, "[block, n]"), "16 rows of words", "A block of words has 16 rows"),
     (versions.by_tma, ("4 * block", "block"), "a block has 4 rows", "Four rows per block"),
     (versions.by_tma, ("block + 2 + half", "block + 1 + half"), "1 row after the scale", "Four rows"),
+    (versions.subnormal, ("(101 - 2 * (j % 4))", "(101 - 2 * j)"), "use j % 4", "The exponent"),
+    (versions.by_tma, MIXED, "rows are mixed up", "Four rows per block"),
     (versions.by_tma, ("* unit", ""), "power of two is missing", "Scaled as in rung 4"),
     (versions.whole, (PLACED, "tl.join(pair, pair >> 8)"), "tl.permute", "Put the new axis in the middle"),
     (versions.whole, ("pair >> 8", "pair >> 4"), "fields 2 to 5", "Two versions of the pair"),

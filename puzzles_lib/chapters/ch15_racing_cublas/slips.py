@@ -171,6 +171,12 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the minimum is read 1 row after the scale: it is 2 rows further": _rows_of_params(
         lambda block, half: 4 * block + half, lambda block, half: 4 * block + half + 1
     ),
+    "scale and minimum rows are mixed up: a block has two of scales, then two of minima": _rows_of_params(
+        lambda block, half: 4 * block + 2 * half, lambda block, half: 4 * block + 2 * half + 1
+    ),
+    "the scale of fields 4 to 7 is 2^8 too small: they are read as fields 0 to 3, so use j % 4": _of_codes(
+        lambda words, _: codes_of(words) / 256.0 ** (torch.arange(8) > 3)[:, None, None]
+    ),
     "only the last dot of each part counts: tl.dot's third argument is the sum so far": _only_the_last_dot,
     "the pieces are in another order: i // 4 chooses the first cut, the innermost call": _pieces_reversed,
 }
