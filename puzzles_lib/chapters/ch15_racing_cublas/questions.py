@@ -115,14 +115,18 @@ def _falls() -> str:
 QUESTIONS = (
     Question(
         id="ch15-q1",
-        asks="How many FLOP per byte does the fused product do, at K = 100864 (within 2%)?",
+        asks="How many FLOP per byte does the fused product do, at K = 100864 (within 0.2%)?",
         right=_flop_per_byte,
         kind=float,
-        same=lambda value, right: abs(value / right - 1) < 0.02,
+        same=lambda value, right: abs(value / right - 1) < 0.002,
         nudges=(
             Nudge(
                 lambda v, r: abs(v / (r / 2) - 1) < 0.02,
                 "A multiplication and an addition count as two FLOP. Do you have both?",
+            ),
+            Nudge(
+                lambda v, r: r < v < 1.02 * r,
+                "That's nearly it, but some bytes are missing: do you have scales, minima and dW?",
             ),
             Nudge(
                 lambda v, r: v < r,
@@ -306,6 +310,11 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: v[:2] == (COUT, CIN),
                 "That's one program per element of dW. How many elements does one program compute?",
+            ),
+            Nudge(
+                lambda v, r: v != r and sorted(v) == sorted(r),
+                "The three sizes are correct, but in the wrong order: axis 0 is COUT, axis 1 is CIN, and "
+                "axis 2 counts the parts of K.",
             ),
             Nudge(
                 lambda v, r: v[:2] == r[:2],
