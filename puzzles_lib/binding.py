@@ -170,6 +170,8 @@ def _launched(wrapped: Wrapped, puzzle: Puzzle, case: Case, number: int) -> Boun
     """Bind a kernel to what the puzzle's ``launch`` gives it."""
     try:
         launched = puzzle.launched(case)
+        if twice := wrapped.twice(launched.args, launched.kwargs):
+            return _signature(f"the launch passes {twice}, which triton.autotune or a heuristic sets, too")
         values, options = parameters(wrapped.kernel, launched.args, launched.kwargs, wrapped.gives)
         given = {
             name: value.base if isinstance(value, TensorDescriptor) else value

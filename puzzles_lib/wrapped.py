@@ -4,7 +4,7 @@ This needs no GPU: a configuration is a table of constants, and a heuristic is a
 arguments. Only which configuration is the fastest would have to be measured.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -109,6 +109,18 @@ class Wrapped:
                         return f"autotune's {option} names {name}, which is not a parameter of the kernel"
         return ""
 
+    def twice(self, args: Sequence[object], kwargs: Collection[str]) -> str:
+        """Return the name of what a launch passes although the wrappers set it; "" if there is none.
+
+        Triton 3.7 fails there, with one exception: a heuristic replaces what is passed by name.
+        """
+        configs = self.autotuner.configs if self.autotuner else []
+        tuned = {
+            name for config in configs for name, value in config.all_kwargs().items() if value is not None
+        }
+        by_place = {parameter.name for parameter in self.kernel.params[: len(args)]}
+        return min((by_place & self.gives) | (set(kwargs) & tuned), default="")
+
     def configuration(self, number: int, given: Mapping[str, object]) -> Configuration | Refusal | None:
         """Return the wrappers' values for a launch with these arguments; None if autotune would prune it.
 
@@ -125,9 +137,10 @@ class Wrapped:
                     return kept
                 if config not in kept:
                     return None
-                if twice := sorted(values.keys() & config.kwargs.keys()):
+                own = {name: value for name, value in config.all_kwargs().items() if value is not None}
+                if twice := sorted(values.keys() & own.keys()):
                     return _refusal(f"both a heuristic around autotune and a configuration set {twice[0]}")
-                values |= {n: v for n, v in config.all_kwargs().items() if v is not None}
+                values |= own
                 continue
             for name, heuristic in layer.values.items():
                 value = called(lambda: heuristic({**given, **values}), f"the heuristic for {name}")  # noqa: B023

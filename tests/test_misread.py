@@ -63,4 +63,4 @@ def test_where_the_wrong_elements_are_is_still_told():
     ],
 )
 def test_another_mistake_is_not_taken_for_one(puzzle, old, new):
-    assert "it is what you get" not in report(puzzle, old, new)
+    assert "it is what you get if" not in report(puzzle, old, new)

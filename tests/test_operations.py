@@ -155,6 +155,9 @@ def test_relu_of_nan_is_zero_on_a_gpu():
         ("(x > 0) + (y > 0)", lambda x, y: (x > 0) ^ (y > 0)),  # int1 counts modulo 2
         ("(x > 0) - (y > 0)", lambda x, y: (x > 0) ^ (y > 0)),
         ("(x > 0) * (y > 0)", lambda x, y: (x > 0) & (y > 0)),
+        ("(x > 0) // (y > -9)", lambda x, _: x > 0),  # int1 only divides by 1, and shifts by 0
+        ("(x > 0) % (y > -9)", lambda x, _: x != x),
+        ("((x > 0) << (y < -9)) & ((x > 0) >> (y < -9))", lambda x, _: x > 0),
     ],
 )
 def test_integers_wrap_truncate_and_shift_as_in_c(expression, by_torch):

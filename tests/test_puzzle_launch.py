@@ -157,13 +157,82 @@ def test_a_puzzle_by_name_may_work_in_place():
     assert examine(by_name_kernel, puzzle).ok
 
 
-def test_autotune_gives_what_the_launch_leaves_out_or_replaces():
-    configs = [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64}, num_warps=2)]
-    kept = triton.autotune(configs, key=["n"], restore_value=["a"])(doubled_kernel)
-    report = examine(kept, DOUBLED)
+def launched_with(*args: int, **kwargs: int) -> Puzzle:
+    """Return the puzzle with a launch that passes these besides the tensor and its size."""
+    return Puzzle(
+        spec=doubled,
+        outputs=("x",),
+        launch=lambda kernel, s, x: kernel[lambda meta: (triton.cdiv(s.N, meta["BLOCK"]),)](
+            x, s.N, *args, **kwargs
+        ),
+        cases=(Case(N=32, BLOCK=32), Case(N=100, BLOCK=32)),
+    )
+
+
+CONFIGS = [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64}, num_warps=2)]
+TUNED = triton.autotune(CONFIGS, key=["n"], restore_value=["a"])
+
+
+def test_autotune_gives_what_the_launch_leaves_out():
+    report = examine(TUNED(doubled_kernel), launched_with())
     assert report.ok and "2 configurations" in str(report)
-    twice = str(examine(triton.autotune(configs, key=["n"])(doubled_kernel), DOUBLED))
+    twice = str(examine(triton.autotune(CONFIGS, key=["n"])(doubled_kernel), launched_with()))
     assert "wrong on the results that other configurations leave" in twice
+
+
+def triton_takes(kernel, *args: object, **kwargs: object) -> bool:
+    """Return whether Triton's own wrappers pass a launch on to the kernel."""
+    passed = []
+
+    class Jitted:
+        def run(self, *args: object, **kwargs: object) -> None:
+            doubled_kernel.signature.bind(*args, **{n: v for n, v in kwargs.items() if n == "BLOCK"})
+            passed.append(kwargs)
+
+    layer = kernel
+    while not isinstance(layer.fn, triton.JITFunction):
+        layer = layer.fn
+    layer.fn = Jitted()
+    try:
+        kernel.run(*args, **kwargs)
+    except (TypeError, ValueError):
+        return False
+    return bool(passed)
+
+
+@pytest.mark.parametrize(
+    "args, kwargs",
+    [
+        ((), {}),
+        ((), {"BLOCK": 32}),
+        ((32,), {}),
+        ((), {"num_warps": 8}),
+        ((), {"num_stages": 2}),
+        ((), {"maxnreg": 64}),
+    ],
+)
+@pytest.mark.parametrize("wrapper", ["several", "one", "heuristic", "warps", "both"])
+def test_what_a_launch_passes_over_its_wrappers_is_judged_as_by_triton(wrapper, args, kwargs):
+    def timed(call, quantiles):
+        call()
+        return [1.0, 1.0, 1.0]
+
+    block, warps = {"BLOCK": lambda args: 64}, {"num_warps": lambda args: 2}
+    a = torch.zeros(100)
+
+    def wrapped():
+        kernel = doubled_kernel
+        if wrapper in ("heuristic", "warps"):
+            kernel = triton.heuristics(block if wrapper == "heuristic" else block | warps)(kernel)
+        if wrapper in ("several", "one", "both"):
+            configs = CONFIGS[1:] if wrapper == "one" else CONFIGS
+            kernel = triton.autotune(configs, key=["n"], restore_value=["a"], do_bench=timed)(kernel)
+        return triton.heuristics(warps)(kernel) if wrapper == "both" else kernel
+
+    report = examine(wrapped(), launched_with(*args, **kwargs))
+    assert report.ok == triton_takes(wrapped(), a, 100, *args, **kwargs), str(report)
+    if not report.ok:
+        assert "set" in str(report) and ("BLOCK" in str(report) or "num_" in str(report)), str(report)
 
 
 def test_heuristics_find_the_launch_s_arguments():
@@ -359,4 +428,5 @@ def test_a_descriptor_may_be_of_a_part_in_another_dtype():
 def test_a_part_and_a_hook_are_refused_in_a_sentence():
     hook = triton.Config({"BLOCK": 16}, pre_hook=lambda arguments: None)
     kernel = triton.autotune([hook], key=["n"])(product_kernel)
-    assert "launch passes a part of x, but a pre_hook needs all of it" in str(examine(kernel, HALVES))
+    halves = _of_halves(lambda kernel, s, x, z: kernel[(triton.cdiv(s.N, 16),)](x[: s.N], x[s.N :], z, s.N))
+    assert "launch passes a part of x, but a pre_hook needs all of it" in str(examine(kernel, halves))

@@ -83,7 +83,7 @@ def edited(puzzle: str, *edits: tuple[str, str]):
 def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
     report = edited(puzzle, (old, new))
     (failed,) = (case for case in report.cases if not case.ok)
-    ends = "a size may be larger" if "4096, B" in new else BEHIND
+    ends = "a size may be larger" if "4096, B" in new else "so large" if ".to(tl.int16)" in new else BEHIND
     assert failed.drawn and ends in failed.verdict.diagnosis, str(report)
 
 
@@ -259,6 +259,80 @@ def test_offsets_do_not_pass_through_floats_without_a_case_of_true_size():
     report = edited("masked_add", ("x_ptr + offs", "x_ptr + offs.to(tl.float32).to(tl.int32)"))
     assert report.verdicts[0].kind == "true size" and report.cases[-1].drawn, str(report)
     assert edited("masked_add", ("x_ptr + offs", "x_ptr + offs.to(tl.float64).to(tl.int32)")).ok
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new, told",
+    [
+        ("unpack_bits", "row = tl.program_id(0)", "row = tl.program_id(0).to(tl.int16)", "16 bits"),
+        ("varlen_attention", "i = start + tl.arange(0, BLOCK_Q)", "i = INT16", "16 bits"),
+        ("paged_attention", "length_ptr + b)", "length_ptr + b).to(tl.int16)", "16 bits"),
+        ("paged_attention", "b * W + number)", "b * W + number).to(tl.int16)", "16 bits"),
+        ("paged_attention", "number * PAGE + slot <", "(number * PAGE + slot).to(tl.int16) <", "16 bits"),
+        ("grouped_matmul", "tl.load(start_ptr + e) +", "tl.load(start_ptr + e).to(tl.int16) +", "16 bits"),
+        ("linear_cross_entropy", "t < T, other=0)", "t < T, other=0).to(tl.int16)", "16 bits"),
+        ("running_sums", "tl.load(cu_ptr + b),", "tl.load(cu_ptr + b).to(tl.int16),", "16 bits"),
+        ("route", "return first, second", "return first.to(tl.int8), second.to(tl.int8)", "8 bits"),
+        ("mxfp4_matmul", "start // 32 + tl.arange", "(start // 32).to(tl.int8) + tl.arange", "8 bits"),
+        ("masked_add", "offs < N", "offs.to(tl.float32) < N.to(tl.float32)", "is rounded: float32 holds"),
+    ],
+)
+def test_numbers_are_not_narrowed_below_what_a_puzzle_promises(puzzle, old, new, told):
+    new = new.replace("INT16", f"({old.removeprefix('i = ')}).to(tl.int16)")
+    report = edited(puzzle, (old, new))
+    verdict = report.verdicts[0]
+    assert verdict.kind == "true size" and told in verdict.message, str(report)
+    assert verdict.site and new in verdict.site.source and report.cases[-1].drawn, str(report)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("rope", "i = tl.arange(0, HALF)", "i = tl.arange(0, HALF).to(tl.int16)"),  # within a block
+        ("route", "(first < e).to(tl.int32)", "(first < e).to(tl.int8).to(tl.int32)"),  # 0 or 1
+        ("masked_add", "offs < N", "offs.to(tl.float64) < N.to(tl.float64)"),
+        ("masked_add", "offs < N", "offs - N < 0"),
+    ],
+)
+def test_numbers_may_be_as_narrow_as_they_are_small(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    assert report.ok, str(report)
+
+
+CODES = """
+@triton.jit
+def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    code = tl.load(x_ptr + n, mask=n < N, other=0).to(tl.int8)  # codes are from 0 to 15
+    is_kept = ((n * 40503) ^ (n >> 3)).to(tl.int16) == (n * 40503 ^ n >> 3).to(tl.int16)  # a hash
+    tl.store(z_ptr + n, tl.where(is_kept & (code > 7), code - 16, code), mask=n < N)
+"""
+
+
+def codes(shape, dtype, generator):
+    return torch.randint(0, 16, shape, generator=generator).to(dtype)
+
+
+def signed_codes(x: Int32[Tensor, " N"]) -> Int32[Tensor, " N"]:
+    """z[n] is the code x[n], from 0 to 15, as a number with a sign"""
+    return torch.where(x > 7, x - 16, x)
+
+
+CODED = Puzzle(
+    number="0",
+    spec=signed_codes,
+    grid=lambda s: (-(-s.N // s.BLOCK),),
+    cases=(Case(N=32, BLOCK=16, fill={"x": codes}), Case(N=41, BLOCK=64, fill={"x": codes})),
+    contract=Contract({"N": Size(300), "BLOCK": (16, 64)}, fills=lambda s: ({"x": codes},)),
+)
+
+
+def test_codes_and_hashes_may_be_narrow():
+    report = examine(define(CODES, "<codes>"), CODED)
+    assert report.ok, str(report)
+    narrow = CODES.replace("tl.store(z_ptr + n,", "n = n.to(tl.int16)\n    tl.store(z_ptr + n,")
+    report = examine(define(narrow, "<narrow>"), CODED)
+    assert "does not fit 16 bits" in str(report), str(report)
 
 
 @pytest.mark.parametrize(

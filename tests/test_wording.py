@@ -293,6 +293,10 @@ ROWS = {
         "r = tl.histogram(x, 8)",
         "counts int32 and uint32, but x is float32: use tl.histogram(x.to(tl.int32),",
     ),
+    r"^inline assembly for (-?\d+) elements": (
+        "r = tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [N], tl.int32, is_pure=True, pack=-1)",
+        "pack= must be at least 1, but is -1",
+    ),
     r"^histogram only supports 1D": ("r = tl.histogram(x2.to(tl.int32), 8)", "tl.ravel(x)"),
     r"^values element \d+ must have type": (
         "r = tl.multiple_of(offs, 4.0)",
@@ -506,6 +510,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "a, b = tl.split(x)": "whose last axis has 2 elements: x is [32] = [BLOCK]",
     "x.store(z_ptr + offs)": "swapped: tl.store(z_ptr + offs, x, ...) has the addresses first",
     "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
+    "for i in range(4):\n    x = tl.histogram(offs, True)": "but [1] of int32 after this line",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
 }
 

@@ -330,6 +330,10 @@ class _Catcher:
             self.on_tuning.differs(tuner.base_fn.__name__, other[0], _place())
 
     def _launch(self, tuner: Autotuner, config: Config, args: tuple, kwargs: dict[str, Any]) -> Any:
+        twice = kwargs.keys() & config.kwargs.keys()
+        if twice and len(tuner.configs) > 1:
+            told = "Make sure that you don't re-define auto-tuned symbols."  # as Triton does
+            raise ValueError(f"Conflicting meta-parameters: {', '.join(sorted(twice))}. {told}")
         every = {**tuner.nargs, **kwargs, **config.all_kwargs()}
         if config.pre_hook is not None:
             config.pre_hook(every)

@@ -282,13 +282,24 @@ def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResul
     """Try made cases of which only the programs at the edges of the grid run."""
     seen: set[str] = set()
     for op in shared.untested.one_sided():
-        for case in made_cases.at_true_size(bound.puzzle, op):
+        line = op.location.line
+        narrowing = line if made_cases.is_of_indices(op) else None
+        pretended = made_cases.at_true_size(bound.puzzle, op)
+        while True:
+            with the_puzzles_own("its contract", bound.case):
+                case, integers = next(pretended, (None, {}))
+            if case is None:
+                break
             one = bound.at(case, number)
             if isinstance(one, Bound) and (
-                verdict := check_true_size(one, shared.seconds, shared.said).verdict
+                verdict := check_true_size(one, shared.seconds, shared.said, integers, narrowing).verdict
             ):
-                if verdict.kind == "true size" and verdict.site and verdict.site.line == op.location.line:
+                if verdict.kind == "true size" and verdict.site and verdict.site.line == line:
+                    text = f"no listed case is so large that line {line} goes wrong, but sizes may be"
+                    verdict = dataclasses.replace(verdict, diagnosis=verdict.diagnosis or text)
                     return [CaseResult(str(case), verdict, drawn=True)]
+            if shared.budget.used() >= made_cases.FOR_EDGES:
+                break
         with the_puzzles_own("its contract", bound.case):
             vast = list(itertools.islice(made_cases.at_edges(bound.puzzle, op), made_cases.MOST_CASES))
         for case, programs in vast:

@@ -7,6 +7,7 @@ import torch
 
 from puzzles_lib.checker.expected import FACTOR_CONDITION, FLOAT32_ROUNDOFF, Expected, evaluate
 from puzzles_lib.checker.misread import UNUSED, misreads
+from puzzles_lib.checker.miswritten import miswritten
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 
@@ -155,7 +156,7 @@ def _number_of(tensor: torch.Tensor, place: tuple[int, ...]) -> float:
 
 def _number(value: torch.Tensor, digits: int = 6) -> str:
     number = value.item()
-    return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
+    return f"{number or 0.0:.{digits}g}" if isinstance(number, float) else str(number)  # -0.0 equals 0.0
 
 
 def is_packed(argument: Argument) -> bool:
@@ -210,7 +211,10 @@ def _vague(w: _Wrong) -> Iterator[str]:
 
 
 def _misread(w: _Wrong) -> str:
-    """Return the one way to misread an input that leads to this result; "" if there is none, or several."""
+    """Return the one way to misread an input, or else an operation, that leads to this result.
+
+    "" if there is none, or several.
+    """
     if w.wrong.sum() < FEWEST_WRONG or w.got[w.wrong].unique().numel() < FEWEST_WRONG:
         return ""  # a few numbers may be equal by chance
     found = [
@@ -222,7 +226,19 @@ def _misread(w: _Wrong) -> str:
     if unused and len(unused) == len(found):
         names = " or ".join(filter(None, [", ".join(unused[:-1]), unused[-1]]))
         return f"it is what you get if {names} is 0 everywhere: is a term missing?"
-    return found[0] if len(found) == 1 else ""
+    if len(found) > 1:
+        return ""
+    return found[0] if found else _miswritten(w)
+
+
+def _miswritten(w: _Wrong) -> str:
+    """Return the one slip in an operation that leads to this result; "" if there is none, or several."""
+    found = {
+        text
+        for text, value in miswritten(w.puzzle, w.case, w.inputs, w.expected.argument)
+        if w.would_be(value) and not w.off(value).sum() > w.off(w.value).sum() / 2
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _nan(w: _Wrong) -> str:
@@ -255,6 +271,8 @@ def _slips(w: _Wrong) -> list[str]:
     found = {}
     for text, spec in (w.puzzle.slips or {}).items():
         slip = evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]
+        if slip.any() and not w.got.any():
+            continue  # all zeros, near a slip whose values are tiny
         if w.would_be(slip, slack) and not w.off(slip).sum() > w.off(w.value).sum() / 2:  # or is NaN
             found[text] = float(w.off(slip).nan_to_num(0.0).sum())
     return [text for text, off in found.items() if off <= MUCH_FARTHER * min(found.values())]

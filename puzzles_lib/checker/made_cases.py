@@ -5,6 +5,7 @@ cases are made for it:
 
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
     ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
+    ... cut off at 16 bits                        a pretended size beyond it: `at_true_size`
     an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
     a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
     ... with 1e-30 or 1e30                        values near it, or beyond it: `at_a_limit`
@@ -20,10 +21,11 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -40,7 +42,7 @@ from puzzles_lib.checker.untested import (
 )
 from puzzles_lib.contract import Fill
 from puzzles_lib.inputs import large, make_inputs, random, zeros
-from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Program
 from puzzles_lib.translator.ir import Operation, Value
 
@@ -56,6 +58,8 @@ SMALL = 2048  # a number whose square is less
 PROBED = 64  # a size at which the sizes of a spec's steps are found
 MOST_TO_RUN = 1100  # programs of a case
 MOST_AT_EDGES = 12  # programs that run of a case with more than there is time for
+MOST_NARROWED = 24  # pretended cases for one cast to a narrower integer
+MOST_INTEGERS = 1 << 20  # of an input that is real in a pretended case
 
 # ---- verdicts on made cases that count
 
@@ -142,35 +146,40 @@ def size_of(puzzle: Puzzle, case: Case) -> int:
 FAR = 80  # times a number is beyond it, where how far is not known
 MOST_FAR = 8192
 BEYOND = 1.25, 9  # times a number, such as a word's position times the fields of a word
+PRETENDED = 1 / 8, *BEYOND, FAR  # likewise, or fewer, such as pages: for cases without values
 ROUNDS = 6  # in which a size grows until there are enough programs
 PAST_FLOAT32 = (1 << 25) + 1  # the integers beside it aren't numbers of float32
 MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
+LEAST_NARROW = 100  # bounds of casts to fewer bits are no integers of the source
 LEAST_VAST = 1000  # where a case beyond a number may be too large to run all of it
 
 
-def beyond(puzzle: Puzzle, number: int, most: float = MOST_TO_RUN) -> Iterator[Case]:
+def beyond(
+    puzzle: Puzzle, number: int, most: float = MOST_TO_RUN, elements: int = MOST_ELEMENTS
+) -> Iterator[Case]:
     """Yield cases in which a size, or the number of programs along an axis, is larger than a number.
 
-    most: the number of programs that a case may have.
+    most: the number of programs that a case may have. elements: those of all its tensors together.
     """
     assert puzzle.contract is not None
     sizes = puzzle.contract.sizes
     alone = [(name,) for name in (*sizes, *_counted(puzzle))]
-    for times in BEYOND:
+    pretended = elements > MOST_ELEMENTS
+    for times in PRETENDED if pretended else BEYOND:
         least = int(number * times) + 1
-        if times > 2 and least > MOST_FAR:  # a spec may take its square in memory
+        if times > 2 and least > MOST_FAR and not pretended:  # a spec may take its square in memory
             continue
         for names in (*alone, sizes):
             for block in (max, min):
-                if case := _case(puzzle, names, least, block, most):
+                if case := _case(puzzle, names, least, block, most, elements):
                     yield case
     for pair in itertools.combinations(sizes, 2):
         both = int(number * BEYOND[0]) + 1  # such as a filter and an image, each wider than a number
         for least in (math.isqrt(2 * number) + 1, both):  # the first for a number such as row * N + n
-            if case := _case(puzzle, pair, least, max, most):
+            if case := _case(puzzle, pair, least, max, most, elements):
                 yield case
     for name in sizes:
-        yield from _more_programs(puzzle, name, number, most)
+        yield from _more_programs(puzzle, name, number, most, elements)
 
 
 def _counted(puzzle: Puzzle) -> Iterator[str]:
@@ -184,12 +193,12 @@ def _counted(puzzle: Puzzle) -> Iterator[str]:
             yield name
 
 
-def _more_programs(puzzle: Puzzle, name: str, number: int, most: float) -> Iterator[Case]:
+def _more_programs(puzzle: Puzzle, name: str, number: int, most: float, elements: int) -> Iterator[Case]:
     """Yield cases in which there are more programs along an axis than a number, because of one size."""
     for axis in range(len(puzzle.grid(puzzle.cases[0]))):
         size = number + 1
         for _ in range(ROUNDS):
-            case = _case(puzzle, (name,), size, min, most)
+            case = _case(puzzle, (name,), size, min, most, elements)
             if case is None:
                 break
             count = puzzle.programs(case)[axis]
@@ -205,14 +214,15 @@ def _case(
     least: int,
     block: Callable[[Iterable[int]], int],
     most: float,
+    elements: int,
 ) -> Case | None:
     """Return a case in which sizes are at least so large; None if it would be too large to run."""
     assert puzzle.contract is not None
-    if least > MOST_ELEMENTS:
+    if least > elements:
         return None
     seed = f"{puzzle.name}/{' '.join(names)}/{least}/{block.__name__}"
     numbers = puzzle.contract.stretched(names, least, block, seed, puzzle.largest)
-    if sum(math.prod(tensor.shape(numbers)) for tensor in puzzle.tensors) > MOST_ELEMENTS:
+    if sum(math.prod(tensor.shape(numbers)) for tensor in puzzle.tensors) > elements:
         return None
     fill = min(puzzle.contract.fills(SimpleNamespace(**numbers)), key=len)
     plain = {name for name in fill if any(name not in case.fill for case in puzzle.cases if not case.pretend)}
@@ -240,19 +250,103 @@ def at_edges(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Program
         yield case, [(x, y, z) for x, y, z in itertools.islice(itertools.product(*axes), MOST_AT_EDGES)]
 
 
-def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
-    """Yield a case of true size with more elements than float32 counts, if an offset has been a float."""
+def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[str, np.ndarray]]]:
+    """Yield pretended cases in which an offset is too large for what it becomes, and their integers.
+
+    That is a float, or an integer of 8 or 16 bits.
+    """
     contract = puzzle.contract
-    if contract is None or op.name not in ("arith.fptosi", "arith.fptoui"):
+    if contract is None or puzzle.resident or puzzle.tables:
         return
-    if set(LOADS) & depends_on(op.operands):
+    if op.name == "arith.trunci":
+        yield from _narrowed(puzzle, op)
+    elif op.name in ("arith.fptosi", "arith.fptoui", "arith.cmpf") and not set(LOADS) & depends_on(
+        op.operands
+    ):
+        for name in contract.sizes:
+            seed = f"{puzzle.name}/{name}/true size"
+            numbers = contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
+            case = Case(fill=None, salt="", pretend=True, **numbers)
+            if size_of(puzzle, case) < MOST_PRETENDED:
+                yield case, {}
+
+
+def _narrowed(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[str, np.ndarray]]]:
+    """Yield pretended cases in which a narrower integer may be too small, the smallest first."""
+    number = _number(op)
+    if not _counts(puzzle, op) or not LEAST_NARROW <= number < 1 << 31:
         return
-    for name in contract.sizes:
-        seed = f"{puzzle.name}/{name}/true size"
-        numbers = contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
-        case = Case(fill=None, salt="", pretend=True, **numbers)
-        if size_of(puzzle, case) < MOST_PRETENDED:
-            yield case
+    found = depends_on(op.operands)
+    if not found & {*LOADS, "tt.get_program_id", "tt.get_num_programs"} and not _has_parameters(op.operands):
+        return  # it's as large as a block at most
+    inputs = [a for a in puzzle.inputs if not (a.dtype.is_floating_point or a.dtype == torch.bool)]
+    loaded = [a for a in inputs if f"{a.name}_ptr" in _loaded_from(op.operands)]
+    if found & {"tt.get_program_id", "tt.make_range"}:
+        loaded = []
+
+    def effort(case: Case) -> tuple[int, int]:
+        return sum(math.prod(a.shape(case.numbers)) for a in loaded) >> 16, size_of(puzzle, case)
+
+    cases = sorted(beyond(puzzle, number, math.inf, MOST_PRETENDED), key=effort)
+    for case in cases[:MOST_NARROWED]:
+        if loaded:  # their values are to be too large, but not so large that they stand for no index
+            values = np.concatenate(list(_integers(puzzle, case, loaded).values()))
+            if not ((number <= values) & (values <= size_of(puzzle, case))).any():
+                continue
+        yield Case(fill=None, salt="", pretend=True, **case.numbers), _integers(puzzle, case, inputs)
+
+
+def _has_parameters(values: Iterable[Value]) -> bool:
+    """Return whether values are computed from a kernel's or a loop's parameters."""
+    return any(value.maker is None for value in sources(values))
+
+
+def _loaded_from(values: Iterable[Value]) -> set[str]:
+    """Return the names of the parameters whose elements values are computed from."""
+    loads = [v.maker for v in sources(values) if v.maker is not None and v.maker.name in LOADS]
+    pointers = sources([op.operands[0] for op in loads])
+    return {value.location.name for value in pointers if value.maker is None}
+
+
+def _integers(puzzle: Puzzle, case: Case, inputs: Sequence[Argument]) -> dict[str, np.ndarray]:
+    """Return what inputs of integers hold in a case; for a large one, values of a listed case."""
+    if (
+        inputs
+        and size_of(puzzle, case) <= MOST_ELEMENTS
+        and any(a.name in (puzzle.derived or {}) for a in inputs)
+    ):
+        tensors = make_inputs(puzzle, case)
+        return {a.name: tensors[a.name].numpy().ravel() for a in inputs}
+    found = {}
+    for a in inputs:
+        shape, fill = a.shape(case.numbers), case.fill.get(a.name)
+        if fill and math.prod(shape) <= MOST_INTEGERS:
+            values = fill(shape, a.dtype, torch.Generator().manual_seed(0))
+        else:
+            listed = [each for each in puzzle.cases if not each.pretend]
+            values = make_inputs(puzzle, max(listed, key=lambda each: size_of(puzzle, each)))[a.name]
+        found[a.name] = values.numpy().ravel()
+    return found
+
+
+_OF_INDICES = {
+    *LOADS, "arith.addi", "arith.cmpf", "arith.cmpi", "arith.constant", "arith.divsi", "arith.extsi",
+    "arith.extui", "arith.maxsi", "arith.minsi", "arith.muli", "arith.remsi", "arith.select", "arith.subi",
+    "arith.trunci", "tt.addptr", "tt.broadcast", "tt.call", "tt.expand_dims", "tt.get_num_programs",
+    "tt.get_program_id", "tt.make_range", "tt.reduce", "tt.scan", "tt.splat",
+}  # fmt: skip
+_RANDOM = re.compile("rand|philox")
+
+
+def is_of_indices(op: Operation) -> bool:
+    """Return whether an operation takes numbers of programs and lanes, sizes and what is loaded, as they are.
+
+    No bits were taken out of these: a number that doesn't fit a narrower integer is then a fault.
+    """
+    if op.name != "arith.trunci" or not depends_on(op.operands) <= _OF_INDICES:
+        return False
+    makers = [value.maker for value in sources(op.operands) if value.maker is not None]
+    return not any(_RANDOM.search(maker.attributes.get("callee", "")) for maker in makers)
 
 
 def _counts(puzzle: Puzzle, op: Operation) -> bool:

@@ -144,7 +144,9 @@ def _is_unwritten(trial: Trial) -> bool:
 
 
 def _why_unwritten(trial: Trial) -> Verdict | None:
-    """The same fault with its reason, from a run whose accesses are kept."""
+    """The same fault with its reason: axes of the grid that are swapped, or what a run's accesses show."""
+    if _may_be_exchanged(trial) and (swapped := _with_axes_exchanged(trial)):
+        return swapped
     recorded = trial.run(Options(record=True, quiet=True))
     return unwritten.why_never_written(trial.bound.puzzle, trial.bound.case, recorded, trial.bound.kernel.src)
 

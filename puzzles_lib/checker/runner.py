@@ -1,5 +1,6 @@
 """`run`: a puzzle's kernel on tensors of your own."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from puzzles_lib.checker.report import Report
 from puzzles_lib.checker.run_launches import counting
 from puzzles_lib.puzzle import ALLOWED_NUMBERS, Case, Puzzle, evaluate, expect_puzzle, is_number
 from puzzles_lib.stumbles import sentence_first
+from puzzles_lib.wrapped import unwrap
 
 
 def run(
@@ -52,11 +54,19 @@ def run(
     if isinstance(found, Report):
         if puzzle.broken_by:
             found = _as_a_user_sees_it(kernel, puzzle, found)
+        found = dataclasses.replace(found, title=_title(kernel, puzzle, found))
         raise sentence_first(RuntimeError(str(found))) from None
     for kernels in counting:
         kernels.append(kernel)
     results = tuple(found[result.name] for result in puzzle.results)
     return results if len(results) > 1 else results[0]
+
+
+def _title(kernel: object, puzzle: Puzzle, report: Report) -> str:
+    """Return the kernel's name instead of the puzzle's if it isn't named after the puzzle."""
+    wrapped = unwrap(kernel)
+    name = wrapped.kernel.__name__ if wrapped else ""
+    return report.title if name in ("", puzzle.name, f"{puzzle.name}_kernel") else name
 
 
 def _as_a_user_sees_it(kernel: object, puzzle: Puzzle, report: Report) -> Report:

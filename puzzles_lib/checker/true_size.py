@@ -8,7 +8,9 @@ and no lane may be undefined. Values are not compared: they would take too long 
 import itertools
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+
+import numpy as np
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.launches import too_many_at_once
@@ -23,18 +25,29 @@ _CAST_PRODUCT = re.compile(r"\([^()]*\*[^()]*\)\.to\(tl\.int64\)")
 _CAST_TOO_LATE = "the cast on this line comes after the product, which has wrapped around by then"
 
 
-def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
-    """Run the programs at the edges of the grid and return what they did. said: as for `runner.run`."""
+def check_true_size(
+    bound: Bound,
+    seconds: float,
+    said: set[str],
+    integers: Mapping[str, np.ndarray] | None = None,
+    narrowing: int | None = None,
+) -> CaseResult:
+    """Run the programs at the edges of the grid and return what they did. said: as for `runner.run`.
+
+    integers: what inputs hold, by name, if they are not made up. narrowing: as for `Options`; then programs
+        between the edges run, too.
+    """
     puzzle, case = bound.puzzle, bound.case
     grid = puzzle.programs(case)
     if verdict := _too_many(grid):
         return CaseResult(str(case), verdict)
     if bound.resident and (verdict := too_many_at_once(math.prod(grid), bound.num_warps)):
         return CaseResult(str(case), verdict)
-    tensors = {a.name: Pretended(a.shape(case.numbers), a.dtype) for a in puzzle.tensors}
+    values = integers or {}
+    tensors = {a.name: Pretended(a.shape(case.numbers), a.dtype, values.get(a.name)) for a in puzzle.tensors}
     outputs = {f"{result.name}_ptr" for result in puzzle.results}
     sizes = [tensor.numel() for tensor in tensors.values()]
-    programs = edges(grid, sizes)
+    programs = edges(grid, sizes) + ([] if narrowing is None else between(grid))
     zeroed = {f"{name}_ptr" for name in (*puzzle.zeroed, *puzzle.in_place)}
     arguments = bound.filled(tensors)
     code = bound.translated()
@@ -52,6 +65,7 @@ def check_true_size(bound: Bound, seconds: float, said: set[str]) -> CaseResult:
             only=programs,
             tensors=bound.tensors,
             starts=bound.starts,
+            narrowing=narrowing,
         ),
     )
     verdict = None
@@ -81,6 +95,12 @@ def edges(grid: Program, sizes: Collection[int]) -> list[Program]:
                 chosen.append((x, rest // grid[2], rest % grid[2]))
         chosen.append((min(CROSSING * grid[0] // size, grid[0] - 1), grid[1] - 1, grid[2] - 1))
     return list(dict.fromkeys(chosen))
+
+
+def between(grid: Program) -> list[Program]:
+    """Return programs between the edges of a grid, most of them in its last half."""
+    xs, ys, zs = (sorted({count - 1, count * 7 // 8, count // 2}, reverse=True) for count in grid)
+    return list(itertools.product(xs, ys, zs))
 
 
 def _too_many(grid: Program) -> Verdict | None:

@@ -65,8 +65,12 @@ def _why_not_written(
                 return replace(
                     verdict, diagnosis=f"{both} overwrite each other at {place}: {why}", site=access.site
                 )
+    if gap := _gap(stores, result, puzzle, case):
+        return replace(verdict, diagnosis=gap[0], site=gap[1].site)
     if share := _too_small_a_share(stores, result, puzzle, case):
         return replace(verdict, diagnosis=share, site=stores[0].site)
+    if off := _switched_off(stores, result, shape, ran):
+        return replace(verdict, diagnosis=off[0], site=off[1].site)
     return verdict
 
 
@@ -180,6 +184,8 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
         length = result.shape(case.numbers)[-1]
         apart_by = f"{columns} = {length}" if columns != str(length) else f"{length} elements"
         return f"their offsets are the same, but rows of {result.name} are {apart_by} apart"
+    if text := _tiles_apart(first, second, result, case):
+        return text
     sizes = first.elements.size
     if len(result.shape(case.numbers)) != 1 or not (np.diff(first.elements) == 1).all() or apart >= sizes:
         return ""
@@ -190,6 +196,71 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
         return "both places depend on loaded values"
     start = "1 element" if apart == 1 else f"{apart} elements"
     return f"one starts {start} after the other, but each block has {_named(sizes, case)}"
+
+
+def _switched_off(
+    stores: Sequence[Access], result: Argument, shape: tuple[int, ...], ran: Run
+) -> tuple[str, Access] | None:
+    """Say that the lane for the first missing element of a matrix is masked off; None if it isn't clear.
+
+    A lane right of a matrix, whose address is in the next row, isn't the lane for that element.
+    """
+    missing = int(np.asarray(ran.written[result.name]).reshape(-1).argmin())
+    for access in stores:
+        elements = access.elements
+        if not len(shape) == elements.ndim == 2:
+            continue
+        lanes = (elements == missing) & ~access.mask & (elements // shape[1] == elements[:, :1] // shape[1])
+        if lanes.any():
+            place = f"{result.name}[{index_of(missing, shape)}]"
+            return f"the lane for {place} is switched off by the mask of this store", access
+    return None
+
+
+def _tiles_apart(first: Access, second: Access, result: Argument, case: Case) -> str:
+    """Say where two programs' tiles begin if it is neither one tile apart, nor several; "" if it isn't clear.
+
+    The programs must differ along one axis of the grid, and their tiles along one axis of a matrix.
+    """
+    shape, elements = result.shape(case.numbers), first.elements
+    axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
+    if len(shape) != 2 or elements.ndim != 2 or len(axes) != 1 or first.site != second.site:
+        return ""
+    if (
+        second.elements.shape != elements.shape
+        or not (second.elements - elements == _offset(first, second)).all()
+    ):
+        return ""
+    if (np.diff(elements, axis=1) != 1).any() or (np.diff(elements, axis=0) != shape[1]).any():
+        return ""
+    rows, columns = divmod(_offset(first, second), shape[1])
+    if (rows == 0) == (columns == 0):
+        return ""
+    dim = 0 if rows else 1
+    apart, count = divmod((rows, columns)[dim], second.program[axes[0]] - first.program[axes[0]])
+    size, name = elements.shape[dim], f"BLOCK_{result.dims[dim]}"
+    if count or apart < 1 or case.numbers.get(name) != size or apart == size:
+        return ""
+    what = ("row", "column")[dim]
+    begin = f"1 {what}" if apart == 1 else f"{apart} {what}s"
+    return f"neighboring tiles begin {begin} apart, but a tile has {name} = {size} {what}s"
+
+
+def _offset(first: Access, second: Access) -> int:
+    return int(second.elements.flat[0] - first.elements.flat[0])
+
+
+def _gap(stores: Sequence[Access], result: Argument, puzzle: Puzzle, case: Case) -> tuple[str, Access] | None:
+    """Say that neighboring tiles begin further apart than a tile is long; None if it isn't clear."""
+    first = stores[0]
+    for other in stores:
+        if sum(abs(a - b) for a, b in zip(first.program, other.program, strict=True)) == 1:
+            if text := _tiles_apart(first, other, result, case):
+                return (
+                    f"{the_programs(first.program, other.program, puzzle, case)} leave a gap: {text}",
+                    first,
+                )
+    return None
 
 
 def _too_small_a_share(stores: Sequence[Access], result: Argument, puzzle: Puzzle, case: Case) -> str:

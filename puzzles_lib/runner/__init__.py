@@ -164,6 +164,7 @@ def run(
     memory.ordering.at_atomics = versions.has_barriers_at_atomics(triton.__version__)
     memory.arithmetic.sums_in_tf32 = versions.has_sums_in_tf32(triton.__version__)
     memory.at_once = options.at_once
+    memory.narrowing = options.narrowing
     memory.resident = memory.ordering.resident = options.resident
     memory.recorder = options.recorder if options.record else None
     memory.arithmetic.as_compiled = options.as_compiled

@@ -140,6 +140,7 @@ class Memory:
         self.ordering = Ordering()
         self.promises: dict[tuple[str, Site], Promise] = {}  # those that are not true
         self.at_once: TakenAtOnce | None = None
+        self.narrowing: int | None = None
         self.harm: Harm | None = None  # that false promises do, if `at_once` is given
         self.recorder: Any = None  # a `recording.Recorder`, which records accesses
         self.arithmetic = Arithmetic()
@@ -410,6 +411,9 @@ class Memory:
     def from_float(self, result: Lanes, floats: Lanes) -> Lanes:
         """Return integers that were an index, and then floats. Labels may say what was rounded there."""
         return result
+
+    def compared(self, row: DType, found: Labels, unsigned: bool) -> None:
+        """Note the labels of integers of this dtype that are compared. unsigned: they may have no sign."""
 
     def taken_as_unsigned(self, labels: Labels) -> Labels:
         """Return the labels of integers that the kernel treats as unsigned."""

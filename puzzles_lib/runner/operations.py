@@ -231,11 +231,14 @@ def _unsigned(function: Callable) -> Compute:
     return compute
 
 
-def _unless_bool(function: Callable, of_bools: Callable) -> Compute:
+def _unless_bool(function: Callable, of_bools: Callable, unsigned: bool = False) -> Compute:
     """An operation on integers; on single bits it is one modulo 2."""
+    whole = (_unsigned if unsigned else _plainly)(function)
 
     def compute(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
-        return Lanes((of_bools if x.data.dtype == bool else function)(x.data, y.data), step.row)
+        if x.data.dtype == bool:
+            return Lanes(of_bools(x.data, y.data), step.row)
+        return whole(machine, step, x, y)
 
     return compute
 
@@ -268,16 +271,31 @@ operation("arith.xori", labels=of_a_number)(_plainly(np.bitwise_xor))
 
 operation("arith.andi", labels=absorbing(_is_zero))(_keeping(_plainly(np.bitwise_and)))
 operation("arith.ori", labels=absorbing(_is_all_ones))(_plainly(np.bitwise_or))
-operation("arith.shrsi", labels=of_shift, makes=True)(_plainly(np.right_shift))
-operation("arith.shrui", labels=of_shift, makes=True)(_unsigned(np.right_shift))
-operation("arith.divsi", labels=of_division, makes=True)(_plainly(numerics.divided))
-operation("arith.remsi", labels=of_division, makes=True)(_keeping(_plainly(np.fmod)))
-operation("arith.divui", labels=of_division, makes=True)(_unsigned(np.floor_divide))
-operation("arith.remui", labels=of_division, makes=True)(_keeping(_unsigned(np.remainder)))
 operation("arith.maxui")(_limiting(_unsigned(np.maximum)))
 operation("arith.minui")(_limiting(_unsigned(np.minimum)))
 operation("tt.mulhiui")(_unsigned(numerics.high_product))
 
+
+def _first(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """A single bit that is divided or shifted, and defined: it is divided by 1 or shifted by 0."""
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, y.shape))
+
+
+def _none(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What is left if a single bit is divided."""
+    return np.zeros(np.broadcast_shapes(x.shape, y.shape), bool)
+
+
+for _name, _rule, _function, _of_bits in (
+    ("arith.shrsi", of_shift, np.right_shift, _first),
+    ("arith.shrui", of_shift, np.right_shift, _first),
+    ("arith.divsi", of_division, numerics.divided, _first),
+    ("arith.divui", of_division, np.floor_divide, _first),
+    ("arith.remsi", of_division, np.fmod, _none),
+    ("arith.remui", of_division, np.remainder, _none),
+):
+    _made = _unless_bool(_function, _of_bits, unsigned=_name.endswith("ui"))
+    operation(_name, labels=_rule, makes=True)(_keeping(_made) if "rem" in _name else _made)
 
 _ADDI, _SUBI = _unless_bool(np.add, np.bitwise_xor), _unless_bool(np.subtract, np.bitwise_xor)
 _MULI = _unless_bool(np.multiply, np.bitwise_and)
@@ -298,7 +316,7 @@ def muli(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     return machine.memory.checked(_MULI(machine, step, x, y), x, y, np.multiply)
 
 
-_SHLI = _plainly(np.left_shift)
+_SHLI = _unless_bool(np.left_shift, _first)
 
 
 @operation("arith.shli", labels=of_shift, makes=True)
@@ -322,6 +340,8 @@ def cmpi(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
         left, right = left.view(kind), right.view(kind)
     outcome = _COMPARED[which - 4 if which > 5 else which](left, right)
     machine.memory.sides.compared(step.op, outcome, left, right, x.labels)
+    if x.labels is not None or y.labels is not None:
+        machine.memory.compared(x.row, joined(x.labels, y.labels), unsigned=not 2 <= which <= 5)
     return Lanes(outcome, BOOL)
 
 
@@ -331,6 +351,11 @@ _ORDERED = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.l
 @operation("arith.cmpf")
 def cmpf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     result = _cmpf(step, x, y)
+    if step.kept is None:
+        step.kept = all(map(_is_of_an_index, step.op.operands))
+    if step.kept:
+        machine.memory.sides.made_of_bits(step.op)  # larger numbers are rounded before they are compared
+        return machine.memory.from_float(machine.memory.from_float(result, x), y)
     machine.memory.sides.compared(step.op, result.data, x.wide, y.wide, x.labels)
     return result
 

@@ -47,6 +47,8 @@ class Options:
     held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
     at_once: which lanes of an access one instruction takes, to look for the harm of false hints.
     nans: notes where NaNs are made.
+    narrowing: a line whose casts make narrower integers. In a pretended run, these must not wrap around in
+        lanes that are compared, or stored as a wider integer.
     """
 
     zeroed: Collection[str] = ()
@@ -73,3 +75,4 @@ class Options:
     held_by: HeldBy | None = None
     at_once: TakenAtOnce | None = None
     nans: NaNs | None = None
+    narrowing: int | None = None

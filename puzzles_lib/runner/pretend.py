@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from puzzles_lib.dtypes import DType, of_torch
-from puzzles_lib.runner.buffer import NOBODY
+from puzzles_lib.runner.buffer import NOBODY, Buffer
 from puzzles_lib.runner.lanes import INT32, NARROW_INTEGERS, Labels, Lanes, joined, where
 from puzzles_lib.runner.memory import Halt, Memory, Part
 from puzzles_lib.runner.numerics import shifted
@@ -144,7 +144,14 @@ class PretendedBuffer:
 
 
 class PretendedMemory(Memory):
-    """Memory without data, which knows the lanes that have wrapped around."""
+    """Memory without data, which knows the lanes that have wrapped around.
+
+    narrowed: what has wrapped around in casts on the line ``narrowing``, and how many bytes were left.
+    """
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.narrowed: dict[Source, int] = {}
 
     def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
@@ -189,7 +196,16 @@ class PretendedMemory(Memory):
         """Label the lanes that a narrower integer cannot hold."""
         if result.row not in NARROW_INTEGERS:
             return result
-        return self._note_wrapped(result, wide.data, lambda place: int(wide.data.flat[place]))
+        at = self.site()
+        narrowing = at is not None and at.line == self.narrowing
+        return self._note_wrapped(result, wide.data, lambda place: int(wide.data.flat[place]), narrowing)
+
+    def compared(self, row: DType, found: Labels, unsigned: bool) -> None:
+        """End the run if an integer that is compared has wrapped around in a cast that is looked at."""
+        for source, own in [] if found is None else self._wraps(found):
+            fits = source.kind == WRAPPED_SIGNED and unsigned and row is not INT32
+            if source in self.narrowed and not fits and own.any():
+                raise Halt(Stop("true size", source.what, source.site))
 
     def from_float(self, result: Lanes, floats: Lanes) -> Lanes:
         """Label the lanes of which the float's dtype cannot hold each integer."""
@@ -204,8 +220,13 @@ class PretendedMemory(Memory):
             result.labels = joined(result.labels, where(beyond, label))
         return result
 
-    def _note_wrapped(self, result: Lanes, exact: np.ndarray, value: Callable[[int], int]) -> Lanes:
-        """Label the lanes of a result that lack the exact number; value: that number, by its place."""
+    def _note_wrapped(
+        self, result: Lanes, exact: np.ndarray, value: Callable[[int], int], narrowing: bool = False
+    ) -> Lanes:
+        """Label the lanes of a result that lack the exact number; value: that number, by its place.
+
+        narrowing: whether these lanes must not be compared, either.
+        """
         bits = 8 * result.row.storage.itemsize
         beyond = (exact < -(2 ** (bits - 1))) | (exact > 2 ** (bits - 1) - 1)
         if beyond.any():
@@ -213,7 +234,7 @@ class PretendedMemory(Memory):
             for kind, lanes in ((WRAPPED, beyond & ~unsigned), (WRAPPED_SIGNED, beyond & unsigned)):
                 if lanes.any():
                     number = value(int(lanes.argmax()))
-                    label = self._wrap(kind, number, result.row, single=result.data.size == 1)
+                    label = self._wrap(kind, number, result.row, result.data.size == 1, narrowing)
                     result.labels = joined(result.labels, where(lanes, label))
         return result
 
@@ -240,7 +261,7 @@ class PretendedMemory(Memory):
             if own.any():
                 raise Halt(Stop("true size", f"the draws repeat: {source.what}", source.site))
 
-    def _wrap(self, kind: str, value: int, row: DType, single: bool) -> int:
+    def _wrap(self, kind: str, value: int, row: DType, single: bool, narrowing: bool) -> int:
         """The label of lanes that have wrapped around at the running line; value: what one should be.
 
         row: the dtype that is too narrow. single: that of single numbers. A size of 1 is a constant, which
@@ -255,7 +276,10 @@ class PretendedMemory(Memory):
             what = f"{8 * row.storage.itemsize} bits"
             how = f"keep offsets in {'int32' if -(2**31) <= value < 2**31 else 'int64'}"
         text = f"offset {value:,} does not fit {what} and wraps around: {how}"
-        return self._label(next(known, Source(kind, text, site)))
+        source = next(known, Source(kind, text, site))
+        if narrowing:
+            self.narrowed[source] = row.storage.itemsize
+        return self._label(source)
 
     def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
         if labels is not None:
@@ -271,5 +295,15 @@ class PretendedMemory(Memory):
     def _wraps(self, labels: np.ndarray) -> list[tuple[Source, np.ndarray]]:
         return [(s, labels == self._label(s)) for s in self.sources if s.kind in (WRAPPED, WRAPPED_SIGNED)]
 
-    def _label_elements(self, *_: object) -> None:
-        """What was stored is not followed further."""
+    def _label_elements(self, buffer: Buffer, index: np.ndarray, dtype: np.dtype, labels: Labels) -> None:
+        """End the run if an integer is stored that a cast has made narrower than what holds it there.
+
+        What was stored is not followed further.
+        """
+        for source, own in [] if labels is None or not self.narrowed else self._wraps(labels):
+            if (
+                dtype.kind in "iu"
+                and self.narrowed.get(source, dtype.itemsize) < dtype.itemsize
+                and own.any()
+            ):
+                raise Halt(Stop("true size", source.what, source.site))

@@ -130,6 +130,7 @@ def watch(files: list[str], place: Place) -> Seen:
     _replace({name: functools.partial(_fussy, name) for name in rare})
     _replace({"load": _load_hinted, "store": _store_hinted, "splat": _not_empty, "histogram": _counted})
     _replace({name: functools.partial(_promised, name) for name in _PROMISES})
+    tl.inline_asm_elementwise = tl.core.inline_asm_elementwise = _packed(tl.core.inline_asm_elementwise)
     return seen
 
 
@@ -218,7 +219,9 @@ def _fussy(name: str, method: Callable) -> Callable:
 
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = (*args, *kwargs.values())
+        given = [*args, *kwargs.values()]
+        if name == "device_print":
+            given = [part for each in given if isinstance(each, list | tuple) for part in each]
         if name == "advance":
             if not _is_block_pointer(args[0]):
                 raise TypeError("tl.advance only moves block pointers, made by tl.make_block_ptr")
@@ -309,6 +312,20 @@ def _refuse_other_widths(counted: object) -> None:
         raise TypeError(f"histogram of {counted.dtype}")
 
 
+def _packed(function: Callable) -> Callable:
+    """Return tl.inline_asm_elementwise, which raises if Triton would divide by 0, or fill all memory."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        pack = kwargs.get("pack", args[5] if len(args) > 5 else 1)
+        count = getattr(pack, "value", pack)
+        if isinstance(count, int) and count < 1:
+            raise TypeError(f"inline assembly for {count} elements")
+        return function(*args, **kwargs)
+
+    return checked
+
+
 def _promised(name: str, method: Callable) -> Callable:
     """Return a hint on values, which raises if a later pass would fail because of its promise."""
 
@@ -341,6 +358,7 @@ _FUSSY = (
     "broadcast_impl_shape",
     "broadcast_impl_value",
     "cast",
+    "device_print",
     "expand_dims",
     "join",
     "logical_and",

@@ -391,6 +391,8 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     sizes = [_sizes(v) for _, v in blocks[:2]]
     if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1] != sizes[1]:
         words += "; one is the other transposed"
+    elif len(blocks) == 2 and sorted(map(len, sizes)) == [1, 1] and 1 not in (sizes[0][0], sizes[1][0]):
+        words += _as_row_and_column(t, *(node for node, _ in blocks))
     elif sorted(map(len, sizes)) == [1, 2]:
         words += _as_column(
             t, *sorted(((_sizes(v), n) for n, v in blocks[:2]), key=lambda pair: len(pair[0]))
@@ -405,6 +407,14 @@ def _as_column(t: Trouble, vector: tuple[list[int], ast.expr], tile: tuple[list[
     if size != rows or size == columns or not isinstance(node, ast.Name):
         return ""
     return f"; {node.id}[:, None] is a column, with one element per row"
+
+
+def _as_row_and_column(t: Trouble, *nodes: ast.expr) -> str:
+    """Say how two vectors combine into a tile; "" if one of them has no name."""
+    if not all(isinstance(node, ast.Name) for node in nodes):
+        return ""
+    one, other = (t.text(node) for node in nodes)
+    return f"; to get a tile, add an axis to each, such as {one}[None, :] and {other}[:, None]"
 
 
 def _operands(t: Trouble, found: re.Match) -> str:
@@ -436,7 +446,7 @@ def _carried(t: Trouble, found: re.Match) -> str:
     text = f"{name} is {before} before the loop, but {after} after this line"
     block = re.search(r"<\['(.*)'\], (\w+)>", found[3])
     if block and "<[" not in found[2] and "pointer" not in found[2] + found[3]:
-        shape = _start_shape(t, [int(n) for n in block[1].split("', '")])
+        shape = _start_shape(t, _numbers(block[1]))
         return f"{text}: start with {name} = {_start(t, shape, _DTYPES.get(block[2]) or block[2])}"
     halves = [half for half in _HALVES if before.replace(half, "float32") == after and half in before]
     if halves and "pointer" not in before:
@@ -483,14 +493,19 @@ def _last_assignment(loop: ast.AST | None, name: str) -> ast.stmt | None:
     return found
 
 
+def _numbers(text: str) -> list[int]:
+    """Return the sizes in Triton's text of a shape. To Triton, True is a size of 1."""
+    return [int(ast.literal_eval(n.strip(" '"))) for n in text.split(",")]
+
+
 def _kind(t: Trouble, text: str) -> str:
     """Return Triton's text of a type in plain words."""
     text = text.replace("constexpr", "").replace("'", "")
     if block := re.match(r"pointer<<\[(.*)\], (\w+)>", text):
-        shape = t.shape([int(n) for n in block[1].split(",")])
+        shape = t.shape(_numbers(block[1]))
         return f"a block pointer to {shape} of {_dtype(block[2])}"
     if block := re.search(r"<\[(.*)\], ([^>]+)>", text):
-        return f"{t.shape([int(n) for n in block[1].split(',')])} of {_dtype(block[2])}"
+        return f"{t.shape(_numbers(block[1]))} of {_dtype(block[2])}"
     if block := re.fullmatch(r"(\w+)\[(.*\d.*)\]", text):
         sizes = [int(n) for n in re.findall(r"\d+", block[2])]
         return f"{t.shape(sizes)} of {_dtype(block[1])}"
@@ -1041,6 +1056,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         "tl.fdiv only divides floats: / is for all numbers, // for integers",
     ),
     (r"^histogram (?:of|only supports (?:32-bit )?integer)", _histogram),
+    (r"^inline assembly for (-?\d+) elements", "pack= must be at least 1, but is {0}"),
     (r"^histogram only supports 1D", "tl.histogram needs a block of one axis: use tl.ravel(x)"),
     (r"^values element \d+ must have type", _promise),
     (

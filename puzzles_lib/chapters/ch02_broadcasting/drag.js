@@ -21,8 +21,6 @@
     said("grid", `(${rows}, ${columns})`);
     said("programs", rows * columns);
     said("lanes without an element", `${comma(lanes - M * N)} of ${comma(lanes)}`);
-    said("programs that load x[0]", rows);
-    said("programs that load y[0]", columns);
     said("bytes moved", `${comma(4 * moved)} (${(moved / least).toFixed(2)}x)`);
     const layers = { under: [], over: [] };
     for (let m = 0; m < rows; m++) {

@@ -91,7 +91,7 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
     rows, columns, _ = OUTER_ADD_BLOCKS.programs(case)
     scale = 1.3 / case.BLOCK_N
     width, height = case.BLOCK_N * scale, case.BLOCK_M * scale
-    figure, ax = new_sheet(columns * width + 4.8, rows * height + 2.6)
+    figure, ax = new_sheet(columns * width + 4.8, rows * height + 3.1)
     left, top = 3.0, 2.1
     fills = program_colors((rows, columns))
     grid = cells(
@@ -127,6 +127,8 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
     label(ax, across, 1.15, f"N = {case.N}, BLOCK_N = {case.BLOCK_N}", color=FAINT)
     label(ax, 0.9, middle, "tl.program_id(0)", fontsize=11, rotation=90)
     label(ax, 1.55, middle, f"M = {case.M}, BLOCK_M = {case.BLOCK_M}", rotation=90, color=FAINT)
+    note = "hatched: lanes without an element; the colors only tell tiles apart, and repeat"
+    label(ax, left, grid.bottom + 0.5, note, align="left", color=FAINT)
     return Picture(
         figure,
         f"""A matrix of M = {case.M} rows and N = {case.N} columns under {rows} x {columns} tiles of
@@ -142,7 +144,7 @@ EDGE = "color-mix(in srgb,currentColor 45%,transparent)"  # of a tile, in any th
 HATCH = f"repeating-linear-gradient(45deg,{EDGE} 0 2px,transparent 2px 7px)"
 
 
-def drag(M: int = 90, N: int = 100, BLOCK_M: int = 32, BLOCK_N: int = 16) -> Live:
+def drag(M: int = 90, N: int = 100, BLOCK_M: int = 8, BLOCK_N: int = 8) -> Live:
     """Return a matrix under tiles whose two sizes can be dragged, with what the tiles cost."""
     case = Case(M=M, N=N, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
     rows, columns, _ = OUTER_ADD_BLOCKS.programs(case)
@@ -185,8 +187,6 @@ def _facts(M: int, N: int, BLOCK_M: int, BLOCK_N: int, rows: int, columns: int) 
         "grid": f"({rows}, {columns})",
         "programs": f"{rows * columns}",
         "lanes without an element": f"{lanes - M * N:,} of {lanes:,}",
-        "programs that load x[0]": f"{rows}",
-        "programs that load y[0]": f"{columns}",
         "bytes moved": f"{4 * moved:,} ({moved / least:.2f}x)",
     }
 

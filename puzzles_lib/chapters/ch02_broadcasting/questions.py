@@ -1,6 +1,9 @@
 """The predictions of chapter 02."""
 
+from collections.abc import Callable
+
 import torch
+import triton
 
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD, OUTER_ADD_BLOCKS
 from puzzles_lib.question import Nudge, Question
@@ -16,35 +19,90 @@ def _loads() -> tuple[int, int]:
     return rows, columns
 
 
-def _first_past_x() -> tuple[int, int]:
-    case = OUTER_ADD_BLOCKS.cases[2]
-    return 0, case.N // case.BLOCK_N
-
-
-def _element_of_column_31() -> tuple[int, int]:
-    return divmod(31, OUTER_ADD.cases[2].N)
-
-
 def _bytes_of_scales() -> tuple[int, int]:
     expanded = torch.empty(1000)[:, None].expand(1000, 3000)
     return expanded.untyped_storage().nbytes(), expanded.contiguous().untyped_storage().nbytes()
 
 
-STEPS = 30
+def counts(x: torch.Tensor, y: torch.Tensor, steps: int, slip: str = "") -> torch.Tensor:
+    """Return for each point (x[n], y[m]) after how many of the steps a*a + b*b is below 4.
 
-
-def _never_left(in_turn: bool = False) -> int:
-    """Return how many points of chapter 02's plane are still below 4 after 30 steps.
-
-    in_turn: with a slip: the new b is made from the new a.
+    slip: what is done wrong: the ``"order"`` (the new b is made from the new a), the ``"limit"`` (2 instead
+    of 4), or the ``"moment"`` (each step is counted before it is made).
     """
-    x, y = torch.linspace(-2.1, 0.7, 140)[None, :], torch.linspace(-1, 1, 100)[:, None]
-    a = b = steps = torch.zeros(100, 140)
-    for _ in range(STEPS):
+    x, y = x[None, :], y[:, None]
+    a = b = count = torch.zeros(y.shape[0], x.shape[1])
+    for _ in range(steps):
+        below = a * a + b * b < 4
         old, a = a, a * a - b * b + x
-        b = 2 * (a if in_turn else old) * b + y
-        steps = steps + (a * a + b * b < 4)
-    return int((steps == STEPS).sum())
+        b = 2 * (a if slip == "order" else old) * b + y
+        count = count + (below if slip == "moment" else a * a + b * b < (2 if slip == "limit" else 4))
+    return count
+
+
+PLANE = {"x": torch.linspace(-2.1, 0.7, 140), "y": torch.linspace(-1, 1, 100)}
+
+
+def _mandelbrot() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return the counts of the notebook's plane after 30 steps, and that plane."""
+    return counts(PLANE["x"], PLANE["y"], 30), PLANE
+
+
+NEAR = 0.99  # the share of points with the right count: rounding moves points at the edge of the set
+
+
+def _drawn(given: tuple, slip: str = "") -> bool:
+    """Return whether these are the counts of a plane, up to rounding: (counts, plane)."""
+    found, plane = given
+    most = int(found.max())
+    want = counts(plane["x"], plane["y"], most, slip)
+    return most > 0 and want.shape == found.shape and bool((found == want).float().mean() >= NEAR)
+
+
+def _never_leaves(given: tuple) -> bool:
+    return bool((given[0] == given[0].max()).all())
+
+
+WORDS, WINDOW = 12, 4
+
+
+def window(words: int = WORDS, size: int = WINDOW, back: bool = True) -> tuple[tuple[int, ...], ...]:
+    """Return for each word (a row) which words (columns) it sees: 1 for the last `size`, itself included.
+
+    back: False for words that see the next ones.
+    """
+    place = torch.arange(words)
+    behind = (place[:, None] - place) * (1 if back else -1)
+    return tuple(map(tuple, ((behind >= 0) & (behind < size)).int().tolist()))
+
+
+def _whole(given: tuple) -> tuple:
+    """Return the rows of a result as tuples of integers; () if it isn't a matrix of 0 and 1."""
+    try:
+        rows = tuple(tuple(int(v) for v in row) for row in given)
+    except (TypeError, ValueError, OverflowError):
+        return ()
+    return rows if rows == tuple(map(tuple, given)) else ()
+
+
+PROGRAMS = 12  # at least, of the tile that is asked for
+SIZES = tuple(2**power for power in range(3, 8))  # of the blocks that can be dragged
+
+
+def _moved(tile: tuple[int, int]) -> tuple[int, int]:
+    """Return how many elements the tiles of case 2 move, and how many programs there are."""
+    case = OUTER_ADD_BLOCKS.cases[2].but(BLOCK_M=tile[0], BLOCK_N=tile[1])
+    rows, columns = OUTER_ADD_BLOCKS.programs(case)[:2]
+    return rows * case.N + columns * case.M + case.M * case.N, rows * columns
+
+
+def _best_tile() -> tuple[int, int]:
+    every = [(m, n) for m in SIZES for n in SIZES if _moved((m, n))[1] >= PROGRAMS]
+    return min(every, key=_moved)
+
+
+def _is_a_tile(given: tuple) -> bool:
+    return len(given) == 2 and all(size in SIZES for size in given)
 
 
 def _grids() -> tuple[tuple[int, ...], ...]:
@@ -55,12 +113,30 @@ def _are_pairs(given: tuple) -> bool:
     return all(isinstance(grid, tuple | list) and len(grid) == 2 for grid in given)
 
 
-def _whole_tiles() -> tuple[tuple[int, int], ...]:
-    return tuple((case.M // case.BLOCK_M, case.N // case.BLOCK_N) for case in OUTER_ADD_BLOCKS.cases)
+def _counted(how: Callable[[int, int], float], swapped: bool = False) -> tuple[tuple[float, float], ...]:
+    """Return the grids that come from one rule. swapped: each axis gets the other one's block size."""
+    blocks = ("BLOCK_N", "BLOCK_M") if swapped else ("BLOCK_M", "BLOCK_N")
+    return tuple(
+        (how(case.M, case.numbers[blocks[0]]), how(case.N, case.numbers[blocks[1]]))
+        for case in OUTER_ADD_BLOCKS.cases
+    )
 
 
 def _as_tuples(given: tuple) -> tuple:
     return tuple(map(tuple, given)) if _are_pairs(given) else ()
+
+
+def _case(number: int) -> str:
+    """Return the words for grids that are wrong in this case, and in none before it."""
+    case = OUTER_ADD_BLOCKS.cases[number]
+    return (
+        f"Case {number} comes out wrong: {case.M} rows in tiles of {case.BLOCK_M}, and {case.N} columns in "
+        f"tiles of {case.BLOCK_N}. How many tiles is that from top to bottom, and from left to right?"
+    )
+
+
+def _right_up_to(number: int) -> Callable[[tuple, tuple], bool]:
+    return lambda given, right: _as_tuples(given)[:number] == right[:number]
 
 
 QUESTIONS = (
@@ -99,42 +175,6 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "ch02-q3",
-        "Which program is the first to load past the end of x? Answer with (row, column) of the grid.",
-        _first_past_x,
-        tuple,
-        "Which column of tiles reaches past column 99? And which row of tiles do you go through first?",
-        (
-            Nudge(lambda given, right: len(given) != 2, "The answer has two numbers: (row, column)."),
-            Nudge(lambda given, right: given == right[::-1], "The row comes first, then the column."),
-            Nudge(
-                lambda given, right: given[1] == right[1],
-                "The column is correct. But every row of tiles has such a program. Which row comes first?",
-            ),
-            Nudge(
-                lambda given, right: given[1] == right[1] + 1,
-                "That column doesn't exist. Program ids are numbered from 0.",
-            ),
-        ),
-    ),
-    Question(
-        "ch02-q4",
-        "Which lane of the tile owns the element that lane [0, 31] writes to? Answer with (row, column).",
-        _element_of_column_31,
-        tuple,
-        "Point at the lane: which element of z does it write to? And which lane of the tile should do that?",
-        (
-            Nudge(
-                lambda given, right: given == (0, 31),
-                "That is the lane itself. A row of z ends earlier, and the next row begins there.",
-            ),
-            Nudge(
-                lambda given, right: given == (1, 0),
-                "Lane [0, 30] overwrites that one. Which one does [0, 31] overwrite?",
-            ),
-        ),
-    ),
-    Question(
         "ch02-q5",
         "How many bytes of memory does each version occupy? Answer with a pair: (expanded, written).",
         _bytes_of_scales,
@@ -159,10 +199,10 @@ QUESTIONS = (
     ),
     Question(
         "ch02-q6",
-        "What is the grid in each of the six cases?",
+        "What is the grid in each of the six cases? (A function without return returns None.)",
         _grids,
         tuple,
-        "Take one case: how many tiles are in a column of the grid, and how many are in a row?",
+        _case(0),
         (
             Nudge(
                 lambda given, right: not _are_pairs(given),
@@ -173,32 +213,96 @@ QUESTIONS = (
                 "Axis 0 numbers the tiles from top to bottom, so it goes with M. Your two axes are swapped.",
             ),
             Nudge(
-                lambda given, right: _as_tuples(given) == _whole_tiles(),
+                lambda given, right: any(size != int(size) for grid in _as_tuples(given) for size in grid),
+                "These aren't whole numbers. Which function divides and rounds up?",
+            ),
+            Nudge(
+                lambda given, right: _as_tuples(given) == _counted(lambda size, block: size // block),
                 "Your grid counts only the tiles that fit entirely. In case 2, two tiles cover 64 of 90 "
                 "rows. Which program would compute the other 26 rows?",
             ),
+            Nudge(
+                lambda given, right: _as_tuples(given) == _counted(lambda size, block: size // block + 1),
+                "Your grid has a tile too many if the tiles fit without a remainder: in case 1, tiles of 16 "
+                "rows cover 64 rows.",
+            ),
+            Nudge(
+                lambda given, right: _as_tuples(given) == _counted(triton.cdiv, swapped=True),
+                "The two block sizes are exchanged: a tile has BLOCK_M rows and BLOCK_N columns.",
+            ),
+            Nudge(_right_up_to(2), _case(2)),
+            Nudge(_right_up_to(1), _case(1)),
         ),
         same=lambda given, right: _as_tuples(given) == right,
         computed=True,
     ),
     Question(
         "ch02-q7",
-        f"How many points are still there after {STEPS} steps?",
-        _never_left,
-        int,
+        "Does each point have the correct count? (So far, no point has one.)",
+        _mandelbrot,
+        tuple,
         "This isn't the Mandelbrot set yet. Check the two formulas, and what you add to steps.",
         (
             Nudge(
-                lambda given, right: given == 100 * 140,
-                f"All points stay for {STEPS} steps. Do a and b change in your loop?",
+                lambda given, right: _never_leaves(given),
+                "All points have the same count. Do a and b change in your loop?",
             ),
             Nudge(
-                lambda given, right: given == _never_left(in_turn=True),
+                lambda given, right: _drawn(given, "order"),
                 "Your new b is made from the new a. Both need the old values: compute them in one line, with "
                 "a, b = ..., or keep the old a under another name.",
             ),
+            Nudge(
+                lambda given, right: _drawn(given, "limit"),
+                "Your steps count while a * a + b * b is below 2. There is no way back only from 4 on.",
+            ),
+            Nudge(
+                lambda given, right: _drawn(given, "moment"),
+                "Your counts are 1 too high: take the step first, then see whether a * a + b * b is below 4.",
+            ),
         ),
-        same=lambda given, right: abs(given - right) <= 0.02 * right,
+        same=lambda given, right: _drawn(given),
+        computed=True,
+    ),
+    Question(
+        "ch02-q8",
+        f"Of the tiles that leave at least {PROGRAMS} programs, which one moves the fewest bytes? "
+        "Answer with (BLOCK_M, BLOCK_N).",
+        _best_tile,
+        tuple,
+        "Another tile with enough programs moves fewer bytes. Try tiles of the same area, but another shape.",
+        (
+            Nudge(
+                lambda given, right: not _is_a_tile(given),
+                "The answer has two numbers that the sliders can show: (BLOCK_M, BLOCK_N).",
+            ),
+            Nudge(
+                lambda given, right: _moved(given)[1] < PROGRAMS,
+                f"That tile leaves fewer than {PROGRAMS} programs.",
+            ),
+        ),
+    ),
+    Question(
+        "ch02-q9",
+        f"Which of the {WORDS} words does each word see?",
+        window,
+        tuple,
+        "This isn't the window yet. Take one row: which columns are at most 3 places before its word?",
+        (
+            Nudge(
+                lambda given, right: _whole(given) == window(size=WORDS),
+                "That's the causal mask: each word sees all words before it. What limits it to the last 4?",
+            ),
+            Nudge(
+                lambda given, right: _whole(given) in (window(size=WINDOW + 1), window(size=WINDOW - 1)),
+                "Your window is one word too long or too short. It has 4 words, including the word itself.",
+            ),
+            Nudge(
+                lambda given, right: _whole(given) == window(back=False),
+                "These words see the next ones. A row is the word that looks, a column a word it may see.",
+            ),
+        ),
+        same=lambda given, right: _whole(given) == right,
         computed=True,
     ),
 )

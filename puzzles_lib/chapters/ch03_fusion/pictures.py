@@ -10,7 +10,7 @@ from puzzles_lib.puzzle import Case
 _OPEN, _WASTE = SKY, ORANGE
 
 
-ASKED = Case(M=200, N=300)  # as in the prediction above the picture
+ASKED = Case(M=8192, N=8192)  # as in the prediction above the picture
 
 
 def passes(case: Case = ASKED) -> Picture:
@@ -48,45 +48,51 @@ def passes(case: Case = ASKED) -> Picture:
     return Picture(
         figure,
         f"""Two ways to compute z = relu(x * y) for M = {case.M}, N = {case.N}. The length of each bar is the
-        number of bytes moved. With two kernels, the first one reads x and y ({inputs} bytes) and writes the
-        product ({tile} bytes). The second one reads the product and writes z ({tile} bytes): {two} bytes in
-        all. One fused kernel keeps the product in registers and moves {one} bytes.""",
+        number of bytes moved. With two kernels, the first one reads x and y ({inputs:,} bytes) and writes the
+        product ({tile:,} bytes). The second one reads the product and writes z ({tile:,} bytes): {two:,}
+        bytes in all. One fused kernel keeps the product in registers and moves {one:,} bytes.""",
     )
 
 
 def gate() -> Picture:
     """Draw how the product decides, element by element, whether the gradient comes through."""
-    x = torch.tensor([[3, -1, 0, 2, 4], [-2, 5, 1, 0, -3], [1, -4, 2, -1, 0]])
-    y = torch.tensor([2, -1, 3])
-    dz = torch.tensor([[1, 4, 2, -3, 5], [6, 1, -2, 3, -1], [-5, 2, 7, 1, 4]])
+    x = torch.tensor([[3.0, -1, 0, 2], [-2, 5, 1, 0], [1, -4, 2, -1]])
+    y = torch.tensor([2.0, -1, 3])
+    dz = torch.tensor([[1.0, 4, 2, -3], [6, 1, -2, 3], [-5, 2, 7, 1]])
     dx = MUL_RELU_BACKWARD.spec(x, y, dz)
     product = x * y[:, None]
-    figure, ax = new_sheet(22.6, 6.4)
+    figure, ax = new_sheet(24.6, 6.6)
     is_open = product > 0
     colors = [[_OPEN if o else "white" for o in row] for row in is_open.tolist()]
+    signs = {}
     for title, left, grid in (
-        ("y", 0.1, y[:, None]),
-        ("x * y", 1.8, product),
-        ("dz", 8.4, dz),
-        ("dx", 17.0, dx),
+        ("x", 0.2, x),
+        ("y", 5.4, y[:, None]),
+        ("x * y", 7.6, product),
+        ("dz", 13.6, dz),
+        ("dx", 20.0, dx),
     ):
-        numbers = [[str(v).replace("-", "\u2212") for v in row] for row in grid.tolist()]
-        fill = colors if title in ("x * y", "dx") else PALE
+        numbers = [[f"{v + 0.0:.0f}".replace("-", "\u2212") for v in row] for row in grid.tolist()]
+        fill = PALE if title in ("x", "y") else colors
         block = cells(ax, numbers, x=left, y=1.2, width=1.1, height=1.1, colors=fill)
         label(ax, (left + block.right) / 2, 0.6, title, fontsize=11)
-    arrow(ax, (14.1, 2.85), (16.8, 2.85))
-    for text, at in (("* y", 2.3), ("if open", 3.4)):
-        label(ax, 15.45, at, text)
+        signs[title] = block.right
+    for title, sign in (("x", "*"), ("y", "=")):
+        label(ax, signs[title] + (0.4 if title == "x" else 0.55), 2.85, sign, fontsize=13)
+    for title, to in (("x * y", 13.4), ("dz", 19.8)):
+        arrow(ax, (signs[title] + 0.2, 2.85), (to, 2.85))
+    label(ax, (signs["dz"] + 19.9) / 2, 2.3, "* y")
+    label(ax, (signs["x * y"] + 13.5) / 2, 2.3, "gate")
     for left, fill, text in (
-        (1.8, _OPEN, "x * y above 0: the gate is open"),
-        (11.7, "white", "0 or below: the gate is shut, and dx = 0"),
+        (0.2, _OPEN, "x * y above 0: the gate is open, and dx = dz * y"),
+        (13.6, "white", "0 or below: the gate is shut, and dx = 0"),
     ):
         box(ax, left, 5.2, 1.1, 0.8, color=fill)
         label(ax, left + 1.4, 5.6, text, align="left")
-    count = int(is_open.sum())
+    count, size = int(is_open.sum()), is_open.numel()
     return Picture(
         figure,
-        f"""A 3 by 5 example. The gate is open where the product x * y is above 0, in {count} of 15 elements.
-        There dx = dz * y, with y = 2, -1, 3 for the three rows. Where the product is negative or exactly
-        0, the gate is shut and dx is 0.""",
+        f"""A 3 by 4 example. The gate is open where the product x * y is above 0, in {count} of {size}
+        elements, which have the same color in x * y, dz and dx. There dx = dz * y, with y = 2, -1, 3 for the
+        three rows. Where the product is negative or exactly 0, the gate is shut and dx is 0.""",
     )

@@ -84,11 +84,13 @@ MUL_RELU = Puzzle(
 def mul_relu_backward(
     x: Float32[Tensor, "M N"], y: Float32[Tensor, " M"], dz: Float32[Tensor, "M N"]
 ) -> Float32[Tensor, "M N"]:
-    """dx[m, n] = dz[m, n] * y[m] where x[m, n] * y[m] > 0, else 0
+    """How the loss changes with x, if dz is how it changes with z = relu(x * y)
 
-    The gradient of relu(x * y).
+    As in PyTorch, relu'(0) = 0.
     """
-    return torch.where(x * y[:, None] > 0, dz * y[:, None], 0)
+    x = x.detach().requires_grad_()
+    z = torch.relu(x * y[:, None])
+    return torch.autograd.grad(z, x, dz)[0]
 
 
 def gate_of_x(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
@@ -107,6 +109,30 @@ def times_x(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
     return torch.where(x * y[:, None] > 0, dz * x, 0)
 
 
+def open_at_zero(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x * y[:, None] >= 0, dz * y[:, None], 0)
+
+
+def relu_of_the_gradient(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.relu(dz * y[:, None])
+
+
+def gate_of_dz(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(dz > 0, dz * y[:, None], 0)
+
+
+def gate_the_other_way(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x * y[:, None] > 0, 0, dz * y[:, None])
+
+
+def relu_instead_of_its_slope(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return dz * torch.relu(x * y[:, None])
+
+
+def relu_times_y(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return dz * torch.relu(x * y[:, None]) * y[:, None]
+
+
 def without_a_gate(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
     return dz * y[:, None]
 
@@ -114,10 +140,7 @@ def without_a_gate(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
 MUL_RELU_BACKWARD = Puzzle(
     number="6",
     spec=mul_relu_backward,
-    formula=(
-        r"z_{m,n} = \operatorname{relu}(x_{m,n} \, y_m), \qquad "
-        r"dx_{m,n} = \begin{cases} dz_{m,n} \, y_m & x_{m,n} \, y_m > 0 \\ 0 & \text{otherwise} \end{cases}"
-    ),
+    formula=r"z_{m,n} = \operatorname{relu}(x_{m,n} \, y_m)",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
         Case(M=32, N=32, BLOCK_M=32, BLOCK_N=32),  # one program
@@ -140,6 +163,12 @@ MUL_RELU_BACKWARD = Puzzle(
         "dz passes the gate without the factor y: the derivative of x * y with respect to x is y": without_y,
         "dz passes the gate with the factor x: the derivative of x * y with respect to x is y": times_x,
         "this is dz * y without the gate": without_a_gate,
+        "x * y is exactly 0 there, and relu'(0) = 0: the gate is open only above 0": open_at_zero,
+        "this is the relu of dz * y: the gate must look at the sign of x * y": relu_of_the_gradient,
+        "the gate looks at the sign of dz: the relu was taken of x * y": gate_of_dz,
+        "the gate is open below 0 and shut above 0": gate_the_other_way,
+        "the relu of x * y is a factor here instead of its slope, 1 or 0, times y": relu_instead_of_its_slope,
+        "the relu of x * y is a factor here instead of its slope, 1 or 0": relu_times_y,
     },
 )
 

@@ -2,10 +2,12 @@
 
 import torch
 
+from puzzles_lib.chapters.ch03_fusion import silu
+from puzzles_lib.chapters.ch03_fusion.pictures import ASKED
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU
 from puzzles_lib.question import Nudge, Question
 
-M, N, FLOAT32 = 200, 300, 4
+M, N, FLOAT32 = ASKED.M, ASKED.N, 4
 
 
 def _saved() -> int:
@@ -16,12 +18,12 @@ def _saved() -> int:
 def _gradient() -> tuple[int, ...]:
     x = torch.tensor([-1.0, 0.0, 2.0], requires_grad=True)
     torch.relu(x * 3.0).backward(torch.tensor([10.0, 20.0, 30.0]))
+    assert x.grad is not None
     return tuple(int(value) for value in x.grad)
 
 
-def _open_gate() -> int:
-    x, y, dz = 0, 3, 20
-    return dz * y if x * y >= 0 else 0
+def _silu_slip(slip: str, words: str) -> Nudge:
+    return Nudge(lambda given, right: silu.is_near(given, silu.gradient(slip)), words)
 
 
 def _cost(round_trips: int) -> float:
@@ -35,11 +37,19 @@ def _cost(round_trips: int) -> float:
 QUESTIONS = (
     Question(
         "ch03-q1",
-        "How many fewer bytes does one fused kernel move to and from memory than the two kernels together?",
+        "How many bytes does fusion save? That is what two kernels move, minus what one moves.",
         _saved,
         int,
         "Which numbers no longer go to memory, and how many of them are there?",
         (
+            Nudge(
+                lambda given, right: 0 < right - given <= 2 * FLOAT32 * (M + N),
+                "Nearly. Both versions read x and y once, so x and y don't matter for the difference.",
+            ),
+            Nudge(
+                lambda given, right: 0 < given - right <= 2 * FLOAT32 * (M + N),
+                "Nearly. The second of the two kernels reads only the product, so x and y don't matter.",
+            ),
             Nudge(
                 lambda given, right: 2 * given == right,
                 "That counts one direction only. The product was written, and then it was read back.",
@@ -61,7 +71,9 @@ QUESTIONS = (
         tuple,
         "For each element: is x * y above 0? If it is, the result is dz * y. If not, the gate is shut.",
         (
-            Nudge(lambda given, right: len(given) != 3, "The answer has three numbers."),
+            Nudge(
+                lambda given, right: len(given) != 3, "The answer has three numbers, one per element of x."
+            ),
             Nudge(
                 lambda given, right: given[1] != 0 and given[::2] == right[::2],
                 "Two of them are correct. Is the gate open at exactly 0?",
@@ -70,17 +82,6 @@ QUESTIONS = (
                 lambda given, right: given[2] == 30,
                 "The gate lets dz through, but the chain rule has another factor. Which one is missing?",
             ),
-        ),
-    ),
-    Question(
-        "ch03-q3",
-        "What does the second element of dx become with >= instead of >?",
-        _open_gate,
-        int,
-        "Now the gate is open at 0. What does it let through, and what is that multiplied by?",
-        (
-            Nudge(lambda given, right: given == 0, "That's the result with >. Is 0 >= 0 true?"),
-            Nudge(lambda given, right: given == 20, "That's dz. The chain rule has one more factor."),
         ),
     ),
     Question(
@@ -106,11 +107,20 @@ QUESTIONS = (
     ),
     Question(
         "ch03-q5",
-        "Does your gradient of the leaky relu agree with PyTorch's?",
-        lambda: True,
-        bool,
-        "Your dx differs from x.grad. The line above shows the first difference. What is the slope of the "
-        "leaky relu there, and what else does the chain rule multiply by?",
+        "What is dx for z = silu(x * y)? A matrix, as rows of numbers.",
+        lambda: tuple(map(tuple, silu.gradient().tolist())),
+        tuple,
+        "Your dx differs from PyTorch's. With t = x * y and s = sigmoid(t): what is the slope of t * s, and "
+        "what else does the chain rule multiply by?",
+        (
+            _silu_slip("y", "The slope of the SiLU is correct. What does the chain rule multiply it by?"),
+            _silu_slip(
+                "sigmoid", "In t * s, both factors change with t. Your slope has only the first term."
+            ),
+            _silu_slip("other", "In t * s, both factors change with t. Your slope has only the second term."),
+            _silu_slip("forward", "That has the SiLU itself as a factor. The chain rule needs its slope."),
+        ),
+        same=lambda given, right: silu.is_near(given, torch.tensor(right)),
         computed=True,
     ),
 )

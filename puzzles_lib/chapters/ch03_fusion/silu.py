@@ -1,0 +1,51 @@
+"""The gradient of the SiLU, which chapter 03 asks for: its inputs, its values, and typical slips."""
+
+import torch
+
+SEED, ROWS, COLUMNS = 0, 50, 70
+
+
+def inputs() -> dict[str, torch.Tensor]:
+    """Return the x, y and dz on which the gradient of the SiLU is asked for."""
+    generator = torch.Generator().manual_seed(SEED)
+    shapes = {"x": (ROWS, COLUMNS), "y": (ROWS,), "dz": (ROWS, COLUMNS)}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def gradient(slip: str = "") -> torch.Tensor:
+    """Return dx for z = silu(x * y), by PyTorch's autograd, or with a slip.
+
+    slip: ``"y"`` (the factor y is missing), ``"sigmoid"`` (only the first term of the product rule),
+    ``"other"`` (only the second), or ``"forward"`` (the SiLU itself).
+    """
+    given = inputs()
+    x, y, dz = given["x"], given["y"], given["dz"]
+    t = x * y[:, None]
+    s = torch.sigmoid(t)
+    if slip:
+        slope = {"sigmoid": s, "other": t * s * (1 - s), "forward": t * s, "y": s * (1 + t * (1 - s))}[slip]
+        return dz * slope * (1 if slip == "y" else y[:, None])
+    x.requires_grad_()
+    torch.nn.functional.silu(x * y[:, None]).backward(dz)
+    assert x.grad is not None
+    return x.grad
+
+
+def first_difference(dx: torch.Tensor) -> str:
+    """Return where a gradient differs first from PyTorch's, with the inputs there, or that it doesn't."""
+    want, given = gradient(), inputs()
+    for m, n in (~torch.isclose(dx, want, atol=1e-5)).nonzero()[:1].tolist():
+        numbers = f"x = {given['x'][m, n]:.4f}, y = {given['y'][m]:.4f}, dz = {given['dz'][m, n]:.4f}"
+        return (
+            f"first difference, at [{m}, {n}]: dx is {dx[m, n]:.4f}, PyTorch's {want[m, n]:.4f} ({numbers})"
+        )
+    return f"dx agrees with PyTorch's in all {dx.numel():,} elements"
+
+
+def is_near(given: tuple, want: torch.Tensor) -> bool:
+    """Return whether these rows of a gradient equal another gradient, up to rounding."""
+    try:
+        found = torch.tensor(given, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return found.shape == want.shape and torch.allclose(found, want.double(), atol=1e-5)

@@ -1,0 +1,91 @@
+"""A report names an operator or a function that stands in the wrong place, and tiles that begin there."""
+
+from dataclasses import replace
+
+import pytest
+
+from puzzles_lib.authoring.solutions import kernel_sources
+from puzzles_lib.chapters import named
+from puzzles_lib.checker import examine
+from puzzles_lib.source import define
+
+PRODUCT = "x[None, :] * y[:, None]"
+RELU = "tl.maximum(product, 0.0)"
+GATED = "tl.where(x * y > 0, dz * y, 0.0)"
+
+
+def report(puzzle: str, old: str, new: str, **changed) -> str:
+    source = kernel_sources()[puzzle.lower()]
+    assert source.count(old) == 1
+    return str(
+        examine(define(source.replace(old, new), f"<{puzzle} {new}>"), replace(named()[puzzle], **changed))
+    )
+
+
+@pytest.mark.parametrize(
+    ("puzzle", "old", "new", "words"),
+    [
+        (
+            "MUL_RELU",
+            RELU,
+            "tl.where(product > 0, 0.0, product)",
+            "with minimum instead of maximum, or with the values of tl.where exchanged",
+        ),
+        ("MUL_RELU", RELU, "tl.minimum(product, 0.0)", "with minimum instead of maximum"),
+        ("MUL_RELU", PRODUCT, "x[None, :] + y[:, None]", "with + instead of *"),
+        ("OUTER_ADD", "x[None, :] + y[:, None]", PRODUCT, "with * instead of +"),
+        ("OUTER_ADD", "x[None, :] + y[:, None]", "x[None, :] - y[:, None]", "with - instead of +"),
+    ],
+)
+def test_another_operation_is_named(puzzle, old, new, words):
+    assert f"it is what you get {words}" in report(puzzle, old, new)
+
+
+@pytest.mark.parametrize(
+    "new", ["tl.maximum(product, 0.1)", "tl.where(product > 1, product, 0.0)", "product"]
+)
+def test_another_fault_is_not_taken_for_an_operation(new):
+    assert "it is what you get" not in report("MUL_RELU", RELU, new)
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        ("tl.where(x * y >= 0, dz * y, 0.0)", "x * y is exactly 0 there"),
+        ("tl.maximum(dz * y, 0.0)", "the relu of dz * y"),
+        ("tl.where(dz > 0, dz * y, 0.0)", "the sign of dz"),
+        ("tl.where(x * y > 0, 0.0, dz * y)", "open below 0 and shut above"),
+        ("dz * tl.maximum(x * y, 0.0)", "instead of its slope, 1 or 0, times y"),
+        ("dz * tl.maximum(x * y, 0.0) * y", "instead of its slope, 1 or 0"),
+    ],
+)
+def test_a_gate_in_the_wrong_place_is_named(new, words):
+    assert words in report("MUL_RELU_BACKWARD", GATED, new)
+
+
+ROWS, COLUMNS = "tl.program_id(0) * BLOCK_M", "tl.program_id(1) * BLOCK_N"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (ROWS, "tl.program_id(0)", "begin 1 row apart, but a tile has BLOCK_M = 16 rows"),
+        (COLUMNS, "tl.program_id(1)", "begin 1 column apart, but a tile has BLOCK_N = 32 columns"),
+        (COLUMNS, "tl.program_id(1) * BLOCK_M", "begin 16 columns apart, but a tile has BLOCK_N = 32"),
+        (ROWS, "tl.program_id(0) * BLOCK_N", "(1, 0) leave a gap: neighboring tiles begin 32 rows apart"),
+    ],
+)
+def test_tiles_that_begin_in_the_wrong_place_are_named(old, new, words):
+    assert words in report("OUTER_ADD_BLOCKS", old, new)
+
+
+def test_a_lane_that_is_switched_off_is_named():
+    mask = "(offs_m[:, None] < M) & (offs_n[None, :] < N)"
+    told = report("OUTER_ADD", mask, mask.replace("M)", "?").replace("N)", "M)").replace("?", "N)"))
+    assert "the lane for z[0, 8] is switched off by the mask of this store" in told
+
+
+@pytest.mark.parametrize(("puzzle", "old"), [("OUTER_ADD", "x[None, :] + y[:, None]"), ("MUL_RELU", PRODUCT)])
+def test_a_missing_axis_is_named(puzzle, old):
+    told = report(puzzle, old, old.replace("[None, :]", "").replace("[:, None]", ""))
+    assert "to get a tile, add an axis to each, such as x[None, :] and y[:, None]" in told
