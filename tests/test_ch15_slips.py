@@ -33,10 +33,15 @@ def tried(rung: Rung, *edits: tuple[str, str]) -> tuple[Rung, Report]:
 
 PARTS = "(words >> 8 * (j // 4)) & (3 << 2 * (j % 4))"
 PLACED = "tl.permute(tl.join(pair, pair >> 8), (0, 2, 1))"
+FOUR = "words[:, None, :] & mask"
 CORNER = "[block * 16, n]"
 CUTS = "[i // 4])[i // 2 % 2])[i % 2]"
+CORNERS = """[group + 4 * block + half, 0]) * unit  # [1, BLOCK_K]
+        minimum = params_in.load([group + 4 * block + 2 + half, 0])"""
+MIXED = (CORNERS, CORNERS.replace("+ half", "+ 2 * half").replace("2 + 2 * half", "2 * half + 1"))
 TRIES = [
     (versions.along_k, ("(words >> 2 * j)", "(words >> j)"), "shifted by j bits", "Field j"),
+    (versions.along_k, ("(words >> 2 * j) & 3", "words & (3 << 2 * j)"), "out of range", "Field j"),
     (versions.along_k, ("2 * j) & 3", "2 * j)"), "isn't masked: & 3", "Field j"),
     (versions.along_k, ("& 3", "& 7"), "three bits of the word", "Field j"),
     (versions.along_k, ("minimum[None, :] + ", ""), "no minimum", "Which axis is K"),
@@ -46,21 +51,24 @@ TRIES = [
     (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(dy, x, acc)"), "multiplies", "Which factor"),
     (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(x, dy)"), "only the last dot", "Which factor"),
     (versions.subnormal, ("* 2.0 ** (101 - 2 * (j % 4))", ""), "power of two is missing", "The exponent"),
-    (versions.subnormal, ("2.0 ** (101", "2.0 ** (133"), "are NaN", "The exponent"),
+    (versions.subnormal, ("2.0 ** (101", "2.0 ** (133"), "are NaN: 0 * inf", "The exponent"),
     (versions.subnormal, ("bitcast=True", "bitcast=False"), "inf, want", "Read, not converted"),
     (versions.subnormal, (PARTS, "words & (3 << 2 * (j % 4))"), "fields 0 to 3 again", "Which bits"),
     (versions.subnormal, ("(minimum * 2.0**-32).to(tl.bfloat16)", "minimum.to(tl.bfloat16) * 2.0**-32"),
      "no minimum", "Three lines"),
     (versions.one_dot, ("3 << 2 * tl.load", "3 << tl.load"), "1 bit apart", "Four masks"),
     (versions.one_dot, ("[None, :, None]", "[:, None, None]"), "do not fit", "Which axis is the field"),
+    (versions.one_dot, (FOUR, f"tl.permute({FOUR}, (0, 2, 1))"), "out of order", "Which axis is the field"),
     (versions.by_tma, (f"tl.trans(words_in.load({CORNER}))", f"words_in.load({CORNER})"), "use tl.trans",
      "A block of words has 16 rows"),
     (versions.by_tma, (CORNER, "[step * 16, n]"), "every half block", "A corner for each tile"),
     (versions.by_tma, (CORNER, "[block, n]"), "16 rows of words", "A block of words has 16 rows"),
     (versions.by_tma, ("4 * block", "block"), "a block has 4 rows", "Four rows per block"),
     (versions.by_tma, ("block + 2 + half", "block + 1 + half"), "1 row after the scale", "Four rows"),
+    (versions.subnormal, ("(101 - 2 * (j % 4))", "(101 - 2 * j)"), "use j % 4", "The exponent"),
+    (versions.by_tma, MIXED, "rows are mixed up", "Four rows per block"),
     (versions.by_tma, ("* unit", ""), "power of two is missing", "Scaled as in rung 4"),
-    (versions.whole, (PLACED, "tl.join(pair, pair >> 8)"), "tl.permute", "Put the new axis in the middle"),
+    (versions.whole, (PLACED, "tl.join(pair, pair >> 8)"), "count faster", "Put the new axis in the middle"),
     (versions.whole, ("pair >> 8", "pair >> 4"), "fields 2 to 5", "Two versions of the pair"),
     (versions.whole, ("both[:, :, None, :]", "both"), "do not fit", "Room for the fields"),
     (versions.in_pieces, (CUTS, "[i % 2])[i // 2 % 2])[i // 4]"), "the pieces are in another order",

@@ -77,6 +77,22 @@ def both_infinities_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     tl.store(z_ptr + offs, z, mask=offs < N)
 
 
+@triton.jit
+def fma_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    z = tl.fma(x - x, float("inf"), x)
+    tl.store(z_ptr + offs, z, mask=offs < N)
+
+
+@triton.jit
+def fma_of_infinities_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    z = tl.fma(x + 1, float("inf"), tl.full((BLOCK,), float("-inf"), tl.float32))
+    tl.store(z_ptr + offs, z, mask=offs < N)
+
+
 def spec(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
     return x
 
@@ -110,6 +126,8 @@ def zeros_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
         (root_kernel, "the root of a negative number", "root = "),
         (zeros_kernel, "0 / 0", "z = tl.sum("),
         (both_infinities_kernel, "inf + (-inf)", "z = tl.sum("),
+        (fma_kernel, "0 * inf", "z = tl.fma("),
+        (fma_of_infinities_kernel, "inf + (-inf)", "z = tl.fma("),
     ],
 )
 def test_the_line_is_the_one_that_made_what_is_stored(of, kernel, how, line):

@@ -208,6 +208,8 @@ def _how(name: str, values: list[float]) -> str:
         return "inf - inf" if infinite[0] > 0 else "-inf - (-inf)"
     if name == "arith.addf" and infinite:
         return "inf + (-inf)"
+    if name == "math.fma" and infinite:
+        return "0 * inf" if 0 in values[:2] else "inf + (-inf)"
     if name == "arith.mulf":
         return "0 * inf"
     if "sqrt" in name:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.chapters.ch15_racing_cublas import versions
+from puzzles_lib.chapters.ch15_racing_cublas.hasty import hasty
 from puzzles_lib.chapters.ch15_racing_cublas.rung import ROWS, Rung
 
 _BY_NUMBER = (
@@ -16,7 +17,7 @@ _BY_NUMBER = (
 
 def own() -> list[Rung]:
     """Return the chapter's rungs, and its example of what goes wrong."""
-    return [value for value in vars(versions).values() if isinstance(value, Rung)]
+    return [*(value for value in vars(versions).values() if isinstance(value, Rung)), hasty]
 
 
 def grid() -> list[Rung]:

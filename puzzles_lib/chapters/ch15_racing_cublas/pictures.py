@@ -76,7 +76,7 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
             ax.plot(*points[name], mark, color=color, markerfacecolor=face, label=words, **fill)
         ax.axvline(work / least, color=BLUE, linestyle="-" if filled else ":", linewidth=1.2)
         side, near = ("left", 1.04) if filled else ("right", 0.96)
-        label(ax, work / least * near, 36, f"fused, K = {count}:\nnot timed yet", align=side, fontsize=9)
+        label(ax, work / least * near, 36, f"fused,\nK = {count}", align=side, fontsize=9)
         told += [
             f"{n.replace('x^', 'x̂')}, K = {count}: {x:.0f} FLOP per byte, {y:.0f} TFLOP/s"
             for n, (x, y) in points.items()
@@ -103,8 +103,13 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
 class Limits(Protocol):
     """The parts of a bound that `climb` needs, in microseconds."""
 
-    least_us: float
-    forecast_us: float
+    @property
+    def least_us(self) -> float: ...
+
+    @property
+    def forecast_us(self) -> float: ...
+
+    def at(self, mhz: float) -> "Limits": ...
 
 
 def climb(
@@ -114,48 +119,52 @@ def climb(
     peak: float,
     loaded: Mapping[str, Mapping],
 ) -> Picture:
-    """Draw the ladder as a path under the roof: what each version's machine code allows, and what it reached.
+    """Draw the ladder as a path under the roof, in a burst and under load.
+
+    Both panels draw what each version's machine code allows at the clock of its run, and what it reached.
 
     bounds: the versions' bounds by name, in order, at the largest K of the rows. rows: bench "ladder". peak:
-    FLOP/s of the chip at its highest clock. loaded: ``us`` after a second of load, by path.
+    FLOP/s of the chip at its highest clock. loaded: ``us`` and ``mhz`` after a second of load, by path.
     """
     figure = new_figure(8.4, 4.8)
-    ax = figure.subplots()
+    axes = figure.subplots(1, 2, sharey=True)
     count = max(_sizes(rows))
-    paths = _of(rows, count)
-    cout, cin = _size(next(iter(paths.values())))[1:]
+    burst = _of(rows, count)
+    cout, cin = _size(next(iter(burst.values())))[1:]
     work = 2 * count * cout * cin / 1e6  # TFLOP/s from microseconds
-    speeds = [work / paths[name]["us"] for name in bounds]
-    under_load = [work / loaded[name]["us"] for name in bounds]
+    under_load = {name: limits.at(loaded[name]["mhz"]) for name, limits in bounds.items()}
+    panels = (("in a burst", burst, bounds), ("after a second of load", loaded, under_load))
     told = []
-    for place, (name, limits) in enumerate(bounds.items()):
-        low, high = work / limits.forecast_us, work / limits.least_us
-        ax.bar(place, high - low, bottom=low, width=0.62, color=PALE_SKY, edgecolor=SKY)
-        told.append(
-            f"{name}: {speeds[place]:.0f} TFLOP/s, {under_load[place]:.0f} under load, code allows {low:.0f} "
-            f"to {high:.0f}"
-        )
-        words = f"{speeds[place]:.0f}"
-        label(ax, place + 0.13, speeds[place] - 34, words, align="left", fontsize=9, behind=PAPER)
-    ax.plot(range(len(bounds)), speeds, "^-", color=BLUE, markersize=7, zorder=3, label="in a burst")
-    ax.plot(range(len(bounds)), under_load, "v:", color=BLUE, markersize=6, markerfacecolor=PAPER, zorder=3,
-        label="after a second of load")  # fmt: skip
-    lines = [("tensor cores at 1.98 GHz", peak / 1e12, INK)]
-    lines += [("cuBLAS, x̂ ready", work / paths[CUBLAS]["us"], ORANGE)]
-    lines += [("dequantize + cuBLAS", work / paths[UNFUSED]["us"], VERMILLION)]
-    for name, height, color in lines:
-        ax.axhline(height, color=color, linewidth=1.6, zorder=1)
-        label(ax, -0.4, height + 12, f"{name}: {height:.0f}", align="left baseline", fontsize=9, behind=PAPER)
-        told.append(f"{name}: {height:.0f} TFLOP/s")
-    ax.set_xticks(range(len(bounds)), [name.replace(" ", "\n", 1).replace(" ", "\n") for name in bounds])
-    ax.tick_params(labelsize=9)
-    ax.set(xlim=(-0.5, len(bounds) - 0.3), ylim=(0, 1.08 * peak / 1e12))
-    ax.set_ylabel(f"TFLOP/s at K = {count}", fontsize=10)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.93))
-    words = "bars: what the machine code allows at 1.98 GHz, from no overlap (the forecast) to full overlap"
-    figure.supxlabel(f"{words}\n{about}", fontsize=9, color=FAINT)
-    return Picture(figure, f"The climb at K = {count}, {about}. {'; '.join(told)}.")
+    for ax, (title, taken, allowed) in zip(axes, panels, strict=True):
+        parts = []
+        for place, (name, limits) in enumerate(allowed.items()):
+            low, high = work / limits.forecast_us, work / limits.least_us
+            ax.bar(place, high - low, bottom=low, width=0.7, color=PALE_SKY, edgecolor=SKY)
+            speed = work / taken[name]["us"]
+            parts.append(f"{name}: {speed:.0f} TFLOP/s, code allows {low:.0f} to {high:.0f}")
+            label(ax, place + 0.1, speed - 44, f"{speed:.0f}", fontsize=9, behind=PAPER)
+        speeds = [work / taken[name]["us"] for name in allowed]
+        ax.plot(range(len(speeds)), speeds, "^-", color=BLUE, markersize=7, zorder=3)
+        lines = [("tensor cores at 1.98 GHz", peak / 1e12, INK)] if taken is burst else []
+        lines += [("cuBLAS, x̂ ready", work / taken[CUBLAS]["us"], ORANGE)]
+        lines += [("dequantize + cuBLAS", work / taken[UNFUSED]["us"], VERMILLION)]
+        for name, height, color in lines:
+            words = f"{name}: {height:.0f}"
+            ax.axhline(height, color=color, linewidth=1.6, zorder=1)
+            label(ax, -0.4, height + 12, words, align="left baseline", fontsize=9)
+            parts.append(f"{words} TFLOP/s")
+        ax.set_xticks(range(len(speeds)), [name.split()[0] for name in allowed])
+        ax.tick_params(labelsize=9)
+        ax.set(xlim=(-0.5, len(speeds) - 0.4), ylim=(0, 1.08 * peak / 1e12))
+        ax.set_title(title, fontsize=10, color=INK)
+        ax.set_xlabel("rung", fontsize=9)
+        ax.spines[["top", "right"]].set_visible(False)
+        told.append(f"{title.capitalize()}: {'; '.join(parts)}")
+    axes[0].set_ylabel(f"TFLOP/s at K = {count}", fontsize=10)
+    words = "bars: what the machine code of a rung allows, from no overlap (the forecast) to full overlap,"
+    clocks = "at 1.98 GHz on the left, at the rung's own measured clock on the right"
+    figure.supxlabel(f"{words}\n{clocks}\n{about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"The climb at K = {count}, {about}. {'. '.join(told)}.")
 
 
 def _sizes(rows: Sequence[Mapping]) -> set[int]:
@@ -173,12 +182,12 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
     x, dy = 2 * rows * cin, 2 * rows * cout
     parts = {
         "unfused": [
-            ("words", packed, YELLOW),  # colors as in chapter 12
+            ("packed", packed, YELLOW),  # colors as in chapter 12
             ("x̂ written", x, SKY),
             ("x̂ read", x, SKY),
             ("dy", dy, ORANGE),
         ],
-        "fused": [("words", packed, YELLOW), ("dy", dy, ORANGE)],
+        "fused": [("packed", packed, YELLOW), ("dy", dy, ORANGE)],
     }
     figure = new_figure(7.2, 2.1)
     ax = figure.subplots()
@@ -193,17 +202,17 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
             else:
                 label(ax, middle, place, what, fontsize=9)
             left += count
-        label(ax, left / 1e6 + 8, place, f"{left / 1e6:.0f} MB", align="left")
-        told.append(f"{name}: {', '.join(f'{w} {c / 1e6:.0f} MB' for w, c, _ in blocks)}")
+        told.append(f"{name}: {', '.join(w for w, *_ in blocks)}")
     ax.set_yticks(range(len(parts)), parts, fontsize=10)
     ax.invert_yaxis()
-    ax.set_xlim(0, 590)
-    ax.set_xlabel(f"MB through memory, K = {rows}, without dW (1 MB)", fontsize=9)
+    ax.set_xlim(0, 520)
+    ax.set_xlabel(f"MB through memory, K = {rows}, without dW; packed: words, scales and minima", fontsize=9)
     ax.tick_params(axis="x", labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
-        f"Bytes through memory for K = {rows}, without dW (1 MB). {'. '.join(told)}. "
+        f"Bytes through memory for K = {rows}, without dW. {'. '.join(told)}. dy and each trip of x̂ "
+        "are of the same length; packed (words, scales and minima) is short. "
         "The fused version never has x̂ in memory.",
     )
 
@@ -213,45 +222,69 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
 
 def operands() -> Picture:
     """Draw an iteration with x̂ as the second operand (shared memory) and as the first (registers)."""
-    figure, ax = new_sheet(25, 10.6)
+    figure, ax = new_sheet(25, 11.8)
     left, unpack, store, barrier, product = 4.8, 4.2, 3.4, 2.4, 4.6
     told = []
     for top, title, through in (
         (0.9, "rungs 1 and 2: dyᵀ × x̂", True),
-        (5.7, "from rung 3 on: x̂ᵀ × dy", False),
+        (6.3, "from rung 3 on: x̂ᵀ × dy", False),
     ):
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
         for lane, name in enumerate(("threads", "tensor cores", "shared memory")):
-            label(ax, left - 0.3, top + 0.5 + 1.3 * lane, name, align="right")
+            label(ax, left - 0.3, top + (0.5, 1.8, 3.5)[lane], name, align="right")
         box(ax, left, top, unpack, 1, "unpack x̂", color=SKY, fontsize=9.5)
         start = left + unpack + (store + barrier if through else 0)  # of the product
         end = start + product
         box(ax, start, top + 1.3, product, 1, "wgmma", color=GREEN, fontsize=9.5)
-        box(ax, left, top + 2.6, end - left, 0.5, color=ORANGE)
-        label(ax, left + unpack / 2, top + 2.85, "dy", fontsize=9)
-        arrow(ax, (start + 0.9, top + 2.6), (start + 0.9, top + 2.35))
+        box(ax, left, top + 3.1, end - left, 0.5, color=ORANGE)
+        label(ax, left + unpack / 2, top + 3.35, "dy", fontsize=9)
+        arrow(ax, (start + 0.9, top + 3.1), (start + 0.9, top + 2.35))
         if through:
             x = left + unpack
             box(ax, x, top, store, 1, "store x̂", color=SKY, fontsize=9.5)
             box(ax, x + store, top, barrier, 1, color=None, hatch="...")
             label(ax, x + store + barrier / 2, top + 0.5, "barrier", fontsize=9, color=FAINT, behind="white")
-            box(ax, x + store, top + 3.1, end - x - store, 0.5, "x̂", color=SKY, fontsize=9)
-            arrow(ax, (x + store / 2, top + 1.05), (x + store + 0.3, top + 3.05))
-            arrow(ax, (end - 0.9, top + 3.1), (end - 0.9, top + 2.35))
+            box(ax, x + store, top + 3.6, end - x - store, 0.5, "x̂", color=SKY, fontsize=9)
+            arrow(ax, (x + store / 2, top + 1.05), (x + store + 0.3, top + 3.55))
+            arrow(ax, (end - 0.9, top + 3.6), (end - 0.9, top + 2.35))
         else:
             box(ax, start, top, product, 1, "x̂ stays in registers", color=None, dashed=True, fontsize=9.5)
-            arrow(ax, (start + product / 2, top + 1.02), (start + product / 2, top + 1.28))
-        ax.plot([end, end], [top - 0.2, top + 3.7], color=VERMILLION, linewidth=2)
+            arrow(ax, (start + product / 2, top + 0.8), (start + product / 2, top + 1.28))
+        ax.plot([end, end], [top - 0.2, top + 4.2], color=VERMILLION, linewidth=2)
         label(ax, end + 0.2, top + 1.8, "done", align="left", color=VERMILLION)
         way = "is stored to shared memory, then a barrier" if through else "stays in registers"
         told.append(f"{title}, x̂ {way}")
-    label(ax, left, 10.1, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
+    label(ax, left, 11.3, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
         f"A sketch of one iteration: where the tensor cores take their operands from, and when. "
         f"{'; '.join(told)}. The first operand may come from registers; the second always comes from shared "
         "memory. In the transposed product, unpacked values stay in their thread, and the wgmma starts as "
         "soon as they are ready.",
+    )
+
+
+def block(field: int = 1) -> Picture:
+    """Draw which rows of x̂ the words of one column hold, in a block of 128 rows. field: is highlighted."""
+    figure, ax = new_sheet(25, 8.4)
+    left, width = 6.2, 1.9
+    label(ax, left + 4 * width, 0.5, "the 8 fields of a word, and the row of x̂ in each")
+    shown = (0, 1, 2, 15)
+    for place, r in enumerate(shown):
+        texts = [str(16 * j + r) for j in range(7, -1, -1)]
+        colors = [YELLOW if j == field else PALE for j in range(7, -1, -1)]
+        index = [f"{j}" for j in range(7, -1, -1)] if not place else False
+        y = 1.9 + place + (r == shown[-1]) * 0.9
+        cells(ax, texts, x=left, y=y, width=width, colors=colors, title=f"word r = {r}", index=index)
+    label(ax, left - 1.5, 5.35, "⋮")
+    label(ax, left + (7.5 - field) * width, 5.35, "⋮")
+    words = f"field {field}: rows {16 * field} to {16 * field + 15}, for one small dot"
+    label(ax, left + (7.5 - field) * width, 7.6, words)
+    return Picture(
+        figure,
+        f"The 16 words of one column in a block of 128 rows. Word r has the codes of 8 rows, 16 apart: field "
+        f"j is row 16 j + r. So field {field} of the 16 words is rows {16 * field} to {16 * field + 15}, for "
+        "one small dot.",
     )
 
 
@@ -270,8 +303,8 @@ def subnormals() -> Picture:
         fills = [color for _, count, color in parts for _ in range(count)]
         bits = ["0"] * 16
         for at in (2 * i, 2 * i + 1):
-            bits[15 - at] = "q"
-        shade = [BLUE if b == "q" else fill for b, fill in zip(bits, fills, strict=True)]
+            bits[15 - at] = "c"
+        shade = [BLUE if b == "c" else fill for b, fill in zip(bits, fills, strict=True)]
         index = [str(15 - n) for n in range(16)] if i == 0 else False
         row = cells(
             ax, bits, x=left, y=top + 1.45 * i, width=width, colors=shade, title=f"field {i}", index=index
@@ -279,13 +312,14 @@ def subnormals() -> Picture:
         values = torch.tensor([q << 2 * i for q in range(4)], dtype=torch.int16).view(torch.bfloat16)
         unit = values[1].double().log2().int().item()
         assert torch.equal(values.double(), torch.arange(4).double() * 2.0**unit)
-        label(ax, row.right + 0.4, row.y + 0.5, f"= q · 2{_raised(unit)}", align="left", fontsize=12)
-        told.append(f"field {i}: q · 2^{unit}")
+        label(ax, row.right + 0.4, row.y + 0.5, f"= code · 2{_raised(unit)}", align="left", fontsize=12)
+        told.append(f"field {i}: code · 2^{unit}")
     return Picture(
         figure,
         f"The 16 bits of a bfloat16: a sign bit, 8 exponent bits, 7 mantissa bits. If all other bits are "
-        f"zero, a 2-bit code q reads as a number: {', '.join(told)}. Field 3 has one bit in the mantissa and "
-        f"one in the exponent, and is a multiple too: numbers with exponents 0 and 1 have the same spacing.",
+        f"zero, a 2-bit code (cc) reads as a number: {', '.join(told)}. Field 3 has one bit in the "
+        f"mantissa and one in the exponent, and is a multiple too: numbers with exponents "
+        f"0 and 1 have the same spacing.",
     )
 
 
@@ -301,8 +335,8 @@ def timeline() -> Picture:
     figure, ax = new_sheet(25, 8.4)
     left = 4.8
     for top, title, one_dot in (
-        (0.9, "eight dots per iteration", False),
-        (5.0, "one dot per iteration", True),
+        (0.9, "rung 4: the threads wait for each dot", False),
+        (5.0, "rung 5: the threads unpack for the next dot meanwhile", True),
     ):
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
         for lane, name in enumerate(("threads", "tensor cores")):
@@ -310,7 +344,7 @@ def timeline() -> Picture:
         for j in range(PIECES):  # of the same work in both
             x = left + LONG * (j if one_dot else 2 * j)
             box(ax, x, top, LONG, 1, f"unpack {j}", color=SKY, fontsize=9)
-            box(ax, x + LONG, top + 1.1, LONG, 1, f"wgmma {j}", color=GREEN, fontsize=9)
+            box(ax, x + LONG, top + 1.1, LONG, 1, f"dot {j}", color=GREEN, fontsize=9)
             if not one_dot:
                 box(ax, x + LONG, top, LONG, color=None, hatch="...")
                 label(ax, x + 1.5 * LONG, top + 0.5, "wait", fontsize=9, color=FAINT, behind="white")
@@ -320,10 +354,10 @@ def timeline() -> Picture:
     label(ax, left, 8.0, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Two sketches of who works when, each for the same {PIECES} pieces of work. With eight dots per "
-        f"iteration, the threads unpack a field, wait while the tensor cores multiply it, then unpack the "
-        f"next, so each side idles half of the time. With one dot per iteration, the threads unpack "
-        f"iteration 1 while the tensor cores multiply iteration 0, and so on. Both sides are busy, and the "
+        f"Two sketches of who works when, each for the same {PIECES} dots. In rung 4, the threads "
+        f"unpack for a dot, wait while the tensor cores compute it, then unpack for the next, so each side "
+        f"idles half of the time. In rung 5, the threads unpack for dot 1 while the tensor cores compute "
+        f"dot 0, and so on. Both sides are busy, and the "
         f"work takes {PIECES + 1} units of time instead of {2 * PIECES}.",
     )
 
@@ -473,7 +507,7 @@ def schedule(operands: int = 8) -> Picture:
         ax,
         left,
         8.2,
-        "after starting each wgmma: wait until at most two are in flight (one runs, one is next)",
+        "after starting each wgmma: wait until at most two are in flight",
         align="left",
     )
     label(ax, left, 9.2, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
@@ -491,52 +525,34 @@ def schedule(operands: int = 8) -> Picture:
 # ---- the result
 
 
-def ladder(
-    rows: Sequence[Mapping],
-    about: str,
-    loaded: Mapping[str, Mapping],
-    product: Sequence[Mapping] = (),
-    about_product: str = "",
-) -> Picture:
-    """Draw the recorded speed of all versions, each relative to the unfused path of its own run.
+def ladder(rows: Sequence[Mapping], about: str) -> Picture:
+    """Draw the recorded speed of all versions in a burst, relative to the unfused path.
 
-    rows: those of bench "ladder". loaded: by path, ``us`` at the large K after the GPU has been busy for a
-        second. product: those of bench "dw", for the library's own kernel and cuBLAS in the same run. about,
-        about_product: where the rows come from.
+    rows: those of bench "ladder". about: where they come from.
     """
-    figure = new_figure(8.4, 5.4)
+    figure = new_figure(8.4, 4.4)
     axes = figure.subplots(1, 2, sharey=True)
     told = []
+    own = [*rung_names(rows), CUBLAS]
     for ax, count in zip(axes, sorted(_sizes(rows), reverse=True), strict=True):
         paths = _of(rows, count)
-        own = [*rung_names(rows), CUBLAS]
-        bars = [(name.replace(" alone, x^", ", x̂"), paths[name]) for name in own]
-        others = {row["path"]: row for row in product if row["case"] == paths[UNFUSED]["case"]}
-        names = {"dequant_gemm_dw": "library (Gluon)*", CUBLAS: "cuBLAS, same run*"}
-        bars += [(name, others[path]) for path, name in names.items() if path in others]
         parts = []
-        for place, (name, row) in enumerate(bars):
-            color = GREEN if "Gluon" in name else ORANGE if "cuBLAS" in name else BLUE
-            ax.barh(place, row["ratio"], color=color, height=0.68)
-            parts.append(f"{name} {row['us']:.1f} µs ({row['ratio']:.2f}×")
-            if count == max(_sizes(rows)) and place < len(own):
-                slow = loaded[UNFUSED]["us"] / loaded[own[place]]["us"]
-                ax.plot([slow], [place], "D", color=INK, markerfacecolor=PAPER, markersize=5, zorder=3)
-                parts[-1] += f", {slow:.2f}× under load"
-            parts[-1] += ")"
+        for place, name in enumerate(own):
+            row = paths[name]
+            ax.barh(place, row["ratio"], color=ORANGE if name == CUBLAS else BLUE, height=0.68)
+            parts.append(f"{name.replace('x^', 'x̂')} {row['us']:.1f} µs ({row['ratio']:.2f}×)")
             label(ax, 1.78, place, f"{row['ratio']:.2f}×", align="right", fontsize=9)
             label(ax, 2.3, place, f"{row['us']:.0f} µs", align="right", fontsize=9)
         ax.axvline(1, color=VERMILLION, linewidth=1.4)
         unfused = paths[UNFUSED]["us"]
-        ax.set_title(f"K = {count}; line: unfused, {unfused:.0f} µs", fontsize=10, color=INK)
+        ax.set_title(f"K = {count}; red line: {unfused:.0f} µs", fontsize=10, color=INK)
         ax.set_xlim(0, 2.3)
         ax.set_xticks([0, 0.5, 1])
         ax.tick_params(labelsize=9)
         ax.spines[["top", "right"]].set_visible(False)
-        told.append(f"K = {count}: unfused {unfused:.1f} µs; {', '.join(parts)}")
-    axes[0].set_yticks(range(len(bars)), [name for name, _ in bars])
+        told.append(f"K = {count}: {UNFUSED} {unfused:.1f} µs; {', '.join(parts)}")
+    axes[0].set_yticks(range(len(own)), [name.replace(" alone, x^", ", x̂") for name in own])
     axes[0].invert_yaxis()
-    origin = f"{about}\n* {about_product}" if about_product not in ("", about) else about
-    words = "speed relative to dequantize + cuBLAS in the same run; diamonds: both after a second of load"
-    figure.supxlabel(f"{words}\n{origin}", fontsize=9, color=FAINT)
-    return Picture(figure, f"The ladder, {words}. {origin}. {'. '.join(told)}.")
+    words = "speed in a burst, relative to dequantize + cuBLAS (red line)"
+    figure.supxlabel(f"{words}\n{about}", fontsize=9, color=FAINT)
+    return Picture(figure, f"The ladder, {words}. {about}. {'. '.join(told)}.")

@@ -115,14 +115,18 @@ def _falls() -> str:
 QUESTIONS = (
     Question(
         id="ch15-q1",
-        asks="How many FLOP per byte does the fused product do, at K = 100864 (within 2%)?",
+        asks="How many FLOP per byte does the fused product do, at K = 100864 (within 0.2%)?",
         right=_flop_per_byte,
         kind=float,
-        same=lambda value, right: abs(value / right - 1) < 0.02,
+        same=lambda value, right: abs(value / right - 1) < 0.002,
         nudges=(
             Nudge(
                 lambda v, r: abs(v / (r / 2) - 1) < 0.02,
                 "A multiplication and an addition count as two FLOP. Do you have both?",
+            ),
+            Nudge(
+                lambda v, r: r < v < 1.02 * r,
+                "That's nearly it, but some bytes are missing: do you have scales, minima and dW?",
             ),
             Nudge(
                 lambda v, r: v < r,
@@ -195,7 +199,8 @@ QUESTIONS = (
         asks="Is rung 2 at least twice as fast as rung 1, at K = 100864? True or False.",
         right=_bigger_is_twice_as_fast,
         kind=bool,
-        nudge="Less unpacking should help, yes. Race it: which line of its box is still as bad as rung 1's?",
+        nudge="Less unpacking should help, yes. Race it: where does x̂ still come from, and does a wgmma stay "
+        "in flight?",
     ),
     Question(
         id="ch15-q7",
@@ -223,8 +228,8 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 lambda v, r: v == 16 * 256 or v == 16 * 128 * 2,
-                "That's the size of the words. They do go through shared memory, but they come from "
-                "memory, not from another thread.",
+                "That's the size of the words. A copy brings them from memory to shared memory. Which bytes "
+                "does one thread write there for another?",
             ),
         ),
         nudge="Which thread unpacks a value of x̂ here, and which thread hands it to the tensor cores?",
@@ -291,7 +296,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: v == "neither",
-                "Look at the picture again. What do the tensor cores do while the threads unpack?",
+                "What can the tensor cores do now while the threads unpack?",
             ),
         ),
         nudge="Answer with 'forecast', 'time', 'both' or 'neither'.",
@@ -306,6 +311,15 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: v[:2] == (COUT, CIN),
                 "That's one program per element of dW. How many elements does one program compute?",
+            ),
+            Nudge(
+                lambda v, r: 64 in v[:2],
+                "64 is the length of a tile's side. How many tiles fit into 768?",
+            ),
+            Nudge(
+                lambda v, r: v != r and sorted(v) == sorted(r),
+                "The three sizes are correct, but in the wrong order: axis 0 is COUT, axis 1 is CIN, and "
+                "axis 2 counts the parts of K.",
             ),
             Nudge(
                 lambda v, r: v[:2] == r[:2],

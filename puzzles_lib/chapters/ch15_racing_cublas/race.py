@@ -54,8 +54,8 @@ class Race:
     wrong. found: what decides its speed, None if no H200 can run it. times: rows of bench "ladder" or
     "grid"; none if there is no GPU and this version isn't recorded. source: where the times come from.
     record: the recorded version, None if the times were measured now. loaded: the recorded ``us`` and
-    ``mhz`` of this version after a second of load at K = 100864, with ``ratio``; None if there is no such
-    record. unsteady: whether equal runs on this machine's GPU gave different results.
+    ``mhz`` of this version after a second of load at K = 100864, and ``baseline_us``; None if there is no
+    such record. unsteady: whether equal runs on this machine's GPU gave different results.
     """
 
     rung: Rung
@@ -134,12 +134,14 @@ class Race:
             if row["bench"] == "repeats":
                 told.append(f"{row['error']:.0%} of {RUNS} runs differed from the first")
             else:
-                told.append(f"took {row['us']:.1f} µs: {row['ratio']:.2f} times as fast as {row['baseline']}")
+                told.append(_against(row["us"], row["baseline_us"]))
         if self.loaded and count == ROWS[0]:
             at = self.loaded["mhz"]
-            forecast = f" (forecast at this clock: {of_this.at(at).forecast_us:.1f})" if of_this else ""
-            after = f"after a second of load, at {at / 1e3:.2f} GHz: {self.loaded['us']:.1f} µs{forecast}"
-            told.append(f"{after}, {self.loaded['ratio']:.2f} times as fast")
+            forecast = f", forecast {of_this.at(at).forecast_us:.1f} µs" if of_this else ""
+            told.append(f"after a second of load, at {at / 1e3:.2f} GHz{forecast}:")
+            told.append(_against(self.loaded["us"], self.loaded["baseline_us"]))
+        elif self.times and count == ROWS[0] and self.times[0]["bench"] != "repeats":
+            told.append("its time under load isn't known")
         heads = [f"K = {count:6}: ", *[" " * 12] * len(told)]
         return [head + text for head, text in zip(heads, told, strict=False)]
 
@@ -151,23 +153,29 @@ class Race:
         return _card(theme, self.lines(), _bars(self.bars()))  # the bars first: they are the answer
 
     def bars(self) -> list[tuple[str, float, float, str]]:
-        """Return bars for the long K: the bound, the parts of the forecast end to end, and the times.
+        """Return bars for the long K: the forecast, its parts end to end, and the times.
 
         Each is a name, its beginning and length in microseconds, and a color.
         """
         if (limits := self.bound()) is None:
             return []
         issue, tensor = limits.issue_us, limits.tensor_us
-        found = [("bound", 0.0, limits.least_us, GREY)]
+        found = [("forecast", 0.0, limits.forecast_us, GREY)]
         found += [("to issue", 0.0, issue, SKY), ("tensor cores", issue, tensor, GREEN)]
         found.append(("partial sums", issue + tensor, limits.sums_us, YELLOW))
         for row in self.times:
             if sizes(row)[0] == ROWS[0] and row["bench"] != "repeats":
                 found.append(("measured", 0.0, row["us"], BLUE))
+                found.append((row["baseline"], 0.0, row["baseline_us"], VERMILLION))
                 if self.loaded:
                     found.append(("measured, under load", 0.0, self.loaded["us"], BLUE))
-                found.append((row["baseline"], 0.0, row["baseline_us"], VERMILLION))
+                    found.append(("baseline, under load", 0.0, self.loaded["baseline_us"], VERMILLION))
         return found
+
+
+def _against(us: float, baseline_us: float) -> str:
+    """Return a time next to the baseline's, which is from the same run, as text."""
+    return f"took {us:.1f} µs, {UNFUSED} {baseline_us:.1f} µs: {baseline_us / us:.2f} times as fast"
 
 
 def _open_helpers(rung: Rung) -> list[str]:
@@ -273,7 +281,7 @@ def _loaded(record: Record | None) -> Mapping | None:
     if record is None or record.name not in told:
         return None
     mine = told[record.name]
-    return {**mine, "ratio": told[UNFUSED]["us"] / mine["us"]}
+    return {**mine, "baseline_us": told[UNFUSED]["us"]}
 
 
 def _origin(rung: Rung, found: Evidence, record: Record) -> list[str]:
@@ -292,19 +300,23 @@ def _origin(rung: Rung, found: Evidence, record: Record) -> list[str]:
 def _no_times(rung: Rung) -> tuple[str, ...]:
     near = nearest(rung)
     times = ", ".join(f"{row['us']:.1f} µs at K = {sizes(row)[0]}" for row in near.rows)
-    how = unlike(rung, near)
+    how = unlike(rung, near) or "another kernel"
     return (
         "no time: there is no GPU here, and this machine code isn't among the recorded launches",
-        f"the nearest recorded launch is {near.name!r}{f', with {how}' if how else ''}: {times}",
+        f"the nearest recorded launch is {near.name!r}, with {how}: {times}",
     )
 
 
 # ---- where a version stands
 
+_FORECAST, _BURST, _LOAD = 2, 3, 4  # columns of `Standing.rows`
+
 
 @dataclass(frozen=True, repr=False)
 class Standing:
-    """A version among the ladder's at the large K: by time if it has one, otherwise by forecast.
+    """A version among the ladder's at the large K, ranked by the best figure that is known of it.
+
+    That's the time under load, or else the time in a burst, or else the forecast.
 
     rows: name, bound, forecast, recorded time and time under load in microseconds, None if unknown; the best
     is first. why_not: why the version doesn't take part; "" if it does. more: what `race` says about that,
@@ -320,14 +332,14 @@ class Standing:
     same: str = ""
 
     @property
-    def by_time(self) -> bool:
-        """Whether the version is ranked by its time, measured or recorded."""
-        return any(name == self.name and us is not None for name, _, _, us, _ in self.rows)
+    def column(self) -> int:
+        """Return the place in ``rows`` of what the version is ranked by."""
+        return _column(next((row for row in self.rows if row[0] == (self.same or self.name)), ()))
 
     @property
     def place(self) -> int | None:
         """Return the version's rank, 1 for the best (ties share a rank); None if it doesn't take part."""
-        values = {name: us if self.by_time else forecast for name, _, forecast, us, _ in self.rows}
+        values = {row[0]: row[self.column] for row in self.rows}
         mine = values.get(self.name)
         if mine is None or self.same:
             return None
@@ -340,12 +352,13 @@ class Standing:
         head = f"{self.name}: correct, sound, no spills; "
         if self.same:
             lines = [f"{head}it is {self.same!r}, unchanged: edit the kernel or its launch"]
-        elif self.by_time:
-            which = "measured" if self.measured else "recorded"
-            lines = [f"{head}number {self.place} of {len(self.rows)} by {which} time"]
         else:
-            note = "its time isn't known, and a better forecast can still be slower"
-            lines = [f"{head}number {self.place} of {len(self.rows)} by forecast: {note}"]
+            which = "measured" if self.measured else "recorded"
+            by = {
+                _LOAD: "by time under load",
+                _BURST: f"by {which} time in a burst: its time under load isn't known",
+            }.get(self.column, "by forecast: its time isn't known, and a better forecast can still be slower")
+            lines = [f"{head}number {self.place} of {len(self.rows)} {by}"]
         wide = max(len(name) for name, *_ in self.rows)
         head = f"{'bound':>7}  {'forecast':>8}  {'recorded':>8}  {'under load':>10}"
         lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {head}")
@@ -382,9 +395,14 @@ def standing(found: Race) -> Standing:
     if not same:
         entries = [entry for entry in entries if entry[0] != name]
         entries.append(_entry(name, found.bound(), found.times, found.loaded))
-    by_time = bool(same) or entries[-1][3] is not None
-    entries.sort(key=lambda entry: entry[3] if by_time else entry[2])
+    column = _column(next(entry for entry in entries if entry[0] == (same or name)))
+    entries.sort(key=lambda entry: entry[column])
     return Standing(name, tuple(entries), measured=measured, same=same)
+
+
+def _column(entry: Sequence) -> int:
+    """Return which figure of an entry tells most: the last one that is known."""
+    return next((column for column in (_LOAD, _BURST) if entry and entry[column] is not None), _FORECAST)
 
 
 def _entry(

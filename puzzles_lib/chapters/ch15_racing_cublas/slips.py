@@ -57,6 +57,18 @@ def _masks_one_bit_apart(words: Tensor, block_n: int) -> Tensor:
     return torch.stack([(wide >> 8 * (j // 4) & 3 << j % 4) / 4 ** (j % 4) for j in range(8)], dim=1)
 
 
+def _fields_count_fastest(words: Tensor, block_n: int) -> Tensor:
+    """Return what `reshape` makes of rung 5's bits if their last axis is that of the four fields."""
+    blocks, _, columns = words.shape
+    place = torch.arange(4)
+    halves = []
+    for half in range(2):
+        bits = (words.int() >> 8 * half)[:, :, None] & (3 << 2 * place)[:, None]  # [b, 16, 4, CIN]
+        found = bits.reshape(blocks, 64, columns) / 4.0 ** (torch.arange(64) // 16)[:, None]
+        halves.append(found.reshape(blocks, 4, 16, columns))
+    return torch.cat(halves, dim=1)
+
+
 def _without_tl_trans(words: Tensor, block_n: int) -> Tensor:
     """Return what `reshape` makes of tiles [16, BLOCK_N] that are taken for [BLOCK_N, 16]."""
     blocks, _, columns = words.shape
@@ -147,6 +159,9 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
         lambda words, _: codes_of(words, keep=7)
     ),
     "the masks are 1 bit apart, but fields are 2 bits apart: 3 << 2 * i": _of_codes(_masks_one_bit_apart),
+    "the 64 rows of x̂ are out of order: in k = 16 i + r, the row r of the words counts fastest": _of_codes(
+        _fields_count_fastest
+    ),
     "fields 4 to 7 of the words are missing: the second half of a block gets fields 0 to 3 again": _of_codes(
         lambda words, _: codes_of(words, field=lambda j: j % 4)
     ),
@@ -156,7 +171,7 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the tile of words is [16, BLOCK_N], but is used as [BLOCK_N, 16]: use tl.trans": _of_codes(
         _without_tl_trans
     ),
-    "the axis of pair and pair >> 8 is the last one: tl.permute puts it in the middle": _of_codes(
+    "the axis of pair and pair >> 8 is the last one: which axis must count faster?": _of_codes(
         _without_permute
     ),
     "the corner of the words moves on with every half block: both halves read the same 16 rows": _of_codes(
@@ -171,7 +186,13 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the minimum is read 1 row after the scale: it is 2 rows further": _rows_of_params(
         lambda block, half: 4 * block + half, lambda block, half: 4 * block + half + 1
     ),
+    "scale and minimum rows are mixed up: a block has two of scales, then two of minima": _rows_of_params(
+        lambda block, half: 4 * block + 2 * half, lambda block, half: 4 * block + 2 * half + 1
+    ),
+    "the scale of fields 4 to 7 is 2^8 too small: they are read as fields 0 to 3, so use j % 4": _of_codes(
+        lambda words, _: codes_of(words) / 256.0 ** (torch.arange(8) > 3)[:, None, None]
+    ),
     "only the last dot of each part counts: tl.dot's third argument is the sum so far": _only_the_last_dot,
-    "the pieces are in another order: i // 4 chooses the first cut, the innermost call": _pieces_reversed,
+    "the pieces are in another order: which of the three cuts does i // 4 choose?": _pieces_reversed,
 }
 """By what the report says about it."""
