@@ -144,8 +144,8 @@ def _question(report: Report) -> str:
     """Return what to guess about a report that is still folded. It doesn't contain the answer."""
     failed = [case for case in report.listed if not case.ok]
     kinds = (
-        "an access out of bounds, an offset that wraps around, undefined lanes, a race, elements never written, "
-        "or wrong values"
+        "an access out of bounds, an offset that wraps around, undefined lanes, a race, elements never "
+        "written, or wrong values"
     )
     if report.verdict:
         return "Does the kernel run at all? If it doesn't, what stops it, and why?"
