@@ -87,6 +87,18 @@ class Contract:
         """Return the names of the sizes, in the order written."""
         return tuple(name for name, kind in self.numbers.items() if isinstance(kind, Size))
 
+    def least(self, names: Collection[str]) -> dict[str, int]:
+        """Return numbers, of these names, in which each size is as small as can be."""
+        found: dict[str, int] = {}
+        for each, kind in self.numbers.items():
+            before = SimpleNamespace(**found)
+            if isinstance(kind, Size):
+                step = kind.step(before) if callable(kind.step) else kind.step
+                found[each] = max(-(-kind.least // step) * step, 1)
+            else:
+                found[each] = min(kind(before) if callable(kind) else kind)
+        return {each: found[each] for each in names}
+
     def stretched(
         self,
         names: Collection[str],

@@ -336,6 +336,32 @@ def test_codes_and_hashes_may_be_narrow():
 
 
 @pytest.mark.parametrize(
+    "puzzle, old, new, name",
+    [
+        ("masked_add", "offs < N", "offs < N.to(tl.int64)", "N"),
+        ("long_sum", "range(0, N, BLOCK_N)", "range(0, N.to(tl.int32), BLOCK_N)", "N"),
+        ("relu_pack", "< N", "< N.to(tl.int64)", "N"),
+        ("outer_add_blocks", "* N +", "* N.to(tl.int64) +", "N"),
+    ],
+)
+def test_a_size_of_1_is_a_constant(puzzle, old, new, name):
+    report = edited(puzzle, (old, new))
+    assert f"{name} is 1 here, and a launch turns the integer 1 into a constant" in str(report), report
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("masked_add", "offs < N", "offs < tl.cast(N, tl.int64)"),
+        ("masked_add", "tl.program_id(0)", "tl.program_id(0).to(tl.int64)"),
+    ],
+)
+def test_methods_of_numbers_that_are_never_1(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    assert report.ok, report
+
+
+@pytest.mark.parametrize(
     "load, kind", [("lock_ptr + j, volatile=True", "race"), ("lock_ptr + j", "deadlock")]
 )
 def test_a_loop_that_looks_at_a_lock_while_another_program_holds_it(load, kind):

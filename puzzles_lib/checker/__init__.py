@@ -275,8 +275,25 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try cases made for what no other case has tested, and return the first that fails, if there is one."""
     seconds = min(shared.seconds, made_cases.SECONDS)
     limited = dataclasses.replace(shared, seconds=seconds, budget=Budget(2 * seconds))
-    ways = _made_at_edges, _made_whole, _with_a_constant_too_many
+    ways = _at_the_least_sizes, _made_at_edges, _made_whole, _with_a_constant_too_many
     return next((found for way in ways if (found := way(bound, number, limited))), [])
+
+
+def _at_the_least_sizes(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Return the case of the least sizes if the kernel can't be compiled for it."""
+    with the_puzzles_own("its contract", bound.case):
+        case = made_cases.smallest(bound.puzzle, bound.kernel.src)
+    one = bound.at(case, number) if case else None
+    if not isinstance(one, Bound):
+        return []
+    try:
+        attempt(one, make_inputs(bound.puzzle, one.case), Options(seconds=shared.seconds, quiet=True))
+    except Refused as error:
+        verdict = verdicts.of_refusal_in_a_case(error.refusal, bound.puzzle, one.case)
+        return [CaseResult(str(case), verdict, drawn=True)]
+    except (OutOfTime, PuzzleFault):
+        pass
+    return []
 
 
 def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:

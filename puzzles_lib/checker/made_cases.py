@@ -15,12 +15,17 @@ cases are made for it:
 
 The last three are made even if both outcomes of the comparison were seen.
 Nearly all correct kernels have no such comparison, so these cases cost nothing.
+
+Also, a launch turns the integer 1 into a constant. Where a kernel uses a method of a size or a stride, such as
+``N.to(tl.int64)``, all sizes are as small as the contract allows: `smallest`.
 """
 
+import ast
 import inspect
 import itertools
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -86,6 +91,29 @@ def cases(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
     elif _counts(puzzle, op):
         found = sorted(beyond(puzzle, _number(op)), key=lambda case: _work(puzzle, case))
         yield from found if _is_bound(op) else found[:MOST_GUESSES]
+
+
+def smallest(puzzle: Puzzle, source: str) -> Case | None:
+    """Return a case whose sizes are as small as the contract allows.
+
+    None unless the kernel, whose source this is, has a method of a size or a stride that is then 1.
+    """
+    if puzzle.contract is None or not (asked := _asked_for_a_method(source)):
+        return None
+    numbers = puzzle.contract.least(puzzle.cases[0].numbers)
+    case = Case(fill=None, salt="", pretend=False, **numbers)
+    offers = puzzle.offers(case)
+    return case if any(offers.get(name) == 1 for name in asked) else None
+
+
+def _asked_for_a_method(source: str) -> set[str]:
+    """Return the names of which a method or an attribute is used."""
+    nodes = ast.walk(ast.parse(textwrap.dedent(source)))
+    return {
+        node.value.id
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id != "tl"
+    }
 
 
 def fits(puzzle: Puzzle, case: Case) -> bool:
