@@ -16,8 +16,8 @@ cases are made for it:
 The last three are made even if both outcomes of the comparison were seen.
 Nearly all correct kernels have no such comparison, so these cases cost nothing.
 
-Also, a launch turns the integer 1 into a constant. Where a kernel uses a method of a size or a stride, such as
-``N.to(tl.int64)``, all sizes are as small as the contract allows: `smallest`.
+Also, a launch turns the integer 1 into a constant. Where a kernel uses a method of a size or a stride, such
+as ``N.to(tl.int64)``, all sizes are as small as the contract allows: `smallest`.
 """
 
 import ast
