@@ -416,3 +416,24 @@ print(fits, "torch._dynamo" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "[True, False] False\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("kept_scores", 'float("-inf")', "-1e9"),
+        ("linear_cross_entropy", 'float("-inf")', "-1e4"),
+        ("merge_parts", "-1e30", "-1e6"),
+        ("nucleus_token", 'other=float("-inf")', "other=-1e4"),
+        ("paged_attention", 'is_key[None, :], scores, float("-inf")', "is_key[None, :], scores, -1e4"),
+        ("route", 'float("-inf")', "-1e4"),
+        ("sample_token", 'float("-inf")', "-1e4"),
+        ("scalar_flash_attention", 'float("-inf")', "-1e9"),
+        ("varlen_attention", 'float("-inf")', "-1e4"),
+        ("window_attention", 'float("-inf")', "-1e9"),
+    ],
+)
+def test_a_finite_number_does_not_stand_for_infinity(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.drawn and "no listed case has values beyond the -1" in failed.verdict.diagnosis, str(report)
