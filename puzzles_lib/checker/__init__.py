@@ -276,8 +276,26 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try cases made for what no other case has tested, and return the first that fails, if there is one."""
     seconds = min(shared.seconds, made_cases.SECONDS)
     limited = dataclasses.replace(shared, seconds=seconds, budget=Budget(2 * seconds))
-    ways = _at_the_least_sizes, _made_at_edges, _made_whole, _beyond_a_stand_in, _with_a_constant_too_many
+    ways = (
+        _hard_cases,
+        _at_the_least_sizes,
+        _made_at_edges,
+        _made_whole,
+        _beyond_a_stand_in,
+        _with_a_constant_too_many,
+    )
     return next((found for way in ways if (found := way(bound, number, limited))), [])
+
+
+def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Try the puzzle's hard cases. In pretended ones, only offsets that are too large count."""
+    short = dataclasses.replace(shared, seconds=min(shared.seconds, made_cases.PRETENDED_SECONDS))
+    for case in bound.puzzle.hard:
+        its_own = dataclasses.replace(short if case.pretend else shared, untested=Untested())
+        result = _made(bound.at(case, number), its_own)
+        if result and result.verdict:
+            return [dataclasses.replace(result, drawn=True)]
+    return []
 
 
 def _at_the_least_sizes(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
@@ -370,7 +388,8 @@ def _made(one: Bound | Refusal | None, shared: _Shared) -> CaseResult | None:
         result = _check_case(one, shared, backwards=False)
     except (Refused, PuzzleFault):
         return None
-    if result.verdict and result.verdict.kind not in made_cases.TELLING:
+    telling = ("true size",) if one.case.pretend else made_cases.TELLING
+    if result.verdict and result.verdict.kind not in telling:
         return None
     if result.verdict and algebra.PERHAPS_ROUNDING in result.verdict.diagnosis:
         return None  # in float64, bits of floats mean something else: it cannot be judged

@@ -69,7 +69,10 @@ def _case(puzzle: Puzzle, case: Case, least: dict[str, float]) -> Case | None:
     inputs = make_inputs(puzzle, case)
     for name, number in least.items():
         values = inputs[name].double()
-        if not (values[values.isfinite()] < 0).any() or 2 * abs(number) > of_torch(inputs[name].dtype).largest:
+        if (
+            not (values[values.isfinite()] < 0).any()
+            or 2 * abs(number) > of_torch(inputs[name].dtype).largest
+        ):
             return None
     fills = {name: _beyond(case.fill.get(name, random), number) for name, number in least.items()}
     return Case(fill=case.fill | fills, **case.numbers)
