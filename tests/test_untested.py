@@ -437,3 +437,42 @@ def test_a_finite_number_does_not_stand_for_infinity(puzzle, old, new):
     report = edited(puzzle, (old, new))
     (failed,) = (case for case in report.cases if not case.ok)
     assert failed.drawn and "no listed case has values beyond the -1" in failed.verdict.diagnosis, str(report)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("any_above", "tl.sum((x > 1).to(tl.int32))", "tl.sum(x > 1, dtype=tl.int16)"),
+        (
+            "attention_dkv",
+            "(g.to(tl.int64) * T + j)[:, None] * D + d",
+            "g.to(tl.int64) * T * D + j[:, None] * D + d",
+        ),
+        ("attention_dq", "(head + i)[:, None] * D + d", "head * D + (i[:, None] * D) + d"),
+        (
+            "cells",
+            "x // SIZE - (x % SIZE < 0)",
+            "tl.floor(x.to(tl.float64) * (1 / tl.cast(SIZE, tl.float64)))",
+        ),
+        (
+            "discounted_sum",
+            "_, z = tl.associative_scan((half, x), 0, then)",
+            "w = tl.exp2((n - 64).to(tl.float32))\n    z = tl.cumsum(x * w) / w",
+        ),
+        ("far_rows", "x_ptr += b * T * K", "x_ptr += (tl.program_id(0) * T).to(tl.int64) * K"),
+        (
+            "layer_norm_dw",
+            "m.to(tl.int64)[:, None] * N",
+            "(p * ROWS).to(tl.int64) * N + (m - p * ROWS)[:, None] * N",
+        ),
+        ("nucleus_token", "-tl.log(tl.rand(SEED, b * V + n))", "-tl.log(tl.rand(SEED, b * V + n) + 1e-20)"),
+        ("random_rounding", "tl.floor(x + u)", "(x + u).to(tl.int64).to(tl.float32)"),
+        ("sample_token", "-tl.log(u)", "-tl.log(u + 1e-10)"),
+        ("strided_copy", "mask=mask)\n", "mask=mask)\n    x = x * 65537.0 - (x * 65537.0 - x)\n"),
+        ("window_attention", "(head + i)[:, None] * D + d", "head * D + (i[:, None] * D) + d"),
+    ],
+)
+def test_hard_cases_are_tried(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.verdict.diagnosis in PUZZLES[puzzle].hard, str(report)

@@ -290,11 +290,12 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
 def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try the puzzle's hard cases. In pretended ones, only offsets that are too large count."""
     short = dataclasses.replace(shared, seconds=min(shared.seconds, made_cases.PRETENDED_SECONDS))
-    for case in bound.puzzle.hard:
+    for text, case in (bound.puzzle.hard or {}).items():
         its_own = dataclasses.replace(short if case.pretend else shared, untested=Untested())
         result = _made(bound.at(case, number), its_own)
         if result and result.verdict:
-            return [dataclasses.replace(result, drawn=True)]
+            verdict = dataclasses.replace(result.verdict, diagnosis=text)
+            return [dataclasses.replace(result, verdict=verdict, drawn=True)]
     return []
 
 

@@ -417,10 +417,14 @@ QUANTIZE_CODES = Puzzle(
     outputs=("codes", "scale", "minimum"),
     exact=("scale", "minimum"),
     slips={text: _in_bytes(slip) for text, slip in CODE_SLIPS.items()} | BYTE_SLIPS,
-    hard=(
-        Case(M=1, N=128, BITS=1, GROUP=64, BLOCK_G=2, fill={"x": on_ties(1, 64)}),
-        Case(M=1, N=128, BITS=8, GROUP=64, BLOCK_G=2, fill={"x": on_ties_of_bytes}),
-    ),
+    hard={
+        "half a code goes to the even one, of 1-bit codes, too": (
+            Case(M=1, N=128, BITS=1, GROUP=64, BLOCK_G=2, fill={"x": on_ties(1, 64)})
+        ),
+        "half a code goes to the even one, of 8-bit codes, too": (
+            Case(M=1, N=128, BITS=8, GROUP=64, BLOCK_G=2, fill={"x": on_ties_of_bytes})
+        ),
+    },
     contract=Contract(
         {
             "M": Size(9),

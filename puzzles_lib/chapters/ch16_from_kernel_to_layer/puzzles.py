@@ -92,7 +92,11 @@ STRIDED_COPY = Puzzle(
         ),
     },
     needed={"x": lambda s: (s.M if s.stride_xm else 1) * (s.N if s.stride_xn else 1)},
-    hard=(Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32, fill={"x": nan_or_huge}),),
+    hard={
+        "1e35, infinities and every NaN are copied, too": (
+            Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32, fill={"x": nan_or_huge})
+        ),
+    },
     contract=Contract(
         {
             "M": Size(300),

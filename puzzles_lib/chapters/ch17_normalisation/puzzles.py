@@ -174,7 +174,11 @@ LAYER_NORM = Puzzle(
         ),
         "lanes past the end of the row are counted in the variance: 0 - mean isn't 0 there": _padded_squares,
     },
-    hard=(Case(M=4, N=1500, BLOCK_M=4, BLOCK_N=2048, fill={"x": first_far_off}),),
+    hard={
+        "the first element is far from the mean: subtract the mean before squaring": (
+            Case(M=4, N=1500, BLOCK_M=4, BLOCK_N=2048, fill={"x": first_far_off})
+        ),
+    },
     contract=Contract(
         {
             "N": Size(1500),
@@ -381,9 +385,11 @@ LAYER_NORM_DW = Puzzle(
     zeroed=("count",),
     same_bits=True,
     most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
-    hard=(
-        Case(pretend=True, M=2200, N=2**20 + 1, ROWS=2200, BLOCK_M=32, BLOCK_N=32),  # a part of 2^31 elements
-    ),
+    hard={
+        "a part of the rows can have 2^31 elements": (
+            Case(pretend=True, M=2200, N=2**20 + 1, ROWS=2200, BLOCK_M=32, BLOCK_N=32)
+        ),
+    },
     contract=Contract(
         {
             "M": Size(600),
@@ -571,7 +577,11 @@ LONG_LAYER_NORM = Puzzle(
         "M2 grows by δ² n1 n2: divide by n": _weighted(lambda n1, n2: n1 * n2),
         "M2 grows by δ² n2: the factor n1 / n is missing": _weighted(lambda n1, n2: n2),
     },
-    hard=(Case(M=1, N=6000, BLOCK_N=16, fill={"x": later_far_off}),),
+    hard={
+        "the first block is far from the mean: merge the sums of all blocks": (
+            Case(M=1, N=6000, BLOCK_N=16, fill={"x": later_far_off})
+        ),
+    },
     contract=Contract(
         {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},
         fills=lambda s: ({"x": far_from_zero}, {}),

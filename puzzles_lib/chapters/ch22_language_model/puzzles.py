@@ -832,8 +832,8 @@ def tied_at_0(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
     return torch.randint(-2, 1, shape, generator=generator).to(dtype)
 
 
-def one_near_12(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return logits of 0, except the 20th, which is 12. In a hard case its u is 0, so it never wins."""
+def one_of_12(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return logits of 0, and 12 for token 20, whose u is 0 in the hard cases: it never wins."""
     values = torch.zeros(shape)
     values[:, 20] = 12.0
     return values.to(dtype)
@@ -956,11 +956,11 @@ SAMPLE_TOKEN = Puzzle(
         "these are the largest numbers, cut to integers: store their places": _largest_number,
         "a lane past the last byte can win with a logit of 0: give it minus infinity": _zeros_win,
     },
-    hard=(
-        Case(
-            B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_near_12, "heat": warm}
-        ),  # u[0, 20] is 0
-    ),
+    hard={
+        "u can be 0, so that its token never wins: add nothing to u": (
+            Case(B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12, "heat": warm})
+        ),
+    },
     contract=Contract(
         {
             "V": Size(600),
@@ -1662,10 +1662,11 @@ NUCLEUS_TOKEN = Puzzle(
             [nucleus_token(logits[b : b + 1], P, SEED) for b in range(len(logits))]
         ),
     },
-    hard=(
-        # u[0, 20] is 0
-        Case(B=1, V=33, P=1.0, SEED=74293844, BLOCK_V=64, fill={"logits": one_near_12}),
-    ),
+    hard={
+        "u can be 0, so that its token never wins: add nothing to u": (
+            Case(B=1, V=33, P=1.0, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12})
+        ),
+    },
     contract=Contract(
         {
             "V": Size(600),

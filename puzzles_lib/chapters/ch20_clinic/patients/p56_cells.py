@@ -60,7 +60,11 @@ PUZZLE = Puzzle(
             x.float() / SIZE
         ).int(),
     },
-    hard=(Case(N=64, SIZE=49, BLOCK_N=64, fill={"x": at_the_edges}),),
+    hard={
+        "a product with a rounded 1 / SIZE can be below the cell's number": (
+            Case(N=64, SIZE=49, BLOCK_N=64, fill={"x": at_the_edges})
+        ),
+    },
     contract=Contract(
         {"N": Size(300), "SIZE": (7, 64), "BLOCK_N": (64,)},
         fills=lambda s: ({"x": at_the_ends}, {}),

@@ -70,7 +70,9 @@ PUZZLE = Puzzle(
         ),
         "each block has a seed of its own: in one block, the same x would get other draws": _a_seed_per_block,
     },
-    hard=(Case(N=64, SEED=7, BLOCK_N=64, fill={"x": beyond_int64}),),
+    hard={
+        "x can be beyond int64": Case(N=64, SEED=7, BLOCK_N=64, fill={"x": beyond_int64}),
+    },
     contract=Contract(
         {"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)},
         fills=lambda s: ({}, {"x": beyond_int32}),
