@@ -465,7 +465,28 @@ def test_a_finite_number_does_not_stand_for_infinity(puzzle, old, new):
             "m.to(tl.int64)[:, None] * N",
             "(p * ROWS).to(tl.int64) * N + (m - p * ROWS)[:, None] * N",
         ),
+        (
+            "layer_norm",
+            "rstd = tl.rsqrt(tl.sum(centered * centered, axis=1) / N",
+            "first = tl.sum(tl.where(n[None, :] == 0, x, 0.0), axis=1)\n"
+            "    apart = tl.where(mask, x - first[:, None], 0.0)\n"
+            "    mean_apart = tl.sum(apart, axis=1) / N\n"
+            "    variance = tl.sum(apart * apart, axis=1) / N - mean_apart * mean_apart\n"
+            "    rstd = tl.rsqrt(tl.maximum(variance, 0.0)",
+        ),
         ("nucleus_token", "-tl.log(tl.rand(SEED, b * V + n))", "-tl.log(tl.rand(SEED, b * V + n) + 1e-20)"),
+        (
+            "quantize_codes",
+            "codes = tl.minimum((steps + 12582912.0) - 12582912.0, TOP)",
+            "codes = tl.where(steps >= 0.5, 1.0, 0.0) if BITS == 1 else "
+            "tl.minimum((steps + 12582912.0) - 12582912.0, TOP)",
+        ),
+        (
+            "quantize_codes",
+            "codes = tl.minimum((steps + 12582912.0) - 12582912.0, TOP)",
+            "codes = tl.minimum(tl.floor(steps + 0.5) if BITS == 8 else "
+            "(steps + 12582912.0) - 12582912.0, TOP)",
+        ),
         ("random_rounding", "tl.floor(x + u)", "(x + u).to(tl.int64).to(tl.float32)"),
         ("sample_token", "-tl.log(u)", "-tl.log(u + 1e-10)"),
         ("strided_copy", "mask=mask)\n", "mask=mask)\n    x = x * 65537.0 - (x * 65537.0 - x)\n"),

@@ -32,7 +32,8 @@ def found(module: Module) -> list[tuple[float, int]]:
     """Return the numbers of a kernel that may stand for infinity, negative ones first, and their lines."""
     lines: dict[float, int] = {}
     for value, location in float_constants(module):
-        if LEAST <= abs(value) < LIKE_INFINITY and not location.file.startswith(TRITON):
+        rounds = math.frexp(value)[0] in (0.5, 0.75)  # such as 1.5 * 2^23: its sum with x is rounded
+        if LEAST <= abs(value) < LIKE_INFINITY and not rounds and not location.file.startswith(TRITON):
             lines.setdefault(value, location.line)
     return sorted(lines.items())[:MOST_CONSTANTS]
 
