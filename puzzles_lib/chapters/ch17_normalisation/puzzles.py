@@ -387,7 +387,7 @@ LAYER_NORM_DW = Puzzle(
     most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
     hard={
         "a part of the rows can have 2^31 elements": (
-            Case(pretend=True, M=2200, N=2**20 + 1, ROWS=2200, BLOCK_M=32, BLOCK_N=32)
+            Case(pretend=True, M=1100, N=2**21 + 1, ROWS=1100, BLOCK_M=64, BLOCK_N=64)
         ),
     },
     contract=Contract(
