@@ -290,8 +290,8 @@ def _slips(w: _Wrong) -> list[str]:
     Of several, those that are much farther off than the nearest one are left out: a forgotten bias may be
     small beside sums that aren't scaled.
     """
-    if not w.got[w.wrong].isfinite().any():  # infinities and NaN alone are alike, whatever the slip
-        return []
+    if len(w.puzzle.slips or {}) > 1 and not w.got[w.wrong].isfinite().any():
+        return []  # infinities and NaN alone are alike, whatever the slip
     slack = SLIP_SLACK if w.own is w.expected.tolerance else SLIP_SLACK + COARSE_SLACK
     slack = 0.0 if w.expected.tolerance is None else slack
     found = {}
