@@ -420,14 +420,7 @@ def _of_no_known_tensor(launch: Launch, message: str) -> bool:
 
 def _makes_descriptors(code: compiler.Program) -> bool:
     """Whether a kernel makes descriptors in a program's own part of memory that the launch must provide."""
-    regions = [function.region for function in code.module.functions.values()]
-    while regions:
-        for block in regions.pop().blocks:
-            for operation in block.operations:
-                if operation.name == "tt.make_tensor_descriptor":
-                    return True
-                regions += operation.regions
-    return False
+    return any(op.name == "tt.make_tensor_descriptor" for op in code.module.operations())
 
 
 def _spread(count: int, wanted: int) -> Iterable[int]:
