@@ -207,7 +207,7 @@ class _Call:
             before = flat((tuple(args), dict(kwargs)))
             after = flat((given, named))
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
-            if guard.undefined and not report.findings and not report.unsupported:
+            if guard.undefined and _all_ran(report) and not report.unsupported:
                 self._never_written(results, session, report, on)
             where = None
             if report.is_sampled and not session.defined.reads_missing:
@@ -532,6 +532,12 @@ class _Call:
         if verdict:
             own.findings.append(Finding(verdict, on=variant.name))
         return True
+
+
+def _all_ran(report: AuditReport) -> bool:
+    """Whether no fault has kept a launch from storing what it stores."""
+    kinds = {finding.verdict.kind for finding in report.findings}
+    return kinds <= {"uninitialised", "race"} and not any(each.outcome.stopped for each in report.launches)
 
 
 def _with_strides(finding: Finding, report: AuditReport) -> Finding:
