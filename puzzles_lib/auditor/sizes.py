@@ -14,7 +14,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
+from puzzles_lib.auditor.blocks import Counts, counts, together
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges, rows_by_number
@@ -49,51 +50,57 @@ OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by 
 STEPS = 40  # of a search for the largest size that can be launched
 
 
+@dataclass(frozen=True)
 class Sized:
     """One change of sizes: every axis with a certain size gets a pretended size instead.
 
     also: other sizes that are replaced at the same time. outer: into how many parts the axes before the first
     changed one divide a tensor. inner: whether offsets within one part must pass 2**31, too. last: whether
     the last part must begin past 2**31. rows: the number, among the call's tensors, of the one whose integers
-    are changed to reach the last rows, and its name.
+    are changed to reach the last rows, and its name. counts: sizes that change with others.
     """
 
-    def __init__(
-        self,
-        size: int,
-        large: int,
-        also: Mapping[int, int] | None = None,
-        outer: int = 1,
-        inner: bool = False,
-        last: bool = False,
-        rows: tuple[int, str] | None = None,
-    ):
-        self.size, self.large, self.also = size, large, dict(also or {})
-        self.outer, self.inner, self.last, self.rows = outer, inner, last, rows
+    size: int
+    large: int
+    also: Mapping[int, int] = field(default_factory=dict)
+    outer: int = 1
+    inner: bool = False
+    last: bool = False
+    rows: tuple[int, str] | None = None
+    counts: Counts = field(default_factory=dict)
 
     def __str__(self) -> str:
-        every = [f"{size} as {large:,}" for size, large in {**self.also, self.size: self.large}.items()]
+        replaced = self.replaced
+        every = [f"{size} as {large:,}" for size, large in replaced.items()]
         rows = f", and numbers of the last rows in {self.rows[1]}" if self.rows else ""
         return f"the size{'s' * (len(every) > 1)} {' and '.join(every)}{rows}"
 
+    @property
+    def replaced(self) -> dict[int, int]:
+        """What replaces each size that changes."""
+        found: dict[int, int] = {}
+        for size, large in {**self.also, self.size: self.large}.items():
+            found |= together(size, large, self.counts)
+        return found
+
     def to(self, large: int) -> "Sized":
         """Return the change to this size instead."""
-        return Sized(self.size, large, self.also, self.outer, self.inner, self.last, self.rows)
+        return replace(self, large=large)
 
     def reaching(self, place: int, name: str) -> "Sized":
         """Return the same change, with integers of a tensor that reach the last rows. place: its number."""
-        return Sized(self.size, self.large, self.also, self.outer, self.inner, self.last, (place, name))
+        return replace(self, rows=(place, name))
 
     def within(self) -> "Sized":
         """Return the change to a size so large that offsets within one part pass 2**31."""
         outer = min(self.outer, MOST_PARTS)
         large = self.large * outer
-        return Sized(self.size, large + (self.size - large) % 16, self.also, outer, True)
+        return replace(self, large=large + (self.size - large) % 16, outer=outer, inner=True, last=False)
 
     def to_last(self) -> "Sized":
         """Return the change to a size so large that the last part begins beyond 2**31."""
         large = self.large + self.large // (self.outer - 1)
-        return Sized(self.size, large + (self.size - large) % 16, self.also, self.outer, last=True)
+        return replace(self, large=large + (self.size - large) % 16, inner=False, last=True)
 
     @property
     def passes(self) -> int:
@@ -113,7 +120,7 @@ class Sized:
         """
         if self.rows and self.rows[0] == place:  # a negative number stands for no row
             return np.where(values < 0, values, values + (self.large - self.size)).astype(values.dtype)
-        sizes = {**self.also, self.size: self.large}
+        sizes = self.replaced
         largest = int(values.max())
         if largest not in sizes or sizes[largest] > np.iinfo(np.int32).max or values.dtype.itemsize < 4:
             return values
@@ -121,7 +128,7 @@ class Sized:
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor without memory that has the pretended size."""
-        sizes = {**self.also, self.size: self.large}
+        sizes = self.replaced
         shape = [sizes.get(n, n) for n in tensor.shape]
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
             made = torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
@@ -135,14 +142,16 @@ class Sized:
 def ways(args: Any, also: Mapping[int, int] | None = None) -> list[Sized]:
     """Return each size above 1 of a call's tensors, with a larger one that makes offsets pass 2**31.
 
-    If several tensors have a size, it changes in all of them, because they must still fit together. If one
+    If several tensors have a size, it changes in all of them, because they must still fit together. So do
+    sizes that count its blocks. If one
     tensor has a size twice, both axes change; a size as small as a number of heads is then left out.
 
     also: sizes that are already replaced, each with its replacement.
     """
-    tensors, also = flat(args), also or {}
+    tensors, also, known = flat(args), also or {}, counts(pytree.tree_leaves(args))
     found = []
-    for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1 and n not in also):
+    fixed = {*also, *known}
+    for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1 and n not in fixed):
         others = [math.prod(also.get(n, n) for n in t.shape if n != size) for t in tensors if size in t.shape]
         times = [list(t.shape).count(size) for t in tensors if size in t.shape]
         rest, power = max(zip(others, times, strict=True))
@@ -151,7 +160,8 @@ def ways(args: Any, also: Mapping[int, int] | None = None) -> list[Sized]:
         if max(times) > 1 and size <= OF_SEVERAL_ROLES:
             continue
         if size < large <= LARGEST_AXIS:
-            found.append(Sized(size, large, also, max(_outer(t.shape, {size, *also}) for t in tensors)))
+            outer = max(_outer(t.shape, {size, *also}) for t in tensors)
+            found.append(Sized(size, large, also, outer, counts=known))
     return found
 
 
