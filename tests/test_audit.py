@@ -901,3 +901,41 @@ def test_undefined_lanes_hide_no_race_and_no_element_that_is_never_written(padde
         assert "write different values to Z[0, 0]" in race.verdict.message
         assert race.verdict.site.source.startswith("tl.store(z, ")
         assert "12 of 60 elements of the result are never written" in missing.verdict.message
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return 3 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return scaled(grad, ctx.factor), None
+
+
+@pytest.mark.parametrize("factor", [3.0, 2.0])
+@pytest.mark.parametrize("leaf", [True, False])
+def test_a_reference_may_ask_for_gradients(factor, leaf):
+    def gradient(x, grad, function):
+        x = x if leaf else x.detach().requires_grad_(True)
+        function(x).backward(grad)
+        return x.grad
+
+    report = audit(
+        lambda x, grad: gradient(x, grad, lambda x: Tripled.apply(x, factor)),
+        torch.randn(100, requires_grad=leaf),
+        torch.randn(100),
+        like=lambda x, grad: gradient(x, grad, lambda x: 3 * x),
+        guard=QUICK,
+    )
+    assert [each.verdict.kind for each in report.findings] == ["values"] * (factor == 2.0)
+
+
+def test_a_reference_may_change_an_argument_that_has_a_gradient():
+    def in_place(x):
+        with torch.no_grad():
+            x.copy_(scaled(x.detach()))
+
+    report = audit(in_place, torch.randn(100, requires_grad=True), like=lambda x: x.mul_(2), guard=QUICK)
+    assert report.ok and report.compared
