@@ -246,7 +246,8 @@ class Call:
             return
         self._survey(found.way)
         large = (found.way.large - found.way.size) * CROSSING * 3 // (4 * self._elements)
-        smaller, outcomes = found.way.smaller(found.way.size + large), []
+        smaller = found.way.smaller(found.way.size + large)
+        outcomes: list[Outcome] = []
 
         def on_launch(launch: Launch) -> Ran:
             if launch.name in kernels:
