@@ -487,7 +487,7 @@ def test_targets_set_up_first_and_run_their_command_last(args, commands):
 
 
 @pytest.mark.parametrize(
-    "cores, gigabytes, workers", [(2, 16, 2), (16, 64, 16), (8, 8, 4), (2, 3, 2), (1, 16, 2)]
+    "cores, gigabytes, workers", [(2, 16, 3), (16, 64, 17), (8, 8, 4), (2, 3, 2), (1, 16, 2)]
 )
 def test_tests_run_on_all_cores_as_far_as_memory_goes(monkeypatch, cores, gigabytes, workers):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))

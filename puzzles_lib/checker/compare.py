@@ -288,10 +288,9 @@ def _slips(w: _Wrong) -> list[str]:
     """Return the puzzle's texts on slips whose result this is, and much nearer than the correct one.
 
     Of several, those that are much farther off than the nearest one are left out: a forgotten bias may be
-    small beside sums that aren't scaled.
+    small beside sums that aren't scaled. If all wrong elements are infinite or NaN, only one slip may fit.
     """
-    if not w.got[w.wrong].isfinite().any():  # infinities and NaN alone are alike, whatever the slip
-        return []
+    infinite = not w.got[w.wrong].isfinite().any()
     slack = SLIP_SLACK if w.own is w.expected.tolerance else SLIP_SLACK + COARSE_SLACK
     slack = 0.0 if w.expected.tolerance is None else slack
     found = {}
@@ -299,8 +298,12 @@ def _slips(w: _Wrong) -> list[str]:
         slip = evaluate(w.puzzle, w.case, w.inputs, spec)[w.expected.argument.name]
         if slip.any() and not w.got.any():
             continue  # all zeros, near a slip whose values are tiny
+        if infinite and not (slip.isclose(w.got.to(slip.dtype), equal_nan=True))[w.wrong].all():
+            continue
         if w.would_be(slip, slack) and not w.off(slip).sum() > w.off(w.value).sum() / 2:  # or is NaN
             found[text] = float(w.off(slip).nan_to_num(0.0).sum())
+    if infinite and len(found) > 1:
+        return []
     return [text for text, off in found.items() if off <= MUCH_FARTHER * min(found.values())]
 
 
