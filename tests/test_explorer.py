@@ -348,15 +348,20 @@ def test_the_oldest_ends_when_there_are_many(monkeypatch):
 def test_a_child_process_does_not_keep_its_port():
     opened = trace(masked_kernel, RAGGED_ADD).explore()
     url = opened.url
+    begun, begins = os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(begins, b".")
         signal.pause()
     try:
+        os.read(begun, 1)  # the child has begun, and has closed what it doesn't keep
         opened.close()
         assert refused(url)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(begun)
+        os.close(begins)
 
 
 # ---- where there is no page
