@@ -255,7 +255,8 @@ class _Guarded:
             after = self.copies.fresh()  # what is launched next works on what a GPU would leave
             forwards = self._run(replace(QUIET, holes_are_zero=True), after)
             if forwards.conflict and forwards.stop is None and self.guard.races:
-                outcome.also = verdicts.race_between(self.launch, self.launch, forwards.conflict)
+                launch: Any = self.launch  # it stands for the puzzle and the case
+                outcome.also = verdicts.race_between(launch, launch, forwards.conflict)
         self._give_back(after, forwards)
         if self.only is not None and outcome.verdict is None:
             outcome.unjudged = (
