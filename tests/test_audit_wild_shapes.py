@@ -527,7 +527,8 @@ def test_lengths_and_indices_keep_their_values_at_true_sizes():
         return z
 
     report = audit(gathered, torch.randn(6, 10), torch.tensor([1, 6, 3]), like=lambda x, w: x[w - 1])
-    assert report.ok and len(report.tried) == 4 and not report.unjudged
+    assert report.ok and not report.unjudged
+    assert len([tried for tried in report.tried if "numbers of the last rows" not in tried]) == 4
 
 
 # ---- hard inputs
