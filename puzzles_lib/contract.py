@@ -96,7 +96,8 @@ class Contract:
                 step = kind.step(before) if callable(kind.step) else kind.step
                 found[each] = max(-(-kind.least // step) * step, 1)
             else:
-                found[each] = min(kind(before) if callable(kind) else kind)
+                values = kind(before) if callable(kind) else kind
+                found[each] = min(values, key=lambda value: value or 0)  # None stands for no argument
         return {each: found[each] for each in names}
 
     def stretched(

@@ -870,3 +870,72 @@ def test_hard_sizes_leave_out_what_offsets_say():
     given = torch.randn(9, 20), torch.tensor([0, 4, 9]), torch.zeros(2, 20)
     report = audit(sums, *given, like=like, hard=True)
     assert report.ok, report
+
+
+@triton.jit
+def halves_kernel(X, Z, N, PADDED: tl.constexpr, APART: tl.constexpr, BLOCK: tl.constexpr):
+    part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    x = tl.make_block_ptr(X + row * N, (N,), (1,), (part * BLOCK,), (BLOCK,), (0,))
+    z = tl.make_block_ptr(Z + row * N, (N,), (1,), (part * BLOCK if APART else 0,), (BLOCK,), (0,))
+    if PADDED:
+        tl.store(z, tl.load(x, boundary_check=(0,), padding_option="zero"), boundary_check=(0,))
+    else:
+        tl.store(z, tl.load(x, boundary_check=(0,)), boundary_check=(0,))
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("apart", [True, False])
+def test_undefined_lanes_hide_no_race_and_no_element_that_is_never_written(padded, apart):
+    def halves(x):
+        z = torch.empty_like(x)
+        halves_kernel[(2, len(x))](x, z, x.shape[1], padded, apart, BLOCK=16)
+        return z
+
+    report = audit(halves, torch.randn(3, 20), guard=QUICK)
+    kinds = [each.verdict.kind for each in report.findings]
+    if apart:
+        assert not kinds
+    else:
+        assert kinds == ["uninitialised"] * (not padded) + ["race", "never written"]
+        race, missing = report.findings[-2:]
+        assert "write different values to Z[0, 0]" in race.verdict.message
+        assert race.verdict.site.source.startswith("tl.store(z, ")
+        assert "12 of 60 elements of the result are never written" in missing.verdict.message
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return 3 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return scaled(grad, ctx.factor), None
+
+
+@pytest.mark.parametrize("factor", [3.0, 2.0])
+@pytest.mark.parametrize("leaf", [True, False])
+def test_a_reference_may_ask_for_gradients(factor, leaf):
+    def gradient(x, grad, function):
+        x = x if leaf else x.detach().requires_grad_(True)
+        function(x).backward(grad)
+        return x.grad
+
+    report = audit(
+        lambda x, grad: gradient(x, grad, lambda x: Tripled.apply(x, factor)),
+        torch.randn(100, requires_grad=leaf),
+        torch.randn(100),
+        like=lambda x, grad: gradient(x, grad, lambda x: 3 * x),
+        guard=QUICK,
+    )
+    assert [each.verdict.kind for each in report.findings] == ["values"] * (factor == 2.0)
+
+
+def test_a_reference_may_change_an_argument_that_has_a_gradient():
+    def in_place(x):
+        with torch.no_grad():
+            x.copy_(scaled(x.detach()))
+
+    report = audit(in_place, torch.randn(100, requires_grad=True), like=lambda x: x.mul_(2), guard=QUICK)
+    assert report.ok and report.compared

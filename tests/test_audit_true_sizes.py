@@ -216,3 +216,60 @@ def test_the_advice_names_the_other_lines_and_where_the_factor_is_set(how):
         assert finding.verdict.site.line == (first + 5 if how == 0 else first + 8)
         assert advice.endswith(f"convert it where it is set, in line {first + 1}")
         assert advice.startswith("row is also a factor in lines ")
+
+
+@triton.jit
+def scatter_kernel(K, Where, Pool, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    row = tl.load(Where + i)
+    if WIDE:
+        row = row.to(tl.int64)
+    k = tl.load(K + i * BLOCK + cols)
+    tl.store(Pool + row * BLOCK + cols, k, mask=row >= 0)
+
+
+def scattered(k, where, pool, wide):
+    scatter_kernel[(len(where),)](k, where, pool, wide, BLOCK=k.shape[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("wide", [True, False])
+def test_loaded_row_numbers_reach_the_last_rows(dtype, wide):
+    where = torch.tensor([7, -1, 30, 2, 11], dtype=dtype)
+    report = audit(scattered, torch.randn(5, 16), where, torch.zeros(37, 16), wide)
+    assert report.ok == (wide or dtype == torch.int64)
+    reaching = "the size 37 as 142,606,357, and numbers of the last rows in where"
+    assert reaching in report.tried and not any("the last rows" in text for text in report.unjudged)
+    if not report.ok:
+        (finding,) = report.findings
+        assert finding.on == reaching and "does not fit int32" in finding.verdict.message
+        assert finding.verdict.site.source.startswith("tl.store(Pool + row * BLOCK")
+
+
+def test_row_numbers_that_the_function_computes_are_not_judged():
+    def put(k, order, pool):
+        scattered(k, torch.argsort(order).int(), pool, False)
+
+    report = audit(put, torch.randn(5, 16), torch.randperm(5), torch.zeros(37, 16))
+    assert report.ok
+    (text,) = [text for text in report.unjudged if "the last rows" in text]
+    assert text.endswith("scatter_kernel: the last rows of Pool: the function computes Where")
+
+
+@triton.jit
+def labels_kernel(X, Label, Z, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    label = tl.load(Label + row)
+    tl.store(Z + row, tl.load(X + row * N + label * BLOCK))
+
+
+def test_integers_that_are_no_row_numbers_do_not_grow():
+    def picked(x, label):
+        z = torch.empty(len(x))
+        labels_kernel[(len(x),)](x, label, z, x.shape[1], BLOCK=8)
+        return z
+
+    label = torch.tensor([2, 0, 3, 1, 3, 0, 2], dtype=torch.int32)
+    report = audit(picked, torch.randn(7, 40), label)
+    assert report.ok and not report.unjudged

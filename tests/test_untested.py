@@ -274,7 +274,12 @@ def test_offsets_do_not_pass_through_floats_without_a_case_of_true_size():
         ("running_sums", "tl.load(cu_ptr + b),", "tl.load(cu_ptr + b).to(tl.int16),", "16 bits"),
         ("route", "return first, second", "return first.to(tl.int8), second.to(tl.int8)", "8 bits"),
         ("mxfp4_matmul", "start // 32 + tl.arange", "(start // 32).to(tl.int8) + tl.arange", "8 bits"),
-        ("masked_add", "offs < N", "offs.to(tl.float32) < N.to(tl.float32)", "is rounded: float32 holds"),
+        (
+            "masked_add",
+            "offs < N",
+            "offs.to(tl.float32) < tl.cast(N, tl.float32)",
+            "is rounded: float32 holds",
+        ),
     ],
 )
 def test_numbers_are_not_narrowed_below_what_a_puzzle_promises(puzzle, old, new, told):
@@ -290,7 +295,7 @@ def test_numbers_are_not_narrowed_below_what_a_puzzle_promises(puzzle, old, new,
     [
         ("rope", "i = tl.arange(0, HALF)", "i = tl.arange(0, HALF).to(tl.int16)"),  # within a block
         ("route", "(first < e).to(tl.int32)", "(first < e).to(tl.int8).to(tl.int32)"),  # 0 or 1
-        ("masked_add", "offs < N", "offs.to(tl.float64) < N.to(tl.float64)"),
+        ("masked_add", "offs < N", "offs.to(tl.float64) < tl.cast(N, tl.float64)"),
         ("masked_add", "offs < N", "offs - N < 0"),
     ],
 )

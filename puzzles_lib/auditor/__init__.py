@@ -207,7 +207,7 @@ class _Call:
             before = flat((tuple(args), dict(kwargs)))
             after = flat((given, named))
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
-            if guard.undefined and not report.findings and not report.unsupported:
+            if guard.undefined and _all_ran(report) and not report.unsupported:
                 self._never_written(results, session, report, on)
             where = None
             if report.is_sampled and not session.defined.reads_missing:
@@ -414,6 +414,7 @@ class _Call:
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
         left = collections.deque(sizes.ways((self.args, self.kwargs)))
         paired: set[frozenset[int]] = set()
+        names = hard_inputs.names(self.function, self.args, self.kwargs)
         failed: set[int] = set()  # sizes with which the function does not run, or a kernel does not compile
         while left:
             way = left.popleft()
@@ -426,14 +427,17 @@ class _Call:
             on = str(tried.way)
             if not way.last:  # it is the same size once more
                 report.tried.append(on)
-            if tried.limit and tried.limit != "memory" and not way.also:
+            if tried.limit and tried.limit != "memory" and not way.also and not way.rows:
                 self._at_most(tried)
                 # A size that cannot be large enough alone may be with another one.
                 for pair in sizes.ways((self.args, self.kwargs), {way.size: tried.way.large}):
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
-            if not way.inner and not way.last:
+            report.unjudged += [f"with {on}: {text}" for text in tried.unreached]
+            if tried.nothing_yet and not way.rows:
+                left += call.reaching(tried.way, names)
+            if not way.inner and not way.last and not way.rows:
                 if tried.nothing_yet and 2 < way.outer <= sizes.MOST_LAST:
                     left.append(way.to_last())
                 if tried.clean and 1 < way.outer <= sizes.MOST_PARTS:
@@ -447,7 +451,7 @@ class _Call:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
             if tried.why and not way.last:
                 report.unjudged.append(f"with {on}: {tried.why}")
-            if tried.why or any(outcome.unjudged for outcome in tried.outcomes):
+            if not way.rows and (tried.why or any(outcome.unjudged for outcome in tried.outcomes)):
                 failed.add(way.size)
 
     def _at_most(self, tried: sizes.Tried) -> None:
@@ -528,6 +532,12 @@ class _Call:
         if verdict:
             own.findings.append(Finding(verdict, on=variant.name))
         return True
+
+
+def _all_ran(report: AuditReport) -> bool:
+    """Whether no fault has kept a launch from storing what it stores."""
+    kinds = {finding.verdict.kind for finding in report.findings}
+    return kinds <= {"uninitialised", "race"} and not any(each.outcome.stopped for each in report.launches)
 
 
 def _with_strides(finding: Finding, report: AuditReport) -> Finding:

@@ -103,6 +103,8 @@ def caught(
                 stack.enter_context(set_wrap_triton_enabled(False))  # of `torch.library.triton_op`
                 if compiled:
                     stack.enter_context(writing_triton(catcher.tuned, compiled))
+                elif "torch._dynamo" in sys.modules:  # functions that were compiled before run as they are
+                    stack.enter_context(torch.compiler.set_stance("force_eager"))
                 yield
         finally:
             JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench = was

@@ -1,7 +1,8 @@
 """Run the programs at the edges of a grid on tensors whose elements are made up."""
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -10,10 +11,13 @@ from puzzles_lib import compiler
 from puzzles_lib.auditor.defined import span_of
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.checker.true_size import edges
+from puzzles_lib.checker.untested import LOADS, sources
 from puzzles_lib.runner import Options, Pretended, Program, Run, run
+from puzzles_lib.translator.ir import Value
 
 SECONDS = 0.7  # of CPU time, for each launch
 MANY = 4096  # programs
+_ACCESSES = ("tt.load", "tt.store", "tt.atomic_")
 
 
 def at_edges(code: compiler.Program, launch: Launch, values: Mapping[str, np.ndarray]) -> Run:
@@ -36,6 +40,22 @@ def at_edges(code: compiler.Program, launch: Launch, values: Mapping[str, np.nda
         others=launch.reached_in(every),
     )
     return run(code, launch.with_tensors(tensors), launch.full_grid, set(every), options)
+
+
+def rows_by_number(code: compiler.Program) -> set[tuple[str, str]]:
+    """Return pairs of parameters: a tensor, and one whose elements are in the offsets into it."""
+    found = set()
+    for op in code.module.operations():
+        if op.name.startswith(_ACCESSES):
+            into = sources(op.operands[:1])
+            loads = [v.maker for v in into if v.maker is not None and v.maker.name in LOADS]
+            numbers = _pointers(sources(each for load in loads for each in load.operands[:1]))
+            found |= set(itertools.product(_pointers(into), numbers))
+    return found
+
+
+def _pointers(values: Iterable[Value]) -> set[str]:
+    return {v.location.name for v in values if v.maker is None and v.type.is_pointer and v.location.name}
 
 
 def _near_the_end(grid: Program) -> list[Program]:

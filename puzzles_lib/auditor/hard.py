@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from puzzles_lib.auditor.blocks import counts, together
 from puzzles_lib.auditor.reference import kept
 
 INF = float("inf")
@@ -154,6 +155,8 @@ def variants(
     def changed(place: int, value: Any) -> tuple[tuple, dict[str, Any]]:
         old = leaves[place]
         same = {place} | {n for n, leaf in enumerate(leaves) if isinstance(old, torch.Tensor) and leaf is old}
+        if isinstance(old, torch.Tensor) and isinstance(value, torch.Tensor) and value.is_floating_point():
+            value = value.requires_grad_(old.requires_grad or value.requires_grad)
         fresh = [value if n in same else _fresh(leaf) for n, leaf in enumerate(leaves)]
         return pytree.tree_unflatten(fresh, spec)
 
@@ -186,6 +189,8 @@ def variants(
 def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
     """Yield calls with one size changed wherever a tensor has it, unless an argument says it, too.
 
+    Sizes that count its blocks change with it.
+
     Integers in a tensor may say it: as the last offset of ragged rows, or as lengths that add up to it. There
     is one offset more than rows.
     """
@@ -196,17 +201,18 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
     largest = [int(t.max()) for t in integers if t.numel()]  # they may be indices
     fixed |= {*largest, *(int(t.sum()) for t in integers)}
     fixed |= {len(t) - 1 for t in integers if _are_offsets(t)}
+    known = counts(leaves)
     for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1):
-        if size in said | fixed:
+        if size in known or (said | fixed) & together(size, 0, known).keys():
             continue
         power = 1 << (size - 1).bit_length()
         for other in dict.fromkeys((power + 1, power, power - 1, 1, 0)):
-            if other == size or any(other <= index < size for index in largest):
+            replaced = together(size, other, known)
+            if other == size or any(new <= i < old for old, new in replaced.items() for i in largest):
                 continue
-            fresh = [
-                _resized(leaf, size, other) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves
-            ]
+            fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
             name = f"{other} instead of the size {size}"
+            name += "".join(f", and {new} instead of {old}" for old, new in replaced.items() if old != size)
             given, named = pytree.tree_unflatten(fresh, spec)
             yield Variant("size", name, given, named, size, other > 1)
 
@@ -216,20 +222,21 @@ def _are_offsets(tensor: torch.Tensor) -> bool:
     return tensor.dim() == 1 and len(tensor) > 1 and int(tensor[0]) == 0 and bool((tensor.diff() >= 0).all())
 
 
-def _resized(tensor: torch.Tensor, size: int, other: int) -> torch.Tensor:
-    """Return a tensor with another size along each axis of that size.
+def _resized(tensor: torch.Tensor, replaced: Mapping[int, int]) -> torch.Tensor:
+    """Return a tensor with another size along each axis of a size that is replaced.
 
     It has values like those it had; floats that come again are a little smaller, so that there are no ties.
     """
     found = tensor.detach()
     generator = torch.Generator().manual_seed(0)
-    for axis, length in enumerate(tensor.shape):
-        if length == size:
+    for axis, size in enumerate(tensor.shape):
+        if (other := replaced.get(size, size)) != size:
             found = found.index_select(axis, torch.arange(other) % size)
             if found.is_floating_point() and found.element_size() > 1 and other > size:
                 again = found.narrow(axis, size, other - size)
                 again.mul_(1 - torch.rand(again.shape, generator=generator).to(again.dtype) / 4)
-    return found.clone() if found is tensor else found.contiguous()
+    made = found.contiguous().clone() if found.data_ptr() == tensor.data_ptr() else found.contiguous()
+    return made.requires_grad_(tensor.requires_grad)
 
 
 def _fresh(leaf: Any) -> Any:

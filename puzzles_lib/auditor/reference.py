@@ -146,12 +146,17 @@ def wanted(
     in_place: whether the reference may return None, because the function changes its arguments.
     seconds: CPU time of one call, beyond which the reference is not called again.
 
+    Gradients are enabled for a reference that asks for them, and raises an exception without.
+
     Raises `Uncomparable` if the reference raises an exception, or returns None but must not, and `TooSlow`.
     """
 
     def called(convert: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
-        given, named = cloned((tuple(args), dict(kwargs)), convert)
-        with torch.no_grad():
+        def converted(tensor: torch.Tensor) -> torch.Tensor:
+            return convert(tensor).requires_grad_(tensor.requires_grad and with_gradients)
+
+        given, named = cloned((tuple(args), dict(kwargs)), converted)
+        with torch.set_grad_enabled(with_gradients):
             result = like(*given, **named)
         if result is None and not in_place:
             raise Uncomparable(
@@ -160,9 +165,15 @@ def wanted(
         found = returned(result) if result is not None else flat((given, named))
         return [t.detach() for t in found]
 
-    started = time.process_time()
+    started, with_gradients = time.process_time(), False
     try:
-        own = called(lambda t: t.detach().clone())
+        try:
+            own = called(lambda t: t.detach().clone())
+        except RuntimeError as error:
+            if "does not require grad" not in str(error):
+                raise
+            with_gradients = True  # from here on
+            own = called(lambda t: t.detach().clone())
     except Uncomparable:
         raise
     except Exception as error:

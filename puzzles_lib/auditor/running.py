@@ -1,4 +1,7 @@
-"""Run a launch under guard and say what is wrong with it, the most basic fault first."""
+"""Run a launch under guard and say what is wrong with it, the most basic fault first.
+
+Undefined values may hide a race between programs, or elements that none writes, so these are reported, too.
+"""
 
 import math
 import random
@@ -53,13 +56,15 @@ MOST_KEPT_IN_ALL = 256 << 20  # likewise of all launches of an audit
 class Outcome:
     """The result of a guarded launch.
 
-    verdict: what is wrong; None for nothing. unjudged: why the launch was not judged, or only in part.
-    notes: remarks that are not faults. programs: how many ran, of how many. stopped: whether the run ended
-        early, so that results are missing. atomics: how many the programs did.
+    verdict: what is wrong; None for nothing. also: a race, if ``verdict`` is about undefined values.
+    unjudged: why the launch was not judged, or only in part. notes: remarks that are not faults.
+    programs: how many ran, of how many. stopped: whether the run ended early, so that results are missing.
+    atomics: how many the programs did.
     """
 
     launch: Launch
     verdict: Verdict | None = None
+    also: Verdict | None = None
     unjudged: str = ""
     notes: list[str] = field(default_factory=list)
     programs: int = 0
@@ -249,6 +254,9 @@ class _Guarded:
         if outcome.verdict and forwards.undefined and not outcome.stopped:
             after = self.copies.fresh()  # what is launched next works on what a GPU would leave
             forwards = self._run(replace(QUIET, holes_are_zero=True), after)
+            if forwards.conflict and forwards.stop is None and self.guard.races:
+                launch: Any = self.launch  # it stands for the puzzle and the case
+                outcome.also = verdicts.race_between(launch, launch, forwards.conflict)
         self._give_back(after, forwards)
         if self.only is not None and outcome.verdict is None:
             outcome.unjudged = (
@@ -420,14 +428,7 @@ def _of_no_known_tensor(launch: Launch, message: str) -> bool:
 
 def _makes_descriptors(code: compiler.Program) -> bool:
     """Whether a kernel makes descriptors in a program's own part of memory that the launch must provide."""
-    regions = [function.region for function in code.module.functions.values()]
-    while regions:
-        for block in regions.pop().blocks:
-            for operation in block.operations:
-                if operation.name == "tt.make_tensor_descriptor":
-                    return True
-                regions += operation.regions
-    return False
+    return any(op.name == "tt.make_tensor_descriptor" for op in code.module.operations())
 
 
 def _spread(count: int, wanted: int) -> Iterable[int]:

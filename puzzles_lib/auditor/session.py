@@ -70,7 +70,7 @@ class Session:
             self.report.notes.append(f"{launch}: autotune skips it: {outcome.verdict.message}")
             return Ran.REFUSED
         if self.stopped not in ("", launch.name) and outcome.verdict:
-            outcome.verdict = None
+            outcome.verdict = outcome.also = None
             outcome.unjudged = f"{launch.name}: it may use values that {self.stopped} has not stored"
         elif outcome.stopped or not outcome.complete:
             self.stopped = launch.name
@@ -91,8 +91,8 @@ class Session:
         report.notes += outcome.notes
         if outcome.unjudged:
             report.unjudged.append(outcome.unjudged)
-        if outcome.verdict:
-            finding = found(outcome, number, on)
+        for verdict in filter(None, (outcome.verdict, outcome.also)):
+            finding = found(replace(outcome, verdict=verdict), number, on)
             if not any(finding.repeats(earlier) for earlier in report.findings):
                 report.findings.append(finding)
         outcome.launch = outcome.launch.released(outcome.before)  # a report must not keep tensors alive

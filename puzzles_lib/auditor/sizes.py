@@ -5,12 +5,16 @@ works out grid, strides and results. First nothing is run: a size is made smalle
 grid and hold all tensors. Then the launches are run at the edges of their grids (`PretendedMemory`). The
 caller's integer tensors keep their values, repeated as often as needed, because they may be indices or
 lengths. If their largest value is the size itself, as in the offsets of ragged rows, it grows with the size.
+
+Integers below the size may be row numbers, such as places in a cache. If nothing else is wrong, one tensor of
+them at a time is changed so that they reach the last rows (`Sized.reaching`).
 """
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +23,10 @@ from torch.utils import _pytree as pytree
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
+from puzzles_lib.auditor.blocks import Counts, counts, together
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import pretended
-from puzzles_lib.auditor.edges import at_edges
+from puzzles_lib.auditor.edges import at_edges, rows_by_number
 from puzzles_lib.auditor.factors import where_set
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.held import entered
@@ -45,44 +50,57 @@ OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by 
 STEPS = 40  # of a search for the largest size that can be launched
 
 
+@dataclass(frozen=True)
 class Sized:
     """One change of sizes: every axis with a certain size gets a pretended size instead.
 
     also: other sizes that are replaced at the same time. outer: into how many parts the axes before the first
     changed one divide a tensor. inner: whether offsets within one part must pass 2**31, too. last: whether
-    the last part must begin past 2**31.
+    the last part must begin past 2**31. rows: the number, among the call's tensors, of the one whose integers
+    are changed to reach the last rows, and its name. counts: sizes that change with others.
     """
 
-    def __init__(
-        self,
-        size: int,
-        large: int,
-        also: Mapping[int, int] | None = None,
-        outer: int = 1,
-        inner: bool = False,
-        last: bool = False,
-    ):
-        self.size, self.large, self.also = size, large, dict(also or {})
-        self.outer, self.inner, self.last = outer, inner, last
+    size: int
+    large: int
+    also: Mapping[int, int] = field(default_factory=dict)
+    outer: int = 1
+    inner: bool = False
+    last: bool = False
+    rows: tuple[int, str] | None = None
+    counts: Counts = field(default_factory=dict)
 
     def __str__(self) -> str:
-        every = [f"{size} as {large:,}" for size, large in {**self.also, self.size: self.large}.items()]
-        return f"the size{'s' * (len(every) > 1)} {' and '.join(every)}"
+        replaced = self.replaced
+        every = [f"{size} as {large:,}" for size, large in replaced.items()]
+        rows = f", and numbers of the last rows in {self.rows[1]}" if self.rows else ""
+        return f"the size{'s' * (len(every) > 1)} {' and '.join(every)}{rows}"
+
+    @property
+    def replaced(self) -> dict[int, int]:
+        """What replaces each size that changes."""
+        found: dict[int, int] = {}
+        for size, large in {**self.also, self.size: self.large}.items():
+            found |= together(size, large, self.counts)
+        return found
 
     def to(self, large: int) -> "Sized":
         """Return the change to this size instead."""
-        return Sized(self.size, large, self.also, self.outer, self.inner, self.last)
+        return replace(self, large=large)
+
+    def reaching(self, place: int, name: str) -> "Sized":
+        """Return the same change, with integers of a tensor that reach the last rows. place: its number."""
+        return replace(self, rows=(place, name))
 
     def within(self) -> "Sized":
         """Return the change to a size so large that offsets within one part pass 2**31."""
         outer = min(self.outer, MOST_PARTS)
         large = self.large * outer
-        return Sized(self.size, large + (self.size - large) % 16, self.also, outer, True)
+        return replace(self, large=large + (self.size - large) % 16, outer=outer, inner=True, last=False)
 
     def to_last(self) -> "Sized":
         """Return the change to a size so large that the last part begins beyond 2**31."""
         large = self.large + self.large // (self.outer - 1)
-        return Sized(self.size, large + (self.size - large) % 16, self.also, self.outer, last=True)
+        return replace(self, large=large + (self.size - large) % 16, inner=False, last=True)
 
     @property
     def passes(self) -> int:
@@ -95,9 +113,14 @@ class Sized:
         """Return the change to a smaller size with the same remainder modulo 16, if there is one."""
         return self.to(max(large - (large - self.size) % 16, self.size))
 
-    def integers(self, values: np.ndarray) -> np.ndarray:
-        """Return an integer tensor's elements. If the largest is a replaced size, it is replaced, too."""
-        sizes = {**self.also, self.size: self.large}
+    def integers(self, values: np.ndarray, place: int) -> np.ndarray:
+        """Return an integer tensor's elements. If the largest is a replaced size, it is replaced, too.
+
+        place: the tensor's number among the call's tensors.
+        """
+        if self.rows and self.rows[0] == place:  # a negative number stands for no row
+            return np.where(values < 0, values, values + (self.large - self.size)).astype(values.dtype)
+        sizes = self.replaced
         largest = int(values.max())
         if largest not in sizes or sizes[largest] > np.iinfo(np.int32).max or values.dtype.itemsize < 4:
             return values
@@ -105,7 +128,7 @@ class Sized:
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor without memory that has the pretended size."""
-        sizes = {**self.also, self.size: self.large}
+        sizes = self.replaced
         shape = [sizes.get(n, n) for n in tensor.shape]
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
             made = torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
@@ -119,14 +142,16 @@ class Sized:
 def ways(args: Any, also: Mapping[int, int] | None = None) -> list[Sized]:
     """Return each size above 1 of a call's tensors, with a larger one that makes offsets pass 2**31.
 
-    If several tensors have a size, it changes in all of them, because they must still fit together. If one
+    If several tensors have a size, it changes in all of them, because they must still fit together. So do
+    sizes that count its blocks. If one
     tensor has a size twice, both axes change; a size as small as a number of heads is then left out.
 
     also: sizes that are already replaced, each with its replacement.
     """
-    tensors, also = flat(args), also or {}
+    tensors, also, known = flat(args), also or {}, counts(pytree.tree_leaves(args))
     found = []
-    for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1 and n not in also):
+    fixed = {*also, *known}
+    for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1 and n not in fixed):
         others = [math.prod(also.get(n, n) for n in t.shape if n != size) for t in tensors if size in t.shape]
         times = [list(t.shape).count(size) for t in tensors if size in t.shape]
         rest, power = max(zip(others, times, strict=True))
@@ -135,7 +160,8 @@ def ways(args: Any, also: Mapping[int, int] | None = None) -> list[Sized]:
         if max(times) > 1 and size <= OF_SEVERAL_ROLES:
             continue
         if size < large <= LARGEST_AXIS:
-            found.append(Sized(size, large, also, max(_outer(t.shape, {size, *also}) for t in tensors)))
+            outer = max(_outer(t.shape, {size, *also}) for t in tensors)
+            found.append(Sized(size, large, also, outer, counts=known))
     return found
 
 
@@ -150,7 +176,7 @@ class Tried:
     """The result of a call with a pretended size.
 
     way: the change of sizes. most: the largest size that can be launched. limit: what prevents a larger one,
-    "memory" or the launch that fails.
+    "memory" or the launch that fails. unreached: rows that no program could reach, and why.
     """
 
     way: Sized
@@ -158,6 +184,7 @@ class Tried:
     why: str = ""
     limit: str = ""
     most: int = 0
+    unreached: list[str] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -198,10 +225,53 @@ class Call:
             if time.thread_time() > end:
                 found.why = found.why or "the time is used up"
             elif any(tensor.numel() > CROSSING for tensor in launch.tensors.values()):
-                found.outcomes.append(alone(lambda: self._run(launch)))
+                outcome, unreached = alone(lambda: self._run(launch, way))
+                found.outcomes.append(outcome)
+                found.unreached += unreached
             return Ran.WHOLLY
 
         found.why = self._call(way, on_launch) or found.why
+        if way.rows:
+            self._keep_rows(found)
+        return found
+
+    def _keep_rows(self, found: Tried) -> None:
+        """Forget what came of numbers that aren't those of rows.
+
+        They are if the last rows of a smaller tensor are in it, too. No offset into that one passes 2**31.
+        """
+        found.outcomes = [o for o in found.outcomes if o.verdict or "time limit" in o.unjudged]
+        kernels = {outcome.launch.name for outcome in found.outcomes if outcome.verdict}
+        if not kernels:
+            return
+        self._survey(found.way)
+        large = (found.way.large - found.way.size) * CROSSING * 3 // (4 * self._elements)
+        smaller = found.way.smaller(found.way.size + large)
+        outcomes: list[Outcome] = []
+
+        def on_launch(launch: Launch) -> Ran:
+            if launch.name in kernels:
+                outcomes.append(alone(lambda: self._run(launch, smaller))[0])
+            return Ran.WHOLLY
+
+        why = self._call(smaller, on_launch)
+        if why or any(o.verdict or o.unjudged for o in outcomes):
+            found.outcomes = []
+
+    def reaching(self, way: Sized, names: Sequence[str]) -> list[Sized]:
+        """Return a change of sizes once for each tensor whose integers may be numbers of the rows.
+
+        names: what the call's arguments are called.
+        """
+        found = []
+        leaves = pytree.tree_leaves(self.arguments)
+        tensors = [(leaf, name) for leaf, name in zip(leaves, names, strict=True) if _is_tensor(leaf)]
+        for place, (tensor, name) in enumerate(tensors):
+            if not _has_integers(tensor) or tensor.dtype == torch.bool:
+                continue
+            least, largest = int(tensor.min()), int(tensor.max())
+            if -1 <= least and 0 <= largest < way.size and way.large <= torch.iinfo(tensor.dtype).max:
+                found.append(way.reaching(place, name))
         return found
 
     def _smallest(self, way: Sized) -> Sized:
@@ -260,13 +330,14 @@ class Call:
     def _call(self, way: Sized, on_launch: OnLaunch) -> str:
         errors: list[str] = []
         self._values = {}
+        places = itertools.count()
 
         def convert(leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor):
+            if not _is_tensor(leaf):
                 return leaf
-            made = way.tensor(leaf)
-            if not leaf.is_floating_point() and not leaf.is_complex() and leaf.numel():
-                values = way.integers(leaf.detach().contiguous().numpy().ravel())
+            made, place = way.tensor(leaf), next(places)
+            if _has_integers(leaf):
+                values = way.integers(leaf.detach().contiguous().numpy().ravel(), place)
                 self._values[made.untyped_storage()._cdata] = values
             return made
 
@@ -281,28 +352,31 @@ class Call:
             errors.append(f"the function does not run without values ({words})")
         return "; ".join(errors)
 
-    def _run(self, launch: Launch) -> Outcome:
-        """Run the programs at the edges of a grid on tensors that are not there."""
+    def _run(self, launch: Launch, way: Sized) -> tuple[Outcome, list[str]]:
+        """Run the programs at the edges of a grid on tensors that are not there.
+
+        Also returns which rows none of them could reach, and why.
+        """
         outcome = Outcome(launch, of=math.prod(launch.full_grid))
         if not outcome.of:
-            return outcome
+            return outcome, []
         blocks = [n for n in launch.numbers.values() if n > LARGEST_BLOCK]
         if blocks and "static_range" in launch.kernel.src:
             outcome.unjudged = (
                 f"{launch.name}: not tried, because a tl.static_range can have {max(blocks):,} steps"
             )
-            return outcome
+            return outcome, []
         described = [v for v in launch.arguments.values() if isinstance(v, TensorDescriptor)]
         if large := [n for each in described for n in each.shape if n > LARGEST_DESCRIBED]:
             outcome.unjudged = (
                 f"{launch.name}: a tensor descriptor stores sizes as int32, too small for {max(large):,}"
             )
-            return outcome
+            return outcome, []
         opinion = compiler.closed_after(compiler.Opinions(launch.kernel, [], [launch.arguments]), _first)
         if opinion is None or opinion.refusal:
             why = opinion.refusal.message if opinion and opinion.refusal else "the compiler didn't answer"
             outcome.unjudged = f"{launch.name} does not compile at this size: {why}"
-            return outcome
+            return outcome, []
         code = compiler.program_of(launch.kernel, launch.arguments, opinion)
         known = {name: self._values.get(t.untyped_storage()._cdata) for name, t in launch.tensors.items()}
         ran = at_edges(code, launch, {name: each for name, each in known.items() if each is not None})
@@ -315,8 +389,28 @@ class Call:
             outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, advice)
         elif ran.stop:  # the other sizes, and integers that are indices, need not fit this one
             outcome.unjudged = f"{launch.name}: {verdicts.on_the_grid(ran.stop.message, launch.axes)}"
-        return outcome
+        elif not way.rows:
+            return outcome, list(self._unreached(launch, code, way))
+        return outcome, []
+
+    def _unreached(self, launch: Launch, code: compiler.Program, way: Sized) -> Iterator[str]:
+        """Yield the tensors of which no program could reach the last rows: the numbers aren't known."""
+        known = {name for name, t in launch.tensors.items() if t.untyped_storage()._cdata in self._values}
+        for name, numbers in sorted(rows_by_number(code)):
+            tensor, given = launch.tensors.get(name), launch.tensors.get(numbers)
+            if tensor is None or given is None or numbers in known or given.is_floating_point():
+                continue
+            if tensor.numel() > CROSSING and way.large in tensor.shape:
+                yield f"{launch.name}: the last rows of {name}: the function computes {numbers}"
 
 
 def _first(opinions: compiler.Opinions) -> compiler.Opinion | None:
     return opinions[0]
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor)
+
+
+def _has_integers(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() and not tensor.is_complex() and tensor.numel() > 0

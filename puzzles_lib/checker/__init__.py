@@ -301,15 +301,20 @@ def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
 
 def _at_the_least_sizes(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Return the case of the least sizes if the kernel can't be compiled for it."""
-    with the_puzzles_own("its contract", bound.case):
-        case = made_cases.smallest(bound.puzzle, bound.kernel.src)
+    try:
+        with the_puzzles_own("its contract", bound.case):
+            case = made_cases.smallest(bound.puzzle, bound.kernel.src)
+    except PuzzleFault:
+        return []
     one = bound.at(case, number) if case else None
-    if not isinstance(one, Bound):
+    if not case or not isinstance(one, Bound):
         return []
     try:
-        attempt(one, make_inputs(bound.puzzle, one.case), Options(seconds=shared.seconds, quiet=True))
+        with the_puzzles_own("a fill", case):
+            inputs = make_inputs(bound.puzzle, case)
+        attempt(one, inputs, Options(seconds=shared.seconds, quiet=True))
     except Refused as error:
-        verdict = verdicts.of_refusal_in_a_case(error.refusal, bound.puzzle, one.case)
+        verdict = verdicts.of_refusal_in_a_case(error.refusal, bound.puzzle, case)
         return [CaseResult(str(case), verdict, drawn=True)]
     except (OutOfTime, PuzzleFault):
         pass

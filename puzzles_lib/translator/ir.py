@@ -163,6 +163,15 @@ class Module:
     def kernel(self) -> Function:
         return next(each for each in self.functions.values() if each.public)
 
+    def operations(self) -> Iterator[Operation]:
+        """Yield all operations, also those within others."""
+        regions = [function.region for function in self.functions.values()]
+        while regions:
+            for block in regions.pop().blocks:
+                for operation in block.operations:
+                    yield operation
+                    regions += operation.regions
+
 
 def unescaped(text: str) -> str:
     r"""Return a quoted string's text. MLIR writes a byte that is not a letter as ``\E9``."""

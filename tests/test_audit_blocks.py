@@ -1,0 +1,64 @@
+"""Sizes that count the blocks of another size change with it, in hard inputs and at true size."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib import Guard, audit
+from puzzles_lib.auditor import hard
+from puzzles_lib.auditor.blocks import counts, together
+
+GROUP = 16
+
+
+@triton.jit
+def dequant_kernel(X, S, Z, N, scales, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + cols, mask=cols < N)
+    s = tl.load(S + row * scales + cols // GROUP, mask=cols < N)
+    tl.store(Z + row * N + cols, x * s, mask=cols < N)
+
+
+def dequantized(x, s, rounds_up):
+    x, s, z = x.contiguous(), s.contiguous(), torch.empty(x.shape)
+    rows, n = x.shape
+    scales = triton.cdiv(n, GROUP) if rounds_up else n // GROUP
+    dequant_kernel[(rows, triton.cdiv(n, 64))](x, s, z, n, scales, GROUP, BLOCK=64)
+    return z
+
+
+def reference(x, s, rounds_up):
+    return x * s.repeat_interleave(GROUP, 1)[:, : x.shape[1]]
+
+
+@pytest.mark.parametrize("rounds_up", [True, False])
+def test_the_columns_of_scales_change_with_those_that_they_scale(monkeypatch, rounds_up):
+    for kind in ("VALUES", "LAYOUTS"):
+        monkeypatch.setattr(hard, kind, {})
+    guard = Guard(sizes=rounds_up)
+    report = audit(
+        dequantized, torch.randn(6, 64), torch.rand(6, 4), rounds_up, like=reference, hard=True, guard=guard
+    )
+    assert "65 instead of the size 64, and 5 instead of 4" in report.tried
+    assert not any("of the size 4" in name for name in report.tried)
+    assert not any("out-of-bounds" in text for text in report.unjudged)
+    wrong = [each for each in report.findings if "at most" not in each.verdict.message]
+    if rounds_up:
+        assert not wrong
+        assert any("and 4 as " in name for name in report.tried if "the sizes 64 as " in name)
+    else:
+        assert [each.on for each in wrong] == ["65 instead of the size 64, and 5 instead of 4"]
+
+
+def test_only_sizes_that_count_blocks_and_nothing_else_are_bound():
+    x = torch.zeros(256, 384)
+    assert counts([x, torch.zeros(2, 3)]) == {2: (256, 128), 3: (384, 128)}
+    assert counts([x, torch.zeros(256, 12)]) == {12: (384, 32)}
+    assert counts([x, torch.zeros(256, 4), 100]) == {4: (384, 100)}
+    assert counts([x, torch.zeros(256, 12), torch.zeros(12)]) == {}
+    assert counts([x, torch.zeros(256, 5)]) == counts([x, torch.zeros(2, 384, 3)]) == {}
+    assert counts([torch.zeros(384), torch.zeros(3, dtype=torch.int32)]) == {}
+    assert together(256, 257, {2: (256, 128), 3: (384, 128)}) == {256: 257, 2: 3}
+    assert together(64, 65, {4: (64, 16), 2: (4, 2)}) == {64: 65, 4: 5, 2: 3}
