@@ -260,6 +260,8 @@ class Puzzle:
     slips: functions like the spec, each with a common slip, by the report's text about it. They may also take
         any number of the case, by its name.
     contract: how random cases are chosen; without a contract there are none.
+    hard: cases that aren't listed, by what they show; they are tried once all others pass. They are for
+        mistakes that few inputs show.
     machine: goals for the machine code, or for how often it is compiled, once all cases pass.
     traffic: goals for how much is fetched from memory, once all cases pass.
     resident: whether all programs of the grid run at the same time, as a cooperative launch promises, so that
@@ -288,6 +290,7 @@ class Puzzle:
     allowance: Callable | None = None
     slips: Mapping[str, Callable] | None = None
     contract: Contract | None = None
+    hard: Mapping[str, Case] | None = None
     machine: tuple[Goal | Once, ...] = ()
     traffic: tuple[Traffic, ...] = ()
     resident: bool = False
@@ -337,7 +340,7 @@ class Puzzle:
                 if bad := [n for n in goal.cases if self.cases[n].numbers.get(name, 1) % 16]:
                     text = f"machine keeps {name!r}, which isn't a multiple of 16 in case {bad[0]}"
                     raise ValueError(f"{self.name}: {text}")
-        for case in self.cases:
+        for case in (*self.cases, *(self.hard or {}).values()):
             if missing := set(self.spec_numbers) - set(case.numbers):
                 raise ValueError(
                     f"{self.name}: the spec takes {sorted(missing)}, but case {case} has no such number"

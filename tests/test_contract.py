@@ -7,6 +7,7 @@ import pytest
 
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SUM
+from puzzles_lib.checker.expected import expect
 from puzzles_lib.contract import DRAWS, Contract, Size, beyond
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
@@ -41,6 +42,14 @@ def test_draws_stay_in_the_contract_and_are_small_enough_to_try(puzzle):
             assert all(
                 t.shape == a.shape(case.numbers) for a, t in zip(puzzle.inputs, tensors.values(), strict=True)
             )
+
+
+@pytest.mark.parametrize("puzzle", [p for p in puzzles() if p.hard], ids=lambda p: p.name)
+def test_hard_cases_fit_their_puzzle(puzzle):
+    for case in puzzle.hard.values():
+        assert list(case.numbers) == list(puzzle.cases[0].numbers)
+        if not case.pretend:
+            assert expect(puzzle, case, make_inputs(puzzle, case)).keys() == set(puzzle.outputs)
 
 
 def test_a_salt_draws_other_cases_and_none_the_same_ones_again():

@@ -421,3 +421,75 @@ print(fits, "torch._dynamo" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "[True, False] False\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("kept_scores", 'float("-inf")', "-1e9"),
+        ("linear_cross_entropy", 'float("-inf")', "-1e4"),
+        ("merge_parts", "-1e30", "-1e6"),
+        ("nucleus_token", 'other=float("-inf")', "other=-1e4"),
+        ("paged_attention", 'is_key[None, :], scores, float("-inf")', "is_key[None, :], scores, -1e4"),
+        ("route", 'float("-inf")', "-1e4"),
+        ("sample_token", 'float("-inf")', "-1e4"),
+        ("scalar_flash_attention", 'float("-inf")', "-1e9"),
+        ("varlen_attention", 'float("-inf")', "-1e4"),
+        ("window_attention", 'float("-inf")', "-1e9"),
+    ],
+)
+def test_a_finite_number_does_not_stand_for_infinity(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.drawn and "no listed case has values beyond the -1" in failed.verdict.diagnosis, str(report)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("any_above", "tl.sum((x > 1).to(tl.int32))", "tl.sum(x > 1, dtype=tl.int16)"),
+        (
+            "attention_dkv",
+            "(g.to(tl.int64) * T + j)[:, None] * D + d",
+            "g.to(tl.int64) * T * D + j[:, None] * D + d",
+        ),
+        ("attention_dq", "(head + i)[:, None] * D + d", "head * D + (i[:, None] * D) + d"),
+        (
+            "cells",
+            "x // SIZE - (x % SIZE < 0)",
+            "tl.floor(x.to(tl.float64) * (1 / tl.cast(SIZE, tl.float64)))",
+        ),
+        (
+            "discounted_sum",
+            "_, z = tl.associative_scan((half, x), 0, then)",
+            "w = tl.exp2((n - 64).to(tl.float32))\n    z = tl.cumsum(x * w) / w",
+        ),
+        ("far_rows", "x_ptr += b * T * K", "x_ptr += (tl.program_id(0) * T).to(tl.int64) * K"),
+        (
+            "layer_norm_dw",
+            "m.to(tl.int64)[:, None] * N",
+            "(p * ROWS).to(tl.int64) * N + (m - p * ROWS)[:, None] * N",
+        ),
+        ("nucleus_token", "-tl.log(tl.rand(SEED, b * V + n))", "-tl.log(tl.rand(SEED, b * V + n) + 1e-20)"),
+        (
+            "quantize_codes",
+            "codes = tl.minimum((steps + 12582912.0) - 12582912.0, TOP)",
+            "codes = tl.where(steps >= 0.5, 1.0, 0.0) if BITS == 1 else "
+            "tl.minimum((steps + 12582912.0) - 12582912.0, TOP)",
+        ),
+        (
+            "quantize_codes",
+            "codes = tl.minimum((steps + 12582912.0) - 12582912.0, TOP)",
+            "codes = tl.minimum(tl.floor(steps + 0.5) if BITS == 8 else "
+            "(steps + 12582912.0) - 12582912.0, TOP)",
+        ),
+        ("random_rounding", "tl.floor(x + u)", "tl.floor(x + u).to(tl.int64).to(tl.float32)"),
+        ("sample_token", "-tl.log(u)", "-tl.log(u + 1e-10)"),
+        ("strided_copy", "mask=mask)\n", "mask=mask)\n    x = x * 65537.0 - (x * 65537.0 - x)\n"),
+        ("window_attention", "(head + i)[:, None] * D + d", "head * D + (i[:, None] * D) + d"),
+    ],
+)
+def test_hard_cases_are_tried(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.verdict.diagnosis in PUZZLES[puzzle].hard, str(report)

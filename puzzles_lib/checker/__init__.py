@@ -22,6 +22,7 @@ from puzzles_lib.checker import (
     machine,
     made_cases,
     probes,
+    stand_ins,
     traffic,
     tuning,
     untested,
@@ -275,8 +276,27 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try cases made for what no other case has tested, and return the first that fails, if there is one."""
     seconds = min(shared.seconds, made_cases.SECONDS)
     limited = dataclasses.replace(shared, seconds=seconds, budget=Budget(2 * seconds))
-    ways = _at_the_least_sizes, _made_at_edges, _made_whole, _with_a_constant_too_many
+    ways = (
+        _hard_cases,
+        _at_the_least_sizes,
+        _made_at_edges,
+        _made_whole,
+        _beyond_a_stand_in,
+        _with_a_constant_too_many,
+    )
     return next((found for way in ways if (found := way(bound, number, limited))), [])
+
+
+def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Try the puzzle's hard cases. In pretended ones, only offsets that are too large count."""
+    short = dataclasses.replace(shared, seconds=min(shared.seconds, made_cases.PRETENDED_SECONDS))
+    for text, case in (bound.puzzle.hard or {}).items():
+        its_own = dataclasses.replace(short if case.pretend else shared, untested=Untested())
+        result = _made(bound.at(case, number), its_own)
+        if result and result.verdict:
+            verdict = dataclasses.replace(result.verdict, diagnosis=text)
+            return [dataclasses.replace(result, verdict=verdict, drawn=True)]
+    return []
 
 
 def _at_the_least_sizes(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
@@ -356,19 +376,45 @@ def _made_whole(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
         for case in cases[: made_cases.MOST_CASES]:
             tried.add(str(case))
             one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
-            if not isinstance(one, Bound):
-                continue
             its_own = dataclasses.replace(shared, untested=Untested())
-            try:
-                result = _check_case(one, its_own, backwards=False)
-            except (Refused, PuzzleFault):
-                continue
-            if result.verdict and algebra.PERHAPS_ROUNDING in result.verdict.diagnosis:
-                continue  # in float64, bits of floats mean something else: it cannot be judged
-            if result.verdict and result.verdict.kind in made_cases.TELLING:
+            result = _made(one, its_own)
+            if result and result.verdict:
                 verdict = untested.named(result.verdict, shared.untested, its_own.untested)
                 return [dataclasses.replace(result, verdict=verdict, drawn=True)]
             if len(tried) >= made_cases.MOST_CASES or shared.budget.used() >= 1:
+                return []
+    return []
+
+
+def _made(one: Bound | Refusal | None, shared: _Shared) -> CaseResult | None:
+    """Return the result of a made case of which all programs run; None if it says nothing of the kernel."""
+    if not isinstance(one, Bound):
+        return None
+    try:
+        result = _check_case(one, shared, backwards=False)
+    except (Refused, PuzzleFault):
+        return None
+    telling = ("true size",) if one.case.pretend else made_cases.TELLING
+    if result.verdict and result.verdict.kind not in telling:
+        return None
+    if result.verdict and algebra.PERHAPS_ROUNDING in result.verdict.diagnosis:
+        return None  # in float64, bits of floats mean something else: it cannot be judged
+    return result
+
+
+def _beyond_a_stand_in(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Try made cases with values beyond a constant that stands for infinity."""
+    program = bound.translated()
+    for constant, line in [] if isinstance(program, Refusal) else stand_ins.found(program.module):
+        with the_puzzles_own("its contract", bound.case):
+            cases = list(stand_ins.cases(bound.puzzle, constant))
+        for case in cases:
+            result = _made(bound.at(case, number), dataclasses.replace(shared, untested=Untested()))
+            if result and result.verdict:
+                text = f"no listed case has values beyond the {constant:g} on line {line}, but they can occur"
+                verdict = dataclasses.replace(result.verdict, diagnosis=text)
+                return [dataclasses.replace(result, verdict=verdict, drawn=True)]
+            if shared.budget.used() >= 1:
                 return []
     return []
 

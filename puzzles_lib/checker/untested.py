@@ -23,7 +23,7 @@ _COPIES = (
 )  # fmt: skip
 BITCASTS = ("arith.bitcast", "tt.bitcast")
 _OPAQUE = ("tt.atomic_rmw", "tt.atomic_cas")  # what these return depends on other programs
-_TRITON = str(triton.__path__[0])
+TRITON = str(triton.__path__[0])
 Place = tuple[Location, str, str, int]
 
 
@@ -44,7 +44,7 @@ class Untested:
         self.repeats |= repeats
         count: dict[tuple[Location, str, str], int] = {}
         for op, outcome in sides.items():
-            if op.location.file.startswith(_TRITON):
+            if op.location.file.startswith(TRITON):
                 continue
             at = (op.location, op.name, op.attributes.get("predicate", ""))
             count[at] = count.get(at, 0) + 1

@@ -22,7 +22,7 @@ from puzzles_lib.runner.lanes import Lanes, row_of
 from puzzles_lib.runner.machine import made_ready
 from puzzles_lib.runner.operations import constant_of
 from puzzles_lib.runner.step import Step
-from puzzles_lib.translator.ir import Block, Function, Module, Operation, Region, Type, Value
+from puzzles_lib.translator.ir import Block, Function, Location, Module, Operation, Region, Type, Value
 
 ROUNDED = "rounded"  # an attribute of operations whose result was narrower than float64
 
@@ -62,15 +62,22 @@ def rounded_constants(module: Module) -> list[float]:
     A constant with at most 12 significant bits, such as 30 or 0.5, is taken as it is.
     """
     found: dict[float, None] = {}
+    for value, _ in float_constants(module):
+        fraction = np.frexp(value)[0] * 2.0**_EXACT_BITS
+        if fraction != np.round(fraction):
+            found[value] = None
+    return list(found)
+
+
+def float_constants(module: Module) -> Iterator[tuple[float, Location]]:
+    """Yield the finite constants of a kernel that are floats, and their places in the source."""
     for function in module.functions.values():
         for op in _operations(function.region):
             row = row_of(op.results[0].type.element) if op.name == "arith.constant" else None
             if row is not None and row.is_float:
                 value = float(row.widen(constant_of(op.attributes["value"], row)).item())
-                fraction = np.frexp(value)[0] * 2.0**_EXACT_BITS
-                if np.isfinite(value) and fraction != np.round(fraction):
-                    found[value] = None
-    return list(found)
+                if np.isfinite(value):
+                    yield value, op.location
 
 
 def rounds_on_the_way(module: Module, for_dots: bool) -> bool:

@@ -318,6 +318,13 @@ def on_ties(BITS: int, GROUP: int) -> Callable:
     return fill
 
 
+def on_ties_of_bytes(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return whole and half codes of 8 bits, up to 127.5, in groups of 64 with a scale of 1."""
+    x = torch.randint(256, shape, generator=generator) / 2
+    x[:, ::64], x[:, 63::64] = 0.0, 255.0
+    return x.to(dtype)
+
+
 def past_the_top(GROUP: int) -> Callable:
     """Return a fill for 8 bits: scales are rounded down so far that the maximum would get code 256."""
 
@@ -410,6 +417,14 @@ QUANTIZE_CODES = Puzzle(
     outputs=("codes", "scale", "minimum"),
     exact=("scale", "minimum"),
     slips={text: _in_bytes(slip) for text, slip in CODE_SLIPS.items()} | BYTE_SLIPS,
+    hard={
+        "half a code goes to the even one, of 1-bit codes, too": (
+            Case(M=1, N=128, BITS=1, GROUP=64, BLOCK_G=2, fill={"x": on_ties(1, 64)})
+        ),
+        "half a code goes to the even one, of 8-bit codes, too": (
+            Case(M=1, N=128, BITS=8, GROUP=64, BLOCK_G=2, fill={"x": on_ties_of_bytes})
+        ),
+    },
     contract=Contract(
         {
             "M": Size(9),
@@ -437,6 +452,7 @@ QUANTIZE_PACK = Puzzle(
     outputs=("words", "scale", "minimum"),
     exact=("scale", "minimum"),
     slips=WORD_SLIPS,
+    hard=QUANTIZE_CODES.hard,
     contract=QUANTIZE_CODES.contract,
 )
 

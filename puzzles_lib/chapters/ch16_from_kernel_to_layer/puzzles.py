@@ -45,6 +45,15 @@ def _read_from(place: Callable) -> Callable:
     return spec
 
 
+def nan_or_huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values, of which some are NaN as a GPU makes it, 1e35 or an infinity."""
+    bits = torch.tensor([0x7FFFFFFF, 0x7F800000, -0x800000], dtype=torch.int32)
+    odd = torch.cat([bits.view(torch.float32), torch.tensor([1e35, -1e35])])
+    values = torch.randn(shape, generator=generator)
+    values[::4] = odd[torch.randint(len(odd), values[::4].shape, generator=generator)]
+    return values.to(dtype)
+
+
 STRIDED_COPY = Puzzle(
     number="25",
     spec=strided_copy,
@@ -83,6 +92,11 @@ STRIDED_COPY = Puzzle(
         ),
     },
     needed={"x": lambda s: (s.M if s.stride_xm else 1) * (s.N if s.stride_xn else 1)},
+    hard={
+        "1e35, infinities and every NaN are copied, too": (
+            Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32, fill={"x": nan_or_huge})
+        ),
+    },
     contract=Contract(
         {
             "M": Size(300),

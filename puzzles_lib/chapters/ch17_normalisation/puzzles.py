@@ -367,6 +367,11 @@ LAYER_NORM_DW = Puzzle(
     zeroed=("count",),
     same_bits=True,
     most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
+    hard={
+        "a part of the rows can have 2^31 elements": (
+            Case(pretend=True, M=1100, N=2**21 + 1, ROWS=1100, BLOCK_M=64, BLOCK_N=64)
+        ),
+    },
     contract=Contract(
         {
             "M": Size(600),

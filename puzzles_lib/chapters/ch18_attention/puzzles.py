@@ -226,6 +226,11 @@ WINDOW_ATTENTION = Puzzle(
             _from_own_block
         ),
     },
+    hard={
+        "a single head can have 2^31 elements": (
+            Case(pretend=True, H=1, T=2**24 + 64, D=128, W=100, BLOCK_Q=64, BLOCK_K=64)
+        ),
+    },
     contract=Contract(
         {
             "T": Size(300),
@@ -580,6 +585,11 @@ ATTENTION_DQ = Puzzle(
         "dq sums ds times v: it's ds times k": _dq_by_values,
         "delta was computed in bfloat16, the dtype of do * o: convert one of them to float32": _rounded_delta,
     },
+    hard={
+        "a single head can have 2^31 elements": (
+            Case(pretend=True, H=1, T=2**24 + 64, D=128, BLOCK_Q=64, BLOCK_K=64)
+        ),
+    },
     contract=Contract(
         {
             "T": Size(300, least=2),  # of one query ds is 0
@@ -733,6 +743,11 @@ ATTENTION_DKV = Puzzle(
         "the mask is the wrong way round: queries i >= j see key j": _queries_before,
         "dk sums ds times do: it's ds times q": _with_factors("do", "do"),
         "dv sums p times q: it's p times do": _with_factors("q", "q"),
+    },
+    hard={
+        "a single head can have 2^31 elements": (
+            Case(pretend=True, H=1, H_KV=1, T=2**24 + 64, D=128, BLOCK_Q=64, BLOCK_K=64)
+        ),
     },
     contract=Contract(
         {

@@ -832,6 +832,18 @@ def tied_at_0(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
     return torch.randint(-2, 1, shape, generator=generator).to(dtype)
 
 
+def one_of_12(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return logits of 0, and 12 for token 20, whose u is 0 in the hard cases: it never wins."""
+    values = torch.zeros(shape)
+    values[:, 20] = 12.0
+    return values.to(dtype)
+
+
+def warm(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return heat 1 for all rows."""
+    return torch.ones(shape, dtype=dtype)
+
+
 def mostly_banned(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return minus infinity for all tokens except a few, which are below -1000."""
     values = -1000 - torch.rand(shape, generator=generator)
@@ -943,6 +955,11 @@ SAMPLE_TOKEN = Puzzle(
         "u's place is b · BLOCK_V + n here: it's b · V + n": _rows_of_blocks,
         "these are the largest numbers, cut to integers: store their places": _largest_number,
         "a lane past the last byte can win with a logit of 0: give it minus infinity": _zeros_win,
+    },
+    hard={
+        "u can be 0, so that its token never wins: add nothing to u": (
+            Case(B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12, "heat": warm})
+        ),
     },
     contract=Contract(
         {
@@ -1643,6 +1660,11 @@ NUCLEUS_TOKEN = Puzzle(
         "a lane past the last token can win with a logit of 0: give it minus infinity": _zeros_are_likely,
         "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, P, SEED: torch.cat(
             [nucleus_token(logits[b : b + 1], P, SEED) for b in range(len(logits))]
+        ),
+    },
+    hard={
+        "u can be 0, so that its token never wins: add nothing to u": (
+            Case(B=1, V=33, P=1.0, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12})
         ),
     },
     contract=Contract(

@@ -64,6 +64,11 @@ PUZZLE = Puzzle(
         Case(M=2, N=5, BLOCK_N=8, fill={"x": at_the_limit}),
         Case(M=4, N=600, BLOCK_N=1024, fill={"x": twos_first}),
     ),
+    hard={
+        "65536 elements are above 1, and 16 bits of their number are 0": (
+            Case(M=1, N=65_536, BLOCK_N=65_536, fill={"x": all_above})
+        ),
+    },
     contract=Contract(
         {"M": Size(17), "N": Size(2100), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
         fills=lambda s: ({}, {"x": last_above}),

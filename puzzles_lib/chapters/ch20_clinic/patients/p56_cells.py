@@ -24,6 +24,11 @@ def at_the_ends(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     return torch.where(signs == 1, 2**31 - 1 - near, near - 2**31).to(dtype)
 
 
+def at_the_edges(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return multiples of 49, whose quotient by a rounded 1/49 may be below the cell's number."""
+    return 49 * torch.randint(-50, 51, shape, dtype=dtype, generator=generator)
+
+
 def cells(x: Int32[Tensor, " N"], SIZE: int) -> Int32[Tensor, " N"]:
     """z[n] = x[n] / SIZE, rounded down
 
@@ -54,6 +59,11 @@ PUZZLE = Puzzle(
         "x / SIZE is a float32, whose 24 bits may round it up to the next cell": lambda x, SIZE: torch.floor(
             x.float() / SIZE
         ).int(),
+    },
+    hard={
+        "a product with a rounded 1 / SIZE can be below the cell's number": (
+            Case(N=64, SIZE=49, BLOCK_N=64, fill={"x": at_the_edges})
+        ),
     },
     contract=Contract(
         {"N": Size(300), "SIZE": (7, 64), "BLOCK_N": (64,)},

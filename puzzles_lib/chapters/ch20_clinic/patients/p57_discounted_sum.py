@@ -36,6 +36,9 @@ PUZZLE = Puzzle(
         Case(M=2, N=20, BLOCK_N=32, fill={"x": zeros}),
         Case(M=2, N=45, BLOCK_N=64),  # beyond the lanes of a warp
     ),
+    hard={
+        "powers of 2 from 2^128 on are infinite": Case(M=2, N=300, BLOCK_N=512),
+    },
     contract=Contract({"M": Size(9), "N": Size(150), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)}),
     broken_by="from_left_to_right",
 )

@@ -23,6 +23,11 @@ def beyond_int32(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
     return (sizes * torch.randn(shape, generator=generator)).to(dtype)
 
 
+def beyond_int64(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values times 1e20, nearly all of which int64 can't hold."""
+    return (1e20 * torch.randn(shape, generator=generator)).to(dtype)
+
+
 def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"]:
     """z[n] = floor(x[n] + u[n]), where SEED gives a program with N lanes the draws u
 
@@ -64,6 +69,9 @@ PUZZLE = Puzzle(
             _a_draw_further_per_block
         ),
         "each block has a seed of its own: in one block, the same x would get other draws": _a_seed_per_block,
+    },
+    hard={
+        "x can be beyond int64": Case(N=64, SEED=7, BLOCK_N=64, fill={"x": beyond_int64}),
     },
     contract=Contract(
         {"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)},
