@@ -303,7 +303,7 @@ MAY_ROUND = Puzzle(
 
 SHOWN = {
     "a cap off by 1e-5": (HALF_TANH, "1.00001 * (2 * tl.sigmoid(2 * x) - 1)"),
-    "a small term": (HALF_TANH, "2 * tl.sigmoid(2 * x) - 1 + x / 100000"),
+    "a small term": (HALF_TANH, "2 * tl.sigmoid(2 * x) - 1 + x / 98304"),
     "a factor off by 3e-6": (MAY_ROUND, "1.1000033 * x"),
     "a factor off by 1e-3": (MAY_ROUND, "1.1011 * x"),
 }

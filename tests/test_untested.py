@@ -464,7 +464,6 @@ def test_a_finite_number_does_not_stand_for_infinity(puzzle, old, new):
             "_, z = tl.associative_scan((half, x), 0, then)",
             "w = tl.exp2((n - 64).to(tl.float32))\n    z = tl.cumsum(x * w) / w",
         ),
-        ("far_rows", "x_ptr += b * T * K", "x_ptr += (tl.program_id(0) * T).to(tl.int64) * K"),
         (
             "layer_norm_dw",
             "m.to(tl.int64)[:, None] * N",

@@ -30,11 +30,6 @@ PUZZLE = Puzzle(
         Case(pretend=True, B=16, T=17_477, K=8192, BLOCK_T=4, BLOCK_K=8192),  # and wrong
         Case(pretend=True, B=33, T=17_477, K=8192, BLOCK_T=4, BLOCK_K=8192),  # too far for a uint32 as well
     ),
-    hard={
-        "b · T can be 2^31 or more as well": (
-            Case(pretend=True, B=70_000, T=40_000, K=1, BLOCK_T=16, BLOCK_K=16)
-        ),
-    },
     contract=Contract(
         {"B": Size(9), "T": Size(30), "K": Size(70), "BLOCK_T": (16,), "BLOCK_K": (128,)},
     ),
