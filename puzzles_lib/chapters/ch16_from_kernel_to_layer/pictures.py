@@ -327,50 +327,6 @@ def words(BITS: int = 2) -> Picture:
     )
 
 
-def again(row: int = 3, column: int = 300, rows: int = 128, columns: int = 768, group: int = 256) -> Picture:
-    """Draw which elements of x are rounded twice because of a NaN: all elements of its program.
-
-    For float32 in 2 bits, a program has two rows of words, so 16 rows of x, and one group of columns.
-    """
-    first, across = row % 16 // 2 * 2, column // group
-    own = [16 * field + first + r for field in range(8) for r in (0, 1)]
-    programs_of = 8 * (columns // group)
-    figure, ax = new_sheet(25, 11.6)
-    left, top, width, height = 3.4, 1.5, 13.0, 8.4
-    step, wide = height / rows, width * group / columns
-    box(ax, left, top, width, height, "", color=PALE, edge=LINE)
-    for begins in own[::2]:
-        box(ax, left + across * wide, top + begins * step, wide, 2 * step, "", color=PACKED)
-    spoilt = [top + (row + 0.5) * step] * 2
-    ax.plot([left + across * wide, left + (across + 1) * wide], spoilt, color=VERMILLION, linewidth=2.5)
-    for each in range(columns // group):
-        text = f"{each * group}..{(each + 1) * group - 1}"
-        label(ax, left + (each + 0.5) * wide, top - 0.45, text, fontsize=9, color=FAINT)
-        ax.plot([left + each * wide] * 2, [top, top + height], color=LINE, linewidth=0.8)
-    for each in own[::2]:
-        label(ax, left - 0.25, top + (each + 1) * step, f"rows {each}, {each + 1}", align="right",
-            fontsize=9, color=FAINT)  # fmt: skip
-    x = left + width + 0.5
-    arrow(ax, (x - 0.15, spoilt[0]), (left + (across + 1) * wide + 0.1, spoilt[0]))
-    label(ax, x, spoilt[0], f"comes back as NaN: row {row}", align="left", color=VERMILLION)
-    label(ax, x, top + 0.40 * height, f"program ({first // 2}, {across}):", align="left")
-    some = ", ".join(str(each) for each in own[:4])
-    label(ax, x, top + 0.49 * height, f"rows {some} ...", align="left")
-    label(ax, x, top + 0.58 * height, f"{len(own)} × {group} elements, twice", align="left")
-    others = f"the other {programs_of - 1} programs"
-    label(ax, x, top + 0.76 * height, f"{others}: once", align="left", color=FAINT)
-    told = "rows share words, so the program repeats all of its own; the others aren't slowed down"
-    label(ax, 12.5, top + height + 0.9, told)
-    return Picture(
-        figure,
-        f"x is {rows} by {columns}. A NaN at ({row}, {column}) spoils its group: row {row}, columns "
-        f"{across * group} to {(across + 1) * group - 1}. Program ({first // 2}, {across}) of 8 by "
-        f"{columns // group} has {len(own)} rows of these columns, {own[0]}, {own[1]}, {own[2]} and so on to "
-        f"{own[-1]}: all {len(own) * group:,} elements are rounded twice. T{others[1:]} round "
-        "theirs once.",
-    )
-
-
 __all__ = [
-    "again", "budget", "curves", "draws", "layer", "programs", "steps", "words", "wraps"
+    "budget", "curves", "draws", "layer", "programs", "steps", "words", "wraps"
 ]  # fmt: skip
