@@ -91,7 +91,7 @@ def _first_wrong(
             first = tuple(wrong.nonzero()[0].tolist())
             place = f"{name}[{', '.join(map(str, first))}]"
             some = f"{int(wrong.sum())} of {wrong.numel()} elements of {name} are wrong"
-            return f". {place} is {gradient[first]:.4f}, but measured {measured[first]:.4f}; {some}"
+            return f". {place} is {gradient[first] + 0.0:.4f}, but measured {measured[first]:.4f}; {some}"
     return ""
 
 
@@ -163,7 +163,8 @@ def under_autocast(
     try:
         with torch.autocast("cpu", torch.bfloat16):
             y = function.apply(*inputs)
-        made = _gradients(function, inputs, y)
+        dy = torch.randn(y.shape, generator=_generator()).to(y.dtype)  # sums of it need more than 8 bits
+        made = _gradients(function, inputs, y, dy)
     except Exception as error:
         return _told(error)
     lines = [f"{name}: {None if each is None else _name(each.dtype)}" for name, each in _named(made)]
@@ -192,10 +193,15 @@ def computed(kernel: JITFunction, function: type[torch.autograd.Function], input
     return str({name: each is not None for name, each in _named(made)})
 
 
-def _gradients(function: Any, inputs: Sequence[Any], y: Tensor | None = None) -> tuple[Tensor | None, ...]:
-    """Return dx, dw and db as a backward returns them. y: what forward has returned; None to call it."""
+def _gradients(
+    function: Any, inputs: Sequence[Any], y: Tensor | None = None, dy: Tensor | None = None
+) -> tuple[Tensor | None, ...]:
+    """Return dx, dw and db as a backward returns them.
+
+    y: what forward has returned; None to call it. dy: None for ones.
+    """
     y = function.apply(*inputs) if y is None else y
-    return tuple(function.backward(y.grad_fn, torch.ones_like(y))[:3])
+    return tuple(function.backward(y.grad_fn, torch.ones_like(y) if dy is None else dy)[:3])
 
 
 def faults(found: Sequence[Tensor | None], inputs: Sequence[Any]) -> list[str]:
