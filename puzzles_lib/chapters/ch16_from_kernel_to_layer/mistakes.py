@@ -23,7 +23,7 @@ MISTAKES = (
     ),
     Mistake(
         STRIDED_COPY,
-        "made_wide_too_late",
+        "int64_at_the_end",
         "Converts the finished offsets to int64.",
         {
             **_TO_INT64,
@@ -80,6 +80,14 @@ MISTAKES = (
         "columns_next_to_each_other",
         "Uses a stride for rows only: correct for a slice, wrong for a transpose.",
         {" * stride_xn": ""},
+        kind="values",
+        says="but yours are neighbors",
+    ),
+    Mistake(
+        STRIDED_COPY,
+        "no_strides",
+        "Uses no strides: neither rows nor columns are apart.",
+        {"offs_m[:, None] * stride_xm + offs_n[None, :] * stride_xn": "offs_m[:, None] + offs_n[None, :]"},
         kind="values",
         says="but yours are neighbors",
     ),

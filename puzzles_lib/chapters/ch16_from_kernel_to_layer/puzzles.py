@@ -83,6 +83,9 @@ STRIDED_COPY = Puzzle(
         "rows of x are stride_xm apart, but yours are N apart": _read_from(
             lambda m, n, at: m * at.N + n * at.stride_xn
         ),
+        "rows of x are stride_xm apart and columns stride_xn, but yours are neighbors": _read_from(
+            lambda m, n, at: m + n
+        ),
         "stride_xm and stride_xn are swapped": _read_from(
             lambda m, n, at: m * at.stride_xn + n * at.stride_xm
         ),
