@@ -542,7 +542,7 @@ MISTAKES = (
         "Uses noise of half a step: it rounds up too rarely, and never from below a half.",
         {"tl.floor(steps + u)": "tl.floor(steps + 0.5 * u)"},
         kind="values",
-        says="words[0, 0]",
+        says="words[0, 2]",
     ),
     Mistake(
         STOCHASTIC_PACK,
