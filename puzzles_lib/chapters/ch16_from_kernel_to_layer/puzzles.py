@@ -244,8 +244,8 @@ def stochastic_pack(
 
     The draw of an element is u[m, n] = tl.rand(SEED, OFFSET + m · N + n). Its code is
     one of the two integers around s = (x[m, n] - minimum) / scale: the upper one if u
-    is large enough. Over all seeds, the mean is s. But the stored scale is rounded, so
-    s may be above 2^BITS - 1; a code may not. SEED and OFFSET may have 64 bits.
+    is large enough. Over all seeds, the mean is s. The stored scale is rounded, so s
+    can exceed 2^BITS - 1, but a code can't. SEED and OFFSET may have 64 bits.
     """
     steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
     u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))  # [M, N]
