@@ -73,7 +73,7 @@ def needs_as_masks(
     sums = tl.zeros((BLOCK_M, 16), dtype=tl.float32)
     ones = tl.full((BLOCK_K, 16), 1.0, tl.bfloat16)
     for block in range(tl.cdiv(K, BLOCK_K)):
-        k = block * BLOCK_K + tl.arange(0, BLOCK_K)[:, None]
+        k = (block * BLOCK_K + tl.arange(0, BLOCK_K)[:, None]).to(tl.int64)
         dy = tl.load(
             dy_ptr + k * COUT + offs_m[None, :], mask=(k < K) & (offs_m[None, :] < COUT), other=0.0
         ).T
@@ -120,7 +120,7 @@ def two_loops(
         n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for start in range(0, K, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)
+            k = (start + tl.arange(0, BLOCK_K)).to(tl.int64)
             mask = (offs_m[:, None] < COUT) & (k[None, :] < K)
             dy = tl.load(dy_ptr + k[None, :] * COUT + offs_m[:, None], mask=mask, other=0.0).to(tl.float32)
             x = _unpacked(words_ptr, scale_ptr, minimum_ptr, k, n, K, CIN, BITS, GROUP)
@@ -130,7 +130,7 @@ def two_loops(
         tl.store(rows + n[None, :], acc, mask=(offs_m[:, None] < COUT) & (n[None, :] < CIN))
     else:
         for start in range(0, K, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)[:, None]
+            k = (start + tl.arange(0, BLOCK_K)[:, None]).to(tl.int64)
             mask = (offs_m[None, :] < COUT) & (k < K)
             dy = tl.load(dy_ptr + k * COUT + offs_m[None, :], mask=mask, other=0.0)
             total += tl.sum(dy, axis=0, dtype=tl.float32)

@@ -234,7 +234,7 @@ class Bound:
         one = "1 program" if self.programs == 1 else f"{self.programs} programs"
         return [
             f"one iteration takes {self.issue:.0f} clocks to issue ({instructions} instructions in each of "
-            f"{warps} warps) and {self.tensor:.0f} clocks of tensor cores",
+            f"{warps} warps) and {self.tensor:.0f} on tensor cores",
             f"the busiest multiprocessor runs {one} of {self.turns} iterations; at {self.clock / 1e9:.2f} "
             "GHz, the highest clock:",
         ]

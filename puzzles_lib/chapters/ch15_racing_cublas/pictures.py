@@ -137,8 +137,10 @@ def climb(
     told = []
     for ax, (title, taken, allowed) in zip(axes, panels, strict=True):
         parts = []
+        tops = []
         for place, (name, limits) in enumerate(allowed.items()):
             low, high = work / limits.forecast_us, work / limits.least_us
+            tops.append(high)
             ax.bar(place, high - low, bottom=low, width=0.7, color=PALE_SKY, edgecolor=SKY)
             speed = work / taken[name]["us"]
             parts.append(f"{name}: {speed:.0f} TFLOP/s, code allows {low:.0f} to {high:.0f}")
@@ -151,7 +153,8 @@ def climb(
         for name, height, color in lines:
             words = f"{name}: {height:.0f}"
             ax.axhline(height, color=color, linewidth=1.6, zorder=1)
-            label(ax, -0.4, height + 12, words, align="left baseline", fontsize=9)
+            above = max(height, *tops[:5]) + 12  # also above the bars that the words would cross
+            label(ax, -0.4, above, words, align="left baseline", fontsize=9, color=color)
             parts.append(f"{words} TFLOP/s")
         ax.set_xticks(range(len(speeds)), [name.split()[0] for name in allowed])
         ax.tick_params(labelsize=9)

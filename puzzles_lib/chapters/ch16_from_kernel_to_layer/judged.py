@@ -1,7 +1,7 @@
 """What chapter 16 says about the reader's own operator, functions and layer."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from triton.runtime.jit import JITFunction
 from puzzles_lib.stubs import has_hole
 
 GRADIENTS = ("dx", "dw", "db")
+MOST_STRIDE = 100
 WIDE = 76  # letters per line of what a test has found
 
 
@@ -38,22 +39,87 @@ def examined(op: Callable, *inputs: object) -> str:
     return "\n".join(lines)
 
 
-def checked(function: Callable, inputs: Sequence[object]) -> str:
-    """Return "True" or "False" as gradcheck says, or why it can't: a gradient is missing, or an error."""
+def examined_at(op: Callable, shape: tuple[int, int], strides: object) -> str:
+    """Return what opcheck's tests find for an x of this shape with the reader's strides."""
+    if strides is ...:
+        return "not answered yet: the question above asks for strides"
+    if not are_strides(strides):
+        return f"strides must be two whole numbers from 0 to {MOST_STRIDE}, but is {strides!r}"
+    size = 1 + sum((n - 1) * MOST_STRIDE for n in shape)
+    return examined(op, torch.randn(size).as_strided(shape, strides))  # type: ignore[arg-type]
+
+
+def are_strides(value: object) -> bool:
+    """Return whether a value is a pair of strides from 0 to `MOST_STRIDE`."""
+    return (
+        isinstance(value, tuple | list)
+        and len(value) == 2
+        and all(type(stride) is int and 0 <= stride <= MOST_STRIDE for stride in value)
+    )
+
+
+def checked(function: Callable, inputs: Sequence[object], names: Sequence[str] = ("dx",)) -> str:
+    """Return "True" or "False" as gradcheck says, or why it can't: a gradient is missing, or an error.
+
+    names: those of the gradients, in the order of the inputs that need one. The first element of the first
+    wrong gradient is shown after "False"; with no names, nothing is.
+    """
     tensors = [each for each in inputs if isinstance(each, Tensor) and each.requires_grad]
     try:
         y = function(*inputs)
         if None in torch.autograd.grad(y, tensors, torch.ones_like(y), allow_unused=True):
             return "not solved yet: backward returns None for a gradient that is needed"
-        return str(gradcheck(function, tuple(inputs), raise_exception=False))
+        if gradcheck(function, tuple(inputs), raise_exception=False):
+            return "True"
+        return "False" + _first_wrong(function, inputs, tensors, names)
     except Exception as error:
         return _told(error)
 
 
-def gradients(kernel: JITFunction, function: type[torch.autograd.Function], inputs: Sequence[Any]) -> str:
+def _first_wrong(
+    function: Callable, inputs: Sequence[Any], tensors: Sequence[Tensor], names: Sequence[str]
+) -> str:
+    """Return the first element of a gradient that isn't what central differences measure; "" if none is."""
+    with torch.no_grad():
+        dy = torch.randn(function(*inputs).shape, dtype=torch.float64, generator=_generator())
+    found = torch.autograd.grad(function(*inputs), tensors, dy)
+    for name, tensor, gradient in zip(names, tensors, found, strict=False):
+        measured = torch.stack([_slope(function, inputs, tensor, n, dy) for n in range(tensor.numel())])
+        measured = measured.view(tensor.shape)
+        wrong = (gradient - measured).abs() > 1e-5 + 1e-3 * measured.abs()
+        if wrong.any():
+            first = tuple(wrong.nonzero()[0].tolist())
+            place = f"{name}[{', '.join(map(str, first))}]"
+            some = f"{int(wrong.sum())} of {wrong.numel()} elements of {name} are wrong"
+            return f". {place} is {gradient[first] + 0.0:.4f}, but measured {measured[first]:.4f}; {some}"
+    return ""
+
+
+def _slope(function: Callable, inputs: Sequence[Any], tensor: Tensor, n: int, dy: Tensor) -> Tensor:
+    """Return how much the output changes, weighted by dy, with element n of one of the inputs."""
+    ends = []
+    for step in (1e-6, -1e-6):
+        moved = tensor.detach().clone()
+        moved.view(-1)[n] += step
+        with torch.no_grad():
+            ends.append((function(*(moved if each is tensor else each for each in inputs)) * dy).sum())
+    return (ends[0] - ends[1]) / 2e-6
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def gradients(
+    kernel: JITFunction,
+    function: type[torch.autograd.Function],
+    inputs: Sequence[Any],
+    where: bool = False,
+) -> str:
     """Return what is wrong with the gradients of x, weight and bias, or else what gradcheck says.
 
-    kernel: puzzle 26's. inputs: those of ``function``; the first three are x, weight and bias.
+    kernel: puzzle 26's. inputs: those of ``function``; the first three are x, weight and bias. where: whether
+    to show the first wrong element.
     """
     if told := unsolved(kernel):
         return told
@@ -61,7 +127,59 @@ def gradients(kernel: JITFunction, function: type[torch.autograd.Function], inpu
         found = faults(_gradients(function, inputs), inputs)
     except Exception as error:
         return _told(error)
-    return "; ".join(found) or f"gradcheck says {checked(function.apply, inputs)}"
+    needed = [name for name, each in zip(GRADIENTS, inputs[:3], strict=True) if each.requires_grad]
+    return "; ".join(found) or f"gradcheck says {checked(function.apply, inputs, needed if where else ())}"
+
+
+def without(
+    left_out: object,
+    kernel: JITFunction,
+    function: type[torch.autograd.Function],
+    given: Mapping[str, Tensor],
+    others: Sequence[Any],
+) -> str:
+    """Return what is said about the gradients if one of them isn't needed.
+
+    given: x, weight and bias, by the names of their gradients. others: the function's other inputs.
+    """
+    if left_out is None:
+        return "not answered yet: choose left_out"
+    if left_out not in GRADIENTS:
+        return f'left_out must be "dx", "dw" or "db", but is {left_out!r}'
+    inputs = [each.detach() if name == left_out else each for name, each in given.items()]
+    return f"any x, without {left_out}: {gradients(kernel, function, [*inputs, *others])}"
+
+
+def under_autocast(
+    kernel: JITFunction, function: type[torch.autograd.Function], inputs: Sequence[Any]
+) -> str:
+    """Return the dtypes of the gradients that a backward returns after a forward in bfloat16.
+
+    dx may be bfloat16 like dy, because torch casts it. dw and db are sums in float32: it's reported if a
+    backward rounds them to bfloat16.
+    """
+    if told := unsolved(kernel):
+        return told
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = function.apply(*inputs)
+        dy = torch.randn(y.shape, generator=_generator()).to(y.dtype)  # sums of it need more than 8 bits
+        made = _gradients(function, inputs, y, dy)
+    except Exception as error:
+        return _told(error)
+    lines = [f"{name}: {None if each is None else _name(each.dtype)}" for name, each in _named(made)]
+    for name, each in _named(made):
+        if each is None:
+            lines.append(f"{name} is None, but it's needed")
+        elif name != "dx" and torch.equal(each.float(), each.bfloat16().float()):
+            lines.append(f"{name} is rounded to bfloat16: your kernel has summed it in float32, so keep that")
+        elif name != "dx" and each.dtype != torch.float32:
+            lines.append(f"{name} must be float32, like its tensor")
+    return "\n".join(lines)
+
+
+def _named(made: Sequence[Tensor | None]) -> list[tuple[str, Tensor | None]]:
+    return list(zip(GRADIENTS, made, strict=True))
 
 
 def computed(kernel: JITFunction, function: type[torch.autograd.Function], inputs: Sequence[Any]) -> str:
@@ -72,12 +190,18 @@ def computed(kernel: JITFunction, function: type[torch.autograd.Function], input
         made = _gradients(function, inputs)
     except Exception as error:
         return _told(error)
-    return str({name: each is not None for name, each in zip(GRADIENTS, made, strict=True)})
+    return str({name: each is not None for name, each in _named(made)})
 
 
-def _gradients(function: Any, inputs: Sequence[Any]) -> tuple[Tensor | None, ...]:
-    y = function.apply(*inputs)
-    return tuple(function.backward(y.grad_fn, torch.ones_like(y))[:3])
+def _gradients(
+    function: Any, inputs: Sequence[Any], y: Tensor | None = None, dy: Tensor | None = None
+) -> tuple[Tensor | None, ...]:
+    """Return dx, dw and db as a backward returns them.
+
+    y: what forward has returned; None to call it. dy: None for ones.
+    """
+    y = function.apply(*inputs) if y is None else y
+    return tuple(function.backward(y.grad_fn, torch.ones_like(y) if dy is None else dy)[:3])
 
 
 def faults(found: Sequence[Tensor | None], inputs: Sequence[Any]) -> list[str]:
@@ -117,9 +241,8 @@ def same_words(words: Tensor | None, wanted: Tensor) -> str:
     return f"False: {kinds}" + (", otherwise the same" if same else "")
 
 
-def contract(pack: Callable, inputs: Iterable[Tensor]) -> str:
-    """Return whether an operator that packs x keeps the chapter's contract, in lines."""
-    lines = []
+def contract(pack: Callable, inputs: Iterable[Tensor]) -> Iterator[str]:
+    """Yield whether an operator that packs x keeps the chapter's contract, in a line for each x."""
     for x in inputs:
         try:
             pack(x, 3)
@@ -128,13 +251,13 @@ def contract(pack: Callable, inputs: Iterable[Tensor]) -> str:
             told = f"FAILS. {_told(error)}"
             if x.numel() == 0:
                 told = "FAILS. Return early: there are no elements to compute with"
-        lines.append(f"x {list(x.shape)}, strides {x.stride()}: {told}")
+        yield f"x {list(x.shape)}, strides {x.stride()}: {told}"
     try:
         pack(torch.zeros(5, 70, dtype=torch.bfloat16), 3)
-        lines.append("a bfloat16 x: FAILS. It isn't refused")
     except TypeError as error:
-        lines.append(f"a bfloat16 x: ok, refused. {error}")
-    return "\n".join(lines)
+        yield f"a bfloat16 x: ok, refused. {error}"
+    else:
+        yield "a bfloat16 x: FAILS. It isn't refused"
 
 
 def _told(error: Exception) -> str:

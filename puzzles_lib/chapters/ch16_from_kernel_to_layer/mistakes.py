@@ -23,8 +23,8 @@ MISTAKES = (
     ),
     Mistake(
         STRIDED_COPY,
-        "made_wide_too_late",
-        "Converts the products to int64, but they have already wrapped around.",
+        "int64_at_the_end",
+        "Converts the finished offsets to int64.",
         {
             **_TO_INT64,
             "at = offs_m[:, None] * stride_xm + offs_n[None, :] * stride_xn": (
@@ -80,6 +80,14 @@ MISTAKES = (
         "columns_next_to_each_other",
         "Uses a stride for rows only: correct for a slice, wrong for a transpose.",
         {" * stride_xn": ""},
+        kind="values",
+        says="but yours are neighbors",
+    ),
+    Mistake(
+        STRIDED_COPY,
+        "no_strides",
+        "Uses no strides: neither rows nor columns are apart.",
+        {"offs_m[:, None] * stride_xm + offs_n[None, :] * stride_xn": "offs_m[:, None] + offs_n[None, :]"},
         kind="values",
         says="but yours are neighbors",
     ),
@@ -154,7 +162,7 @@ MISTAKES = (
     Mistake(
         LINEAR_BACKWARD,
         "db_added_by_every_column",
-        "Every column of programs adds its sums of dy to db, and none of them sets db to 0 first.",
+        "Every column of programs adds its sums of dy to db, with an atomic.",
         {
             "tl.store(db_ptr + offs_m, total, mask=(offs_m < COUT) & (pid_n == 0))": (
                 "tl.atomic_add(db_ptr + offs_m, total, mask=offs_m < COUT)"
@@ -259,6 +267,24 @@ MISTAKES = (
     ),
     Mistake(
         LINEAR_BACKWARD,
+        "tokens_in_int32",
+        "Uses int32 row numbers for dy and x, as if only dw could be large.",
+        {"tl.arange(0, BLOCK_K)).to(tl.int64)": "tl.arange(0, BLOCK_K))"},
+        kind="true size",
+        says="k[None, :] * COUT",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "words_in_int32",
+        "Uses int32 row numbers for x, as if only dy and dw could be large.",
+        {
+            "words_ptr + k[:, None] * W": "words_ptr + k.to(tl.int32)[:, None] * W",
+        },
+        kind="true size",
+        says="k.to(tl.int32)[:, None] * W",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
         "gradient_for_the_codes",
         "Multiplies by scale · code and forgets the minimum, which is a part of x.",
         {"minimum[:, :, None] + scale": "scale"},
@@ -360,6 +386,7 @@ MISTAKES = (
         {"OFFSET + row * N + n": "OFFSET + n"},
         kind="values",
         says="each row draws the same numbers",
+        asks="Which of the nine cases can't notice?",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -379,7 +406,7 @@ MISTAKES = (
         "Adds the row to the seed: the contract has other numbers, and streams may overlap.",
         {"tl.rand(SEED, OFFSET + row * N + n)": "tl.rand(SEED + row, OFFSET + n)"},
         kind="values",
-        says="1–2 along M",
+        says="the row is added to the seed",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -475,7 +502,7 @@ MISTAKES = (
         "Assumes that rows are whole groups long, so draws between them are skipped.",
         {"OFFSET + row * N + n": "OFFSET + row * G * GROUP + n"},
         kind="values",
-        says="1–2 along M",
+        says="skips draws after each row",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -515,7 +542,7 @@ MISTAKES = (
         "Uses noise of half a step: it rounds up too rarely, and never from below a half.",
         {"tl.floor(steps + u)": "tl.floor(steps + 0.5 * u)"},
         kind="values",
-        says="words[0, 0]",
+        says="words[0, 2]",
     ),
     Mistake(
         STOCHASTIC_PACK,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from matplotlib.lines import Line2D
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.drawing.colours import (
@@ -14,16 +15,19 @@ from puzzles_lib.drawing.colours import (
     LINE,
     ORANGE,
     PALE,
+    PAPER,
     PURPLE,
     SKY,
     VERMILLION,
     YELLOW,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.timing.recorded import rounding_told
+from puzzles_lib.timing.recorded import bits_text, rounding_told
 
 PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
 FLOAT = "float32"
+STAR = "*"  # stochastic codes; all other marks are nearest
+SIZES = {STAR: 12, "D": 8}
 BITS_LOOKS = {8: (SKY, "D"), 4: (GREEN, "s"), 2: (BLUE, "o"), 1: (VERMILLION, "^")}
 
 
@@ -172,17 +176,14 @@ def curves(record: Mapping[str, Any]) -> Picture:
     exact = rows[FLOAT]["loss"]
     for ax, rounding in zip(axes, ("nearest", "stochastic"), strict=True):
         ax.axhline(0, color=INK, linewidth=1)
-        label(ax, len(exact) - 1, 0.004, FLOAT, align="right baseline", fontsize=9)
+        label(ax, len(exact) - 1, 0.008, FLOAT, align="right baseline", fontsize=9)
         for bits, line in ((2, "--"), (1, "-")):
             color = BITS_LOOKS[bits][0]
             row = rows[_path(bits, rounding)]
             beyond = [loss - one for loss, one in zip(row["loss"], exact, strict=True)]
-            ax.plot(beyond, line, color=color, linewidth=1.6)
-            lowest = beyond.index(min(beyond))
-            name = f"{bits} bit{'s' * (bits != 1)}"
-            if rounding == "nearest":
-                label(ax, lowest + 12, beyond[lowest] + 0.006, name, align="left", color=color)
+            ax.plot(beyond, line, color=color, linewidth=1.6, label=bits_text(bits))
             told.append(f"{row['path']}: {row['loss'][40]:.3f} at step 40, {row['apart']:.4f} apart")
+        ax.legend(fontsize=10, frameon=False, loc="lower right")
         ax.set_title(rounding, fontsize=11, color=INK)
         ax.set_xlabel("step", fontsize=10)
         ax.tick_params(labelsize=9)
@@ -197,7 +198,7 @@ def curves(record: Mapping[str, Any]) -> Picture:
 
 
 def _path(bits: int, rounding: str) -> str:
-    return f"{bits} bit{'s' * (bits != 1)}, {rounding}"
+    return f"{bits_text(bits)}, {rounding}"
 
 
 def budget(record: Mapping[str, Any]) -> Picture:
@@ -207,31 +208,22 @@ def budget(record: Mapping[str, Any]) -> Picture:
     ax = figure.subplots()
     told = [f"{FLOAT} keeps {rows[FLOAT]['bytes'] / 1e3:.0f} kB"]
     ax.axhline(0, color=LINE, linewidth=0.8)
-    ax.plot([rows[FLOAT]["bytes"] / 1e3], [0], "o", color=INK, markersize=9, clip_on=False)
+    ax.plot([rows[FLOAT]["bytes"] / 1e3], [0], "P", color=INK, markersize=9)
     label(ax, rows[FLOAT]["bytes"] / 1e3, 0.0015, FLOAT, align="baseline")
     for bits, (color, mark) in BITS_LOOKS.items():
-        name = f"{bits} bit{'s' * (bits != 1)}"
-        for rounding in ("nearest", "stochastic"):
+        for rounding in ("nearest", "stochastic")[: 2 if bits <= 2 else 1]:  # else both are in the same place
             row = rows[_path(bits, rounding)]
-            nearest = rounding == "nearest"
-            ax.plot([row["bytes"] / 1e3], [row["apart"]], mark, color=color, markersize=11 if nearest else 6,
-                markerfacecolor="none" if nearest else color, markeredgewidth=2, clip_on=False)  # fmt: skip
-            if nearest and bits <= 2:  # far from its stochastic mark
-                label(ax, row["bytes"] / 1e3 + 8, row["apart"], f"{name}, nearest", align="left", color=color)
+            mark = STAR if rounding == "stochastic" else mark
+            ax.plot([row["bytes"] / 1e3], [row["apart"]], mark, color=color, markersize=SIZES.get(mark, 9))
+            place = row["bytes"] / 1e3, row["apart"] + 0.0016
+            name = row["path"] if bits <= 2 else bits_text(bits)
+            label(ax, *place, name, align="baseline", fontsize=9, color=color)
             told.append(f"{row['path']}, keeps {row['bytes'] / 1e3:.0f} kB, {row['apart']:.4f} apart")
-        top = max(rows[_path(bits, each)]["apart"] for each in ("nearest", "stochastic")[bits <= 2 :])
-        label(ax, row["bytes"] / 1e3, top + 0.002, f"{bits}", align="baseline", color=color)
-    label(
-        ax,
-        130,
-        0.013,
-        "numbers: bits; large and hollow: nearest; filled: stochastic",
-        align="left",
-        fontsize=9,
-        color=FAINT,
-    )
-    ax.set_xlim(0, rows[FLOAT]["bytes"] / 1e3 * 1.08)
-    ax.set_ylim(0)
+    ax.set_xscale("log")
+    ax.set_xlim(30, 400)
+    ax.set_xticks(ticks := [40, 60, 100, 200, 340], [str(tick) for tick in ticks])
+    ax.set_xticks([], minor=True)
+    ax.set_ylim(-0.0016, 0.045)
     ax.set_xlabel("kB kept for backward, per batch", fontsize=10)
     ax.set_ylabel("mean distance from float32's curve", fontsize=10)
     ax.tick_params(labelsize=9)
@@ -252,18 +244,25 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
     """
     rows = [row for row in rows if row["baseline"] == "torch"]
     names = list(dict.fromkeys(row["case"] for row in rows))
-    figure = new_figure(8.4, 4.4)
+    figure = new_figure(8.4, 4.2)
     axes = figure.subplots(1, len(names), squeeze=False, sharex=True, sharey=True)[0]
     told = []
     for ax, name in zip(axes, names, strict=True):
         for row in [row for row in rows if row["case"] == name]:
-            color, mark, filled = _look(row["path"])
-            path = rounding_told(row["path"])
+            color, mark, compiled = _look(row["path"])
             x, y = row["us"] / row["baseline_us"], row["bytes"] / row["baseline_bytes"]
-            fill = color if filled else "none"
-            ax.plot([x], [y], mark, color=color, markerfacecolor=fill, markersize=9, linestyle="none",
-                markeredgewidth=2, label=path)  # fmt: skip
-            told.append(f"{path}: {row['us'] / 1000:.1f} ms, {row['bytes'] / 1e9:.2f} GB")
+            if compiled:  # larger, so that it's seen around a filled mark
+                ax.plot(
+                    [x], [y], mark, color=color, markerfacecolor="none", markersize=12, markeredgewidth=1.6
+                )
+            else:
+                size = SIZES.get(mark, 9) + 2
+                ax.plot(
+                    [x], [y], mark, color=color, markersize=size, markeredgecolor=PAPER, markeredgewidth=0.7
+                )
+            told.append(
+                f"{rounding_told(row['path'])}: {row['us'] / 1000:.1f} ms, {row['bytes'] / 1e9:.2f} GB"
+            )
         told[-1] += f" ({name})"
         title = name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP")
         ax.set_title(title, fontsize=11, color=INK)
@@ -273,12 +272,15 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
         ax.grid(color=PALE)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("peak memory, torch = 1", fontsize=10)
-    shown: dict[str, Any] = {}
-    for ax in axes:
-        for handle, text in zip(*ax.get_legend_handles_labels(), strict=True):
-            shown.setdefault(text, handle)
-    figure.legend(shown.values(), shown.keys(), fontsize=9, frameon=False,
-        loc="outside lower center", ncols=3)  # fmt: skip
+    looks = {"torch": _look("torch"), "checkpointed": _look("torch, checkpointed")}
+    looks |= {bits_text(bits): (*look, False) for bits, look in BITS_LOOKS.items()}
+    looks |= {"star: stochastic": (FAINT, STAR, False), "outline: compiled": (FAINT, "o", True)}
+    keys = [
+        Line2D([], [], color=color, marker=mark, linestyle="none", markersize=9,
+            markerfacecolor="none" if hollow else color)
+        for color, mark, hollow in looks.values()
+    ]  # fmt: skip
+    figure.legend(keys, list(looks), fontsize=9, frameon=False, loc="outside lower center", ncols=4)
     figure.suptitle(about, fontsize=9, color=FAINT)
     return Picture(
         figure,
@@ -287,13 +289,13 @@ def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
 
 
 def _look(path: str) -> tuple[str, str, bool]:
-    """Return color, mark, and whether the mark is filled: it isn't if the path is compiled."""
-    filled = "compiled" not in path
+    """Return color, mark, and whether the mark is only an outline, as that of a compiled path is."""
+    compiled = "compiled" in path
     if path.startswith("torch"):
-        return (PURPLE if "checkpointed" in path else INK), ("v" if "checkpointed" in path else "P"), filled
+        return (PURPLE, "v", compiled) if "checkpointed" in path else (INK, "P", compiled)
     bits = int(path.removeprefix("packed, ").split()[0])
     color, mark = BITS_LOOKS[bits]
-    return color, ("*" if "stochastic" in path else mark), filled
+    return color, STAR if "stochastic" in path else mark, compiled
 
 
 # ---- production
@@ -325,50 +327,6 @@ def words(BITS: int = 2) -> Picture:
     )
 
 
-def again(row: int = 3, column: int = 300, rows: int = 128, columns: int = 768, group: int = 256) -> Picture:
-    """Draw which elements of x are rounded twice because of a NaN: all elements of its program.
-
-    For float32 in 2 bits, a program has two rows of words, so 16 rows of x, and one group of columns.
-    """
-    first, across = row % 16 // 2 * 2, column // group
-    own = [16 * field + first + r for field in range(8) for r in (0, 1)]
-    programs_of = 8 * (columns // group)
-    figure, ax = new_sheet(25, 11.6)
-    left, top, width, height = 3.4, 1.5, 13.0, 8.4
-    step, wide = height / rows, width * group / columns
-    box(ax, left, top, width, height, "", color=PALE, edge=LINE)
-    for begins in own[::2]:
-        box(ax, left + across * wide, top + begins * step, wide, 2 * step, "", color=PACKED)
-    spoilt = [top + (row + 0.5) * step] * 2
-    ax.plot([left + across * wide, left + (across + 1) * wide], spoilt, color=VERMILLION, linewidth=2.5)
-    for each in range(columns // group):
-        text = f"{each * group}..{(each + 1) * group - 1}"
-        label(ax, left + (each + 0.5) * wide, top - 0.45, text, fontsize=9, color=FAINT)
-        ax.plot([left + each * wide] * 2, [top, top + height], color=LINE, linewidth=0.8)
-    for each in own[::2]:
-        label(ax, left - 0.25, top + (each + 1) * step, f"rows {each}, {each + 1}", align="right",
-            fontsize=9, color=FAINT)  # fmt: skip
-    x = left + width + 0.5
-    arrow(ax, (x - 0.15, spoilt[0]), (left + (across + 1) * wide + 0.1, spoilt[0]))
-    label(ax, x, spoilt[0], f"comes back as NaN: row {row}", align="left", color=VERMILLION)
-    label(ax, x, top + 0.40 * height, f"program ({first // 2}, {across}):", align="left")
-    some = ", ".join(str(each) for each in own[:4])
-    label(ax, x, top + 0.49 * height, f"rows {some} ...", align="left")
-    label(ax, x, top + 0.58 * height, f"{len(own)} × {group} elements, twice", align="left")
-    others = f"the other {programs_of - 1} programs"
-    label(ax, x, top + 0.76 * height, f"{others}: once", align="left", color=FAINT)
-    told = "rows share words, so the program repeats all of its own; the others aren't slowed down"
-    label(ax, 12.5, top + height + 0.9, told)
-    return Picture(
-        figure,
-        f"x is {rows} by {columns}. A NaN at ({row}, {column}) spoils its group: row {row}, columns "
-        f"{across * group} to {(across + 1) * group - 1}. Program ({first // 2}, {across}) of 8 by "
-        f"{columns // group} has {len(own)} rows of these columns, {own[0]}, {own[1]}, {own[2]} and so on to "
-        f"{own[-1]}: all {len(own) * group:,} elements are rounded twice. T{others[1:]} round "
-        "theirs once.",
-    )
-
-
 __all__ = [
-    "again", "budget", "curves", "draws", "layer", "programs", "steps", "words", "wraps"
+    "budget", "curves", "draws", "layer", "programs", "steps", "words", "wraps"
 ]  # fmt: skip

@@ -34,6 +34,11 @@ def strided_copy(
     return torch.as_strided(x, (M, N), (stride_xm, stride_xn))
 
 
+def huge_and_tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Fill like `far_apart`, under a name that nobody takes for strides."""
+    return far_apart(shape, dtype, generator)
+
+
 def _read_from(place: Callable) -> Callable:
     """A spec with a slip: element (m, n) is read at another place, of m, n and the case's numbers."""
 
@@ -65,7 +70,7 @@ STRIDED_COPY = Puzzle(
         # several programs, full blocks; a slice of the columns of something wider
         Case(M=32, N=64, stride_xm=192, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
         # ragged; a transpose; numbers that float16 cannot hold
-        Case(M=45, N=19, stride_xm=1, stride_xn=45, BLOCK_M=16, BLOCK_N=32, fill={"x": far_apart}),
+        Case(M=45, N=19, stride_xm=1, stride_xn=45, BLOCK_M=16, BLOCK_N=32, fill={"x": huge_and_tiny}),
         # every other row, every third column
         Case(M=19, N=70, stride_xm=420, stride_xn=3, BLOCK_M=32, BLOCK_N=16),
         # one row for all, and one column
@@ -86,6 +91,9 @@ STRIDED_COPY = Puzzle(
         ),
         "rows of x are stride_xm apart, but yours are N apart": _read_from(
             lambda m, n, at: m * at.N + n * at.stride_xn
+        ),
+        "rows of x are stride_xm apart and columns stride_xn, but yours are neighbors": _read_from(
+            lambda m, n, at: m + n
         ),
         "stride_xm and stride_xn are swapped": _read_from(
             lambda m, n, at: m * at.stride_xn + n * at.stride_xm
@@ -126,9 +134,9 @@ def linear_backward(
     """dw and db, the gradients of y = x wᵀ + b, for the x that the words stand for
 
     x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
-    elements; don't load anything for it. Each program loads its dy once, and one
-    program stores each element of db. K may be 0; dw may exceed 2^31 elements. Sum in
-    float32; the checker's x are exact bfloat16 numbers.
+    elements; don't load anything for it. A program loads no element of dy twice, and
+    only one program stores each element of db. K may be 0; any tensor may exceed 2^31
+    elements. Sum in float32; the checker's x are exact bfloat16 numbers.
     """
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
@@ -177,9 +185,12 @@ LINEAR_BACKWARD = Puzzle(
         # no tokens
         _backward_case(K=0, COUT=18, CIN=40, BITS=4, GROUP=16, NEED_DW=1, NEED_DB=1,
             BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
-        # dw has 2.5 thousand million elements
-        Case(pretend=True, K=16, COUT=50_000, CIN=50_001, BITS=8, GROUP=16, NEED_DW=1, NEED_DB=1,
+        # dy has 4.3 thousand million elements, dw 4 times as many
+        Case(pretend=True, K=16, COUT=2**28 + 5, CIN=64, BITS=8, GROUP=16, NEED_DW=1, NEED_DB=1,
             BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
+        # words, scale and minimum have 2.4 thousand million elements
+        Case(pretend=True, K=144, COUT=20, CIN=66_000_000, BITS=8, GROUP=4, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=32, BLOCK_N=1024, BLOCK_K=16),
     ),
     outputs=("dw", "db"),
     stored_once=("db",),
@@ -247,8 +258,8 @@ def stochastic_pack(
 
     The draw of an element is u[m, n] = tl.rand(SEED, OFFSET + m · N + n). Its code is
     one of the two integers around s = (x[m, n] - minimum) / scale: the upper one if u
-    is large enough. Over all seeds, the mean is s. Codes are at most 2^BITS - 1.
-    SEED and OFFSET may have 64 bits.
+    is large enough. Over all seeds, the mean is s. The stored scale is rounded, so s
+    can exceed 2^BITS - 1, but a code can't. SEED and OFFSET may have 64 bits.
     """
     steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
     u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))  # [M, N]
@@ -315,6 +326,12 @@ ROUNDING_SLIPS = {
     "your codes are always rounded down, whatever u is": _rounded_by(lambda steps, u: steps.floor()),
     "each row draws the same numbers: the place of row m begins at OFFSET + m * N": _drawn(
         lambda m, n, at: at.OFFSET + n
+    ),
+    "the row is added to the seed: the seed is SEED, and the place OFFSET + m * N + n": _rounded_by(
+        up_or_down, lambda m, n, at: uniform(at.SEED + m, at.OFFSET + n)
+    ),
+    "the place skips draws after each row: a row has N elements, no matter how long a group is": _drawn(
+        lambda m, n, at: at.OFFSET + m * triton.cdiv(at.N, at.GROUP) * at.GROUP + n
     ),
     "each row draws the same numbers, beginning at 0: the place is OFFSET + m * N + n": _drawn(
         lambda m, n, at: n
@@ -391,7 +408,7 @@ def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = Fa
                 return x
             x = torch.where(near, minimum[:, group].to(dtype), x)
 
-    fill.__name__ = "some_constant" if constant else "off_steps"
+    fill.__name__ = "some_groups_constant" if constant else "normal"
     return fill
 
 
@@ -401,7 +418,7 @@ def tiny_off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int) -> Callable:
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         return off_steps(BITS, GROUP, SEED, OFFSET)(shape, dtype, generator) * 2.0**-100
 
-    fill.__name__ = "tiny_off_steps"
+    fill.__name__ = "tiny"
     return fill
 
 
@@ -434,7 +451,7 @@ STOCHASTIC_PACK = Puzzle(
         # the draws pass number 2^32
         _rounding_case(M=3, N=72, BITS=2, GROUP=32, SEED=11, OFFSET=2**32 - 100, BLOCK_G=2),
         # groups without any spread
-        _rounding_case(M=3, N=64, BITS=4, GROUP=8, SEED=5, OFFSET=64, BLOCK_G=8, constant=True),
+        _rounding_case(M=3, N=64, BITS=8, GROUP=4, SEED=5, OFFSET=64, BLOCK_G=8, constant=True),
         # rows shorter than a group
         _rounding_case(M=4, N=5, BITS=4, GROUP=16, SEED=0, OFFSET=17, BLOCK_G=2),
         # one row of 2.5 thousand million elements, and as many in short rows
