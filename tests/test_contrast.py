@@ -131,7 +131,7 @@ def test_the_report_is_folded_below_a_question():
         (
             PACK_BITS,
             "no_mask_on_the_words",
-            "and with what: an access out of bounds, elements that are never written, or wrong values?",
+            "and with what: an access out of bounds, a value that was never set, elements that are never",
         ),
         (SCALAR_FLASH_ATTENTION, "factor_forgotten", "In case 1, the first to fail"),
     ],

@@ -307,7 +307,7 @@ def test_nan_in_a_heat_map_is_not_what_is_undefined(show):
     assert red > green + 100 and red > blue + 100  # a dot
     press(page, "ArrowRight", "ArrowRight")
     assert min(canvas.evaluate(beside_the_middle)) > 180  # a stripe on a pale ground
-    assert {"NaN", "infinite"} <= set(page.locator(".key > span").all_inner_texts())
+    assert "NaN" in page.locator(".key > span").all_inner_texts()
 
 
 def test_keys_work_on_where_a_button_has_nowhere_to_go(show):
@@ -390,10 +390,12 @@ def test_the_key_and_the_buttons_are_those_that_a_step_needs(show):
     keys = page.locator(".puzzles-player").first.locator(".key > span")
     page.locator(".code").first.focus()
     press(page, "Home")
-    assert keys.all_inner_texts() == []
+    assert keys.all_inner_texts() == ["stored, correct"]  # by the programs before
     press(page, "End")
     told = keys.all_inner_texts()
-    assert {"accessed by this line", "stored, correct"} <= set(told) and not {"NaN", "stored, wrong"} & set(told)
+    assert {"accessed by this line", "stored, correct"} <= set(told) and not {"NaN", "stored, wrong"} & set(
+        told
+    )
     frames = [page.locator(place).first.evaluate("(e) => getComputedStyle(e).boxShadow")
               for place in (".key .lit", ".tensors .lit")]  # fmt: skip
     assert frames[0] == frames[1] != "none"
@@ -529,7 +531,7 @@ def test_buttons_code_and_the_changed_block_are_on_one_screen(show):
 
 def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined(show):
     source = kernel_sources()["masked_add"]
-    short = source.replace("x_ptr + offs, mask=mask", "x_ptr + offs, mask=offs < N - 1")
+    short = source.replace("x_ptr + lanes, mask=mask", "x_ptr + lanes, mask=lanes < N - 1 - pid * BLOCK")
     page = show(watch(define(short, "<one lane short>"), MASKED_ADD, case=3))
     stored = page.locator(".block", has=page.get_by_role("heading", name="stored to z"))
     assert stored.locator(".undefined").count() == 1 and stored.locator(".off").count() == 24
@@ -540,7 +542,7 @@ def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined
     stored.locator(".off").first.hover()
     said = page.locator(".inspect").inner_text()
     assert (
-        said.startswith("the value of lane [8]: masked off, because offs < N is False")
+        said.startswith("the value of lane [8]: masked off, because lanes < N - pid * BLOCK is False")
         and "undefined" not in said
     )
 

@@ -414,7 +414,8 @@ def _verdict_html(verdict: Verdict) -> str:
     if verdict.diagnosis:
         text += f"<div><em>{marked(_cut(verdict.diagnosis))}</em></div>"
     if verdict.site and verdict.site.source:
-        text += f"<pre style='margin:0.2em 0;background:none;{_CODE}'>{html.escape(_cut(str(verdict.site)))}</pre>"
+        style = f"margin:0.2em 0;background:none;{_CODE}"
+        text += f"<pre style='{style}'>{html.escape(_cut(str(verdict.site)))}</pre>"
     return f'<div style="text-align:left">{text}</div>'
 
 

@@ -32,6 +32,7 @@ from puzzles_lib.reported import right_source
 from puzzles_lib.session import passed
 from puzzles_lib.source import define
 
+_FOR_TOOLS = re.compile(r" +# (?:fmt: skip|noqa.*)$", re.MULTILINE)
 _ASKED = "What will `check` say?"
 _BASIC = ("out of bounds", "never written", "values")
 _CHOICES = {
@@ -134,7 +135,7 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
         if report.verdicts and report.verdicts[0].kind == slip.kind and each.says in str(report):
             named = f'"{which}"' if isinstance(which, str) else which
             call = f"mistake({puzzle.name.upper()}, {named}).kernel"
-            lines = difference(each.right.splitlines(), each.wrong.splitlines())
+            lines = difference(*(_FOR_TOOLS.sub("", side).splitlines() for side in (each.right, each.wrong)))
             asks = slip.asks or _question(report, {each.kind for each in known})
             return Contrast(title, slip.what, lines, each.own, kernel, _watching(report, call), asks)
     return Contrast(
