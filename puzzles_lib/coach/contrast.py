@@ -135,7 +135,8 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
         if report.verdicts and report.verdicts[0].kind == slip.kind and each.says in str(report):
             named = f'"{which}"' if isinstance(which, str) else which
             call = f"mistake({puzzle.name.upper()}, {named}).kernel"
-            lines = difference(*(_FOR_TOOLS.sub("", side).splitlines() for side in (each.right, each.wrong)))
+            right, wrong = (_FOR_TOOLS.sub("", source).splitlines() for source in (each.right, each.wrong))
+            lines = difference(right, wrong)
             asks = slip.asks or _question(report, {each.kind for each in known})
             return Contrast(title, slip.what, lines, each.own, kernel, _watching(report, call), asks)
     return Contrast(
