@@ -558,7 +558,7 @@ def test_vectors_of_one_length_have_rows_of_one_length(show, width):
         "(all) => all.map((each) => [...each.querySelectorAll('span')].map((cell) => cell.offsetLeft).join())"
     )
     several = 0
-    for _ in range(6):
+    for _ in range(8):
         lefts = page.locator(".blocks .grid").evaluate_all(grids)
         several += len(lefts) > 1
         assert len(set(lefts)) <= 1, lefts
