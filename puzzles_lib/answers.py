@@ -85,7 +85,7 @@ def judge(question: Question, value: object) -> Answer:
     try:
         right = question.right()
         ok = _same(question, given, right)
-        words = "" if ok else _nudge(question, given, right)
+        words = question.why if ok else _nudge(question, given, right)
     except Exception as error:
         text = " ".join(str(error).split())
         words = f"The correct answer cannot be computed here ({type(error).__name__}: {text:.200})."

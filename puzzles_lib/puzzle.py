@@ -612,14 +612,14 @@ class Puzzle:
     def _repr_markdown_(self) -> str:
         formula = f"\n$$ {self.formula} $$\n" if self.formula else ""
         names = list(dict.fromkeys(name for case in self.cases for name in case.numbers))
-        rows = [f"| {' | '.join([*names, 'inputs'])} |", f"|{' --- |' * (len(names) + 1)}"]
-        for case in self.cases:
+        rows = [f"| {' | '.join(['case', *names, 'inputs'])} |", f"|{' --- |' * (len(names) + 2)}"]
+        for number, case in enumerate(self.cases):
             numbers = [str(case.numbers.get(name, "")) for name in names]
             fills = ", ".join(f"{n}: {f.__name__.replace('_', ' ')}" for n, f in case.fill.items())
             held = "pretended" if case.pretend else fills or "random"
-            rows.append(f"| {' | '.join([*numbers, held])} |")
+            rows.append(f"| {' | '.join([str(number), *numbers, held])} |")
         pointers = ", ".join(f"`{a.name}_ptr`" for a in self.tensors)
-        told = f"Your kernel may take {pointers}, and any column of this table, by its name:"
+        told = f"Your kernel may take {pointers}, and any number of a case, by its name:"
         if self.launch is not None:
             told = f"In the first case, your kernel is launched as `{self._told_launch()}`:"
         table = "\n".join(rows)

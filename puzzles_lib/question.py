@@ -27,6 +27,7 @@ class Question:
         and spaces do not matter), ``set`` (of str or int, in any order) or ``tuple``.
     nudges: tried in order on a wrong answer; the first that fits is shown.
     nudge: shown if none fits; it says where to look. No nudge may contain the answer.
+    why: shown with a correct answer: the reason, in a sentence.
     same: for a question with several correct answers, ``same(value, right)`` instead of equality.
     computed: whether the answer depends on the learner's own code. Grading does not run it, and leaves the
         question out.
@@ -42,6 +43,7 @@ class Question:
     nudges: tuple[Nudge, ...] = ()
     same: Callable[[Any, Any], bool] | None = None
     computed: bool = False
+    why: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"ch\d\d-q\d+", self.id):

@@ -37,6 +37,7 @@ from puzzles_lib import (
     RMS_NORM,
     SCALAR_FLASH_ATTENTION,
     SPLIT_K,
+    SQUARE,
     TILED_LINEAR,
     UNPACK_DEQUANTIZE,
     WEIGHT_CODES,
@@ -203,16 +204,6 @@ def numbers(puzzle, count: int) -> list[int]:
     return [hint(puzzle).number for _ in range(count)]
 
 
-def test_a_report_that_a_hint_quotes_says_so():
-    (text,) = (
-        each.text for each in hints()[MASKED_ADD.name, ""] if each.title == "A single element too many"
-    )
-    source = kernel_sources()["masked_add"]
-    assert source.count("offs < N") == 1
-    one_too_many = define(source.replace("offs < N", "offs <= N"), "<one too many>")
-    assert re.search(r'If the report says "(.*?)"', text)[1] in str(check(one_too_many, MASKED_ADD))
-
-
 @pytest.mark.parametrize(
     "puzzle, right, wrong, diagnosis, title",
     [
@@ -232,7 +223,10 @@ def test_a_report_that_a_hint_quotes_says_so():
             OUTER_ADD, "(offs_m[:, None] < M) & (offs_n[None, :] < N)",
             "offs_m[:, None] < M & offs_n[None, :] < N", "parentheses", "Two comparisons",
         ),
-        (MASKED_ADD, "offs < N", "offs <= N", "element 20; x has 20", "A single element too many"),
+        (MASKED_ADD, "lanes < N", "lanes <= N", "element 20; x has 20", "How many elements are left"),
+        (MASKED_ADD, "N - pid * BLOCK", "N", "elements 200..223", "How many elements are left"),
+        (SQUARE, "pid * 2 * BLOCK", "pid * BLOCK", "overwrite each other", "Where a part begins"),
+        (SQUARE, "offs < N", "offs <= N", "element 20; x has 20", "The mask"),
         (MASKED_ADD, "x + 10, mask=mask", "x + 10", "elements 20..31", "What needs a mask"),
         (
             LONG_SOFTMAX, "tl.maximum(row_max, tl.max(x, axis=1))", "tl.max(x, axis=1)", "inf / inf",
@@ -406,7 +400,8 @@ def test_a_report_that_a_hint_quotes_says_so():
     ],
     ids=[
         "no mask", "max of a number", "shapes",
-        "relu of each factor", "gate of x", "no y", "no parentheses", "one too many", "no mask of the store",
+        "relu of each factor", "gate of x", "no y", "no parentheses", "one too many", "lanes below N",
+        "half a step", "one too many of two blocks", "no mask of the store",
         "the last maximum", "a fold of two",
         "other axis", "all axes", "last block", "padding of zeros",
         "keys that do not exist", "no factor", "factor upside down", "vectors for tiles", "no root", "TF32",
@@ -650,7 +645,7 @@ def test_the_last_line_names_the_hint_that_comes_next():
 
 
 def test_a_kernel_of_another_name_does_not_steer(state_dir):
-    source = kernel_sources()["masked_add"].replace("offs < N", "offs <= N")
+    source = kernel_sources()["masked_add"].replace("lanes < N", "lanes <= N")
     check(define(source, "<one too many>"), MASKED_ADD)
     sneaky = define(source.replace("masked_add_kernel", "sneaky_kernel").replace("+ 10", "+ 11"), "<sneaky>")
     check(sneaky, MASKED_ADD)

@@ -306,8 +306,8 @@ def test_nan_in_a_heat_map_is_not_what_is_undefined(show):
     red, green, blue = canvas.evaluate(beside_the_middle)
     assert red > green + 100 and red > blue + 100  # a dot
     press(page, "ArrowRight", "ArrowRight")
-    assert canvas.evaluate(beside_the_middle) == [255, 255, 255]  # a stripe
-    assert {"NaN", "infinite"} <= set(page.locator(".key > span").all_inner_texts())
+    assert min(canvas.evaluate(beside_the_middle)) > 180  # a stripe on a pale ground
+    assert "NaN" in page.locator(".key > span").all_inner_texts()
 
 
 def test_keys_work_on_where_a_button_has_nowhere_to_go(show):
@@ -383,6 +383,25 @@ def test_a_swatch_has_the_color_of_the_cells_that_it_explains(show, theme):
         grounds,
     )
     assert min(shares) > 0.1, shares
+
+
+def test_the_key_and_the_buttons_are_those_that_a_step_needs(show):
+    page = show(watch(add_ten_kernel, ADD_TEN, 1), watch(winding_kernel, ADD_TEN, 1))
+    keys = page.locator(".puzzles-player").first.locator(".key > span")
+    page.locator(".code").first.focus()
+    press(page, "Home")
+    assert keys.all_inner_texts() == ["stored, correct"]  # by the programs before
+    press(page, "End")
+    told = keys.all_inner_texts()
+    assert {"accessed by this line", "stored, correct"} <= set(told) and not {"NaN", "stored, wrong"} & set(
+        told
+    )
+    frames = [page.locator(place).first.evaluate("(e) => getComputedStyle(e).boxShadow")
+              for place in (".key .lit", ".tensors .lit")]  # fmt: skip
+    assert frames[0] == frames[1] != "none"
+    past = page.get_by_label("next end of a loop")
+    assert [button.is_visible() for button in past.all()] == [False, True]
+    assert page.locator("button.alarm").first.is_hidden()  # nothing is wrong
 
 
 def test_a_player_out_of_the_page_is_let_be_and_painted_anew_when_it_is_back(show):
@@ -512,7 +531,7 @@ def test_buttons_code_and_the_changed_block_are_on_one_screen(show):
 
 def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined(show):
     source = kernel_sources()["masked_add"]
-    short = source.replace("x_ptr + offs, mask=mask", "x_ptr + offs, mask=offs < N - 1")
+    short = source.replace("x_ptr + lanes, mask=mask", "x_ptr + lanes, mask=lanes < N - 1 - pid * BLOCK")
     page = show(watch(define(short, "<one lane short>"), MASKED_ADD, case=3))
     stored = page.locator(".block", has=page.get_by_role("heading", name="stored to z"))
     assert stored.locator(".undefined").count() == 1 and stored.locator(".off").count() == 24
@@ -523,7 +542,7 @@ def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined
     stored.locator(".off").first.hover()
     said = page.locator(".inspect").inner_text()
     assert (
-        said.startswith("the value of lane [8]: masked off, because offs < N is False")
+        said.startswith("the value of lane [8]: masked off, because lanes < N - pid * BLOCK is False")
         and "undefined" not in said
     )
 
@@ -539,7 +558,7 @@ def test_vectors_of_one_length_have_rows_of_one_length(show, width):
         "(all) => all.map((each) => [...each.querySelectorAll('span')].map((cell) => cell.offsetLeft).join())"
     )
     several = 0
-    for _ in range(6):
+    for _ in range(8):
         lefts = page.locator(".blocks .grid").evaluate_all(grids)
         several += len(lefts) > 1
         assert len(set(lefts)) <= 1, lefts

@@ -58,10 +58,11 @@ def test_arrays_are_read_as_they_were_packed():
 
 def test_numbers_in_words():
     told = in_node(
-        "[0.1 + 0.2, 1e-20, 123456.789, -0, 5, NaN, -Infinity, true, 2n ** 60n].map((v) => p.numberText(v))",
+        "[0.1 + 0.2, 1e-20, 123456.789, -0, 5, NaN, -Infinity, true, 2n ** 60n].map((v) => p.numberText(v))"
+        ".concat(p.numberText(1979.96, 4))",
         data(add_ten_kernel),
     )
-    assert told == ["0.3", "1e-20", "1.2346e+5", "-0", "5", "NaN", "-inf", "True", str(2**60)]
+    assert told == ["0.3", "1e-20", "1.2346e+5", "-0", "5", "NaN", "-inf", "True", str(2**60), "1980"]
 
 
 def test_addresses_in_words():

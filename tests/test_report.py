@@ -26,7 +26,7 @@ def test_a_pass_tells_what_it_cost():
         "pass   M=32  N=32   1 program, 4.4 kB moved (1.00x)",
         "pass   M=64         12 programs, 26.9 kB moved (1.07x), 31.0 kB by lane",
         "(1.00x means: each input is read once, each output is written once; "
-        '"by lane" counts one request for each lane)',
+        '"by lane" counts every lane, even if several need the same element)',
     ]
 
 

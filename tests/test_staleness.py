@@ -73,6 +73,15 @@ def test_an_old_one_has(shell, capsys, cells, name):
     assert f"this is an older {name}: the newest cell with `def {name}`" in note_after(shell, *cells)
 
 
+def test_run_refuses_an_old_one(shell, capsys):
+    """A picture of what an older kernel computes would be taken for the newer one's."""
+    tensors = "x=torch.ones(8), BLOCK=8"
+    shell.run_cell("import torch\nfrom puzzles_lib import run", store_history=True)
+    for cell in (KERNEL, KERNEL.replace("+ 10)", "+ 10"), f"z = run(kernel, CONSTANT_ADD, {tensors})"):
+        shell.run_cell(cell, store_history=True)
+    assert "z" not in shell.user_ns and "this is an older kernel" in capsys.readouterr().out
+
+
 def test_outside_of_ipython_there_is_none(monkeypatch):
     from tests.test_turns import right
 

@@ -96,6 +96,9 @@ def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> 
         return "", ""  # how far the run got depends on the computer
     program = next((a.program for a in ran.accesses if a.bad.any()), None)
     name = name or next((a.argument for a in ran.accesses if a.bad.any()), "")
+    if name in {a.name for a in bound.puzzle.results} - {a.argument for a in ran.accesses}:
+        stores = (a.argument for a in ran.accesses if a.kind != "load")
+        name = next(stores, "")  # nothing to see in a result that isn't touched: what was stored went here
     argument = next((a for a in bound.puzzle.tensors if a.name == name), None)
     if argument is None or math.prod(shape := argument.shape(bound.case.numbers)) > MOST_ELEMENTS:
         return "", ""

@@ -12,7 +12,7 @@ from puzzles_lib.source import Site
 MOST_LINES = 12
 MOST_CHARACTERS = 300  # per line
 LEAST = "1.00x means: each input is read once, each output is written once"
-BY_LANE = '; "by lane" counts one request for each lane'
+BY_LANE = '; "by lane" counts every lane, even if several need the same element'
 _CODE = "font-family:var(--jp-code-font-family, monospace)"
 
 KINDS = (
@@ -414,7 +414,8 @@ def _verdict_html(verdict: Verdict) -> str:
     if verdict.diagnosis:
         text += f"<div><em>{marked(_cut(verdict.diagnosis))}</em></div>"
     if verdict.site and verdict.site.source:
-        text += f"<pre style='margin:0.2em 0;{_CODE}'>{html.escape(_cut(str(verdict.site)))}</pre>"
+        style = f"margin:0.2em 0;background:none;{_CODE}"
+        text += f"<pre style='{style}'>{html.escape(_cut(str(verdict.site)))}</pre>"
     return f'<div style="text-align:left">{text}</div>'
 
 

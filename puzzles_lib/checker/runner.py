@@ -11,6 +11,7 @@ from puzzles_lib.checker.attempts import positive
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checker.run_launches import counting
 from puzzles_lib.puzzle import ALLOWED_NUMBERS, Case, Puzzle, evaluate, expect_puzzle, is_number
+from puzzles_lib.staleness import stale_note
 from puzzles_lib.stumbles import sentence_first
 from puzzles_lib.wrapped import unwrap
 
@@ -36,7 +37,8 @@ def run(
 
     Raises TypeError or ValueError, with the name, for values that do not fit the puzzle or each other.
     Raises RuntimeError, with the checker's report, if the run is not clean: an access out of bounds,
-    uninitialized lanes used, elements never written, a race, an input changed, or a limit reached.
+    uninitialized lanes used, elements never written, a race, an input changed, or a limit reached. Raises it
+    as well if the newest cell with the kernel stopped before it defined the kernel.
     """
     __tracebackhide__ = True
     try:
@@ -49,6 +51,9 @@ def run(
         case = Case(fill=None, salt="", pretend=False, **_numbers(puzzle, tensors, numbers))
     except (TypeError, ValueError) as error:
         raise sentence_first(error.with_traceback(None)) from None
+    wrapped = unwrap(kernel)
+    if old := stale_note(wrapped.kernel) if wrapped else "":
+        raise sentence_first(RuntimeError(f"{old}.")) from None
     inputs = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     found = outputs(kernel, puzzle, case, inputs, seconds=seconds)
     if isinstance(found, Report):

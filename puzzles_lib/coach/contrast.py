@@ -6,14 +6,15 @@ learner's kernel has no place for them, the course's kernel is shown, and the ca
 `right.json` in the chapter's folder, made by ``make notebooks``. Its texts are in base64, so that nobody
 reads an answer by accident. A hand-out may omit these files.
 
-The report is folded, with a question above it, so that one guesses before one looks.
+The report is folded, with a question above it, so that one guesses before one looks. The mistake's name and
+what it is in words come below the fold, too: they often give the answer away.
 """
 
 import contextlib
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from triton.runtime.jit import JITFunction, KernelInterface
@@ -31,17 +32,31 @@ from puzzles_lib.reported import right_source
 from puzzles_lib.session import passed
 from puzzles_lib.source import define
 
+_FOR_TOOLS = re.compile(r" +# (?:fmt: skip|noqa.*)$", re.MULTILINE)
 _ASKED = "What will `check` say?"
+_BASIC = ("out of bounds", "never written", "values")
+_CHOICES = {
+    "out of bounds": "an access out of bounds",
+    "uninitialised": "a value that was never set",
+    "never written": "elements that are never written",
+    "race": "programs that interfere with each other",
+    "input changed": "an input that changed",
+    "deadlock": "programs that wait forever",
+    "loads": "too many loads",
+    "true size": "an offset too large for int32",
+    "values": "wrong values",
+}
+"""By the kind of a verdict, how a question names it, in words that chapter 00 explains."""
 
 
 @dataclass(frozen=True)
 class Contrast:
     """A correct kernel compared with a wrong one, or the reason why nothing is shown yet.
 
-    what: the slip, in a sentence, or why nothing is shown. lines: (sign, text) of the diff: ``"-"`` for the
-    correct kernel, ``"+"`` for the wrong one, ``" "`` for both. own: whether the correct kernel is the
-    learner's. kernel: the wrong kernel; None if nothing is shown. asks: what to guess before the report.
-    wait: what to do first, if the slip is only described in words.
+    what: the slip, in a sentence, or why nothing is shown. If there is a report, it's shown only with it.
+    lines: (sign, text) of the diff: ``"-"`` for the correct kernel, ``"+"`` for the wrong one, ``" "`` for
+    both. own: whether the correct kernel is the learner's. kernel: the wrong kernel; None if nothing is
+    shown. asks: what to guess before the report. wait: what to do first, if the slip is only described.
     """
 
     title: str
@@ -55,7 +70,7 @@ class Contrast:
 
     @property
     def headline(self) -> str:
-        return f"{self.title}: {self.what}"
+        return self.title if self.report else f"{self.title}: {self.what}"
 
     @property
     def whose(self) -> str:
@@ -67,7 +82,8 @@ class Contrast:
         if not self.report:
             return "\n".join(filter(None, [self.headline, self.wait]))
         asked = f"{_ASKED} {self.asks} Guess before you read on."
-        return "\n".join([self.headline, "", *told(self.lines, self.whose), "", asked, "", str(self.report)])
+        code = told(self.lines, self.whose)
+        return "\n".join([self.headline, "", *code, "", asked, "", self.what, str(self.report)])
 
     def _repr_html_(self) -> str:
         if not self.report:
@@ -76,7 +92,7 @@ class Contrast:
         head = f'<div style="font-weight:bold">{marked(self.headline)}</div>'
         asked = f"<b>{marked(_ASKED)}</b> {marked(self.asks)} Guess, then open."
         summary = f'<summary style="cursor:pointer">{asked}</summary>'
-        answer = f'<div style="margin-top:0.5em">{self.report._repr_html_()}</div>'
+        answer = f'<div style="margin:0.5em 0">{marked(self.what)}</div>{self.report._repr_html_()}'
         return framed(Theme.NEUTRAL, f"{head}{code}<details>{summary}{answer}</details>")
 
 
@@ -102,9 +118,10 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
         subject = "its mistakes " if len(known) > 1 else "this puzzle "
         return Contrast(puzzle.name, f"there is no mistake {which}: {subject}{numbers}.")
     slip = _pick(puzzle, which)
-    title = f"{puzzle.name}, {slip.name.replace('_', ' ')}"
     if not passed(puzzle):
+        title = f"{puzzle.name}, {slip.name.replace('_', ' ')}"
         return Contrast(title, slip.what, wait=_wait(puzzle))
+    title = f"{puzzle.name}, mistake {known.index(slip) + 1} of {len(known)}"
     seen: set[str] = set()
     for number, each in enumerate(_wrong_kernels(puzzle, slip)):
         if each.wrong in seen:
@@ -118,8 +135,9 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
         if report.verdicts and report.verdicts[0].kind == slip.kind and each.says in str(report):
             named = f'"{which}"' if isinstance(which, str) else which
             call = f"mistake({puzzle.name.upper()}, {named}).kernel"
-            lines = difference(each.right.splitlines(), each.wrong.splitlines())
-            asks = slip.asks or _question(report)
+            right, wrong = (_FOR_TOOLS.sub("", source).splitlines() for source in (each.right, each.wrong))
+            lines = difference(right, wrong)
+            asks = slip.asks or _question(report, {each.kind for each in known})
             return Contrast(title, slip.what, lines, each.own, kernel, _watching(report, call), asks)
     return Contrast(
         title, "this mistake doesn't fit into your kernel, and this copy of the course has no kernel to show."
@@ -140,26 +158,28 @@ def _wait(puzzle: Puzzle) -> str:
     )
 
 
-def _question(report: Report) -> str:
-    """Return what to guess about a report that is still folded. It doesn't contain the answer."""
+def _question(report: Report, kinds: Collection[str]) -> str:
+    """Return what to guess about a report that is still folded. It doesn't contain the answer.
+
+    kinds: those of the puzzle's mistakes. The choices are these and the most basic ones.
+    """
     failed = [case for case in report.listed if not case.ok]
-    kinds = (
-        "an access out of bounds, an offset that wraps around, undefined lanes, a race, elements never "
-        "written, or wrong values"
-    )
     if report.verdict:
         return "Does the kernel run at all? If it doesn't, what stops it, and why?"
     if not failed:
         return "Do the cases still pass? If they do, what else could be wrong?"
+    first = report.verdicts[0].kind
     count = len(report.listed)
     later = (
         f"Which of the {count} cases, numbered from 0, is the first to fail" if report.listed[0].ok else ""
     )
-    if report.verdicts[0].kind == "values":
+    if first == "values":
         if later:
             return f"{later}? Are all of its values wrong, or only some?"
         return "Which elements are wrong in the first case: all, or only some?"
-    return f"{later}, and with what: {kinds}?" if later else f"What does it find: {kinds}?"
+    *most, last = [words for kind, words in _CHOICES.items() if kind in {first, *_BASIC, *kinds}]
+    choices = f"{', '.join(most)}, or {last}"
+    return f"{later}, and with what: {choices}?" if later else f"What does it find: {choices}?"
 
 
 def _pick(puzzle: Puzzle, which: int | str) -> Mistake:

@@ -126,7 +126,9 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         notes.append(f"Still stuck? {call} shows hint {following}{why}.")
     else:
         seen = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
-        notes.append(f"{seen}. {again} again.")
+        lost = source == "check" and said and not any(_fit(each, said, code) > NO_FIT for each in known)
+        other = ", and none of them is about what your last check said" if lost else ""
+        notes.append(f"{seen}{other}. {again} again.")
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes))
 
 

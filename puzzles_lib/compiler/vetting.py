@@ -256,8 +256,7 @@ def _complain_about_attribute(
         return None
     if _is_plain(value) or isinstance(value, ConstexprFunction) or _is_tritons(value):
         return None
-    instead = "" if owner.__name__.startswith("triton") else wording.in_triton(node.attr)
-    return f"{text} is Python's, so a kernel cannot use it" + (f": here it is {instead}" if instead else "")
+    return wording.not_tritons(text, owner.__name__)
 
 
 def _hangs_on_local(node: ast.Attribute, local: set[str]) -> bool:

@@ -84,7 +84,8 @@ function numberText(value, digits = 5) {
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return Object.is(value, -0) ? "-0" : String(value);
   const text = value.toPrecision(digits);
-  return text.includes("e") ? text.replace(/\.?0+e/, "e") : text.replace(/\.?0+$/, "");
+  if (text.includes("e")) return text.replace(/\.?0+e/, "e");
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
 /** Return ``x[3, 17]``; outside of the tensor ``x + 912``, with the flat index. */
@@ -419,6 +420,7 @@ class Stage {
     this.timer = null;
     this.wrong = firstWrong(run);
     this.problem = firstProblem(run);
+    this.loops = run.functions.some((each) => each.statements.some((statement) => statement[5] === "loop"));
     this.root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
     this.root.replaceChildren(make("style", {}, style), this.frame());
     host.addEventListener("keydown", (event) => this.key(event));
@@ -482,6 +484,8 @@ class Stage {
     this.room.addEventListener("scroll", () => this.showsMore());
     this.tensors = make("div", { class: "tensors" });
     this.inspect = make("div", { class: "inspect" });
+    this.key_ = make("div", { class: "key" });
+    this.here = make("div", { class: "part quiet" });
     this.said = make("div", { class: "gone", role: "status", "aria-live": "polite" });
     this.table = make("div");
     this.tables = make("details", { ontoggle: () => this.showTable() },
@@ -495,20 +499,30 @@ class Stage {
       make("div", { class: "bar", role: "group", "aria-label": "move" }, ...Object.values(this.moves), this.alarm,
         still ? null : this.playing),
       ...run.notes.map((note) => make("p", { class: "quiet" }, note)),
-      make("div", { class: "stage" }, make("div", {}, this.code), this.room),
-      this.inspect, this.tensors, this.keyOf(), this.tables,
+      make("div", { class: "stage" }, make("div", {}, this.code), make("div", {}, this.here, this.room)),
+      this.inspect, make("div", { class: "part quiet" }, `In memory${several ? ", for all programs" : ""}:`), this.tensors,
+      this.key_, this.tables,
       make("details", {}, make("summary", {}, "Keys"), make("table", {}, make("tbody", {},
         ...KEYS.map(([keys, what]) => make("tr", {}, make("td", {}, keys), make("td", {}, what)))))),
       this.said);
   }
 
-  keyOf() {
-    const entries = [["off", "masked off"], ["undefined", "undefined"], ["nan", "NaN"], ["infinite", "infinite"], ["lit", "accessed by this line"],
-      ["right", "stored, correct"], ["wrong", "stored, wrong"], ["later", "stored, partial result"],
-      ["race", "stored by two lanes at once"],
-      ["bad", "out of bounds"]];
-    return make("div", { class: "key" }, ...entries.map(([name, text]) =>
+  /** Explain the marks that are used now, and no others. */
+  showKey() {
+    const entries = [["lit", "accessed by this line"], ["off", "masked off"], ["undefined", "undefined"],
+      ["nan", "NaN"], ["infinite", "infinite"], ["right", "stored, correct"], ["wrong", "stored, wrong"],
+      ["later", "stored, partial result"], ["race", "stored by two lanes at once"], ["bad", "out of bounds"],
+      ["signed", "below 0, above 0"], ["scaled", "smaller to larger"], ["reversed", "smaller to larger"]];
+    this.key_.replaceChildren(...entries.filter(([name]) => this.used.has(name)).map(([name, text]) =>
       make("span", {}, make("i", { class: name, "aria-hidden": true }), text)));
+  }
+
+  /** Note what a cell shows, for the key. */
+  use(marks, value) {
+    if (marks) for (const mark of marks.split(" ")) this.used.add(mark);
+    if (typeof value === "number" && !Number.isFinite(value) && !/undefined|off/.test(marks)) {
+      this.used.add(Number.isNaN(value) ? "nan" : "infinite");
+    }
   }
 
   // -- moving
@@ -597,12 +611,15 @@ class Stage {
     this.programText.textContent = run.grid.length > 1 ? `(${ids}), number ${numbers}` : numbers;
     this.programs.setAttribute("aria-valuetext", this.programText.textContent);
     this.colours.clear();
+    this.used = new Set();
+    this.here.textContent = run.programs.length > 1 ? `In program ${ids}, at this line:` : "At this line:";
     this.showNames();
     this.showMoves();
     this.showCode();
     this.showBlocks();
     this.holdStill();
     this.showTensors();
+    this.showKey();
     this.showTable();
     this.inspect.textContent = this.noteText() || "Point at a cell to see its value. With the keyboard: Tab goes to a block, arrows move within it.";
     this.inspect.classList.toggle("alarm-text", Boolean(step.e));
@@ -659,6 +676,8 @@ class Stage {
     this.alarm.textContent = this.wrong || !amiss ? "first wrong value" : "first problem";
     this.alarm.setAttribute("aria-label", this.alarm.textContent);
     offer(this.alarm, amiss);
+    this.alarm.hidden = !amiss;
+    this.moves.loop.hidden = !this.loops;
     this.alarm.title = amiss ? this.alarm.textContent : "no wrong value is stored";
     this.playing.textContent = this.timer ? "❚❚ pause" : "play";
     this.playing.setAttribute("aria-label", this.timer ? "pause" : "play");
@@ -902,7 +921,7 @@ class Stage {
     const isUndefined = (i) => stored.states[i] === UNDEFINED;
     const marks = STATES.map((state) => {
       const judged = state || (values || !wanted ? "" : "empty");
-      return ["", "lit", "new lit", "lit new lit"].map((lit) => [judged, lit].filter(Boolean).join(" "));
+      return ["", "lit", "lit", "lit"].map((lit) => [judged, lit].filter(Boolean).join(" "));
     });
     const mark = (i) => (i >= size ? (bad.has(i) ? "bad" : "off") : marks[stored.states[i]][kinds ? kinds[i] : 0]);
     const describe = (i) => {
@@ -922,6 +941,7 @@ class Stage {
     const { load, store } = touched;
     if (load.count) facts.push(`${load.count} loaded by this line`);
     if (store.count) facts.push(`${store.count} stored by this line`);
+    if (size > SHEET_NUMBERS && values && range(values)) facts.unshift(range(values).map((each) => numberText(each)).join(" to "));
     if (stored.size) {
       facts.push(`${stored.size} of ${size} stored so far: ` + stored.counts.slice(1).map((n, i) => [n, STATES[i + 1]])
         .filter(([n]) => n).map(([n, word]) => `${n} ${COUNTED[word] ?? word}`).join(", "));
@@ -987,11 +1007,14 @@ class Stage {
       const value = number(i);
       const odd = typeof value === "number" && !Number.isFinite(value) ? " odd" : "";
       const marks = state(i);
-      const hatched = /off|undefined/.test(marks);
+      const hatched = /off|undefined/.test(marks) && text(i);
       const span = make("span", { class: `${marks}${odd}` }, hatched ? make("u", {}, text(i)) : text(i));
+      this.use(marks, value);
       spans.push(span);
       grid.append(span);
     }
+    const rest = (columns - (size % columns)) % columns;
+    if (rest && size > columns) grid.append(make("b", { class: "rest", style: `grid-column: span ${rest}` }));
     return {
       element: grid, columns,
       under: (event) => { const i = spans.indexOf(event.target.closest("span")); return i < 0 ? null : i; },
@@ -1024,8 +1047,8 @@ class Stage {
         still.getContext("2d").drawImage(canvas, 0, 0);
       } else pen.drawImage(still, 0, 0);
       const room = side * scale;
-      pen.lineWidth = 2;
-      pen.strokeStyle = css(this.colour("--ink"));
+      pen.lineWidth = 3;
+      pen.strokeStyle = css(this.colour("--brand"));
       pen.strokeRect((here % columns) * room + 1, Math.floor(here / columns) * room + 1, room - 2, room - 2);
     };
     canvas.paint = () => paint();
@@ -1064,7 +1087,7 @@ class Stage {
         const each = marks.split(" ");
         const stored = each.find((mark) => judged[mark]);
         const [off, undefined_, empty] = ["off", "undefined", "empty"].map((mark) => each.includes(mark));
-        const fill = stored ? judged[stored] : each.includes("bad") ? wrong : null;
+        const fill = stored ? judged[stored] : each.includes("bad") ? wrong : undefined_ ? mixed(paper, wrong, 0.26) : null;
         known.set(marks, { fill, off, undefined_, empty, wrong: stored === "wrong" || stored === "race", lit: marks.includes("lit") });
       }
       return known.get(marks);
@@ -1081,6 +1104,7 @@ class Stage {
       const now = state(i);
       if (now !== marks) { marks = now; mark = read(now); }
       const value = number(i);
+      this.use(now, value);
       const isNan = value !== value;
       let fill = mark.fill ?? paper;
       let other = paper;
@@ -1088,6 +1112,7 @@ class Stage {
       if (value === true && !mark.fill) fill = yes;
       else if (!mark.fill && !mark.empty && !isNan && value !== undefined && value !== false) {
         const warmth = heat(value, limits);
+        if (limits[0] < limits[1]) this.used.add(limits[0] >= 0 ? "scaled" : limits[1] > 0 ? "signed" : "reversed");
         other = warmth < 0 ? cold : hot;
         part = 0.08 + 0.8 * Math.abs(warmth);
       }
@@ -1119,6 +1144,10 @@ class Stage {
       for (let x = side; x < canvas.width; x += side) { pen.moveTo(x, 0); pen.lineTo(x, canvas.height); }
       for (let y = side; y < canvas.height; y += side) { pen.moveTo(0, y); pen.lineTo(canvas.width, y); }
       pen.stroke();
+    }
+    if (size % columns) {  // no cells
+      pen.fillStyle = css(paper);
+      pen.fillRect((size % columns) * side + 1, (rows - 1) * side + 1, canvas.width, canvas.height);
     }
   }
 

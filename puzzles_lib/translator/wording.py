@@ -445,7 +445,10 @@ def _operands(t: Trouble, found: re.Match) -> str:
             other = next(((n, v) for n, v in operands if not _is_pointer(v)), None)
             if other:
                 return f"offsets must be integers, but {t.text(other[0])} is {_dtype(other[1])}"
-        return "only integers can be added to addresses: tl.load(...) reads the values there"
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return "only integers can be added to addresses: tl.load(...) reads the values there"
+        name = next(t.text(n) for n, v in operands if _is_pointer(v))
+        return f"{name} contains addresses, not values: tl.load(...) reads the values there"
     kinds = ", ".join(f"{t.text(n)} is {_dtype(v)}" for n, v in operands)
     if isinstance(node, ast.BinOp | ast.UnaryOp):
         operator = ast.unparse(node)
@@ -605,6 +608,25 @@ def in_triton(name: str) -> str:
     return f"tl.{close[0]}" if close else ""
 
 
+_ELSEWHERE = {"np": "numpy", "numpy": "numpy", "torch": "torch"}
+_OWNERS = {"numpy": "NumPy's", "torch": "PyTorch's"}
+_OPERATORS = {
+    "add": "+", "sub": "-", "subtract": "-", "mul": "*", "multiply": "*", "div": "/", "divide": "/",
+    "true_divide": "/",
+}  # fmt: skip
+
+
+def not_tritons(text: str, module: str) -> str:
+    """Return that a kernel can't use a name of another module, such as ``torch.mul``, and what it can use."""
+    name = text.rpartition(".")[2]
+    owner = _OWNERS.get(module.partition(".")[0], "Python's")
+    told = f"{text} is {owner}, so a kernel cannot use it"
+    if name in _OPERATORS:
+        return f"{told}: write {_OPERATORS[name]} instead"
+    instead = "" if module.startswith("triton") else in_triton(name)
+    return told + (f": here it is {instead}" if instead else "")
+
+
 def _no_such_name(t: Trouble, found: re.Match) -> str:
     module, name = found[1], found[2]
     short = "tl" if module == "triton.language" else module
@@ -621,6 +643,8 @@ def _undefined(t: Trouble, found: re.Match) -> str:
         return f"{name} is not defined: did you mean {' or '.join(close)}?"
     if hasattr(tl, name):
         return f"{name} is not defined: in a kernel it is tl.{name}"
+    if name in _ELSEWHERE and (used := re.search(rf"(?<![\w.]){name}\.(\w+)", t.line)):
+        return not_tritons(used[0], _ELSEWHERE[name])
     if name in ("np", "numpy", "torch", "math", "tl", "triton"):
         return f"{name} is not defined: it is not imported"
     if re.fullmatch(r"[A-Z][A-Z0-9_]*|stride_\w+|\w+_ptr", name):

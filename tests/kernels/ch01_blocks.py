@@ -349,6 +349,26 @@ def load_mask_one_short_with_other(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def moved_pointers_and_lanes_below_n(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The pointers have moved, but the mask counts from the start of the tensor."""
+    lanes = tl.arange(0, BLOCK)
+    x_ptr += tl.program_id(0) * BLOCK
+    z_ptr += tl.program_id(0) * BLOCK
+    x = tl.load(x_ptr + lanes, mask=lanes < N)
+    tl.store(z_ptr + lanes, x + 10, mask=lanes < N)
+
+
+@triton.jit
+def moved_twice(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The pointers have moved, and the offsets add the same once more."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x_ptr += tl.program_id(0) * BLOCK
+    z_ptr += tl.program_id(0) * BLOCK
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, x + 10, mask=offs < N)
+
+
+@triton.jit
 def mask_from_lanes(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     """Compares lanes instead of offsets with N: never off in a late block."""
     lanes = tl.arange(0, BLOCK)
@@ -510,6 +530,8 @@ WRONG = [
     Wrong(MASKED_ADD, load_mask_one_short, kind="uninitialised", says="x_ptr"),
     Wrong(MASKED_ADD, load_mask_one_short_with_other, kind="values", says="z[31]: got 10"),
     Wrong(MASKED_ADD, mask_from_lanes, kind="out of bounds", says="200..223"),
+    Wrong(MASKED_ADD, moved_pointers_and_lanes_below_n, kind="out of bounds", says="200..223"),
+    Wrong(MASKED_ADD, moved_twice, kind="out of bounds", says="128..159"),
     Wrong(MASKED_ADD, mask_from_the_block_size, kind="out of bounds", says="x_ptr"),
     Wrong(MASKED_ADD, whole_blocks_only, kind="never written", says="of z"),
     Wrong(MASKED_ADD, size_of_200, kind="out of bounds", says="20..31"),

@@ -154,7 +154,7 @@ SIZES = (
         "eleven_beyond_1024",
         "Beyond 1024 it is 11 that is added.",
         {
-            "x + 10": "x + 10 + offs // 1024",
+            "x + 10": "x + 10 + (pid * BLOCK + lanes) // 1024",
         },
         kind="values",
         says="1024–",

@@ -139,9 +139,6 @@ def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
     programs = len(times)
     figure, ax = new_sheet(22.0, 3.4 + 1.15 * places)
     label(ax, 0.2, 0.55, f"double_kernel[({programs},)]: the queue", align="left", fontsize=11)
-    for pid in range(programs):
-        color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
-        box(ax, 9.0 + pid, 0.1, 1, 0.9, str(pid), color=color)
     free, ended = [0] * places, []
     unit = 16.0 / max(sum(times) / places + max(times) / 2, 1)
     for pid in range(programs):
@@ -149,14 +146,21 @@ def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
         start, free[place] = free[place], free[place] + times[pid]
         ended.append((free[place], pid))
         x, y = 5.2 + start * unit, 1.9 + 1.15 * place
-        color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
+        color = PROGRAM_COLORS[place % len(PROGRAM_COLORS)]
+        box(ax, 9.0 + pid, 0.1, 1, 0.9, str(pid), color=color)
         box(ax, x, y, times[pid] * unit, 0.9, f"program {pid}", color=color, edge=INK)
     for place in range(places):
         label(ax, 5.0, 2.35 + 1.15 * place, f"multiprocessor {place}", align="right")
     order = ", ".join(str(pid) for _, pid in sorted(ended))
     foot = 2.3 + 1.15 * places
     label(ax, 5.2, foot, "time →   (schematic)", align="left", fontsize=9, color=FAINT)
-    label(ax, 5.2, foot + 0.6, f"they finish in the order {order}", align="left")
+    label(
+        ax,
+        5.2,
+        foot + 0.6,
+        f"color: the multiprocessor; the programs finish in the order {order}",
+        align="left",
+    )
     return Picture(
         figure,
         f"""A launch of {programs} programs on {places} multiprocessors. A multiprocessor that has finished a

@@ -13,8 +13,8 @@ def _unwritten() -> int:
     return case.N - case.BLOCK
 
 
-def _first_off() -> int:
-    return DOUBLE.cases[2].N
+def _stored_before() -> int:
+    return 3 * DOUBLE.cases[2].BLOCK
 
 
 QUESTIONS = (
@@ -35,6 +35,7 @@ QUESTIONS = (
                 "A mask that is True in every lane changes nothing. Is there a case like that?",
             ),
         ),
+        why="In cases 0 and 1 all blocks are full, so a mask would be True in every lane.",
     ),
     Question(
         "ch00-q2",
@@ -52,31 +53,33 @@ QUESTIONS = (
                 "Four programs store 8 elements each, but they all store the same 8.",
             ),
         ),
+        why="All four programs store elements 0 to 7.",
     ),
     Question(
         "ch00-q3",
-        "What is offs in the first lane of program 3 that the mask switches off?",
-        _first_off,
+        "How many elements of z have a value when program 3 comes to its load?",
+        _stored_before,
         int,
-        "In program 3, step to the line of the load, and look at offs above the first hatched lane.",
+        "Which programs have run by then? Each of them stored a whole block.",
         (
             Nudge(
-                lambda given, right: given == DOUBLE.cases[2].BLOCK * 4 - 1,
-                "That is offs in the last lane that is off. Which lane is the first?",
+                lambda given, right: given == DOUBLE.cases[2].N,
+                "That's how many there are at the end. Program 3 hasn't stored its own yet.",
             ),
             Nudge(
-                lambda given, right: given == right % DOUBLE.cases[2].BLOCK,
-                "That's the number of the lane. What is offs in this lane?",
+                lambda given, right: given == 0,
+                "Program 3 hasn't stored anything yet. But which programs ran before it?",
             ),
             Nudge(
-                lambda given, right: given == right - 1,
-                "That is the offset of the last element, and its lane is switched on. Look one lane further.",
+                lambda given, right: given == 3,
+                "That's how many programs have finished. How many elements has each of them stored?",
             ),
             Nudge(
-                lambda given, right: given == DOUBLE.cases[2].BLOCK * 4 - right,
-                "That's how many lanes are off. What is offs in the first of these lanes?",
+                lambda given, right: given == DOUBLE.cases[2].N - right,
+                "That's how many elements program 3 will store. How many are there already?",
             ),
         ),
+        why="Programs 0, 1 and 2 have stored a block of 8 each.",
     ),
     Question(
         "ch00-q4",

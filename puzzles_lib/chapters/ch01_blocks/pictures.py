@@ -1,46 +1,14 @@
-"""Pictures of chapter 01: the offsets of a block, and the mask of the last one."""
+"""Pictures of chapter 01: a pointer and the offsets of a block, and the mask of the last one."""
 
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
-from puzzles_lib.drawing.colours import FAINT, INK, PALE, PROGRAM_COLORS, VERMILLION
+from puzzles_lib.drawing.colours import FAINT, PALE, PROGRAM_COLORS, VERMILLION
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.puzzle import Case
 
 
-def offsets(block: int = 4, count: int = 3) -> Picture:
-    """Draw how each program makes its offsets: the same arange, shifted by ``program_id * BLOCK``."""
-    figure, ax = new_sheet(6 + block * count + 0.3, 7.3)
-    elements = list(range(block * count))
-    tensor = cells(
-        ax,
-        elements,
-        x=6,
-        y=6.1,
-        title="elements of x",
-        colors=[PROGRAM_COLORS[i // block % len(PROGRAM_COLORS)] for i in elements],
-    )
-    for name, y in (("tl.arange(0, BLOCK)", 1.6), ("+ pid * BLOCK", 2.65), ("= offs", 3.7)):
-        label(ax, 5.75, y, name, align="right", fontsize=11)
-    for pid in range(count):
-        left, width = 6.2 + pid * block, (block - 0.4) / block
-        middle = left + block * width / 2
-        label(ax, middle, 0.55, f"pid = {pid}", fontsize=11)
-        cells(ax, range(block), x=left, y=1.1, width=width)
-        label(ax, middle, 2.65, f"+ {pid} * {block}", fontsize=11)
-        part = elements[pid * block : (pid + 1) * block]
-        offs = cells(ax, part, x=left, y=3.2, width=width, colors=PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
-        for lane in range(block):
-            arrow(ax, offs.foot(lane), tensor.top(pid * block + lane), color=INK)
-    return Picture(
-        figure,
-        f"""Each of {count} programs starts from the same tl.arange(0, BLOCK), the numbers 0 to {block - 1},
-        and adds pid * BLOCK with BLOCK = {block}. Program 0 gets the offsets 0 to {block - 1}, program
-        1 gets {block} to {2 * block - 1} and so on. Together they point at every element of x once.""",
-    )
-
-
 def pointer(pid: int = 1, block: int = 4, start: int = 4096) -> Picture:
     """Draw a pointer plus offsets: an address for each lane, in bytes."""
-    figure, ax = new_sheet(20.6, 8.2)
+    figure, ax = new_sheet(20.6, 8.8)
     color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
     first, left, count = pid * block, 4.6, 3 * block
     fills = [color if first <= i < first + block else PALE for i in range(count)]
@@ -59,16 +27,10 @@ def pointer(pid: int = 1, block: int = 4, start: int = 4096) -> Picture:
     label(ax, offs.right + 0.3, 1.1, f"offs of program {pid}, in elements", align="left")
     for lane in range(block):
         arrow(ax, offs.foot(lane), (memory.top(first + lane)[0], 5.5))
-    words = f"lane 0 gets x_ptr + {first}: {start} + {first} × 4 bytes = {start + 4 * first}"
-    label(ax, offs.right + 0.3, 3.4, words, align="left")
-    label(
-        ax,
-        left,
-        7.75,
-        "a float32 takes 4 bytes; Triton multiplies by them for you",
-        align="left",
-        color=FAINT,
-    )
+    words = f"lane 0 gets x_ptr + {first}, which is {start} + {first} × 4 bytes = {start + 4 * first}"
+    label(ax, left, 7.75, words, align="left")
+    words = "(a float32 takes 4 bytes; Triton multiplies by them for you)"
+    label(ax, left, 8.4, words, align="left", color=FAINT)
     return Picture(
         figure,
         f"""x_ptr is the address {start}, the first byte of x. Program {pid} adds its offsets {first} to
@@ -82,23 +44,24 @@ def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
     pid = MASKED_ADD.programs(case)[0] - 1
     offs = list(range(pid * case.BLOCK, pid * case.BLOCK + lanes))
     inside = [off < case.N for off in offs]
-    figure, ax = new_sheet(5.2 + 1.25 * lanes + 1.3, 5.3)
+    figure, ax = new_sheet(5.2 + 1.25 * lanes + 1.3, 6.7)
 
     def row(y: float, title: str, values: list, colors: object, hatch: object = None) -> None:
         strip = cells(ax, values, x=5.2, y=y, width=1.25, title=title, colors=colors, hatch=hatch)
         label(ax, strip.right + 0.25, y + 0.5, "...", align="left", fontsize=11)
 
-    row(1.1, f"offs of program {pid}", offs, PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
-    row(2.5, "mask", inside, [PALE if i else None for i in inside])
+    row(1.1, f"lanes of program {pid}", list(range(lanes)), PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
+    row(2.5, "+ pid * BLOCK", offs, PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
+    row(5.3, "mask", inside, [PALE if i else None for i in inside])
     known = [off if i else "" for off, i in zip(offs, inside, strict=True)]
     hatch = [None if i else "////" for i in inside]
     row(3.9, "elements of x", known, [PALE if i else None for i in inside], hatch)
     end = 5.2 + 1.25 * sum(inside)
-    ax.plot([end, end], [0.85, 5.15], color=VERMILLION, linewidth=3)
+    ax.plot([end, end], [0.85, 6.55], color=VERMILLION, linewidth=3)
     label(ax, end, 0.5, "x ends here", fontsize=11)
     return Picture(
         figure,
-        f"""The last block of a tensor with N = {case.N} and BLOCK = {case.BLOCK}. Program {pid} has the
-        offsets {pid * case.BLOCK} to {(pid + 1) * case.BLOCK - 1}. Up to {case.N - 1} the mask offs <
-        {case.N} is True; from {case.N} on it is False, where x has no elements (hatched).""",
+        f"""The last block of a tensor with N = {case.N} and BLOCK = {case.BLOCK}. Lane 0 of program {pid} is
+        element {pid * case.BLOCK}. Up to element {case.N - 1} the mask is True; from {case.N} on it is
+        False, where x has no elements (hatched).""",
     )

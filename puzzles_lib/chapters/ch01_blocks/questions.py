@@ -1,7 +1,19 @@
 """The predictions of chapter 01."""
 
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
+from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
+
+
+def _unharmed() -> set[int]:
+    """Return the sizes for which lanes < N is as good as a mask: it keeps the last program inside."""
+    return {case.N for case in MASKED_ADD.cases if _past_the_end(case) == 0}
+
+
+def _past_the_end(case: Case) -> int:
+    """Return how many lanes of the last program are below N, but past the end."""
+    start = (MASKED_ADD.programs(case)[0] - 1) * case.BLOCK
+    return sum(start + lane >= case.N > lane for lane in range(case.BLOCK))
 
 
 def _full() -> set[int]:
@@ -19,25 +31,32 @@ def _last_element() -> int:
 QUESTIONS = (
     Question(
         "ch01-q1",
-        "For which N is the kernel from puzzle 1 correct? It has no mask.",
-        _full,
+        "The pointers have moved, and the mask is lanes < N. For which N does it do no harm?",
+        _unharmed,
         set,
-        "It is correct if every lane of every block has an element of x. For which N is that so?",
+        "In program 6 of the case N = 200, lane 0 is element 192. Which lanes are below 200?",
         (
             Nudge(
                 lambda given, right: given and given <= set(range(len(MASKED_ADD.cases))),
                 "These look like numbers of cases. Answer with the sizes N of these cases.",
             ),
-            Nudge(lambda given, right: given < right, "Correct so far, but there are more."),
+            Nudge(
+                lambda given, right: given == _full(),
+                "With full blocks it does no harm. But in program 0 the pointers don't move at all.",
+            ),
+            Nudge(lambda given, right: given and given < right, "Correct so far, but there are more."),
             Nudge(
                 lambda given, right: given > right,
-                "There are too many. Which of your numbers is not a multiple of its block size?",
+                "There are too many. In one of your cases, the last program has lanes below N without an "
+                "element.",
             ),
             Nudge(
                 lambda given, right: given and not given & right,
-                "For these sizes the kernel goes wrong. For which sizes does every lane have an element?",
+                "For these sizes the kernel goes wrong. For which sizes does every lane below N have an "
+                "element?",
             ),
         ),
+        why="Blocks of N = 32 and 128 are full. With N = 20 there is only program 0, which doesn't move.",
     ),
     Question(
         "ch01-q2",
@@ -56,6 +75,7 @@ QUESTIONS = (
                 "What is in the lane of the last element when the kernel stores it?",
             ),
         ),
+        why="The last element is stored in every case, and its lane was masked off in the load.",
     ),
     Question(
         "ch01-q3",
