@@ -37,6 +37,7 @@ from puzzles_lib.auditor.reference import (
     flat,
     hides,
     keeping,
+    lost_nan,
     returned,
     wanted,
 )
@@ -529,6 +530,20 @@ class _Call:
             verdict = compare(ran.results, want, ran.coarsest, self.allowance, True, floor, ran.where)
         except Uncomparable as error:
             verdict = Verdict("values", str(error))
+        if verdict and variant.has_infinities and (depends := want.depends()):
+            # Such as 0 times infinity: the reference's result says nothing of the infinity.
+            judged = [d | (found == found) for found, d in zip(ran.results, depends, strict=True)]
+            judged = [j & w for j, w in zip(judged, ran.where or judged, strict=True)]
+            if not compare(ran.results, want, ran.coarsest, self.allowance, True, floor, judged):
+                nan = verdict.message.removeprefix("wrong values in ")
+                text = f"with {variant.name}: {nan}; it doesn't depend on the infinity, so is this 0 times inf?"
+                self.report.notes.append(text)
+                verdict = None
+        if verdict is None and variant.has_nan and (lost := lost_nan(ran.results, want, ran.where)):
+            verdict, is_ignored = lost
+            if is_ignored:  # many kernels promise no more
+                self.report.notes.append(f"with {variant.name}: {verdict.message}; {verdict.diagnosis}")
+                verdict = None
         if verdict:
             own.findings.append(Finding(verdict, on=variant.name))
         return True

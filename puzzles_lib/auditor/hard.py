@@ -48,9 +48,17 @@ class Variant:
         return not self.is_finite or self.name.endswith("huge values")
 
     @property
+    def has_infinities(self) -> bool:
+        return "inf" in self.name.split(": ")[-1]
+
+    @property
+    def has_nan(self) -> bool:
+        return "NaN" in self.name.split(": ")[-1]
+
+    @property
     def is_finite(self) -> bool:
         """Whether all values are finite, except those that the label names."""
-        return not any(word in self.name for word in ("inf", "NaN"))
+        return not (self.has_infinities or self.has_nan)
 
 
 def _whole(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
