@@ -85,7 +85,8 @@ def audit(
     allowance: how far off an element of a result may be beyond the tolerance, relative to the largest
     element.
     vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``. They are tried with
-        ``hard=True`` and without. Hard inputs never change integers: they may be indices or lengths.
+        ``hard=True`` and without. Hard inputs keep integers, which may be indices or lengths. Only an integer
+        that says how long the rows of a flattened tensor are changes, together with the tensor.
 
     Raises TypeError or ValueError for a bad argument, for a call that launches no Triton kernel, and for a
     reference that raises or returns other shapes. Exceptions of ``function`` itself pass through.
