@@ -212,7 +212,7 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
     fixed |= {*largest, *(int(t.sum()) for t in integers)}
     fixed |= {len(t) - 1 for t in integers if _are_offsets(t)}
     known = counts(leaves)
-    flat = {n: rows for n, rows in _flattened(tensors, said).items() if n not in fixed}
+    flat = {n: rows for n, rows in _flattened(tensors, said).items() if n not in fixed and rows[0] not in known}
     for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1):
         if size in known or size in flat or (said | fixed) & together(size, 0, known).keys():
             continue
