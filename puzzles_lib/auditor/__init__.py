@@ -537,7 +537,9 @@ class _Call:
             judged = [j & w for j, w in zip(judged, ran.where or judged, strict=True)]
             if not compare(ran.results, want, ran.coarsest, self.allowance, True, floor, judged):
                 nan = verdict.message.removeprefix("wrong values in ")
-                text = f"with {variant.name}: {nan}; it doesn't depend on the infinity, so is this 0 times inf?"
+                text = (
+                    f"with {variant.name}: {nan}; it doesn't depend on the infinity, so is this 0 times inf?"
+                )
                 self.report.notes.append(text)
                 verdict = None
         if verdict is None and variant.has_nan and (lost := lost_nan(ran.results, want, ran.where)):

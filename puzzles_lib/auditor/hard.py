@@ -212,7 +212,9 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
     fixed |= {*largest, *(int(t.sum()) for t in integers)}
     fixed |= {len(t) - 1 for t in integers if _are_offsets(t)}
     known = counts(leaves)
-    flat = {n: rows for n, rows in _flattened(tensors, said).items() if n not in fixed and rows[0] not in known}
+    flat = {
+        n: rows for n, rows in _flattened(tensors, said).items() if n not in fixed and rows[0] not in known
+    }
     for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1):
         if size in known or size in flat or (said | fixed) & together(size, 0, known).keys():
             continue
@@ -240,7 +242,7 @@ def _flattened(tensors: Sequence[torch.Tensor], said: Collection[int]) -> dict[i
 
 
 def _other_numbers(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterator[Variant]:
-    """Yield calls with another number wherever an argument says how long the rows of a flattened tensor are."""
+    """Yield calls with another length of the rows of a flattened tensor, wherever an argument says it."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     sizes = {n for t in tensors for n in t.shape if n > 1}
     integers = [t for t in tensors if not t.is_floating_point() and t.dtype != torch.bool and t.numel()]

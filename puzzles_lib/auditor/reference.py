@@ -166,9 +166,13 @@ class Wanted:
         return [torch.stack([~_is_same(first[n], other[n]) for other in others]).any(0) for n in places]
 
     def ignoring_nan(self) -> list[list[torch.Tensor]]:
-        """Return the results for inputs with numbers in the place of NaN that change no sum, minimum, maximum."""
-        fills = (self._filled(lambda t, n=n: torch.where(t.isnan(), n, t)) for n in (0.0, math.inf, -math.inf))
-        return [each for each in fills if each is not None]
+        """Return the results for inputs with numbers for NaN that change no sum, no minimum or no maximum."""
+
+        def by(number: float) -> Convert:
+            return lambda wide: torch.where(wide.isnan(), number, wide)
+
+        filled = [self._filled(by(number)) for number in (0.0, math.inf, -math.inf)]
+        return [each for each in filled if each is not None]
 
     def _filled(self, fill: Convert) -> list[torch.Tensor] | None:
         """Return the results for other floats; None if the reference raises an exception."""
@@ -348,7 +352,7 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def lost_nan(
     got: Sequence[torch.Tensor], want: Wanted, where: Sequence[torch.Tensor] | None = None
 ) -> tuple[Verdict, bool] | None:
-    """Return a verdict on results without a NaN that the reference passes on from the inputs; None if none is.
+    """Return a verdict on results that lack a NaN of the inputs which the reference passes on, or None.
 
     With it, return whether the results are those of inputs without the NaN, as `tl.max` computes them.
     """
@@ -373,8 +377,8 @@ def lost_nan(
                 name = "the result" if len(got) == 1 else f"result {place}"
                 at = tuple(int(i) for i in missing.nonzero()[0])
                 text = (
-                    f"NaN is lost in {int(missing.sum())} of {found.numel()} elements of {name}, the first at "
-                    f"[{', '.join(map(str, at))}]: got {found[at].item():.9g}, want nan"
+                    f"NaN is lost in {int(missing.sum())} of {found.numel()} elements of {name}, the first "
+                    f"at [{', '.join(map(str, at))}]: got {found[at].item():.9g}, want nan"
                 )
                 either = "" if ignored else "without the NaN, the reference has another value, too; "
                 return Verdict("values", text, diagnosis=either + KEEPS_NAN), ignored

@@ -22,7 +22,7 @@ _WIDER = "each addition rounds; .to(tl.float32) before it keeps float32's precis
 
 
 def remarks(launch: Launch, code: compiler.Program, ran: Run) -> list[str]:
-    """Return what is wasteful or imprecise in a run without a fault. Each line names the kernel and a line."""
+    """Return what is wasteful or imprecise in a run without a fault, each with the kernel's line."""
     found = [*_in_narrow_dtypes(code, ran), *_rounded_twice(launch, code, ran)]
     if not ran.atomics:
         found += _stored_again(launch, ran)

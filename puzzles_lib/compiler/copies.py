@@ -103,7 +103,7 @@ class Copies:
         )
 
     def is_summed_in_time(self, loaded: str) -> bool:
-        """Return whether all of a row is loaded before anything can be stored to its tensor. loaded: its name.
+        """Return whether a whole row is loaded before anything can be stored to its tensor. loaded: its name.
 
         That is so if all stores need a reduction of the row. In a loop, they might need an earlier one.
         """
@@ -127,9 +127,7 @@ class Copies:
         """Whether threads may run a loop a different number of times: none waits in it for another one."""
         inside = [op for op in self._operations if loop.number in op.loops]
         apart = ("scf.for", "scf.yield", "tt.load", *_STORES)
-        return all(
-            (op.name in apart or _BY_ITSELF.match(op.name)) and self._keeps(op, free) for op in inside
-        )
+        return all((op.name in apart or _BY_ITSELF.match(op.name)) and self._keeps(op, free) for op in inside)
 
     def _layouts(self, op: _Operation) -> Iterator[Layout]:
         for shape, name in blocks(op.types):
