@@ -72,6 +72,24 @@ def test_a_result_that_is_neither_nan_nor_without_nan_is_wrong():
 
 
 @triton.jit
+def scales_kernel(X, Z, N, BLOCK: tl.constexpr):
+    c = tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64)
+    x = tl.load(X + row * N + c, mask=c < N, other=float("nan"))
+    tl.store(Z + row, tl.max(x, 0) - tl.min(x, 0))
+
+
+def test_a_range_without_nan_is_no_finding():
+    def scales(x):
+        z = torch.empty(x.shape[0])
+        scales_kernel[(x.shape[0],)](x, z, x.shape[1], triton.next_power_of_2(x.shape[1]))
+        return z
+
+    report = audit(scales, X + 10, like=lambda x: x.amax(1) - x.amin(1), hard=True, guard=GUARD)
+    assert report.ok and any("NaN is lost in 1 of 8" in note for note in report.notes)
+
+
+@triton.jit
 def causal_kernel(P, V, Z, N, BLOCK: tl.constexpr):
     """Row r of the result needs the first r + 1 rows of V alone."""
     r = tl.program_id(0).to(tl.int64)

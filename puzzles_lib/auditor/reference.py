@@ -27,6 +27,7 @@ FACTOR_COARSE = 4.0  # times the movement by a roundoff of a coarser dtype than 
 TF32_ROUNDOFF = 2.0**-11
 SHAKEN = 1e-6  # of the largest: how far inputs move until none is equal to another
 NEAR = 0.02  # of the largest: far more than rounding explains
+AXES = 2  # along which neighbors take the place of a NaN
 KEEPS_NAN = (
     "tl.maximum, tl.minimum and tl.clamp drop NaN unless propagate_nan=tl.PropagateNan.ALL is passed; tl.max "
     "and tl.min always do"
@@ -166,13 +167,21 @@ class Wanted:
         return [torch.stack([~_is_same(first[n], other[n]) for other in others]).any(0) for n in places]
 
     def ignoring_nan(self) -> list[list[torch.Tensor]]:
-        """Return the results for inputs with numbers for NaN that change no sum, no minimum or no maximum."""
+        """Return the results for inputs with other numbers for NaN.
+
+        Some change no sum. A neighbor along an axis, once more, changes neither a minimum nor a maximum.
+        """
 
         def by(number: float) -> Convert:
             return lambda wide: torch.where(wide.isnan(), number, wide)
 
-        filled = [self._filled(by(number)) for number in (0.0, math.inf, -math.inf)]
-        return [each for each in filled if each is not None]
+        def like_neighbors(axis: int) -> Convert:
+            return lambda wide: (
+                torch.where(wide.isnan(), wide.roll(1, max(axis, -wide.dim())), wide) if wide.dim() else wide
+            )
+
+        fills = [by(0.0), by(math.inf), by(-math.inf), *(like_neighbors(-1 - axis) for axis in range(AXES))]
+        return [each for each in map(self._filled, fills) if each is not None]
 
     def _filled(self, fill: Convert) -> list[torch.Tensor] | None:
         """Return the results for other floats; None if the reference raises an exception."""
