@@ -38,7 +38,7 @@ def running_kernel(X, Z, N, BLOCK: tl.constexpr, HOW: tl.constexpr):
     else:
         z = tl.associative_scan(x, 0, _least_or_nan)
     if HOW == "wrong":
-        z = tl.minimum(z, 100.0)  # neither NaN nor the smallest number so far
+        z = tl.minimum(z, float("inf"))  # neither NaN nor the smallest number so far
     tl.store(Z + row + c, z, mask=c < N)
 
 
@@ -63,11 +63,11 @@ def test_a_kernel_that_ignores_nan_gets_a_remark():
     assert "with x: one NaN: NaN is lost in" in note and "propagate_nan=tl.PropagateNan.ALL" in note
 
 
-def test_a_result_that_is_neither_nan_nor_without_nan_is_wrong():
+def test_an_infinity_made_of_nan_is_wrong():
     report = running("wrong")
     (finding,) = report.findings
     assert (finding.verdict.kind, finding.on) == ("values", "x: one NaN")
-    assert "NaN is lost in" in finding.verdict.message and "got 100, want nan" in finding.verdict.message
+    assert "NaN is lost in" in finding.verdict.message and "got inf, want nan" in finding.verdict.message
     assert "without the NaN" in finding.verdict.diagnosis
 
 
@@ -87,6 +87,25 @@ def test_a_range_without_nan_is_no_finding():
 
     report = audit(scales, X + 10, like=lambda x: x.amax(1) - x.amin(1), hard=True, guard=GUARD)
     assert report.ok and any("NaN is lost in 1 of 8" in note for note in report.notes)
+
+
+@triton.jit
+def rectified_sum_kernel(X, Z, N, BLOCK: tl.constexpr):
+    """A sum with a NaN is NaN, and the maximum of that and 0 is 0."""
+    c = tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64)
+    total = tl.sum(tl.load(X + row * N + c, mask=c < N, other=0.0), 0)
+    tl.store(Z + row, 1 + tl.maximum(total, 0.0) + tl.maximum(-total, 0.0))
+
+
+def test_a_relu_that_drops_nan_is_no_finding():
+    def sums(x):
+        z = torch.empty(x.shape[0])
+        rectified_sum_kernel[(x.shape[0],)](x, z, x.shape[1], triton.next_power_of_2(x.shape[1]))
+        return z
+
+    report = audit(sums, X + 10, like=lambda x: 1 + x.sum(1).abs(), hard=True, guard=GUARD)
+    assert report.ok and any("got 1, want nan" in note for note in report.notes)
 
 
 @triton.jit

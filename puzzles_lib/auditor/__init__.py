@@ -503,6 +503,11 @@ class _Call:
             if len(report.findings) >= MOST_FINDINGS:
                 return
 
+    def _note_once(self, text: str, why: str) -> None:
+        """Note the first of the hard inputs that show the same."""
+        if not any(note.endswith(why) for note in self.report.notes):
+            self.report.notes.append(f"{text}; {why}")
+
     def _floor(self, variant: hard_inputs.Variant) -> float:
         """How far off tiny results may be: what a kernel adds to them and takes away again may be no smaller
         than the results of the call as it is.
@@ -537,15 +542,13 @@ class _Call:
             judged = [j & w for j, w in zip(judged, ran.where or judged, strict=True)]
             if not compare(ran.results, want, ran.coarsest, self.allowance, True, floor, judged):
                 nan = verdict.message.removeprefix("wrong values in ")
-                text = (
-                    f"with {variant.name}: {nan}; it doesn't depend on the infinity, so is this 0 times inf?"
-                )
-                self.report.notes.append(text)
+                why = "it doesn't depend on the infinity, so is this 0 times inf?"
+                self._note_once(f"with {variant.name}: {nan}", why)
                 verdict = None
         if verdict is None and variant.has_nan and (lost := lost_nan(ran.results, want, ran.where)):
             verdict, is_ignored = lost
             if is_ignored:  # many kernels promise no more
-                self.report.notes.append(f"with {variant.name}: {verdict.message}; {verdict.diagnosis}")
+                self._note_once(f"with {variant.name}: {verdict.message}", verdict.diagnosis)
                 verdict = None
         if verdict:
             own.findings.append(Finding(verdict, on=variant.name))

@@ -363,7 +363,8 @@ def lost_nan(
 ) -> tuple[Verdict, bool] | None:
     """Return a verdict on results that lack a NaN of the inputs which the reference passes on, or None.
 
-    With it, return whether the results are those of inputs without the NaN, as `tl.max` computes them.
+    With it, return whether the results are numbers, as `tl.max` and a ReLU compute them, or an infinity that
+    inputs without the NaN give as well.
     """
     if want.own is None:
         return None
@@ -380,7 +381,7 @@ def lost_nan(
     for ignored in (False, True):
         for place, (found, missing) in enumerate(zip(got, lost, strict=True)):
             near = [_is_near(found, other[place]) for other in others]
-            alike = torch.stack(near).any(0) if near else ~missing
+            alike = found.isfinite() | (torch.stack(near).any(0) if near else ~missing)
             missing = missing & (alike if ignored else ~alike)
             if missing.any():
                 name = "the result" if len(got) == 1 else f"result {place}"
@@ -389,7 +390,7 @@ def lost_nan(
                     f"NaN is lost in {int(missing.sum())} of {found.numel()} elements of {name}, the first "
                     f"at [{', '.join(map(str, at))}]: got {found[at].item():.9g}, want nan"
                 )
-                either = "" if ignored else "without the NaN, the reference has another value, too; "
+                either = "" if ignored else "without the NaN, the reference has no infinity, either; "
                 return Verdict("values", text, diagnosis=either + KEEPS_NAN), ignored
     return None
 
