@@ -396,7 +396,7 @@ def lost_nan(
 
 
 def _is_near(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Where two results may be the same but for rounding."""
+    """Where two results may be the same except for rounding."""
     one, other = one.double(), other.double()
     finite = other[other.isfinite()].abs()
     return torch.isclose(one, other, NEAR, NEAR * float(finite.max()) if finite.numel() else 0.0)
