@@ -62,3 +62,54 @@ def test_only_sizes_that_count_blocks_and_nothing_else_are_bound():
     assert counts([torch.zeros(384), torch.zeros(3, dtype=torch.int32)]) == {}
     assert together(256, 257, {2: (256, 128), 3: (384, 128)}) == {256: 257, 2: 3}
     assert together(64, 65, {4: (64, 16), 2: (4, 2)}) == {64: 65, 4: 5, 2: 3}
+
+
+def test_a_tensor_of_one_axis_may_have_blocks_as_well_as_rows(monkeypatch):
+    for kind in ("VALUES", "LAYOUTS"):
+        monkeypatch.setattr(hard, kind, {})
+
+    def scaled(x, s, group):
+        return dequantized(x[None], s[None], True)[0]
+
+    def like(x, s, group):
+        return reference(x[None], s[None], True)[0]
+
+    report = audit(scaled, torch.randn(64), torch.rand(4), 16, like=like, hard=True, guard=Guard(sizes=False))
+    assert report.ok and "65 instead of the size 64, and 5 instead of 4" in report.tried
+
+
+# ---- flattened tensors
+
+
+@triton.jit
+def counts_kernel(Flat, Z, n: tl.constexpr, BLOCK: tl.constexpr, FILLS: tl.constexpr):
+    row, c = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    if FILLS:
+        x = tl.load(Flat + row * n + c, mask=c < n, other=0.0)
+    else:
+        x = tl.load(Flat + row * n + c, mask=c < n)
+    tl.store(Z + row, tl.sum(x, 0))
+
+
+@pytest.mark.parametrize("lengths", [None, torch.tensor([[3], [5], [2], [7]])])
+@pytest.mark.parametrize("fills", [True, False])
+def test_an_argument_says_how_long_the_rows_of_a_flattened_tensor_are(monkeypatch, fills, lengths):
+    """Here all lanes have an element, so that only another length shows the missing ``other=``."""
+    for kind in ("VALUES", "LAYOUTS"):
+        monkeypatch.setattr(hard, kind, {})
+
+    def summed(flat, scale, n):
+        z = torch.empty(len(scale), 1)
+        counts_kernel[(len(scale),)](flat, z, n, triton.next_power_of_2(n), fills)
+        return z * scale
+
+    def like(flat, scale, n):
+        return flat.view(-1, n).sum(1, keepdim=True) * scale
+
+    scale = torch.rand(4, 3) if lengths is None else lengths
+    report = audit(summed, torch.randn(32), scale, 8, like=like, hard=True, guard=Guard(sizes=False))
+    assert "9 instead of n=8, and 36 instead of the size 32" in report.tried
+    assert not any("of the size 32" in name and "n=8" not in name for name in report.tried)
+    assert ("5 instead of the size 4, and 40 instead of 32" in report.tried) is (lengths is None)
+    found = [(each.verdict.kind, each.on.split(",")[0]) for each in report.findings]
+    assert found == ([] if fills else [("uninitialised", "9 instead of n=8")])

@@ -1,6 +1,7 @@
 """`audited(compiled=True)`: the kernels that `torch.compile` writes."""
 
 import re
+import sys
 import warnings
 
 import pytest
@@ -69,3 +70,15 @@ def test_nothing_of_it_is_left_afterwards():
     with pytest.raises(RuntimeError, match="stop"), audited(compiled=True):
         raise RuntimeError("stop")
     assert (config.cpu_backend, CachingAutotuner.run, CachingAutotuner.precompile) == before
+
+
+def test_a_tensor_on_the_cpu_leaves_no_ignored_exception(monkeypatch):
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: ignored.append(error.exc_value))
+
+    def shifted(x):
+        return x + torch.ones(3, device="cpu").sum()
+
+    with audited(device="cuda", compiled=True) as report:
+        torch.testing.assert_close(torch.compile(shifted)(torch.zeros(8)), torch.full((8,), 3.0))
+    assert report.ok and ignored == []

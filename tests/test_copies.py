@@ -8,7 +8,7 @@ from jaxtyping import Float32
 from torch import Tensor
 from triton.language.extra import libdevice
 
-from puzzles_lib import check
+from puzzles_lib import Guard, audit, check
 from puzzles_lib.puzzle import Case, Puzzle
 
 SIZES = ((32, 32), (29, 32), (70, 32))
@@ -134,3 +134,57 @@ def test_copies_that_others_store(kernel, spec, n, num_warps, right):
     report = judged(kernel, spec, [(n, 16)], num_warps, outputs=("z", "y"))
     assert report.ok is right, report
     assert right or "race within program 0: z[0] is loaded at line" in str(report)
+
+
+# ---- a loop that runs as often as what was loaded says
+
+
+@triton.jit
+def cleared_kernel(M, Z, n: tl.constexpr, HOW: tl.constexpr):
+    row, c = tl.program_id(0), tl.arange(0, n)
+    total = tl.sum(tl.load(M + row * n + c), 0)
+    if HOW == "as often":
+        for i in range(0, total):
+            tl.store(M + row * n + i, 0)
+    elif HOW == "with a barrier":
+        for i in range(0, total):
+            tl.store(M + row * n + i, 0)
+            tl.debug_barrier()
+    else:
+        tl.store(M + row * n + 3, 0)
+        tl.store(Z + row, total)
+
+
+@pytest.mark.parametrize(
+    "how, n, right",
+    [
+        ("as often", 8, True),
+        ("as often", 64, True),
+        ("with a barrier", 8, False),  # each copy may wait at another number of barriers
+        ("with a barrier", 64, True),  # a sum over two warps has a barrier before the loop
+        ("always", 8, False),
+        ("always", 64, False),
+    ],
+)
+def test_copies_that_say_how_often_a_loop_runs(how, n, right):
+    def cleared(m, z):
+        cleared_kernel[(m.shape[0],)](m, z, n, how)
+
+    m = (torch.arange(2 * n) % 3 == 0).int().view(2, n)
+    report = audit(cleared, m, torch.zeros(2, dtype=torch.int32), guard=Guard(sizes=False))
+    assert report.ok is right, report
+    assert right or "race within program 0" in str(report)
+
+
+@triton.jit
+def row_by_row_kernel(M, n: tl.constexpr):
+    """Each sum is of one row, and needs one element of the column that is loaded."""
+    c = tl.arange(0, n)
+    x = tl.load(M + c)
+    sums = tl.sum(x[:, None] * tl.zeros((1, n), tl.int32), 1)
+    tl.store(M + (c + 1) % n, sums)
+
+
+def test_a_sum_of_other_rows_does_not_wait():
+    report = audit(lambda m: row_by_row_kernel[(1,)](m, 64), torch.ones(64).int(), guard=Guard(sizes=False))
+    assert "race within program 0" in str(report)

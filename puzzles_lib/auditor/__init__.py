@@ -37,6 +37,7 @@ from puzzles_lib.auditor.reference import (
     flat,
     hides,
     keeping,
+    lost_nan,
     returned,
     wanted,
 )
@@ -84,7 +85,8 @@ def audit(
     allowance: how far off an element of a result may be beyond the tolerance, relative to the largest
     element.
     vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``. They are tried with
-        ``hard=True`` and without. Hard inputs never change integers: they may be indices or lengths.
+        ``hard=True`` and without. Hard inputs keep integers, which may be indices or lengths. Only an integer
+        that says how long the rows of a flattened tensor are changes, together with the tensor.
 
     Raises TypeError or ValueError for a bad argument, for a call that launches no Triton kernel, and for a
     reference that raises or returns other shapes. Exceptions of ``function`` itself pass through.
@@ -501,6 +503,11 @@ class _Call:
             if len(report.findings) >= MOST_FINDINGS:
                 return
 
+    def _note_once(self, text: str, why: str) -> None:
+        """Note the first of the hard inputs that show the same."""
+        if not any(note.endswith(why) for note in self.report.notes):
+            self.report.notes.append(f"{text}; {why}")
+
     def _floor(self, variant: hard_inputs.Variant) -> float:
         """How far off tiny results may be: what a kernel adds to them and takes away again may be no smaller
         than the results of the call as it is.
@@ -529,6 +536,20 @@ class _Call:
             verdict = compare(ran.results, want, ran.coarsest, self.allowance, True, floor, ran.where)
         except Uncomparable as error:
             verdict = Verdict("values", str(error))
+        if verdict and variant.has_infinities and (depends := want.depends()):
+            # Such as 0 times infinity: the reference's result says nothing of the infinity.
+            judged = [d | (found == found) for found, d in zip(ran.results, depends, strict=True)]
+            judged = [j & w for j, w in zip(judged, ran.where or judged, strict=True)]
+            if not compare(ran.results, want, ran.coarsest, self.allowance, True, floor, judged):
+                nan = verdict.message.removeprefix("wrong values in ")
+                why = "it doesn't depend on the infinity, so is this 0 times inf?"
+                self._note_once(f"with {variant.name}: {nan}", why)
+                verdict = None
+        if verdict is None and variant.has_nan and (lost := lost_nan(ran.results, want, ran.where)):
+            verdict, is_ignored = lost
+            if is_ignored:  # many kernels promise no more
+                self._note_once(f"with {variant.name}: {verdict.message}", verdict.diagnosis)
+                verdict = None
         if verdict:
             own.findings.append(Finding(verdict, on=variant.name))
         return True

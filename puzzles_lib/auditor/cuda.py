@@ -15,13 +15,12 @@ from typing import Any
 
 import torch
 import triton
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils import _pytree as pytree
 from triton.runtime import driver
 
 from puzzles_lib.auditor.catching import benched, one_thread
-from puzzles_lib.auditor.defined import storage_of
+from puzzles_lib.auditor.defined import WeakStorage, storage_of
 from puzzles_lib.auditor.graphs import Graph, captured, is_capturing
 from puzzles_lib.auditor.launch import address_of
 from puzzles_lib.compiler import find_target
@@ -471,7 +470,7 @@ class _Storages:
     """The memory of tensors that code has made on the CPU, not on the GPU that is not there."""
 
     def __init__(self) -> None:
-        self._known: dict[int, StorageWeakRef] = {}
+        self._known: dict[int, WeakStorage] = {}
         self._forgets_at = 64
 
     def add(self, tensor: object) -> None:
@@ -481,7 +480,7 @@ class _Storages:
         if len(self._known) >= self._forgets_at:
             self._known = {place: ref for place, ref in self._known.items() if not ref.expired()}
             self._forgets_at = max(2 * len(self._known), 64)
-        self._known[storage._cdata] = StorageWeakRef(storage)
+        self._known[storage._cdata] = WeakStorage(storage)
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
         if not self._known or (storage := storage_of(tensor)) is None:

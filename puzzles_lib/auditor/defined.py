@@ -23,10 +23,18 @@ POISON = (0xA5, 0x5A)
 FEWEST_KNOWN = 64
 
 
+class WeakStorage(StorageWeakRef):
+    """A weak reference to a storage. `torch.compile` makes one without a storage, and drops it again."""
+
+    def __del__(self) -> None:
+        if hasattr(self, "_free_weak_ref"):
+            super().__del__()
+
+
 class Notes:
     """A note on each byte of some tensors' memory: True if it holds what it should hold."""
 
-    def __init__(self, known: Mapping[int, tuple[StorageWeakRef, np.ndarray]] | None = None) -> None:
+    def __init__(self, known: Mapping[int, tuple[WeakStorage, np.ndarray]] | None = None) -> None:
         self._known = dict(known or {})
         self._forgets_at = FEWEST_KNOWN  # tensors: those that are gone are then forgotten
 
@@ -42,7 +50,7 @@ class Notes:
         if len(self._known) >= self._forgets_at:
             self._known = {place: known for place, known in self._known.items() if not known[0].expired()}
             self._forgets_at = max(2 * len(self._known), FEWEST_KNOWN)
-        self._known[storage.data_ptr()] = StorageWeakRef(storage), np.zeros(storage.nbytes(), bool)
+        self._known[storage.data_ptr()] = WeakStorage(storage), np.zeros(storage.nbytes(), bool)
 
     def _of(self, tensor: torch.Tensor) -> np.ndarray | None:
         """The notes on a tensor's storage, byte by byte; None if all of it is as it should be."""

@@ -49,12 +49,13 @@ def rows_by_number(code: compiler.Program) -> set[tuple[str, str]]:
         if op.name.startswith(_ACCESSES):
             into = sources(op.operands[:1])
             loads = [v.maker for v in into if v.maker is not None and v.maker.name in LOADS]
-            numbers = _pointers(sources(each for load in loads for each in load.operands[:1]))
-            found |= set(itertools.product(_pointers(into), numbers))
+            numbers = pointers(sources(each for load in loads for each in load.operands[:1]))
+            found |= set(itertools.product(pointers(into), numbers))
     return found
 
 
-def _pointers(values: Iterable[Value]) -> set[str]:
+def pointers(values: Iterable[Value]) -> set[str]:
+    """Return the names of the parameters among these that are pointers."""
     return {v.location.name for v in values if v.maker is None and v.type.is_pointer and v.location.name}
 
 

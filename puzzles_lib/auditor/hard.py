@@ -6,7 +6,7 @@ be indices, lengths or page tables.
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -48,9 +48,17 @@ class Variant:
         return not self.is_finite or self.name.endswith("huge values")
 
     @property
+    def has_infinities(self) -> bool:
+        return "inf" in self.name.split(": ")[-1]
+
+    @property
+    def has_nan(self) -> bool:
+        return "NaN" in self.name.split(": ")[-1]
+
+    @property
     def is_finite(self) -> bool:
         """Whether all values are finite, except those that the label names."""
-        return not any(word in self.name for word in ("inf", "NaN"))
+        return not (self.has_infinities or self.has_nan)
 
 
 def _whole(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -181,6 +189,7 @@ def variants(
                 continue
             yield Variant("layout", f"{told[place]}: {label}", *changed(place, change(tensor.detach())))
     yield from _other_sizes(leaves, spec)
+    yield from _other_numbers(leaves, spec, told)
     for label, change in VALUES.items():
         for place in places:
             yield Variant("value", f"{told[place]}: {label}", *changed(place, change(leaves[place].detach())))
@@ -189,7 +198,8 @@ def variants(
 def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
     """Yield calls with one size changed wherever a tensor has it, unless an argument says it, too.
 
-    Sizes that count its blocks change with it.
+    Sizes that count its blocks change with it. A flattened tensor changes with the size that counts its rows,
+    if an argument says how long they are.
 
     Integers in a tensor may say it: as the last offset of ragged rows, or as lengths that add up to it. There
     is one offset more than rows.
@@ -202,12 +212,16 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
     fixed |= {*largest, *(int(t.sum()) for t in integers)}
     fixed |= {len(t) - 1 for t in integers if _are_offsets(t)}
     known = counts(leaves)
+    flat = {
+        n: rows for n, rows in _flattened(tensors, said).items() if n not in fixed and rows[0] not in known
+    }
     for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1):
-        if size in known or (said | fixed) & together(size, 0, known).keys():
+        if size in known or size in flat or (said | fixed) & together(size, 0, known).keys():
             continue
         power = 1 << (size - 1).bit_length()
         for other in dict.fromkeys((power + 1, power, power - 1, 1, 0)):
             replaced = together(size, other, known)
+            replaced |= {n: replaced[rows] * row for n, (rows, row) in flat.items() if rows in replaced}
             if other == size or any(new <= i < old for old, new in replaced.items() for i in largest):
                 continue
             fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
@@ -215,6 +229,40 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
             name += "".join(f", and {new} instead of {old}" for old, new in replaced.items() if old != size)
             given, named = pytree.tree_unflatten(fresh, spec)
             yield Variant("size", name, given, named, size, other > 1)
+
+
+def _flattened(tensors: Sequence[torch.Tensor], said: Collection[int]) -> dict[int, tuple[int, int]]:
+    """Return sizes of flattened tensors, each with how many rows they have, and how long these are.
+
+    An argument says the length, another size counts the rows, and only tensors with one axis have the whole.
+    """
+    sizes = {n for t in tensors for n in t.shape if n > 1}
+    others = {n for t in tensors if t.dim() != 1 for n in t.shape}
+    return {n * rows: (rows, n) for n in said if n > 1 for rows in sizes if n * rows in sizes - others}
+
+
+def _other_numbers(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterator[Variant]:
+    """Yield calls with another length of the rows of a flattened tensor, wherever an argument says it."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    sizes = {n for t in tensors for n in t.shape if n > 1}
+    integers = [t for t in tensors if not t.is_floating_point() and t.dtype != torch.bool and t.numel()]
+    largest = {int(t.max()) for t in integers} | {int(t.sum()) for t in integers}
+    fixed = sizes | largest
+    said = [leaf for leaf in leaves if type(leaf) is int]
+    for place, number in enumerate(leaves):
+        if type(number) is not int or number in fixed or said.count(number) > 1:
+            continue
+        flat = {n: rows for n, (rows, row) in _flattened(tensors, said).items() if row == number}
+        power = 1 << (number - 1).bit_length()
+        for other in dict.fromkeys((power + 1, power, power - 1)):
+            if other in (number, 1) or not flat or largest & flat.keys():
+                continue
+            replaced = {size: other * rows for size, rows in flat.items()}
+            fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+            fresh[place] = other
+            name = f"{other} instead of {told[place]}={number}"
+            name += "".join(f", and {new} instead of the size {old}" for old, new in replaced.items())
+            yield Variant("size", name, *pytree.tree_unflatten(fresh, spec))
 
 
 def _are_offsets(tensor: torch.Tensor) -> bool:

@@ -26,6 +26,14 @@ DRAWS = 3
 FACTOR_COARSE = 4.0  # times the movement by a roundoff of a coarser dtype than float32
 TF32_ROUNDOFF = 2.0**-11
 SHAKEN = 1e-6  # of the largest: how far inputs move until none is equal to another
+NEAR = 0.02  # of the largest: far more than rounding explains
+AXES = 2  # along which neighbors take the place of a NaN
+KEEPS_NAN = (
+    "tl.maximum, tl.minimum and tl.clamp drop NaN unless propagate_nan=tl.PropagateNan.ALL is passed; tl.max "
+    "and tl.min always do"
+)
+
+Convert = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Uncomparable(Exception):
@@ -112,7 +120,7 @@ class Wanted:
     """What a reference returns, in float64 and in the arguments' own dtypes.
 
     moved: its results for inputs that are off by float32's roundoff. coarse: for inputs that are off by the
-    coarsest dtype's. shaken: for inputs without ties.
+    coarsest dtype's. shaken: for inputs without ties. called: calls the reference with converted tensors.
     """
 
     exact: list[torch.Tensor]
@@ -120,6 +128,7 @@ class Wanted:
     moved: list[list[torch.Tensor]]
     coarse: list[list[torch.Tensor]]
     shaken: list[list[torch.Tensor]]
+    called: Callable[[Convert], list[torch.Tensor]]
 
     def but_no_indices(self, but_all: bool) -> "Wanted":
         """Return these results, with all indices marked as depending on ties.
@@ -131,6 +140,57 @@ class Wanted:
         other = [~t if t.dtype == torch.bool else t + 1 for t in self.exact]
         shaken = [o if w else t for t, o, w in zip(self.exact, other, wide, strict=True)]
         return replace(self, shaken=[*self.shaken, shaken])
+
+    def depends(self) -> list[torch.Tensor] | None:
+        """Return where each result depends on the infinities and NaNs in the inputs; None if that is unknown.
+
+        A result does if it changes when other numbers replace them, which are large and of both signs.
+        """
+
+        def by(factor: float) -> Convert:
+            generator = torch.Generator().manual_seed(0)
+
+            def fill(wide: torch.Tensor) -> torch.Tensor:
+                finite = wide[wide.isfinite()].abs()
+                size = 2 * float(finite.max()) + 1 if finite.numel() else 1.0
+                draws = 1 + torch.rand(wide.shape, generator=generator, dtype=torch.float64)
+                signs = torch.rand(wide.shape, generator=generator).sub(0.5).sign()
+                return torch.where(wide.isfinite(), wide, factor * size * draws * signs)
+
+            return fill
+
+        drawn = [self._filled(by(factor)) for factor in (1.0, -1.0, 0.5)]
+        if any(each is None for each in drawn):
+            return None
+        first, *others = (each for each in drawn if each is not None)
+        places = range(len(self.exact))
+        return [torch.stack([~_is_same(first[n], other[n]) for other in others]).any(0) for n in places]
+
+    def ignoring_nan(self) -> list[list[torch.Tensor]]:
+        """Return the results for inputs with other numbers for NaN.
+
+        Some change no sum. A neighbor along an axis, once more, changes neither a minimum nor a maximum.
+        """
+
+        def by(number: float) -> Convert:
+            return lambda wide: torch.where(wide.isnan(), number, wide)
+
+        def like_neighbors(axis: int) -> Convert:
+            return lambda wide: (
+                torch.where(wide.isnan(), wide.roll(1, max(axis, -wide.dim())), wide) if wide.dim() else wide
+            )
+
+        fills = [by(0.0), by(math.inf), by(-math.inf), *(like_neighbors(-1 - axis) for axis in range(AXES))]
+        return [each for each in map(self._filled, fills) if each is not None]
+
+    def _filled(self, fill: Convert) -> list[torch.Tensor] | None:
+        """Return the results for other floats; None if the reference raises an exception."""
+        try:
+            return self.called(
+                lambda t: fill(t.detach().double()) if t.is_floating_point() else t.detach().clone()
+            )
+        except Exception:
+            return None
 
 
 def wanted(
@@ -212,12 +272,12 @@ def wanted(
         moved = [called(by(FLOAT32_ROUNDOFF, draw)) for draw in range(DRAWS)]
         coarse = [called(by(coarsest, draw)) for draw in range(DRAWS)] if coarsest > FLOAT32_ROUNDOFF else []
     except Exception:  # such as one that insists on a dtype
-        return Wanted([t.double() if t.is_floating_point() else t for t in own], own, [], [], [])
+        return Wanted([t.double() if t.is_floating_point() else t for t in own], own, [], [], [], called)
     shaken = []
     if any(not t.is_floating_point() for t in exact):
         with contextlib.suppress(Exception):
             shaken = [called(shake(draw)) for draw in range(DRAWS)]
-    return Wanted(exact, own, moved, coarse, shaken)
+    return Wanted(exact, own, moved, coarse, shaken, called)
 
 
 def compare(
@@ -292,6 +352,54 @@ def _expected(found: torch.Tensor, want: Wanted, place: int, coarsest: float, al
             typical = movement.square().mean().sqrt() if movement.numel() else 0.0
             tolerance = tolerance + factor * (movement + typical / 2)
     return Expected(argument, value, tolerance)
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return (one == other) | (one != one) & (other != other)
+
+
+def lost_nan(
+    got: Sequence[torch.Tensor], want: Wanted, where: Sequence[torch.Tensor] | None = None
+) -> tuple[Verdict, bool] | None:
+    """Return a verdict on results that lack a NaN of the inputs which the reference passes on, or None.
+
+    With it, return whether the results are numbers, as `tl.max` and a ReLU compute them, or an infinity that
+    inputs without the NaN give as well.
+    """
+    if want.own is None:
+        return None
+    lost = []
+    for found, exact, own in zip(got, want.exact, want.own, strict=True):
+        floats = found.is_floating_point() and own.is_floating_point()
+        lost.append(exact.isnan() & own.isnan() & (found == found) if floats else exact != exact)
+    if where is not None:
+        lost = [one & here for one, here in zip(lost, where, strict=True)]
+    if not any(bool(one.any()) for one in lost) or (depends := want.depends()) is None:
+        return None
+    lost = [one & here for one, here in zip(lost, depends, strict=True)]
+    others = want.ignoring_nan()
+    for ignored in (False, True):
+        for place, (found, missing) in enumerate(zip(got, lost, strict=True)):
+            near = [_is_near(found, other[place]) for other in others]
+            alike = found.isfinite() | (torch.stack(near).any(0) if near else ~missing)
+            missing = missing & (alike if ignored else ~alike)
+            if missing.any():
+                name = "the result" if len(got) == 1 else f"result {place}"
+                at = tuple(int(i) for i in missing.nonzero()[0])
+                text = (
+                    f"NaN is lost in {int(missing.sum())} of {found.numel()} elements of {name}, the first "
+                    f"at [{', '.join(map(str, at))}]: got {found[at].item():.9g}, want nan"
+                )
+                either = "" if ignored else "without the NaN, the reference has no infinity, either; "
+                return Verdict("values", text, diagnosis=either + KEEPS_NAN), ignored
+    return None
+
+
+def _is_near(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Where two results may be the same except for rounding."""
+    one, other = one.double(), other.double()
+    finite = other[other.isfinite()].abs()
+    return torch.isclose(one, other, NEAR, NEAR * float(finite.max()) if finite.numel() else 0.0)
 
 
 def _unsure(own: torch.Tensor, expected: Expected) -> torch.Tensor:

@@ -20,6 +20,7 @@ from puzzles_lib.auditor.edges import at_edges, integers
 from puzzles_lib.auditor.factors import where_set
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
+from puzzles_lib.auditor.remarks import remarks
 from puzzles_lib.checker import atomicity, verdicts
 from puzzles_lib.checker.launches import too_many_at_once, too_many_threads, too_much
 from puzzles_lib.checker.promises import of_hints
@@ -251,6 +252,8 @@ class _Guarded:
             return True
         outcome.verdict = self._verdict(forwards, after)
         outcome.stopped = forwards.stop is not None
+        if outcome.verdict is None:
+            outcome.notes += remarks(self.launch, self.code, forwards)
         if outcome.verdict and forwards.undefined and not outcome.stopped:
             after = self.copies.fresh()  # what is launched next works on what a GPU would leave
             forwards = self._run(replace(QUIET, holes_are_zero=True), after)

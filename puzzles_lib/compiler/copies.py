@@ -4,7 +4,8 @@ If a block has fewer elements than a program has threads, several threads hold e
 it, and only one of them stores. A copy that is loaded too late, after that thread has stored to the same
 place, does no harm in two cases:
 
-- The copy is never stored: whatever is made of it stays with threads that don't store.
+- The copy is never stored: whatever is made of it stays with threads that don't store. It may also say how
+  often these run a loop in which no thread waits for another one.
 - It can't be too late: the store needs the result of a reduction over several warps, which has a barrier, and
   the reduction needs what all copies have loaded.
 """
@@ -70,15 +71,14 @@ class Copies:
                     return value in at_once and self._stores_need(op, load)
                 carries = op.name in ("scf.for", "scf.yield")
                 closed = carries or op.name in (*_STORES, "tt.reduce") or _BY_ITSELF.match(op.name)
-                if (
-                    not closed
-                    or not self._keeps(op, free)
-                    or value in op.operands[len(op.gives) :]
-                    and carries
-                ):
+                if not closed or not self._keeps(op, free):
                     return False
                 made = [op.result] if op.result else []
-                if carries:
+                if carries and value in op.operands[len(op.gives) :]:  # of a loop: where it begins or ends
+                    if not self._runs_apart(op, free):
+                        return False
+                    made = [name for names in op.gives for name in names]
+                elif carries:
                     places = [place for place, by in enumerate(op.operands) if by == value]
                     made = [name for place in places for name in op.gives[place]]
                 elif value in at_once:
@@ -102,9 +102,32 @@ class Copies:
             for op in self._operations
         )
 
+    def is_summed_in_time(self, loaded: str) -> bool:
+        """Return whether a whole row is loaded before anything can be stored to its tensor. loaded: its name.
+
+        That is so if all stores need a reduction of the row. In a loop, they might need an earlier one.
+        """
+        load = self._makers.get(loaded)
+        todo, seen = [loaded], {loaded}
+        while load is not None and not load.loops and todo:
+            for op in self._users.get(todo.pop(), []):
+                whole = op.name == "tt.reduce" and all(len(shape) == 1 for shape, _ in blocks(op.types))
+                if whole and self._stores_need(op, load):
+                    return True
+                if _BY_ITSELF.match(op.name) and op.result and op.result not in seen:
+                    seen.add(op.result)
+                    todo.append(op.result)
+        return False
+
     def _keeps(self, op: _Operation, free: set[tuple[str, int]]) -> bool:
         """Whether all blocks of an operation have the same copies at least, in the same threads."""
         return all(free <= _free(layout) for layout in self._layouts(op))
+
+    def _runs_apart(self, loop: _Operation, free: set[tuple[str, int]]) -> bool:
+        """Whether threads may run a loop a different number of times: none waits in it for another one."""
+        inside = [op for op in self._operations if loop.number in op.loops]
+        apart = ("scf.for", "scf.yield", "tt.load", *_STORES)
+        return all((op.name in apart or _BY_ITSELF.match(op.name)) and self._keeps(op, free) for op in inside)
 
     def _layouts(self, op: _Operation) -> Iterator[Layout]:
         for shape, name in blocks(op.types):
@@ -124,7 +147,9 @@ class Copies:
             op = todo.pop()
             made = [op.result] if op.result else []
             for user in (user for name in made for user in self._users.get(name, [])):
-                if user not in needing and user.name != "scf.for":
+                if user.name == "scf.for" and set(made) & set(user.operands[len(user.gives) :]):
+                    needing |= {inner for inner in self._operations if user.number in inner.loops}
+                elif user not in needing and user.name != "scf.for":
                     needing.add(user)
                     if user.name != "scf.yield":
                         todo.append(user)

@@ -11,7 +11,7 @@ A thread may load or store several of its elements by one instruction; PTX says 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from triton.runtime.jit import JITFunction
@@ -133,11 +133,12 @@ def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
         )
         if kind == "load" and match[1] is not None and not alone:
             alone = copies.do_nothing(match[1], layout)
-        early = (
-            kind == "load" and not shape and match[1] is not None and copies.comes_in_time(match[1], alone)
-        )
         ahead = "async_copy" in match[2]
-        found.append(MemoryAccess(kind, line.source, shape, layout, alone, ahead, stored, early))
+        access = MemoryAccess(kind, line.source, shape, layout, alone, ahead, stored)
+        if kind == "load" and match[1] is not None and len(shape) < 2:
+            early = copies.comes_in_time(match[1], alone) if not shape else copies.is_summed_in_time(match[1])
+            access = replace(access, early=early and not (shape and access.holders().several))
+        found.append(access)
     return tuple(found)
 
 
@@ -263,7 +264,7 @@ def held_by(
             return None
         one = found[0]
         same = all(f.several == one.several and np.array_equal(f.first, one.first) for f in found)
-        return one if same else None
+        return replace(one, early=all(f.early for f in found)) if same else None
 
     return holders
 

@@ -125,9 +125,21 @@ def reduce(machine: Machine, step: Step, *inputs: Lanes) -> tuple[Lanes, ...]:
             if not all(_are_close(one, two) for one, two, value in pairs if value.users):
                 machine.memory.depends_on_order_within()
         labels = joined(labels, combine.labels)
+        _note_narrow(machine, name, rows[0], arrays[0], results[0])
     made = [np.atleast_1d(np.asarray(each)) for each in results]
     labels = None if labels is None else np.broadcast_to(labels, made[0].shape)
     return tuple(Lanes(each, row, labels) for each, row in zip(made, rows, strict=True))
+
+
+def _note_narrow(machine: Machine, name: str, row: DType, values: np.ndarray, found: np.ndarray) -> None:
+    """Note a sum of many numbers in a dtype narrower than float32, if one in float32 would differ."""
+    notes, count = machine.memory.arithmetic, values.shape[-1]
+    site = machine.site()
+    if name != "_sum_combine" or not row.is_float or count < arithmetic.MANY or site in notes.narrow:
+        return
+    wide = row.widen(values).astype(np.float32).sum(-1)
+    if not np.array_equal(row.narrow(wide), found):
+        notes.narrow[site] = row.name, count
 
 
 def _as_dot(machine: Machine, lanes: Lanes, shape: tuple[int, ...], axis: int) -> np.ndarray | None:

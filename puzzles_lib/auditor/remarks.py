@@ -1,0 +1,86 @@
+"""Say what is wasteful or imprecise in a launch whose results are correct."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import triton
+
+from puzzles_lib import compiler
+from puzzles_lib.auditor.edges import pointers
+from puzzles_lib.auditor.launch import Launch
+from puzzles_lib.checker import verdicts
+from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
+from puzzles_lib.checker.naming import index_of, the_program
+from puzzles_lib.checker.untested import LOADS, sources
+from puzzles_lib.dtypes import of_torch
+from puzzles_lib.runner import Conflict, Run
+from puzzles_lib.translator.ir import Operation
+
+_TRITON = str(triton.__path__[0])
+_NARROW = {"bf16": "bfloat16", "f16": "float16"}
+_WIDER = "each addition rounds; .to(tl.float32) before it keeps float32's precision"
+
+
+def remarks(launch: Launch, code: compiler.Program, ran: Run) -> list[str]:
+    """Return what is wasteful or imprecise in a run without a fault, each with the kernel's line."""
+    found = [*_in_narrow_dtypes(code, ran), *_rounded_twice(launch, code, ran)]
+    if not ran.atomics:
+        found += _stored_again(launch, ran)
+    return [f"{launch.name}, line {line}: {text}" for line, text in found]
+
+
+def _stored_again(launch: Any, ran: Run) -> Iterator[tuple[int, str]]:
+    """Two programs store the same values to the same elements."""
+    for again in ran.repeated.values():
+        text = verdicts.stored_again(launch, launch, again).message
+        yield again.site.line, f"{text}; this is wasteful, but not wrong"
+
+
+def _in_narrow_dtypes(code: compiler.Program, ran: Run) -> Iterator[tuple[int, str]]:
+    """Many numbers are added up in float16 or bfloat16: by `tl.sum`, or in a loop."""
+    for site, (dtype, count) in ran.arithmetic.narrow.items():
+        yield site.line, f"{count} numbers are added up in {dtype}: {_WIDER}"
+    for op in code.module.operations():
+        if op.name == "scf.for":
+            for added in _added_in_loop(op):
+                dtype = _NARROW[added.results[0].type.element]
+                yield added.location.line, f"the loop adds up numbers in {dtype}: {_WIDER}"
+
+
+def _added_in_loop(loop: Operation) -> Iterator[Operation]:
+    """Yield the additions to a float16 or bfloat16 variable that a loop carries."""
+    body = loop.regions[0].entry
+    for carried, after in zip(body.arguments[1:], body.operations[-1].operands, strict=True):
+        op = after.maker
+        if op is None or op.name != "arith.addf" or op.location.file.startswith(_TRITON):
+            continue
+        if carried in op.operands and after.type.element in _NARROW:
+            yield op
+
+
+def _rounded_twice(launch: Launch, code: compiler.Program, ran: Run) -> Iterator[tuple[int, str]]:
+    """A program stores an element, loads it again, and stores what it computes from the rounded value."""
+    for name, again in ran.rewritten.items():
+        dtype = of_torch(launch.all_tensors[name].dtype) if name in launch.all_tensors else None
+        if dtype is None or dtype.roundoff <= FLOAT32_ROUNDOFF or not _from_itself(code, again):
+            continue
+        stands: Any = launch  # for the puzzle and the case
+        shape = next(r.shape(launch.numbers) for r in stands.puzzle.results if r.name == name)
+        element = f"{name}[{index_of(again.element, shape)}]" if shape else name
+        who = the_program(again.programs[0], stands, stands)
+        text = (
+            f"{who} stores {element} once more, computed from its first value after that was rounded to "
+            f"{dtype.name}: keep the first value in float32"
+        )
+        yield again.site.line, text
+
+
+def _from_itself(code: compiler.Program, again: Conflict) -> bool:
+    """Whether the second store's value comes from a load of the tensor that it stores to."""
+    stores = [op for op in code.module.operations() if op.name == "tt.store"]
+    stores = [op for op in stores if op.location.line >= again.site.line]
+    if not stores:
+        return False
+    store = min(stores, key=lambda op: op.location.line)  # Triton gives a call the place of its last argument
+    loads = [v.maker for v in sources(store.operands[1:2]) if v.maker is not None and v.maker.name in LOADS]
+    return again.argument in pointers(sources(each for load in loads for each in load.operands[:1]))

@@ -1,0 +1,106 @@
+"""What is wasteful or imprecise in a launch whose results are correct: a note each, and no finding."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib import Guard, audit
+
+GUARD = Guard(sizes=False)
+ROWS = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
+
+
+@triton.jit
+def row_sums_kernel(X, Z, N: tl.constexpr):
+    row = tl.program_id(1)
+    tl.store(Z + row, tl.sum(tl.load(X + row * N + tl.arange(0, N)), 0))
+
+
+@pytest.mark.parametrize("programs", [1, 2])
+def test_programs_that_store_the_same_values(programs):
+    def sums(x):
+        z = x.new_empty(x.shape[0])
+        row_sums_kernel[(programs, x.shape[0])](x, z, x.shape[1])
+        return z
+
+    report = audit(sums, ROWS, like=lambda x: x.sum(1), guard=GUARD)
+    assert report.ok and report.compared
+    if programs == 1:
+        assert not report.notes
+    else:
+        (note,) = report.notes
+        assert "programs (0, 0) and (1, 0) both store Z[0]: the value is the same" in note
+        assert "wasteful, but not wrong" in note
+
+
+@triton.jit
+def column_sums_kernel(X, Z, M: tl.constexpr, N: tl.constexpr, HOW: tl.constexpr):
+    r, c = tl.arange(0, M), tl.arange(0, N)
+    x = tl.load(X + r[:, None] * N + c)
+    if HOW == "sum":
+        z = tl.sum(x, 0)
+    elif HOW == "float32":
+        z = tl.sum(x.to(tl.float32), 0)
+    elif HOW == "one of them":
+        z = tl.sum(tl.where(r[:, None] == 3, x, 0.0), 0)
+    else:
+        z = tl.zeros((N,), X.dtype.element_ty if HOW == "loop" else tl.float32)
+        for i in range(0, M):
+            z += tl.load(X + i * N + c)
+    tl.store(Z + c, z)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("how", ["sum", "loop", "float32", "one of them", "wide loop"])
+def test_sums_in_a_narrow_dtype(how, dtype):
+    def sums(x):
+        z = torch.empty_like(x[0])
+        column_sums_kernel[(1,)](x, z, *x.shape, how)
+        return z
+
+    report = audit(sums, ROWS.T.contiguous().to(dtype).view(16, 16), guard=GUARD)
+    assert report.ok
+    if how not in ("sum", "loop") or dtype == torch.float32:
+        assert not report.notes
+    else:
+        (note,) = report.notes
+        name = str(dtype).removeprefix("torch.")
+        text = {"sum": f"16 numbers are added up in {name}", "loop": f"the loop adds up numbers in {name}"}
+        assert text[how] in note and note.startswith("column_sums_kernel, line ")
+
+
+@triton.jit
+def less_one_kernel(X, Y, Z, T, N: tl.constexpr, AGAIN: tl.constexpr):
+    """The gradient of cross-entropy: probabilities, less 1 at the target."""
+    row = tl.program_id(0)
+    c = tl.arange(0, N)
+    x = tl.load(X + row * N + c).to(tl.float32)
+    t = tl.load(T + row)
+    e = tl.exp(x - tl.max(x, 0))
+    p = e / tl.sum(e, 0)
+    if AGAIN:
+        tl.store(Z + row * N + c, p)
+        tl.debug_barrier()
+        tl.store(Z + row * N + t, tl.load(Z + row * N + t) - 1)
+    else:
+        tl.store(Z + row * N + c, 0.0)
+        tl.debug_barrier()
+        tl.store(Z + row * N + c, tl.where(c == t, p - 1, p) + tl.load(Y + row * N + c))
+
+
+@pytest.mark.parametrize("dtype, again", [(torch.bfloat16, True), (torch.bfloat16, False), (None, True)])
+def test_a_value_that_is_rounded_between_two_stores(dtype, again):
+    def gradient(x, y, t):
+        z = torch.empty_like(x)
+        less_one_kernel[(x.shape[0],)](x, y, z, t, x.shape[1], again)
+        return z
+
+    x = ROWS.to(dtype or torch.float32)
+    report = audit(gradient, x, torch.zeros_like(x), torch.tensor([5, 0, 63, 2]), guard=GUARD)
+    assert report.ok
+    if dtype is None or not again:
+        assert not report.notes
+    else:
+        (note,) = report.notes
+        assert "program 0 stores Z[0, 5] once more" in note and "rounded to bfloat16" in note
