@@ -521,12 +521,13 @@ def students(folder: Path, **files: bytes) -> dict[str, list[str]]:
         (["01_blocks_ada.ipynb", "01_blocks-Bob.ipynb", "02_broadcasting_ada.ipynb"], {"ada", "Bob"}),
         (["01_blocks_ada.ipynb", "01_blocks-cyd (1).ipynb", "bob_01_blocks.ipynb"], {"ada", "bob", "cyd"}),
         (["01_blocks.ipynb", "01_blocks-Copy1.ipynb", "02_broadcasting_mine.ipynb"], {"class"}),
+        (["ada/01_blocks.ipynb", "01_blocks_bob.ipynb"], {"ada", "bob"}),
         (["ada_01_blocks.ipynb", "ada-progress.json", "bob.ipynb"], {"ada", "bob"}),
         (["ada/.ipynb_checkpoints/1.ipynb", "ada/01_blocks.ipynb", "ada/notes.pdf", ".x/a.ipynb"], {"ada"}),
     ],
     ids=["folders", "one student", "names first", "Moodle", "Canvas", "Blackboard", "Blackboard, one student",
          "Brightspace", "Brightspace, files", "bare names", "names last",
-         "names first and last", "copies", "progress", "rubbish"],
+         "names first and last", "copies", "folder and file", "progress", "rubbish"],
 )  # fmt: skip
 def test_students_are_named(files: list[str], found: set[str], tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
