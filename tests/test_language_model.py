@@ -251,6 +251,9 @@ def test_a_kernel_counts_as_checked_only_as_it_is(fresh):
         kernel_sources()["rope"].replace("tl.program_id(0)", "tl.program_id(0) + 0"), "<edited rope>"
     )
     assert unchecked in str(speak("The mask", {"rope": edited}, length=1))
+    assert check(edited, ROPE).ok
+    session._judged.clear()
+    assert speak("The mask", {"rope": edited}, length=1).doubts == {}
 
 
 def test_mistakes_and_open_holes_are_named(fresh):
