@@ -409,8 +409,9 @@ def test_a_trace_and_a_fill_of_it_are_refused_in_a_line():
     case = Case(N=LIMIT + 5, BLOCK=1024, pretend=True)
     with pytest.raises(ValueError, match="trace: .* elements, but at most 10,000,000 can be drawn"):
         trace(wide, MASKED_ADD, case=case)
-    with pytest.raises(ValueError, match="a case with pretend takes no fill"):
-        Case(N=5, pretend=True, fill={"x": print})
+    filled = Case(N=5, BLOCK=4, pretend=True, fill={"x": print})
+    with pytest.raises(ValueError, match=r"pretend fills integers only, but fill names \['x'\]"):
+        dataclasses.replace(MASKED_ADD, cases=(filled,))
     assert stages(wide, MASKED_ADD, case=case).ok
 
 

@@ -85,7 +85,7 @@ def a_head_at_a_time(
     for number in range(part * PART, tl.minimum((part + 1) * PART, W)):
         if number * PAGE < length:
             is_key = (number * PAGE + slot < length)[:, None]
-            at_k = ((tl.load(table_ptr + b * W + number) * PAGE + slot)[:, None] * H_KV + g) * D + d
+            at_k = ((tl.load(table_ptr + b * W + number).to(tl.int64) * PAGE + slot)[:, None] * H_KV + g) * D + d
             k = tl.load(k_ptr + at_k, mask=is_key, other=0.0).to(tl.float32)
             v = tl.load(v_ptr + at_k, mask=is_key, other=0.0).to(tl.float32)
             s = tl.sum(q[:, None, :] * k[None, :, :], axis=2) * (1.4426950408889634 / D**0.5)
