@@ -77,6 +77,7 @@ BEYOND = {
     "split_sum": Case(pretend=True, M=2**21 + 3, N=1_025, BLOCK_M=4, BLOCK_N=256),
 }  # fmt: skip
 WIDE = {  # their puzzles have cases of true size
+    "paged_attention",
     "strided_copy",
     "linear_backward",
     "stochastic_pack",
@@ -96,7 +97,7 @@ WIDE = {  # their puzzles have cases of true size
 }
 JUST_BELOW = {"outer_add_blocks"}  # the first puzzle with tiles: its largest case has almost 2^31 elements
 INDEXED = {  # by a tensor's values
-    "rope", "paged_attention", "grouped_matmul", "swiglu_down", "sample_token", "route", "nucleus_token",
+    "rope", "grouped_matmul", "swiglu_down", "sample_token", "route", "nucleus_token",
 }  # fmt: skip
 SMALLER = {  # the number that makes the largest tensor a little smaller than 2^31
     "double": {"N": LIMIT - 1029},

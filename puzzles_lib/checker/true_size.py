@@ -89,9 +89,7 @@ def _filled(bound: Bound) -> dict[str, np.ndarray]:
     puzzle, case = bound.puzzle, bound.case
     given = [a for a in puzzle.inputs if a.name in case.fill]
     seed = torch.Generator().manual_seed(0)
-    return {
-        a.name: case.fill[a.name](a.shape(case.numbers), a.dtype, seed).numpy().ravel() for a in given
-    }
+    return {a.name: case.fill[a.name](a.shape(case.numbers), a.dtype, seed).numpy().ravel() for a in given}
 
 
 def edges(grid: Program, sizes: Collection[int]) -> list[Program]:
