@@ -161,8 +161,8 @@ def _key(what: str, translation: Translation) -> str:
 _SAYS_NOTHING = "Failures have been detected while processing an MLIR pass pipeline"
 _CURES = {  # of what the compiler says of an operation that no learner wrote
     "uninitialized alloc must have a mutable memdesc": (
-        "Triton can't compile a tl.dot_scaled that begins at 0 for this GPU: give it the sum so far as its "
-        "last argument, acc = tl.dot_scaled(..., acc)"
+        "Triton can't compile a tl.dot_scaled that begins at 0 for this GPU: pass acc as its last argument, "
+        "acc = tl.dot_scaled(..., acc)"
     ),
 }
 _DIAGNOSTIC = re.compile(r'^(?:loc\()?"?[^"\n]*?\.py"?:(\d+):\d+\)?: error: (.*)$', re.MULTILINE)
