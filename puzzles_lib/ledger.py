@@ -48,7 +48,7 @@ class Entry:
         the course did not count. Tries after the first correct one are not counted.
     last: ``"pass"``, or the kind of the newest verdict; ``""`` if it was not kept.
     first_solved: the time in UTC, such as ``"2026-11-22T08:45:50Z"``; ``""`` if it is not known.
-    attempt: a digest of the last try.
+    attempt: a digest of the last try; once solved, of the newest correct one.
     """
 
     state: str
@@ -78,7 +78,7 @@ def record(name: str, solved: bool, kind: str = "", attempt: str = "") -> str | 
 
 
 def solved_by(name: str, attempt: str) -> bool:
-    """Return whether this text was the first that solved a puzzle. Never raises."""
+    """Return whether this text is the newest that solved a puzzle. Never raises."""
     entry = entries()[0].get(name)
     return bool(entry and attempt and entry.state == SOLVED and entry.attempt == _digest(attempt))
 
@@ -180,6 +180,8 @@ def _record(name: str, kind: str, attempt: str) -> str | None:
 
 def _next(entry: Entry, kind: str, attempt: str) -> Entry:
     """Return the entry after one more try."""
+    if entry.state == SOLVED and kind == PASS and attempt:
+        return dataclasses.replace(entry, attempt=attempt)  # a solution that was tidied counts, too
     if entry.state == SOLVED or kind == OPEN:
         return entry
     another = not attempt or attempt != entry.attempt

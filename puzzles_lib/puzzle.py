@@ -57,7 +57,8 @@ class Case:
     ``salt``: another salt gives other values for the inputs.
     ``pretend=True``: a case of true size. The grid and the offsets are as large as the numbers say, but no
     memory is allocated: values are computed where a kernel loads them. Programs at the edges of the grid are
-    run, and the check covers where they access memory, not what they store.
+    run, and the check covers where they access memory, not what they store. Only integers can have a
+    ``fill``, such as the numbers of pages.
     """
 
     numbers: dict[str, Any]
@@ -80,8 +81,6 @@ class Case:
         self.__dict__["fill"] = dict(fill or {})
         self.__dict__["salt"] = salt
         self.__dict__["pretend"] = pretend
-        if pretend and fill:
-            raise ValueError("Case: a case with pretend takes no fill, because its tensors have no values")
 
     def but(self, **numbers: Any) -> "Case":
         """Return the same case with some numbers changed or added."""
@@ -349,6 +348,10 @@ class Puzzle:
                 argument.shape(case.numbers)
             if unknown := set(case.fill) - {a.name for a in self.inputs}:
                 raise ValueError(f"{self.name}: fill names {sorted(unknown)}, which are not inputs")
+            floats = {a.name for a in self.inputs if a.dtype.is_floating_point} & set(case.fill)
+            if case.pretend and floats:
+                text = f"a case with pretend fills integers only, but fill names {sorted(floats)}"
+                raise ValueError(f"{self.name}: {text}")
             for name, offered in self.offers(case).items():
                 if isinstance(offered, Tiled):
                     try:

@@ -19,6 +19,7 @@ from puzzles_lib.inspector import stages
 from puzzles_lib.inspector.measures import Reading, measure
 from puzzles_lib.inspector.occupancy import one_more, resident
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.source import Refusal
 from tests.kernels import ch14_int8_linear
 
 
@@ -240,11 +241,12 @@ def test_a_report_with_goals_travels():
 
 
 def test_a_kernel_that_does_not_compile_misses_its_goals(monkeypatch):
-    refused = dataclasses.replace(stages(plain, PUZZLE, case=1), built=None, refusal="ptxas: it is tired")
+    why = Refusal("ptxas: it is tired", advice="let it sleep")
+    refused = dataclasses.replace(stages(plain, PUZZLE, case=1), built=None, refusal=why)
     monkeypatch.setattr(machine, "stages", lambda *args, **options: refused)
     report = examine(plain, PUZZLE)
     assert report.right and not report.ok
-    assert "it does not compile: ptxas: it is tired" in str(report)
+    assert "it does not compile: ptxas: it is tired\n       let it sleep\n" in str(report)
 
 
 def test_the_launch_is_the_goals_whatever_autotune_says():

@@ -227,6 +227,7 @@ def test_a_mistake_is_run_itself():
 def fresh(monkeypatch, state_dir):
     """A session without checks."""
     monkeypatch.setattr(session, "_judged", {})
+    monkeypatch.setattr(session, "_passed", {})
 
 
 def test_a_kernel_that_fails_check_is_named(fresh):
@@ -234,7 +235,7 @@ def test_a_kernel_that_fails_check_is_named(fresh):
     assert not check(mine, ROPE).ok
     spoken = speak("The mask", {"rope": mine}, length=1)
     name = mine.__name__
-    words = f"1 of 8 kernels is yours, but the text can be wrong: {name} fails `check`"
+    words = f"1 of 8 kernels is yours. Expect a wrong text: {name} fails `check`"
     assert str(spoken).startswith(words) and f"{name} (fails check)" in str(spoken)
     assert "--jp-error-color1" in spoken._repr_html_() and words in spoken._repr_html_()
 
@@ -251,18 +252,22 @@ def test_a_kernel_counts_as_checked_only_as_it_is(fresh):
         kernel_sources()["rope"].replace("tl.program_id(0)", "tl.program_id(0) + 0"), "<edited rope>"
     )
     assert unchecked in str(speak("The mask", {"rope": edited}, length=1))
+    assert check(edited, ROPE).ok
+    session._judged.clear()
+    assert speak("The mask", {"rope": edited}, length=1).doubts == {}
 
 
 def test_mistakes_and_open_holes_are_named(fresh):
     shown = Contrast("rope", "a slip", kernel=_wrong("the_other_way"))
     spoken = str(speak("The mask", {"rope": shown}, length=1))
-    assert "with a mistake" in spoken and spoken.startswith(
-        "0 of 8 kernels are yours, but the text can be wrong"
-    )
+    assert "with a mistake" in spoken
+    assert spoken.startswith("0 of 8 kernels are yours. Expect a wrong text: ")
     assert "run check to find out" not in spoken and "kernels' bytes" not in spoken
-    assert "torch (the mistake isn't shown yet)" in str(
-        speak("The mask", {"rope": Contrast("rope", "not yet")}, length=1)
-    )
+    for more in ({}, {"model": "smollm2"}):
+        waits = Contrast("rope", "not yet", wait="Solve it first.")
+        spoken = speak("The mask", {"rope": waits}, length=1, **more)
+        assert str(spoken) == "Nothing is written, because a mistake isn't shown yet. Solve it first."
+        assert spoken.text == "The mask"
     (cell,) = (
         source for each in json.loads((REPO / "notebooks/22_language_model.ipynb").read_text())["cells"]
         if "def rope_kernel(" in (source := "".join(each["source"]))
@@ -310,7 +315,15 @@ def test_bad_arguments_are_named(arguments, words):
         speak(**{"prompt": "text", **arguments})
 
 
-def test_a_kernel_of_an_earlier_chapter_is_found_in_its_notebook(monkeypatch, tmp_path):
+def test_a_kernel_of_this_session_comes_before_a_saved_one(fresh, monkeypatch):
+    monkeypatch.chdir(REPO / "solutions")
+    mine = solutions()["rope"]
+    assert check(mine, ROPE).ok and kernel_of(ROPE) is mine
+    session._passed.clear()
+    assert kernel_of(ROPE) is not mine and kernel_of(ROPE).__name__ == "rope_kernel"
+
+
+def test_a_kernel_of_an_earlier_chapter_is_found_in_its_notebook(fresh, monkeypatch, tmp_path):
     monkeypatch.chdir(REPO / "solutions")
     assert kernel_of(RMS_NORM).__name__ == "rms_norm_kernel" and kernel_of(MASKED_ADD) is not None
     monkeypatch.chdir(tmp_path)
@@ -324,7 +337,7 @@ def test_a_kernel_of_an_earlier_chapter_is_found_in_its_notebook(monkeypatch, tm
         kernel_of("rms_norm")
 
 
-def test_a_kernel_of_just_the_puzzles_is_found_where_the_chapters_own_is_not_solved(monkeypatch, tmp_path):
+def test_a_kernel_of_just_the_puzzles_is_found_if_the_chapters_is_not_solved(fresh, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     shutil.copy(REPO / "notebooks" / "01_blocks.ipynb", tmp_path)
     assert is_untouched(kernel_of(MASKED_ADD))

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from puzzles_lib import ledger
 from puzzles_lib.checker.report import KINDS
-from puzzles_lib.ledger import LOCK_TIMEOUT_S, MOST_BYTES, Entry, entries, load, record
+from puzzles_lib.ledger import LOCK_TIMEOUT_S, MOST_BYTES, Entry, entries, load, record, solved_by
 
 FILE = "progress.json"
 
@@ -78,8 +79,18 @@ def test_tries_are_different_kernels_up_to_the_first_that_is_right(state_dir):
     assert (solved.state, solved.tries, solved.last) == ("solved", 3, "pass")
     assert before <= solved.first_solved <= time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     record("outer_add", False, "values", "d")
-    record("outer_add", True, attempt="e")
     assert entries()[0]["outer_add"] == solved
+    record("outer_add", True, attempt="e")
+    assert entries()[0]["outer_add"] == replace(solved, attempt=entries()[0]["outer_add"].attempt)
+
+
+def test_the_newest_text_that_solved_a_puzzle_is_known(state_dir):
+    record("outer_add", True, attempt="first")
+    assert solved_by("outer_add", "first")
+    record("outer_add", True, attempt="tidied")
+    record("outer_add", False, "values", "broken")
+    assert solved_by("outer_add", "tidied")
+    assert not solved_by("outer_add", "broken") and not solved_by("outer_add", "")
 
 
 def test_what_nobody_has_tried_is_open_and_takes_nothing_back(state_dir):
@@ -104,7 +115,7 @@ def test_file_of_an_older_course_is_read_and_goes_on(state_dir):
     write(state_dir, FIRST_SCHEMA)
     assert entries() == ({"outer_add": Entry("solved"), "long_sum": Entry("tried")}, None)
     assert (state_dir / FILE).read_text() == FIRST_SCHEMA  # looking changes nothing
-    assert record("outer_add", True, attempt="a") is None
+    assert record("outer_add", True) is None
     assert (state_dir / FILE).read_text() == FIRST_SCHEMA  # nor does what is known
     assert record("long_sum", False, "values", "a") is None
     kept_now, note = entries()

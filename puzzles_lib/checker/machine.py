@@ -35,7 +35,7 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Goal, case: int) -> GoalResult
     # Few chapters import stages, so what is offered to be copied brings its import.
     look = f"from puzzles_lib import stages\nstages({name}, {puzzle.name.upper()}, case={case}{warps})"
     if unread := _unread(compiled):
-        return GoalResult(goal.launch(case), verdict=Verdict("machine", unread), look=look)
+        return GoalResult(goal.launch(case), verdict=unread, look=look)
     if refused := launches.too_much(compiled.shared_bytes or 0, compiled.target):
         return GoalResult(goal.launch(case), verdict=refused, look=look)
     readings = [(want, measure(want.measure, compiled)) for want in goal.wants]
@@ -87,11 +87,12 @@ def _bare(kernel: object) -> object:
     return wrapped.kernel if wrapped and wrapped.autotuner else kernel
 
 
-def _unread(compiled: Stages) -> str:
-    """Return why there is no machine code to read; "" if there is."""
-    if compiled.refusal:
-        return f"it does not compile: {compiled.refusal}"
-    return "" if compiled.read("sass") else "its machine code cannot be read: nvdisasm is missing"
+def _unread(compiled: Stages) -> Verdict | None:
+    """Return why there is no machine code to read; None if there is."""
+    if refusal := compiled.refusal:
+        return Verdict("machine", f"it does not compile: {refusal.message}", refusal.site, refusal.advice)
+    missing = Verdict("machine", "its machine code cannot be read: nvdisasm is missing")
+    return None if compiled.read("sass") else missing
 
 
 def _verdict(want: Want, found: Reading, compiled: Stages) -> Verdict:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 
 import numpy as np
+import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.launches import too_many_at_once
@@ -43,7 +44,7 @@ def check_true_size(
         return CaseResult(str(case), verdict)
     if bound.resident and (verdict := too_many_at_once(math.prod(grid), bound.num_warps)):
         return CaseResult(str(case), verdict)
-    values = integers or {}
+    values = integers or _filled(bound)
     tensors = {a.name: Pretended(a.shape(case.numbers), a.dtype, values.get(a.name)) for a in puzzle.tensors}
     outputs = {f"{result.name}_ptr" for result in puzzle.results}
     sizes = [tensor.numel() for tensor in tensors.values()]
@@ -81,6 +82,14 @@ def check_true_size(
         told = f"nothing is written: none of the {len(programs)} programs at the edges of the grid stores"
         verdict = Verdict("never written", told)
     return CaseResult(str(case), verdict, programs=len(programs))
+
+
+def _filled(bound: Bound) -> dict[str, np.ndarray]:
+    """Return what the case fills: integers, as `Case` says."""
+    puzzle, case = bound.puzzle, bound.case
+    given = [a for a in puzzle.inputs if a.name in case.fill]
+    seed = torch.Generator().manual_seed(0)
+    return {a.name: case.fill[a.name](a.shape(case.numbers), a.dtype, seed).numpy().ravel() for a in given}
 
 
 def edges(grid: Program, sizes: Collection[int]) -> list[Program]:

@@ -158,6 +158,13 @@ def _key(what: str, translation: Translation) -> str:
 
 # ---- what went wrong
 
+_SAYS_NOTHING = "Failures have been detected while processing an MLIR pass pipeline"
+_CURES = {  # of what the compiler says of an operation that no learner wrote
+    "uninitialized alloc must have a mutable memdesc": (
+        "Triton can't compile a tl.dot_scaled that begins at 0 for this GPU: pass acc as its last argument, "
+        "acc = tl.dot_scaled(..., acc)"
+    ),
+}
 _DIAGNOSTIC = re.compile(r'^(?:loc\()?"?[^"\n]*?\.py"?:(\d+):\d+\)?: error: (.*)$', re.MULTILINE)
 
 
@@ -170,7 +177,7 @@ def _why(
         if site is None and int(line):
             file, number = translation.kernel.fn.__code__.co_filename, int(line) + translation.above
             site = Site(number, linecache.getline(file, number).strip())
-        words.append(message)
+        words += [message] if message != _SAYS_NOTHING else []
     message = error["message"] if error else ""
     if re.search(r"bad_alloc|out of memory|Allocation failed|MemoryError", said + message):
         ending, words = "", [f"it needs more than {MEMORY / 2**30:g} GB of memory"]
@@ -182,4 +189,5 @@ def _why(
     text = "; ".join(dict.fromkeys([*([ending] if ending else []), *words]))
     text = " ".join(text.split()) or "it fails without a message"
     text = text if len(text) <= 400 else text[:397] + "..."
-    return Refusal(f"{stage}: {text}" if stage else text, site)
+    advice = next((cure for complaint, cure in _CURES.items() if complaint in text), "")
+    return Refusal(f"{stage}: {text}" if stage else text, site, advice)

@@ -21,7 +21,7 @@ from puzzles_lib.coach.contrast import Contrast
 from puzzles_lib.drawing.card import Theme, card, heads, rows
 from puzzles_lib.notebooks import JUST_THE_PUZZLES
 from puzzles_lib.puzzle import Puzzle
-from puzzles_lib.session import verdict_on
+from puzzles_lib.session import passed, verdict_on
 from puzzles_lib.source import define
 from puzzles_lib.speaking import packed, smollm2
 from puzzles_lib.speaking.launching import Launcher, Stopped, Tally
@@ -33,7 +33,7 @@ from puzzles_lib.wrapped import unwrap
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
 _TORCH = "torch"
 _FAILS, _UNCHECKED, _MISTAKE = "fails check", "not checked", "with a mistake"
-_OPEN, _HIDDEN = "your lines are missing", "the mistake isn't shown yet"
+_OPEN = "your lines are missing"
 _STEPS = {"course": STEPS, "smollm2": smollm2.STEPS}  # by the model's name
 
 
@@ -43,9 +43,9 @@ class Spoken:
 
     text: with the prompt. tallies: by the puzzle's name, in the order of a token's steps. report: why a
     reader's kernel was stopped, or None. steps: how many kernels can take part. where: in which layers, if
-    not in all. missing: why nothing was written, if the model isn't installed. by_torch: what torch writes,
-    with the prompt; "" if that isn't known. doubts: by the puzzle's name, what is known of a kernel that
-    hasn't passed `check` in its current form.
+    not in all. missing: why nothing was written, if the model or a mistake isn't there. by_torch: what torch
+    writes, with the prompt; "" if that isn't known. doubts: by the puzzle's name, what is known of a kernel
+    that hasn't passed `check` in its current form.
     """
 
     prompt: str
@@ -72,7 +72,7 @@ class Spoken:
         wrong, slipped = self._doubted(_FAILS), self._doubted(_MISTAKE)
         but = [f"{_and(wrong)} {_do(wrong, 'fail')} `check`"] if wrong else []
         but += [f"{_and(slipped)} {_do(slipped, 'has')} a mistake in it"] if slipped else []
-        told = f", but the text can be wrong: {', and '.join(but)}" if but else ""
+        told = f". Expect a wrong text: {', and '.join(but)}" if but else ""
         count = len(self.yours) - len(slipped)
         are = "is" if count == 1 else "are"
         return f"{count} of {self.steps} kernels {are} yours{self.where}{told}"
@@ -207,8 +207,12 @@ def speak(
     doesn't raise: the text ends there, and the result says why.
     """
     __tracebackhide__ = True
+    hidden = [each for each in (kernels or {}).values() if isinstance(each, Contrast) and not each.kernel]
     given = {name: _unwrapped(kernel) for name, kernel in (kernels or {}).items()}
     _check_arguments(prompt, given, model, heat, top_p, seed, layers)
+    if hidden:
+        missing = f"Nothing is written, because a mistake isn't shown yet. {hidden[0].wait or hidden[0].what}"
+        return Spoken(prompt, prompt, {}, missing=missing)
     launch = Launcher({name: kernel for name, kernel in given.items() if kernel is not None})
     doubts = _doubts(kernels or {}, launch)
     if model == "smollm2":
@@ -240,7 +244,7 @@ def _doubts(given: Mapping[str, object], launch: Launcher) -> dict[str, str]:
     for name, kernel in given.items():
         wrapped = unwrap(kernel)
         if isinstance(kernel, Contrast):
-            found[name] = _MISTAKE if kernel.kernel else _HIDDEN
+            found[name] = _MISTAKE
         elif wrapped and name not in launch.kernels:
             found[name] = _OPEN
         elif wrapped and (passed := verdict_on(every[name], wrapped.kernel)) is not True:
@@ -364,15 +368,17 @@ def _one_thread() -> Iterator[None]:
 
 
 def kernel_of(puzzle: Puzzle) -> object | None:
-    """Return your kernel for a puzzle of an earlier chapter.
+    """Return your kernel for a puzzle: the last that passed in this session, or else a saved one.
 
-    It comes from a notebook in the working directory, which is the notebook's own folder in JupyterLab: the
+    That comes from a notebook in the working directory, which is the notebook's own folder in JupyterLab: the
     chapter's, or the one with just the puzzles.
 
     Return None if there is no such notebook, or if the cell with the puzzle's `check` defines no kernel.
     """
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"kernel_of: puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
+    if kernel := passed(puzzle):
+        return kernel
     (chapter,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
     found = [_kernel_in(Path(name), puzzle) for name in (chapter.notebook, JUST_THE_PUZZLES)]
     kernels = [kernel for kernel in found if kernel is not None]

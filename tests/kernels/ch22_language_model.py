@@ -85,7 +85,9 @@ def a_head_at_a_time(
     for number in range(part * PART, tl.minimum((part + 1) * PART, W)):
         if number * PAGE < length:
             is_key = (number * PAGE + slot < length)[:, None]
-            at_k = ((tl.load(table_ptr + b * W + number) * PAGE + slot)[:, None] * H_KV + g) * D + d
+            at_k = (
+                (tl.load(table_ptr + b * W + number).to(tl.int64) * PAGE + slot)[:, None] * H_KV + g
+            ) * D + d
             k = tl.load(k_ptr + at_k, mask=is_key, other=0.0).to(tl.float32)
             v = tl.load(v_ptr + at_k, mask=is_key, other=0.0).to(tl.float32)
             s = tl.sum(q[:, None, :] * k[None, :, :], axis=2) * (1.4426950408889634 / D**0.5)
@@ -465,7 +467,15 @@ gradients_in_tf32 = edited(
     },
 )
 
+begins_at_zero = edited(
+    MXFP4_MATMUL,
+    "begins_at_zero",
+    "Adds each product to acc, instead of passing acc.",
+    {"acc = tl.dot_scaled(": "acc += tl.dot_scaled(", '"e2m1", acc)': '"e2m1")'},
+)
+
 WRONG = [
+    Wrong(MXFP4_MATMUL, begins_at_zero, "machine", "as its last argument, acc = tl.dot_scaled(..., acc)"),
     Wrong(SWIGLU_DOWN, in_tf32, "machine", "tl.dot of float32 tiles: 1"),
     Wrong(LINEAR_CROSS_ENTROPY_GRAD, gradients_in_tf32, "machine", "tl.dot of float32 tiles: 2"),
     Wrong(ROUTE, rounded_logits, "values", "logits:a_hair_apart"),

@@ -94,10 +94,21 @@ MISTAKES = (
         says="cosine and sine are swapped",
     ),
     Mistake(
+        ROPE,
+        "halves_of_z_swapped",
+        "The halves of z are stored in each other's place.",
+        {
+            "tl.store(z_ptr + first, ": "tl.store(z_ptr + first + HALF, ",
+            "tl.store(z_ptr + first + HALF, ": "tl.store(z_ptr + first, ",
+        },
+        kind="values",
+        says="the two halves of z are swapped",
+    ),
+    Mistake(
         PAGED_ATTENTION,
         "no_table",
         "The pages are taken in order, as if the table were 0, 1, 2, ...",
-        {"tl.load(table_ptr + b * W + number)": "number"},
+        {"tl.load(table_ptr + b * W + number).to(tl.int64)": "number"},
         kind="values",
         says="not those of the table",
     ),
@@ -108,6 +119,14 @@ MISTAKES = (
         {"table_ptr + b * W + number": "table_ptr + number"},
         kind="values",
         says="the first text's row",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
+        "page_stays_int32",
+        "The page's number is int32, so an offset into a large cache wraps around.",
+        {".to(tl.int64)": ""},
+        kind="true size",
+        says="make a factor int64",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -140,7 +159,7 @@ MISTAKES = (
         "A page that isn't full is left out.",
         {"tl.cdiv(length, PAGE)": "length // PAGE"},
         kind="values",
-        says="[",
+        says="a text's last page is missing",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -223,6 +242,36 @@ MISTAKES = (
         {"range(part * PART, end)": "range(0, end)"},
         kind="values",
         says="part s begins at page s",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
+        "all_pages_in_each_part",
+        "Every part visits the whole text.",
+        {
+            "range(part * PART, end)": "range(0, tl.cdiv(length, PAGE))",
+        },
+        kind="values",
+        says="every part has all keys of its text",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
+        "parts_outermost",
+        "The parts are stored outside texts and heads.",
+        {
+            "(b * H + h) * tl.num_programs(0) + part": "(part * tl.num_programs(2) + b) * H + h",
+        },
+        kind="values",
+        says="parts are outermost",
+    ),
+    Mistake(
+        PAGED_ATTENTION,
+        "only_o_parts_outermost",
+        "The parts of o are stored outside texts and heads, those of lse aren't.",
+        {
+            "o_ptr + at[:, None] * D": "o_ptr + ((part * tl.num_programs(2) + b) * H + h)[:, None] * D",
+        },
+        kind="values",
+        says="parts are outermost",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -825,6 +874,14 @@ MISTAKES = (
     ),
     Mistake(
         LINEAR_CROSS_ENTROPY_GRAD,
+        "maximum_of_the_tile",
+        "The tile's maximum is subtracted instead of lse, and nothing is divided.",
+        {"logit - lse[:, None]": "logit - tl.max(logit, axis=1)[:, None]"},
+        kind="values",
+        says="the maximum of a tile is subtracted",
+    ),
+    Mistake(
+        LINEAR_CROSS_ENTROPY_GRAD,
         "softmax_of_a_tile",
         "The softmax is over the classes of one block.",
         {
@@ -1035,6 +1092,14 @@ MISTAKES = (
     ),
     Mistake(
         ROUTE,
+        "weight_at_the_choice",
+        "The weights are stored in the order of the choices.",
+        {"weight_ptr + p": "weight_ptr + 2 * t + (second == e)"},
+        kind="values",
+        says="the weights are in the order of the choices",
+    ),
+    Mistake(
+        ROUTE,
         "same_expert_twice",
         "The second choice is the first once more.",
         {
@@ -1183,6 +1248,14 @@ MISTAKES = (
         },
         kind="values",
         says="does end grow",
+    ),
+    Mistake(
+        NUCLEUS_TOKEN,
+        "one_minus_p",
+        "The sum before is compared with 1 - P.",
+        {"before < P": "before < 1 - P"},
+        kind="values",
+        says="P is compared as 1 - P",
     ),
     Mistake(
         NUCLEUS_TOKEN,

@@ -44,7 +44,7 @@ def chain() -> Picture:
     )
     experts = (
         ("add, norm", "28", PALE_SKY),
-        ("router", "", None),
+        ("router", "74", PALE_GREEN),
         ("gate and up\nper expert", "69", PALE_GREEN),
         ("SwiGLU\nand down", "70", PALE_GREEN),
         ("sum of two", "", None),
@@ -62,6 +62,11 @@ def chain() -> Picture:
             if number:
                 arrow(ax, (x - 0.75, y + 0.75), (x - 0.05, y + 0.75))
     arrow(ax, (1.7, 1.75), (1.7, 3.1))
+    for top, bottom in ((4.75, 5.95), (7.55, 9.25)):
+        arrow(ax, (1.2, top), (1.2, bottom), color=SKY)
+    label(
+        ax, 14.0, 1.1, "blue arrows: the row itself, to which each result is added", fontsize=9, color=FAINT
+    )
     ax.plot([25.95, 26.25, 26.25, 2.65, 2.65], [3.95, 3.95, 5.5, 5.5, 5.7], color=INK, linewidth=1)
     arrow(ax, (2.65, 5.4), (2.65, 6.05))
     for number, (text, puzzle, color) in enumerate(
@@ -84,9 +89,9 @@ def chain() -> Picture:
         figure,
         "A token's way through the model. A byte's row of the embedding passes three layers. First come "
         "add and norm (puzzle 28), q, k, v (12c), RoPE (66), attention over pages (67), merge (68) and out "
-        "(12c). Then come add and norm, router, gate and up per expert (69), SwiGLU and down (70), and the "
-        "sum of two experts. After the layers come add and norm, 256 logits (12c) and the draw of the next "
-        "byte (71). Each add puts the latest result back on the token.",
+        "(12c). Then come add and norm, router (74), gate and up per expert (69), SwiGLU and down (70), and "
+        "the sum of two experts. After the layers come add and norm, 256 logits (12c) and the draw of the "
+        "next byte (71). The row itself is kept: each add puts the latest result on it.",
     )
 
 
@@ -133,16 +138,17 @@ def pages(
 ) -> Picture:
     """Draw texts of a few keys, their rows of the table, and the pages of the cache."""
     figure, ax = new_sheet(27, 10.2)
-    label(ax, 0.3, 0.7, "keys of each text", align="left", fontsize=11)
-    label(ax, 12.4, 0.7, "table", align="left", fontsize=11)
+    label(ax, 2.1, 0.7, "keys of each text", align="left", fontsize=11)
+    label(ax, 13.4, 0.7, "table", align="left", fontsize=11)
     for row, (keys, owned) in enumerate(zip(texts, table, strict=True)):
         y = 1.4 + 1.5 * row
-        cells(ax, list(range(keys)), x=0.3, y=y, width=1.0, colors=PROGRAM_TINTS[row])
+        label(ax, 0.3, y + 0.5, f"text {row}", align="left", fontsize=10)
+        cells(ax, list(range(keys)), x=2.1, y=y, width=1.0, colors=PROGRAM_TINTS[row])
         entries = [str(n) for n in owned] + ["?"] * (len(table[0]) - len(owned))
         colors = [[PROGRAM_TINTS[row]] * len(owned) + [None] * (len(table[0]) - len(owned))]
-        cells(ax, [entries], x=12.4, y=y, width=1.3, colors=colors)
+        cells(ax, [entries], x=13.4, y=y, width=1.3, colors=colors)
         words = f"{plural(len(owned), 'page')}, {plural(keys % page or page, 'key')} in the last one"
-        label(ax, 17.0, y + 0.5, words, align="left", fontsize=9, color=FAINT)
+        label(ax, 18.0, y + 0.5, words, align="left", fontsize=9, color=FAINT)
     label(ax, 0.3, 6.4, "the cache: pages of four slots", align="left", fontsize=11)
     count = max(max(owned) for owned in table) + 1
     told = []
@@ -313,10 +319,10 @@ def noisy(
         winner = values.index(max(values))
         for n, value in enumerate(values):
             height = max(abs(value) * unit, 0.04)
-            top = zero - height if value > 0 else zero
+            top = zero - height if value >= 0 else zero
             won = n == winner and column > 0
             box(ax, left + 1.3 * n, top, 1.1, height, color=VERMILLION if won else PALE_SKY)
-            at = top - 0.35 if value > 0 else top + height + 0.35
+            at = top - 0.35 if value >= 0 else top + height + 0.35
             label(ax, left + 1.3 * n + 0.55, at, f"{value:.1f}".replace("-", MINUS), fontsize=8)
             if won:
                 label(ax, left + 1.3 * n + 0.55, at - 0.7, "drawn", fontsize=9, color=VERMILLION)
@@ -478,7 +484,7 @@ def microscaled(shown: int = 2, group: int = MX_GROUP, scale: int = 128) -> Pict
         ax,
         0.4,
         7.2,
-        "the numbers of all 16 codes, before the scale (0 has two codes)",
+        "all 16 codes, and their numbers before the scale",
         align="left",
         fontsize=11,
     )
@@ -487,6 +493,8 @@ def microscaled(shown: int = 2, group: int = MX_GROUP, scale: int = 128) -> Pict
     for number in sorted({sign * n for n in E2M1 for sign in (1, -1)}):
         x = zero + unit * number
         ax.plot([x, x], [8.05, 8.55], color=INK, linewidth=1.5)
+        codes = "0, 8" if not number else f"{E2M1.index(abs(number)) + 8 * (number < 0):X}"
+        label(ax, x, 7.8, codes, fontsize=8, color=FAINT)
         if abs(number) != 0.5 and abs(number) != 1.5:
             label(ax, x, 9.1, f"{number:g}".replace("-", MINUS), fontsize=9)
     told = ", ".join(f"{n:g}" for n in E2M1)
@@ -606,25 +614,24 @@ def speeds(rows: Rows | None = None) -> Picture:
     found, about = decoding(rows), recorded.about("decoding")
     figure = new_figure(8.6, 3.4)
     told, bars = [], [name for name in PATHS if name != "floor"]
-    most = max(max(rates.values()) for rates in found.values())
     for ax, (batch, rates) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
         for place, name in enumerate(bars):
             ax.barh(place, rates[name], 0.8, color=PATHS[name][1], edgecolor=INK, linewidth=0.5)
-            inside = rates[name] > most / 6
+            inside = rates[name] > max(rates.values()) / 6
             label(ax, rates[name], place, f" {rates[name]:.0f} ", align="right" if inside else "left")
         ax.axvline(rates["floor"], color=INK, linewidth=1.5, linestyle="--", zorder=0)
         ax.set_yticks(range(len(bars)), [""] * len(bars) if told else [PATHS[name][0] for name in bars])
-        ax.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, 1.05 * most), xticks=[])
-        ax.set_title(plural(batch, "text"), fontsize=11, loc="left")
+        ax.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, 1.05 * rates["floor"]), xticks=[])
+        title = f"{plural(batch, 'text')} (dashed: {rates['floor']:.0f})"
+        ax.set_title(title, fontsize=11, loc="left")
         ax.tick_params(labelsize=10, length=0)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
         told.append(
             f"{plural(batch, 'text')}: "
             + ", ".join(f"{t} {rates[name]:.0f}" for name, (t, _) in PATHS.items())
         )
-    floors = " and ".join(f"{rates['floor']:.0f}" for rates in found.values())
     words = (
-        f"dashed: reading the bytes alone, {floors}\n"
+        "dashed: reading the bytes alone\n"
         f"tokens per second of 32 layers, 4096 wide, 8 experts, 4096 keys, bfloat16\n{about}"
     )
     figure.supxlabel(words, fontsize=9, color=FAINT)

@@ -61,6 +61,11 @@ def _first_angle(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tenso
     return rope(x, cos[:, :1].expand_as(cos), sin[:, :1].expand_as(sin), position)
 
 
+def _halves_swapped(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
+    """Return `rope` with the second half of each head stored first."""
+    return rope(x, cos, sin, position).roll(x.shape[2] // 2, 2)
+
+
 def _by_row(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
     """Return `rope` with row t at position t, as far as there are positions."""
     return rope(x, cos, sin, torch.arange(len(x)) % len(cos))
@@ -99,6 +104,7 @@ ROPE = Puzzle(
         "all pairs rotate by the first pair's angle here: pair i has element i of its row of cos and sin": (
             _first_angle
         ),
+        "the two halves of z are swapped: the new a belongs where a was": _halves_swapped,
         "cosine and sine are swapped": lambda x, cos, sin, position: rope(x, sin, cos, position),
     },
     contract=Contract(
@@ -129,8 +135,8 @@ def paged_attention(
 
     PAGE and D are powers of two, at least 16. Slots after a text's last key contain
     anything, even NaN. Entries of the table after its last page are no pages: a
-    program loads only those of its pages, once each. Round the weights to bfloat16
-    for the second tl.dot.
+    program loads only those of its pages, once each. k and v can have 2^31 elements
+    or more. Round the weights to bfloat16 for the second tl.dot.
     """
     B, H, D = q.shape
     PAGE, W = k.shape[1], table.shape[1]
@@ -157,10 +163,10 @@ def _rounded_weights(
     return BFLOAT16 * o, torch.zeros_like(lse)
 
 
-def spread(pages: int, page: int, *texts: int) -> dict[str, Fill]:
+def spread(pages: int, page: int, *texts: int, first: int = 0) -> dict[str, Fill]:
     """Return fills for texts of these lengths: their lengths, and a table of pages out of order.
 
-    Entries after a text's last page are no page at all.
+    The pages are ``pages`` in number, from ``first`` on. Entries after a text's last page are no page at all.
     """
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -171,13 +177,13 @@ def spread(pages: int, page: int, *texts: int) -> dict[str, Fill]:
             used = -(-text // page)
             if used > len(order):
                 raise ValueError(f"texts need more than {pages} pages")
-            found[row, :used] = torch.tensor([order.pop() for _ in range(used)], dtype=dtype)
+            found[row, :used] = torch.tensor([first + order.pop() for _ in range(used)], dtype=dtype)
         return found
 
     def each(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         return torch.tensor(texts, dtype=dtype)
 
-    fill.__name__ = f"{pages}_pages_out_of_order"
+    fill.__name__ = "last_pages" if first else "out_of_order"
     each.__name__ = "_".join(map(str, texts))
     return {"table": fill, "length": each}
 
@@ -257,6 +263,30 @@ def _from_the_first_page(
             whole = paged_attention(q[b : b + 1], k, v, table[b : b + 1], until, table.shape[1])
             o[b, :, s], lse[b, :, s] = whole[0][0, :, 0], whole[1][0, :, 0]
     return o, lse
+
+
+def _all_keys_in_each_part(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results if every part had all keys of its text."""
+    parts = -(-table.shape[1] // PART)
+    o, lse = paged_attention(q, k, v, table, length, table.shape[1])
+    return o.expand(-1, -1, parts, -1), lse.expand(-1, -1, parts)
+
+
+def _parts_outermost(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results as they are found if parts are stored outside texts and heads."""
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    return o.permute(2, 0, 1, 3).reshape(o.shape), lse.permute(2, 0, 1).reshape(lse.shape)
+
+
+def _full_pages_only(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    full = length // k.shape[1] * k.shape[1]
+    return paged_attention(q, k, v, table, full, PART)
 
 
 def _free_slots_count(
@@ -359,6 +389,11 @@ PAGED_ATTENTION = Puzzle(
         ),
         # one part of many pages
         Case(B=1, H=2, H_KV=2, D=16, PAGES=20, PAGE=16, W=9, PART=9, fill=spread(20, 16, 140)),
+        # a cache of 2.2 thousand million elements, and texts in its last pages
+        Case(
+            pretend=True, B=2, H=2, H_KV=1, D=128, PAGES=2**20 + 4, PAGE=16, W=2, PART=1,
+            fill=spread(4, 16, 32, 17, first=2**20),
+        ),
     ),
     outputs=("o", "lse"),
     needed={"k": _keys, "v": _keys, "table": _pages},
@@ -389,6 +424,10 @@ PAGED_ATTENTION = Puzzle(
         "every part begins with the text's first page here: part s begins at page s · PART": (
             _from_the_first_page
         ),
+        "every part has all keys of its text here: part s has PART pages, from page s · PART on": (
+            _all_keys_in_each_part
+        ),
+        "a text's last page is missing if it isn't full: round the number of pages up": _full_pages_only,
         "slots after the last key count with a score of 0: give them minus infinity": _free_slots_count,
         "all texts use the first text's row of the table here: row b begins b · W entries further on": (
             lambda q, k, v, table, length, PART: paged_attention(
@@ -397,6 +436,9 @@ PAGED_ATTENTION = Puzzle(
         ),
         "parts and heads are swapped where you store: each head has all its parts side by side": (
             _parts_first
+        ),
+        "parts are outermost where you store: each head of a text has all its parts side by side": (
+            _parts_outermost
         ),
         "o isn't divided by its denominator": _not_divided,
         "lse lacks the maximum: it's the maximum plus the log of the sum": _lse_of_the_sum,
@@ -1189,6 +1231,18 @@ def _softmax_of_blocks(
     return d @ w, d.T @ h
 
 
+def _softmax_not_divided(
+    h: Tensor, w: Tensor, label: Tensor, lse: Tensor, BLOCK_V: int
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients if the probabilities were exp() of the logits minus their tile's maximum."""
+    logit = h @ w.T
+    for block in logit.split(BLOCK_V, 1):
+        block.sub_(block.amax(1, keepdim=True))
+    d = torch.exp(logit) - 1.0 * (torch.arange(len(w)) == label[:, None])
+    d = torch.where(label[:, None] == IGNORED, 0.0, d)
+    return d @ w, d.T @ h
+
+
 def no_labels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return -100 for every label."""
     return torch.full(shape, IGNORED, dtype=dtype)
@@ -1233,6 +1287,7 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
     slips={
         "the label is missing: d is 1 smaller there": _without_label,
         "1 is added at the label: it's the probability minus 1": _one_too_many,
+        "the maximum of a tile is subtracted from its logits here: subtract lse": _softmax_not_divided,
         "exp(logit) isn't a probability yet: it's exp(logit - lse)": lambda h, w, label, lse: (
             linear_cross_entropy_grad(h, w, label, torch.zeros_like(lse))
         ),
@@ -1403,6 +1458,12 @@ def _with_weights(logits: Tensor, change: Callable[[Tensor], Tensor]) -> tuple[T
     return order, change(weight), start
 
 
+def _by_choice(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `route` with the weight of choice c at place c."""
+    order, weight, start = route(logits)
+    return order, torch.empty_like(weight).scatter(0, order.long(), weight), start
+
+
 def _no_last_end(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     order, weight, start = route(logits)
     return order, weight, torch.cat((start[:-1], start[-2:-1]))
@@ -1462,6 +1523,7 @@ ROUTE = Puzzle(
         "both choices of a token have the weight of its best: the second gets 1 minus it": (
             lambda logits: _with_weights(logits, lambda weight: weight.maximum(1 - weight))
         ),
+        "the weights are in the order of the choices here: weight[p] is that of choice order[p]": _by_choice,
         "the last entry of start is where the last expert begins: does end grow by each block's count?": (
             _no_last_end
         ),
@@ -1624,6 +1686,9 @@ NUCLEUS_TOKEN = Puzzle(
         "the token that crosses P is missing: it's kept if the sum before it is below P": _nothing_crosses,
         "a token is kept although the sum before it is P already: it must be below": (
             lambda logits, P, SEED: nucleus_token(logits, P * (1 + 2.0**-20), SEED)
+        ),
+        "P is compared as 1 - P here: a token is kept if the sum before it is below P": (
+            lambda logits, P, SEED: nucleus_token(logits, 1 - P, SEED)
         ),
         "these are draws from all tokens: keep the likeliest, up to P": lambda logits, P, SEED: nucleus_token(
             logits, 1.0, SEED

@@ -279,7 +279,7 @@ QUESTIONS = (
                 "It would be if x - x were always 0. Is it, for infinities?",
             ),
         ),
-        nudge="Subtract first. Which numbers plus minus infinity are minus infinity?",
+        nudge="The subtraction comes first. What does Python give for float('-inf') - float('-inf')?",
     ),
     Question(
         "ch22-q9",
