@@ -51,8 +51,8 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("square", "x * x", "tl.where(offs < 4096, x * x, x)"),
         ("constant_add", "x + 10", "x + tl.where(pid >= 40, 11, 10)"),
         ("constant_add", "x + 10)", "x + 10, mask=pid * BLOCK + lanes < 65536)"),
-        ("masked_add", "tl.program_id(0) * BLOCK", "(tl.program_id(0) % 64) * BLOCK"),
-        ("masked_add", "tl.program_id(0) *", "(tl.program_id(0) & 127) *"),
+        ("masked_add", "tl.program_id(0)", "tl.program_id(0) % 64"),
+        ("masked_add", "tl.program_id(0)", "tl.program_id(0) & 127"),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.where(product > 1e-35, product, 0.0)"),
         ("mul_relu_backward", "x * y > 0", "x * y > 1e-30"),
         ("mul_relu_backward", "x * y > 0", "(x * y).to(tl.int32, bitcast=True) > (1 << 23)"),
@@ -119,7 +119,7 @@ def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
 @pytest.mark.parametrize(
     "puzzle, old, new",
     [
-        ("masked_add", "mask = offs < N", "offs = offs.to(tl.int16)\n    mask = offs < N"),
+        ("masked_add", "lanes < N - pid * BLOCK", "(pid * BLOCK + lanes).to(tl.int16) < N"),
         ("conv2d", "range(0, KW)", "range(0, tl.minimum(KW, 32))"),
         ("linear_cross_entropy", "label == -100", "chosen == 0"),
         ("mul_relu", "tl.maximum(product, 0.0)", "product * (product > 0)"),
@@ -256,9 +256,13 @@ def test_offsets_do_not_pass_through_floats_at_true_size():
 
 
 def test_offsets_do_not_pass_through_floats_without_a_case_of_true_size():
-    report = edited("masked_add", ("x_ptr + offs", "x_ptr + offs.to(tl.float32).to(tl.int32)"))
+    report = edited(
+        "masked_add", ("x_ptr += pid * BLOCK", "x_ptr += (pid * BLOCK).to(tl.float32).to(tl.int32)")
+    )
     assert report.verdicts[0].kind == "true size" and report.cases[-1].drawn, str(report)
-    assert edited("masked_add", ("x_ptr + offs", "x_ptr + offs.to(tl.float64).to(tl.int32)")).ok
+    assert edited(
+        "masked_add", ("x_ptr += pid * BLOCK", "x_ptr += (pid * BLOCK).to(tl.float64).to(tl.int32)")
+    ).ok
 
 
 @pytest.mark.parametrize(
@@ -267,7 +271,6 @@ def test_offsets_do_not_pass_through_floats_without_a_case_of_true_size():
         ("unpack_bits", "row = tl.program_id(0)", "row = tl.program_id(0).to(tl.int16)", "16 bits"),
         ("varlen_attention", "i = start + tl.arange(0, BLOCK_Q)", "i = INT16", "16 bits"),
         ("paged_attention", "length_ptr + b)", "length_ptr + b).to(tl.int16)", "16 bits"),
-        ("paged_attention", "b * W + number)", "b * W + number).to(tl.int16)", "16 bits"),
         ("paged_attention", "number * PAGE + slot <", "(number * PAGE + slot).to(tl.int16) <", "16 bits"),
         ("grouped_matmul", "tl.load(start_ptr + e) +", "tl.load(start_ptr + e).to(tl.int16) +", "16 bits"),
         ("linear_cross_entropy", "t < T, other=0)", "t < T, other=0).to(tl.int16)", "16 bits"),
@@ -276,8 +279,8 @@ def test_offsets_do_not_pass_through_floats_without_a_case_of_true_size():
         ("mxfp4_matmul", "start // 32 + tl.arange", "(start // 32).to(tl.int8) + tl.arange", "8 bits"),
         (
             "masked_add",
-            "offs < N",
-            "offs.to(tl.float32) < tl.cast(N, tl.float32)",
+            "lanes < N - pid * BLOCK",
+            "(pid * BLOCK + lanes).to(tl.float32) < tl.cast(N, tl.float32)",
             "is rounded: float32 holds",
         ),
     ],
@@ -295,8 +298,12 @@ def test_numbers_are_not_narrowed_below_what_a_puzzle_promises(puzzle, old, new,
     [
         ("rope", "i = tl.arange(0, HALF)", "i = tl.arange(0, HALF).to(tl.int16)"),  # within a block
         ("route", "(first < e).to(tl.int32)", "(first < e).to(tl.int8).to(tl.int32)"),  # 0 or 1
-        ("masked_add", "offs < N", "offs.to(tl.float64) < tl.cast(N, tl.float64)"),
-        ("masked_add", "offs < N", "offs - N < 0"),
+        (
+            "masked_add",
+            "lanes < N - pid * BLOCK",
+            "(pid * BLOCK + lanes).to(tl.float64) < tl.cast(N, tl.float64)",
+        ),
+        ("masked_add", "lanes < N - pid * BLOCK", "pid * BLOCK + lanes - N < 0"),
     ],
 )
 def test_numbers_may_be_as_narrow_as_they_are_small(puzzle, old, new):
@@ -343,7 +350,7 @@ def test_codes_and_hashes_may_be_narrow():
 @pytest.mark.parametrize(
     "puzzle, old, new, name",
     [
-        ("masked_add", "offs < N", "offs < N.to(tl.int64)", "N"),
+        ("masked_add", "< N", "< N.to(tl.int64)", "N"),
         ("long_sum", "range(0, N, BLOCK_N)", "range(0, N.to(tl.int32), BLOCK_N)", "N"),
         ("relu_pack", "< N", "< N.to(tl.int64)", "N"),
         ("outer_add_blocks", "* N +", "* N.to(tl.int64) +", "N"),
@@ -357,7 +364,7 @@ def test_a_size_of_1_is_a_constant(puzzle, old, new, name):
 @pytest.mark.parametrize(
     "puzzle, old, new",
     [
-        ("masked_add", "offs < N", "offs < tl.cast(N, tl.int64)"),
+        ("masked_add", "< N", "< tl.cast(N, tl.int64)"),
         ("masked_add", "tl.program_id(0)", "tl.program_id(0).to(tl.int64)"),
     ],
 )

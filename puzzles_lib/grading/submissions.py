@@ -298,7 +298,7 @@ def _by_student(files: Iterable[_File], name: str) -> Iterator[tuple[str, str, _
     attempts = _attempts(files)
     notebooks = [f for f in files if f.path.suffix.lower() == ".ipynb"]
     bare = [f.path.name for f in notebooks if len(f.path.parts) == 1 and _own_name(f.path.name) == ""]
-    last = _several(bare) or len(bare) < len(notebooks)  # or it stands beside other students' files
+    last = _several(bare) or len(bare) < len(notebooks)  # or it is beside other students' files
     one = bool(notebooks) and len(bare) == len(notebooks) and not last
     for file in files:
         first, *others = file.path.parts
