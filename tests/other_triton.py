@@ -59,7 +59,7 @@ DIFFERENCES = (
             f"{_RIGHT}[block_pointers_and_rint]",
             f"{_RIGHT}[weights_on_the_left]",
             f"{_SAID}[r = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (BLOCK,), 0)]",
-            f"{_SAID}[line64]",
+            f"{_SAID}[line66]",
             f"{_SAID}[{_POINTERS}]",
             *(f"test_dtypes.py::test_padding_with_nan[dtype{number}]" for number in range(4)),
             "test_player.py::test_folds_void_and_block_pointers",
@@ -79,7 +79,7 @@ DIFFERENCES = (
         "in a loop, the class of a block pointer is looked at, not what it points to",
         ["3.8"],
         "is a block pointer before the loop or after this line, but not both: use another name",
-        [f"{_SAID}[line64]", f"{_SAID}[{_POINTERS}]"],
+        [f"{_SAID}[line66]", f"{_SAID}[{_POINTERS}]"],
     ),
     Difference(
         "a constant that doesn't fit the other operand's dtype is refused, also in comparisons and maxima",

@@ -124,7 +124,7 @@ def test_the_pages_have_what_makes_them_worth_reading():
         "statements": sum("Your kernel may take" in output for output in outputs),
     }
     hints = sum(cell["source"].count("<summary>Hint ") for page in pages().values() for cell in page["cells"])
-    least = {"pictures": 140, "players": 4, "statements": 70}
+    least = {"pictures": 130, "players": 4, "statements": 70}
     assert all(count[kind] >= number for kind, number in least.items()) and hints >= 300, (count, hints)
 
 
