@@ -523,13 +523,47 @@ def test_a_kernel_with_its_hole_is_unsolved_and_no_other():
     assert judged.unsolved(made["linear_backward_kernel"]) == ""
 
 
+@pytest.mark.parametrize(
+    "name, change, words",
+    [
+        ("dx", {"dy @ weight if": "2 * dy @ weight if"}, "32 of 32 elements of dx are wrong"),
+        ("dw", {"dw = dw.to(weight.dtype)": "dw = 3 * dw.to(weight.dtype)"}, "elements of dw are wrong"),
+        ("db", {"db.to(weight.dtype)": "db.to(weight.dtype) * 0"}, "db[0] is 0.0000, but measured 1.0000"),
+        ("db", {"db.to(weight.dtype)": "db.to(weight.dtype) * 3"}, "db[0] is 3.0000, but measured 1.0000"),
+        ("db", {"db.to(weight.dtype)": "db.to(weight.dtype) / 2"}, "db[0] is 0.5000, but measured 1.0000"),
+        (
+            "db",
+            {"db.to(weight.dtype)": "db.to(weight.dtype).flip(0)"},
+            "db[0] is 0.0000, but measured 1.0000",
+        ),
+    ],
+)
+def test_only_the_wrong_gradient_is_named(name, change, words):
+    """A dy that is rounded to bfloat16 doesn't make a correct dw look wrong."""
+    told = layer_told(change, where=True)
+    assert told.startswith("gradcheck says False. If dy is 1 at [0, 0] and 0 elsewhere, " + name)
+    assert words in told and set(re.findall(r"\bd[xwb]\b", told)) == {name}
+
+
 def test_a_wrong_gradient_is_shown_where_it_begins():
     told = layer_told({"dy @ weight if": "2 * dy @ weight if"}, where=True)
-    assert told.endswith("32 of 32 elements of dx are wrong")
     got, measured = map(float, re.findall(r"dx\[0, 0\] is (.*), but measured (.*);", told)[0])
     assert got == pytest.approx(2 * measured, abs=1e-3)
-    told = layer_told({"db = db.to(weight.dtype)": "db = 0 * db.to(weight.dtype)"}, ("x", "bias"), where=True)
-    assert "db[0] is 0.0000, but measured" in told and "2 of 2 elements of db" in told
+    x = torch.tensor([[0.5, 2.0], [-3.0, 0.1]], dtype=torch.float64, requires_grad=True)
+
+    class Clipped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clamp(-1, 1)
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy
+
+    assert judged.checked(Clipped.apply, [x]) == (
+        "False. If dy is 1 at [0, 1] and 0 elsewhere, dx[0, 1] is 1.0000, but measured 0.0000; "
+        "2 of 4 elements of dx are wrong"
+    )
 
 
 def test_an_unfilled_backward_is_unsolved():
