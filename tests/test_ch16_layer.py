@@ -367,6 +367,28 @@ def test_the_operator_keeps_the_contract(capsys):
     assert "FAILS. Return early" in told[0] and "4 tests: ok" in told[1]
 
 
+@pytest.mark.parametrize(
+    "made, words",
+    [
+        ("", "FAILS. Return early"),
+        ("x, x, x", "FAILS. RuntimeError: pack: The output of this custom operator (1) must not also be"),
+        ("None", "FAILS. TypeError: Object of type 'NoneType'"),
+        ("storge(x)", "FAILS. NameError: name 'storge' is not defined"),
+        ("(x.new_empty(0),) + storage(x)[1:]", "test_faketensor FAILS"),
+    ],
+)
+def test_someone_who_returns_early_is_told_what_was_found(made, words, capsys):
+    scope = cells_run("layer-pack", "op-demo")
+    early = "    if x.numel() == 0:\n        return storage(x)\n"
+    assert PROSE["train-op"].count(early) == 1
+    source = PROSE["train-op"].replace(early, early.replace("storage(x)", made) if made else "")
+    exec(source.replace('"ch16::', f'"ch16_early_{abs(hash(made))}::'), scope)
+    told = list(judged.contract(scope["pack_by_mine"], [torch.randn(0, 128), torch.randn(5, 0)]))
+    assert [words in line for line in told] == [True, True, False]
+    assert [("Return early" in line) for line in told] == [not made, not made, False]
+    assert not any("/" in line or len(line) > 1000 for line in told)
+
+
 def autocast_told(capsys, change: dict[str, str]) -> list[str]:
     """Return the lines that the cell on autocast prints about OnWords with a change."""
     made = cells_run("layer-pack")
