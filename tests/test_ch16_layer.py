@@ -191,6 +191,14 @@ def test_the_command_writes_what_it_prints(tmp_path, monkeypatch, capsys):
     assert printed == curves.table(record) + "\n" and "2 bits, stochastic   47108" in printed
 
 
+def test_a_format_that_there_is_not_is_refused_by_the_names_of_all():
+    with pytest.raises(
+        ValueError, match="one of float32; 8 bits, nearest; 8 .*, but is '2 bit, nearest'$"
+    ) as it:
+        curves.losses("2 bit, nearest", seed=0, steps=1)
+    assert all(path in str(it.value) for path in curves.PATHS)
+
+
 @pytest.mark.parametrize("name", ["budget", "curves", "steps"])
 def test_a_picture_of_what_was_recorded_reads(name):
     drawn = getattr(pictures, name)
