@@ -419,6 +419,50 @@ def test_one_cast_lets_the_layer_train_under_autocast(capsys):
     assert autocast_told(capsys, ONE_CAST) == ["dx: bfloat16", "dw: float32", "db: float32"]
 
 
+@pytest.mark.parametrize("autocast, shape", [(True, (5, 64)), (False, (2, 3, 64)), (True, (2, 3, 64))])
+def test_what_the_text_says_one_would_do_for_autocast_and_three_axes(capsys, autocast, shape):
+    """The layer itself refuses such an x; with float() and flatten() its gradients are about torch's."""
+    told = PROSE["train-layer-idea"]
+    assert all(f"`{each}`" in told for each in ("x.float()", "x.flatten(0, -2)")) and "unflatten y" in told
+    made = cells_run("layer-pack", "op-demo", "train-op")
+    exec(PROSE["layer-function"].replace("dy @ weight if", "dy @ weight.to(dy.dtype) if"), made)
+    exec(PROSE["train-layer"], made)
+    mine = made["MyLinear"](64, 8)
+
+    class Wider(made["MyLinear"]):
+        def forward(self, x):
+            return super().forward(x.float().flatten(0, -2)).unflatten(0, x.shape[:-1])
+
+    wider, exact = Wider(64, 8), nn.Linear(64, 8)
+    wider.load_state_dict(exact.state_dict())
+    given = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    dx = []
+    under = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
+    with under, pytest.raises((TypeError, ValueError)):
+        mine(given.bfloat16() if autocast else given)
+    for layer in (wider, exact):
+        x = (given.bfloat16() if autocast else given.clone()).requires_grad_()
+        with under:
+            y = layer(x)
+        y.float().square().sum().backward()
+        assert y.shape == (*shape[:-1], 8) and x.grad.shape == shape
+        dx.append(x.grad.float())
+    assert torch.allclose(*dx, rtol=0.05, atol=0.05)
+    assert torch.allclose(wider.bias.grad, exact.bias.grad, rtol=0.05, atol=0.1)
+    assert wider.weight.grad.shape == exact.weight.grad.shape
+
+
+def test_the_losses_of_six_steps_are_printed_and_near_torchs():
+    book = nbformat.read(REPO / "solutions/16_from_kernel_to_layer.ipynb", 4)
+    (printed,) = (cell.outputs[0].text for cell in book.cells if cell.id == "train-run")
+    exact, mine = (
+        [float(loss) for loss in re.findall(r"\d\.\d\d", line)] for line in printed.splitlines()[:2]
+    )
+    assert len(exact) == len(mine) == 6 and exact[-1] < exact[0] / 2
+    assert max(abs(a - b) for a, b in zip(exact, mine, strict=True)) < 0.1
+    assert printed.splitlines()[2] == "never more than 0.1 apart: True"
+
+
 @pytest.mark.parametrize("cast", ["dy.dtype", "dy.dtype).to(weight.dtype"])
 @pytest.mark.parametrize("name", ["dw", "db"])
 def test_sums_rounded_to_the_dtype_of_dy_are_reported(capsys, name, cast):
