@@ -191,6 +191,14 @@ def test_the_command_writes_what_it_prints(tmp_path, monkeypatch, capsys):
     assert printed == curves.table(record) + "\n" and "2 bits, stochastic   47108" in printed
 
 
+def test_a_format_that_there_is_not_is_refused_by_the_names_of_all():
+    with pytest.raises(
+        ValueError, match="one of float32; 8 bits, nearest; 8 .*, but is '2 bit, nearest'$"
+    ) as it:
+        curves.losses("2 bit, nearest", seed=0, steps=1)
+    assert all(path in str(it.value) for path in curves.PATHS)
+
+
 @pytest.mark.parametrize("name", ["budget", "curves", "steps"])
 def test_a_picture_of_what_was_recorded_reads(name):
     drawn = getattr(pictures, name)
@@ -367,6 +375,28 @@ def test_the_operator_keeps_the_contract(capsys):
     assert "FAILS. Return early" in told[0] and "4 tests: ok" in told[1]
 
 
+@pytest.mark.parametrize(
+    "made, words",
+    [
+        ("", "FAILS. Return early"),
+        ("x, x, x", "FAILS. RuntimeError: pack: The output of this custom operator (1) must not also be"),
+        ("None", "FAILS. TypeError: Object of type 'NoneType'"),
+        ("storge(x)", "FAILS. NameError: name 'storge' is not defined"),
+        ("(x.new_empty(0),) + storage(x)[1:]", "test_faketensor FAILS"),
+    ],
+)
+def test_someone_who_returns_early_is_told_what_was_found(made, words, capsys):
+    scope = cells_run("layer-pack", "op-demo")
+    early = "    if x.numel() == 0:\n        return storage(x)\n"
+    assert PROSE["train-op"].count(early) == 1
+    source = PROSE["train-op"].replace(early, early.replace("storage(x)", made) if made else "")
+    exec(source.replace('"ch16::', f'"ch16_early_{abs(hash(made))}::'), scope)
+    told = list(judged.contract(scope["pack_by_mine"], [torch.randn(0, 128), torch.randn(5, 0)]))
+    assert [words in line for line in told] == [True, True, False]
+    assert [("Return early" in line) for line in told] == [not made, not made, False]
+    assert not any("/" in line or len(line) > 1000 for line in told)
+
+
 def autocast_told(capsys, change: dict[str, str]) -> list[str]:
     """Return the lines that the cell on autocast prints about OnWords with a change."""
     made = cells_run("layer-pack")
@@ -387,6 +417,50 @@ def test_one_cast_lets_the_layer_train_under_autocast(capsys):
     (told,) = autocast_told(capsys, {})
     assert told.startswith("RuntimeError: expected m1 and m2 to have the same dtype")
     assert autocast_told(capsys, ONE_CAST) == ["dx: bfloat16", "dw: float32", "db: float32"]
+
+
+@pytest.mark.parametrize("autocast, shape", [(True, (5, 64)), (False, (2, 3, 64)), (True, (2, 3, 64))])
+def test_what_the_text_says_one_would_do_for_autocast_and_three_axes(capsys, autocast, shape):
+    """The layer itself refuses such an x; with float() and flatten() its gradients are about torch's."""
+    told = PROSE["train-layer-idea"]
+    assert all(f"`{each}`" in told for each in ("x.float()", "x.flatten(0, -2)")) and "unflatten y" in told
+    made = cells_run("layer-pack", "op-demo", "train-op")
+    exec(PROSE["layer-function"].replace("dy @ weight if", "dy @ weight.to(dy.dtype) if"), made)
+    exec(PROSE["train-layer"], made)
+    mine = made["MyLinear"](64, 8)
+
+    class Wider(made["MyLinear"]):
+        def forward(self, x):
+            return super().forward(x.float().flatten(0, -2)).unflatten(0, x.shape[:-1])
+
+    wider, exact = Wider(64, 8), nn.Linear(64, 8)
+    wider.load_state_dict(exact.state_dict())
+    given = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    dx = []
+    under = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
+    with under, pytest.raises((TypeError, ValueError)):
+        mine(given.bfloat16() if autocast else given)
+    for layer in (wider, exact):
+        x = (given.bfloat16() if autocast else given.clone()).requires_grad_()
+        with under:
+            y = layer(x)
+        y.float().square().sum().backward()
+        assert y.shape == (*shape[:-1], 8) and x.grad.shape == shape
+        dx.append(x.grad.float())
+    assert torch.allclose(*dx, rtol=0.05, atol=0.05)
+    assert torch.allclose(wider.bias.grad, exact.bias.grad, rtol=0.05, atol=0.1)
+    assert wider.weight.grad.shape == exact.weight.grad.shape
+
+
+def test_the_losses_of_six_steps_are_printed_and_near_torchs():
+    book = nbformat.read(REPO / "solutions/16_from_kernel_to_layer.ipynb", 4)
+    (printed,) = (cell.outputs[0].text for cell in book.cells if cell.id == "train-run")
+    exact, mine = (
+        [float(loss) for loss in re.findall(r"\d\.\d\d", line)] for line in printed.splitlines()[:2]
+    )
+    assert len(exact) == len(mine) == 6 and exact[-1] < exact[0] / 2
+    assert max(abs(a - b) for a, b in zip(exact, mine, strict=True)) < 0.1
+    assert printed.splitlines()[2] == "never more than 0.1 apart: True"
 
 
 @pytest.mark.parametrize("cast", ["dy.dtype", "dy.dtype).to(weight.dtype"])
@@ -523,13 +597,47 @@ def test_a_kernel_with_its_hole_is_unsolved_and_no_other():
     assert judged.unsolved(made["linear_backward_kernel"]) == ""
 
 
+@pytest.mark.parametrize(
+    "name, change, words",
+    [
+        ("dx", {"dy @ weight if": "2 * dy @ weight if"}, "32 of 32 elements of dx are wrong"),
+        ("dw", {"dw = dw.to(weight.dtype)": "dw = 3 * dw.to(weight.dtype)"}, "elements of dw are wrong"),
+        ("db", {"db.to(weight.dtype)": "db.to(weight.dtype) * 0"}, "db[0] is 0.0000, but measured 1.0000"),
+        ("db", {"db.to(weight.dtype)": "db.to(weight.dtype) * 3"}, "db[0] is 3.0000, but measured 1.0000"),
+        ("db", {"db.to(weight.dtype)": "db.to(weight.dtype) / 2"}, "db[0] is 0.5000, but measured 1.0000"),
+        (
+            "db",
+            {"db.to(weight.dtype)": "db.to(weight.dtype).flip(0)"},
+            "db[0] is 0.0000, but measured 1.0000",
+        ),
+    ],
+)
+def test_only_the_wrong_gradient_is_named(name, change, words):
+    """A dy that is rounded to bfloat16 doesn't make a correct dw look wrong."""
+    told = layer_told(change, where=True)
+    assert told.startswith("gradcheck says False. If dy is 1 at [0, 0] and 0 elsewhere, " + name)
+    assert words in told and set(re.findall(r"\bd[xwb]\b", told)) == {name}
+
+
 def test_a_wrong_gradient_is_shown_where_it_begins():
     told = layer_told({"dy @ weight if": "2 * dy @ weight if"}, where=True)
-    assert told.endswith("32 of 32 elements of dx are wrong")
     got, measured = map(float, re.findall(r"dx\[0, 0\] is (.*), but measured (.*);", told)[0])
     assert got == pytest.approx(2 * measured, abs=1e-3)
-    told = layer_told({"db = db.to(weight.dtype)": "db = 0 * db.to(weight.dtype)"}, ("x", "bias"), where=True)
-    assert "db[0] is 0.0000, but measured" in told and "2 of 2 elements of db" in told
+    x = torch.tensor([[0.5, 2.0], [-3.0, 0.1]], dtype=torch.float64, requires_grad=True)
+
+    class Clipped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clamp(-1, 1)
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy
+
+    assert judged.checked(Clipped.apply, [x]) == (
+        "False. If dy is 1 at [0, 1] and 0 elsewhere, dx[0, 1] is 1.0000, but measured 0.0000; "
+        "2 of 4 elements of dx are wrong"
+    )
 
 
 def test_an_unfilled_backward_is_unsolved():

@@ -105,3 +105,12 @@ def test_a_hint_is_about_the_mistake_that_the_report_shows(puzzle, changes, titl
         source = source.replace(right, wrong)
     check(define(source, "<wrong>"), puzzle)
     assert title in str(hint(puzzle)).splitlines()[0]
+
+
+def test_the_draw_of_the_hard_case_rounds_255_up_to_256():
+    (case,) = STOCHASTIC_PACK.hard.values()
+    u = uniform(case.SEED, case.OFFSET + torch.arange(case.N))
+    assert (255 + u == 256).tolist() == [False, True] + [False] * 6
+    x = make_inputs(STOCHASTIC_PACK, case)["x"].double()
+    steps, scale, minimum = steps_up(x, case.BITS, case.GROUP)
+    assert steps.tolist() == [[0, 255, 100, 7] * 2] and (scale == 1).all() and (minimum == 0).all()

@@ -17,6 +17,7 @@ import torch
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.digits import bytes_kept, mlp, train, unseen
 from puzzles_lib.kernels.modules import pack_activations, seed_rounding
+from puzzles_lib.stumbles import sentence_first
 from puzzles_lib.timing.recorded import bits_text, rounding_told
 
 SEEDS, STEPS, RATE = 4, 150, 0.05
@@ -31,7 +32,12 @@ PATHS: dict[str, tuple[int, str] | None] = {FLOAT: None} | {
 
 
 def packed_mlp(path: str, seed: int) -> torch.nn.Sequential:
-    """Return the digits' model as this path of `PATHS` trains it."""
+    """Return the digits' model as this path of `PATHS` trains it.
+
+    Raises ValueError if there's no such path.
+    """
+    if path not in PATHS:
+        raise sentence_first(ValueError(f"path must be one of {'; '.join(PATHS)}, but is {path!r}"))
     model, options = mlp(seed), PATHS[path]
     return model if options is None else pack_activations(model, options[0], rounding=options[1])
 

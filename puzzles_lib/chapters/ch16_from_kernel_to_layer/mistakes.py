@@ -586,6 +586,14 @@ MISTAKES = (
     ),
     Mistake(
         STOCHASTIC_PACK,
+        "clamped_before_the_floor",
+        "Clamps before it adds u: the sum of 255 and a u close to 1 rounds to 256.",
+        {"tl.minimum(tl.floor(steps + u), TOP)": "tl.floor(tl.minimum(steps, TOP) + u)"},
+        kind="values",
+        says="255 + u can round to 256",
+    ),
+    Mistake(
+        STOCHASTIC_PACK,
         "steps_of_the_unrounded_scale",
         "Counts steps of the float32 scale, but only the bfloat16 scale is stored.",
         {"1.0).to(tl.bfloat16)  # as stored": "1.0)"},

@@ -422,6 +422,14 @@ def tiny_off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int) -> Callable:
     return fill
 
 
+ALMOST_ONE = 2_313_274  # the place of a draw of seed 7 so near 1 that 255 plus it is 256 in float32
+
+
+def top_second(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return groups of 4 values 0, 255, 100 and 7: in 8 bits, a step is 1 and these are the codes."""
+    return torch.tensor([0, 255, 100, 7], dtype=dtype).repeat(shape[0], shape[1] // 4)
+
+
 def _rounding_case(constant: bool = False, **numbers: int) -> Case:
     """A case with values for its seed."""
     fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")), constant)
@@ -461,6 +469,11 @@ STOCHASTIC_PACK = Puzzle(
     outputs=("words", "scale", "minimum"),
     exact=("scale", "minimum"),
     slips=ROUNDING_SLIPS,
+    hard={
+        "255 + u can round to 256, which spills into the next field: clamp after the floor": Case(
+            M=1, N=8, BITS=8, GROUP=4, SEED=7, OFFSET=ALMOST_ONE - 1, BLOCK_G=2, fill={"x": top_second}
+        ),
+    },
     contract=Contract(
         {
             "M": Size(9),

@@ -119,7 +119,7 @@ def _spoilt() -> int:
 
 
 def _off() -> float:
-    """Return how far the mean of 64 one-bit copies of a row is from the row, relative to its length."""
+    """Return how far the mean of 64 one-bit copies of a row is from the row, relative to its norm."""
     x = torch.randn(1, 64, generator=torch.Generator().manual_seed(0)).bfloat16().double()
     words, scale, minimum = STOCHASTIC_PACK.spec(x.repeat(1, 64), 1, 64, 7, 0)
     codes = (words[:, :, None] >> torch.arange(32) & 1).reshape(64, 64)
@@ -163,7 +163,7 @@ QUESTIONS = (
             _NO_NAME,
             Nudge(
                 lambda v, r: "fake" in v,
-                "A fake tensor has no data that could change, and the fake's shapes and dtypes are correct.",
+                "The fake's tensors have no data that could change, and their shapes and dtypes are correct.",
             ),
             Nudge(
                 lambda v, r: "aot" in v,
@@ -284,7 +284,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q11",
-        asks="One copy is off by 2.46 times the length of x. How far off is the mean of 64 copies, each "
+        asks="One copy is off by 2.46 times the norm of x. How far off is the mean of 64 copies, each "
         "rounded by draws of its own (within a fifth)?",
         right=_off,
         kind=float,
