@@ -127,11 +127,11 @@ def without_output(x_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def all_write_the_first_block(x_ptr, z_ptr, BLOCK: tl.constexpr):
-    """Every program stores its own block to the first one's place, then to its own."""
+    """All programs store in the first block, and all but the first in their own, too."""
     lanes = tl.arange(0, BLOCK)
     offs = tl.program_id(0) * BLOCK + lanes
     z = tl.load(x_ptr + offs) + 10
-    tl.store(z_ptr + lanes, z)
+    tl.store(z_ptr + lanes, z, mask=offs >= BLOCK)
     tl.store(z_ptr + offs, z)
 
 
@@ -484,6 +484,31 @@ def loop_changes_type(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=offs < N) + acc, mask=offs < N)
 
 
+@triton.jit
+def all_blocks_by_each(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Each program walks all blocks, its own and those of the others."""
+    for start in range(0, tl.num_programs(0) * BLOCK, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def two_blocks_by_each(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Each program does its neighbor's block, too."""
+    lanes = tl.arange(0, 2 * BLOCK)
+    x_ptr += tl.program_id(0) * BLOCK
+    z_ptr += tl.program_id(0) * BLOCK
+    mask = lanes < N - tl.program_id(0) * BLOCK
+    tl.store(z_ptr + lanes, tl.load(x_ptr + lanes, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def wrapped_on_both_sides(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Lanes past the end start over: two programs write the same value to one element."""
+    offs = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)) % N
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
 WRONG = [
     Wrong(CONSTANT_ADD, ch01_empty, kind="never written", says="of z"),
     Wrong(CONSTANT_ADD, loads_and_forgets, kind="never written", says="of z"),
@@ -551,6 +576,9 @@ WRONG = [
     Wrong(MASKED_ADD, last_block_moved_back, kind="out of bounds", says="-12..-1"),
     Wrong(MASKED_ADD, wrapped_load, kind="race", says="two lanes"),
     Wrong(MASKED_ADD, loop_changes_type, kind="compiler", says="acc is one int32"),
+    Wrong(CONSTANT_ADD, all_blocks_by_each, kind="race", says="programs 0 and 1 both store z[0]"),
+    Wrong(MASKED_ADD, two_blocks_by_each, kind="race", says="programs 0 and 1 both store z[32]"),
+    Wrong(MASKED_ADD, wrapped_on_both_sides, kind="race", says="both store z[0]"),
 ]
 
 # ---- right, written in other ways ---------------------------------------------------------------
@@ -596,13 +624,6 @@ def clamped_load(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + tl.minimum(offs, N - 1))
     tl.store(z_ptr + offs, x + 10, mask=offs < N)
-
-
-@triton.jit
-def wrapped_on_both_sides(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
-    """Lanes past the end start over: two programs write an element, but the same value."""
-    offs = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)) % N
-    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
 
 
 @triton.jit
@@ -655,7 +676,6 @@ RIGHT = [
     (CONSTANT_ADD, reversed_programs),
     (MASKED_ADD, by_block_pointer),
     (MASKED_ADD, clamped_load),
-    (MASKED_ADD, wrapped_on_both_sides),
     (MASKED_ADD, by_helper),
     (MASKED_ADD, by_named_tuple),
     (MASKED_ADD, in_two_halves),
