@@ -1,4 +1,4 @@
-"""Wrong and correct kernels for chapter 01: constant_add and masked_add."""
+"""Wrong and correct kernels for chapters 00 and 01: square, constant_add and masked_add."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from puzzles_lib.chapters.ch00_welcome.puzzles import SQUARE
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD
 from puzzles_lib.chapters.ch01_blocks.puzzles import constant_add as constant_add_spec
 from tests.kernels import Wrong
@@ -509,6 +510,34 @@ def wrapped_on_both_sides(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
 
 
+@triton.jit
+def only_x_moved(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The lanes are the offsets of both, but z_ptr hasn't moved."""
+    pid = tl.program_id(0)
+    x_ptr += pid * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    tl.store(z_ptr + lanes, tl.load(x_ptr + lanes) + 10)
+
+
+@triton.jit
+def lanes_times_the_id(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Multiplies the lanes by the id: all lanes of program 0 have the offset 0."""
+    pid = tl.program_id(0)
+    lanes = tl.arange(0, BLOCK)
+    tl.store(z_ptr + lanes * pid, tl.load(x_ptr + pid * BLOCK + lanes) + 10)
+
+
+@triton.jit
+def blocks_pid_and_the_next(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Two blocks in two steps, but the first one is block pid, not block 2 * pid."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, x * x, mask=offs < N)
+    offs += BLOCK
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, x * x, mask=offs < N)
+
+
 WRONG = [
     Wrong(CONSTANT_ADD, ch01_empty, kind="never written", says="of z"),
     Wrong(CONSTANT_ADD, loads_and_forgets, kind="never written", says="of z"),
@@ -576,6 +605,9 @@ WRONG = [
     Wrong(MASKED_ADD, last_block_moved_back, kind="out of bounds", says="-12..-1"),
     Wrong(MASKED_ADD, wrapped_load, kind="race", says="two lanes"),
     Wrong(MASKED_ADD, loop_changes_type, kind="compiler", says="acc is one int32"),
+    Wrong(CONSTANT_ADD, only_x_moved, kind="never written", says="z_ptr hasn't moved as x_ptr has"),
+    Wrong(CONSTANT_ADD, lanes_times_the_id, kind="never written", says="each lane needs its own offset"),
+    Wrong(SQUARE, blocks_pid_and_the_next, kind="never written", says="8 elements after the other, but each"),
     Wrong(CONSTANT_ADD, all_blocks_by_each, kind="race", says="programs 0 and 1 both store z[0]"),
     Wrong(MASKED_ADD, two_blocks_by_each, kind="race", says="programs 0 and 1 both store z[32]"),
     Wrong(MASKED_ADD, wrapped_on_both_sides, kind="race", says="both store z[0]"),
