@@ -262,6 +262,12 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
 
 def _others_moved(pointer: str, source: str) -> str:
     """Return the pointer that a kernel moves by the program's id, if it doesn't move this one; "" if none."""
+    moved = moved_pointers(source)
+    return moved[0] if moved and pointer not in moved else ""
+
+
+def moved_pointers(source: str) -> list[str]:
+    """Return the pointers that a kernel moves by the program's id, as in ``x_ptr += pid * BLOCK``."""
     body = _parsed(source)
     ids = [
         ast.unparse(target)
@@ -274,8 +280,23 @@ def _others_moved(pointer: str, source: str) -> str:
         for node in moves
         if re.search(rf"\b({'|'.join(['program_id', *map(re.escape, ids)])})\b", ast.unparse(node.value))
     ]
-    others = [name for name in moved if name.endswith("_ptr")]
-    return others[0] if others and pointer not in moved else ""
+    return [name for name in moved if name.endswith("_ptr")]
+
+
+def moved_twice(verdict: Verdict, ran: Run, source: str) -> Verdict | None:
+    """The same fault with its reason, if a pointer has moved to its block, and the offsets move as far again.
+
+    ran: a run whose accesses were kept.
+    """
+    access = next((a for a in ran.accesses if a.bad.any()), None)
+    if access is None or f"{access.argument}_ptr" not in moved_pointers(source):
+        return None
+    elements, size = access.elements.ravel(), access.elements.size
+    pid = sum(access.program)
+    if size < 2 or not pid or int(elements[0]) != 2 * pid * size or (np.diff(elements) != 1).any():
+        return None
+    text = f"{access.argument}_ptr has moved to the program's block, and its offsets move as far again"
+    return replace(verdict, diagnosis=text)
 
 
 def _starts_too_soon(
