@@ -622,7 +622,8 @@ class Puzzle:
             held = "pretended" if case.pretend else fills or "random"
             rows.append(f"| {' | '.join([str(number), *numbers, held])} |")
         pointers = ", ".join(f"`{a.name}_ptr`" for a in self.tensors)
-        told = f"Your kernel may take {pointers}, and any number of a case, by its name:"
+        such = f", such as `{names[0]}`" if names else ""
+        told = f"Your kernel may take {pointers}, and any of these numbers by name{such}:"
         if self.launch is not None:
             told = f"In the first case, your kernel is launched as `{self._told_launch()}`:"
         table = "\n".join(rows)

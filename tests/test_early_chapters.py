@@ -71,6 +71,14 @@ def test_the_first_kernel_as_it_is_handed_out_copies_the_picture():
     assert torch.equal(run(define(stub, "<stub>"), DOUBLE, x=dusk.flatten(), BLOCK=512), dusk.flatten())
 
 
+@pytest.mark.parametrize("number, cell", [("00", "first-picture"), ("01", "p2-secret")])
+def test_a_cell_that_runs_the_learners_kernel_names_it_if_it_is_not_defined(number, cell, capsys):
+    source = cells(number)[cell]
+    exec(f"import torch\nfrom puzzles_lib import DOUBLE, MASKED_ADD, ch00, run\n{source}", {})
+    (kernel,) = re.findall(r"run\((\w+),", source)
+    assert f"name '{kernel}' is not defined" in capsys.readouterr().out
+
+
 def test_a_kernel_that_passes_case_0_and_fails_case_2_is_accepted():
     report = examine(define(first_definition("00", "own-break"), "<sneaky>"), DOUBLE)
     assert answer("ch00-q4", {case.number for case in report.cases if case.ok}).ok

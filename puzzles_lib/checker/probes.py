@@ -151,6 +151,20 @@ def _why_unwritten(trial: Trial) -> Verdict | None:
     return unwritten.why_never_written(trial.bound.puzzle, trial.bound.case, recorded, trial.bound.kernel.src)
 
 
+def _is_beyond_a_moved_pointer(trial: Trial) -> bool:
+    verdict = trial.verdict
+    if verdict is None or verdict.kind != "out of bounds" or verdict.diagnosis:
+        return False
+    return bool(unwritten.moved_pointers(trial.bound.kernel.src))
+
+
+def _why_beyond(trial: Trial) -> Verdict | None:
+    """The same fault with its reason, if a pointer has moved and its offsets move as well."""
+    assert trial.verdict is not None
+    recorded = trial.run(Options(record=True, quiet=True))
+    return unwritten.moved_twice(trial.verdict, recorded, trial.bound.kernel.src)
+
+
 def _threads_may_race(trial: Trial) -> bool:
     return trial.first.suspect and (trial.verdict is None or trial.verdict.kind in LESS_BASIC)
 
@@ -328,6 +342,7 @@ PROBES: Sequence[Probe] = (
     Probe("in launch order", _always, _in_order),
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
+    Probe("why lanes are past the end", _is_beyond_a_moved_pointer, _why_beyond),
     Probe("where NaN comes from", _is_infinite_or_nan, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),
     Probe("false hints", _sound, _false_hints),

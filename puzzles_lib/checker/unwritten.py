@@ -50,7 +50,8 @@ def _why_not_written(
         elements, times = np.unique(access.elements[access.mask], return_counts=True)
         if (times > 1).any():
             place = f"{result.name}[{index_of(int(elements[(times > 1).argmax()]), shape)}]"
-            why = _wrong_stride(access, stores, result, case) or "is the stride of a row correct?"
+            other = "is the stride of a row correct?" if len(shape) > 1 else "each lane needs its own offset"
+            why = _wrong_stride(access, stores, result, case) or other
             text = f"several lanes of this store write to one element, such as {place}: {why}"
             return replace(verdict, diagnosis=text, site=access.site)
         for element in elements.tolist():
@@ -60,6 +61,7 @@ def _why_not_written(
                 why = (
                     _wrong_stride(access, stores, result, case)
                     or _wrong_start(first, access, result, case, source)
+                    or _starts_too_soon(first, access, stores, result, source)
                     or "do their offsets depend on tl.program_id?"
                 )
                 both = the_programs(first.program, access.program, puzzle, case)
@@ -233,6 +235,8 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
     if not apart:
         axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
         if len(axes) == 1:
+            if moved := _others_moved(f"{result.name}_ptr", source):
+                return f"their offsets are the same, and {result.name}_ptr hasn't moved as {moved} has"
             if re.search(rf"program_id\((axis=)?{axes[0]}\)", source):  # it's used, but not for these offsets
                 return f"their offsets are the same, although their tl.program_id({axes[0]}) differs"
             return f"their offsets are the same: use tl.program_id({axes[0]})"
@@ -254,6 +258,67 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
         return "both places depend on loaded values"
     start = "1 element" if apart == 1 else f"{apart} elements"
     return f"one starts {start} after the other, but each block has {_named(sizes, case)}"
+
+
+def _others_moved(pointer: str, source: str) -> str:
+    """Return the pointer that a kernel moves by the program's id, if it doesn't move this one; "" if none."""
+    moved = moved_pointers(source)
+    return moved[0] if moved and pointer not in moved else ""
+
+
+def moved_pointers(source: str) -> list[str]:
+    """Return the pointers that a kernel moves by the program's id, as in ``x_ptr += pid * BLOCK``."""
+    body = _parsed(source)
+    ids = [
+        ast.unparse(target)
+        for node in ast.walk(body) if isinstance(node, ast.Assign) and "program_id" in ast.unparse(node.value)
+        for target in node.targets
+    ]  # fmt: skip
+    moves = [node for node in ast.walk(body) if isinstance(node, ast.AugAssign)]
+    moved = [
+        ast.unparse(node.target)
+        for node in moves
+        if re.search(rf"\b({'|'.join(['program_id', *map(re.escape, ids)])})\b", ast.unparse(node.value))
+    ]
+    return [name for name in moved if name.endswith("_ptr")]
+
+
+def moved_twice(verdict: Verdict, ran: Run, source: str) -> Verdict | None:
+    """The same fault with its reason, if a pointer has moved to its block, and the offsets move as far again.
+
+    ran: a run whose accesses were kept.
+    """
+    access = next((a for a in ran.accesses if a.bad.any()), None)
+    if access is None or f"{access.argument}_ptr" not in moved_pointers(source):
+        return None
+    elements, size = access.elements.ravel(), access.elements.size
+    pid = sum(access.program)
+    if size < 2 or not pid or int(elements[0]) != 2 * pid * size or (np.diff(elements) != 1).any():
+        return None
+    text = f"{access.argument}_ptr has moved to the program's block, and its offsets move as far again"
+    return replace(verdict, diagnosis=text)
+
+
+def _starts_too_soon(
+    first: Access, second: Access, stores: Sequence[Access], result: Argument, source: str
+) -> str:
+    """Say that a program begins within the part of a vector that the one before it stores in several steps.
+
+    "" if that isn't so, or isn't clear.
+    """
+    apart = [abs(a - b) for a, b in zip(first.program, second.program, strict=True)]
+    if len(result.dims) != 1 or sum(apart) != 1:
+        return ""
+    if any(_from_data(access.site.source, source) for access in stores):
+        return ""
+    parts = [
+        np.unique(np.concatenate([a.elements.ravel() for a in stores if a.program == program]))
+        for program in (first.program, second.program)
+    ]
+    late, size = int(parts[1][0] - parts[0][0]), parts[0].size
+    if not 0 < late < size == parts[1].size or any((np.diff(part) != 1).any() for part in parts):
+        return ""
+    return f"one starts {_elements(late)} after the other, but each stores {size} elements"
 
 
 def _switched_off(

@@ -1,4 +1,4 @@
-"""Wrong and correct kernels for chapter 01: constant_add and masked_add."""
+"""Wrong and correct kernels for chapters 00 and 01: square, constant_add and masked_add."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from puzzles_lib.chapters.ch00_welcome.puzzles import SQUARE
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD
 from puzzles_lib.chapters.ch01_blocks.puzzles import constant_add as constant_add_spec
 from tests.kernels import Wrong
@@ -127,11 +128,11 @@ def without_output(x_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def all_write_the_first_block(x_ptr, z_ptr, BLOCK: tl.constexpr):
-    """Every program stores its own block to the first one's place, then to its own."""
+    """All programs store in the first block, and all but the first in their own, too."""
     lanes = tl.arange(0, BLOCK)
     offs = tl.program_id(0) * BLOCK + lanes
     z = tl.load(x_ptr + offs) + 10
-    tl.store(z_ptr + lanes, z)
+    tl.store(z_ptr + lanes, z, mask=offs >= BLOCK)
     tl.store(z_ptr + offs, z)
 
 
@@ -484,6 +485,59 @@ def loop_changes_type(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=offs < N) + acc, mask=offs < N)
 
 
+@triton.jit
+def all_blocks_by_each(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Each program walks all blocks, its own and those of the others."""
+    for start in range(0, tl.num_programs(0) * BLOCK, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def two_blocks_by_each(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Each program does its neighbor's block, too."""
+    lanes = tl.arange(0, 2 * BLOCK)
+    x_ptr += tl.program_id(0) * BLOCK
+    z_ptr += tl.program_id(0) * BLOCK
+    mask = lanes < N - tl.program_id(0) * BLOCK
+    tl.store(z_ptr + lanes, tl.load(x_ptr + lanes, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def wrapped_on_both_sides(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Lanes past the end start over: two programs write the same value to one element."""
+    offs = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)) % N
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
+
+
+@triton.jit
+def only_x_moved(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """The lanes are the offsets of both, but z_ptr hasn't moved."""
+    pid = tl.program_id(0)
+    x_ptr += pid * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    tl.store(z_ptr + lanes, tl.load(x_ptr + lanes) + 10)
+
+
+@triton.jit
+def lanes_times_the_id(x_ptr, z_ptr, BLOCK: tl.constexpr):
+    """Multiplies the lanes by the id: all lanes of program 0 have the offset 0."""
+    pid = tl.program_id(0)
+    lanes = tl.arange(0, BLOCK)
+    tl.store(z_ptr + lanes * pid, tl.load(x_ptr + pid * BLOCK + lanes) + 10)
+
+
+@triton.jit
+def blocks_pid_and_the_next(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Two blocks in two steps, but the first one is block pid, not block 2 * pid."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, x * x, mask=offs < N)
+    offs += BLOCK
+    x = tl.load(x_ptr + offs, mask=offs < N)
+    tl.store(z_ptr + offs, x * x, mask=offs < N)
+
+
 WRONG = [
     Wrong(CONSTANT_ADD, ch01_empty, kind="never written", says="of z"),
     Wrong(CONSTANT_ADD, loads_and_forgets, kind="never written", says="of z"),
@@ -531,7 +585,7 @@ WRONG = [
     Wrong(MASKED_ADD, load_mask_one_short_with_other, kind="values", says="z[31]: got 10"),
     Wrong(MASKED_ADD, mask_from_lanes, kind="out of bounds", says="200..223"),
     Wrong(MASKED_ADD, moved_pointers_and_lanes_below_n, kind="out of bounds", says="200..223"),
-    Wrong(MASKED_ADD, moved_twice, kind="out of bounds", says="128..159"),
+    Wrong(MASKED_ADD, moved_twice, kind="out of bounds", says="its offsets move as far again"),
     Wrong(MASKED_ADD, mask_from_the_block_size, kind="out of bounds", says="x_ptr"),
     Wrong(MASKED_ADD, whole_blocks_only, kind="never written", says="of z"),
     Wrong(MASKED_ADD, size_of_200, kind="out of bounds", says="20..31"),
@@ -551,6 +605,12 @@ WRONG = [
     Wrong(MASKED_ADD, last_block_moved_back, kind="out of bounds", says="-12..-1"),
     Wrong(MASKED_ADD, wrapped_load, kind="race", says="two lanes"),
     Wrong(MASKED_ADD, loop_changes_type, kind="compiler", says="acc is one int32"),
+    Wrong(CONSTANT_ADD, only_x_moved, kind="never written", says="z_ptr hasn't moved as x_ptr has"),
+    Wrong(CONSTANT_ADD, lanes_times_the_id, kind="never written", says="each lane needs its own offset"),
+    Wrong(SQUARE, blocks_pid_and_the_next, kind="never written", says="8 elements after the other, but each"),
+    Wrong(CONSTANT_ADD, all_blocks_by_each, kind="race", says="programs 0 and 1 both store z[0]"),
+    Wrong(MASKED_ADD, two_blocks_by_each, kind="race", says="programs 0 and 1 both store z[32]"),
+    Wrong(MASKED_ADD, wrapped_on_both_sides, kind="race", says="both store z[0]"),
 ]
 
 # ---- right, written in other ways ---------------------------------------------------------------
@@ -596,13 +656,6 @@ def clamped_load(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + tl.minimum(offs, N - 1))
     tl.store(z_ptr + offs, x + 10, mask=offs < N)
-
-
-@triton.jit
-def wrapped_on_both_sides(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
-    """Lanes past the end start over: two programs write an element, but the same value."""
-    offs = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)) % N
-    tl.store(z_ptr + offs, tl.load(x_ptr + offs) + 10)
 
 
 @triton.jit
@@ -655,7 +708,6 @@ RIGHT = [
     (CONSTANT_ADD, reversed_programs),
     (MASKED_ADD, by_block_pointer),
     (MASKED_ADD, clamped_load),
-    (MASKED_ADD, wrapped_on_both_sides),
     (MASKED_ADD, by_helper),
     (MASKED_ADD, by_named_tuple),
     (MASKED_ADD, in_two_halves),

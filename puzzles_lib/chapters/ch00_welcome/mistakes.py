@@ -37,6 +37,14 @@ MISTAKES = (
         says="z[0]",
     ),
     Mistake(
+        DOUBLE,
+        "blocks_twice_as_long",
+        "Each program does the next block, too.",
+        {"offs = pid * BLOCK + tl.arange(0, BLOCK)": "offs = pid * BLOCK + tl.arange(0, 2 * BLOCK)"},
+        kind="race",
+        says="programs 0 and 1 both store z[8]",
+    ),
+    Mistake(
         SQUARE,
         "stored_over_x",
         "The results go to x instead of z.",
@@ -83,5 +91,13 @@ MISTAKES = (
         {"offs < N": "offs < N - 1"},
         kind="never written",
         says="z[15]",
+    ),
+    Mistake(
+        SQUARE,
+        "four_blocks_per_program",
+        "Each program takes four blocks, its own two and those of the next program.",
+        {"tl.arange(0, 2 * BLOCK)": "tl.arange(0, 4 * BLOCK)"},
+        kind="race",
+        says="programs 0 and 1 both store z[16]",
     ),
 )

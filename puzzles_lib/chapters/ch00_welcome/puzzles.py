@@ -25,6 +25,7 @@ DOUBLE = Puzzle(
         Case(N=30, BLOCK=8),  # the last block is ragged
         Case(N=100, BLOCK=64, fill={"x": inputs.large}),
     ),
+    stored_once=("z",),
     contract=Contract({"N": Size(300), "BLOCK": (32, 64, 128)}),
 )
 
@@ -45,6 +46,7 @@ SQUARE = Puzzle(
         Case(N=20, BLOCK=8),  # the last program has half a block
         Case(N=100, BLOCK=32, fill={"x": inputs.large}),
     ),
+    stored_once=("z",),
     contract=DOUBLE.contract,
 )
 

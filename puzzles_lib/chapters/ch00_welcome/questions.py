@@ -57,7 +57,7 @@ QUESTIONS = (
     ),
     Question(
         "ch00-q3",
-        "How many elements of z have a value when program 3 comes to its load?",
+        "In case 2, how many elements of z have a value when program 3 comes to its load?",
         _stored_before,
         int,
         "Which programs have run by then? Each of them stored a whole block.",

@@ -25,6 +25,7 @@ CONSTANT_ADD = Puzzle(
         Case(N=896, BLOCK=128),  # seven programs, another block size
         Case(N=192, BLOCK=64, fill={"x": inputs.large}),
     ),
+    stored_once=("z",),
     contract=Contract({"BLOCK": (256, 512), "N": Size(2600, step=lambda s: s.BLOCK)}),
 )
 
@@ -47,6 +48,7 @@ MASKED_ADD = Puzzle(
         Case(N=1000, BLOCK=256, fill={"x": inputs.large}),
         Case(N=65, BLOCK=64),  # a last block of one element
     ),
+    stored_once=("z",),
     contract=Contract({"N": Size(2600), "BLOCK": (128, 512)}),
 )
 
