@@ -1219,28 +1219,18 @@ def _label_in_block(h: Tensor, w: Tensor, label: Tensor, lse: Tensor, BLOCK_V: i
     return d @ w, d.T @ h
 
 
-def _softmax_of_blocks(
-    h: Tensor, w: Tensor, label: Tensor, lse: Tensor, BLOCK_V: int
-) -> tuple[Tensor, Tensor]:
-    """Return the gradients if each block of classes had a softmax of its own."""
-    logit = h @ w.T
-    for block in logit.split(BLOCK_V, 1):
-        block.sub_(block.logsumexp(1, keepdim=True))
-    d = torch.exp(logit) - 1.0 * (torch.arange(len(w)) == label[:, None])
-    d = torch.where(label[:, None] == IGNORED, 0.0, d)
-    return d @ w, d.T @ h
+def _of_tiles(of: Callable[[Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a slip: the logits of each tile are less a number per row of this tile, not less lse."""
 
+    def gradients(h: Tensor, w: Tensor, label: Tensor, lse: Tensor, BLOCK_V: int) -> tuple[Tensor, Tensor]:
+        logit = h @ w.T
+        for tile in logit.split(BLOCK_V, 1):
+            tile.sub_(of(tile))
+        d = torch.exp(logit) - 1.0 * (torch.arange(len(w)) == label[:, None])
+        d = torch.where(label[:, None] == IGNORED, 0.0, d)
+        return d @ w, d.T @ h
 
-def _softmax_not_divided(
-    h: Tensor, w: Tensor, label: Tensor, lse: Tensor, BLOCK_V: int
-) -> tuple[Tensor, Tensor]:
-    """Return the gradients if the probabilities were exp() of the logits minus their tile's maximum."""
-    logit = h @ w.T
-    for block in logit.split(BLOCK_V, 1):
-        block.sub_(block.amax(1, keepdim=True))
-    d = torch.exp(logit) - 1.0 * (torch.arange(len(w)) == label[:, None])
-    d = torch.where(label[:, None] == IGNORED, 0.0, d)
-    return d @ w, d.T @ h
+    return gradients
 
 
 def no_labels(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -1287,12 +1277,14 @@ LINEAR_CROSS_ENTROPY_GRAD = Puzzle(
     slips={
         "the label is missing: d is 1 smaller there": _without_label,
         "1 is added at the label: it's the probability minus 1": _one_too_many,
-        "the maximum of a tile is subtracted from its logits here: subtract lse": _softmax_not_divided,
+        "the maximum of a tile is subtracted from its logits here: subtract lse": (
+            _of_tiles(lambda tile: tile.amax(1, keepdim=True))
+        ),
         "exp(logit) isn't a probability yet: it's exp(logit - lse)": lambda h, w, label, lse: (
             linear_cross_entropy_grad(h, w, label, torch.zeros_like(lse))
         ),
         "this is a softmax of each block of classes alone: lse is of all classes, so use it": (
-            _softmax_of_blocks
+            _of_tiles(lambda tile: tile.logsumexp(1, keepdim=True))
         ),
         "a row with label -100 has d = 0": _all_rows_learn,
         "a label is taken for the number of a lane in its block here: compare it with v": _label_in_block,
