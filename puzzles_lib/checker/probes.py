@@ -159,7 +159,7 @@ def _is_beyond_a_moved_pointer(trial: Trial) -> bool:
 
 
 def _why_beyond(trial: Trial) -> Verdict | None:
-    """The same fault with its reason, if a pointer has moved and its offsets move as well."""
+    """Return the same fault with its reason, if a pointer has moved and its offsets move as well."""
     assert trial.verdict is not None
     recorded = trial.run(Options(record=True, quiet=True))
     return unwritten.moved_twice(trial.verdict, recorded, trial.bound.kernel.src)
