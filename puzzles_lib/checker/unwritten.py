@@ -284,7 +284,7 @@ def moved_pointers(source: str) -> list[str]:
 
 
 def moved_twice(verdict: Verdict, ran: Run, source: str) -> Verdict | None:
-    """The same fault with its reason, if a pointer has moved to its block, and the offsets move as far again.
+    """Return the same fault with its reason: a pointer has moved to its block, and its offsets move as far.
 
     ran: a run whose accesses were kept.
     """
