@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -167,14 +168,19 @@ def test_the_verdict_on_an_own_norm_does_not_depend_on_torchs_seed():
 # ---- the threads of a program
 
 
-@pytest.mark.parametrize("last_two, right", [("offs", False), ("turned", True)])
-def test_a_thread_finds_what_it_has_stored_itself(last_two, right):
-    """The answers to the chapter's question on its detour through memory."""
+@pytest.mark.parametrize(
+    "last_two, between, right", [("offs", "", False), ("turned", "", True), ("offs", "barrier", True)]
+)
+def test_a_thread_finds_what_it_has_stored_itself(last_two, between, right):
+    """The answers to the chapter's question on its detour through memory, checked as its cell does."""
     cells = nbformat.read(REPO / "solutions/17_normalisation.ipynb", as_version=4).cells
     (source,) = (cell.source for cell in cells if cell.id == "threads-kernel")
     *lines, load, store = source[source.index("@triton.jit") :].partition("\n\n\n")[0].splitlines()
+    lines += ["    tl.debug_barrier()"] if between else []
     lines += [line.replace("offs", last_two) for line in (load, store)]
-    report = check(define("\n".join(lines), f"<{last_two}>"), DOUBLE)
+    kernel = define("\n".join(lines), f"<{last_two}>")
+    (call,) = (line for line in source.splitlines() if line.startswith("check("))
+    report = eval(call, {"check": check, "replace": replace, "DOUBLE": DOUBLE, kernel.__name__: kernel})
     assert report.ok == right and ("no barrier between" in str(report)) != right
 
 
