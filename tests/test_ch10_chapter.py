@@ -20,7 +20,7 @@ TIMES = {row["path"].removeprefix("quantize_pack, "): row["us"] for row in rows(
 
 def test_what_the_reciprocal_saves_in_the_prose_is_recorded():
     prose = CELLS["end-changes-idea"]
-    divided, multiplied = TIMES["1 row a program, 1 warp"], TIMES["1 row a program, reciprocal"]
+    divided, multiplied = TIMES["1 row per program, 1 warp"], TIMES["1 row per program, reciprocal"]
     assert f"takes {1 - multiplied / divided:.0%} less time" in prose
     assert f"({multiplied:.0f} µs instead of {divided:.0f})" in prose
 
@@ -105,9 +105,9 @@ def test_the_times_of_larger_programs_in_the_prose_are_recorded():
     def took(path: str) -> str:
         return f"{us[path]:.0f}"
 
-    group, row = "1 group a program, 4 warps", "1 row a program, 4 warps"
+    group, row = "1 group a program, 4 warps", "1 row per program, 4 warps"
     assert f"takes {took(f'quantize_pack, {row}')} µs instead of {took(f'quantize_pack, {group}')}" in prose
-    assert f"one warp instead of four, {took('quantize_pack, 1 row a program, 1 warp')}." in prose
+    assert f"one warp instead of four, {took('quantize_pack, 1 row per program, 1 warp')}." in prose
     dequantizer = f"{took(f'dequantize, {row}')} instead of {took(f'dequantize, {group}')}"
     assert f"The dequantizer takes {dequantizer}" in prose
 

@@ -68,13 +68,13 @@ def test_the_chapters_words_are_the_recorded_figures():
     torchs = [("rms_norm", "torch, add and rms_norm"), ("layer_norm", "torch"), ("layer_norm_dx", "torch")]
     slower = [us[case, path, other][1] / us[case, path, other][0] for path, other in torchs]
     assert round(min(slower), 1) == 1.3 and round(max(slower), 1) == 1.5
-    dw = "layer_norm_dw, 256 rows a program"
+    dw = "layer_norm_dw, 256 rows per program"
     table = {
         "8192 × 4096, bfloat16": case,
         "8192 × 4096, float32": "8192x4096, float32",
         "50432 × 768, bfloat16": "50432x768, bfloat16",
     }
-    lock, apart = (us[case, f"{p}, 16 rows a program", copy][0] for p in ("dw_by_lock", "layer_norm_dw"))
+    lock, apart = (us[case, f"{p}, 16 rows per program", copy][0] for p in ("dw_by_lock", "layer_norm_dw"))
     prose = " ".join(
         cell.source
         for cell in nbformat.read(REPO / "solutions/17_normalisation.ipynb", as_version=4).cells
@@ -101,7 +101,7 @@ def test_the_chapters_words_are_the_recorded_figures():
     )
     for rows_ in (16, 256):
         atomics, *others = (
-            us[case, f"{p}, {rows_} rows a program", copy][0]
+            us[case, f"{p}, {rows_} rows per program", copy][0]
             for p in ("dw_by_atomics", "dw_by_lock", "layer_norm_dw")
         )
         assert atomics < min(others) and "Atomics were the fastest here" in prose

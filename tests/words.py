@@ -1,7 +1,6 @@
 """Finds sentences that break the house rules for English: ``python -m tests.words`` lists them.
 
-The rules are in `words.yml`; besides them, a sentence has at most `MOST_WORDS` words. The files that are not
-rewritten yet are in `words_exempt.yml`: ``python -m tests.words --refresh`` writes that list anew.
+The rules are in `words.yml`; besides them, a sentence has at most `MOST_WORDS` words.
 """
 
 import ast
@@ -18,9 +17,8 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
-RULES, EXEMPT = (Path(__file__).with_name(name) for name in ("words.yml", "words_exempt.yml"))
+RULES = Path(__file__).with_name("words.yml")
 MOST_WORDS = 30
-REASON = "not rewritten yet"
 
 
 @dataclass(frozen=True)
@@ -150,21 +148,6 @@ def found_in(path: Path) -> Iterator[str]:
             yield f"{path.relative_to(ROOT)} {place}: {fault}"
 
 
-def exempt() -> list[str]:
-    """Return the files that are not rewritten yet."""
-    return yaml.safe_load(EXEMPT.read_text("utf-8"))[REASON] or []
-
-
-def refresh() -> None:
-    """Write the list of exempt files anew: those that have faults."""
-    names = [str(path.relative_to(ROOT)) for path in files() if any(found_in(path))]
-    head = "# Files whose English is not checked. `python -m tests.words --refresh` writes this list.\n"
-    EXEMPT.write_text(head + yaml.safe_dump({REASON: names}, allow_unicode=True), "utf-8")
-
-
 if __name__ == "__main__":
-    if "--refresh" in sys.argv:
-        refresh()
-    else:
-        wanted = [Path(name).resolve() for name in sys.argv[1:]] or files()
-        print("\n".join(line for path in wanted for line in found_in(path)))
+    wanted = [Path(name).resolve() for name in sys.argv[1:]] or files()
+    print("\n".join(line for path in wanted for line in found_in(path)))

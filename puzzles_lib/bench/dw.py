@@ -104,7 +104,7 @@ def _sustained(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, obj
     fused = sustained([lambda d=d, p=p: dequant_gemm_dw(d, p) for d, p in packs]).us
     error = relative_error(dequant_gemm_dw(*packs[0]), exact(*packs[0]))
     case, path = f"{_case(shape, bits)}, for a second", "dequant_gemm_dw, sustained"
-    yield row("dw", case, path, fused, "cuBLAS, x not quantised", plain, error)
+    yield row("dw", case, path, fused, "cuBLAS, x not quantized", plain, error)
 
 
 def _round_trip(shape: tuple[int, int, int], bits: int) -> Iterator[dict[str, object]]:

@@ -241,7 +241,7 @@ def _dw(case: str, sets: list[Tensors]) -> Iterator[dict[str, object]]:
             ours(sets[0])
             wanted = zip(results, _spec(puzzle, sets[0], rows, BLOCK_N), strict=False)
             error = max(relative_error(result, want) for result, want in wanted)
-            name = f"{path}, {rows} rows a program"
+            name = f"{path}, {rows} rows per program"
             yield from _rows(case, name, sets, 2 * sets[0]["x"].nbytes, error, ours, others)
 
 

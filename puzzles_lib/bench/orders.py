@@ -54,7 +54,7 @@ class Shape:
         return triton.cdiv(self.M, self.ROWS)
 
     def __str__(self) -> str:
-        return f"{self.M}x{self.N}, {self.ROWS} rows a program, {self.warps} warps"
+        return f"{self.M}x{self.N}, {self.ROWS} rows per program, {self.warps} warps"
 
 
 SHAPES = tuple(Shape(M=4096, N=N, ROWS=8, warps=4) for N in (1024, 2048, 4096, 8192, 16384))

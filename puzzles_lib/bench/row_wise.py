@@ -118,7 +118,7 @@ def measure() -> Iterator[dict[str, object]]:
     packed = [quantize_pack(each.x, BITS, GROUP) for each in sets]
     want, tie = _reference(sets[0].x)
     blocks = (("1 group a program, 4 warps", 1, 4), ("1 group a program, 1 warp", 1, 1))
-    blocks += (("1 row a program, 4 warps", 4, 4), ("1 row a program, 1 warp", 4, 1))
+    blocks += (("1 row per program, 4 warps", 4, 4), ("1 row per program, 1 warp", 4, 1))
     paths, errors = {"copy": [lambda e=e: e.back.copy_(e.x) for e in sets]}, {}
     for name, groups, warps in blocks:
         for each in sets:
@@ -129,9 +129,9 @@ def measure() -> Iterator[dict[str, object]]:
         paths[f"quantize_pack, {name}"] = [lambda e=e, g=groups, w=warps: e.pack(g, w) for e in sets]
         paths[f"dequantize, {name}"] = [lambda e=e, g=groups, w=warps: e.unpack(g, w) for e in sets]
     changes = (
-        ("1 row a program, reciprocal", 1, 4, True),
-        (f"{ROWS} rows a program, no lane off", ROWS, 1, False),
-        (f"{ROWS} rows a program, no lane off, reciprocal", ROWS, 1, True),
+        ("1 row per program, reciprocal", 1, 4, True),
+        (f"{ROWS} rows per program, no lane off", ROWS, 1, False),
+        (f"{ROWS} rows per program, no lane off, reciprocal", ROWS, 1, True),
     )
     for name, rows, groups, fma in changes:
         for each in sets:

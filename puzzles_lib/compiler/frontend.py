@@ -368,13 +368,13 @@ class _Translator:
         self._child = Child(work.prepare, self._limits)
 
     def _packed_kernel(self) -> bytes | None:
-        """What all opinions depend on; None where that cannot be told, or the text would be large."""
+        """What all opinions depend on; None if it cannot be pickled, or the text would be large."""
         if self._work.wanted not in ("", *RUNNING):
             return None
         return packed((replace(self._work, sources=[]), self._limits))
 
     def _key(self, number: int, kernel: bytes | None) -> _Key | None:
-        """All that an opinion depends on. kernel: as packed; None where that cannot be told."""
+        """All that an opinion depends on. kernel: as packed; None if it cannot be pickled."""
         source = self._work.sources[number]
         launch = packed((source.signature, source.constants, source.attrs)) if kernel else None
         return (kernel, launch) if kernel and launch else None

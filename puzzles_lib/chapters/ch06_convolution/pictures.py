@@ -218,7 +218,7 @@ def images(
         colors = [
             [TILE if inside and i < BLOCK_H and j < BLOCK_W else PALE for j in range(W)] for i in range(H)
         ]
-        box(ax, left, top, W, H, color=PALE, edge=INK, linewidth=1.6)  # hides the image behind
+        box(ax, left, top, W, H, color=PALE, edge=INK, linewidth=1.6)  # hides what it covers
         cells(ax, [[""] * W] * H, x=left, y=top, colors=colors)
         label(ax, left - 0.2, top + 0.5, f"n = {n}", align="right")
     lines = (

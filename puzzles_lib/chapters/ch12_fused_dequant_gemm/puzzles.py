@@ -83,7 +83,7 @@ def fused_dw(
 ) -> Float32[Tensor, "COUT CIN"]:
     """dw[m, n] = sum over k of dy[k, m] · x[k, n]
 
-    x[k, n] = minimum[k, g] + scale[k, g] · code[k, n] with g = n // GROUP, and
+    x[k, n] = minimum[k, g] + scale[k, g] · code[k, n] with g = n // GROUP.
     code[k, n] is field n % F of words[k, n // F], F = 32 // BITS, as in puzzle
     16. GROUP and BLOCK_N are multiples of F. x is rounded to bfloat16 for the dot,
     and sums are in float32.
@@ -369,7 +369,7 @@ def packed_along_k(
 ) -> Float32[Tensor, "COUT CIN"]:
     """dw[m, n] = sum over k of dy[k, m] · x[k, n]
 
-    x[k, n] = minimum[g, k] + scale[g, k] · code[k, n] with g = n // GROUP, and
+    x[k, n] = minimum[g, k] + scale[g, k] · code[k, n] with g = n // GROUP.
     code[k, n] is field j of words[b, r, n] where k = 16 · F · b + 16 · j + r,
     F = 16 // BITS, r < 16: the format of puzzles_lib.kernels. Past row K, words,
     scales and minima can be any finite numbers. GROUP is a multiple of BLOCK_N.

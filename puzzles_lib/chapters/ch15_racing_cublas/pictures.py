@@ -357,7 +357,7 @@ def timeline() -> Picture:
     label(ax, left, 8.0, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Two sketches of who works when, each for the same {PIECES} dots. In rung 4, the threads "
+        f"Two sketches of what works when, each for the same {PIECES} dots. In rung 4, the threads "
         f"unpack for a dot, wait while the tensor cores compute it, then unpack for the next, so each side "
         f"idles half of the time. In rung 5, the threads unpack for dot 1 while the tensor cores compute "
         f"dot 0, and so on. Both sides are busy, and the "

@@ -42,7 +42,7 @@ def fused_dw_along_k(
     """parts[s, m, n] = sum over the k of split s of dy[k, m] · x̂[k, n]
 
     x̂[k, n] = minimum + scale · code, rounded to bfloat16. Row k = 128 b + 16 j + r: its code of column n
-    is field j of words[b, r, n], scale and minimum are params[n // GROUP, b, p] for p = 16 j + r and
+    is field j of words[b, r, n]. Scale and minimum are params[n // GROUP, b, p] for p = 16 j + r and
     p = 128 + 16 j + r.
     Splits are those of `fused_dw_row_words`, of whole blocks; numbers is `NUMBERS`.
     """

@@ -497,7 +497,7 @@ def sums(rows: Sequence[Mapping[str, Any]], about: str, case: str = "8192x4096, 
     told, at, ticks = [f"a copy of as many bytes {copy:.0f}"], 0.0, []
     for count in (256, 16):
         for path, name in ways.items():
-            (row,) = [row for row in found if row["path"] == f"{path}, {count} rows a program"]
+            (row,) = [row for row in found if row["path"] == f"{path}, {count} rows per program"]
             look = {"color": colors[name], "edgecolor": INK, "linewidth": 0.5}
             text = f"{row['us']:.0f} µs"
             if row["us"] < most:

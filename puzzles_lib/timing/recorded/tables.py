@@ -292,7 +292,7 @@ def _norms() -> list[str]:
         ("RMSNorm, residual added", "rms_norm", "torch, add and rms_norm"),
         ("LayerNorm", "layer_norm", "torch"),
         ("its dx", "layer_norm_dx", "torch"),
-        ("its dw and db, in two stages", "layer_norm_dw, 256 rows a program", "torch"),
+        ("its dw and db, in two stages", "layer_norm_dw, 256 rows per program", "torch"),
     ):
         cells = []
         for shape in shapes:
