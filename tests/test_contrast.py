@@ -22,6 +22,7 @@ from puzzles_lib import (
 )
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import CHAPTERS, mistakes, named
+from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import CaseResult, GoalResult, Report, Verdict
 from puzzles_lib.checking import check
 from puzzles_lib.coach import contrast
@@ -141,6 +142,22 @@ def test_the_question_fits_what_happens(puzzle, name, words):
 
 
 EVERY = [each for chapter in CHAPTERS for each in chapter.mistakes]
+
+
+ASKED = [each for each in EVERY if each.asks]
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+@pytest.mark.parametrize("slip", ASKED, ids=lambda each: each.name)
+def test_a_question_of_its_own_is_about_the_puzzles_cases(slip):
+    """It names as many as there are, and the case that it names is the first to fail."""
+    assert slip.asks.endswith("?")
+    if found := re.search(r"the (\w+) cases", slip.asks):
+        assert NUMBERS.index(found[1]) == len(slip.puzzle.cases)
+    if named := re.search(r"case (\d)", slip.asks):
+        wrong = define(slip.apply(kernel_sources()[slip.puzzle.name]), f"<{slip.name}>")
+        failing = [case.number for case in examine(wrong, slip.puzzle).cases if case.verdict]
+        assert failing[0] == int(named[1])
 
 
 def reports(slip: Mistake) -> list[Report]:
