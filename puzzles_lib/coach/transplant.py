@@ -4,13 +4,14 @@
     wrong: words = tl.sum(codes >> BITS * i, axis=1)
     own:   packed = tl.sum(c << (lane * BITS), 1)      # a learner's
 
-Expressions are compared by what they mean: a local name that is assigned once stands for its expression, and
-the order of a sum's terms or a minimum's arguments doesn't matter, nor whether `[:, None]` comes before or
-after a comparison. The smallest changed expression that both kernels contain equally often is replaced. If
-the correct kernel has it once, for a name, the learner may have written it several times. If there is none,
-the names may stand for anything: the only expression of the same form is replaced. Otherwise, if a load or
-store gets another mask or `other`, so does the learner's only one with this pointer. The learner's other text
-stays as it is.
+Expressions are compared by what they mean. A local name that is assigned once stands for its expression. The
+order of a sum's terms or a minimum's arguments doesn't matter, nor whether `[:, None]` is before or after a
+comparison. Four ways are tried, and the learner's other text stays as it is:
+
+1. The smallest changed expression that both kernels contain equally often is replaced.
+2. If the correct kernel has an expression once, for a name, all of the learner's copies of it are replaced.
+3. The names may stand for anything: the only expression of the same form is replaced.
+4. The learner's load or store with the same pointer gets the new mask or `other`.
 """
 
 import ast
