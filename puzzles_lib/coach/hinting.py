@@ -42,7 +42,7 @@ class Shown:
     """A hint as it is shown, or a line instead of one.
 
     hint: None if there is no hint to show. number: the hint's number, from 1. count: how many the puzzle has.
-    notes: the lines below the hint.
+    notes: the lines below the hint. lead: the line above it, about a hint that was shown before.
     """
 
     puzzle: str
@@ -50,6 +50,7 @@ class Shown:
     number: int = 0
     count: int = 0
     notes: tuple[str, ...] = ()
+    lead: str = ""
 
     @property
     def headline(self) -> str:
@@ -58,11 +59,13 @@ class Shown:
         return f"{self.puzzle}, hint {self.number} of {self.count}: {self.hint.title}"
 
     def __repr__(self) -> str:
-        return "\n\n".join([self.headline, *([self.hint.text] if self.hint else []), *self.notes])
+        text = [self.hint.text] if self.hint else []
+        return "\n\n".join([self.headline, *filter(None, [self.lead]), *text, *self.notes])
 
     def _repr_markdown_(self) -> str:
         text = [self.hint.text] if self.hint else []
-        return "\n\n".join([f"**{self.headline}**", *text, *(f"*{note}*" for note in self.notes)])
+        lead = [f"*{self.lead}*"] if self.lead else []
+        return "\n\n".join([f"**{self.headline}**", *lead, *text, *(f"*{note}*" for note in self.notes)])
 
 
 def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
@@ -119,10 +122,10 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         shown[seen] = failure
     fits_too = fits or bool(number and _fit(known[chosen - 1], said, code) > NO_FIT)
     shown[chosen] = failure if fits_too else shown.get(chosen, "")
-    notes = []
+    notes, lead = [], ""
     if seen and seen != chosen:
         show_it = f": hint({name}, {seen}) shows it again" if name else ""
-        notes.append(f"Hint {seen} fits your last {source} best, but you've seen it{show_it}.")
+        lead = f"Hint {seen} fits your last {source} best, but you've seen it{show_it}. This is the next one."
     if fits and said:
         message = _telling(said).message
         short = textwrap.shorten(message, MOST_CHARACTERS, placeholder=" …")
@@ -138,7 +141,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         lost = source == "check" and said and not any(_fit(each, said, code) > NO_FIT for each in known)
         other = ", and none of them is about what your last check said" if lost else ""
         notes.append(f"{every}{other}. {again} again.")
-    return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes))
+    return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead)
 
 
 def _before_the_cause(
