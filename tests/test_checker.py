@@ -326,7 +326,7 @@ def loads_by_its_number_only(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, B
         ),
         (
             first_rows_only,
-            "overwrite each other at z[0, 0]: their offsets are the same: use tl.program_id(0)",
+            "overwrite each other at z[0, 0]: their offsets are the same, so use tl.program_id(0)",
             "tl.store(z_ptr",
         ),
         (

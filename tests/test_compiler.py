@@ -663,6 +663,18 @@ def test_who_refuses_is_said():
     assert told == "the course's checker refuses this kernel: a reason"
 
 
+@pytest.mark.parametrize(
+    "reason, told",
+    [
+        ("x_ptr is an address: tl.load(x_ptr) reads it", "x_ptr is an address; tl.load(x_ptr) reads it"),
+        ("no `a: b` here: write c", "no `a: b` here; write c"),
+        ("TypeError: no", "TypeError: no"),
+    ],
+)
+def test_a_reason_has_no_second_colon(reason, told):
+    assert verdicts.of_refusal(Refusal(reason)).message == f"the compiler refuses this kernel: {told}"
+
+
 def test_a_kernel_of_no_module_is_one_all_the_same():
     """As after ``exec`` in a scope without a name."""
     kernel = define(

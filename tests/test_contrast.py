@@ -4,6 +4,7 @@ import dataclasses
 import html
 import json
 import re
+from collections import Counter
 
 import pytest
 
@@ -21,9 +22,12 @@ from puzzles_lib import (
 )
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import CHAPTERS, mistakes, named
+from puzzles_lib.checker import examine
+from puzzles_lib.checker.report import CaseResult, GoalResult, Report, Verdict
 from puzzles_lib.checking import check
 from puzzles_lib.coach import contrast
 from puzzles_lib.difference import difference, drawn
+from puzzles_lib.mistakes import Mistake
 from puzzles_lib.source import define
 from tests.test_walls import ROOT
 
@@ -128,17 +132,63 @@ def test_the_report_is_folded_below_a_question():
 @pytest.mark.parametrize(
     "puzzle, name, words",
     [
-        (
-            PACK_BITS,
-            "no_mask_on_the_words",
-            "and with what: an access out of bounds, a value that was never set, elements that are never",
-        ),
+        (PACK_BITS, "no_mask_on_the_words", "is the first to fail, and with what: "),
         (SCALAR_FLASH_ATTENTION, "factor_forgotten", "In case 1, the first to fail"),
     ],
 )
 def test_the_question_fits_what_happens(puzzle, name, words):
     assert check(solutions()[puzzle.name], puzzle).ok
     assert words in mistake(puzzle, name).asks
+
+
+EVERY = [each for chapter in CHAPTERS for each in chapter.mistakes]
+
+
+ASKED = [each for each in EVERY if each.asks]
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+@pytest.mark.parametrize("slip", ASKED, ids=lambda each: each.name)
+def test_a_question_of_its_own_is_about_the_puzzles_cases(slip):
+    """It names as many as there are, and the case that it names is the first to fail."""
+    assert slip.asks.endswith("?")
+    if found := re.search(r"the (\w+) cases", slip.asks):
+        assert NUMBERS.index(found[1]) == len(slip.puzzle.cases)
+    if named := re.search(r"case (\d)", slip.asks):
+        wrong = define(slip.apply(kernel_sources()[slip.puzzle.name]), f"<{slip.name}>")
+        failing = [case.number for case in examine(wrong, slip.puzzle).cases if case.verdict]
+        assert failing[0] == int(named[1])
+
+
+def reports(slip: Mistake) -> list[Report]:
+    """Reports on a mistake, in all the ways that they can be: on the kernel, a case or a goal."""
+    bad = Verdict(slip.kind, "wrong")
+    passes, fails = CaseResult("N=1"), CaseResult("N=2", bad)
+    cases = [(fails,), (passes, fails), (passes, dataclasses.replace(fails, drawn=True))]
+    found = [Report("name", each) for each in cases]
+    goal = GoalResult("case 0", verdict=bad)
+    return [*found, Report("name", verdict=bad), Report("name", (passes,), goals=(goal,))]
+
+
+def test_a_question_offers_the_answer_and_few_others():
+    """Of wrong values, it asks how they are wrong instead."""
+    for slip in EVERY:
+        for report in reports(slip):
+            asked = contrast._question(report, slip, mistakes(slip.puzzle))
+            offered = [words for words in contrast._CHOICES.values() if words in asked]
+            if slip.kind == "values":
+                assert offered == []
+            else:
+                assert contrast._CHOICES[slip.kind] in offered and len(offered) == 4, (slip.name, asked)
+
+
+def test_the_place_of_the_answer_does_not_give_it_away():
+    """Each of the four places has about a quarter of the answers, and a frequent kind has several places."""
+    places = [(each.kind, contrast._choices(each, mistakes(each.puzzle)).index(each.kind)) for each in EVERY]
+    often = Counter(place for _, place in places)
+    assert len(often) == 4 and min(often.values()) > 0.2 * len(places)
+    for kind, count in Counter(kind for kind, _ in places).items():
+        assert count < 10 or len({place for each, place in places if each == kind}) > 2
 
 
 def test_a_mistake_may_have_a_question_of_its_own(monkeypatch):

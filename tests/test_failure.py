@@ -39,8 +39,12 @@ def told(report: Report) -> list[str]:
 
 
 FAULTS = {
-    "out of bounds": ({"x_mask": False}, "case=2, program=(0, 6)", "which program accesses what of x"),
-    "never written": ({"rows": "1"}, "case=1", "which program accesses what of z"),
+    "out of bounds": (
+        {"x_mask": False},
+        "case=2, program=(0, 6)",
+        "which program touches which elements of x",
+    ),
+    "never written": ({"rows": "1"}, "case=1", "which program touches which elements of z"),
     "values": (
         {"added": " + (tl.program_id(1) == 2)"},
         "case=1, program=(0, 2)",
@@ -59,8 +63,11 @@ def fault(request) -> tuple[Report, str, str]:
 
 def test_the_call_names_kernel_puzzle_case_and_program(fault):
     report, call, _ = fault
-    assert told(report) == [f"watch(mine_kernel, OUTER_ADD_BLOCKS, {call})"]
-    assert told(report)[0] in report._repr_html_() and len(str(report).splitlines()) <= 12
+    call = f"watch(mine_kernel, OUTER_ADD_BLOCKS, {call})"
+    assert told(report) == [f"See it run: {call}"]
+    page = report._repr_html_()
+    assert re.search(r"See it run:<pre [^>]*>(.*?)</pre>", page)[1] == call  # to be copied, it stands alone
+    assert len(str(report).splitlines()) <= 12
 
 
 def test_one_map_is_there_folded(fault):

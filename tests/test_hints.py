@@ -528,17 +528,37 @@ def test_a_compiler_that_refuses_a_later_case_is_heard_first():
     assert told.hint.title == "Shapes first" and "last check said: “shapes”" in str(told)
 
 
-def test_a_hint_that_was_shown_for_another_reason_can_fit_later(monkeypatch):
+def test_a_hint_that_was_shown_for_another_reason_is_named_and_the_next_one_comes(monkeypatch):
+    """Three checks that the same hint fits give three hints, not one three times."""
     known = tuple(Hint(title, "Do.", fits) for title, fits in (
-        ("a", ()), ("b", (Fit("values", "NaN"), Fit("compiler"))), ("c", ()),
+        ("a", ()), ("b", (Fit("values", "NaN"), Fit("compiler"))), ("c", ()), ("d", ()),
     ))  # fmt: skip
     monkeypatch.setattr(hinting, "hints", lambda: {("masked_add", ""): known})
     failed(MASKED_ADD, "compiler", "shapes")
     assert numbers(MASKED_ADD, 2) == [2, 1]  # once for this reason
     failed(MASKED_ADD, "values", "2 of 16 are NaN")
-    assert numbers(MASKED_ADD, 1) == [2]
+    told = hint(MASKED_ADD)
+    assert told.number == 3 and "Chosen because" not in str(told)
+    named = "Hint 2 fits your last check best, but you've seen it: hint(MASKED_ADD, 2) shows it again."
+    for shown in (str(told), told._repr_markdown_()):  # before the hint, which may be about something else
+        assert shown.index(named) < shown.index("Do.")
     failed(MASKED_ADD, "values", "3 of 16 are NaN")  # the same failure with other numbers
-    assert numbers(MASKED_ADD, 3) == [3, 3, 3]
+    assert "fits your last check best" not in str(hint(MASKED_ADD))
+    assert numbers(MASKED_ADD, 2) == [4, 4]
+    failed(MASKED_ADD, "compiler", "axes")
+    assert numbers(MASKED_ADD, 2) == [2, 4]  # all were shown, so the one that fits comes again
+
+
+def test_a_fitting_hint_that_was_not_shown_comes_before_the_next_in_order(monkeypatch):
+    known = tuple(Hint(title, "Do.", fits) for title, fits in (
+        ("a", (Fit("race", "z[0]"),)), ("b", ()), ("c", (Fit("race"),)),
+    ))  # fmt: skip
+    monkeypatch.setattr(hinting, "hints", lambda: {("masked_add", ""): known})
+    failed(MASKED_ADD, "race", "z[0] by two programs")
+    assert hint(MASKED_ADD).number == 1
+    failed(MASKED_ADD, "race", "z[0] by all programs")
+    told = hint(MASKED_ADD)
+    assert told.number == 3 and "but you've seen it: hint(MASKED_ADD, 1)" in str(told)
 
 
 def test_they_come_in_order_and_the_last_one_stays():
@@ -551,6 +571,7 @@ def test_one_that_fits_what_was_said_comes_first():
     failed(OUTER_ADD_BLOCKS, "never written")
     told = hint(OUTER_ADD_BLOCKS)
     assert told.number == 3 and "Chosen because your last check said: " in str(told)
+    assert "That's why it comes before hint 1." in str(told)
     assert numbers(OUTER_ADD_BLOCKS, 3) == [1, 2, 4]
 
 
@@ -715,7 +736,7 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
         (
             "tl.exp(row_max - new_max)",
             "tl.exp2((row_max - new_max) * LOG2E)",
-            "a kernel can't see the global LOG2E): pass it as a parameter",
+            "a kernel can't see the global LOG2E); pass it as a parameter",
             "outside the kernel",
         ),
     ],

@@ -43,8 +43,9 @@ def test_a_failure_names_the_fault_and_ends_on_the_learners_line():
 
 
 def many(statuses: str) -> Report:
-    """A case for each letter: p pass, F FAIL, s skip."""
-    made = {"p": PASSED, "F": FAILED, "s": CaseResult("M=9", ran=False)}
+    """A case for each letter: p pass, F FAIL, R another FAIL, s skip."""
+    racing = CaseResult("M=1", Verdict("race", "race in z"))
+    made = {"p": PASSED, "F": FAILED, "R": racing, "s": CaseResult("M=9", ran=False)}
     cases = tuple(dataclasses.replace(made[s], number=i) for i, s in enumerate(statuses))
     return Report("outer_add", cases)
 
@@ -77,6 +78,31 @@ def many(statuses: str) -> Report:
         (
             "ppFFs",
             ["2 of 5", "pass", "pass", "(case=2)", VERDICT.message, "line 4", "(case=3)", "skip   M=9"],
+        ),
+        (
+            "pFpFFRs",
+            [
+                "2 of 7",
+                "pass   M=32  N=32",
+                "FAIL   M=90  N=100   (case=1)",
+                VERDICT.message,
+                "line 4",
+                "pass   M=32  N=32",
+                "FAIL   2 cases: 3 and 4",
+                "FAIL   M=1   (case=5)   race",
+                "skip   M=9",
+            ],
+        ),
+        (
+            "FRFRR",
+            [
+                "0 of 5",
+                "(case=0)",
+                VERDICT.message,
+                "line 4",
+                "FAIL   3 cases: 1, 3 and 4   race",
+                "(case=2)",
+            ],
         ),
         (
             "p" * 30,
@@ -131,6 +157,36 @@ def test_drawn_cases_are_a_line_together_and_a_failure_is_told_in_full():
     assert "but a random one fails" in report._repr_html_() and ">pass<" in report._repr_html_()
     salted = dataclasses.replace(report, salt="exam")
     assert "FAIL   M=90  N=100   random\n" in str(salted)  # no number: `trace` knows of no salt
+
+
+def test_a_case_made_to_find_a_fault_is_not_called_random():
+    made = dataclasses.replace(FAILED, drawn=True)
+    report = Report("outer_add", (PASSED, DRAWN, made))
+    assert str(report).splitlines()[:3] == [
+        "outer_add: the only case passes, but one that isn't listed fails",
+        "pass   M=32  N=32",
+        "FAIL   M=90  N=100   not listed",
+    ]
+    assert "random" not in str(report)
+
+
+@pytest.mark.parametrize(
+    "watch, lines, page",
+    [
+        ("watch(mine, P, case=0)", ["See it run: watch(mine, P, case=0)"], "See it run:<pre"),
+        ("trace(mine, P, case=0)", ["See it: trace(mine, P, case=0)"], "See it:<pre"),
+        (
+            "from puzzles_lib import stages\nstages(mine, P)",
+            ["See it:", "from puzzles_lib import stages", "stages(mine, P)"],
+            "See it:<pre",
+        ),
+    ],
+)
+def test_the_call_at_the_end_is_in_a_sentence_and_can_be_copied(watch, lines, page):
+    report = Report("outer_add", (dataclasses.replace(FAILED, watch=watch),))
+    assert [line.strip() for line in str(report).splitlines()[-len(lines) :]] == lines
+    shown = report._repr_html_()
+    assert page in shown and f">{html.escape(watch)}</pre>" in shown
 
 
 # ---- as a dictionary

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+from collections import Counter
 
 import pytest
 
@@ -231,6 +232,127 @@ def test_nearly_all_mistakes_can_be_made_in_a_kernel_with_other_names():
         made += 1
         same += ast.dump(ast.parse(found)) == ast.dump(ast.parse(disguised(each.apply(right))))
     assert made > 0.95 * len(every) and same > 0.94 * len(every)
+
+
+class _Inlined(ast.NodeTransformer):
+    """Writes a mask out wherever its name stands, if it's assigned once and no name in it twice."""
+
+    def __init__(self, kernel: ast.FunctionDef):
+        names = [node for node in ast.walk(kernel) if isinstance(node, ast.Name)]
+        self.times = Counter(node.id for node in names if isinstance(node.ctx, ast.Store))
+        self.values: dict[str, ast.expr] = {}
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt | None:
+        self.generic_visit(node)
+        names = {each.id for each in ast.walk(node.value) if isinstance(each, ast.Name)}
+        calls = any(isinstance(each, ast.Call) for each in ast.walk(node.value))
+        is_mask = any(isinstance(each, ast.Compare) for each in ast.walk(node.value)) and not calls
+        target = node.targets[0]
+        if is_mask and isinstance(target, ast.Name) and all(self.times[n] < 2 for n in names | {target.id}):
+            self.values[target.id] = node.value
+            return None
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        written = self.values.get(node.id) if isinstance(node.ctx, ast.Load) else None
+        return ast.parse(ast.unparse(written), mode="eval").body if written else node
+
+
+class _AxesLast(ast.NodeTransformer):
+    """Writes ``x[:, None] < M`` as ``(x < M)[:, None]``. numbers: the names of numbers."""
+
+    def __init__(self, kernel: ast.FunctionDef):
+        self.numbers = {each.arg for each in kernel.args.args}
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        right = node.comparators[0]
+        if not isinstance(node.left, ast.Subscript) or ast.unparse(right) not in self.numbers:
+            return node
+        return ast.Subscript(ast.Compare(node.left.value, node.ops, [right]), node.left.slice, node.left.ctx)
+
+
+def rewritten(source: str, way: type[ast.NodeTransformer]) -> str:
+    tree = ast.parse(source)
+    kernel = [node for node in tree.body if isinstance(node, ast.FunctionDef)][-1]
+    way(kernel).visit(kernel)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+@pytest.mark.parametrize("way", [_Inlined, _AxesLast])
+def test_nearly_all_mistakes_can_be_made_in_a_kernel_with_other_masks(way):
+    """Where the change is in a mask, the learner's has it in each place where it's written."""
+    sources = kernel_sources()
+    every = [each for chapter in CHAPTERS for each in chapter.mistakes]
+    changed = {
+        name for name, text in sources.items() if rewritten(text, way) != ast.unparse(ast.parse(text)) + "\n"
+    }
+    some = [each for each in every if each.puzzle.name in changed and "<" in "".join(each.edits)]
+    assert len(some) > 50
+    made = same = 0
+    for each in some:
+        right = sources[each.puzzle.name]
+        own, wrong = (rewritten(text, way) for text in (right, each.apply(right)))
+        with contextlib.suppress(NoPlace):
+            found = transplanted(right, each.apply(right), disguised(own))
+            made += 1
+            same += ast.dump(ast.parse(rewritten(found, way))) == ast.dump(ast.parse(disguised(wrong)))
+    assert made > 0.9 * len(some) and same > 0.8 * len(some), (made, same, len(some))
+
+
+MASKS = {
+    ("square", "mask_one_too_far"): (
+        {"mask = offs < N": "", "mask=mask": "mask=offs < N"},
+        ["mask=offs <= N)", "x * x, mask=offs <= N)"],
+    ),
+    ("grouped_matmul", "masked_by_all_rows"): (
+        {"is_row = p[:, None] < end": "is_row = (p < end)[:, None]"},
+        ["is_row = p[:, None] < P"],
+    ),
+    ("grouped_matmul", "masked_by_all_rows "): (
+        {"is_row = p[:, None] < end": "ok = p < end", "K * N, p, is_row": "K * N, p, ok[:, None]",
+         "mask=is_row &": "mask=ok[:, None] &"},
+        ["p, p[:, None] < P, n,", "mask=(p[:, None] < P) & (n"],
+    ),
+    ("mxfp4_matmul", "missing_scales_nan"): (
+        {"w_scale = tl": "ws = tl", "w_scale,": "ws,", "is_n & is_g, other=127": "is_g & is_n, other=127"},
+        ["ws = tl.load(w_scale_ptr + n[:, None] * (K // 32) + g, mask=is_n & is_g, other=255)"],
+    ),
+    ("mxfp4_matmul", "missing_scales_nan "): (  # another address, another mask, and no names
+        {"w_scale = tl": "ws = tl", "w_scale,": "ws,",
+         "w_scale_ptr + n[:, None] * (K // 32) + g, mask=is_n & is_g, other=127":
+         "w_scale_ptr + (K >> 5) * n[:, None] + g, (g < (K >> 5)) & is_n, 127"},
+        ["ws = tl.load(w_scale_ptr + (K >> 5) * n[:, None] + g, mask=(g < K >> 5) & is_n, other=255)"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("puzzle, mistake", MASKS)
+def test_a_mask_may_be_written_in_other_words(puzzle, mistake):
+    edits, lines = MASKS[puzzle, mistake]
+    own = right = kernel_sources()[puzzle]
+    for old, new in edits.items():
+        assert old in own
+        own = own.replace(old, new)
+    every = [each for chapter in CHAPTERS for each in chapter.mistakes]
+    (slip,) = [each for each in every if (each.puzzle.name, each.name) == (puzzle, mistake.strip())]
+    made = transplanted(right, slip.apply(right), own)
+    changed = [line.strip() for line in made.splitlines() if line not in own.splitlines()]
+    changed = [line for line in changed if not line.startswith("P, BLOCK_M")]
+    assert len(changed) == len(lines)
+    assert all(new in line for new, line in zip(lines, changed, strict=True)), changed
+
+
+def test_a_load_at_another_address_gets_another_mask_if_it_is_the_only_one():
+    wrong = SOURCE.replace(", other=0.0", "")
+    load = "tl.load(x_ptr + n + n + 1, n < 9, 0.0)"
+    own = OWN.replace("tl.load(n + x_ptr, other=0.0, mask=N > n)", load)
+    assert load in own and "value = tl.load(x_ptr + n + n + 1, mask=n < 9)" in transplanted(
+        SOURCE, wrong, own
+    )
+    with pytest.raises(NoPlace):
+        transplanted(SOURCE, wrong, own.replace(load, f"{load} + {load}"))
+    with pytest.raises(NoPlace):
+        transplanted(SOURCE, wrong, own.replace("x_ptr", "y_ptr"))
 
 
 def test_what_others_note_on_shared_nodes_is_not_copied(monkeypatch):

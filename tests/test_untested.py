@@ -138,6 +138,22 @@ def test_ends_of_a_range_are_tried(puzzle, old, new):
     assert failed.drawn, str(report)
 
 
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("stochastic_pack", "tl.minimum(tl.floor(steps + u), TOP)", "tl.floor(tl.minimum(steps, TOP) + u)"),
+        ("any_above", "hits > 0)", "(hits & 65535) > 0)"),
+    ],
+)
+def test_a_hard_case_is_not_called_random_and_the_report_says_what_it_shows(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    shows = {str(case): text for text, case in PUZZLES[puzzle].hard.items()}
+    assert report.headline().endswith("cases pass, but one that isn't listed fails")
+    assert f"FAIL   {failed.label}   not listed\n" in str(report) and "random" not in report.headline()
+    assert shows[failed.label] in str(report)
+
+
 @pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=lambda puzzle: puzzle.name)
 def test_solutions_take_values_of_any_size(puzzle):
     cases = tuple(made_cases.of_any_size(puzzle, 2.0))

@@ -70,7 +70,8 @@ class CaseResult:
     bytes_moved: the distinct bytes of each load and store of each program. lane_bytes: the bytes that all
         their lanes ask for. bytes_least: the bytes if each needed element of the inputs and outputs is moved
         once.
-    number: the case's number, which `trace` accepts. drawn: whether this is a random case.
+    number: the case's number, which `trace` accepts; a case made to find a fault has none.
+    drawn: whether the puzzle doesn't list the case: it is random, or made to find a fault.
     watch: the call that lets you watch the failing case; "" if there is none.
     draw: makes a map of what is wrong. It is not compared, and not part of `Report.as_dict`.
     """
@@ -90,6 +91,11 @@ class CaseResult:
     @property
     def ok(self) -> bool:
         return self.ran and self.verdict is None
+
+    @property
+    def unlisted(self) -> str:
+        """What to call a case that the puzzle doesn't list; "" for the others."""
+        return ("not listed" if self.number is None else "random") if self.drawn else ""
 
     @property
     def status(self) -> str:
@@ -142,7 +148,16 @@ class Row:
 
     def lines(self) -> list[str]:
         """Return the lines about the verdict."""
-        return [*self.verdict.lines(), *self.watch.splitlines()] if self.verdict else []
+        if not self.verdict:
+            return []
+        invites, calls = self.invites, self.watch.splitlines()
+        offer = [f"{invites} {calls[0]}"] if len(calls) == 1 else [invites, *calls] if calls else []
+        return [*self.verdict.lines(), *offer]
+
+    @property
+    def invites(self) -> str:
+        """What is written before the call; "" without one."""
+        return ("See it run:" if self.watch.startswith("watch(") else "See it:") if self.watch else ""
 
 
 @dataclass(frozen=True)
@@ -209,7 +224,7 @@ class Report:
 
     @property
     def drawn(self) -> tuple[CaseResult, ...]:
-        """The random cases, which the puzzle doesn't list."""
+        """The cases that the puzzle doesn't list: random ones, and those made to find a fault."""
         return tuple(c for c in self.cases if c.drawn)
 
     def as_dict(self) -> dict[str, Any]:
@@ -268,7 +283,9 @@ class Report:
             told = told if self.goals else ""
             return f"{self.title}: {every}{told}"
         if passed == count and self.drawn:
-            return f"{self.title}: {every}, but a random one fails"
+            random = all(case.ok or case.number is not None for case in self.drawn)
+            one = "a random one" if random else "one that isn't listed"
+            return f"{self.title}: {every}, but {one} fails"
         return f"{self.title}: {passed} of {count} cases pass"
 
     def rows(self, most: int = MOST_LINES) -> list[Row]:
@@ -301,7 +318,7 @@ class Report:
             extra = len(rows[-1].lines())
         elif self.drawn:
             rows.append(Row("pass", _counted(len(self.drawn), "and {} random")))
-        rows += [self._row(case, told) for case in after]
+        rows += self._after(after, told)
         return rows if len(rows) + extra <= most else self._folded(before, told, after, most - extra - 1)
 
     def _folded(
@@ -316,9 +333,23 @@ class Report:
             return [*kept, Row("pass", more)]
         first = [self._row(case) for case in before] if len(before) + 3 <= most else _together(before)
         this = self._told(self.cases[told])
-        room = most - len(first)
-        last = [self._row(case, told) for case in after] if len(after) <= room else _together(after)
-        return [*first, this, *last]
+        last = self._after(after, told)
+        return [*first, this, *(last if len(last) <= most - len(first) else _together(after))]
+
+    def _after(self, cases: Sequence[CaseResult], told: int | None) -> list[Row]:
+        """Return the rows below the case told in full. Those that fail in the same way share a row."""
+        alike: dict[str, list[CaseResult]] = {}
+        for case in cases:
+            alike.setdefault(f"{case.status} {self._fault(case, told)}", []).append(case)
+        rows = []
+        for case in cases:
+            fault = self._fault(case, told)
+            some = alike[f"{case.status} {fault}"]
+            if case.status != "FAIL" or len(some) == 1:
+                rows.append(self._row(case, told))
+            elif case is some[0]:
+                rows.append(Row(case.status, _numbered(some) + fault))
+        return rows
 
     def _told(self, case: CaseResult) -> Row:
         """Return the row of the case with all details."""
@@ -332,10 +363,14 @@ class Report:
             return Row(case.status, label, case.cost() if self.ok else "")
         # With a salt, a case has other values than `trace(case=...)` would show.
         place = "" if case.number is None or self.salt else f"   (case={case.number})"
+        unlisted = f"   {case.unlisted}" if case.drawn else ""
+        return Row(case.status, f"{label}{unlisted}{place}{self._fault(case, told)}")
+
+    def _fault(self, case: CaseResult, told: int | None) -> str:
+        """Return the words for another fault than that of the case told in full; "" for the same."""
         first = self.cases[told].verdict if told is not None else None
         other = case.verdict and first and case.verdict.kind != first.kind
-        fault = f"   {KIND_WORDS[case.verdict.kind]}" if other and case.verdict else ""
-        return Row(case.status, f"{label}{'   random' if case.drawn else ''}{place}{fault}")
+        return f"   {KIND_WORDS[case.verdict.kind]}" if other and case.verdict else ""
 
     def _notes(self) -> list[str]:
         return [f"({self._least()})", *self.notes] if self.ok else [*self.notes]
@@ -427,7 +462,8 @@ def _shown(row: Row) -> str:
         summary = f'<summary style="cursor:pointer">{html.escape(title)}</summary>'
         text = f'<details style="margin:0.3em 0">{summary}{picture}</details>'
     if row.watch:
-        text += f"<pre style='margin:0.3em 0;{_CODE}'>{html.escape(row.watch)}</pre>"
+        call = f"<pre style='margin:0;{_CODE}'>{html.escape(row.watch)}</pre>"
+        text += f'<div style="margin:0.3em 0">{row.invites}{call}</div>'
     return text
 
 

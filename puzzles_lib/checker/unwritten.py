@@ -239,7 +239,7 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
                 return f"their offsets are the same, and {result.name}_ptr hasn't moved as {moved} has"
             if re.search(rf"program_id\((axis=)?{axes[0]}\)", source):  # it's used, but not for these offsets
                 return f"their offsets are the same, although their tl.program_id({axes[0]}) differs"
-            return f"their offsets are the same: use tl.program_id({axes[0]})"
+            return f"their offsets are the same, so use tl.program_id({axes[0]})"
         *rows, columns = result.dims
         if not rows:
             return "their offsets are the same"

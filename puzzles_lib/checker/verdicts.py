@@ -70,7 +70,11 @@ def of_refusal(refusal: Refusal) -> Verdict:
     """Return the verdict on a kernel that cannot be run at all."""
     if refusal.kind in ("signature", "error"):
         return Verdict(refusal.kind, refusal.message, refusal.site, refusal.advice)
-    text = f"{refusal.by}{_REFUSED}{refusal.message}"
+    # After the first colon, another would be hard to read. Code and the names of errors keep theirs.
+    message = re.sub(
+        r"(`[^`]*`)|(?<!Error): (?!tl\.constexpr)", lambda found: found[1] or "; ", refusal.message
+    )
+    text = f"{refusal.by}{_REFUSED}{message}"
     return Verdict(refusal.kind, text, refusal.site, refusal.advice)
 
 

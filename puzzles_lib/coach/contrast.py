@@ -14,7 +14,9 @@ import contextlib
 import dataclasses
 import re
 import textwrap
-from collections.abc import Collection, Iterator
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from triton.runtime.jit import JITFunction, KernelInterface
@@ -34,7 +36,8 @@ from puzzles_lib.source import define
 
 _FOR_TOOLS = re.compile(r" +# (?:fmt: skip|noqa.*)$", re.MULTILINE)
 _ASKED = "What will `check` say?"
-_BASIC = ("out of bounds", "never written", "values")
+_MOST_CHOICES = 4
+_BASIC = ("out of bounds", "never written", "values", "uninitialised")
 _CHOICES = {
     "out of bounds": "an access out of bounds",
     "uninitialised": "a value that was never set",
@@ -45,6 +48,10 @@ _CHOICES = {
     "loads": "too many loads",
     "true size": "an offset too large for int32",
     "values": "wrong values",
+    "compiler": "a line that doesn't compile",
+    "signature": "a kernel that can't be launched like this",
+    "machine": "machine code that misses its goal",
+    "traffic": "more traffic than its goal allows",
 }
 """By the kind of a verdict, how a question names it, in words that chapter 00 explains."""
 
@@ -137,7 +144,7 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
             call = f"mistake({puzzle.name.upper()}, {named}).kernel"
             right, wrong = (_FOR_TOOLS.sub("", source).splitlines() for source in (each.right, each.wrong))
             lines = difference(right, wrong)
-            asks = slip.asks or _question(report, {each.kind for each in known})
+            asks = slip.asks or _question(report, slip, known)
             return Contrast(title, slip.what, lines, each.own, kernel, _watching(report, call), asks)
     return Contrast(
         title, "this mistake doesn't fit into your kernel, and this copy of the course has no kernel to show."
@@ -158,28 +165,34 @@ def _wait(puzzle: Puzzle) -> str:
     )
 
 
-def _question(report: Report, kinds: Collection[str]) -> str:
-    """Return what to guess about a report that is still folded. It doesn't contain the answer.
-
-    kinds: those of the puzzle's mistakes. The choices are these and the most basic ones.
-    """
+def _question(report: Report, slip: Mistake, known: Sequence[Mistake]) -> str:
+    """Return what to guess about a report that is still folded. known: the puzzle's mistakes."""
     failed = [case for case in report.listed if not case.ok]
-    if report.verdict:
-        return "Does the kernel run at all? If it doesn't, what stops it, and why?"
-    if not failed:
-        return "Do the cases still pass? If they do, what else could be wrong?"
-    first = report.verdicts[0].kind
-    count = len(report.listed)
+    count, first = len(report.listed), report.verdicts[0].kind
     later = (
-        f"Which of the {count} cases, numbered from 0, is the first to fail" if report.listed[0].ok else ""
+        f"Which of the {count} cases, numbered from 0, is the first to fail"
+        if failed and report.listed[0].ok
+        else ""
     )
     if first == "values":
+        if not failed:
+            return "Do the cases still pass? If they do, what else could be wrong?"
         if later:
             return f"{later}? Are all of its values wrong, or only some?"
         return "Which elements are wrong in the first case: all, or only some?"
-    *most, last = [words for kind, words in _CHOICES.items() if kind in {first, *_BASIC, *kinds}]
+    *most, last = (_CHOICES[kind] for kind in _choices(slip, known))
     choices = f"{', '.join(most)}, or {last}"
     return f"{later}, and with what: {choices}?" if later else f"What does it find: {choices}?"
+
+
+def _choices(slip: Mistake, known: Sequence[Mistake]) -> list[str]:
+    """Return the kinds to choose from: the true one, those of the puzzle's most mistakes, and basic ones.
+
+    Their order is always the same for a mistake, and as if at random.
+    """
+    often = [kind for kind, _ in Counter(each.kind for each in known).most_common()]
+    kinds = list(dict.fromkeys([slip.kind, *often, *_BASIC]))[:_MOST_CHOICES]
+    return sorted(kinds, key=lambda kind: zlib.crc32(f"{slip.puzzle.name} {slip.name} {kind}".encode()))
 
 
 def _pick(puzzle: Puzzle, which: int | str) -> Mistake:

@@ -42,7 +42,7 @@ class Shown:
     """A hint as it is shown, or a line instead of one.
 
     hint: None if there is no hint to show. number: the hint's number, from 1. count: how many the puzzle has.
-    notes: the lines below the hint.
+    notes: the lines below the hint. lead: the line above it, about a hint that was shown before.
     """
 
     puzzle: str
@@ -50,6 +50,7 @@ class Shown:
     number: int = 0
     count: int = 0
     notes: tuple[str, ...] = ()
+    lead: str = ""
 
     @property
     def headline(self) -> str:
@@ -58,11 +59,13 @@ class Shown:
         return f"{self.puzzle}, hint {self.number} of {self.count}: {self.hint.title}"
 
     def __repr__(self) -> str:
-        return "\n\n".join([self.headline, *([self.hint.text] if self.hint else []), *self.notes])
+        text = [self.hint.text] if self.hint else []
+        return "\n\n".join([self.headline, *filter(None, [self.lead]), *text, *self.notes])
 
     def _repr_markdown_(self) -> str:
         text = [self.hint.text] if self.hint else []
-        return "\n\n".join([f"**{self.headline}**", *text, *(f"*{note}*" for note in self.notes)])
+        lead = [f"*{self.lead}*"] if self.lead else []
+        return "\n\n".join([f"**{self.headline}**", *lead, *text, *(f"*{note}*" for note in self.notes)])
 
 
 def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
@@ -74,7 +77,8 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     last `race` found come first.
 
     number: return this hint, from 1, whatever was shown before. Hints go from a nudge to nearly the answer.
-    A hint that fits is shown again if it was shown before for another reason. When the session ends, it's
+    If the hint that fits best was shown before, for another reason, a line says so, and the next hint that
+    wasn't shown follows. When the session ends, it's
     forgotten which hints were shown. If a puzzle is solved twice, in two kernels, the hints are for the
     kernel that was checked last.
 
@@ -111,25 +115,33 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         )
     shown = _shown.setdefault(key, {})
     failure = _failure(said)
+    first = next((n for n in range(1, len(known) + 1) if n not in shown), len(known))
     chosen, fits = (number, False) if number else _choice(known, said, shown, code)
+    seen = 0 if number else _seen(known, said, shown, code)
+    if seen and seen != chosen:
+        shown[seen] = failure
     fits_too = fits or bool(number and _fit(known[chosen - 1], said, code) > NO_FIT)
     shown[chosen] = failure if fits_too else shown.get(chosen, "")
-    notes = []
+    notes, lead = [], ""
+    if seen and seen != chosen:
+        show_it = f": hint({name}, {seen}) shows it again" if name else ""
+        lead = f"Hint {seen} fits your last {source} best, but you've seen it{show_it}. This is the next one."
     if fits and said:
         message = _telling(said).message
         short = textwrap.shorten(message, MOST_CHARACTERS, placeholder=" …")
-        notes.append(f"Chosen because your last {source} said: “{short}”")
+        why = f" That's why it comes before hint {first}." if first < chosen else ""
+        notes.append(f"Chosen because your last {source} said: “{short}”{why}")
     if len(shown) < len(known):
         call = f"hint({name})" if name else "hint of this version, without a number,"
         following, fitting = _choice(known, said, shown, code)
         why = ", which fits your last check" * (fitting and following < chosen and source == "check")
         notes.append(f"Still stuck? {call} shows hint {following}{why}.")
     else:
-        seen = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
+        every = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
         lost = source == "check" and said and not any(_fit(each, said, code) > NO_FIT for each in known)
         other = ", and none of them is about what your last check said" if lost else ""
-        notes.append(f"{seen}{other}. {again} again.")
-    return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes))
+        notes.append(f"{every}{other}. {again} again.")
+    return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead)
 
 
 def _before_the_cause(
@@ -152,17 +164,28 @@ def _choice(
 ) -> tuple[int, bool]:
     """Return the number of the next hint, and whether it was chosen because it fits the last check.
 
-    A hint fits by words of the failure, or by its kind, except for the kinds that have many causes. code: of
-    the kernel.
+    A hint fits by words of the failure, or by its kind, except for the kinds that have many causes. A hint
+    that was shown comes again only if all were. code: of the kernel.
     """
     numbers = range(1, len(known) + 1)
-    failure = _failure(said)
-    fits = {n: _fit(known[n - 1], said, code) for n in numbers}
-    fitting = [n for n in numbers if fits[n] > NO_FIT and shown.get(n) != failure]
-    fitting.sort(key=lambda n: (-fits[n][0], -fits[n][1], n in shown))
+    fitting = [n for n in _fitting(known, said, code) if n not in shown]
     if fitting:
         return fitting[0], True
-    return next((n for n in numbers if n not in shown), len(known)), False
+    again = _seen(known, said, shown, code) if len(shown) == len(known) else 0
+    return next((n for n in numbers if n not in shown), again or len(known)), bool(again)
+
+
+def _fitting(known: Sequence[Hint], said: Report | None, code: str) -> list[int]:
+    """Return the numbers of the hints that fit the last check, the best first."""
+    fits = {n: _fit(each, said, code) for n, each in enumerate(known, 1)}
+    found = [n for n in fits if fits[n] > NO_FIT]
+    return sorted(found, key=lambda n: (-fits[n][0], -fits[n][1]))
+
+
+def _seen(known: Sequence[Hint], said: Report | None, shown: Mapping[int, str], code: str) -> int:
+    """Return the number of the hint that fits best if it was shown for another reason; else 0."""
+    best = next(iter(_fitting(known, said, code)), 0)
+    return best if best in shown and shown[best] != _failure(said) else 0
 
 
 def _key(puzzle: Puzzle, kernel: str) -> Key:

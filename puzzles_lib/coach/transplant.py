@@ -4,10 +4,14 @@
     wrong: words = tl.sum(codes >> BITS * i, axis=1)
     own:   packed = tl.sum(c << (lane * BITS), 1)      # a learner's
 
-Expressions are compared by what they mean: a local name that is assigned once stands for its expression, and
-the order of a sum's terms or a minimum's arguments doesn't matter. The smallest changed expression that both
-kernels contain equally often is replaced. If there is none, the names may stand for anything: the only
-expression of the same form is replaced. The learner's other text stays as it is.
+Expressions are compared by what they mean. A local name that is assigned once stands for its expression. The
+order of a sum's terms or a minimum's arguments doesn't matter, nor whether `[:, None]` is before or after a
+comparison. Four ways are tried, and the learner's other text stays as it is:
+
+1. The smallest changed expression that both kernels contain equally often is replaced.
+2. If the correct kernel has an expression once, for a name, all of the learner's copies of it are replaced.
+3. The names may stand for anything: the only expression of the same form is replaced.
+4. The learner's load or store with the same pointer gets the new mask or `other`.
 """
 
 import ast
@@ -24,6 +28,10 @@ _LEAVES = (ast.Name, ast.Constant, ast.Attribute)
 _BLOCKS = (ast.For, ast.While, ast.If)
 _EITHER_ORDER = {"tl.minimum": "minimum", "min": "minimum", "tl.maximum": "maximum", "max": "maximum"}
 _LOOPS = {"range", "tl.range", "tl.static_range"}
+_SCALARS = {"tl.program_id", "tl.num_programs"}
+_OF_SCALARS = {"tl.load", "tl.cdiv", "tl.minimum", "tl.maximum", "min", "max", "tl.where"}
+_PLACES = {"tl.load": ("", "mask", "other"), "tl.store": ("", "", "mask")}
+"""The names of what a call takes in its first places; "" for what has no name."""
 _ALONG_AN_AXIS = {"tl.sum", "tl.max", "tl.min", "tl.argmax", "tl.argmin", "tl.cumsum"}
 
 
@@ -78,6 +86,8 @@ class _Meaning:
             for name, how, value in _definitions(node):
                 self.defined.setdefault(name, []).append((how, value))
         self._known: dict[str, int] = {}
+        self._scalars: dict[str, bool] = {}
+        self._subscripts: dict[tuple[int, int], int] = {}
         taken: Counter[int] = Counter()
         for name in self.defined:
             if name not in self.parameters and not self.stands_for(name):
@@ -111,6 +121,12 @@ class _Meaning:
             return self.name(node.id)
         if isinstance(node, ast.Constant):
             return self._number("constant", type(node.value).__name__, repr(node.value))
+        if isinstance(node, ast.Subscript):
+            key = self.of(node.value), self.of(node.slice)
+            if key not in self._subscripts:
+                inner = self.inward(node)
+                self._subscripts[key] = self.of(inner) if inner else self._number("Subscript", *key)
+            return self._subscripts[key]
         if isinstance(node, ast.BinOp) and isinstance(node.op, _COMMUTES):
             return self._number(
                 type(node.op).__name__, *sorted(map(self.of, self._terms(node, type(node.op))))
@@ -132,6 +148,8 @@ class _Meaning:
                 node = ast.Call(node.func, node.args[:1], [ast.keyword("axis", node.args[1]), *node.keywords])
             if name == "tl.cumsum" and len(node.args) == 1 and not node.keywords:
                 node = ast.Call(node.func, node.args, [ast.keyword("axis", ast.Constant(0))])
+            if name in _PLACES:
+                node = ast.Call(node.func, *_by_name(node))
             if name == "tl.zeros" and len(node.args) == 2:
                 dtype = ast.keyword("dtype", node.args[1])
                 node = ast.Call(node.func, node.args[:1], [dtype, *node.keywords])
@@ -151,10 +169,56 @@ class _Meaning:
         """Yield the terms of a sum, also of the sums that its names stand for."""
         for term in _terms(node, op):
             value = self.stands_for(term.id) if isinstance(term, ast.Name) else None
+            value = self.inward(term) if isinstance(term, ast.Subscript) else value
             if isinstance(value, ast.BinOp) and isinstance(value.op, op):
                 yield from self._terms(value, op)
             else:
                 yield term
+
+    def inward(self, node: ast.Subscript) -> ast.expr | None:
+        """Return ``a[:, None] < n`` for ``(a < n)[:, None]``, and so for a sum; None for anything else."""
+        if not _adds_axes(node.slice):
+            return None
+        value = self._resolved(node.value)
+
+        def within(part: ast.expr) -> ast.expr:
+            return part if self.is_scalar(part) else ast.Subscript(part, node.slice, ast.Load())
+
+        if isinstance(value, ast.BinOp):
+            return ast.BinOp(within(value.left), value.op, within(value.right))
+        if isinstance(value, ast.Compare) and len(value.ops) == 1:
+            return ast.Compare(within(value.left), value.ops, [within(value.comparators[0])])
+        return None
+
+    def _resolved(self, node: ast.expr) -> ast.expr:
+        """Return what a name stands for, also if that is a name; any other expression as it is."""
+        seen = set()
+        while isinstance(node, ast.Name) and node.id not in seen and (value := self.stands_for(node.id)):
+            seen.add(node.id)
+            node = value
+        return node
+
+    def is_scalar(self, node: ast.expr) -> bool:
+        """Return whether an expression is surely a number or an address, and not a block of them."""
+        if isinstance(node, ast.Name):
+            if node.id not in self._scalars:
+                self._scalars[node.id] = True  # for a name in its own definition
+                found = (value for _, value in self.defined.get(node.id, []))
+                own = node.id in self.parameters or node.id in self.defined
+                self._scalars[node.id] = own and all(map(self.is_scalar, found))
+            return self._scalars[node.id]
+        if isinstance(node, ast.BinOp):
+            return self.is_scalar(node.left) and self.is_scalar(node.right)
+        if isinstance(node, ast.Compare):
+            return all(map(self.is_scalar, [node.left, *node.comparators]))
+        if isinstance(node, ast.Call):
+            if _called(node) in _SCALARS:
+                return True
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+                return self.is_scalar(node.func.value)
+            given = [*node.args, *(each.value for each in node.keywords)]
+            return _called(node) in _OF_SCALARS | _LOOPS and all(map(self.is_scalar, given))
+        return isinstance(node, ast.Constant)
 
     def statement(self, node: ast.stmt) -> int:
         """Return the number of a statement; of a loop or condition, that of its first line."""
@@ -181,6 +245,26 @@ def _called(node: ast.Call) -> str:
     return ast.unparse(node.func)
 
 
+def _adds_axes(index: ast.expr) -> bool:
+    """Return whether an index only adds axes, as ``:, None`` does."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(
+        ast.unparse(each) == ":" if isinstance(each, ast.Slice) else ast.unparse(each) == "None"
+        for each in parts
+    )
+
+
+def _by_name(node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
+    """Return the arguments of a load or store: those in their places, and those by name, also if given in
+    a place."""
+    names = _PLACES[_called(node)]
+    if any(isinstance(each, ast.Starred) for each in node.args):
+        return node.args, node.keywords
+    placed = [each for each, name in itertools.zip_longest(node.args, names[: len(node.args)]) if not name]
+    named = [ast.keyword(name, each) for each, name in zip(node.args, names, strict=False) if name]
+    return placed, sorted([*named, *node.keywords], key=lambda each: each.arg or "")
+
+
 def _added_dot(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
     """Return the terms of ``tl.dot(x, y, acc)``, which is ``acc + tl.dot(x, y)``; None without ``acc``."""
     others = [each for each in node.keywords if each.arg != "acc"]
@@ -190,8 +274,10 @@ def _added_dot(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
     return given[0], ast.Call(node.func, node.args[:2], others)
 
 
-def _with_the_sum(node: object) -> object:
-    """Return ``tl.dot(x, y, acc)`` as ``acc + tl.dot(x, y)``, and any other node as it is."""
+def _as_compared(node: object) -> object:
+    """Return ``tl.dot(x, y, acc)`` as ``acc + tl.dot(x, y)``, and a load with its mask by name."""
+    if isinstance(node, ast.Call) and _called(node) in _PLACES:
+        return ast.Call(node.func, *_by_name(node))
     if isinstance(node, ast.Call) and _called(node) == "tl.dot" and (terms := _added_dot(node)):
         return ast.BinOp(terms[0], ast.Add(), terms[1])
     return node
@@ -290,16 +376,21 @@ class _Transplant:
     def _change(self, change: _Change) -> None:
         """Note the edits for a change: of one expression if possible, else of statements."""
         if len(change.old) == len(change.new) == 1:
-            for old, new in reversed(list(_narrowed(change.old[0], change.new[0]))):
-                if found := self._same(old):
-                    self.edits.append((*self._span(found), self._in_place(new, found)))
-                    return
+            smallest_first = list(_narrowed(change.old[0], change.new[0]))[::-1]
+            for find in (self._same, self._copies):
+                for old, new in smallest_first:
+                    if places := find(old):
+                        self.edits += [(*self._span(each), self._in_place(new, each)) for each in places]
+                        return
         try:
             self._change_statements(change)
         except NoPlace:
             if not (len(change.old) == len(change.new) == 1):
                 raise
-            self._change_alike(change.old[0], change.new[0])
+            try:
+                self._change_alike(change.old[0], change.new[0])
+            except NoPlace:
+                self._change_access(change.old[0], change.new[0])
 
     def _change_alike(self, old: ast.stmt, new: ast.stmt) -> None:
         """Note the edit of the learner's only expression that has the form of a changed one."""
@@ -359,18 +450,71 @@ class _Transplant:
             first = self._at(place.lineno, place.col_offset)
             self.edits.append((first, first, "".join(f"{name}, " for name in added)))
 
-    def _same(self, node: ast.expr) -> ast.expr | None:
-        """Return the learner's expression that means the same; None if it isn't clear.
+    def _same(self, node: ast.expr) -> list[ast.expr]:
+        """Return the learner's expression that means the same, in a list; [] if it isn't clear.
 
         If the correct kernel has several of them, in the same order as the learner's.
         """
+        rights, owns = self._alternatives(node)
+        return [owns[rights.index(node)]] if len(owns) == len(rights) > 0 else []
+
+    def _copies(self, node: ast.expr) -> list[ast.expr]:
+        """Return the learner's expressions that mean the same as the only one of the correct kernel.
+
+        [] unless it's in the definition of a name there: the learner has written it out wherever it is used.
+        """
+        rights, owns = self._alternatives(node)
+        values = filter(None, map(self.right.stands_for, self.right.defined))
+        defines = any(node is each for value in values for each in ast.walk(value))
+        return owns if len(rights) == 1 and defines else []
+
+    def _alternatives(self, node: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
+        """Return the expressions of both kernels that mean the same as one of the correct kernel."""
         if _is_small(node):
-            return None
+            return [], []
         wanted = self.right.of(node)
-        rights = [each for each in self.right.expressions() if self.right.of(each) == wanted]
-        owns = [each for each in self.own.expressions() if self.own.of(each) == wanted]
-        places = [(each.lineno, each.col_offset) for each in rights]
-        return owns[places.index((node.lineno, node.col_offset))] if len(owns) == len(rights) else None
+        return (
+            [each for each in self.right.expressions() if self.right.of(each) == wanted],
+            [each for each in self.own.expressions() if self.own.of(each) == wanted],
+        )
+
+    def _change_access(self, old: ast.stmt, new: ast.stmt) -> None:
+        """Note the edit of what the learner's load or store takes by name, such as its mask."""
+        calls = [
+            (a, b) for a, b in _narrowed(old, new) if isinstance(a, ast.Call) and isinstance(b, ast.Call)
+        ]
+        calls = [(a, b) for a, b in calls if _called(a) == _called(b) and _called(a) in _PLACES]
+        if not calls:
+            raise NoPlace
+        before, after = calls[-1]
+        (placed, was), (placed_after, is_now) = _by_name(before), _by_name(after)
+        if list(map(ast.dump, placed)) != list(map(ast.dump, placed_after)):
+            raise NoPlace
+        own = self._access(before)
+        self.line = own.lineno
+        rest, named = _by_name(own)
+        gone = {each.arg for each in was} - {each.arg for each in is_now}
+        same = {ast.dump(each) for each in was}
+        given = {each.arg: each for each in named if each.arg not in gone}
+        for each in is_now:
+            if ast.dump(each) not in same:
+                value: Any = self._named(each.value)
+                given[each.arg] = ast.keyword(each.arg, value)
+        self.edits.append((*self._span(own), ast.unparse(ast.Call(own.func, rest, [*given.values()]))))
+
+    def _access(self, node: ast.Call) -> ast.Call:
+        """Return the learner's load or store with the same pointer, of which both kernels have as many."""
+
+        def alike(meaning: _Meaning) -> list[ast.Call]:
+            calls = [each for each in meaning.expressions() if isinstance(each, ast.Call) and each.args]
+            calls = [each for each in calls if _called(each) == _called(node)]
+            return [each for each in calls if _pointers(meaning, each.args[0]) == pointers]
+
+        pointers = _pointers(self.right, node.args[0]) if node.args else set()
+        rights, owns = alike(self.right), alike(self.own)
+        if not pointers or len(rights) != len(owns):
+            raise NoPlace
+        return owns[rights.index(node)]
 
     def _statement(self, node: ast.stmt) -> ast.stmt:
         """Return the learner's statement that does the same, as `_same` does for an expression."""
@@ -436,6 +580,17 @@ class _Transplant:
         )
 
 
+def _pointers(meaning: _Meaning, address: ast.expr) -> set[str]:
+    """Return the pointers among a kernel's parameters that an address is made of."""
+    parts, seen = [address], set()
+    for part in parts:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Name) and node.id not in seen:
+                seen.add(node.id)
+                parts += filter(None, [meaning.stands_for(node.id)])
+    return {name for name in seen & meaning.parameters if name.endswith("_ptr")}
+
+
 class _Form:
     """Compares forms: a local name of the correct kernel may stand for any of the learner's expressions."""
 
@@ -452,7 +607,9 @@ class _Form:
             elif self._own.of(bound[node.id]) == self._own.of(own):
                 yield bound
             return
-        node, own = _with_the_sum(node), _with_the_sum(own)
+        node, own = _as_compared(node), _as_compared(own)
+        if isinstance(own, ast.Subscript) and (inner := self._own.inward(own)):
+            yield from self.match(node, inner, bound)
         if isinstance(own, ast.Name) and (value := self._own.stands_for(own.id)):
             yield from self.match(node, value, bound)
         if isinstance(node, ast.Constant) and isinstance(own, ast.Constant):

@@ -172,6 +172,7 @@ MISTAKES = (
         {"tl.where(passes, dy, 0.0)": "dy * passes.to(tl.bfloat16)"},
         kind="values",
         says="NaN",
+        asks="In which case isn't it the same, and what is stored there instead of 0?",
     ),
     Mistake(
         RELU_UNPACK_BACKWARD,

@@ -345,6 +345,7 @@ MISTAKES = (
         },
         kind="values",
         says="once per block of K",
+        asks="Which of the seven cases still pass?",
     ),
     Mistake(
         INT8_LINEAR,
@@ -612,6 +613,7 @@ MISTAKES = (
         {"tl.cdiv(K, TILE_K)": "K // TILE_K"},
         kind="values",
         says="round up, because the last tile is padded",
+        asks="Which of the six cases still pass?",
     ),
     Mistake(
         TILED_LINEAR,

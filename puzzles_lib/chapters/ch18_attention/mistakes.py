@@ -203,6 +203,7 @@ MISTAKES = (
         {"tl.dot(q, k.T) * D**-0.5": "tl.dot((q * D**-0.5).to(tl.bfloat16), k.T)"},
         kind="values",
         says="rounded more than once",
+        asks="In case 1, how far off is the only wrong element?",
     ),
     Mistake(
         WINDOW_ATTENTION,
@@ -362,6 +363,7 @@ MISTAKES = (
         },
         kind="values",
         says="NaN",
+        asks="In case 7, are the results of both texts wrong, or only of one?",
     ),
     Mistake(
         VARLEN_ATTENTION,

@@ -135,6 +135,7 @@ MISTAKES = (
         {"tl.minimum((part + 1) * PART, tl.cdiv(length, PAGE))": "(part + 1) * PART"},
         kind="out of bounds",
         says="table",
+        asks="What does the last part touch that doesn't exist, and in which case first?",
         otherwise={"(part + 1) * PART": "part * PART + PART"},
     ),
     Mistake(
@@ -429,6 +430,7 @@ MISTAKES = (
         },
         kind="race",
         says="z[",
+        asks="In the first case that fails, which two programs store the same row?",
     ),
     Mistake(
         GROUPED_MATMUL,
@@ -741,6 +743,7 @@ MISTAKES = (
         },
         kind="values",
         says="a lane after the last class counts",
+        asks="How far off is case 2's first wrong loss?",
     ),
     Mistake(
         LINEAR_CROSS_ENTROPY,
@@ -1069,6 +1072,7 @@ MISTAKES = (
         },
         kind="values",
         says="a scale is 255",
+        asks="In the first case that fails, what does z contain?",
     ),
     Mistake(
         MXFP4_MATMUL,
@@ -1127,6 +1131,7 @@ MISTAKES = (
         },
         kind="out of bounds",
         says="order",
+        asks="In case 0, where does expert 1's last choice go?",
         otherwise={"tl.cumsum(count) - count": "tl.cumsum(count) - 1"},
     ),
     Mistake(
@@ -1296,6 +1301,7 @@ MISTAKES = (
         },
         kind="values",
         says="is its own probability in the sum",
+        asks="In the first case that fails, which token is drawn?",
     ),
     Mistake(
         NUCLEUS_TOKEN,
