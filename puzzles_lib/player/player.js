@@ -827,11 +827,14 @@ class Stage {
       const lane = coordinates(shape, i).join(", ");
       const at = !shape.length ? name : /^\w+$/.test(name) ? `lane [${lane}] of ${name}` : `the value of lane [${lane}]`;
       const says = [];
-      if (isUsed(i)) says.push(`undefined: ${run.sources[undefined_[i] - 1] ?? "?"}`);
       if (tensor) says.push(`points to ${address(tensor, Number(data[i]))}`);
       else if (!undefined_?.[i]) says.push(`= ${numberText(data[i], 9)}`);
       const isAccess = access && arrayOf(run, access.i).data.length === data.length;
       const why = isAccess ? laneText(run, access, i) : off?.[i] ? "masked off in its load" : "";
+      if (isUsed(i)) {
+        const undefinedIs = `is undefined: ${run.sources[undefined_[i] - 1] ?? "?"}`;
+        return isAccess ? `${why}; its value ${undefinedIs}` : `${at} ${undefinedIs}`;
+      }
       if (!says.length) return `${at}: ${why.replace(/^lane \[.*?\]:? /, "")}`;
       return `${at} ${[...says, why].filter(Boolean).join("; ")}`;
     };
