@@ -477,8 +477,10 @@ class Memory:
     def use(self, labels: Labels, what: str, on: np.ndarray | None = None) -> None:
         """End the run if an undefined value is used, in the lanes ``on``, to decide what happens.
 
-        what: what it is used for, such as ``"a mask"``. Elements of an output that nothing was stored to don't end the run. Another program may store them:
+        Elements of an output that nothing was stored to don't end the run. Another program may store them:
         then this is a race, which the rest of the run will show.
+
+        what: what the value is used for, such as ``"a mask"``.
         """
         source = self._note_use(labels, what, on)
         if source is not None and source.kind != "early" and not self.record:
