@@ -39,8 +39,12 @@ def told(report: Report) -> list[str]:
 
 
 FAULTS = {
-    "out of bounds": ({"x_mask": False}, "case=2, program=(0, 6)", "which program accesses what of x"),
-    "never written": ({"rows": "1"}, "case=1", "which program accesses what of z"),
+    "out of bounds": (
+        {"x_mask": False},
+        "case=2, program=(0, 6)",
+        "which program touches which elements of x",
+    ),
+    "never written": ({"rows": "1"}, "case=1", "which program touches which elements of z"),
     "values": (
         {"added": " + (tl.program_id(1) == 2)"},
         "case=1, program=(0, 2)",

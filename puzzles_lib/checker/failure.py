@@ -109,4 +109,4 @@ def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> 
     each = tensor_map(name, argument.dims, shape, accesses, grid, program)
     outlined = program[: len(grid)] if program else None
     title = f"{bound.puzzle.name}, {bound.case}"
-    return f"which program accesses what of {name}", access_map([each], grid, outlined, title).svg()
+    return f"which program touches which elements of {name}", access_map([each], grid, outlined, title).svg()

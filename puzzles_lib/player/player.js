@@ -852,8 +852,12 @@ class Stage {
     if (typeof data[0] === "boolean" && data.length > 1) facts.push(`${count((i) => data[i])} of ${data.length} True`);
     if (lanes) facts.push(`${lanes[0]} of ${lanes[1]} lanes changed`);
     if (facts.length) block.querySelector("header").append(make("span", { class: "quiet" }, facts.join(", ")));
-    if (tensor) block.querySelector("header").append(make("span", { class: "quiet" }, `addresses in ${tensor.name}`));
-    if (!isBlock(value) && !access) {
+    const isSingle = !isBlock(value) && !access;
+    if (tensor) {
+      const words = isSingle ? "the address of" : `addresses in ${tensor.name}`;
+      block.querySelector("header").append(make("span", { class: "quiet" }, words));
+    }
+    if (isSingle) {
       const words = undefined_ ? describe(0) : tensor ? address(tensor, Number(data[0])) : text(0);
       block.querySelector("header").append(make("code", { class: state(0) }, words));
       return block;
