@@ -182,8 +182,8 @@ def test_nothing_undefined_decides_what_a_kernel_does(line):
     done = ran(line)
     assert done.stop.kind == "uninitialised" and done.undefined.kind == "lanes"
     assert done.stop.message == str(done.undefined)
-    told = f"undefined lanes of {done.undefined.what} are used: its load has a mask but no other="
-    assert done.stop.message.startswith(told)
+    use, told = done.undefined.use, f"depends on a lane that the load of {done.undefined.what} masks off"
+    assert done.stop.message == f"in program (0, 0, 0), {use.what} in line {use.site.line} {told}"
 
 
 def test_undefined_values_that_are_stored_stay_so_in_memory():
@@ -224,7 +224,7 @@ def test_undefined_values_that_are_stored_stay_so_in_memory():
 )
 def test_what_no_gpu_defines_is_said_in_words(value, words):
     done = ran(f"v = {value}", "tl.store(z_ptr + offs, v)")
-    assert str(done.undefined).startswith(f"an undefined value is used: {words}")
+    assert f"depends on an undefined value: {words}" in str(done.undefined)
     assert done.undefined.site.source == f"v = {value}"
     assert ran(f"v = {value}").undefined is None
 

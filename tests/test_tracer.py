@@ -270,7 +270,7 @@ def test_a_time_limit_is_told_without_numbers_that_depend_on_time(monkeypatch):
     made = trace(masked_kernel, RAGGED_ADD, 1)
     assert not made.clean and made.picture.png()
     assert repr(made) == (
-        "ragged_add, N=200  BLOCK=32: 7 programs\n"
+        "masked_kernel, N=200  BLOCK=32: 7 programs\n"
         "x  stored: 9 of 200 elements, by 1 program\n"
         "z  not touched: 0 of 200 elements\n"
         "The kernel did not finish: time limit: still running after 10 s of CPU time, in program 0"
@@ -336,7 +336,7 @@ def test_the_text_is_the_same_every_time():
         repr(first)
         == repr(second)
         == (
-            "ragged_add, N=200  BLOCK=32: 7 programs\n"
+            "masked_kernel, N=200  BLOCK=32: 7 programs\n"
             "x  loaded: 200 of 200 elements, each by 1 program; 24 lanes masked off\n"
             "z  stored: 200 of 200 elements, each by 1 program; 24 lanes masked off"
         )

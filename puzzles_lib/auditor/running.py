@@ -365,7 +365,7 @@ class _Guarded:
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
         if self.guard.undefined and ran.undefined:
-            return verdicts.uninitialised(ran.undefined)
+            return verdicts.uninitialised(ran.undefined, launch, launch)
         if ran.conflict and self.guard.races:
             return verdicts.race_between(launch, launch, ran.conflict)
         return None

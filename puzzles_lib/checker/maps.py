@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -116,11 +116,17 @@ def _facts(
     if len(twice):
         facts.append(f"{plural(len(twice), 'element')} stored by several lanes at once")
     if len(drawn) < len(accesses):
-        loaded = [a.elements[a.mask & ~a.bad] for a in accesses if a.kind == "load"]
-        facts.append(f"{len(np.unique(np.concatenate(loaded)))} elements also loaded")
+        loaded = _elements(a for a in accesses if a.kind == "load")
+        if not np.array_equal(loaded, _elements(drawn)):
+            facts.append(f"{len(loaded)} elements also loaded")
     if masked_off:
         facts.append(f"{plural(masked_off, 'lane')} masked off")
     return tuple(facts)
+
+
+def _elements(accesses: Iterable[Access]) -> np.ndarray:
+    """Return the elements that these accesses touch, sorted."""
+    return np.unique(np.concatenate([a.elements[a.mask & ~a.bad] for a in accesses]))
 
 
 def _stored_twice(access: Access) -> np.ndarray:

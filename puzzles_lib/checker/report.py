@@ -223,6 +223,13 @@ class Report:
         return tuple(c for c in self.cases if not c.drawn)
 
     @property
+    def passed(self) -> set[int] | None:
+        """The numbers of the puzzle's own cases that pass; None if the kernel isn't written yet."""
+        if self.verdict and self.verdict.kind == "open":
+            return None
+        return {case.number for case in self.listed if case.ok and case.number is not None}
+
+    @property
     def drawn(self) -> tuple[CaseResult, ...]:
         """The cases that the puzzle doesn't list: random ones, and those made to find a fault."""
         return tuple(c for c in self.cases if c.drawn)

@@ -218,7 +218,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         message = on_the_grid(ran.stop.message, len(puzzle.grid(case)))
         return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
     if ran.undefined and ran.undefined.kind != "early":
-        return uninitialised(ran.undefined)
+        return uninitialised(ran.undefined, puzzle, case)
     for result in puzzle.results:
         verdict = never_written(puzzle, result, case, ran)
         if verdict:
@@ -229,7 +229,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         return Verdict(
             "input changed", f"the kernel changes its input {name}; it may only write to its outputs", site
         )
-    return uninitialised(ran.undefined) if ran.undefined else None
+    return uninitialised(ran.undefined, puzzle, case) if ran.undefined else None
 
 
 def not_finite(
@@ -493,16 +493,23 @@ def _factored(line: str) -> str:
     return ""
 
 
-def uninitialised(source: Source) -> Verdict:
+def uninitialised(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
     """Return the verdict on results that depend on values that a GPU leaves undefined."""
-    diagnosis = ""
+    text, use, diagnosis = str(source), source.use, ""
+    if use and use.element is not None:
+        shape = next((r.shape(case.numbers) for r in puzzle.results if r.name == use.what), None)
+        if shape is not None:
+            element = f"{use.what}[{index_of(use.element, shape)}]" if shape else use.what
+            text = text.replace(f"{use.what}[{use.element}]", element, 1)
     if source.kind == "lanes":
-        cure = "padding_option=" if "boundary_check" in source.site.source else "other="
+        padded = "boundary_check" in source.site.source
+        first = "" if padded else "if the lane has an element, extend the load's mask; if not, "
+        cure = "padding_option=" if padded else "other="
         diagnosis = (
-            "masked-off lanes are undefined: should the mask include them, or should nothing use them? "
-            f"{cure} gives them a value; so does tl.where after the load"
+            f"the lane's value is undefined: {first}give the lane a value with {cure} "
+            "(or tl.where after the load), or do not use it"
         )
-    return Verdict("uninitialised", str(source), source.site, diagnosis)
+    return Verdict("uninitialised", on_the_grid(text, len(puzzle.grid(case))), source.site, diagnosis)
 
 
 def _not_taken(puzzle: Puzzle, result: Argument) -> Verdict:

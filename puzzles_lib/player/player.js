@@ -827,11 +827,14 @@ class Stage {
       const lane = coordinates(shape, i).join(", ");
       const at = !shape.length ? name : /^\w+$/.test(name) ? `lane [${lane}] of ${name}` : `the value of lane [${lane}]`;
       const says = [];
-      if (isUsed(i)) says.push(`undefined: ${run.sources[undefined_[i] - 1] ?? "?"}`);
       if (tensor) says.push(`points to ${address(tensor, Number(data[i]))}`);
       else if (!undefined_?.[i]) says.push(`= ${numberText(data[i], 9)}`);
       const isAccess = access && arrayOf(run, access.i).data.length === data.length;
       const why = isAccess ? laneText(run, access, i) : off?.[i] ? "masked off in its load" : "";
+      if (isUsed(i)) {
+        const undefinedIs = `is undefined: ${run.sources[undefined_[i] - 1] ?? "?"}`;
+        return isAccess ? `${why}; its value ${undefinedIs}` : `${at} ${undefinedIs}`;
+      }
       if (!says.length) return `${at}: ${why.replace(/^lane \[.*?\]:? /, "")}`;
       return `${at} ${[...says, why].filter(Boolean).join("; ")}`;
     };
@@ -849,8 +852,12 @@ class Stage {
     if (typeof data[0] === "boolean" && data.length > 1) facts.push(`${count((i) => data[i])} of ${data.length} True`);
     if (lanes) facts.push(`${lanes[0]} of ${lanes[1]} lanes changed`);
     if (facts.length) block.querySelector("header").append(make("span", { class: "quiet" }, facts.join(", ")));
-    if (tensor) block.querySelector("header").append(make("span", { class: "quiet" }, `addresses in ${tensor.name}`));
-    if (!isBlock(value) && !access) {
+    const isSingle = !isBlock(value) && !access;
+    if (tensor) {
+      const words = isSingle ? "the address of" : `addresses in ${tensor.name}`;
+      block.querySelector("header").append(make("span", { class: "quiet" }, words));
+    }
+    if (isSingle) {
       const words = undefined_ ? describe(0) : tensor ? address(tensor, Number(data[0])) : text(0);
       block.querySelector("header").append(make("code", { class: state(0) }, words));
       return block;

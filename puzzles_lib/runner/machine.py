@@ -203,7 +203,7 @@ class Machine:
             raise NotOneValue(
                 f"a condition must be one value, but this is a block of shape {lanes.data.shape}"
             )
-        self.memory.use(lanes.labels)
+        self.memory.use(lanes.labels, "a condition")
         return bool(lanes.data.item())
 
     # ---- what operations tell
@@ -364,7 +364,7 @@ def run_if(machine: Machine, step: Step, condition: Lanes) -> Any:
 def run_for(machine: Machine, step: Step, lower: Lanes, upper: Lanes, by: Lanes, *carried: Any) -> Any:
     memory, code = machine.memory, step.regions[0]
     for bound in (lower, upper, by):
-        memory.use(bound.labels)
+        memory.use(bound.labels, "the range of a loop")
     kind = f"u{lower.data.itemsize}" if step.op.flag("unsignedCmp") else lower.data.dtype
     start, end, stride = (int(bound.data.view(kind).item()) for bound in (lower, upper, by))
     storage, row = lower.data.dtype, lower.row

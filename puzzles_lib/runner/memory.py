@@ -6,7 +6,7 @@ written, and how many bytes moved.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,17 @@ from puzzles_lib.runner.lanes import KIND, MOST, ORDER, Labels, Lanes, joined, w
 from puzzles_lib.runner.meetings import Meetings
 from puzzles_lib.runner.ordering import Ordering
 from puzzles_lib.runner.promises import Harm, Promise, TakenAtOnce, harm, untrue
-from puzzles_lib.runner.records import Access, Conflict, Product, Program, Source, Stop, Unlocked, asks_again
+from puzzles_lib.runner.records import (
+    Access,
+    Conflict,
+    Product,
+    Program,
+    Source,
+    Stop,
+    Unlocked,
+    Use,
+    asks_again,
+)
 from puzzles_lib.runner.sides import Sides
 from puzzles_lib.source import Site
 
@@ -356,7 +366,7 @@ class Memory:
                 labels = np.zeros(shape, KIND) if labels is None else labels
                 labels[every] = found.reshape(index.shape)
                 if reads:
-                    self._note_use(found)
+                    self._note_use(found, "an atomic")
             self._note_scope(buffer, index.ravel(), dtype, scope)
             self._note_meeting(buffer, index.ravel(), dtype)
             changes = self.changes
@@ -464,25 +474,39 @@ class Memory:
                 found = np.where(found == label, self._label(sources[ORDER - 1 - label]), found).astype(KIND)
         return found
 
-    def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
+    def use(self, labels: Labels, what: str, on: np.ndarray | None = None) -> None:
         """End the run if an undefined value is used, in the lanes ``on``, to decide what happens.
 
         Elements of an output that nothing was stored to don't end the run. Another program may store them:
         then this is a race, which the rest of the run will show.
+
+        what: what the value is used for, such as ``"a mask"``.
         """
-        source = self._note_use(labels, on)
+        source = self._note_use(labels, what, on)
         if source is not None and source.kind != "early" and not self.record:
             raise Halt(Stop("uninitialised", str(source), source.site))
 
-    def _note_use(self, labels: Labels, on: np.ndarray | None = None) -> Source | None:
-        """Keep where the first undefined values come from that are used or stored."""
+    def _note_use(
+        self,
+        labels: Labels,
+        what: str,
+        on: np.ndarray | None = None,
+        element: Callable[[int], int] | None = None,
+    ) -> Source | None:
+        """Keep where the first undefined values come from that are used or stored. Returns the source.
+
+        element: of a store to the tensor ``what``, the element of a lane.
+        """
         if labels is None:
             return None
-        worst = int((labels if on is None else np.where(on, labels, 0)).max(initial=0))
+        live = labels if on is None else np.where(on, labels, 0)
+        worst = int(live.max(initial=0))
         if not worst:
             return None
         number = (MOST if worst >= ORDER else ORDER - 1) - worst
-        source = list(self.sources)[number]
+        place = None if element is None else element(int(live.argmax()))
+        use = Use(self.program, what, self.site(), place)
+        source = replace(list(self.sources)[number], use=use)
         if self.undefined is None or (self.undefined.kind == "early" and source.kind != "early"):
             self.undefined = source
         return source
@@ -676,7 +700,11 @@ class Memory:
         if dtype.itemsize < buffer.unit:
             buffer.refine()
         self.waiting = None
-        self._note_use(labels)
+        self._note_use(
+            labels,
+            buffer.name,
+            element=lambda lane: buffer.element(int(index[lane]) * dtype.itemsize // buffer.data.itemsize),
+        )
         self._label_elements(buffer, index, dtype, labels)
         new = np.ascontiguousarray(new)
         self.bytes_moved += _distinct(index) * dtype.itemsize

@@ -932,8 +932,8 @@ def _lanes_on(
     """A mask as an array; it and the addresses must be defined."""
     on = None if mask is None else mask.full(shape)
     if machine.memory.sources:
-        machine.memory.use(None if mask is None else mask.labels)
-        machine.memory.use(pointers.labels, on)
+        machine.memory.use(None if mask is None else mask.labels, "a mask")
+        machine.memory.use(pointers.labels, "an address", on)
     return on
 
 
@@ -1025,7 +1025,7 @@ def _at(machine: Machine, base: Lanes, elements: np.ndarray, size: int) -> Lanes
 def _needed(machine: Machine, *lanes: Lanes) -> None:
     """Addresses, and what they are made of, must be defined."""
     for each in lanes:
-        machine.memory.use(each.labels)
+        machine.memory.use(each.labels, "an address")
 
 
 @operation("tt.make_tensor_ptr", labels=None)
@@ -1078,7 +1078,7 @@ def _within(machine: Machine, made: Descriptor, indices: Sequence[Lanes]) -> tup
     """
     elements, inside = np.zeros((), np.int64), np.array(True)
     for axis, (index, size) in enumerate(zip(indices, made.block, strict=True)):
-        machine.memory.use(index.labels)
+        machine.memory.use(index.labels, "an address")
         along = index.data.astype(np.int64) + (np.arange(size) if index.data.size == 1 else 0)
         along = along.reshape(-1, *[1] * (len(indices) - 1 - axis))
         elements = elements + along * made.strides[axis].data
@@ -1179,7 +1179,7 @@ def _atomic(
         return code.narrow(function(code.widen(old), code.widen(new)))
 
     on = _lanes_on(machine, pointers, mask, shape)
-    memory.use(value.full_labels(shape), on)
+    memory.use(value.full_labels(shape), "an atomic", on)
     before = len(memory.accesses)
     given = value.full(shape)
     old, labels = memory.atomic(
@@ -1203,7 +1203,7 @@ def atomic_cas(machine: Machine, step: Step, pointers: Lanes, expected: Lanes, v
 
     shape, memory, op = step.shape or (1,), machine.memory, step.op
     _lanes_on(machine, pointers, None, shape)
-    memory.use(joined(expected.labels, value.labels))
+    memory.use(joined(expected.labels, value.labels), "an atomic")
     operands = [expected.full(shape), value.full(shape)]
     orders = _SEM[op.integer("sem")], _SCOPE[op.integer("scope")]
     before = len(memory.accesses)
@@ -1225,7 +1225,7 @@ def barrier(machine: Machine, step: Step) -> None:
 
 @operation("llvm.intr.assume", labels=None)
 def assume(machine: Machine, step: Step, condition: Lanes) -> None:
-    machine.memory.use(condition.labels)
+    machine.memory.use(condition.labels, "a condition")
     if not condition.data.all():
         text = f"false hint: what tl.assume(...) says is not true in program {machine.memory.program}"
         advice = "the compiler relies on it: on a GPU anything may happen then"
@@ -1240,7 +1240,7 @@ def grid_dependency(machine: Machine, step: Step) -> None:
 
 @operation("tt.assert", labels=None)
 def device_assert(machine: Machine, step: Step, condition: Lanes, *_: Lanes) -> None:
-    machine.memory.use(condition.labels)
+    machine.memory.use(condition.labels, "a condition")
     if not condition.data.all():
         raise AssertionError(step.op.text("message") or "the condition of this tl.device_assert is False")
 

@@ -281,16 +281,22 @@ class PretendedMemory(Memory):
             self.narrowed[source] = row.storage.itemsize
         return self._label(source)
 
-    def use(self, labels: Labels, on: np.ndarray | None = None) -> None:
+    def use(self, labels: Labels, what: str, on: np.ndarray | None = None) -> None:
         if labels is not None:
             for source, own in self._wraps(labels if on is None else np.where(on, labels, 0)):
                 if own.any():
                     raise Halt(Stop("true size", source.what, source.site))
-        super().use(labels, on)
+        super().use(labels, what, on)
 
-    def _note_use(self, labels: Labels, on: np.ndarray | None = None) -> Source | None:
+    def _note_use(
+        self,
+        labels: Labels,
+        what: str,
+        on: np.ndarray | None = None,
+        element: Callable[[int], int] | None = None,
+    ) -> Source | None:
         """Values may wrap around, as hashes do."""
-        return super()._note_use(self.no_offset(labels), on)
+        return super()._note_use(self.no_offset(labels), what, on, element)
 
     def _wraps(self, labels: np.ndarray) -> list[tuple[Source, np.ndarray]]:
         return [(s, labels == self._label(s)) for s in self.sources if s.kind in (WRAPPED, WRAPPED_SIGNED)]

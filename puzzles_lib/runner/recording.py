@@ -206,7 +206,7 @@ class Recorder:
     def ends(self, stop: Stop | None) -> None:
         """End the recording. If the run stopped early, it did so in the statement that was begun last."""
         if self._memory is not None:
-            self.sources = [str(source) for source in self._memory.sources]
+            self.sources = [source.why for source in self._memory.sources]
         if stop is not None and self._now is not None and self._stack:
             number = self._stack[-1]
             frame = self._now.frames[number]

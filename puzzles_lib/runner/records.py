@@ -72,28 +72,57 @@ def asks_again(pointer: str) -> str:
 
 
 @dataclass(frozen=True)
+class Use:
+    """What depends on an undefined value: an element that a program stores, or what a line does.
+
+    what: the element's tensor, such as ``"z"``; or what else the line needs, such as ``"a mask"``.
+    element: its flat index; None if it is no element.
+    """
+
+    program: Program
+    what: str
+    site: Site
+    element: int | None = None
+
+    def __str__(self) -> str:
+        if self.element is None:
+            return f"in program {self.program}, {self.what} in line {self.site.line}"
+        return f"in program {self.program}, {self.what}[{self.element}]"
+
+
+@dataclass(frozen=True)
 class Source:
     """Where undefined values come from.
 
     kind: ``"lanes"``, lanes that a load's mask switches off and no ``other=`` fills; ``"early"``, elements of
         an output that nothing was stored to; ``"operation"``, a result that no GPU defines.
     what: the name of the pointer; of an operation, what is undefined, in words.
+    use: what depends on the values; None if nothing does yet. It is not compared.
     """
 
     kind: str
     what: str
     site: Site
+    use: Use | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         if self.kind == "early":
             return f"{self.what} is read before anything is stored there: a GPU reads garbage"
-        if self.kind == "operation":
-            return f"an undefined value is used: {self.what}"
+        origin = f"an undefined value: {self.what}" if self.kind == "operation" else self._lane
+        return f"{self.use or 'something'} depends on {origin}"
+
+    @property
+    def why(self) -> str:
+        """Say why a lane with such a value is undefined."""
+        if self.kind == "lanes":
+            return f"it comes from {self._lane}"
+        return self.what if self.kind == "operation" else str(self)
+
+    @property
+    def _lane(self) -> str:
         if "boundary_check" in self.site.source:
-            left = "a boundary_check but no padding_option"
-        else:
-            left = "a mask but no other="
-        return f"undefined lanes of {self.what} are used: its load has {left}"
+            return f"a lane that boundary_check switches off in the load of {self.what}"
+        return f"a lane that the load of {self.what} masks off"
 
 
 UNMARKED = ("unused", "volatile", "plain")

@@ -61,7 +61,7 @@ def trace(
     if not math.prod(grid):
         raise ValueError(f"trace: case {case} starts no program")
     outlined = None if is_wrapped(kernel) else _program(program, grid)  # a configuration may change the grid
-    title = f"{puzzle.name}, {case}"
+    title = f"{_name(kernel, puzzle)}, {case}"
     tensors = {a.name: (a.dims, a.shape(case.numbers)) for a in puzzle.tensors}
     done = guarded(kernel, puzzle, case)
     if isinstance(done, Report):
@@ -71,7 +71,7 @@ def trace(
     if bound.configuration:
         grid = tuple(int(n) for n in puzzle.grid(bound.case))
         outlined = _program(program, grid)
-        title = f"{puzzle.name}, {bound.case}"
+        title = f"{_name(kernel, puzzle)}, {bound.case}"
         notes.append(f"In {bound.configuration}" if bound.configuration.count > 1 else "")
     tensors = {name: tensor for name, tensor in tensors.items() if name in bound.takes & chosen}
     if ran.stop is None:
@@ -183,6 +183,12 @@ class Trace:
 
 
 # ---- what was asked for
+
+
+def _name(kernel: object, puzzle: Puzzle) -> str:
+    """Return the puzzle's name, or that of a kernel with a name of its own."""
+    name = getattr(kernel, "__name__", "")
+    return puzzle.name if name in ("", f"{puzzle.name}_kernel") else name
 
 
 def _chosen(puzzle: Puzzle, only: Sequence[str]) -> set[str]:

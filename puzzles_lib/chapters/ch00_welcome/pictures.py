@@ -14,7 +14,7 @@ from puzzles_lib.drawing.colours import (
     PALE,
     PROGRAM_COLORS,
 )
-from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
 
 MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, according to NVIDIA
@@ -31,14 +31,14 @@ def programs(case: int = 2) -> Picture:
     """Draw a tensor cut into blocks, and the programs that take one block each."""
     case = DOUBLE.cases[case]
     count, lanes = DOUBLE.programs(case)[0], DOUBLE.programs(case)[0] * case.BLOCK
-    figure, ax = new_sheet(lanes + 4.6, 6.0, unit=0.265)
+    figure, ax = new_sheet(lanes + 4.6, 5.0, unit=0.265)
     inside = [lane < case.N for lane in range(lanes)]
     owner = [lane // case.BLOCK % len(PROGRAM_COLORS) for lane in range(lanes)]
     tensor = cells(
         ax,
         [lane if inside[lane] else "" for lane in range(lanes)],
         x=4,
-        y=4,
+        y=3.3,
         colors=[PROGRAM_COLORS[owner[lane]] if inside[lane] else None for lane in range(lanes)],
         hatch=[None if inside[lane] else "////" for lane in range(lanes)],
         title="x",
@@ -48,10 +48,10 @@ def programs(case: int = 2) -> Picture:
     for pid in range(count):
         left = tensor.x + pid * case.BLOCK + 0.4
         size = (case.BLOCK - 0.8, 1.2)
-        program = box(ax, left, 0.5, *size, f"program_id = {pid}", color=PROGRAM_COLORS[pid])
-        for lane in (pid * case.BLOCK, (pid + 1) * case.BLOCK - 1):
-            end = tensor.top(lane)
-            arrow(ax, program.foot(0), (end[0], end[1] - 0.05), color=LINE)
+        box(ax, left, 0.5, *size, f"program_id = {pid}", color=PROGRAM_COLORS[pid])
+        left, right = left - 0.25, left + size[0] + 0.25
+        ax.plot([left, left, right, right], [3.1, 2.5, 2.5, 3.1], color=LINE, linewidth=1.5)
+        ax.plot([(left + right) / 2] * 2, [1.7, 2.5], color=LINE, linewidth=1.5)
     beyond = lanes - case.N
     return Picture(
         figure,
@@ -138,7 +138,7 @@ def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
     """Draw programs of a grid as they start and end on a few multiprocessors, each taking the next one."""
     programs = len(times)
     figure, ax = new_sheet(22.0, 3.4 + 1.15 * places)
-    label(ax, 0.2, 0.55, f"double_kernel[({programs},)]: the queue", align="left", fontsize=11)
+    label(ax, 0.2, 0.55, "the queue of programs", align="left", fontsize=11)
     free, ended = [0] * places, []
     unit = 16.0 / max(sum(times) / places + max(times) / 2, 1)
     for pid in range(programs):
@@ -146,21 +146,14 @@ def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
         start, free[place] = free[place], free[place] + times[pid]
         ended.append((free[place], pid))
         x, y = 5.2 + start * unit, 1.9 + 1.15 * place
-        color = PROGRAM_COLORS[place % len(PROGRAM_COLORS)]
-        box(ax, 9.0 + pid, 0.1, 1, 0.9, str(pid), color=color)
-        box(ax, x, y, times[pid] * unit, 0.9, f"program {pid}", color=color, edge=INK)
+        box(ax, 5.2 + pid, 0.1, 1, 0.9, str(pid))
+        box(ax, x, y, times[pid] * unit, 0.9, f"program {pid}", edge=INK)
     for place in range(places):
         label(ax, 5.0, 2.35 + 1.15 * place, f"multiprocessor {place}", align="right")
     order = ", ".join(str(pid) for _, pid in sorted(ended))
     foot = 2.3 + 1.15 * places
-    label(ax, 5.2, foot, "time →   (schematic)", align="left", fontsize=9, color=FAINT)
-    label(
-        ax,
-        5.2,
-        foot + 0.6,
-        f"color: the multiprocessor; the programs finish in the order {order}",
-        align="left",
-    )
+    label(ax, 5.2, foot, "time → (made-up durations)", align="left", fontsize=9, color=FAINT)
+    label(ax, 5.2, foot + 0.6, f"the programs end in the order {order}", align="left")
     return Picture(
         figure,
         f"""A launch of {programs} programs on {places} multiprocessors. A multiprocessor that has finished a

@@ -83,18 +83,23 @@ QUESTIONS = (
     ),
     Question(
         "ch00-q4",
-        "Which cases does your kernel pass? It should pass case 0 and fail case 2.",
-        lambda: {0},
+        "Which cases does your kernel pass? It should pass cases 0 and 1, and fail case 2.",
+        lambda: {0, 1},
         set,
         "Case 2 passes, too. It has 30 elements in blocks of 8: what's different about its last program?",
         (
             Nudge(
                 lambda given, right: 0 not in given,
                 "Your kernel doesn't pass case 0: 8 elements in one block of 8. "
-                "Start from double_kernel and change less.",
+                "Keep the lines that were given, and change less.",
+            ),
+            Nudge(
+                lambda given, right: 1 not in given,
+                "Your kernel doesn't pass case 1: 32 elements in blocks of 8. "
+                "There, too, all blocks are full, but there are four of them.",
             ),
         ),
-        same=lambda given, right: 0 in given and 2 not in given,
+        same=lambda given, right: right <= given and 2 not in given,
         computed=True,
     ),
 )

@@ -2,66 +2,80 @@
 
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.drawing.colours import FAINT, PALE, PROGRAM_COLORS, VERMILLION
-from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing.sheet import Cells, Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.puzzle import Case
 
 
 def pointer(pid: int = 1, block: int = 4, start: int = 4096) -> Picture:
-    """Draw a pointer plus offsets: an address for each lane, in bytes."""
-    figure, ax = new_sheet(20.6, 8.8)
+    """Draw two ways to the addresses of a block: from the start of a tensor, and from a moved pointer."""
+    figure, ax = new_sheet(22.0, 9.9)
     color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
-    first, left, count = pid * block, 4.6, 3 * block
+    first, left, count = pid * block, 5.6, 3 * block
+    moved, at = start + 4 * first, left + 1.3 * first
     fills = [color if first <= i < first + block else PALE for i in range(count)]
     bytes_ = [str(start + 4 * i) for i in range(count)]
     memory = cells(
-        ax, [f"x[{i}]" for i in range(count)], x=left, y=6.2, width=1.3, colors=fills, index=bytes_,
+        ax, [f"x[{i}]" for i in range(count)], x=left, y=4.3, width=1.3, colors=fills, index=bytes_,
         title="memory",
     )  # fmt: skip
-    label(ax, left - 0.25, 5.85, "address in bytes", align="right", fontsize=9, color=FAINT)
-    box(ax, left, 0.6, 3.2, 1.0, f"x_ptr = {start}", color=PALE)
-    arrow(ax, (left + 0.65, 1.6), (left + 0.65, 5.5), color=FAINT)
-    label(ax, left + 0.2, 3.4, "the first byte of x", align="right", fontsize=9, color=FAINT)
-    label(ax, left + 4.1, 1.1, "+", fontsize=14)
-    at = left + 1.3 * first
-    offs = cells(ax, range(first, first + block), x=at, y=0.6, width=1.3, colors=color)
-    label(ax, offs.right + 0.3, 1.1, f"offs of program {pid}, in elements", align="left")
+    label(ax, left - 0.25, 3.95, "address in bytes", align="right", fontsize=9, color=FAINT)
+
+    def way(y: float, title: str, address: int, numbers: range, name: str) -> Cells:
+        label(ax, left - 0.25, y + 0.5, title, align="right", fontsize=11)
+        box(ax, left, y, 3.4, 1.0, f"x_ptr = {address}", color=PALE)
+        label(ax, left + 4.3, y + 0.5, "+", fontsize=14)
+        strip = cells(ax, numbers, x=at, y=y, width=1.3, colors=color)
+        label(ax, strip.right + 0.3, y + 0.5, f"{name} of program {pid}", align="left")
+        return strip
+
+    offs = way(0.4, "x_ptr + offs", start, range(first, first + block), "offs")
+    lanes = way(7.5, "moved: x_ptr + lanes", moved, range(block), "lanes")
     for lane in range(block):
-        arrow(ax, offs.foot(lane), (memory.top(first + lane)[0], 5.5))
-    words = f"lane 0 gets x_ptr + {first}, which is {start} + {first} × 4 bytes = {start + 4 * first}"
-    label(ax, left, 7.75, words, align="left")
-    words = "(a float32 takes 4 bytes; Triton multiplies by them for you)"
-    label(ax, left, 8.4, words, align="left", color=FAINT)
+        x, bottom = memory.foot(first + lane)
+        arrow(ax, offs.foot(lane), (x, 3.6))
+        arrow(ax, lanes.top(lane), (x, bottom + 0.1))
+    arrow(ax, (left + 0.65, 1.4), (left + 0.65, 3.6), color=FAINT)
+    arrow(ax, (left + 3.0, 7.5), (at + 0.3, 5.4), color=FAINT)
+    label(ax, left, 6.4, "x_ptr += pid * BLOCK", align="left")
+    words = f"BLOCK = {block}. A float32 takes 4 bytes: {first} elements after {start} comes "
+    label(ax, left, 9.1, f"{words}{start} + {first} × 4 = {moved}.", align="left", color=FAINT)
+    label(ax, left, 9.7, "You count elements. Triton multiplies by 4.", align="left", color=FAINT)
     return Picture(
         figure,
-        f"""x_ptr is the address {start}, the first byte of x. Program {pid} adds its offsets {first} to
-        {first + block - 1}, which count elements of 4 bytes, and gets the addresses {start + 4 * first} to
-        {start + 4 * (first + block - 1)} of x[{first}] to x[{first + block - 1}].""",
+        f"""Blocks of {block} elements of 4 bytes. x_ptr is the address {start}, the first byte of x. Program
+        {pid} adds its offsets {first} to {first + block - 1}, and gets the addresses {moved} to
+        {moved + 4 * (block - 1)} of x[{first}] to x[{first + block - 1}]. Below, x_ptr has moved to {moved}:
+        the numbers of the lanes, 0 to {block - 1}, lead to the same elements.""",
     )
 
 
 def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
-    """Draw the first lanes of a ragged tensor's last block, and where the tensor ends."""
+    """Draw the first lanes of a ragged tensor's last block: their elements, a wrong mask, the right one."""
     pid = MASKED_ADD.programs(case)[0] - 1
     offs = list(range(pid * case.BLOCK, pid * case.BLOCK + lanes))
     inside = [off < case.N for off in offs]
-    figure, ax = new_sheet(5.2 + 1.25 * lanes + 1.3, 6.7)
+    left = sum(inside)
+    figure, ax = new_sheet(6.0 + 1.25 * lanes + 1.3, 6.9)
 
     def row(y: float, title: str, values: list, colors: object, hatch: object = None) -> None:
-        strip = cells(ax, values, x=5.2, y=y, width=1.25, title=title, colors=colors, hatch=hatch)
+        strip = cells(ax, values, x=6.0, y=y, width=1.25, title=title, colors=colors, hatch=hatch)
         label(ax, strip.right + 0.25, y + 0.5, "...", align="left", fontsize=11)
 
-    row(1.1, f"lanes of program {pid}", list(range(lanes)), PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
-    row(2.5, "+ pid * BLOCK", offs, PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
-    row(5.3, "mask", inside, [PALE if i else None for i in inside])
+    row(1.3, f"lanes of program {pid}", list(range(lanes)), PROGRAM_COLORS[pid % len(PROGRAM_COLORS)])
     known = [off if i else "" for off, i in zip(offs, inside, strict=True)]
     hatch = [None if i else "////" for i in inside]
-    row(3.9, "elements of x", known, [PALE if i else None for i in inside], hatch)
-    end = 5.2 + 1.25 * sum(inside)
-    ax.plot([end, end], [0.85, 6.55], color=VERMILLION, linewidth=3)
-    label(ax, end, 0.5, "x ends here", fontsize=11)
+    row(2.7, "x_ptr + lanes: element", known, [PALE if i else None for i in inside], hatch)
+    row(4.1, "lanes < N", [lane < case.N for lane in range(lanes)], PALE)
+    row(5.5, "the mask it needs", inside, [PALE if i else None for i in inside])
+    end = 6.0 + 1.25 * left
+    ax.plot([end, end], [1.05, 6.75], color=VERMILLION, linewidth=3)
+    label(ax, end + 0.2, 0.5, "x ends here", align="left", fontsize=11)
+    ax.plot([6.1, 6.1, end - 0.1, end - 0.1], [1.1, 0.9, 0.9, 1.1], color=FAINT, linewidth=1.2)
+    label(ax, (6.0 + end) / 2, 0.5, f"{left} elements are left", fontsize=11)
     return Picture(
         figure,
-        f"""The last block of a tensor with N = {case.N} and BLOCK = {case.BLOCK}. Lane 0 of program {pid} is
-        element {pid * case.BLOCK}. Up to element {case.N - 1} the mask is True; from {case.N} on it is
-        False, where x has no elements (hatched).""",
+        f"""The last block of a tensor with N = {case.N} and BLOCK = {case.BLOCK}. The moved x_ptr points at
+        element {offs[0]}, so lane 0 of program {pid} is element {offs[0]}, and {left} elements are left.
+        lanes < N is True in every lane. The mask it needs is True in lanes 0 to {left - 1} only: from lane
+        {left} on, x has no elements (hatched).""",
     )

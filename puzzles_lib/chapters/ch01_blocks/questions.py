@@ -24,8 +24,22 @@ def _without_a_last_element() -> int:
     return sum(case.N == 0 for case in MASKED_ADD.cases)
 
 
-def _last_element() -> int:
-    return MASKED_ADD.cases[3].N - 1
+def _off_and_stored() -> tuple[int, int]:
+    """Return how many lanes of case 1 the load masks off, and how many of those the store does not."""
+    case = MASKED_ADD.cases[1]
+    off = [lane for lane in range(case.BLOCK) if lane >= case.N - 1]
+    return len(off), sum(lane < case.N for lane in off)
+
+
+def _with(size: int) -> Nudge:
+    """Return the nudge for a size with which lanes < N lets the last program leave the tensor."""
+    case = next(case for case in MASKED_ADD.cases if size == case.N)
+    last = MASKED_ADD.programs(case)[0] - 1
+    return Nudge(
+        lambda given, right: size in given,
+        f"With N = {size}, lane 0 of program {last} is element {last * case.BLOCK}, and lane 1 the next one. "
+        f"Which lanes are below {size}?",
+    )
 
 
 QUESTIONS = (
@@ -34,7 +48,7 @@ QUESTIONS = (
         "The pointers have moved, and the mask is lanes < N. For which N does it do no harm?",
         _unharmed,
         set,
-        "In program 6 of the case N = 200, lane 0 is element 192. Which lanes are below 200?",
+        "With N = 20 there is only program 0, and its pointers don't move. Does the mask do harm there?",
         (
             Nudge(
                 lambda given, right: given and given <= set(range(len(MASKED_ADD.cases))),
@@ -45,16 +59,7 @@ QUESTIONS = (
                 "With full blocks it does no harm. But in program 0 the pointers don't move at all.",
             ),
             Nudge(lambda given, right: given and given < right, "Correct so far, but there are more."),
-            Nudge(
-                lambda given, right: given > right,
-                "There are too many. In one of your cases, the last program has lanes below N without an "
-                "element.",
-            ),
-            Nudge(
-                lambda given, right: given and not given & right,
-                "For these sizes the kernel goes wrong. For which sizes does every lane below N have an "
-                "element?",
-            ),
+            *map(_with, (200, 65, 1000)),
         ),
         why="Blocks of N = 32 and 128 are full. With N = 20 there is only program 0, which doesn't move.",
     ),
@@ -79,19 +84,25 @@ QUESTIONS = (
     ),
     Question(
         "ch01-q3",
-        "Which element of z gets a value that was never set?",
-        _last_element,
-        int,
-        "Point at the lane that is marked as undefined. The line below it says where the lane is stored.",
+        "How many lanes does the load mask off in case 1, and how many of these does the kernel store?",
+        _off_and_stored,
+        tuple,
+        "The masks are offs < N - 1 in the load and offs < N in the store. N is 20, and there are 32 lanes.",
         (
+            Nudge(lambda given, right: len(given) != 2, "Answer with two numbers, such as (16, 16)."),
             Nudge(
-                lambda given, right: given == right + 1,
-                "z has no such element. Its elements are numbered from 0.",
+                lambda given, right: given[0] == MASKED_ADD.cases[1].BLOCK - MASKED_ADD.cases[1].N,
+                "That's how many lanes have no element. The load's mask switches off one more.",
             ),
             Nudge(
-                lambda given, right: given == right % MASKED_ADD.cases[3].BLOCK,
-                "That is the number of the lane. Six blocks of elements come before this program's block.",
+                lambda given, right: given[0] == right[0] and given[1] == 0,
+                "The load masks off lane 19. Does the store?",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "The first number is correct. The store has a mask, too: in which lanes do the two differ?",
             ),
         ),
+        why="Lanes 19 to 31 are masked off in the load. Lane 19 is the one of them that the store writes.",
     ),
 )

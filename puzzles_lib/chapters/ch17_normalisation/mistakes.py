@@ -139,7 +139,7 @@ MISTAKES = (
         "The sum includes lanes past the end of the row whose values are undefined.",
         {"r_ptr + row + n, mask=mask, other=0.0": "r_ptr + row + n, mask=mask"},
         kind="uninitialised",
-        says="lanes of r_ptr",
+        says="the load of r_ptr masks off",
     ),
     Mistake(
         RMS_NORM,
@@ -291,7 +291,7 @@ MISTAKES = (
         "The sum includes lanes whose values are undefined.",
         {"x_ptr + at, mask=mask, other=0.0": "x_ptr + at, mask=mask"},
         kind="uninitialised",
-        says="lanes of x_ptr",
+        says="the load of x_ptr masks off",
     ),
     Mistake(
         LAYER_NORM,
@@ -471,7 +471,7 @@ MISTAKES = (
         "sums include it.",
         {"w_ptr + n, mask=n < N, other=0.0": "w_ptr + n, mask=n < N"},
         kind="uninitialised",
-        says="lanes of w_ptr",
+        says="the load of w_ptr masks off",
     ),
     Mistake(
         LAYER_NORM_DX,
@@ -1001,7 +1001,7 @@ MISTAKES = (
         "The sum includes lanes whose values are undefined.",
         {"row + n, mask=n < N, other=0.0": "row + n, mask=n < N"},
         kind="uninitialised",
-        says="lanes of x_ptr",
+        says="the load of x_ptr masks off",
     ),
     Mistake(
         LONG_LAYER_NORM,

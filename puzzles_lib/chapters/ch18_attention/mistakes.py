@@ -235,7 +235,7 @@ MISTAKES = (
         "The weights there are 0, but 0 times NaN is NaN.",
         {"v_ptr + at_k, mask=j[:, None] < T, other=0.0": "v_ptr + at_k, mask=j[:, None] < T"},
         kind="uninitialised",
-        says="lanes of v_ptr",
+        says="the load of v_ptr masks off",
     ),
     Mistake(
         WINDOW_ATTENTION,
@@ -411,7 +411,7 @@ MISTAKES = (
         "The weights there are 0, but 0 times NaN is NaN.",
         {"v_ptr + at_k, mask=j[:, None] < keys, other=0.0": "v_ptr + at_k, mask=j[:, None] < keys"},
         kind="uninitialised",
-        says="lanes of v_ptr",
+        says="the load of v_ptr masks off",
     ),
     Mistake(
         VARLEN_ATTENTION,
@@ -647,7 +647,7 @@ MISTAKES = (
         "p is 0 there, but 0 times NaN is NaN.",
         {"v_ptr + at_k, mask=j[:, None] < T, other=0.0": "v_ptr + at_k, mask=j[:, None] < T"},
         kind="uninitialised",
-        says="lanes of v_ptr",
+        says="the load of v_ptr masks off",
     ),
     Mistake(
         ATTENTION_DQ,
@@ -917,7 +917,7 @@ MISTAKES = (
         "Undefined rows of do are part of the sum.",
         {"do_ptr + at_q, mask=i[:, None] < T, other=0.0": "do_ptr + at_q, mask=i[:, None] < T"},
         kind="uninitialised",
-        says="lanes of do_ptr",
+        says="the load of do_ptr masks off",
     ),
     Mistake(
         ATTENTION_DKV,
