@@ -26,6 +26,10 @@ def _instead(wrong: str, right: str) -> str:
     return f"{WITH} {wrong} instead of {right}"
 
 
+def _other_base(name: str) -> str:
+    return f"{_instead(f'{name}2', name)}, without log2(e), the factor between the two"
+
+
 _SWAPS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
     "add": ((_instead("*", "+"), torch.mul), (_instead("-", "+"), torch.sub)),
     "sub": ((_instead("+", "-"), torch.add), (_instead("b - a", "a - b"), lambda a, b: b - a)),
@@ -40,6 +44,8 @@ _SWAPS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
     "maximum": ((_instead("minimum", "maximum"), torch.minimum),),
     "minimum": ((_instead("maximum", "minimum"), torch.maximum),),
     "where": ((EXCHANGED, lambda condition, a, b: torch.where(condition, b, a)),),
+    "exp": ((_other_base("exp"), torch.exp2),),
+    "log": ((_other_base("log"), torch.log2),),
     "relu": ((NEGATIVE_PART, lambda a: a.clamp(max=0)),),
 }
 
