@@ -111,15 +111,17 @@ def _plain_numerator(x: Tensor) -> Tensor:
     return x.exp() / _undivided(x).sum(dim=1, keepdim=True)
 
 
-def _of_all_rows(sums: Tensor, BLOCK_M: int, padding: float) -> Tensor:
-    """Return the total of each program's rows for each of these rows. padding: the sum of a missing row."""
-    padded = torch.nn.functional.pad(sums, (0, -len(sums) % BLOCK_M), value=padding)
+def _of_all_rows(sums: Tensor, BLOCK_M: int) -> Tensor:
+    """Return the total of each program's rows for each of these rows."""
+    padded = torch.nn.functional.pad(sums, (0, -len(sums) % BLOCK_M))
     return padded.view(-1, BLOCK_M).sum(dim=1).repeat_interleave(BLOCK_M)[: len(sums)]
 
 
 def _denominator_of_all_rows(x: Tensor, BLOCK_M: int) -> Tensor:
-    exp = _undivided(x)  # a missing row is -inf everywhere, and so is its maximum
-    return exp / _of_all_rows(exp.sum(dim=1), BLOCK_M, float("nan"))[:, None]
+    if len(x) % BLOCK_M:  # a missing row's sum is NaN: such results have many causes
+        return long_softmax(x)
+    exp = _undivided(x)
+    return exp / _of_all_rows(exp.sum(dim=1), BLOCK_M)[:, None]
 
 
 def _walked(x: Tensor, BLOCK_M: int, BLOCK_N: int, slip: str) -> Tensor:
@@ -131,7 +133,7 @@ def _walked(x: Tensor, BLOCK_M: int, BLOCK_N: int, slip: str) -> Tensor:
         subtracted = row_max if slip == "old maximum" else new_max
         added = (block - subtracted[:, None]).exp().sum(dim=1)
         if slip == "all rows":
-            added = _of_all_rows(added, BLOCK_M, 0.0)
+            added = _of_all_rows(added, BLOCK_M)
         factor = 1.0 if slip == "no factor" else (row_max - new_max).exp()
         denominator = denominator * factor + added
         row_max = new_max
