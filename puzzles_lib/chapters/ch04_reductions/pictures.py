@@ -101,7 +101,7 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
     start = max(0, min(peak - lanes // 2, len(row) - lanes))
     some = row[start : start + lanes]
     less = some - row.max()
-    figure, ax = new_sheet(5.4 + 2.1 * lanes + 1.0, 6.0)
+    figure, ax = new_sheet(6.0 + 2.1 * lanes + 1.0, 6.0)
     lines = (
         ("x", [f"{v:.1f}" for v in some.tolist()], PALE),
         ("exp(x)", [str(v) for v in some.exp().tolist()], VERMILLION),
@@ -110,11 +110,12 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
     )
     for y, (title, texts, color) in zip((0.9, 2.0, 3.6, 4.7), lines, strict=True):
         index = range(start, start + lanes) if y < 1 else False
-        row_of = cells(ax, texts, x=5.4, y=y, width=2.1, title=title, colors=color, index=index)
+        row_of = cells(ax, texts, x=6.0, y=y, width=2.1, colors=color, index=index)
         label(ax, row_of.right + 0.2, y + 0.5, "...", align="left", fontsize=11)
         label(ax, row_of.x - 0.2, y + 0.5, "...", align="right", fontsize=11)
-    label(ax, 5.2, 0.62, "column", align="right baseline", fontsize=9, color=FAINT)
-    box(ax, 5.4 + 2.1 * (peak - start), 0.9, 2.1, color=None, edge=INK, linewidth=2.5)
+        label(ax, row_of.x - 1.0, y + 0.5, title, align="right", fontsize=11)
+    label(ax, 5.0, 0.62, "column", align="right baseline", fontsize=9, color=FAINT)
+    box(ax, 6.0 + 2.1 * (peak - start), 0.9, 2.1, color=None, edge=INK, linewidth=2.5)
     return Picture(
         figure,
         f"""{lanes} columns of a row around 1000: exp(x) is inf for each of them. With the row's maximum,

@@ -133,7 +133,7 @@ QUESTIONS = (
         "Which number does a float16 sum reach if you add 1 five thousand times?",
         _counted_in_float16,
         int,
-        "Which is the first number that has 12 binary digits and ends in a 1? Which neighbor is it rounded to?",
+        "Which is the first number with 12 binary digits that ends in a 1? Which neighbor is it rounded to?",
         (
             Nudge(
                 lambda given, right: given == 5000,
