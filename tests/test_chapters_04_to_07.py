@@ -258,7 +258,7 @@ SLIPS = [
     ("online_softmax", {"denominator * factor": "denominator"}, "isn't rescaled when the maximum rises"),
     ("online_softmax", {"new_max[:, None]), axis=1)": "new_max[:, None]))"}, "does tl.sum have its axis?"),
     ("online_softmax", {"tl.exp(x - new_max": "tl.exp(x - row_max"}, "lack the new maximum?"),
-    ("online_softmax", {"tl.exp(": "tl.exp2("}, "exp2 instead of exp, without log2(e)"),
+    ("online_softmax", {"tl.exp(": "tl.exp2("}, "multiply its argument by log2(e)"),
     (
         "scalar_flash_attention",
         {HIDDEN: "pass\n", WEIGHTS: f"p = tl.where(mask_k[None, :], {WEIGHTS[4:]}, 0.0)"},

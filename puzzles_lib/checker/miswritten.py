@@ -26,10 +26,6 @@ def _instead(wrong: str, right: str) -> str:
     return f"{WITH} {wrong} instead of {right}"
 
 
-def _other_base(name: str) -> str:
-    return f"{_instead(f'{name}2', name)}, without log2(e), the factor between the two"
-
-
 _SWAPS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
     "add": ((_instead("*", "+"), torch.mul), (_instead("-", "+"), torch.sub)),
     "sub": ((_instead("+", "-"), torch.add), (_instead("b - a", "a - b"), lambda a, b: b - a)),
@@ -44,8 +40,8 @@ _SWAPS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
     "maximum": ((_instead("minimum", "maximum"), torch.minimum),),
     "minimum": ((_instead("maximum", "minimum"), torch.maximum),),
     "where": ((EXCHANGED, lambda condition, a, b: torch.where(condition, b, a)),),
-    "exp": ((_other_base("exp"), torch.exp2),),
-    "log": ((_other_base("log"), torch.log2),),
+    "exp": ((f"{_instead('exp2', 'exp')}: multiply its argument by log2(e)", torch.exp2),),
+    "log": ((f"{_instead('log2', 'log')}: multiply its result by log(2)", torch.log2),),
     "relu": ((NEGATIVE_PART, lambda a: a.clamp(max=0)),),
 }
 
