@@ -160,7 +160,7 @@ def test_a_picture_to_take_in_hand_keeps_its_keys_from_the_notebook(open_noteboo
     book.run(DRAG)
     output = book.output(DRAG)
     output.locator("input").nth(3).focus()
-    for _ in range(6):
+    for _ in range(9):
         book.page.keyboard.press("ArrowLeft")  # to the notebook: up to the heading, and fold it
     assert "x[3] = -2" in output.inner_text() and "Run this cell" not in output.inner_text()
     assert not book.faint() and not book.clipped()

@@ -224,7 +224,7 @@ def _plain(ax: Axes) -> None:
 NAMED = 0.8  # the smallest sum whose bar has room for its name
 
 
-def drag(scores: Sequence[int] = (1, 3, 2, 4, 5, 6)) -> Live:
+def drag(scores: Sequence[int] = (1, 3, 2, 7, 5, 6)) -> Live:
     """Show an online softmax over blocks of two scores, with a slider for each score."""
     row_max, total, columns, told = -1e30, 0.0, [], []
     for block in range(0, len(scores), 2):
