@@ -24,7 +24,7 @@ _NAMES = {
     float: "a number",
     str: "a string",
     set: "a set, such as {1, 2} or {'a', 'b'}",
-    tuple: "a tuple, such as (1, 2)",
+    tuple: "a tuple, such as (5,) or (1, 2)",
 }
 
 

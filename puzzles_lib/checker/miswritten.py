@@ -40,6 +40,8 @@ _SWAPS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
     "maximum": ((_instead("minimum", "maximum"), torch.minimum),),
     "minimum": ((_instead("maximum", "minimum"), torch.maximum),),
     "where": ((EXCHANGED, lambda condition, a, b: torch.where(condition, b, a)),),
+    "exp": ((f"{_instead('exp2', 'exp')}: multiply its argument by log2(e)", torch.exp2),),
+    "log": ((f"{_instead('log2', 'log')}: multiply its result by log(2)", torch.log2),),
     "relu": ((NEGATIVE_PART, lambda a: a.clamp(max=0)),),
 }
 

@@ -42,7 +42,7 @@ MISTAKES = (
         "The old sum is not rescaled when the maximum rises.",
         {"denominator * factor": "denominator"},
         kind="values",
-        says="each row is off",
+        says="isn't rescaled",
     ),
     Mistake(
         ONLINE_SOFTMAX,
@@ -66,6 +66,6 @@ MISTAKES = (
         "The old maximum is overwritten before the factor is computed, so the factor is always 1.",
         {"        factor = tl.exp": "        row_max = new_max\n        factor = tl.exp"},
         kind="values",
-        says="each row is off",
+        says="isn't rescaled",
     ),
 )

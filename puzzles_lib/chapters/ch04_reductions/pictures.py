@@ -47,7 +47,8 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
                     rest = per_column * (case.BLOCK_N - real)
                     box(ax, x + per_column * real, at, rest, per_row, color=None, hatch="////")
     bottom = top + per_row * case.BLOCK_M * programs
-    note = "hatched: lanes past the end of the row or past the last row, masked off"
+    sizes = f"M = {case.M}, N = {case.N}, BLOCK_M = {case.BLOCK_M}, BLOCK_N = {case.BLOCK_N}"
+    note = f"{sizes}. Hatched: masked-off lanes, past the end of the row or past the last row"
     label(ax, left, bottom + 0.75, note, align="left")
     lanes = programs * steps * case.BLOCK_M * case.BLOCK_N
     return Picture(
@@ -62,31 +63,34 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
 
 def fold() -> Picture:
     """Draw what is left of a block after a sum along an axis, and how it is added to the accumulator."""
-    block = torch.tensor([[1, 5, 2, 0], [3, 1, 1, 4], [2, 2, 6, 1]])
+    block = torch.tensor([[1, 5, 2, 0], [3, 1, 1, 4], [2, 2, 6, 1], [0, 4, 1, 2]])
     rows, columns = block.sum(1), block.sum(0)
-    acc = torch.tensor([10, 20, 30])
-    figure, ax = new_sheet(18.4, 6.6)
+    acc = torch.tensor([10, 20, 30, 40])
+    figure, ax = new_sheet(18.4, 8.8)
     tile = cells(ax, block, x=0.4, y=1.4, width=1.1, colors=SKY)
     label(ax, tile.x + 2.2, 0.75, "block x", align="baseline", fontsize=11)
-    under = cells(ax, columns, x=0.4, y=5.2, width=1.1)
-    arrow(ax, (tile.x + 2.2, 4.4), (tile.x + 2.2, 5.2))
-    label(ax, tile.x + 2.5, 4.8, "tl.sum(x, axis=0)", align="left")
-    label(ax, under.right + 0.3, 5.7, "one number per column", align="left", color=FAINT)
+    under = cells(ax, columns, x=0.4, y=6.2, width=1.1)
+    arrow(ax, (tile.x + 2.2, 5.4), (tile.x + 2.2, 6.2))
+    label(ax, tile.x + 2.5, 5.8, "tl.sum(x, axis=0)", align="left")
+    label(ax, under.right + 0.3, 6.7, "one number per column", align="left", color=FAINT)
+    label(ax, tile.x, 8.1, f"tl.sum(x) = {int(block.sum())}", align="left")
+    label(ax, under.right + 0.3, 8.1, "one number for the whole tile", align="left", color=FAINT)
     beside = cells(ax, rows[:, None], x=9.4, y=1.4, width=1.1, colors=GREEN)
-    arrow(ax, (tile.right, 2.9), (9.4, 2.9))
-    label(ax, 7.1, 2.4, "tl.sum(x, axis=1)")
-    label(ax, 7.1, 3.4, "one number per row", color=FAINT)
+    arrow(ax, (tile.right, 3.4), (9.4, 3.4))
+    label(ax, 7.1, 2.9, "tl.sum(x, axis=1)")
+    label(ax, 7.1, 3.9, "one number per row", color=FAINT)
     old = cells(ax, acc[:, None], x=12.4, y=1.4, width=1.1, colors=ORANGE)
     new = cells(ax, (acc + rows)[:, None], x=16.4, y=1.4, width=1.1, colors=ORANGE)
     for x, text in ((beside.right + 0.95, "+"), (old.right + 1.45, "=")):
-        label(ax, x, 2.9, text, fontsize=15)
+        label(ax, x, 3.4, text, fontsize=15)
     for at, text in ((old, "acc before"), (new, "acc after")):
         label(ax, at.x + 0.55, 0.75, text, align="baseline", fontsize=11)
     return Picture(
         figure,
-        f"""A block of 3 rows and 4 columns. tl.sum along axis=1 leaves one number per row,
+        f"""A block of 4 rows and 4 columns. tl.sum along axis=1 leaves one number per row,
         {rows.tolist()}; added to the accumulator {acc.tolist()} it gives {(acc + rows).tolist()}. tl.sum
-        along axis=0 would leave one number per column, {columns.tolist()}.""",
+        along axis=0 would leave one number per column, {columns.tolist()}, and tl.sum without an axis
+        the sum of the whole block, {int(block.sum())}.""",
     )
 
 
@@ -97,7 +101,7 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
     start = max(0, min(peak - lanes // 2, len(row) - lanes))
     some = row[start : start + lanes]
     less = some - row.max()
-    figure, ax = new_sheet(4.6 + 2.1 * lanes + 0.3, 6.0)
+    figure, ax = new_sheet(6.0 + 2.1 * lanes + 1.0, 6.0)
     lines = (
         ("x", [f"{v:.1f}" for v in some.tolist()], PALE),
         ("exp(x)", [str(v) for v in some.exp().tolist()], VERMILLION),
@@ -106,8 +110,12 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
     )
     for y, (title, texts, color) in zip((0.9, 2.0, 3.6, 4.7), lines, strict=True):
         index = range(start, start + lanes) if y < 1 else False
-        cells(ax, texts, x=4.6, y=y, width=2.1, title=title, colors=color, index=index)
-    label(ax, 4.4, 0.62, "column", align="right baseline", fontsize=9, color=FAINT)
+        row_of = cells(ax, texts, x=6.0, y=y, width=2.1, colors=color, index=index)
+        label(ax, row_of.right + 0.2, y + 0.5, "...", align="left", fontsize=11)
+        label(ax, row_of.x - 0.2, y + 0.5, "...", align="right", fontsize=11)
+        label(ax, row_of.x - 1.0, y + 0.5, title, align="right", fontsize=11)
+    label(ax, 5.0, 0.62, "column", align="right baseline", fontsize=9, color=FAINT)
+    box(ax, 6.0 + 2.1 * (peak - start), 0.9, 2.1, color=None, edge=INK, linewidth=2.5)
     return Picture(
         figure,
         f"""{lanes} columns of a row around 1000: exp(x) is inf for each of them. With the row's maximum,
@@ -183,13 +191,14 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
             words = f"kept: {total:.2f}\n× {change}\n= {kept:.2f}\nadded: {added:.2f}"
         else:
             words = f"added: {added:.2f}"
-        label(below, middle, -1.4, words, align="top", fontsize=9)
+        label(below, middle, -1.4, words, align="top", fontsize=10)
         if end < case.N:
             for each, from_ in ((ax, 0.0), (below, under / (under + over))):
                 each.axvline(end - 0.5, from_, color=FAINT, linewidth=0.8, linestyle=":")
         so_far, total = new, kept + added
         told.append(f"{new:.2f}, sum {total:.2f}, of which {kept:.2f} kept")
     ax.set(xlim=(-1, case.N + 1), ylabel="x")
+    ax.set_title(f"a row of {case.N} in blocks of {case.BLOCK_N}", loc="left", fontsize=11)
     ax.legend(loc="upper left", fontsize=10, frameon=False)
     below.legend(loc="lower right", bbox_to_anchor=(1, 1.04), fontsize=10, frameon=False)
     tallest = below.get_ylim()[1]

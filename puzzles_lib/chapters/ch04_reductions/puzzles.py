@@ -45,11 +45,23 @@ def long_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, " M"]:
     return x.sum(dim=1)
 
 
+def _into_the_next_row(x: Tensor, BLOCK_N: int) -> Tensor:
+    """The mask is offs < M * N: the last block of a row runs on into the next row."""
+    rows, columns = x.shape
+    walked = triton.cdiv(columns, BLOCK_N) * BLOCK_N
+    return torch.nn.functional.pad(x.flatten(), (0, walked)).unfold(0, walked, columns)[:rows].sum(dim=1)
+
+
 LONG_SUM = Puzzle(
     number="7",
     spec=long_sum,
     formula=r"z_m = \sum_{n=0}^{N-1} x_{m,n}",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
+    slips={
+        "lanes past the end of a row are in the next row, and are summed: compare columns with N": (
+            _into_the_next_row
+        )
+    },
     cases=(
         Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
         Case(M=8, N=320, BLOCK_M=2, BLOCK_N=64),  # several programs, rows and blocks
@@ -99,6 +111,49 @@ def _plain_numerator(x: Tensor) -> Tensor:
     return x.exp() / _undivided(x).sum(dim=1, keepdim=True)
 
 
+def _of_all_rows(sums: Tensor, BLOCK_M: int) -> Tensor:
+    """Return the total of each program's rows for each of these rows."""
+    padded = torch.nn.functional.pad(sums, (0, -len(sums) % BLOCK_M))
+    return padded.view(-1, BLOCK_M).sum(dim=1).repeat_interleave(BLOCK_M)[: len(sums)]
+
+
+def _denominator_of_all_rows(x: Tensor, BLOCK_M: int) -> Tensor:
+    if len(x) % BLOCK_M:  # a missing row's sum is NaN: such results have many causes
+        return long_softmax(x)
+    exp = _undivided(x)
+    return exp / _of_all_rows(exp.sum(dim=1), BLOCK_M)[:, None]
+
+
+def _walked(x: Tensor, BLOCK_M: int, BLOCK_N: int, slip: str) -> Tensor:
+    """Return what an online softmax with one slip computes, in float32 as on a GPU."""
+    x = x.float()
+    row_max, denominator = torch.full_like(x[:, 0], -1e30), torch.zeros_like(x[:, 0])
+    for block in x.split(BLOCK_N, dim=1):
+        new_max = row_max.maximum(block.amax(dim=1))
+        subtracted = row_max if slip == "old maximum" else new_max
+        added = (block - subtracted[:, None]).exp().sum(dim=1)
+        if slip == "all rows":
+            added = _of_all_rows(added, BLOCK_M)
+        factor = 1.0 if slip == "no factor" else (row_max - new_max).exp()
+        denominator = denominator * factor + added
+        row_max = new_max
+    return (x - row_max[:, None]).exp() / denominator[:, None]
+
+
+def _not_rescaled(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
+    return _walked(x, BLOCK_M, BLOCK_N, "no factor")
+
+
+def _relative_to_the_old_maximum(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
+    return _walked(x, BLOCK_M, BLOCK_N, "old maximum")
+
+
+def _added_for_all_rows(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
+    return _walked(x, BLOCK_M, BLOCK_N, "all rows")
+
+
+NO_AXIS = "each row has the denominator of all rows of its program: does tl.sum have its axis?"
+
 SLIPS = {
     "the exponentials aren't divided by the denominator": _undivided,
     "the denominator's exponentials lack the maximum: subtract it, as in the result": _plain_denominator,
@@ -113,7 +168,7 @@ LONG_SOFTMAX = Puzzle(
         r" = \frac{e^{x_{m,n} - \mu_m}}{\sum_k e^{x_{m,k} - \mu_m}}, \qquad \mu_m = \max_k x_{m,k}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
-    slips=SLIPS,
+    slips=SLIPS | {NO_AXIS: _denominator_of_all_rows},
     cases=SOFTMAX_CASES,
     contract=SOFTMAX_CONTRACT,
 )
@@ -140,7 +195,12 @@ ONLINE_SOFTMAX = Puzzle(
     formula=r"z_{m,n} = \frac{e^{x_{m,n}}}{\sum_k e^{x_{m,k}}}",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     most_loads={"x": _twice},
-    slips=SLIPS,
+    slips=SLIPS
+    | {
+        "the old denominator isn't rescaled when the maximum rises": _not_rescaled,
+        "the result is zero everywhere: do the new terms lack the new maximum?": _relative_to_the_old_maximum,
+        NO_AXIS: _added_for_all_rows,
+    },
     cases=SOFTMAX_CASES,
     contract=SOFTMAX_CONTRACT,
 )

@@ -5,12 +5,13 @@ import math
 import torch
 import triton
 
-from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM, ONLINE_SOFTMAX
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SUM, ONLINE_SOFTMAX
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
-M, N, BLOCK_M, BLOCK_N = 7, 20, 4, 8
+M, N, BLOCK_M, BLOCK_N = 7, 20, 8, 8
+PADDED = (-1000.0, -1001.0, -1002.0, 0.0)  # the last one is padding
 
 
 def _masked_off() -> int:
@@ -18,10 +19,10 @@ def _masked_off() -> int:
 
 
 def _zero_padding() -> int:
-    """Return what a kernel stores in case 4 if the lanes past the end of a row are 0."""
-    x = make_inputs(LONG_SOFTMAX, LONG_SOFTMAX.cases[4])["x"]
-    (stored,) = {float(value) for value in (x - 0.0).exp().flatten()}  # 0 is the maximum
-    return int(stored)
+    """Return what a kernel stores for the numbers of a row whose padding is 0."""
+    *stored, _ = torch.tensor(PADDED).softmax(0).tolist()
+    (value,) = set(stored)
+    return int(value)
 
 
 def _starts_with_a_hidden_block() -> int:
@@ -61,10 +62,10 @@ def _grid() -> tuple[int, ...]:
 QUESTIONS = (
     Question(
         "ch04-q1",
-        "How many lanes of the loads of x are masked off, in both programs together?",
+        "How many lanes of the loads of x are masked off?",
         _masked_off,
         int,
-        "Count all lanes first: programs times iterations times lanes of a tile. How many have an element?",
+        "Count all lanes first: iterations times lanes of a tile. How many have an element?",
         (
             Nudge(
                 lambda given, right: given == right + M * N,
@@ -76,13 +77,13 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given == M * (triton.cdiv(N, BLOCK_N) * BLOCK_N - N),
-                "Those are the lanes past column 20, in rows that exist. Now add the rows that don't exist.",
+                "Those are the lanes past column 20, in rows that exist. Now add the row that doesn't exist.",
             ),
         ),
     ),
     Question(
         "ch04-q2",
-        "What does the kernel with zeros in the padding store in case 4?",
+        "What does the kernel with a zero as padding store for the row -1000, -1001, -1002?",
         _zero_padding,
         float,
         "What is the maximum of a row and its padding? Now take the exponential of x minus that maximum.",
@@ -93,7 +94,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: math.isnan(given),
-                "NaN would need a denominator of 0. But every lane of padding adds 1 to it.",
+                "NaN would need a denominator of 0. But the lane of padding adds 1 to it.",
             ),
         ),
     ),
@@ -132,7 +133,7 @@ QUESTIONS = (
         "Which number does a float16 sum reach if you add 1 five thousand times?",
         _counted_in_float16,
         int,
-        "Which is the first number whose twelfth binary digit is a 1? It gets rounded to an even one.",
+        "Which is the first number with 12 binary digits that ends in a 1? Which neighbor is it rounded to?",
         (
             Nudge(
                 lambda given, right: given == 5000,

@@ -29,7 +29,7 @@ KEYS = (SILVER, PALE)  # alternating, for the blocks of keys
 OLD, NEW = SKY, ORANGE
 
 
-def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> Picture:
+def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> Picture:
     """Draw the T x T scores, and the part of them that one program computes, one block of keys at a time."""
     figure, ax = new_sheet(T + 8.5, T + 6.0)
     left, top = 3.4, 3.9
@@ -57,7 +57,7 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 3, program: int = 1) -> 
     foot = f"{T} x {T} scores, never stored"
     label(ax, left + T / 2, top + T + 0.2, foot, align="top", fontsize=11, color=FAINT)
     label(ax, left + T + 3.2, middle, f"program {program}", align="left", fontsize=11)
-    shades = "two colors take turns: one iteration after the other"
+    shades = "the blank rows are those of the other programs"
     label(ax, left + T / 2, top + T + 1.2, shades, align="top", fontsize=11, color=FAINT)
     return Picture(
         figure,
@@ -250,11 +250,15 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
     terms = [math.exp(score - max(scores)) for score in scores]
     weights = [term / sum(terms) for term in terms]
     z = sum(weight * value for weight, value in zip(weights, VALUES, strict=True))
+    columns = "display:grid;gap:1em;align-items:center;margin:.3em 0;grid-template-columns:"
+    columns += (
+        "4.5em 6em 5em 7em minmax(0,1fr) 4em"  # each row by itself: untrusted pages drop display:contents
+    )
     rows, told = [], []
     for n, (word, key, value) in enumerate(zip(WORDS, keys, VALUES, strict=True)):
         bar = f"background:{ORANGE};{ON_FILL};height:1.4em;width:{100 * weights[n]:.1f}%"
         rows.append(
-            f'<div data-key="{n}" style="display:contents"><b>{word}</b>'
+            f'<div data-key="{n}" style="{columns}"><b>{word}</b>'
             f'<label>k = <span>{key}</span><input type="range" min="-4" max="4" value="{key}" '
             f'aria-label="key of {word}" style="width:100%"></label>'
             f'<div>score <b data-is="score">{scores[n]}</b></div>'
@@ -262,12 +266,11 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
             f'<div><div data-bar="" style="{bar}"></div></div><div>v = {value}</div></div>'
         )
         told.append(f"{word}: key {key}, score {scores[n]}, weight {weights[n]:.3f}, value {value}")
-    columns = "display:grid;gap:.3em 1em;align-items:center;grid-template-columns:auto 7em auto auto 1fr auto"
     return Live(
         "attention",
         f'<label style="display:block;max-width:16em">query of <b>it</b>: q = <span>{q}</span>'
         f'<input data-query="" type="range" min="-4" max="4" value="{q}" aria-label="query" '
-        f'style="width:100%"></label><div style="{columns}">{"".join(rows)}</div>'
+        f'style="width:100%"></label><div>{"".join(rows)}</div>'
         f'<div aria-live="polite" style="margin-top:.5em">z, the weighted mean of the values: '
         f'<b data-is="z">{z:.2f}</b></div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),

@@ -54,45 +54,74 @@ def _with_padding(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     return (q[:, None] * k[None, :]).softmax(dim=1) @ v
 
 
-def _walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int, slip: str) -> Tensor:
-    """Return what a kernel with one slip from block to block computes, in float32 as on a GPU."""
-    q, k, v = q.float(), k.float(), v.float()
-    row_max, denominator, acc = torch.full_like(q, -1e30), torch.zeros_like(q), torch.zeros_like(q)
-    for keys, values in zip(k.split(BLOCK_K), v.split(BLOCK_K), strict=True):
-        scores = q[:, None] * keys[None, :]
-        new_max = row_max.maximum(scores.amax(dim=1))
-        if slip == "padding in the maximum" and len(keys) < BLOCK_K:
+def _walked(scores: Tensor, v: Tensor, BLOCK_K: int, slip: str, BLOCK_Q: int = 1) -> Tensor:
+    """Return what a kernel with one slip from block to block computes, in float32 as on a GPU.
+
+    scores: float [T, T]. v: float [T, D].
+    """
+    scores, v = scores.float(), v.float()
+    row_max = torch.full_like(scores[:, :1], -1e30)
+    denominator, acc = torch.zeros_like(row_max), torch.zeros(len(scores), v.shape[1])
+    for keys, values in zip(scores.split(BLOCK_K, dim=1), v.split(BLOCK_K), strict=True):
+        new_max = row_max.maximum(keys.amax(dim=1, keepdim=True))
+        if slip == "padding in the maximum" and keys.shape[1] < BLOCK_K:
             new_max = new_max.clamp(min=0.0)
         factor = (row_max - new_max).exp()
-        p = (scores - new_max[:, None]).exp()
-        denominator = denominator * (1 if slip == "only acc" else factor) + p.sum(dim=1)
-        acc = acc * (1 if slip == "only the denominator" else factor) + p @ values
+        p = (keys - new_max).exp()
+        added = p @ values
+        if slip == "all queries":
+            added = added.view(-1, BLOCK_Q).sum(dim=1).repeat_interleave(BLOCK_Q)[:, None]
+        denominator = denominator * (1 if slip == "only acc" else factor) + p.sum(dim=1, keepdim=True)
+        acc = acc * (1 if slip == "only the denominator" else factor) + added
         if slip != "no update":
             row_max = new_max
     return acc / denominator
 
 
+def _scalar_walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int, slip: str) -> Tensor:
+    return _walked(q[:, None] * k[None, :], v[:, None], BLOCK_K, slip)[:, 0]
+
+
 def _padding_in_the_maximum(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     """The lanes past T get no weight, but their score of 0 counts in the maximum."""
-    return _walked(q, k, v, BLOCK_K, "padding in the maximum")
+    return _scalar_walked(q, k, v, BLOCK_K, "padding in the maximum")
 
 
 def _only_acc_rescaled(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
-    return _walked(q, k, v, BLOCK_K, "only acc")
+    return _scalar_walked(q, k, v, BLOCK_K, "only acc")
 
 
 def _only_denominator_rescaled(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
-    return _walked(q, k, v, BLOCK_K, "only the denominator")
+    return _scalar_walked(q, k, v, BLOCK_K, "only the denominator")
 
 
 def _maximum_not_updated(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
-    return _walked(q, k, v, BLOCK_K, "no update")
+    return _scalar_walked(q, k, v, BLOCK_K, "no update")
+
+
+def _summed_over_queries(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    """The weighted sum has no axis: each query gets the terms of all queries of its program."""
+    missing = -len(q) % BLOCK_Q
+    padded = torch.nn.functional.pad(q, (0, missing))  # a missing query is 0
+    scores = padded[:, None] * k[None, :]
+    return _walked(scores, v[:, None], BLOCK_K, "all queries", BLOCK_Q)[: len(q), 0]
+
+
+def _values_left_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.ones_like(v)
+
+
+def _scores_left_at_zero(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    """Every lane has the same weight, and those past the last key have the value 0."""
+    return (v.sum() / (triton.cdiv(len(v), BLOCK_K) * BLOCK_K)).expand_as(v)
 
 
 def _scalar_loads(case: Case) -> int:
     """Return the loads of a kernel that loads every key once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T
 
+
+NO_FACTOR = "acc isn't multiplied by the factor, only the denominator is"
 
 SCALAR_FLASH_ATTENTION = Puzzle(
     number="9",
@@ -104,8 +133,11 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         "lanes past the last key count as keys, with a score of 0: hide their scores": _with_padding,
         "a padded key's 0 counts in the maximum: hide the scores, not only p": _padding_in_the_maximum,
         "the denominator isn't multiplied by the factor, only acc is": _only_acc_rescaled,
-        "acc isn't multiplied by the factor, only the denominator is": _only_denominator_rescaled,
+        NO_FACTOR: _only_denominator_rescaled,
         "row_max never becomes new_max": _maximum_not_updated,
+        "acc sums the terms of all queries of its program: does tl.sum have its axis?": _summed_over_queries,
+        "every result is 1, the sum of the weights: each term of acc needs its value v": _values_left_out,
+        "all keys have the same weight: are the scores still zeros?": _scores_left_at_zero,
     },
     cases=(
         Case(T=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of keys
@@ -176,6 +208,11 @@ def _hidden_with_zero(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _masked(q, k, v, _each_pair(q).triu(1), score=0.0)
 
 
+def _acc_not_rescaled(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    scores = (q @ k.T / q.shape[1] ** 0.5).masked_fill(_each_pair(q).triu(1), float("-inf"))
+    return _walked(scores, v, BLOCK_K, "only the denominator")
+
+
 def _loads(case: Case) -> int:
     """Return the loads of a kernel that loads every key, all D numbers, once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T * case.D
@@ -196,6 +233,7 @@ FLASH_ATTENTION = Puzzle(
         "no query sees its own key: the causal mask needs <=, not <": _own_key_hidden,
         "hidden scores are 0, and still get a weight: they have to be -inf": _hidden_with_zero,
         "the keys after a query count, too: where is the causal mask?": _unmasked,
+        NO_FACTOR: _acc_not_rescaled,
     },
     cases=(
         Case(T=16, D=16, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=16),  # one program, one block of keys

@@ -4,7 +4,6 @@ import triton
 
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import SCALAR_FLASH_ATTENTION
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
 T, BLOCK_Q, BLOCK_K = 512, 128, 64
@@ -33,17 +32,10 @@ def _lanes_whose_maximum_moves() -> int:
     return int((second.amax(1) > first.amax(1)).sum())
 
 
-LAUNCH = Case(T=4000, BLOCK_Q=128, BLOCK_K=64)
-
-
-def _grid() -> tuple[int, ...]:
-    return tuple(SCALAR_FLASH_ATTENTION.grid(LAUNCH))
-
-
 QUESTIONS = (
     Question(
         "ch05-q1",
-        "How many times the minimum does the kernel move in case 1?",
+        "The kernel moves how many times the minimum, with T = 128 and BLOCK_Q = 32?",
         _times,
         float,
         "How many times is each of q, k, v and z moved? The minimum is once each, so take the mean.",
@@ -115,27 +107,6 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q - right,
                 "That is how many lanes keep their maximum. How many change it?",
-            ),
-        ),
-    ),
-    Question(
-        "ch05-q5",
-        "Which grid launches scalar flash attention for T = 4000, with BLOCK_Q = 128 and BLOCK_K = 64?",
-        _grid,
-        tuple,
-        "Each program owns BLOCK_Q queries. How many programs do 4000 queries need? Round up.",
-        (
-            Nudge(
-                lambda given, right: len(given) != 1,
-                "The grid has one axis here: a program walks all keys by itself, in a loop.",
-            ),
-            Nudge(
-                lambda given, right: given[0] == LAUNCH.T // LAUNCH.BLOCK_Q,
-                "The last queries don't fill a block, but they need a program, too. Round up.",
-            ),
-            Nudge(
-                lambda given, right: given[0] == triton.cdiv(LAUNCH.T, LAUNCH.BLOCK_K),
-                "That is the number of blocks of keys. Programs own blocks of queries.",
             ),
         ),
     ),
