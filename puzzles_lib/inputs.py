@@ -48,10 +48,11 @@ def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
 
 
 def unmoved(fill: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return a fill marked as one whose values, and all that correct kernels make of them, are exact in float32.
+    """Return a fill marked as one of which all that correct kernels make is exact in float32.
 
-    A tolerance says how far the result moves with the inputs. On ties, the smallest movement moves the result
-    by a whole step, so that every way to round would pass. The marked input stays where it is.
+    Its values may be on ties. A tolerance says how far the result moves with the inputs. On ties, the
+    smallest movement moves the result by a whole step, so that every way to round would pass. The marked
+    input stays where it is.
     """
     marked = functools.wraps(fill)(lambda *args: fill(*args))
     _UNMOVED.add(marked)
@@ -159,11 +160,11 @@ def _depth(size: int) -> torch.Tensor:
 
 
 def in_column_0(fill: Callable[..., torch.Tensor], times: float = 1.0) -> Callable[..., torch.Tensor]:
-    """Return a fill with these values along the second last axis, times a number, and zeros in other columns."""
+    """Return a fill with these values in the first column, times a number, and zeros in all others."""
 
     def filled(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
         values = torch.zeros(shape, dtype=dtype)
-        values[..., 0] = times * fill(shape[:-1], dtype, generator)
+        values[..., 0] = times * _down(fill, shape, dtype, generator)
         return values
 
     filled.__name__ = fill.__name__
@@ -171,13 +172,23 @@ def in_column_0(fill: Callable[..., torch.Tensor], times: float = 1.0) -> Callab
 
 
 def in_all_columns(fill: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return a fill with these values along the second last axis, the same in each column."""
+    """Return a fill with these values in each column."""
 
     def filled(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-        return fill(shape[:-1], dtype, generator)[..., None].expand(shape)
+        return _down(fill, shape, dtype, generator)[..., None].expand(shape)
 
     filled.__name__ = fill.__name__
     return filled
+
+
+def _down(
+    fill: Callable[..., torch.Tensor],
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    generator: torch.Generator,
+) -> torch.Tensor:
+    """Return the values of a fill for a column, which may be cut into parts."""
+    return fill((math.prod(shape[:-1]),), dtype, generator).reshape(shape[:-1])
 
 
 def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

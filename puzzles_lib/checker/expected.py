@@ -3,7 +3,8 @@
 A fixed ``atol`` misses errors in small values and is too strict for large ones. Here each element has its
 own tolerance: how far the exact result moves when the inputs move by float32's rounding. (This is the
 condition of the problem at that element.) Inputs on ties, which a movement of any size would decide, are left
-where they are: see `inputs.unmoved`. If all are, a result of half precision has no tolerance. A factor covers any reasonable order of summation. Half precision
+where they are: see `inputs.unmoved`. If all are, a result of half precision has no tolerance. A factor
+covers any reasonable order of summation. Half precision
 is 8192 times coarser than float32, so its errors are never within the tolerance, unless the puzzle allows
 them. Some do, because ``tl.dot`` needs both factors in one dtype: they allow a roundoff of each summand.
 

@@ -198,7 +198,9 @@ FUSED_DW = Puzzle(
         BY_RECIPROCAL.replace("61", "244"): (
             _case(K=16, COUT=1, CIN=488, BITS=8, GROUP=244, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
         ),
-        VANISHING: _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, times=TINY),
+        VANISHING: _case(
+            K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, times=TINY
+        ),
     },
     contract=Contract(
         {

@@ -13,6 +13,7 @@ from torch.nn.functional import silu
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.chapters.ch18_attention.puzzles import (
     BFLOAT16,
+    FAR_KEYS,
     around_minus_six,
     around_six,
     far_out,
@@ -124,7 +125,7 @@ ROPE = Puzzle(
             D=16,
             P=2,
             BLOCK_H=4,
-            fill={"x": whole(100, 255), "cos": unmoved(ones), "sin": unmoved(ones)},
+            fill={"x": whole(-255, 255), "cos": unmoved(ones), "sin": unmoved(ones)},
         ),
     },
     contract=Contract(
@@ -464,6 +465,11 @@ PAGED_ATTENTION = Puzzle(
         "lse lacks the maximum: it's the maximum plus the log of the sum": _lse_of_the_sum,
         "you'd get these values if acc kept its weights when the maximum grows: rescale it, too": (
             _sum_not_rescaled
+        ),
+    },
+    hard={
+        LIGHT: Case(
+            B=1, H=1, H_KV=1, D=16, PAGES=4, PAGE=16, W=4, PART=4, fill=spread(4, 16, 64) | FAR_KEYS
         ),
     },
     contract=Contract(
