@@ -71,7 +71,7 @@ TILE_ORDER = Puzzle(
     ),
     hard={
         "a product with a rounded reciprocal can be below the band's number": (
-            Case(M=32, N=976, K=2, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP=1)  # 61 tiles in a band
+            Case(M=992, N=16, K=2, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP=61)
         ),
     },
     contract=Contract(
