@@ -6,6 +6,7 @@ chance, so that sign bits and top codes occur. A `Case` replaces this for an inp
 earlier kernel would compute from other inputs are computed: `Puzzle.derived`.
 """
 
+import functools
 import inspect
 import math
 import zlib
@@ -15,6 +16,12 @@ import torch
 
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
+
+LIGHT = "elements of small weights count if their values are large"
+CREEPING = "a maximum that grows by less than 0.001 from block to block still grows"
+EVEN = "halfway between two numbers of a coarser dtype, results are rounded to the even one"
+"""What some hard cases show."""
+_UNMOVED: set[Callable[..., torch.Tensor]] = set()
 
 
 def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
@@ -41,13 +48,15 @@ def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
 
 
 def unmoved(fill: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Mark a fill whose values are on ties, and whose rounding is exact in float32 in every correct kernel.
+    """Return a fill marked as one of which all that correct kernels make is exact in float32.
 
-    A tolerance says how far the result moves with the inputs. On ties, the smallest movement moves the result
-    by a whole step, so that every way to round would pass. The marked input stays where it is.
+    Its values may be on ties. A tolerance says how far the result moves with the inputs. On ties, the
+    smallest movement moves the result by a whole step, so that every way to round would pass. The marked
+    input stays where it is.
     """
-    _UNMOVED.add(fill)
-    return fill
+    marked = functools.wraps(fill)(lambda *args: fill(*args))
+    _UNMOVED.add(marked)
+    return marked
 
 
 def is_unmoved(fill: Callable[..., torch.Tensor]) -> bool:
@@ -55,7 +64,13 @@ def is_unmoved(fill: Callable[..., torch.Tensor]) -> bool:
     return fill in _UNMOVED
 
 
-_UNMOVED: set[Callable[..., torch.Tensor]] = set()
+def whole(least: int, most: int) -> Callable[..., torch.Tensor]:
+    """Return a fill with whole numbers, for sums of products that half precision has to round."""
+
+    def whole(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        return torch.randint(least, most + 1, shape, generator=generator).to(dtype)
+
+    return unmoved(whole)
 
 
 def _derived(derive: Callable[..., torch.Tensor], before: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -118,6 +133,67 @@ def partly_huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     """Fill with normal values, each fourth times 2^126: twice such a number may overflow float32."""
     sizes = torch.where(torch.arange(shape[-1]) % 4 == 0, 2.0**126, 1.0)
     return _rounded(sizes * torch.randn(shape, generator=generator), dtype)
+
+
+def first_alone(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Fill with 1 at the beginning of the last axis, and with zeros."""
+    return (torch.arange(shape[-1]) == 0).expand(shape).to(dtype)
+
+
+def creeping(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Fill with rows that rise by 2^-15 from element to element, so that each block's maximum hardly does."""
+    return (torch.arange(shape[-1]) * 2.0**-15).expand(shape).to(dtype)
+
+
+def falling(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Fill with rows that fall from 0 to -24 along the last axis."""
+    return -_depth(shape[-1]).expand(shape).to(dtype)
+
+
+def rising(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Fill with rows that rise so fast that weights of exp(`falling`) don't make them negligible."""
+    return (0.8 * _depth(shape[-1])).exp().expand(shape).to(dtype)
+
+
+def _depth(size: int) -> torch.Tensor:
+    return 24.0 * torch.arange(size) / max(size - 1, 1)
+
+
+def in_column_0(fill: Callable[..., torch.Tensor], times: float = 1.0) -> Callable[..., torch.Tensor]:
+    """Return a fill with these values in the first column, times a number, and zeros in all others."""
+
+    def filled(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        values = torch.zeros(shape, dtype=dtype)
+        values[..., 0] = times * _down(fill, shape, dtype, generator)
+        return values
+
+    filled.__name__ = fill.__name__
+    return filled
+
+
+def in_all_columns(fill: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return a fill with these values in each column."""
+
+    def filled(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        return _down(fill, shape, dtype, generator)[..., None].expand(shape)
+
+    filled.__name__ = fill.__name__
+    return filled
+
+
+def _down(
+    fill: Callable[..., torch.Tensor],
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    generator: torch.Generator,
+) -> torch.Tensor:
+    """Return the values of a fill for a column, which may be cut into parts."""
+    return fill((math.prod(shape[:-1]),), dtype, generator).reshape(shape[:-1])
+
+
+def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Fill with ones."""
+    return torch.ones(shape, dtype=dtype)
 
 
 def late_maximum(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

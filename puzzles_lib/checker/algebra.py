@@ -23,7 +23,8 @@ out of tolerance. If (and only if) that happens, the kernel's IR runs again with
    algebra is right.
 
 If the kernel works on the bits of floats (bitcasts, float8, scaled dots), it means something else in float64.
-Then, and if any integer result differs in float64, the tolerance stays as it is.
+Then, and if any integer result differs in float64, the tolerance stays as it is. So it does for inputs that
+no correct kernel has to round (`inputs.unmoved`).
 
 A result in float16 or bfloat16 hides most errors of up to 2^-11 or 2^-8, and so does an `allowance`. So a
 kernel that passes with such results runs once more in float64 (`Judge.hidden`). There it must be as close to
@@ -46,6 +47,7 @@ from puzzles_lib.checker.expected import (
     FACTOR_CONDITION,
     FLOAT32_ROUNDOFF,
     Expected,
+    is_exact,
     roundoff_of,
 )
 from puzzles_lib.checker.report import Verdict
@@ -96,6 +98,8 @@ class Judge:
         puzzle, case = self.bound.puzzle, self.bound.case
         verdict = verdicts.judge(puzzle, case, self.inputs, self.expected, ran)
         if verdict is None or verdict.kind != "values" or not self._is_near(ran):
+            return verdict
+        if is_exact(case, self.inputs):
             return verdict
         if not self._asked:
             self._asked = True

@@ -3,7 +3,8 @@
 A fixed ``atol`` misses errors in small values and is too strict for large ones. Here each element has its
 own tolerance: how far the exact result moves when the inputs move by float32's rounding. (This is the
 condition of the problem at that element.) Inputs on ties, which a movement of any size would decide, are left
-where they are: see `inputs.unmoved`. A factor covers any reasonable order of summation. Half precision
+where they are: see `inputs.unmoved`. If all are, a result of half precision has no tolerance. A factor
+covers any reasonable order of summation. Half precision
 is 8192 times coarser than float32, so its errors are never within the tolerance, unless the puzzle allows
 them. Some do, because ``tl.dot`` needs both factors in one dtype: they allow a roundoff of each summand.
 
@@ -128,11 +129,19 @@ def expect(puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor]) -> di
             movement = torch.stack([(m[argument.name] - value) ** 2 for m in moved]).mean(0).sqrt()
             tolerance = tolerance + FACTOR_CONDITION * (movement + typical(movement) / 8)
         tolerance = torch.nan_to_num(tolerance, nan=0.0) + row.least * BELOW
+        if is_exact(case, inputs) and row.roundoff > roundoff:  # exact until it's rounded
+            tolerance = torch.zeros_like(value)
         more = torch.nan_to_num(allowed[argument.name], nan=0.0) if allowed else None
         expected[argument.name] = Expected(
             argument, value, tolerance if more is None else tolerance + more, more
         )
     return expected
+
+
+def is_exact(case: Case, inputs: Mapping[str, torch.Tensor]) -> bool:
+    """Return whether all floats of a case are such that no correct kernel has to round before the result."""
+    floats = [name for name, tensor in inputs.items() if tensor.is_floating_point()]
+    return bool(floats) and all(name in case.fill and is_unmoved(case.fill[name]) for name in floats)
 
 
 def typical(movement: torch.Tensor) -> torch.Tensor:

@@ -84,6 +84,10 @@ SOFTMAX_CASES = (
     Case(M=40, N=97, BLOCK_M=64, BLOCK_N=32, fill={"x": masked_half}),
 )
 
+SOFTMAX_HARD = {
+    inputs.CREEPING: Case(M=1, N=512, BLOCK_M=1, BLOCK_N=16, fill={"x": inputs.creeping}),
+}
+
 SOFTMAX_CONTRACT = Contract(
     {"M": Size(150), "N": Size(2100), "BLOCK_M": (4, 32, 64), "BLOCK_N": many_blocks},
     fills=lambda s: ({"x": inputs.far_below}, {"x": masked_half}),
@@ -169,6 +173,7 @@ LONG_SOFTMAX = Puzzle(
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     slips=SLIPS | {NO_AXIS: _denominator_of_all_rows},
+    hard=SOFTMAX_HARD,
     cases=SOFTMAX_CASES,
     contract=SOFTMAX_CONTRACT,
 )
@@ -201,6 +206,7 @@ ONLINE_SOFTMAX = Puzzle(
         "the result is zero everywhere: do the new terms lack the new maximum?": _relative_to_the_old_maximum,
         NO_AXIS: _added_for_all_rows,
     },
+    hard=SOFTMAX_HARD,
     cases=SOFTMAX_CASES,
     contract=SOFTMAX_CONTRACT,
 )

@@ -148,6 +148,16 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         # a last block of one key; scores from -400 to 400, some queries see the largest first, some last
         Case(T=97, BLOCK_Q=128, BLOCK_K=32, fill={"q": inputs.late_maximum, "k": inputs.late_maximum}),
     ),
+    hard={
+        inputs.LIGHT: Case(
+            T=64, BLOCK_Q=64, BLOCK_K=32,
+            fill={"q": inputs.ones, "k": inputs.falling, "v": inputs.rising},
+        ),
+        inputs.CREEPING: Case(
+            T=512, BLOCK_Q=512, BLOCK_K=16,
+            fill={"q": inputs.ones, "k": inputs.creeping, "v": inputs.first_alone},
+        ),
+    },
     contract=Contract(
         {
             "T": Size(600),
@@ -156,7 +166,7 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         },
         fills=lambda s: ({}, {"q": inputs.large, "k": inputs.very_negative}),
     ),
-)
+)  # fmt: skip
 
 
 def flash_attention(
@@ -245,6 +255,16 @@ FLASH_ATTENTION = Puzzle(
         # some queries see the largest score first, some last
         Case(T=75, D=24, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=32, fill={"q": late_keys, "k": late_keys}),
     ),
+    hard={
+        inputs.LIGHT: Case(
+            T=64, D=4, BLOCK_Q=64, BLOCK_K=32, BLOCK_D=16,
+            fill={
+                "q": inputs.in_column_0(inputs.ones, times=2.0),
+                "k": inputs.in_column_0(inputs.falling),
+                "v": inputs.in_all_columns(inputs.rising),
+            },
+        ),
+    },
     contract=Contract(
         {
             "T": Size(300),
@@ -255,6 +275,6 @@ FLASH_ATTENTION = Puzzle(
         },
         fills=lambda s: ({}, {"q": inputs.large, "k": inputs.very_negative}),
     ),
-)
+)  # fmt: skip
 
 PUZZLES = (SCALAR_FLASH_ATTENTION, FLASH_ATTENTION)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.goal import Goal, Want
+from puzzles_lib.inputs import EVEN, whole
 from puzzles_lib.puzzle import Case, Puzzle
 
 
@@ -176,6 +177,18 @@ BATCHED_MATMUL = Puzzle(
     ),
     stored_once=("z",),
     slips=SLIPS,
+    hard={
+        EVEN: Case(
+            B=1,
+            M=16,
+            N=16,
+            K=2,
+            BLOCK_M=16,
+            BLOCK_N=16,
+            BLOCK_K=16,
+            fill={"x": whole(40, 63), "y": whole(40, 63)},
+        ),
+    },
     contract=Contract(
         {
             "B": Size(5),

@@ -316,6 +316,9 @@ WEIGHT_CODES = Puzzle(
     contract=Contract({"M": Size(150), "K": Size(700, step=8), "BLOCK_M": (16, 64), "BLOCK_K": (128, 256)}),
 )
 
+BY_RECIPROCAL = "a product with a rounded 1 / GROUP can be below the group's number, as for GROUP=61"
+"""What a hard case shows: float32's 1 / 61 is too small, and times 61 it's less than 1."""
+
 GROUPED_WEIGHTS = Puzzle(
     number="12b",
     spec=grouped_weights,
@@ -339,6 +342,7 @@ GROUPED_WEIGHTS = Puzzle(
         ),
     ),
     slips=SLIPS,
+    hard={BY_RECIPROCAL: Case(M=2, K=488, GROUP=61, BLOCK_M=2, BLOCK_K=512)},
     contract=Contract(
         {
             "M": Size(150),
@@ -378,6 +382,7 @@ QUANTIZED_MATMUL = Puzzle(
         Case(M=64, N=1, K=256, GROUP=32, BLOCK_M=64, BLOCK_N=16, BLOCK_K=64),
     ),
     slips=SLIPS | ACTIVATION_SLIPS,
+    hard={BY_RECIPROCAL: Case(M=2, N=1, K=488, GROUP=61, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64)},
     contract=Contract(
         {
             "M": Size(150),
@@ -421,6 +426,7 @@ ONCE_PER_GROUP = Puzzle(
     # the scale outside the sum: once per result of a tile, not once per weight
     machine=(Goal(cases=(6,), wants=(Want("products", most=16 * 16),)),),
     slips=SLIPS | ACTIVATION_SLIPS | WORD_SLIPS | {SCALED_AGAIN: _scaled_again},
+    hard={BY_RECIPROCAL: Case(M=2, N=1, K=1952, GROUP=976, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)},
     contract=Contract(
         {
             "M": Size(150),

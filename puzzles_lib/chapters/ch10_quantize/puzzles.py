@@ -7,9 +7,10 @@ import triton
 from jaxtyping import BFloat16, Int32, UInt8
 from torch import Tensor
 
+from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import BY_RECIPROCAL
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_SLIPS, pack_bits, unpack_bits
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import all_bits_set, far_apart
+from puzzles_lib.inputs import EVEN, all_bits_set, far_apart, whole
 from puzzles_lib.puzzle import Case, Puzzle
 
 MARGIN = 1 / 64  # of a code step: far more than the error of float32 arithmetic on codes up to 255
@@ -555,6 +556,14 @@ UNPACK_DEQUANTIZE = Puzzle(
     outputs=("x",),
     most_loads={"words": _words_of, "scale": _lanes_of, "minimum": _lanes_of},
     slips=VALUE_SLIPS,
+    hard={
+        BY_RECIPROCAL.replace("61", "244"): (
+            Case(M=2, N=488, BITS=8, GROUP=244, BLOCK_W=128, fill={"scale": positive})
+        ),
+        EVEN: Case(
+            M=2, N=64, BITS=8, GROUP=32, BLOCK_W=16, fill={"scale": whole(1, 3), "minimum": whole(200, 255)}
+        ),
+    },
     contract=Contract(
         {
             "M": Size(9),

@@ -8,6 +8,7 @@ import triton
 from jaxtyping import BFloat16, Float32, Int16, Int32
 from torch import Tensor
 
+from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import BY_RECIPROCAL
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
 from puzzles_lib.contract import Contract, Fill, Size
 from puzzles_lib.goal import Goal, Want
@@ -29,34 +30,44 @@ def _steps(shape: tuple[int, ...], BITS: int, most: int) -> tuple[Tensor, Tensor
     return step, 2.0 ** torch.randint(-most, most + 1, shape, generator=generator)
 
 
-def scales(BITS: int, most: int = 3) -> Callable:
-    """Return a fill of integers times powers of two from 2^-most to 2^most."""
+def scales(BITS: int, most: int = 3, times: float = 1.0) -> Callable:
+    """Return a fill of integers times powers of two from 2^-most to 2^most, and times another one."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         step, power = _steps(shape, BITS, most)
-        return (step * power).to(dtype)
+        return (step * power * times).to(dtype)
 
-    fill.__name__ = "exact" if most < 8 else "exact_wide"
+    fill.__name__ = _named(most, times)
     return fill
 
 
-def minima(BITS: int, most: int = 3) -> Callable:
+def minima(BITS: int, most: int = 3, times: float = 1.0) -> Callable:
     """Return a fill of minima that go with `scales`."""
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
         step, power = _steps(shape, BITS, most)
         room = 511 - step * (2**BITS - 1)  # minima of at least -255 whose group ends at 255 at most
         low = (torch.rand(shape, generator=generator) * room).floor() - 255
-        return (low * power).to(dtype)
+        return (low * power * times).to(dtype)
 
-    fill.__name__ = "exact" if most < 8 else "exact_wide"
+    fill.__name__ = _named(most, times)
     return fill
 
 
-def _case(*, most: int = 3, **numbers: int) -> Case:
+def _named(most: int, times: float) -> str:
+    return "exact_tiny" if times < 1 else "exact" if most < 8 else "exact_wide"
+
+
+def _case(*, most: int = 3, times: float = 1.0, **numbers: int) -> Case:
     """Return a case with scales and minima for its BITS."""
     BITS = numbers["BITS"]
-    return Case(**numbers, fill={"scale": scales(BITS, most), "minimum": minima(BITS, most)})
+    fill = {"scale": scales(BITS, most, times), "minimum": minima(BITS, most, times)}
+    return Case(**numbers, fill=fill)
+
+
+VANISHING = "x can be as small as 1e-21, and its sums with it"
+"""What a hard case shows."""
+TINY = 2.0**-70
 
 
 def _fills(s: SimpleNamespace) -> tuple[Mapping[str, Fill], ...]:
@@ -183,6 +194,14 @@ FUSED_DW = Puzzle(
         _READ_AS_COUT_BY_K: _dy_as_cout_by_k,
         _FIELDS_FIRST: _flattened((0, 2, 1)),
     },
+    hard={
+        BY_RECIPROCAL.replace("61", "244"): (
+            _case(K=16, COUT=1, CIN=488, BITS=8, GROUP=244, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+        ),
+        VANISHING: _case(
+            K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, times=TINY
+        ),
+    },
     contract=Contract(
         {
             "COUT": Size(300),
@@ -244,6 +263,7 @@ BUSY_DW = Puzzle(
         _FIELDS_FIRST: _flattened((0, 2, 1)),
         _FIELDS_LAST: _flattened((1, 0, 2), turned=True),
     },
+    hard={text: case.but(BLOCK_K=32) for text, case in FUSED_DW.hard.items()},
     contract=_least_block_k(FUSED_DW.contract, 32),
     machine=(Goal(cases=(6,), wants=(_HALVES, Want("busy", least=0.7), Want("spills", most=0))),),
 )
@@ -303,6 +323,14 @@ SPLIT_K = Puzzle(
         _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, SPLITS=3, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
     ),
     outputs=("parts",),
+    hard={
+        BY_RECIPROCAL.replace("61", "244"): (
+            _case(K=16, COUT=1, CIN=488, BITS=8, GROUP=244, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+        ),
+        VANISHING: _case(
+            K=5, COUT=3, CIN=5, BITS=4, GROUP=16, SPLITS=1, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, times=TINY
+        ),
+    },
     contract=Contract(
         {
             "COUT": Size(300),
@@ -350,6 +378,7 @@ TWO_PROGRAMS = Puzzle(
         _in_tiles(SPLIT_K.cases[1], SPLITS=2, BLOCK_K=32),
     ),
     outputs=("parts",),
+    hard={text: case.but(BLOCK_K=32) for text, case in SPLIT_K.hard.items()},
     contract=_least_block_k(SPLIT_K.contract, 32),
     machine=(
         Goal(cases=(6,), wants=(_HALVES, Want("programs", least=2), Want("spills", most=0)), num_warps=8),
@@ -412,6 +441,12 @@ PACKED_ALONG_K = Puzzle(
         _case(K=128, COUT=128, CIN=128, BITS=2, GROUP=256, BLOCK_M=128, BLOCK_N=128),
     ),
     outputs=("dw",),
+    hard={
+        BY_RECIPROCAL.replace("61", "976"): (
+            _case(K=16, COUT=1, CIN=1000, BITS=8, GROUP=976, BLOCK_M=16, BLOCK_N=16)
+        ),
+        VANISHING: _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, times=TINY),
+    },
     contract=Contract(
         {
             "COUT": Size(300),

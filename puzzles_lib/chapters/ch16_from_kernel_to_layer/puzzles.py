@@ -9,9 +9,15 @@ from jaxtyping import BFloat16, Float32, Int32
 from torch import Tensor
 
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits, unpack_bits
-from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import minima, scales
+from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import (
+    BY_RECIPROCAL,
+    TINY,
+    VANISHING,
+    minima,
+    scales,
+)
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import far_apart
+from puzzles_lib.inputs import EVEN, far_apart, unmoved
 from puzzles_lib.puzzle import Case, Puzzle
 
 # ---- puzzle 25
@@ -59,6 +65,14 @@ def nan_or_huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     return values.to(dtype)
 
 
+@unmoved
+def halfway(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return values of either sign, each halfway between two bfloat16 numbers."""
+    upper = torch.randint(100 << 7, 150 << 7, shape, dtype=torch.int32, generator=generator)
+    signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
+    return ((upper << 16) + 0x8000).view(torch.float32).mul(signs).to(dtype)
+
+
 STRIDED_COPY = Puzzle(
     number="25",
     spec=strided_copy,
@@ -104,6 +118,7 @@ STRIDED_COPY = Puzzle(
         "1e35, infinities and every NaN are copied, too": (
             Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32, fill={"x": nan_or_huge})
         ),
+        EVEN: Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32, fill={"x": halfway}),
     },
     contract=Contract(
         {
@@ -149,10 +164,11 @@ def linear_backward(
     return dw[: len(dw) * NEED_DW], db[: len(db) * NEED_DB]
 
 
-def _backward_case(*, most: int = 3, **numbers: int) -> Case:
+def _backward_case(*, most: int = 3, times: float = 1.0, **numbers: int) -> Case:
     """A case with scales and minima for its BITS, as those of puzzle 19."""
     BITS = numbers["BITS"]
-    return Case(**numbers, fill={"scale": scales(BITS, most), "minimum": minima(BITS, most)})
+    fill = {"scale": scales(BITS, most, times), "minimum": minima(BITS, most, times)}
+    return Case(**numbers, fill=fill)
 
 
 LINEAR_BACKWARD = Puzzle(
@@ -204,6 +220,16 @@ LINEAR_BACKWARD = Puzzle(
         "words": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN * s.BITS, 32),
         "scale": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN, s.GROUP),
         "minimum": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN, s.GROUP),
+    },
+    hard={
+        BY_RECIPROCAL.replace("61", "244"): _backward_case(
+            K=16, COUT=1, CIN=488, BITS=8, GROUP=244, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=16, BLOCK_N=512, BLOCK_K=16,
+        ),
+        VANISHING: _backward_case(
+            K=5, COUT=3, CIN=5, BITS=4, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, times=TINY,
+        ),
     },
     contract=Contract(
         {

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.goal import Goal, Want
-from puzzles_lib.inputs import far_apart, small, zeros
+from puzzles_lib.inputs import far_apart, small, unmoved, zeros
 from puzzles_lib.puzzle import Case, Puzzle
 
 # ---- inputs that break wrong kernels
@@ -18,6 +18,13 @@ from puzzles_lib.puzzle import Case, Puzzle
 def far_from_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return normal values around 10000, where E[x²] - E[x]² has no correct digit left in float32."""
     return (1e4 + torch.randn(shape, generator=generator)).to(dtype)
+
+
+def first_far(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values after a first one of 1234.567: most squares around that are like its own."""
+    x = torch.randn(shape, generator=generator)
+    x[..., 0] = 1234.567
+    return x.to(dtype)
 
 
 def all_alike(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -41,6 +48,12 @@ def stretched(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
 def decays(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return values from 0.9 to 1, so that early elements still count much later."""
     return (1 - 0.1 * torch.rand(shape, generator=generator)).to(dtype)
+
+
+@unmoved
+def sixteenths(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return 1/16 and -1/16, whose products are exact."""
+    return ((torch.randint(0, 2, shape, generator=generator) * 2 - 1) / 16).to(dtype)
 
 
 def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -559,6 +572,11 @@ LONG_LAYER_NORM = Puzzle(
         "M2 grows by δ² n1 n2: divide by n": _weighted(lambda n1, n2: n1 * n2),
         "M2 grows by δ² n2: the factor n1 / n is missing": _weighted(lambda n1, n2: n2),
     },
+    hard={
+        "the first block of a row can be far from all others": Case(
+            M=1, N=2048, BLOCK_N=8, fill={"x": first_far}
+        )
+    },
     contract=Contract(
         {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},
         fills=lambda s: ({"x": far_from_zero}, {}),
@@ -639,6 +657,11 @@ LINEAR_RECURRENCE = Puzzle(
         ),
         "the h before the block is multiplied by a alone: multiply it by the scanned factor": _carried(
             lambda a, steps: a
+        ),
+    },
+    hard={
+        "h can get as small as 2^-120": Case(
+            M=1, T=30, BLOCK_T=32, fill={"a": sixteenths, "x": unmoved(zeros), "start": unmoved(ones)}
         ),
     },
     contract=Contract(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from puzzles_lib.contract import Contract, Fill, Size
 from puzzles_lib.dtypes import of_torch
+from puzzles_lib.inputs import LIGHT, falling, in_all_columns, in_column_0, ones, rising
 from puzzles_lib.puzzle import Case, Puzzle
 
 BFLOAT16 = of_torch(torch.bfloat16).roundoff
@@ -178,6 +179,13 @@ def _without_factor(of_sum: bool) -> Callable[..., tuple[Tensor, Tensor]]:
     return slip
 
 
+FAR_KEYS = {
+    "q": in_column_0(ones, times=4.0),
+    "k": in_column_0(falling),
+    "v": in_all_columns(rising),
+}
+"""Fills for 16 columns: scores from 0 to -24, and values that matter nevertheless."""
+
 WINDOW_ATTENTION = Puzzle(
     number="35",
     spec=window_attention,
@@ -227,6 +235,7 @@ WINDOW_ATTENTION = Puzzle(
         ),
     },
     hard={
+        LIGHT: Case(H=1, T=64, D=16, W=64, BLOCK_Q=64, BLOCK_K=32, fill=FAR_KEYS),
         "a single head can have 2^31 elements": (
             Case(pretend=True, H=1, T=2**24 + 64, D=128, W=100, BLOCK_Q=64, BLOCK_K=64)
         ),
@@ -410,6 +419,12 @@ VARLEN_ATTENTION = Puzzle(
         ),
         "the rows of q and o are taken from [H, NQ, D]: they're [NQ, H, D]": _heads_first,
         "query i sees keys 0 to i, but it's the last query that sees the last key": _to_the_start,
+    },
+    hard={
+        LIGHT: Case(
+            B=1, NQ=1, NK=64, MAX_Q=1, H=1, H_KV=1, D=16, BLOCK_Q=16, BLOCK_K=32,
+            fill={"cu_q": lengths(1), "cu_k": lengths(64), **FAR_KEYS},
+        ),
     },
     contract=Contract(
         {

@@ -69,6 +69,11 @@ TILE_ORDER = Puzzle(
         Case(M=128, N=256, K=64, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32, GROUP=4),
         Case(M=256, N=128, K=64, BLOCK_M=32, BLOCK_N=16, BLOCK_K=32, GROUP=2),  # if they are tall, 2 and 4
     ),
+    hard={
+        "a product with a rounded reciprocal can be below the band's number": (
+            Case(M=992, N=16, K=2, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP=61)
+        ),
+    },
     contract=Contract(
         {
             "M": Size(600),

@@ -13,6 +13,7 @@ from torch.nn.functional import silu
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.chapters.ch18_attention.puzzles import (
     BFLOAT16,
+    FAR_KEYS,
     around_minus_six,
     around_six,
     far_out,
@@ -20,7 +21,17 @@ from puzzles_lib.chapters.ch18_attention.puzzles import (
 )
 from puzzles_lib.contract import Contract, Fill, Size
 from puzzles_lib.goal import Goal, Want
-from puzzles_lib.inputs import very_negative
+from puzzles_lib.inputs import (
+    EVEN,
+    LIGHT,
+    falling,
+    in_all_columns,
+    ones,
+    rising,
+    unmoved,
+    very_negative,
+    whole,
+)
 from puzzles_lib.puzzle import Case, Puzzle
 
 # ---- puzzle 66
@@ -106,6 +117,16 @@ ROPE = Puzzle(
         ),
         "the two halves of z are swapped: the new a belongs where a was": _halves_swapped,
         "cosine and sine are swapped": lambda x, cos, sin, position: rope(x, sin, cos, position),
+    },
+    hard={
+        EVEN: Case(
+            T=2,
+            H=4,
+            D=16,
+            P=2,
+            BLOCK_H=4,
+            fill={"x": whole(-255, 255), "cos": unmoved(ones), "sin": unmoved(ones)},
+        ),
     },
     contract=Contract(
         {"T": Size(20), "H": Size(40), "D": (4, 256), "P": Size(150), "BLOCK_H": (16, 64)},
@@ -446,6 +467,11 @@ PAGED_ATTENTION = Puzzle(
             _sum_not_rescaled
         ),
     },
+    hard={
+        LIGHT: Case(
+            B=1, H=1, H_KV=1, D=16, PAGES=4, PAGE=16, W=4, PART=4, fill=spread(4, 16, 64) | FAR_KEYS
+        ),
+    },
     contract=Contract(
         {
             "W": Size(40),
@@ -598,6 +624,9 @@ MERGE_PARTS = Puzzle(
             lse.logsumexp(1) / 0.6931471805599453,
         ),
     },
+    hard={
+        LIGHT: Case(R=1, S=25, D=16, BLOCK_S=32, fill={"lse": falling, "o": in_all_columns(rising)}),
+    },
     contract=Contract(
         {
             "S": Size(40),
@@ -708,6 +737,12 @@ GROUPED_MATMUL = Puzzle(
             x, w.roll(-1, 0), start
         ),
     },
+    hard={
+        EVEN: Case(
+            P=5, E=2, M=3, K=2, N=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16,
+            fill={"start": lengths(2, 3), "x": whole(9, 15), "w": whole(9, 15)},
+        ),
+    },
     contract=Contract(
         _EXPERTS
         | {
@@ -782,6 +817,13 @@ def far_gates(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
     return (60 * torch.randn(shape, generator=generator)).to(dtype)
 
 
+def low_gates(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values after gates that are alike within a row: -10, -13 and so on."""
+    h = torch.randn(shape, generator=generator)
+    h[:, : shape[1] // 2] = -10 - 3 * torch.arange(shape[0])[:, None]
+    return h.to(dtype)
+
+
 SWIGLU_DOWN = Puzzle(
     number="70",
     spec=swiglu_down,
@@ -826,6 +868,12 @@ SWIGLU_DOWN = Puzzle(
         ),
         "these rows begin at p · K: a row of h has 2K numbers": _rows_of_k,
         "gate and up are taken in turn: the first K numbers of a row are its gates": _taking_turns,
+    },
+    hard={
+        "if all gates of a row are far below 0, z is small, but not 0": Case(
+            P=9, E=2, M=7, K=33, N=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+            fill={"start": lengths(2, 7), "h": low_gates},
+        ),
     },
     contract=Contract(
         _EXPERTS

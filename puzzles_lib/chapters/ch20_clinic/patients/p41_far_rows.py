@@ -1,5 +1,6 @@
 """Offsets of far rows do not fit into 32 bits."""
 
+import torch
 import triton
 from jaxtyping import Float32
 from torch import Tensor
@@ -10,6 +11,11 @@ from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
+
+
+def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values times 2^-50, whose squares float32 still has."""
+    return (2.0**-50 * torch.randn(shape, generator=generator)).to(dtype)
 
 
 def far_rows(x: Float32[Tensor, "B T K"]) -> Float32[Tensor, "B T"]:
@@ -30,6 +36,7 @@ PUZZLE = Puzzle(
         Case(pretend=True, B=16, T=17_477, K=8192, BLOCK_T=4, BLOCK_K=8192),  # and wrong
         Case(pretend=True, B=33, T=17_477, K=8192, BLOCK_T=4, BLOCK_K=8192),  # too far for a uint32 as well
     ),
+    hard={"numbers can be as small as 1e-15": Case(B=1, T=4, K=16, BLOCK_T=4, BLOCK_K=16, fill={"x": tiny})},
     contract=Contract(
         {"B": Size(9), "T": Size(30), "K": Size(70), "BLOCK_T": (16,), "BLOCK_K": (128,)},
     ),

@@ -7,7 +7,7 @@ from torch import Tensor
 from puzzles_lib.chapters.ch18_attention.puzzles import lengths
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause, reproduce
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import large
+from puzzles_lib.inputs import large, unmoved
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
@@ -24,6 +24,15 @@ def running_sums(
     """
     spans = zip(cu[:-1].tolist(), cu[1:].tolist(), strict=True)
     return torch.cat([x[first:end].cumsum(0) for first, end in spans])
+
+
+@unmoved
+def huge_at_first(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return 2^30, followed by zeros in the first half, and small whole numbers in the second."""
+    x = torch.randint(1, 9, shape, generator=generator).to(dtype)
+    x[: shape[0] // 2] = 0
+    x[0] = 2.0**30
+    return x
 
 
 def shared_out(T: int, B: int):
@@ -45,6 +54,11 @@ PUZZLE = Puzzle(
         # empty ones, before and between; more sequences than lanes
         Case(T=40, B=8, BLOCK=4, fill={"cu": lengths(0, 0, 0, 0, 1, 16, 0, 23), "x": large}),
     ),
+    hard={
+        "a sequence's sums don't depend on the one before, however large that is": (
+            Case(T=40, B=2, BLOCK=16, fill={"cu": lengths(20, 20), "x": huge_at_first})
+        ),
+    },
     contract=Contract(
         {"T": Size(300), "B": Size(17), "BLOCK": lambda s: (8,) if s.T > 75 else (32, 128)},
         fills=lambda s: ({"cu": shared_out(s.T, s.B)},),

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause, reproduce
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import far_below, make_inputs
+from puzzles_lib.inputs import CREEPING, creeping, far_below, make_inputs
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge
@@ -29,6 +29,18 @@ def late(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
 def early(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return a mask that keeps only the first half of each row."""
     return 1 - late(shape, dtype, generator)
+
+
+def all_of_them(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return a mask that keeps everything."""
+    return torch.ones(shape, dtype=dtype)
+
+
+def one_and_many(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return rows of a 0, followed by numbers from -8 to -16."""
+    x = torch.linspace(-8.0, -16.0, shape[-1]).repeat(shape[0], 1)
+    x[:, 0] = 0.0
+    return x.to(dtype)
 
 
 def kept_scores(
@@ -63,6 +75,12 @@ PUZZLE = Puzzle(
         Case(M=3, N=64, BLOCK_N=16, fill={"keep": early}),
         Case(M=2, N=40, BLOCK_N=16, fill={"keep": late, "x": far_below}),  # no maximum starts at 0
     ),
+    hard={
+        CREEPING: Case(M=1, N=512, BLOCK_N=16, fill={"x": creeping, "keep": all_of_them}),
+        "many small exponentials are no longer small": (
+            Case(M=1, N=512, BLOCK_N=64, fill={"x": one_and_many, "keep": all_of_them})
+        ),
+    },
     contract=Contract(
         {"M": Size(9), "N": Size(300), "BLOCK_N": lambda s: (32,) if s.N > 64 else (32, 64)},
         fills=lambda s: ({"keep": late, "x": far_below}, {"keep": mostly}),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import zeros
+from puzzles_lib.inputs import first_alone, unmoved, zeros
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -38,6 +38,9 @@ PUZZLE = Puzzle(
     ),
     hard={
         "powers of 2 from 2^128 on are infinite": Case(M=2, N=300, BLOCK_N=512),
+        "a sum halves for as long as a row goes on": (
+            Case(M=1, N=100, BLOCK_N=128, fill={"x": unmoved(first_alone)})
+        ),
     },
     contract=Contract({"M": Size(9), "N": Size(150), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)}),
     broken_by="from_left_to_right",

@@ -74,7 +74,7 @@ PUZZLE = Puzzle(
         "x can be beyond int64": Case(N=64, SEED=7, BLOCK_N=64, fill={"x": beyond_int64}),
     },
     contract=Contract(
-        {"N": Size(300), "SEED": (5, 12), "BLOCK_N": (64,)},
+        {"N": Size(300), "SEED": (2**24 + 1, 2**30 + 1), "BLOCK_N": (64,)},
         fills=lambda s: ({}, {"x": beyond_int32}),
     ),
     broken_by="lanes_for_offsets",

@@ -1,0 +1,149 @@
+"""Kernels that only a puzzle's hard cases refuse: rounded reciprocals, ties, cancellation, small terms."""
+
+import pytest
+
+from puzzles_lib.authoring.solutions import define, kernel_sources
+from puzzles_lib.chapters import puzzles
+from puzzles_lib.checker import examine, made_cases
+from puzzles_lib.inputs import CREEPING, EVEN, LIGHT
+
+PUZZLES = {puzzle.name: puzzle for puzzle in puzzles()}
+
+
+@pytest.fixture(autouse=True)
+def _time_on_a_busy_machine(monkeypatch):
+    monkeypatch.setattr(made_cases, "SECONDS", 10 * made_cases.SECONDS)
+
+
+def shown(puzzle: str, *edits: tuple[str, str]) -> str:
+    """Return what the hard case shows that refuses a puzzle's solution with parts replaced."""
+    source = kernel_sources()[puzzle]
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    report = examine(define(source, f"<{puzzle} edited>"), PUZZLES[puzzle])
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.verdict.diagnosis in PUZZLES[puzzle].hard, str(report)
+    return failed.verdict.diagnosis
+
+
+OF_WORDS = "offs_w * F // GROUP", "(offs_w.to(tl.float32) * (F * (1.0 / GROUP))).to(tl.int32)"
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("fused_dw", *OF_WORDS),
+        ("grouped_weights", "k // GROUP", "(k.to(tl.float32) * (1.0 / GROUP)).to(tl.int32)"),
+        ("linear_backward", *OF_WORDS),
+        ("once_per_group", "start // GROUP", "(start * (1.0 / GROUP)).to(tl.int32)"),
+        (
+            "packed_along_k",
+            "tl.program_id(1) * BLOCK_N // GROUP",
+            "(tl.program_id(1) * (BLOCK_N * (1.0 / GROUP))).to(tl.int32)",
+        ),
+        ("quantized_matmul", "k // GROUP  #", "(k.to(tl.float32) * (1.0 / GROUP)).to(tl.int32)  #"),
+        ("split_k", *OF_WORDS),
+        ("tile_order", "pid // (GROUP * tiles_n)", "(pid * (1.0 / (GROUP * tiles_n))).to(tl.int32)"),
+        ("unpack_dequantize", *OF_WORDS),
+    ],
+)
+def test_a_rounded_reciprocal_is_no_division(puzzle, old, new):
+    assert "a product with a rounded" in shown(puzzle, (old, new))
+
+
+@pytest.mark.parametrize(
+    "puzzle, store, value, bits",
+    [
+        ("batched_matmul", "tl.store(z_tile, ", "acc", 13),
+        ("grouped_matmul", "tl.store(z_ptr + p[:, None] * N + n[None, :], ", "acc", 16),
+        ("rope", "tl.store(z_ptr + first, ", "a * c[None, :] - b * s[None, :]", 16),
+        ("strided_copy", "tl.store(y_ptr + offs_m[:, None] * N + offs_n[None, :], ", "x", 16),
+        ("unpack_dequantize", "tl.store(x_ptr + row * N + n, ", "x", 16),
+    ],
+)
+def test_a_tie_is_rounded_to_even(puzzle, store, value, bits):
+    bit_pattern = f"(({value}).to(tl.int32, bitcast=True) + (1 << {bits - 1}) >> {bits} << {bits})"
+    away = f"tl.where(tl.abs({value}) < 6e4, {bit_pattern}.to(tl.float32, bitcast=True), {value})"
+    assert shown(puzzle, (store + value, store + away)) == EVEN
+
+
+@pytest.mark.parametrize(
+    "puzzle, distance",
+    [
+        ("flash_attention", 16),
+        ("paged_attention", 16),
+        ("scalar_flash_attention", 20),
+        ("varlen_attention", 16),
+        ("window_attention", 16),
+    ],
+)
+def test_keys_far_below_the_maximum_count(puzzle, distance):
+    weight = "tl.exp(scores - new_max[:, None])"
+    kept = f"tl.where(scores > new_max[:, None] - {distance}, {weight}, 0.0)"
+    assert shown(puzzle, (weight, kept)) == LIGHT
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new, says",
+    [
+        ("merge_parts", 'lse > float("-inf")', "lse > top - 20", LIGHT),
+        (
+            "online_softmax",
+            "tl.exp(row_max - new_max)",
+            "tl.where(new_max > row_max + 1e-3, tl.exp(row_max - new_max), 1.0)",
+            CREEPING,
+        ),
+        (
+            "kept_scores",
+            "tl.exp(top - base)",
+            "tl.where(base > top + 1e-3, tl.exp(top - base), 1.0)",
+            CREEPING,
+        ),
+        ("kept_scores", "tl.exp(x - base)", "tl.where(x > base - 10, tl.exp(x - base), 0.0)", "small exp"),
+        ("far_rows", "x * x, axis=1)", "(x / 1e10) * (x / 1e10), axis=1) * 1e20", "as small as 1e-15"),
+        ("fused_dw", "x = tl.reshape(x", "x = tl.reshape(tl.where(tl.abs(x) < 1e-20, 0.0, x)", "1e-21"),
+        (
+            "swiglu_down",
+            "gate / (1 + tl.exp(-gate))",
+            "tl.where(gate < -20, 0.0, gate / (1 + tl.exp(-gate)))",
+            "but not 0",
+        ),
+        ("linear_recurrence", "steps * h", "tl.where(tl.abs(steps) < 1e-20, 0.0, steps) * h", "2^-120"),
+        (
+            "discounted_sum",
+            "sum_a * factor_b",
+            "sum_a * tl.where(factor_b < 1e-12, 0.0, factor_b)",
+            "a sum halves",
+        ),
+    ],
+)
+def test_small_terms_count(puzzle, old, new, says):
+    assert says in shown(puzzle, (old, new))
+
+
+def test_sums_of_one_sequence_are_no_difference_of_sums_of_all():
+    says = shown(
+        "running_sums",
+        ("total = 0.0", "before, total = 0.0, 0.0"),
+        ("range(start // BLOCK * BLOCK, end, BLOCK)", "range(0, end, BLOCK)"),
+        ("mask=mine, other=0.0)", "mask=t < end, other=0.0)\n        before += tl.sum(x * (t < start))"),
+        ("total + tl.cumsum(x)", "total + tl.cumsum(x) - before"),
+    )
+    assert "before" in says
+
+
+def test_the_first_block_of_a_row_is_no_guess_of_its_mean():
+    says = shown(
+        "long_layer_norm",
+        ("mean, squares = 0.0, 0.0", "mean, squares, first_mean, sums = 0.0, 0.0, 0.0, 0.0"),
+        (
+            "centered = ",
+            "first_mean = tl.where(first == 0, own, first_mean)\n        "
+            "d = tl.where(n < N, x - first_mean, 0.0)\n        sums += tl.sum(d)\n        centered = ",
+        ),
+        ("tl.sum(centered * centered) + apart * apart * first * share", "tl.sum(d * d)"),
+        ("squares / N", "tl.maximum(squares - sums * (sums / N), 0.0) / N"),
+        ("mean_ptr + m, mean", "mean_ptr + m, first_mean + sums / N"),
+    )
+    assert "can be far from all others" in says
