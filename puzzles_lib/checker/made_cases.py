@@ -24,6 +24,7 @@ import ast
 import inspect
 import itertools
 import math
+import operator
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ from puzzles_lib.contract import Fill
 from puzzles_lib.inputs import large, make_inputs, random, zeros
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Program
-from puzzles_lib.translator.ir import Operation, Value
+from puzzles_lib.translator.ir import Operation, Value, is_read_unsigned
 
 # ---- limits
 
@@ -90,6 +91,9 @@ def cases(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
             yield from of_any_size(puzzle, _float(op))
             yield from at_a_limit(puzzle, _float(op, sign=1))
     elif _counts(puzzle, op):
+        if turned := turning(puzzle, op):
+            yield from turned
+            return
         found = sorted(beyond(puzzle, _number(op)), key=lambda case: _work(puzzle, case))
         yield from found if _is_bound(op) else found[:MOST_GUESSES]
 
@@ -180,6 +184,7 @@ ROUNDS = 6  # in which a size grows until there are enough programs
 PAST_FLOAT32 = (1 << 25) + 1  # the integers beside it aren't numbers of float32
 MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
 LEAST_NARROW = 100  # bounds of casts to fewer bits are no integers of the source
+MOST_BESIDE = 4096  # another size, beside one that passes a number
 LEAST_VAST = 1000  # where a case beyond a number may be too large to run all of it
 
 
@@ -192,7 +197,7 @@ def beyond(
     """
     assert puzzle.contract is not None
     sizes = puzzle.contract.sizes
-    alone = [(name,) for name in (*sizes, *_counted(puzzle))]
+    alone = [(name,) for name in dict.fromkeys([*sizes, *_counted(puzzle), *puzzle.contract.free])]
     pretended = elements > MOST_ELEMENTS
     for times in PRETENDED if pretended else BEYOND:
         least = int(number * times) + 1
@@ -200,15 +205,79 @@ def beyond(
             continue
         for names in (*alone, sizes):
             for block in (max, min):
-                if case := _case(puzzle, names, least, block, most, elements):
+                if case := _case(puzzle, dict.fromkeys(names, least), block, most, elements):
                     yield case
     for pair in itertools.combinations(sizes, 2):
         both = int(number * BEYOND[0]) + 1  # such as a filter and an image, each wider than a number
         for least in (math.isqrt(2 * number) + 1, both):  # the first for a number such as row * N + n
-            if case := _case(puzzle, pair, least, max, most, elements):
+            if case := _case(puzzle, dict.fromkeys(pair, least), max, most, elements):
                 yield case
     for name in sizes:
         yield from _more_programs(puzzle, name, number, most, elements)
+
+
+def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
+    """Return cases in which a comparison of a kernel's numbers comes out as in no listed case.
+
+    Empty if it depends on more than these, such as the number of a program.
+    """
+    assert puzzle.contract is not None
+    names = {value.location.name for value in sources(op.operands) if value.maker is None}
+    growing = [name for name in (*puzzle.contract.sizes, *puzzle.contract.free) if name in names]
+    growing += [name for name in _counted(puzzle) if name in names and name not in growing]
+    try:
+        known = {_outcome(op, case) for case in puzzle.cases if not case.pretend}
+    except KeyError:
+        return []
+    found: dict[str, Case] = {}
+    for name, number in itertools.product(growing, _literals(op)):
+        for least in (number, int(number * BEYOND[0]) + 1):
+            others = [{}, *({one: n} for one in puzzle.contract.sizes for n in (least, MOST_BESIDE))]
+            for other in (each for each in others if name not in each):
+                case = _case(puzzle, {name: least} | other, max, MOST_TO_RUN, MOST_ELEMENTS)
+                if case and _outcome(op, case) not in known:
+                    found[str(case)] = case
+    return sorted(found.values(), key=lambda case: _work(puzzle, case))
+
+
+def _literals(op: Operation) -> list[int]:
+    """Return the constants that an operation's operands are computed with, and its own."""
+    return sorted({number for value in sources(op.operands) if (number := integer(value))})
+
+
+def _outcome(op: Operation, case: Case) -> bool:
+    """Return what a comparison of a case's numbers gives. Raise KeyError if that isn't known."""
+    x, y = (*(_computed(value, case) for value in op.operands), 0)[:2]
+    if op.name == "arith.trunci":
+        bits = int(op.results[0].type.element[1:])
+        low = 0 if is_read_unsigned(op) else -1 << bits - 1
+        return low <= x < low + (1 << bits)
+    if op.name == "arith.cmpi":
+        return _COMPARE[op.integer("predicate")](x, y)
+    if op.name in ("arith.minsi", "arith.maxsi"):
+        return x < y
+    return _COMPUTE[op.name](x, y) == x
+
+
+_COMPARE = dict(enumerate([operator.eq, operator.ne, *2 * [operator.lt, operator.le, operator.gt, operator.ge]]))
+_COMPUTE: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": operator.add, "arith.andi": operator.and_, "arith.divsi": operator.floordiv,
+    "arith.maxsi": max, "arith.minsi": min, "arith.muli": operator.mul, "arith.remsi": operator.mod,
+    "arith.subi": operator.sub,
+}  # fmt: skip
+
+
+def _computed(value: Value, case: Case) -> int:
+    """Return an integer that is computed from a case's numbers. Raise KeyError if it isn't."""
+    maker = value.maker
+    if maker is None:
+        return case.numbers[value.location.name]
+    if maker.name == "arith.constant":
+        return int(literal(value)) if re.fullmatch(r"-?\d+", literal(value)) else {}[value]
+    if maker.name in ("arith.extsi", "arith.extui", "arith.trunci", "tt.splat", "tt.broadcast"):
+        return _computed(maker.operands[0], case)
+    x, y = (_computed(each, case) for each in maker.operands[:2]) if maker.name in _COMPUTE else {}[value]
+    return _COMPUTE[maker.name](x, y) if y or maker.name not in ("arith.divsi", "arith.remsi") else {}[value]
 
 
 def _counted(puzzle: Puzzle) -> Iterator[str]:
@@ -227,7 +296,7 @@ def _more_programs(puzzle: Puzzle, name: str, number: int, most: float, elements
     for axis in range(len(puzzle.grid(puzzle.cases[0]))):
         size = number + 1
         for _ in range(ROUNDS):
-            case = _case(puzzle, (name,), size, min, most, elements)
+            case = _case(puzzle, {name: size}, min, most, elements)
             if case is None:
                 break
             count = puzzle.programs(case)[axis]
@@ -239,18 +308,18 @@ def _more_programs(puzzle: Puzzle, name: str, number: int, most: float, elements
 
 def _case(
     puzzle: Puzzle,
-    names: Sequence[str],
-    least: int,
+    least: Mapping[str, int],
     block: Callable[[Iterable[int]], int],
     most: float,
     elements: int,
 ) -> Case | None:
     """Return a case in which sizes are at least so large; None if it would be too large to run."""
     assert puzzle.contract is not None
-    if least > elements:
+    if max(least.values()) > elements:
         return None
-    seed = f"{puzzle.name}/{' '.join(names)}/{least}/{block.__name__}"
-    numbers = puzzle.contract.stretched(names, least, block, seed, puzzle.largest)
+    each = "/".join(map(str, dict.fromkeys(least.values())))
+    seed = f"{puzzle.name}/{' '.join(least)}/{each}/{block.__name__}"
+    numbers = puzzle.contract.stretched(least, block, seed, puzzle.largest)
     if sum(math.prod(tensor.shape(numbers)) for tensor in puzzle.tensors) > elements:
         return None
     fill = min(puzzle.contract.fills(SimpleNamespace(**numbers)), key=len)
@@ -294,7 +363,7 @@ def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[
     ):
         for name in contract.sizes:
             seed = f"{puzzle.name}/{name}/true size"
-            numbers = contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
+            numbers = contract.stretched({name: PAST_FLOAT32}, max, seed, puzzle.largest)
             case = Case(fill=None, salt="", pretend=True, **numbers)
             if size_of(puzzle, case) < MOST_PRETENDED:
                 yield case, {}
@@ -306,15 +375,17 @@ def _narrowed(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[str
     if not _counts(puzzle, op) or not LEAST_NARROW <= number < 1 << 31:
         return
     found = depends_on(op.operands)
-    if not found & {*LOADS, "tt.get_program_id", "tt.get_num_programs"} and not _has_parameters(op.operands):
-        return  # it's as large as a block at most
+    counted = {*LOADS, "tt.get_program_id", "tt.get_num_programs", "tt.make_range"}
+    if not found & counted and not _has_parameters(op.operands):
+        return  # it's no number of an element
     inputs = [a for a in puzzle.inputs if not (a.dtype.is_floating_point or a.dtype == torch.bool)]
     loaded = [a for a in inputs if f"{a.name}_ptr" in _loaded_from(op.operands)]
     if found & {"tt.get_program_id", "tt.make_range"}:
         loaded = []
 
-    def effort(case: Case) -> tuple[int, int]:
-        return sum(math.prod(a.shape(case.numbers)) for a in loaded) >> 16, size_of(puzzle, case)
+    def effort(case: Case) -> tuple[int, int, int]:
+        filled = sum(math.prod(a.shape(case.numbers)) for a in loaded) >> 16
+        return filled, _loops(puzzle, case) >> 8, size_of(puzzle, case)
 
     cases = sorted(beyond(puzzle, number, math.inf, MOST_PRETENDED), key=effort)
     for case in cases[:MOST_NARROWED]:
@@ -323,6 +394,16 @@ def _narrowed(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[str
             if not ((number <= values) & (values <= size_of(puzzle, case))).any():
                 continue
         yield Case(fill=None, salt="", pretend=True, **case.numbers), _integers(puzzle, case, inputs)
+
+
+def _loops(puzzle: Puzzle, case: Case) -> int:
+    """Return the product of the sizes that a grid doesn't depend on, which programs have loops for."""
+    assert puzzle.contract is not None
+    grid, found = puzzle.programs(case), 1
+    for name in puzzle.contract.sizes:
+        if puzzle.programs(case.but(**{name: case.numbers[name] + MOST_FAR})) == grid:
+            found *= case.numbers[name]
+    return found
 
 
 def _has_parameters(values: Iterable[Value]) -> bool:
@@ -393,7 +474,7 @@ def _is_bound(op: Operation) -> bool:
 def _number(op: Operation) -> int:
     """Return the number that something is compared with; if it is computed, a guess at how large it is."""
     if op.name == "arith.trunci":
-        return 1 << int(op.results[0].type.element[1:]) - 1
+        return 1 << int(op.results[0].type.element[1:]) - (not is_read_unsigned(op))
     if op.name == "scf.for":
         return integer(op.operands[1])
     if number := max(map(integer, op.operands)):

@@ -458,6 +458,7 @@ PAGED_ATTENTION = Puzzle(
             "PAGES": lambda s: (s.W + 3,),
         },
         fills=lambda s: (_drawn_texts(s), _drawn_texts(s)),
+        free=("H_KV", "H"),
     ),
 )  # fmt: skip
 
@@ -1531,7 +1532,7 @@ ROUTE = Puzzle(
         {
             "T": Size(150),
             "E": Size(20, least=2),
-            "BLOCK_T": (16,),
+            "BLOCK_T": lambda s: (16,) if s.T < 2000 else (512,),
             "BLOCK_E": lambda s: (triton.next_power_of_2(s.E),),
         },
         most_programs=20,
