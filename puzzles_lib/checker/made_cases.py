@@ -184,7 +184,7 @@ ROUNDS = 6  # in which a size grows until there are enough programs
 PAST_FLOAT32 = (1 << 25) + 1  # the integers beside it aren't numbers of float32
 MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
 LEAST_NARROW = 100  # bounds of casts to fewer bits are no integers of the source
-MOST_BESIDE = 4096  # another size, beside one that passes a number
+BESIDE = 2048  # another size, beside one that passes a number
 LEAST_VAST = 1000  # where a case beyond a number may be too large to run all of it
 
 
@@ -231,12 +231,14 @@ def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
         return []
     found: dict[str, Case] = {}
     for name, number in itertools.product(growing, _literals(op)):
-        for least in (number, int(number * BEYOND[0]) + 1):
-            others = [{}, *({one: n} for one in puzzle.contract.sizes for n in (least, MOST_BESIDE))]
-            for other in (each for each in others if name not in each):
-                case = _case(puzzle, {name: least} | other, max, MOST_TO_RUN, MOST_ELEMENTS)
-                if case and _outcome(op, case) not in known:
-                    found[str(case)] = case
+        least = int(number * BEYOND[0]) + 1
+        for wanted in (least,) if op.name in ("arith.minsi", "arith.maxsi") else (number, least):
+            others = [{}, *({one: n} for one in puzzle.contract.sizes for n in (wanted, BESIDE))]
+            for other, block in itertools.product(others, (max, min)):
+                if name not in other and (block is max or BESIDE in other.values()):
+                    case = _case(puzzle, {name: wanted} | other, block, MOST_TO_RUN, MOST_ELEMENTS)
+                    if case and _outcome(op, case) not in known:
+                        found[str(case)] = case
     return sorted(found.values(), key=lambda case: _work(puzzle, case))
 
 
