@@ -90,6 +90,8 @@ def cases(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
         if sources & set(LOADS):
             yield from of_any_size(puzzle, _float(op))
             yield from at_a_limit(puzzle, _float(op, sign=1))
+    elif chosen := with_a_number(puzzle, op):
+        yield from chosen
     elif _counts(puzzle, op):
         if turned := turning(puzzle, op):
             yield from turned
@@ -441,6 +443,11 @@ def _integers(puzzle: Puzzle, case: Case, inputs: Sequence[Argument]) -> dict[st
     return found
 
 
+_SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
+_AS_LOADED = {
+    *LOADS, "arith.constant", "arith.extsi", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.splat",
+    "tt.trans",
+}  # fmt: skip
 _OF_INDICES = {
     *LOADS, "arith.addi", "arith.cmpf", "arith.cmpi", "arith.constant", "arith.divsi", "arith.extsi",
     "arith.extui", "arith.maxsi", "arith.minsi", "arith.muli", "arith.remsi", "arith.select", "arith.subi",
@@ -494,6 +501,8 @@ def _work(puzzle: Puzzle, case: Case) -> int:
 # ---- floats of other sizes
 
 LIKE_INFINITY = 1e20  # numbers from here on stand for it, such as the -1e30 of scores that don't count
+LARGEST = 1e30  # of which a kernel must be correct, as `check` says
+MOST_EXPONENT = 97  # of normal values, so that these are below it
 CLOSE = 2.0**-40  # `rows_a_little_closer` reaches it
 
 
@@ -524,7 +533,7 @@ def at_a_limit(puzzle: Puzzle, number: float) -> Iterator[Case]:
     if 0 < number < CLOSE and names:
         cases.append(_scaled_case(puzzle, names, _all_by(math.log2(number))))
     if LIKE_INFINITY <= number < math.inf:
-        exponents = [min(math.log2(number) / root + 2, 122.0) for root in (1, 2)]  # of x, and of x * x
+        exponents = [min(math.log2(number) / root + 2, MOST_EXPONENT) for root in (1, 2)]  # of x, and x * x
         cases += (_scaled_case(puzzle, [name], _some_by(e)) for name in names for e in exponents)
     yield from (case for case in cases if fits_float32(puzzle, case))
 
@@ -612,10 +621,10 @@ def _all_by(exponent: float) -> Exponents:
 
 
 def _some_by(exponent: float) -> Exponents:
-    """Return a function that returns an exponent for each fourth value along the last axis, 0 for others."""
+    """Return a function that returns an exponent for each fourth or the last value of an axis, 0 for others."""
 
     def partly_huge(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-        return (torch.arange(shape[-1]) % 4 == 3).expand(shape) * round(exponent)
+        return (torch.arange(shape[-1]) % 4 == min(3, shape[-1] - 1)).expand(shape) * round(exponent)
 
     return partly_huge
 
@@ -624,6 +633,36 @@ def _by_row(shape: tuple[int, ...]) -> torch.Tensor:
     """Return a number from 0 to 1 for each row along the first axis, which depends on the row alone."""
     rows = 1 - (torch.arange(shape[0]) * 0.618034) % 1
     return rows.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+
+
+# ---- integers
+
+
+def with_a_number(puzzle: Puzzle, op: Operation) -> list[Case]:
+    """Return cases in which inputs of any bits have the number that these are compared with."""
+    numbers = [int(text) for text in map(literal, op.operands) if re.fullmatch(r"-?\d+", text)]
+    names = _loaded_from(op.operands) if numbers and depends_on(op.operands) <= _AS_LOADED else set()
+    return [
+        _filled(puzzle, a.name, _with(numbers[0]))
+        for a in puzzle.inputs
+        if f"{a.name}_ptr" in names
+        and _is_plain(puzzle, a)
+        and a.dtype in _SIGNED
+        and torch.iinfo(a.dtype).min <= numbers[0] <= torch.iinfo(a.dtype).max
+    ]
+
+
+def _with(number: int) -> Fill:
+    """Return a fill with integers of random bits, of which a half is a number, or one beside it."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        bits = torch.iinfo(dtype)
+        near = torch.tensor([number, number, max(number - 1, bits.min), min(number + 1, bits.max)])
+        chosen = near[torch.randint(4, shape, generator=generator)].to(dtype)
+        return torch.where(torch.rand(shape, generator=generator) < 0.5, chosen, random(shape, dtype, generator))
+
+    fill.__name__ = f"some_{number}"
+    return fill
 
 
 # ---- zeros
@@ -679,11 +718,14 @@ def zeros_of_both_signs(
 
 def _free(puzzle: Puzzle) -> list[str]:
     """Return the inputs of floats that not all listed cases fill in a way of their own."""
-    listed = [case for case in puzzle.cases if not case.pretend]
     return [
         argument.name
         for argument in puzzle.inputs
-        if argument.dtype.is_floating_point
-        and argument.name not in (puzzle.derived or {})
-        and any(argument.name not in case.fill for case in listed)
+        if argument.dtype.is_floating_point and _is_plain(puzzle, argument)
     ]
+
+
+def _is_plain(puzzle: Puzzle, argument: Argument) -> bool:
+    """Return whether an input isn't derived, and not all listed cases fill it in a way of their own."""
+    listed = [case for case in puzzle.cases if not case.pretend]
+    return argument.name not in (puzzle.derived or {}) and any(argument.name not in c.fill for c in listed)

@@ -1347,6 +1347,11 @@ def scales(code: int) -> Fill:
     return fill
 
 
+def below_two(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values between -1.75 and 1.75: the largest scale doesn't make them infinite."""
+    return torch.randn(shape, generator=generator).clamp(-1.75, 1.75).to(dtype)
+
+
 def _halves_swapped(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> Tensor:
     return mxfp4_matmul(x, x_scale, w << 4 | w >> 4, w_scale)
 
@@ -1398,6 +1403,20 @@ MXFP4_MATMUL = Puzzle(
             mxfp4_matmul(x, x_scale, w, w_scale[:, :1].expand_as(w_scale))
         ),
         "the scales of w are taken by columns: row n of w_scale has the scales of w[n]": _by_columns,
+    },
+    hard={
+        "scales go up to 254: they're bytes without a sign": (
+            Case(
+                M=17, N=20, K=96, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+                fill={"x": below_two, "x_scale": scales(252), "w_scale": scales(3)},
+            )
+        ),
+        "scales go down to 1": (
+            Case(
+                M=17, N=20, K=96, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+                fill={"x_scale": scales(3), "w_scale": scales(249)},
+            )
+        ),
     },
     machine=(Goal(cases=(5,), wants=(Want("products", most=0),), target="sm_100"),),
     contract=Contract(
