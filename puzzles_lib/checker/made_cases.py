@@ -57,7 +57,7 @@ from puzzles_lib.translator.ir import Operation, Value, is_read_unsigned
 MOST_CASES = 40  # that are made for one kernel
 MOST_GUESSES = 2  # of them for one comparison of computed numbers
 SECONDS = 3.0  # for each, and twice that for all
-PRETENDED_SECONDS = 0.5  # for a hard case that is pretended: its last programs, which tell most, run first
+PRETENDED_SECONDS = 0.5  # for a case that is pretended: its last programs, which tell most, run first
 FOR_EDGES = 0.4  # of the time for all, for cases of which only programs at the edges run
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
@@ -66,6 +66,7 @@ PROBED = 64  # a size at which the sizes of a spec's steps are found
 MOST_TO_RUN = 1100  # programs of a case
 MOST_AT_EDGES = 12  # programs that run of a case with more than there is time for
 MOST_NARROWED = 24  # pretended cases for one cast to a narrower integer
+MOST_LOOPS = 256  # iterations of a pretended case that take little time
 MOST_INTEGERS = 1 << 20  # of an input that is real in a pretended case
 
 # ---- verdicts on made cases that count
@@ -387,12 +388,14 @@ def _narrowed(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[str
     if found & {"tt.get_program_id", "tt.make_range"}:
         loaded = []
 
-    def effort(case: Case) -> tuple[int, int, int]:
-        filled = sum(math.prod(a.shape(case.numbers)) for a in loaded) >> 16
-        return filled, _loops(puzzle, case) >> 8, size_of(puzzle, case)
+    def effort(case: Case) -> tuple[int, int]:
+        return sum(math.prod(a.shape(case.numbers)) for a in loaded) >> 16, size_of(puzzle, case)
 
-    cases = sorted(beyond(puzzle, number, math.inf, MOST_PRETENDED), key=effort)
-    for case in cases[:MOST_NARROWED]:
+    short, long = list[Case](), list[Case]()
+    for case in sorted(beyond(puzzle, number, math.inf, MOST_PRETENDED), key=effort):
+        (short if _loops(puzzle, case) <= MOST_LOOPS else long).append(case)
+    cases = itertools.chain.from_iterable(itertools.zip_longest(short, long))
+    for case in itertools.islice(filter(None, cases), MOST_NARROWED):
         if loaded:  # their values are to be too large, but not so large that they stand for no index
             values = np.concatenate(list(_integers(puzzle, case, loaded).values()))
             if not ((number <= values) & (values <= size_of(puzzle, case))).any():
