@@ -1347,9 +1347,10 @@ def scales(code: int) -> Fill:
     return fill
 
 
-def below_two(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return normal values between -1.75 and 1.75: the largest scale doesn't make them infinite."""
-    return torch.randn(shape, generator=generator).clamp(-1.75, 1.75).to(dtype)
+def from_one_to_two(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return values from 1 to 1.75 of both signs: no scale makes them infinite or subnormal."""
+    signs = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
+    return (signs * (1 + 0.75 * torch.rand(shape, generator=generator))).to(dtype)
 
 
 def _halves_swapped(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> Tensor:
@@ -1408,13 +1409,13 @@ MXFP4_MATMUL = Puzzle(
         "scales go up to 254: they're bytes without a sign": (
             Case(
                 M=17, N=20, K=96, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
-                fill={"x": below_two, "x_scale": scales(252), "w_scale": scales(3)},
+                fill={"x": from_one_to_two, "x_scale": scales(252), "w_scale": scales(3)},
             )
         ),
         "scales go down to 1": (
             Case(
                 M=17, N=20, K=96, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
-                fill={"x_scale": scales(3), "w_scale": scales(249)},
+                fill={"x": from_one_to_two, "x_scale": scales(3), "w_scale": scales(249)},
             )
         ),
     },
