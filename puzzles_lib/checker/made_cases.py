@@ -3,6 +3,8 @@
 They keep the puzzle's contract, so a correct kernel passes them. What an operation looks at decides which
 cases are made for it:
 
+    a kernel's numbers alone are compared         sizes that turn the comparison: `turning`
+    an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
     ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
     ... cut off at 16 bits                        a pretended size beyond it: `at_true_size`
@@ -264,7 +266,8 @@ def _outcome(op: Operation, case: Case) -> bool:
     return _COMPUTE[op.name](x, y) == x
 
 
-_COMPARE = dict(enumerate([operator.eq, operator.ne, *2 * [operator.lt, operator.le, operator.gt, operator.ge]]))
+_ORDERS = operator.lt, operator.le, operator.gt, operator.ge  # signed, then unsigned
+_COMPARE = dict(enumerate([operator.eq, operator.ne, *_ORDERS, *_ORDERS]))
 _COMPUTE: dict[str, Callable[[int, int], int]] = {
     "arith.addi": operator.add, "arith.andi": operator.and_, "arith.divsi": operator.floordiv,
     "arith.maxsi": max, "arith.minsi": min, "arith.muli": operator.mul, "arith.remsi": operator.mod,
@@ -624,7 +627,7 @@ def _all_by(exponent: float) -> Exponents:
 
 
 def _some_by(exponent: float) -> Exponents:
-    """Return a function that returns an exponent for each fourth or the last value of an axis, 0 for others."""
+    """Return a function: an exponent for each fourth value of an axis, or its last, and 0 for others."""
 
     def partly_huge(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
         return (torch.arange(shape[-1]) % 4 == min(3, shape[-1] - 1)).expand(shape) * round(exponent)
@@ -662,7 +665,8 @@ def _with(number: int) -> Fill:
         bits = torch.iinfo(dtype)
         near = torch.tensor([number, number, max(number - 1, bits.min), min(number + 1, bits.max)])
         chosen = near[torch.randint(4, shape, generator=generator)].to(dtype)
-        return torch.where(torch.rand(shape, generator=generator) < 0.5, chosen, random(shape, dtype, generator))
+        others = random(shape, dtype, generator)
+        return torch.where(torch.rand(shape, generator=generator) < 0.5, chosen, others)
 
     fill.__name__ = f"some_{number}"
     return fill
