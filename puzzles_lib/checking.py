@@ -36,6 +36,9 @@ def check(
     several threads wait for each other. ``tl.static_print`` shows each text once. `progress` records the
     attempt.
 
+    Inputs are finite and at most 1e30 in absolute value, unless a case or the task says otherwise. So are
+    scores that are computed from them, and float32 holds every sum and product. -0.0 counts as 0.0.
+
     seconds: the limit on the CPU time of each run of a case. The whole check may take six times this limit.
         Limits on elapsed time are ten times as long.
     salt: for graders. Another salt gives other random cases, and other input values in all cases. With the

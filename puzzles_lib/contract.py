@@ -54,11 +54,13 @@ class Contract:
         is small: 1, a prime, one more than a power of two, or any.
     fills: numbers -> the inputs' fills, a mapping for each draw.
     most_programs: the most programs of a draw, if a few tries find one.
+    free: numbers that have few values here, but may be any number; if they follow from others, any multiple.
     """
 
     numbers: Mapping[str, "Size | tuple[int, ...] | Callable[[SimpleNamespace], tuple[int, ...]]"]
     fills: Callable[[SimpleNamespace], tuple[Mapping[str, Fill], ...]] = no_fills
     most_programs: int = 9
+    free: tuple[str, ...] = ()
 
     def large_in(self, turn: int) -> set[str]:
         """Return the sizes that are large in a draw."""
@@ -102,16 +104,15 @@ class Contract:
 
     def stretched(
         self,
-        names: Collection[str],
-        least: int,
+        least: Mapping[str, int],
         block: Callable[[tuple[int, ...]], int],
         seed: str,
         listed: Mapping[str, int],
     ) -> dict[str, int]:
-        """Return numbers in which these sizes are ``least`` or a little more, and all others are small.
+        """Return numbers in which some sizes are large, and all others are small.
 
-        names: may include a number with a few values, if it may be any other number, too. block: `min` or
-            `max`, which chooses the block sizes. listed: as for `draw`.
+        least: how large, or a little more, by name; a number with a few values counts if it may be any other
+            number, too. block: `min` or `max`, which chooses the block sizes. listed: as for `draw`.
         """
         chance = random.Random(seed)
         found: dict[str, int] = {}
@@ -119,15 +120,16 @@ class Contract:
             before = SimpleNamespace(**found)
             if isinstance(kind, Size):
                 step = kind.step(before) if callable(kind.step) else kind.step
-                if each in names:
-                    found[each] = max(-(-least // step) * step, kind.least)
+                if each in least:
+                    found[each] = max(-(-least[each] // step) * step, kind.least)
                 else:
                     found[each] = _biting(chance, kind.least, min(listed[each], SMALLEST), step)
             else:
                 values = kind(before) if callable(kind) else kind
                 found[each] = block(values) if each.startswith("BLOCK") else chance.choice(values)
-                if each in names:
-                    found[each] = max(found[each], least)
+                if each in least:
+                    step = found[each] if callable(kind) else 1
+                    found[each] = max(found[each], -(-least[each] // step) * step)
         return {each: found[each] for each in listed}
 
     def _once(self, turn: int, chance: random.Random, listed: Mapping[str, int]) -> dict[str, int]:

@@ -115,6 +115,16 @@ def test_a_contract_that_does_not_fit_its_puzzle_is_refused(numbers, words):
         make(outer, contract=Contract(numbers))
 
 
+def test_a_number_with_few_values_may_be_stretched_to_a_multiple():
+    contract = Contract(
+        {"N": Size(90), "G": (1, 2), "H": lambda s: (3 * s.G,)}, free=("G", "H"), most_programs=1
+    )
+    listed = {"N": 20, "G": 2, "H": 6}
+    many = contract.stretched({"H": 50}, max, "a", listed)
+    assert many["H"] >= 50 and many["H"] % (3 * many["G"]) == 0 and many["N"] <= 24
+    assert contract.stretched({"G": 7, "N": 60}, max, "a", listed) == {"N": 60, "G": 7, "H": 21}
+
+
 def test_a_puzzle_without_a_contract_draws_nothing():
     assert make(outer).drawn() == ()
 

@@ -13,6 +13,7 @@ from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.checker import examine, made_cases
+from puzzles_lib.checking import check
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import random
 from puzzles_lib.puzzle import Case, Puzzle
@@ -70,6 +71,19 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("sample_token", "b * V + n)\n    noisy", "(b * V + n) % 65536)\n    noisy"),
         ("linear_cross_entropy", "range(0, V, BLOCK_V)", "range(0, tl.minimum(V, 32768), BLOCK_V)"),
         ("long_sum", "start + tl", "start.to(tl.int16).to(tl.int32) + tl"),
+        ("conv2d", "range(0, KH)", "range(0, tl.minimum(KH, 64))"),
+        (
+            "two_programs",
+            "min(first + steps * BLOCK_K, K)",
+            "tl.where(SPLITS > 30, first + BLOCK_K, min(first + steps * BLOCK_K, K))",
+        ),
+        ("route", "range(0, T, BLOCK_T)", "range(0, tl.minimum(T, 40000), BLOCK_T)"),
+        ("varlen_attention", "h // (H // H_KV)", "tl.where(H_KV > 12, h % H_KV, h // (H // H_KV))"),
+        ("attention_dkv", "(g + 1) * (H // H_KV)", "first_head + tl.minimum(H // H_KV, 16)"),
+        ("cells", "x // SIZE - (x % SIZE < 0)", "x // SIZE - ((x % SIZE < 0) & (SIZE <= 65536))"),
+        ("outer_add_blocks", "(offs_n[None, :] < N)", "(offs_n[None, :] < N - (N % 1013 == 0).to(tl.int32))"),
+        ("relu_unpack_backward", ">> i) & 1) == 1", ">> i) & 1) >= (words[:, None] != -2)"),
+        ("unpack_bits", "words[:, None]", "tl.where(words == -2147483648, 0, words)[:, None]"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, 10.0)"),
         ("square", "x * x", "tl.minimum(x * x, 1e30)"),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 1e30)"),
@@ -106,6 +120,10 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
         ("long_sum", "range(0, N, BLOCK_N)", "range(0, tl.minimum(N, 1 << 30), BLOCK_N)"),
         ("long_softmax", "/ denominator", "/ (1e-8 + denominator)"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, x + 5 + 5)"),
+        ("route", "range(0, T, BLOCK_T)", "range(0, tl.minimum(T, 1 << 28), BLOCK_T)"),
+        ("attention_dkv", "(g + 1) * (H // H_KV)", "first_head + tl.minimum(H // H_KV, 1 << 16)"),
+        ("relu_unpack_backward", ">> i) & 1) == 1", ">> i) & 1) >= (words[:, None] != -1)"),
+        ("square", "x * x", "tl.minimum(x, 1e30) * x"),
         ("merge_parts", "tl.maximum(denominator, 1.0)", "(denominator + 1e-12)"),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 3.4e38)"),
         ("flash_attention", "acc / denominator[:, None]", "acc / tl.maximum(denominator, 1e-30)[:, None]"),
@@ -159,6 +177,37 @@ def test_solutions_take_values_of_any_size(puzzle):
     cases = tuple(made_cases.of_any_size(puzzle, 2.0))
     if cases:
         alone = dataclasses.replace(puzzle, cases=cases, contract=None, machine=(), traffic=())
+        report = examine(solutions()[puzzle.name], alone)
+        assert report.ok, str(report)
+
+
+SCORES = (  # puzzles whose scores are up to 100 times as large as an input
+    "scalar_flash_attention", "window_attention", "varlen_attention", "paged_attention",
+    "linear_cross_entropy",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=lambda puzzle: puzzle.name)
+def test_solutions_take_numbers_up_to_the_limit(puzzle):
+    assert f"at most {made_cases.LARGEST:.0e} in absolute value".replace("+", "") in check.__doc__
+    most = made_cases.LARGEST / (100 if puzzle.name in SCORES else 1)
+
+    def up_to_the_limit(shape, dtype, generator):
+        x = random(shape, torch.float32, generator)
+        top = min(most, torch.finfo(dtype).max)
+        return (x / x.abs().amax().clamp(min=1) * top).clamp(-top, top).to(dtype)
+
+    def at_the_lower_limit(shape, dtype, generator):
+        return torch.full(shape, -min(most, torch.finfo(dtype).max)).to(dtype)
+
+    free = made_cases._free(puzzle)
+    made = (
+        made_cases._filled(puzzle, name, fill)
+        for name in free
+        for fill in (up_to_the_limit, at_the_lower_limit)
+    )
+    if cases := tuple(case for case in made if made_cases.fits_float32(puzzle, case)):
+        alone = dataclasses.replace(puzzle, cases=cases, contract=None, hard=None, machine=(), traffic=())
         report = examine(solutions()[puzzle.name], alone)
         assert report.ok, str(report)
 
@@ -292,6 +341,14 @@ def test_offsets_do_not_pass_through_floats_without_a_case_of_true_size():
         ("linear_cross_entropy", "t < T, other=0)", "t < T, other=0).to(tl.int16)", "16 bits"),
         ("running_sums", "tl.load(cu_ptr + b),", "tl.load(cu_ptr + b).to(tl.int16),", "16 bits"),
         ("route", "return first, second", "return first.to(tl.int8), second.to(tl.int8)", "8 bits"),
+        ("rope", "position_ptr + t)", "position_ptr + t).to(tl.uint8).to(tl.int32)", "8 bits"),
+        ("outer_add", "tl.arange(0, BLOCK_M)", "tl.arange(0, BLOCK_M).to(tl.uint8).to(tl.int32)", "8 bits"),
+        (
+            "conv2d",
+            "(n * H + row) * W + column",
+            "((n * H + row).to(tl.int16) * W).to(tl.int32) + column",
+            "16 bits",
+        ),
         ("mxfp4_matmul", "start // 32 + tl.arange", "(start // 32).to(tl.int8) + tl.arange", "8 bits"),
         (
             "masked_add",
@@ -505,6 +562,9 @@ def test_a_finite_number_does_not_stand_for_infinity(puzzle, old, new):
             "codes = tl.minimum(tl.floor(steps + 0.5) if BITS == 8 else "
             "(steps + 12582912.0) - 12582912.0, TOP)",
         ),
+        ("fused_linear", "peak > 0", "peak > 1e-35"),
+        ("mxfp4_matmul", "(x, x_scale,", "(x, tl.where(x_scale > 250, 250, x_scale).to(tl.uint8),"),
+        ("mxfp4_matmul", "(x, x_scale,", "(x, tl.where(x_scale < 3, 3, x_scale).to(tl.uint8),"),
         ("random_rounding", "tl.floor(x + u)", "tl.floor(x + u).to(tl.int64).to(tl.float32)"),
         ("sample_token", "-tl.log(u)", "-tl.log(u + 1e-10)"),
         ("strided_copy", "mask=mask)\n", "mask=mask)\n    x = x * 65537.0 - (x * 65537.0 - x)\n"),

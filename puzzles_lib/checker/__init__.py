@@ -324,6 +324,7 @@ def _at_the_least_sizes(bound: Bound, number: int, shared: _Shared) -> list[Case
 def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try made cases of which only the programs at the edges of the grid run."""
     seen: set[str] = set()
+    seconds = min(shared.seconds, made_cases.PRETENDED_SECONDS)
     for op in shared.untested.one_sided():
         line = op.location.line
         narrowing = line if made_cases.is_of_indices(op) else None
@@ -335,7 +336,7 @@ def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResul
                 break
             one = bound.at(case, number)
             if isinstance(one, Bound) and (
-                verdict := check_true_size(one, shared.seconds, shared.said, integers, narrowing).verdict
+                verdict := check_true_size(one, seconds, shared.said, integers, narrowing).verdict
             ):
                 if verdict.kind == "true size" and verdict.site and verdict.site.line == line:
                     text = f"no listed case is so large that line {line} goes wrong, but sizes may be"

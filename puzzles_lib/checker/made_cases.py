@@ -3,6 +3,8 @@
 They keep the puzzle's contract, so a correct kernel passes them. What an operation looks at decides which
 cases are made for it:
 
+    a kernel's numbers alone are compared         sizes that turn the comparison: `turning`
+    an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
     ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
     ... cut off at 16 bits                        a pretended size beyond it: `at_true_size`
@@ -24,6 +26,7 @@ import ast
 import inspect
 import itertools
 import math
+import operator
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,14 +52,14 @@ from puzzles_lib.contract import Fill
 from puzzles_lib.inputs import large, make_inputs, random, zeros
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Program
-from puzzles_lib.translator.ir import Operation, Value
+from puzzles_lib.translator.ir import Operation, Value, is_read_unsigned
 
 # ---- limits
 
 MOST_CASES = 40  # that are made for one kernel
 MOST_GUESSES = 2  # of them for one comparison of computed numbers
 SECONDS = 3.0  # for each, and twice that for all
-PRETENDED_SECONDS = 0.5  # for a hard case that is pretended: its last programs, which tell most, run first
+PRETENDED_SECONDS = 0.5  # for a case that is pretended: its last programs, which tell most, run first
 FOR_EDGES = 0.4  # of the time for all, for cases of which only programs at the edges run
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
@@ -65,6 +68,7 @@ PROBED = 64  # a size at which the sizes of a spec's steps are found
 MOST_TO_RUN = 1100  # programs of a case
 MOST_AT_EDGES = 12  # programs that run of a case with more than there is time for
 MOST_NARROWED = 24  # pretended cases for one cast to a narrower integer
+MOST_LOOPS = 256  # iterations of a pretended case that take little time
 MOST_INTEGERS = 1 << 20  # of an input that is real in a pretended case
 
 # ---- verdicts on made cases that count
@@ -89,7 +93,12 @@ def cases(puzzle: Puzzle, op: Operation) -> Iterator[Case]:
         if sources & set(LOADS):
             yield from of_any_size(puzzle, _float(op))
             yield from at_a_limit(puzzle, _float(op, sign=1))
+    elif chosen := with_a_number(puzzle, op):
+        yield from chosen
     elif _counts(puzzle, op):
+        if turned := turning(puzzle, op):
+            yield from turned
+            return
         found = sorted(beyond(puzzle, _number(op)), key=lambda case: _work(puzzle, case))
         yield from found if _is_bound(op) else found[:MOST_GUESSES]
 
@@ -180,6 +189,7 @@ ROUNDS = 6  # in which a size grows until there are enough programs
 PAST_FLOAT32 = (1 << 25) + 1  # the integers beside it aren't numbers of float32
 MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
 LEAST_NARROW = 100  # bounds of casts to fewer bits are no integers of the source
+BESIDE = 2048  # another size, beside one that passes a number
 LEAST_VAST = 1000  # where a case beyond a number may be too large to run all of it
 
 
@@ -192,7 +202,7 @@ def beyond(
     """
     assert puzzle.contract is not None
     sizes = puzzle.contract.sizes
-    alone = [(name,) for name in (*sizes, *_counted(puzzle))]
+    alone = [(name,) for name in dict.fromkeys([*sizes, *_counted(puzzle), *puzzle.contract.free])]
     pretended = elements > MOST_ELEMENTS
     for times in PRETENDED if pretended else BEYOND:
         least = int(number * times) + 1
@@ -200,15 +210,82 @@ def beyond(
             continue
         for names in (*alone, sizes):
             for block in (max, min):
-                if case := _case(puzzle, names, least, block, most, elements):
+                if case := _case(puzzle, dict.fromkeys(names, least), block, most, elements):
                     yield case
     for pair in itertools.combinations(sizes, 2):
         both = int(number * BEYOND[0]) + 1  # such as a filter and an image, each wider than a number
         for least in (math.isqrt(2 * number) + 1, both):  # the first for a number such as row * N + n
-            if case := _case(puzzle, pair, least, max, most, elements):
+            if case := _case(puzzle, dict.fromkeys(pair, least), max, most, elements):
                 yield case
     for name in sizes:
         yield from _more_programs(puzzle, name, number, most, elements)
+
+
+def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
+    """Return cases in which a comparison of a kernel's numbers comes out as in no listed case.
+
+    Empty if it depends on more than these, such as the number of a program.
+    """
+    assert puzzle.contract is not None
+    names = {value.location.name for value in sources(op.operands) if value.maker is None}
+    growing = [name for name in (*puzzle.contract.sizes, *puzzle.contract.free) if name in names]
+    growing += [name for name in _counted(puzzle) if name in names and name not in growing]
+    try:
+        known = {_outcome(op, case) for case in puzzle.cases if not case.pretend}
+    except KeyError:
+        return []
+    found: dict[str, Case] = {}
+    for name, number in itertools.product(growing, _literals(op)):
+        least = int(number * BEYOND[0]) + 1
+        for wanted in (least,) if op.name in ("arith.minsi", "arith.maxsi") else (number, least):
+            others = [{}, *({one: n} for one in puzzle.contract.sizes for n in (wanted, BESIDE))]
+            for other, block in itertools.product(others, (max, min)):
+                if name not in other and (block is max or BESIDE in other.values()):
+                    case = _case(puzzle, {name: wanted} | other, block, MOST_TO_RUN, MOST_ELEMENTS)
+                    if case and _outcome(op, case) not in known:
+                        found[str(case)] = case
+    return sorted(found.values(), key=lambda case: _work(puzzle, case))
+
+
+def _literals(op: Operation) -> list[int]:
+    """Return the constants that an operation's operands are computed with, and its own."""
+    return sorted({number for value in sources(op.operands) if (number := integer(value))})
+
+
+def _outcome(op: Operation, case: Case) -> bool:
+    """Return what a comparison of a case's numbers gives. Raise KeyError if that isn't known."""
+    x, y = (*(_computed(value, case) for value in op.operands), 0)[:2]
+    if op.name == "arith.trunci":
+        bits = int(op.results[0].type.element[1:])
+        low = 0 if is_read_unsigned(op) else -1 << bits - 1
+        return low <= x < low + (1 << bits)
+    if op.name == "arith.cmpi":
+        return _COMPARE[op.integer("predicate")](x, y)
+    if op.name in ("arith.minsi", "arith.maxsi"):
+        return x < y
+    return _COMPUTE[op.name](x, y) == x
+
+
+_ORDERS = operator.lt, operator.le, operator.gt, operator.ge  # signed, then unsigned
+_COMPARE = dict(enumerate([operator.eq, operator.ne, *_ORDERS, *_ORDERS]))
+_COMPUTE: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": operator.add, "arith.andi": operator.and_, "arith.divsi": operator.floordiv,
+    "arith.maxsi": max, "arith.minsi": min, "arith.muli": operator.mul, "arith.remsi": operator.mod,
+    "arith.subi": operator.sub,
+}  # fmt: skip
+
+
+def _computed(value: Value, case: Case) -> int:
+    """Return an integer that is computed from a case's numbers. Raise KeyError if it isn't."""
+    maker = value.maker
+    if maker is None:
+        return case.numbers[value.location.name]
+    if maker.name == "arith.constant":
+        return int(literal(value)) if re.fullmatch(r"-?\d+", literal(value)) else {}[value]
+    if maker.name in ("arith.extsi", "arith.extui", "arith.trunci", "tt.splat", "tt.broadcast"):
+        return _computed(maker.operands[0], case)
+    x, y = (_computed(each, case) for each in maker.operands[:2]) if maker.name in _COMPUTE else {}[value]
+    return _COMPUTE[maker.name](x, y) if y or maker.name not in ("arith.divsi", "arith.remsi") else {}[value]
 
 
 def _counted(puzzle: Puzzle) -> Iterator[str]:
@@ -227,7 +304,7 @@ def _more_programs(puzzle: Puzzle, name: str, number: int, most: float, elements
     for axis in range(len(puzzle.grid(puzzle.cases[0]))):
         size = number + 1
         for _ in range(ROUNDS):
-            case = _case(puzzle, (name,), size, min, most, elements)
+            case = _case(puzzle, {name: size}, min, most, elements)
             if case is None:
                 break
             count = puzzle.programs(case)[axis]
@@ -239,18 +316,18 @@ def _more_programs(puzzle: Puzzle, name: str, number: int, most: float, elements
 
 def _case(
     puzzle: Puzzle,
-    names: Sequence[str],
-    least: int,
+    least: Mapping[str, int],
     block: Callable[[Iterable[int]], int],
     most: float,
     elements: int,
 ) -> Case | None:
     """Return a case in which sizes are at least so large; None if it would be too large to run."""
     assert puzzle.contract is not None
-    if least > elements:
+    if max(least.values()) > elements:
         return None
-    seed = f"{puzzle.name}/{' '.join(names)}/{least}/{block.__name__}"
-    numbers = puzzle.contract.stretched(names, least, block, seed, puzzle.largest)
+    each = "/".join(map(str, dict.fromkeys(least.values())))
+    seed = f"{puzzle.name}/{' '.join(least)}/{each}/{block.__name__}"
+    numbers = puzzle.contract.stretched(least, block, seed, puzzle.largest)
     if sum(math.prod(tensor.shape(numbers)) for tensor in puzzle.tensors) > elements:
         return None
     fill = min(puzzle.contract.fills(SimpleNamespace(**numbers)), key=len)
@@ -294,7 +371,7 @@ def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[
     ):
         for name in contract.sizes:
             seed = f"{puzzle.name}/{name}/true size"
-            numbers = contract.stretched((name,), PAST_FLOAT32, max, seed, puzzle.largest)
+            numbers = contract.stretched({name: PAST_FLOAT32}, max, seed, puzzle.largest)
             case = Case(fill=None, salt="", pretend=True, **numbers)
             if size_of(puzzle, case) < MOST_PRETENDED:
                 yield case, {}
@@ -306,8 +383,9 @@ def _narrowed(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[str
     if not _counts(puzzle, op) or not LEAST_NARROW <= number < 1 << 31:
         return
     found = depends_on(op.operands)
-    if not found & {*LOADS, "tt.get_program_id", "tt.get_num_programs"} and not _has_parameters(op.operands):
-        return  # it's as large as a block at most
+    counted = {*LOADS, "tt.get_program_id", "tt.get_num_programs", "tt.make_range"}
+    if not found & counted and not _has_parameters(op.operands):
+        return  # it's no number of an element
     inputs = [a for a in puzzle.inputs if not (a.dtype.is_floating_point or a.dtype == torch.bool)]
     loaded = [a for a in inputs if f"{a.name}_ptr" in _loaded_from(op.operands)]
     if found & {"tt.get_program_id", "tt.make_range"}:
@@ -316,13 +394,26 @@ def _narrowed(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[str
     def effort(case: Case) -> tuple[int, int]:
         return sum(math.prod(a.shape(case.numbers)) for a in loaded) >> 16, size_of(puzzle, case)
 
-    cases = sorted(beyond(puzzle, number, math.inf, MOST_PRETENDED), key=effort)
-    for case in cases[:MOST_NARROWED]:
+    short, long = list[Case](), list[Case]()
+    for case in sorted(beyond(puzzle, number, math.inf, MOST_PRETENDED), key=effort):
+        (short if _loops(puzzle, case) <= MOST_LOOPS else long).append(case)
+    cases = itertools.chain.from_iterable(itertools.zip_longest(short, long))
+    for case in itertools.islice(filter(None, cases), MOST_NARROWED):
         if loaded:  # their values are to be too large, but not so large that they stand for no index
             values = np.concatenate(list(_integers(puzzle, case, loaded).values()))
             if not ((number <= values) & (values <= size_of(puzzle, case))).any():
                 continue
         yield Case(fill=None, salt="", pretend=True, **case.numbers), _integers(puzzle, case, inputs)
+
+
+def _loops(puzzle: Puzzle, case: Case) -> int:
+    """Return the product of the sizes that a grid doesn't depend on, which programs have loops for."""
+    assert puzzle.contract is not None
+    grid, found = puzzle.programs(case), 1
+    for name in puzzle.contract.sizes:
+        if puzzle.programs(case.but(**{name: case.numbers[name] + MOST_FAR})) == grid:
+            found *= case.numbers[name]
+    return found
 
 
 def _has_parameters(values: Iterable[Value]) -> bool:
@@ -358,6 +449,11 @@ def _integers(puzzle: Puzzle, case: Case, inputs: Sequence[Argument]) -> dict[st
     return found
 
 
+_SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
+_AS_LOADED = {
+    *LOADS, "arith.constant", "arith.extsi", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.splat",
+    "tt.trans",
+}  # fmt: skip
 _OF_INDICES = {
     *LOADS, "arith.addi", "arith.cmpf", "arith.cmpi", "arith.constant", "arith.divsi", "arith.extsi",
     "arith.extui", "arith.maxsi", "arith.minsi", "arith.muli", "arith.remsi", "arith.select", "arith.subi",
@@ -393,7 +489,7 @@ def _is_bound(op: Operation) -> bool:
 def _number(op: Operation) -> int:
     """Return the number that something is compared with; if it is computed, a guess at how large it is."""
     if op.name == "arith.trunci":
-        return 1 << int(op.results[0].type.element[1:]) - 1
+        return 1 << int(op.results[0].type.element[1:]) - (not is_read_unsigned(op))
     if op.name == "scf.for":
         return integer(op.operands[1])
     if number := max(map(integer, op.operands)):
@@ -411,6 +507,8 @@ def _work(puzzle: Puzzle, case: Case) -> int:
 # ---- floats of other sizes
 
 LIKE_INFINITY = 1e20  # numbers from here on stand for it, such as the -1e30 of scores that don't count
+LARGEST = 1e30  # of which a kernel must be correct, as `check` says
+MOST_EXPONENT = 97  # of normal values, so that these are below it
 CLOSE = 2.0**-40  # `rows_a_little_closer` reaches it
 
 
@@ -441,7 +539,7 @@ def at_a_limit(puzzle: Puzzle, number: float) -> Iterator[Case]:
     if 0 < number < CLOSE and names:
         cases.append(_scaled_case(puzzle, names, _all_by(math.log2(number))))
     if LIKE_INFINITY <= number < math.inf:
-        exponents = [min(math.log2(number) / root + 2, 122.0) for root in (1, 2)]  # of x, and of x * x
+        exponents = [min(math.log2(number) / root + 2, MOST_EXPONENT) for root in (1, 2)]  # of x, and x * x
         cases += (_scaled_case(puzzle, [name], _some_by(e)) for name in names for e in exponents)
     yield from (case for case in cases if fits_float32(puzzle, case))
 
@@ -529,10 +627,10 @@ def _all_by(exponent: float) -> Exponents:
 
 
 def _some_by(exponent: float) -> Exponents:
-    """Return a function that returns an exponent for each fourth value along the last axis, 0 for others."""
+    """Return a function: an exponent for each fourth value of an axis, or its last, and 0 for others."""
 
     def partly_huge(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-        return (torch.arange(shape[-1]) % 4 == 3).expand(shape) * round(exponent)
+        return (torch.arange(shape[-1]) % 4 == min(3, shape[-1] - 1)).expand(shape) * round(exponent)
 
     return partly_huge
 
@@ -541,6 +639,37 @@ def _by_row(shape: tuple[int, ...]) -> torch.Tensor:
     """Return a number from 0 to 1 for each row along the first axis, which depends on the row alone."""
     rows = 1 - (torch.arange(shape[0]) * 0.618034) % 1
     return rows.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+
+
+# ---- integers
+
+
+def with_a_number(puzzle: Puzzle, op: Operation) -> list[Case]:
+    """Return cases in which inputs of any bits have the number that these are compared with."""
+    numbers = [int(text) for text in map(literal, op.operands) if re.fullmatch(r"-?\d+", text)]
+    names = _loaded_from(op.operands) if numbers and depends_on(op.operands) <= _AS_LOADED else set()
+    return [
+        _filled(puzzle, a.name, _with(numbers[0]))
+        for a in puzzle.inputs
+        if f"{a.name}_ptr" in names
+        and _is_plain(puzzle, a)
+        and a.dtype in _SIGNED
+        and torch.iinfo(a.dtype).min <= numbers[0] <= torch.iinfo(a.dtype).max
+    ]
+
+
+def _with(number: int) -> Fill:
+    """Return a fill with integers of random bits, of which a half is a number, or one beside it."""
+
+    def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        bits = torch.iinfo(dtype)
+        near = torch.tensor([number, number, max(number - 1, bits.min), min(number + 1, bits.max)])
+        chosen = near[torch.randint(4, shape, generator=generator)].to(dtype)
+        others = random(shape, dtype, generator)
+        return torch.where(torch.rand(shape, generator=generator) < 0.5, chosen, others)
+
+    fill.__name__ = f"some_{number}"
+    return fill
 
 
 # ---- zeros
@@ -596,11 +725,14 @@ def zeros_of_both_signs(
 
 def _free(puzzle: Puzzle) -> list[str]:
     """Return the inputs of floats that not all listed cases fill in a way of their own."""
-    listed = [case for case in puzzle.cases if not case.pretend]
     return [
         argument.name
         for argument in puzzle.inputs
-        if argument.dtype.is_floating_point
-        and argument.name not in (puzzle.derived or {})
-        and any(argument.name not in case.fill for case in listed)
+        if argument.dtype.is_floating_point and _is_plain(puzzle, argument)
     ]
+
+
+def _is_plain(puzzle: Puzzle, argument: Argument) -> bool:
+    """Return whether an input isn't derived, and not all listed cases fill it in a way of their own."""
+    listed = [case for case in puzzle.cases if not case.pretend]
+    return argument.name not in (puzzle.derived or {}) and any(argument.name not in c.fill for c in listed)

@@ -38,7 +38,7 @@ from puzzles_lib.runner.lanes import (
 from puzzles_lib.runner.memory import Halt
 from puzzles_lib.runner.records import Stop
 from puzzles_lib.runner.step import Machine, Step
-from puzzles_lib.translator.ir import Value
+from puzzles_lib.translator.ir import Value, is_read_unsigned
 
 Compute = Callable[..., Any]
 Rule = Callable[..., Labels]
@@ -625,7 +625,8 @@ def trunci(machine: Machine, step: Step, x: Lanes) -> Lanes:
     if step.row is BOOL:
         return Lanes((x.data & 1).astype(bool), step.row)
     data = x.data.astype(step.row.storage)
-    machine.memory.sides.kept(step.op, x.data, data, x.labels)
+    read = data.view(f"u{data.itemsize}") if is_read_unsigned(step.op) else data
+    machine.memory.sides.kept(step.op, x.data, read, x.labels)
     return machine.memory.cast(Lanes(data, step.row), x)
 
 

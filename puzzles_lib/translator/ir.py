@@ -118,6 +118,18 @@ class Operation:
         return tuple(found)
 
 
+def is_read_unsigned(op: Operation) -> bool:
+    """Return whether an operation's result is taken for an integer without a sign."""
+    todo = list(op.results[0].users)
+    while todo:
+        user = todo.pop()
+        if user.name in ("arith.extui", "arith.uitofp"):
+            return True
+        if user.name in ("tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.splat", "tt.trans"):
+            todo += user.results[0].users
+    return False
+
+
 @dataclass(eq=False, slots=True)
 class Block:
     """Operations that run one after another. label: such as ``"^bb1"``."""

@@ -277,6 +277,11 @@ def scales(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generato
     return (0.5 + torch.rand(shape, generator=generator)) / 128
 
 
+def huge_scales(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return scales near 6e29, whose products with the scales of `vanishing` rows are near 2e-8."""
+    return scales(shape, dtype, generator) * 2.0**106
+
+
 def top_codes(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return 127 everywhere."""
     return torch.full(shape, TOP, dtype=dtype)
@@ -610,6 +615,14 @@ FUSED_LINEAR = Puzzle(
             bias.expand(len(x), -1)
         ),
         **{text: _then(narrow) for text, narrow in NARROW.items()},
+    },
+    hard={
+        "a row of numbers near 1e-36 isn't a row of zeros": (
+            Case(
+                M=16, N=32, K=64, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64,
+                fill={"x": vanishing, "w_scale": huge_scales, "bias": zeros},
+            )
+        ),
     },
     machine=(Goal(cases=(1,), wants=INTEGER_DOTS),),
     contract=Contract(

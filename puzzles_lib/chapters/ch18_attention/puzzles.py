@@ -439,6 +439,7 @@ VARLEN_ATTENTION = Puzzle(
             "BLOCK_K": (32,),
         },
         fills=lambda s: (_drawn_lengths(s),),
+        free=("H_KV", "H"),
     ),
 )  # fmt: skip
 
@@ -773,6 +774,7 @@ ATTENTION_DKV = Puzzle(
             "BLOCK_Q": lambda s: (16,) if s.T > 120 else (32,),
             "BLOCK_K": lambda s: (128,) if s.T > 120 else (64,),
         },
+        free=("H_KV", "H"),
     ),
 )
 

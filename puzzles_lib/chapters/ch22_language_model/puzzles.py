@@ -484,6 +484,7 @@ PAGED_ATTENTION = Puzzle(
             "PAGES": lambda s: (s.W + 3,),
         },
         fills=lambda s: (_drawn_texts(s), _drawn_texts(s)),
+        free=("H_KV", "H"),
     ),
 )  # fmt: skip
 
@@ -1394,6 +1395,12 @@ def scales(code: int) -> Fill:
     return fill
 
 
+def from_one_to_two(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return values from 1 to 1.75 of both signs: no scale makes them infinite or subnormal."""
+    signs = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
+    return (signs * (1 + 0.75 * torch.rand(shape, generator=generator))).to(dtype)
+
+
 def _halves_swapped(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> Tensor:
     return mxfp4_matmul(x, x_scale, w << 4 | w >> 4, w_scale)
 
@@ -1445,6 +1452,20 @@ MXFP4_MATMUL = Puzzle(
             mxfp4_matmul(x, x_scale, w, w_scale[:, :1].expand_as(w_scale))
         ),
         "the scales of w are taken by columns: row n of w_scale has the scales of w[n]": _by_columns,
+    },
+    hard={
+        "scales go up to 254: they're bytes without a sign": (
+            Case(
+                M=17, N=20, K=96, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+                fill={"x": from_one_to_two, "x_scale": scales(252), "w_scale": scales(3)},
+            )
+        ),
+        "scales go down to 1": (
+            Case(
+                M=17, N=20, K=96, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+                fill={"x": from_one_to_two, "x_scale": scales(3), "w_scale": scales(249)},
+            )
+        ),
     },
     machine=(Goal(cases=(5,), wants=(Want("products", most=0),), target="sm_100"),),
     contract=Contract(
@@ -1579,7 +1600,7 @@ ROUTE = Puzzle(
         {
             "T": Size(150),
             "E": Size(20, least=2),
-            "BLOCK_T": (16,),
+            "BLOCK_T": lambda s: (16,) if s.T < 2000 else (512,),
             "BLOCK_E": lambda s: (triton.next_power_of_2(s.E),),
         },
         most_programs=20,

@@ -68,6 +68,7 @@ PUZZLE = Puzzle(
     contract=Contract(
         {"N": Size(300), "SIZE": (7, 64), "BLOCK_N": (64,)},
         fills=lambda s: ({"x": at_the_ends}, {}),
+        free=("SIZE",),
     ),
     broken_by="as_in_python",
 )
