@@ -280,12 +280,16 @@ def _computed(value: Value, case: Case) -> int:
     maker = value.maker
     if maker is None:
         return case.numbers[value.location.name]
-    if maker.name == "arith.constant":
-        return int(literal(value)) if re.fullmatch(r"-?\d+", literal(value)) else {}[value]
+    if maker.name == "arith.constant" and re.fullmatch(r"-?\d+", literal(value)):
+        return int(literal(value))
     if maker.name in ("arith.extsi", "arith.extui", "arith.trunci", "tt.splat", "tt.broadcast"):
         return _computed(maker.operands[0], case)
-    x, y = (_computed(each, case) for each in maker.operands[:2]) if maker.name in _COMPUTE else {}[value]
-    return _COMPUTE[maker.name](x, y) if y or maker.name not in ("arith.divsi", "arith.remsi") else {}[value]
+    if maker.name not in _COMPUTE:
+        raise KeyError(maker.name)
+    x, y = (_computed(each, case) for each in maker.operands[:2])
+    if y == 0 and maker.name in ("arith.divsi", "arith.remsi"):
+        raise KeyError("a division by 0")
+    return _COMPUTE[maker.name](x, y)
 
 
 def _counted(puzzle: Puzzle) -> Iterator[str]:
