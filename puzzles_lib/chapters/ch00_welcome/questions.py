@@ -86,7 +86,8 @@ QUESTIONS = (
         "Which cases does your kernel pass? It should pass cases 0 and 1, and fail case 2.",
         lambda: {0, 1},
         set,
-        "Case 2 passes, too. It has 30 elements in blocks of 8: what's different about its last program?",
+        "Case 2 passes, too. It has 30 elements in blocks of 8: what's different about its last program? "
+        "(A new `N` comes too late for `mask`, which has its value already.)",
         (
             Nudge(
                 lambda given, right: 0 not in given,
