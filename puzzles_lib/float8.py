@@ -53,7 +53,7 @@ FORMATS = {
 NAMES = {dtype.name: name for name, dtype in vars(tl).items() if type(dtype) is tl.dtype}
 """How kernels write a dtype, such as ``bfloat16``, by Triton's name in signatures and messages."""
 
-NO_FLOAT8_ARITHMETIC = "a GPU computes nothing in float8 except tl.dot: convert first, as in x.to(tl.float32)"
+NO_FLOAT8_ARITHMETIC = "a GPU computes nothing in float8 except tl.dot; convert first, as in x.to(tl.float32)"
 
 
 def refused_cast(source: tl.dtype, target: tl.dtype, towards_zero: bool) -> str:

@@ -212,7 +212,7 @@ def test_the_page_imports_nothing_from_outside():
     text = ask(url)[1].decode()
     imports = json.loads(re.search(r'<script type="importmap"[^>]*>(.*?)</script>', text)[1])["imports"]
     assert set(imports) == set(page.fetched()) and set(imports.values()) == {"./static/three.bundle.js"}
-    assert "<h1>masked_kernel</h1>" in text and "ragged_add, N=32" in text
+    assert "<h1>masked_kernel</h1>" in text and "masked_kernel, N=32" in text
     assert not re.search(r"(src|href)=\"(/|https?:)", text)
     for path in re.findall(r'(?:src|href)="(static/[^"]+)"', text) + ["static/three.bundle.js"]:
         assert ask(url, path)[0] == 200
@@ -400,7 +400,7 @@ def test_what_a_browser_could_not_draw_is_refused_in_a_line(monkeypatch):
     monkeypatch.setattr(page, "MOST_ELEMENTS", 100)
     opened = trace(masked_kernel, RAGGED_ADD, 1).explore()
     assert repr(opened).startswith(
-        "No page: x has 200 elements; triton-viz's page draws at most 100\nragged_add"
+        "No page: x has 200 elements; triton-viz's page draws at most 100\nmasked_kernel"
     )
     monkeypatch.setattr(page, "MOST_ELEMENTS", 1000)
     monkeypatch.setattr(page, "MOST_STEPS", 10)
@@ -413,7 +413,7 @@ def test_a_machine_without_a_free_port_gets_a_line(monkeypatch):
 
     monkeypatch.setattr(explorer.socketserver.ThreadingTCPServer, "__init__", refuse)
     opened = trace(masked_kernel, RAGGED_ADD).explore()
-    assert repr(opened).startswith("No page: not here\nragged_add")
+    assert repr(opened).startswith("No page: not here\nmasked_kernel")
 
 
 @pytest.mark.parametrize("folder, words", [(None, "is not installed"), ("empty", "does not have the page")])
