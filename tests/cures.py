@@ -168,13 +168,13 @@ def _addresses(lines: list[str], at: int, text: str, new: str) -> Iterator[list[
 
 
 def _loaded(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
-    found = re.search(r"(\S.*) contains addresses, not values: (tl\.load\(.*\)) reads", verdict.message)
+    found = re.search(r"(\S.*) contains addresses, not values[:;] (tl\.load\(.*\)) reads", verdict.message)
     if found:
         yield from _addresses(lines, at, found[1].rpartition("kernel: ")[2], found[2])
 
 
 def _one_each(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
-    found = re.search(r"(\S.*) is one address, but the \w+ is a block: use (.*)", verdict.message)
+    found = re.search(r"(\S.*) is one address, but the \w+ is a block[:;] use (.*)", verdict.message)
     if found:
         yield from _addresses(lines, at, found[1].rpartition("kernel: ")[2], found[2])
 
