@@ -420,6 +420,13 @@ def test_codes_and_hashes_may_be_narrow():
     assert "does not fit 16 bits" in str(report), str(report)
 
 
+@pytest.mark.parametrize("compared", ["N // (N - 33) < 500", "N % (N - 33) < 5000"])
+def test_a_made_case_that_divides_by_0_is_left_out(compared):
+    """N = 33 is made because the kernel has this number."""
+    report = edited("masked_add", ("x + 10", f"x + tl.where({compared}, 10, 10)"))
+    assert report.ok, str(report)
+
+
 @pytest.mark.parametrize(
     "puzzle, old, new, name",
     [

@@ -230,9 +230,8 @@ def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
     names = {value.location.name for value in sources(op.operands) if value.maker is None}
     growing = [name for name in (*puzzle.contract.sizes, *puzzle.contract.free) if name in names]
     growing += [name for name in _counted(puzzle) if name in names and name not in growing]
-    try:
-        known = {_outcome(op, case) for case in puzzle.cases if not case.pretend}
-    except KeyError:
+    known = {_outcome(op, case) for case in puzzle.cases if not case.pretend}
+    if None in known:
         return []
     found: dict[str, Case] = {}
     for name, number in itertools.product(growing, _literals(op)):
@@ -242,7 +241,7 @@ def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
             for other, block in itertools.product(others, (max, min)):
                 if name not in other and (block is max or BESIDE in other.values()):
                     case = _case(puzzle, {name: wanted} | other, block, MOST_TO_RUN, MOST_ELEMENTS)
-                    if case and _outcome(op, case) not in known:
+                    if case and _outcome(op, case) not in known | {None}:
                         found[str(case)] = case
     return sorted(found.values(), key=lambda case: _work(puzzle, case))
 
@@ -252,9 +251,17 @@ def _literals(op: Operation) -> list[int]:
     return sorted({number for value in sources(op.operands) if (number := integer(value))})
 
 
-def _outcome(op: Operation, case: Case) -> bool:
-    """Return what a comparison of a case's numbers gives. Raise KeyError if that isn't known."""
-    x, y = (*(_computed(value, case) for value in op.operands), 0)[:2]
+def _outcome(op: Operation, case: Case) -> bool | None:
+    """Return what a comparison of a case's numbers gives; None if it depends on more, or divides by 0."""
+    try:
+        x, y = (*(_computed(value, case) for value in op.operands), 0)[:2]
+        return _compared(op, x, y)
+    except (KeyError, ZeroDivisionError):
+        return None
+
+
+def _compared(op: Operation, x: int, y: int) -> bool:
+    """Return what a comparison of two numbers gives. Raise KeyError if it isn't one."""
     if op.name == "arith.trunci":
         bits = int(op.results[0].type.element[1:])
         low = 0 if is_read_unsigned(op) else -1 << bits - 1
@@ -276,7 +283,10 @@ _COMPUTE: dict[str, Callable[[int, int], int]] = {
 
 
 def _computed(value: Value, case: Case) -> int:
-    """Return an integer that is computed from a case's numbers. Raise KeyError if it isn't."""
+    """Return an integer that is computed from a case's numbers.
+
+    Raises KeyError if it depends on more, and ZeroDivisionError.
+    """
     maker = value.maker
     if maker is None:
         return case.numbers[value.location.name]
@@ -287,8 +297,6 @@ def _computed(value: Value, case: Case) -> int:
     if maker.name not in _COMPUTE:
         raise KeyError(maker.name)
     x, y = (_computed(each, case) for each in maker.operands[:2])
-    if y == 0 and maker.name in ("arith.divsi", "arith.remsi"):
-        raise KeyError("a division by 0")
     return _COMPUTE[maker.name](x, y)
 
 
