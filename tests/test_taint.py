@@ -303,6 +303,38 @@ def test_a_result_kept_in_an_output_that_nobody_clears(kernel, puzzle):
     assert "tl.load(z_ptr" in verdict.site.source
 
 
+ONE_SHORT = """
+@triton.jit
+def one_short_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N - 1)
+    tl.store(z_ptr + offs, x + 10, mask=offs < N)
+"""
+SUMMED_TO_THE_EDGE = """
+@triton.jit
+def summed_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * BLOCK
+    offs = first + tl.arange(0, BLOCK)
+    x = tl.load(tl.make_block_ptr(x_ptr, (N,), (1,), (first,), (BLOCK,), (0,)), boundary_check=(0,))
+    tl.store(z_ptr + offs, x + 0 * tl.sum(x, axis=0) + 10, mask=offs < N)
+"""
+
+
+@pytest.mark.parametrize(
+    "source, case, element, cause, cures",
+    [
+        (ONE_SHORT, 0, "z[31]", "masks off", ["extend the load's mask", "with other=", "tl.where"]),
+        (SUMMED_TO_THE_EDGE, 1, "z[0]", "boundary_check switches off", ["padding_option=", "tl.where"]),
+    ],
+)
+def test_a_report_names_the_element_its_cause_and_the_cures_in_order(source, case, element, cause, cures):
+    verdict = examine(kernel_of(source), MASKED_ADD).cases[case].verdict
+    assert verdict.message.startswith(f"in program 0, {element} depends on a lane that ")
+    assert cause in verdict.message
+    places = [verdict.diagnosis.index(cure) for cure in cures]
+    assert places == sorted(places) and ("mask" in verdict.diagnosis) == (source is ONE_SHORT)
+
+
 @triton.jit
 def half_of_the_words(z_ptr, ALL: tl.constexpr):
     offs = tl.arange(0, 16)
