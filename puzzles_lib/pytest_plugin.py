@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run Triton kernels on the CPU under guard, as if there were a GPU; a finding fails the test",
     )
     group.addoption("--audit-seconds", type=_seconds, default=2.0, help="CPU time of one launch (default 2)")
+    group.addoption("--audit-strict", action="store_true", help="what is wasteful or imprecise is a finding")
 
 
 def _seconds(text: str) -> float:
@@ -83,7 +84,9 @@ def _audits(node: pytest.Item | pytest.Collector, when: str) -> contextlib.Abstr
     from puzzles_lib.auditor.session import audited
 
     title = node.name if when == "call" else f"{node.name}, {when}"
-    return audited(guard=Guard(seconds=node.config.getoption("--audit-seconds")), title=title)
+    option = node.config.getoption
+    guard = Guard(seconds=option("--audit-seconds"), strict=option("--audit-strict"))
+    return audited(guard=guard, title=title)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

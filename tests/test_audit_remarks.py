@@ -1,13 +1,17 @@
 """What is wasteful or imprecise in a launch whose results are correct: a note each, and no finding."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import Guard, audit
+from puzzles_lib import Guard, audit, audited, pytest_plugin
+from puzzles_lib.auditor.command import main
 
 GUARD = Guard(sizes=False)
+STRICT = Guard(sizes=False, strict=True)
 ROWS = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
 
 
@@ -32,6 +36,27 @@ def test_programs_that_store_the_same_values(programs):
         (note,) = report.notes
         assert "programs (0, 0) and (1, 0) both store Z[0]: the value is the same" in note
         assert "wasteful, but not wrong" in note
+        strict = audit(sums, ROWS, like=lambda x: x.sum(1), guard=STRICT)
+        assert [f.verdict.kind for f in strict.findings] == ["wasteful"] and strict.compared
+
+
+def test_a_strict_audit_goes_on_after_a_remark():
+    """It compares the results, and finds what is wrong with them, before the remark."""
+
+    def sums(x):
+        z = x.new_empty(x.shape[0])
+        row_sums_kernel[(2, x.shape[0])](x, z, x.shape[1])
+        return z
+
+    report = audit(sums, ROWS, like=lambda x: x.sum(1) + 1, guard=STRICT)
+    assert [f.verdict.kind for f in report.findings] == ["values", "wasteful"]
+
+
+@pytest.mark.parametrize("strict, count", [(False, 0), (True, 1)])
+def test_a_strict_block_has_remarks_as_findings(strict, count):
+    with audited(guard=Guard(strict=strict)) as report:
+        row_sums_kernel[(2, 4)](ROWS, torch.empty(4), 64)
+    assert (len(report.findings), len(report.notes)) == (count, 1 - count)
 
 
 @triton.jit
@@ -59,15 +84,20 @@ def test_sums_in_a_narrow_dtype(how, dtype):
         column_sums_kernel[(1,)](x, z, *x.shape, how)
         return z
 
-    report = audit(sums, ROWS.T.contiguous().to(dtype).view(16, 16), guard=GUARD)
-    assert report.ok
+    rows = ROWS.T.contiguous().to(dtype).view(16, 16)
+    report = audit(sums, rows, guard=GUARD)
+    strict = audit(sums, rows, guard=STRICT)
+    assert report.ok and strict.notes == []
     if how not in ("sum", "loop") or dtype == torch.float32:
-        assert not report.notes
+        assert not report.notes and strict.ok
     else:
-        (note,) = report.notes
+        (note,), (finding,) = report.notes, strict.findings
         name = str(dtype).removeprefix("torch.")
         text = {"sum": f"16 numbers are added up in {name}", "loop": f"the loop adds up numbers in {name}"}
         assert text[how] in note and note.startswith("column_sums_kernel, line ")
+        line = {"sum": "z = tl.sum(x, 0)", "loop": "z += tl.load(X + i * N + c)"}
+        assert finding.verdict.kind == "imprecise" and finding.verdict.site.source == line[how]
+        assert text[how] in str(strict) and strict.launches[0].status == "FINDING"
 
 
 @triton.jit
@@ -104,3 +134,30 @@ def test_a_value_that_is_rounded_between_two_stores(dtype, again):
     else:
         (note,) = report.notes
         assert "program 0 stores Z[0, 5] once more" in note and "rounded to bfloat16" in note
+
+
+def narrow_sums(x):
+    z = torch.empty_like(x[0])
+    column_sums_kernel[(1,)](x, z, *x.shape, "sum")
+    return z
+
+
+def narrow_rows():
+    return ROWS.to(torch.bfloat16).view(16, 16)
+
+
+@pytest.mark.parametrize("options, status", [([], 0), (["--strict"], 1)])
+def test_the_command_is_strict_if_asked(options, status, capsys):
+    inputs = ["--inputs", f"{__name__}:narrow_rows", "--no-sizes"]
+    assert main([f"{__name__}:narrow_sums", *inputs, *options]) == status
+    assert ("imprecise: " in capsys.readouterr().out) == bool(status)
+
+
+@pytest.mark.parametrize("strict, kinds", [(False, []), (True, ["wasteful"])])
+def test_so_is_the_pytest_option(strict, kinds, pytestconfig, monkeypatch):
+    node = SimpleNamespace(config=pytestconfig, name="a test")
+    monkeypatch.setattr(pytestconfig.option, "audit_strict", strict, raising=False)
+    monkeypatch.setattr(pytestconfig.option, "audit_seconds", 5.0, raising=False)
+    with pytest_plugin._audits(node, "call") as report:
+        row_sums_kernel[(2, 4)](ROWS, torch.empty(4), 64)
+    assert [f.verdict.kind for f in report.findings] == kinds

@@ -233,6 +233,15 @@ def test_cases_numbers_and_options():
     assert compiled(num_stages=1).shared_bytes < compiled(num_stages=4).shared_bytes
 
 
+@pytest.mark.parametrize("first", ["ttgir", ""])
+def test_until_ends_with_a_stage_and_is_not_mistaken_for_the_whole(first, monkeypatch, tmp_path):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for until in (first, "" if first else "ttgir"):
+        s = added(BLOCK=128, until=until)
+        assert s.ok and "ttg.num-warps" in s.ttgir
+        assert (s.ptx == "", s.registers is None) == (bool(until), bool(until))
+
+
 @pytest.mark.parametrize(
     "call, words",
     [
@@ -246,6 +255,7 @@ def test_cases_numbers_and_options():
         ({"num_warps": 3}, "num_warps must be one of 1, 2, 4, 8, 16, 32, but is 3"),
         ({"num_warps": 2.0}, "num_warps must be an integer, but is 2.0"),
         ({"num_stages": -1}, "num_stages must be from 0 to 16, but is -1"),
+        ({"until": "sas"}, "stages: until must be one of ttir, ttgir, llir, ptx, sass, but is 'sas'"),
     ],
 )
 def test_what_there_is_not_is_answered_with_what_there_is(call, words):

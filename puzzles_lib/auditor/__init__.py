@@ -107,9 +107,10 @@ def audit(
         )
     if report.findings:
         call.again_at_true_sizes()
-        return report
-    call.compare(first)
-    call.again(others)
+    else:
+        call.compare(first)
+        call.again(others)
+    report.be_strict()
     return report
 
 

@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--like", help="a reference that takes the same arguments, as module:function")
     parser.add_argument("--hard", action="store_true", help="try hard inputs, too")
     parser.add_argument("--resident", action="store_true", help="all programs of a grid run at the same time")
+    parser.add_argument("--strict", action="store_true", help="what is wasteful or imprecise is a finding")
     parser.add_argument("--no-sizes", action="store_true", help="don't try sizes whose offsets pass 2**31")
     parser.add_argument("--seconds", type=float, default=Guard.seconds, help="CPU seconds per launch")
     parser.add_argument("--json", metavar="FILE", help="write the report to this file, as JSON")
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args, kwargs = ((), values) if isinstance(values, dict) else (values, {})
         args = args if isinstance(args, tuple | list) else (args,)
         guard = Guard(
-            hard=given.hard, resident=given.resident, sizes=not given.no_sizes, seconds=given.seconds
+            hard=given.hard,
+            resident=given.resident,
+            strict=given.strict,
+            sizes=not given.no_sizes,
+            seconds=given.seconds,
         )
         report = audit(function, *args, like=like, guard=guard, **kwargs)
     except _Misnamed as error:

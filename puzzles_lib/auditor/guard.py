@@ -1,6 +1,6 @@
 """Choose what an audit looks for, and how much time it may take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 def guard_of(guard: "Guard | None", caller: str) -> "Guard":
@@ -12,7 +12,7 @@ def guard_of(guard: "Guard | None", caller: str) -> "Guard":
 
 @dataclass(frozen=True)
 class Guard:
-    """What an audit looks for, and how. All is on by default, except hard inputs and a resident grid.
+    """What an audit looks for, and how. All is on by default, except ``hard``, ``resident`` and ``strict``.
 
         audit(softmax, x, guard=Guard(races=False, seconds=30))
 
@@ -26,6 +26,9 @@ class Guard:
     bounds: ``"view"``: a kernel may touch the elements of the tensor that it is given; ``"storage"``: also
         what is between and around them in the same allocation.
     configurations: try every configuration of `triton.autotune`, not only the first that can be launched.
+    strict: what is wasteful or imprecise is a finding, too, and not only a note: sums of 16 or more numbers
+        in float16 or bfloat16, a value that is rounded to one of them between two stores, and programs that
+        store the same values to the same elements.
     seconds: CPU time for one launch. If a grid needs more, only its edges and a random sample of programs
         run. All configurations of an autotuned launch share four times as much. The report counts those for
         which no time is left.
@@ -39,12 +42,14 @@ class Guard:
     resident: bool = False
     bounds: str = "view"
     configurations: bool = True
+    strict: bool = False
     seconds: float = 5.0
 
     def __post_init__(self) -> None:
         if self.bounds not in ("view", "storage"):
             raise ValueError(f"Guard: bounds must be 'view' or 'storage', but is {self.bounds!r}")
-        for switch in ("races", "undefined", "hints", "sizes", "hard", "resident", "configurations"):
+        switches = [each.name for each in fields(self) if each.type is bool or each.type == "bool"]
+        for switch in switches:
             if not isinstance(value := getattr(self, switch), bool):
                 raise TypeError(f"Guard: {switch} must be True or False, but is {value!r}")
         is_number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)

@@ -1,5 +1,6 @@
 """Say what is wasteful or imprecise in a launch whose results are correct."""
 
+import linecache
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,11 @@ from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
 from puzzles_lib.checker.naming import index_of, the_program
+from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.untested import LOADS, sources
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.runner import Conflict, Run
+from puzzles_lib.source import Site
 from puzzles_lib.translator.ir import Operation
 
 _TRITON = str(triton.__path__[0])
@@ -21,30 +24,33 @@ _NARROW = {"bf16": "bfloat16", "f16": "float16"}
 _WIDER = "each addition rounds; .to(tl.float32) before it keeps float32's precision"
 
 
-def remarks(launch: Launch, code: compiler.Program, ran: Run) -> list[str]:
-    """Return what is wasteful or imprecise in a run without a fault, each with the kernel's line."""
-    found = [*_in_narrow_dtypes(code, ran), *_rounded_twice(launch, code, ran)]
+def remarks(launch: Launch, code: compiler.Program, ran: Run) -> list[Verdict]:
+    """Return what is ``"wasteful"`` or ``"imprecise"`` in a run without a fault, each with its line."""
+    found = [*_in_narrow_dtypes(launch, code, ran), *_rounded_twice(launch, code, ran)]
+    remarks = [Verdict("imprecise", text, site) for site, text in found]
     if not ran.atomics:
-        found += _stored_again(launch, ran)
-    return [f"{launch.name}, line {line}: {text}" for line, text in found]
+        remarks += [Verdict("wasteful", text, site) for site, text in _stored_again(launch, ran)]
+    return remarks
 
 
-def _stored_again(launch: Any, ran: Run) -> Iterator[tuple[int, str]]:
+def _stored_again(launch: Any, ran: Run) -> Iterator[tuple[Site, str]]:
     """Two programs store the same values to the same elements."""
     for again in ran.repeated.values():
         text = verdicts.stored_again(launch, launch, again).message
-        yield again.site.line, f"{text}; this is wasteful, but not wrong"
+        yield again.site, f"{text}; this is wasteful, but not wrong"
 
 
-def _in_narrow_dtypes(code: compiler.Program, ran: Run) -> Iterator[tuple[int, str]]:
+def _in_narrow_dtypes(launch: Launch, code: compiler.Program, ran: Run) -> Iterator[tuple[Site, str]]:
     """Many numbers are added up in float16 or bfloat16: by `tl.sum`, or in a loop."""
     for site, (dtype, count) in ran.arithmetic.narrow.items():
-        yield site.line, f"{count} numbers are added up in {dtype}: {_WIDER}"
+        yield site, f"{count} numbers are added up in {dtype}: {_WIDER}"
     for op in code.module.operations():
         if op.name == "scf.for":
             for added in _added_in_loop(op):
                 dtype = _NARROW[added.results[0].type.element]
-                yield added.location.line, f"the loop adds up numbers in {dtype}: {_WIDER}"
+                line = added.location.line
+                source = linecache.getline(launch.kernel.fn.__code__.co_filename, line).strip()
+                yield Site(line, source), f"the loop adds up numbers in {dtype}: {_WIDER}"
 
 
 def _added_in_loop(loop: Operation) -> Iterator[Operation]:
@@ -58,7 +64,7 @@ def _added_in_loop(loop: Operation) -> Iterator[Operation]:
             yield op
 
 
-def _rounded_twice(launch: Launch, code: compiler.Program, ran: Run) -> Iterator[tuple[int, str]]:
+def _rounded_twice(launch: Launch, code: compiler.Program, ran: Run) -> Iterator[tuple[Site, str]]:
     """A program stores an element, loads it again, and stores what it computes from the rounded value."""
     for name, again in ran.rewritten.items():
         dtype = of_torch(launch.all_tensors[name].dtype) if name in launch.all_tensors else None
@@ -72,7 +78,7 @@ def _rounded_twice(launch: Launch, code: compiler.Program, ran: Run) -> Iterator
             f"{who} stores {element} once more, computed from its first value after that was rounded to "
             f"{dtype.name}: keep the first value in float32"
         )
-        yield again.site.line, text
+        yield again.site, text
 
 
 def _from_itself(code: compiler.Program, again: Conflict) -> bool:

@@ -149,7 +149,8 @@ class AuditReport:
     unjudged: what could not be judged, and why. unsupported: kernels that could not be run at all, one per
     launch; these launches are not in ``launches``. tried: the hard inputs and other sizes that were tried.
     compared: whether all results were compared with a reference's. lacking: the numbers of the launches that
-    did not run wholly, so that their results may be missing.
+    did not run wholly, so that their results may be missing. remarks: with ``Guard(strict=True)``, what is
+    wasteful or imprecise; at the end of an audit they become findings of these two kinds.
     """
 
     title: str = "audit"
@@ -161,6 +162,17 @@ class AuditReport:
     unsupported: list[str] = field(default_factory=list)
     compared: bool = False
     lacking: list[int] = field(default_factory=list)
+    remarks: list[Finding] = field(default_factory=list)
+
+    def be_strict(self) -> None:
+        """Make findings of the remarks. Before the end, they would keep an audit from going on."""
+        for remark in self.remarks:
+            outcome = self.launches[remark.launch].outcome if remark.launch is not None else None
+            if outcome is not None and outcome.verdict is None:
+                outcome.verdict = remark.verdict
+            if not any(remark.repeats(earlier) for earlier in self.findings):
+                self.findings.append(remark)
+        self.remarks = []
 
     @property
     def ok(self) -> bool:

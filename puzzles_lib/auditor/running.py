@@ -58,7 +58,8 @@ class Outcome:
     """The result of a guarded launch.
 
     verdict: what is wrong; None for nothing. also: a race, if ``verdict`` is about undefined values.
-    unjudged: why the launch was not judged, or only in part. notes: remarks that are not faults.
+    remarks: what is wasteful or imprecise, if nothing is wrong. notes: what else a reader should know.
+    unjudged: why the launch was not judged, or only in part.
     programs: how many ran, of how many. stopped: whether the run ended early, so that results are missing.
     atomics: how many the programs did.
     """
@@ -67,6 +68,7 @@ class Outcome:
     verdict: Verdict | None = None
     also: Verdict | None = None
     unjudged: str = ""
+    remarks: list[Verdict] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     programs: int = 0
     of: int = 0
@@ -253,7 +255,7 @@ class _Guarded:
         outcome.verdict = self._verdict(forwards, after)
         outcome.stopped = forwards.stop is not None
         if outcome.verdict is None:
-            outcome.notes += remarks(self.launch, self.code, forwards)
+            outcome.remarks = remarks(self.launch, self.code, forwards)
         if outcome.verdict and forwards.undefined and not outcome.stopped:
             after = self.copies.fresh()  # what is launched next works on what a GPU would leave
             forwards = self._run(replace(QUIET, holes_are_zero=True), after)

@@ -71,6 +71,7 @@ class Session:
             return Ran.REFUSED
         if self.stopped not in ("", launch.name) and outcome.verdict:
             outcome.verdict = outcome.also = None
+            outcome.remarks = []
             outcome.unjudged = f"{launch.name}: it may use values that {self.stopped} has not stored"
         elif outcome.stopped or not outcome.complete:
             self.stopped = launch.name
@@ -89,6 +90,12 @@ class Session:
             report.lacking.append(number)
         report.launches.append(LaunchResult(outcome))
         report.notes += outcome.notes
+        for remark in outcome.remarks:
+            if self.guard.strict:
+                report.remarks.append(found(replace(outcome, verdict=remark), number, on))
+            elif remark.site:
+                where = f"{outcome.launch.name}, line {remark.site.line}"
+                report.notes.append(f"{where}: {remark.message}")
         if outcome.unjudged:
             report.unjudged.append(outcome.unjudged)
         for verdict in filter(None, (outcome.verdict, outcome.also)):
@@ -193,3 +200,4 @@ def audited(
         managers.insert(0, Addresses())
     with entered(*managers):
         yield report
+    report.be_strict()

@@ -56,19 +56,21 @@ class Build:
     refusal: Refusal | None = None
 
 
-def build(translation: Translation) -> Build:
-    """Return all stages of a kernel, from the cache if they have been made before.
+def build(translation: Translation, until: str = "") -> Build:
+    """Return the stages of a kernel, from the cache if they have been made before.
+
+    until: the last one that is wanted, such as ``"ttgir"``; all by default.
 
     If a kernel does not compile, or not within the limits, the result's ``refusal`` says why. Raises
     KeyboardInterrupt when interrupted; the compiler's process is then ended.
     """
-    key = _key("build", translation)
+    key = _key(f"build {until}".strip(), translation)
     if kept := cache.read(key, "texts", "binary", "metadata", "log"):
         binary = base64.b64decode(kept["binary"])
         return Build(translation, kept["texts"], binary, kept["metadata"], kept["log"])
     with tempfile.TemporaryDirectory(prefix="stages-") as name:
         folder = Path(name)
-        ending = run_worker(translation, folder)
+        ending = run_worker(translation, folder, until=until)
         texts = {s: (folder / s).read_text() for s in TEXTS if (folder / s).exists()}
         binary = next(((folder / s).read_bytes() for s in BINARIES if (folder / s).exists()), b"")
         done = json.loads((folder / "done.json").read_text()) if (folder / "done.json").exists() else {}

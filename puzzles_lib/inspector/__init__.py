@@ -54,6 +54,7 @@ def stages(
     case: int | Case = 0,
     num_warps: int | None = None,
     num_stages: int | None = None,
+    until: str = "",
     **numbers: int,
 ) -> "Stages":
     """Compile a ``@triton.jit`` kernel for a case of a puzzle, as a launch would, and keep every stage.
@@ -62,6 +63,7 @@ def stages(
     kernel: with `triton.autotune`, its first configuration is compiled.
     case: the number of the case in ``puzzle.cases``, or a `Case` of your own.
     num_warps, num_stages: those of the launch; by default Triton's choice for the target.
+    until: the last stage that you want, such as ``"ttgir"``: of large tiles, machine code can take a minute.
     numbers: sizes or block sizes that differ from the case's, such as ``BLOCK_K=64``.
 
     If the kernel does not compile, the result's ``refusal`` says why, and the stages that it reached are
@@ -78,17 +80,20 @@ def stages(
         chosen = find_target(target)
         case = _with(kernel, pick_case(puzzle, case, "stages"), numbers)
         _check_options(options)
+        _check_last(until, chosen)
     except (TypeError, ValueError) as error:
         raise sentence_first(error.with_traceback(None)) from None
     made = None
     with contextlib.suppress(KeyboardInterrupt):
-        made = _compile(kernel, puzzle, case, chosen, options)
+        made = _compile(kernel, puzzle, case, chosen, options, until)
     if made is None:  # raised from here, so that a notebook shows two frames instead of ten
         raise KeyboardInterrupt("the compilation was interrupted") from None
     return made
 
 
-def _compile(kernel: object, puzzle: Puzzle, case: Case, target: Target, options: dict[str, int]) -> "Stages":
+def _compile(
+    kernel: object, puzzle: Puzzle, case: Case, target: Target, options: dict[str, int], until: str
+) -> "Stages":
     wrapped = unwrap(kernel)
     name = wrapped.kernel.__name__ if wrapped else puzzle.name
     title = _title(name, target, case, options)
@@ -115,16 +120,16 @@ def _compile(kernel: object, puzzle: Puzzle, case: Case, target: Target, options
     except Exception as error:  # a learner must not see a page of traceback for a bug of the course
         words = " ".join(f"it cannot be read ({type(error).__name__}: {error})".split())[:250]
         return Stages(title, target, refusal=Refusal(words))
-    return built_from(translation, title, target, source)
+    return built_from(translation, title, target, source, until)
 
 
 def built_from(
-    translation: Translation | Refusal, title: str, target: Target, source: Mapping[int, str]
+    translation: Translation | Refusal, title: str, target: Target, source: Mapping[int, str], until: str = ""
 ) -> "Stages":
-    """Return every stage of a kernel that the front end has translated."""
+    """Return the stages, all or those up to one, of a kernel that the front end has translated."""
     if isinstance(translation, Refusal):
         return Stages(title, target, source, refusal=translation)
-    built = build(translation)
+    built = build(translation, until)
     return Stages(title, target, source, built, built.refusal)
 
 
@@ -446,6 +451,12 @@ def _with(kernel: object, case: Case, numbers: Mapping[str, int]) -> Case:
             f"stages: {unknown[0]} is not a number of the case, which has {', '.join(case.numbers)}"
         )
     return case.but(**numbers)
+
+
+def _check_last(until: str, target: Target) -> None:
+    stages = NVIDIA if target.is_nvidia else AMD
+    if until and until not in stages:
+        raise ValueError(f"stages: until must be one of {', '.join(stages)}, but is {until!r}")
 
 
 def _check_options(options: Mapping[str, int]) -> None:

@@ -28,11 +28,13 @@ SUMS, DEEP, PROGRAMS = 16384, 5, 3  # what a launch on a budget needs
 _made: dict[tuple, Stages] = {}
 
 
-def _once(kernel: JITFunction, puzzle: Puzzle, target: str, numbers: dict[str, int]) -> Stages:
+def _once(
+    kernel: JITFunction, puzzle: Puzzle, target: str, numbers: dict[str, int], until: str = ""
+) -> Stages:
     """Return a kernel's stages, compiled once per session: the questions ask for the same few."""
-    key = (puzzle.name, target, *numbers.items())
+    key = (puzzle.name, target, until, *numbers.items())
     if key not in _made:
-        made = stages(kernel, puzzle, target, **numbers)
+        made = stages(kernel, puzzle, target, until=until, **numbers)
         if made.built is None:  # the compiler rejects it, or another thread was compiling
             return made
         _made[key] = made
@@ -43,9 +45,9 @@ def _add(target: str = "sm_90", **numbers: int) -> Stages:
     return _once(masked_add_kernel, MASKED_ADD, target, {"N": 4096, "BLOCK": 1024} | numbers)
 
 
-def _matmul(target: str = "sm_90", **numbers: int) -> Stages:
+def _matmul(target: str = "sm_90", until: str = "", **numbers: int) -> Stages:
     sizes = {"B": 1, "M": 1024, "N": 1024, "K": 1024, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
-    return _once(batched_matmul_kernel, BATCHED_MATMUL, target, sizes | numbers)
+    return _once(batched_matmul_kernel, BATCHED_MATMUL, target, sizes | numbers, until)
 
 
 # ---- the answers
@@ -130,9 +132,15 @@ def _whole_launch(given: tuple) -> bool:
     return powers and least and max(given[:3]) <= 256 and given[3] <= 16 and given[4] <= 8
 
 
-def _launched(given: tuple) -> Stages:
+def _launched(given: tuple, until: str = "") -> Stages:
     names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages")
-    return _matmul(**dict(zip(names, given, strict=True)))
+    return _matmul(until=until, **dict(zip(names, given, strict=True)))
+
+
+def _multiplies_by_wgmma(given: tuple) -> bool | None:
+    """Return whether TTGIR has a wgmma, which it calls warp_group_dot; None if the launch gets none."""
+    made = _launched(given, until="ttgir")
+    return "ttng.warp_group_dot" in made.ttgir if made.ok else None
 
 
 def _in_budget(given: tuple, right: tuple) -> bool:
@@ -145,10 +153,10 @@ def _kept(given: tuple) -> str | None:
         return "sums"
     if given[4] < DEEP:
         return "depth"
-    made = _launched(given)
-    if not made.ok or "wgmma" not in (made.tensor_core or ""):
+    if not _multiplies_by_wgmma(given):
         return "wgmma"
-    if made.spills:
+    made = _launched(given)
+    if not made.ok or made.spills:
         return "spills"
     if resident(made.registers, 0, made.num_warps) < PROGRAMS:
         return "registers"
@@ -232,10 +240,8 @@ def _changes(*names: str) -> Callable[[tuple, tuple], bool]:
 
 
 def _without_wgmma(given: tuple, right: tuple) -> bool:
-    if (launch := _changed(given)) is None:
-        return False
-    made = _launched(launch)
-    return made.ok and "wgmma" not in (made.tensor_core or "")
+    launch = _changed(given)
+    return launch is not None and _multiplies_by_wgmma(launch) is False
 
 
 def _is(value: object):
