@@ -94,6 +94,23 @@ def test_a_kernel_with_another_bug_than_the_chapters_is_accepted():
     assert refused.passed == set() and Report("a puzzle", verdict=STILL_OPEN).passed is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "N += 1\n    mask = offs < N",
+        "N = 8 * (N // 8)\n    mask = offs < N",
+        "mask = offs < N + N % BLOCK",
+        "mask = offs < 32",
+        "mask = offs < BLOCK * tl.num_programs(0)",
+    ],
+)
+def test_lines_above_the_mask_break_it_too(line):
+    """With the mask above the gap, a line that changes N had no effect, and nothing said why."""
+    source = first_definition("00", "own-break").replace("mask = offs < N // BLOCK * BLOCK", line)
+    assert line in source
+    assert answer("ch00-q4", examine(define(source, "<sneaky>"), DOUBLE).passed).ok
+
+
 # ---- chapter 01
 
 
