@@ -649,6 +649,22 @@ def test_code_that_cannot_be_read_by_itself_follows_no_advice():
     assert hinting._fit(advice, report, inner) > hinting.NO_FIT
 
 
+@pytest.mark.parametrize(
+    "condition, load, store, title",
+    [
+        ("lanes < BLOCK", ", mask=mask", ", mask=mask", "How many elements are left"),
+        ("lanes < N - pid", ", mask", ", mask", "How many elements are left"),
+        ("lanes < N - pid * BLOCK", "", "", "What needs a mask"),
+        ("lanes < N - pid * BLOCK", ", mask=mask", "", "What needs a mask"),
+    ],
+)
+def test_a_wrong_mask_is_not_taken_for_a_missing_one(condition, load, store, title, state_dir):
+    source = kernel_sources()["masked_add"].replace("lanes < N - pid * BLOCK", condition)
+    source = source.replace("x_ptr + lanes, mask=mask", f"x_ptr + lanes{load}")
+    check(define(source.replace("x + 10, mask=mask", f"x + 10{store}"), "<mask>"), MASKED_ADD)
+    assert hint(MASKED_ADD).hint.title == title
+
+
 def test_words_can_speak_against_a_hint():
     one = Hint("a", "A.", (Fit("never written"),), ("overwrite each other",))
     for said, chosen in (("", True), ("programs 0 and 1 overwrite each other", False)):

@@ -241,8 +241,11 @@ def _fit(hint: Hint, report: Report | None, source: str = "") -> tuple[int, int]
     if any(_follows(each, source) or _says(each, case, *told, verdict.diagnosis) for each in hint.unless):
         return NO_FIT
     fits = [fit for fit in hint.fits if fit.kind == verdict.kind]
-    found = [(2 + _says(fit.words, verdict.diagnosis), len(fit.words)) for fit in fits
-             if fit.words and _says(fit.words, *told, verdict.diagnosis)]  # fmt: skip
+    found = [
+        (2 + _says(fit.words, verdict.diagnosis), len(fit.words))
+        for fit in fits
+        if fit.words and (_says(fit.words, *told, verdict.diagnosis) or _lacks(fit.words, source))
+    ]
     if not CAUSE.search(verdict.diagnosis):
         found += [(2, len(words)) for words in _labels([fit.words for fit in fits], verdict, report)]
     speaks = MANY_CAUSES.get(verdict.kind, re.compile(""))
@@ -269,6 +272,14 @@ def _labels(words: Sequence[str], verdict: Verdict, report: Report) -> list[str]
 
 _CALL = re.compile(r"tl\.(\w+)\((\w+)=\)")
 _PLACES = {("load", "mask"): 1, ("load", "other"): 2, ("store", "mask"): 2, ("dot", "input_precision"): 3}
+
+
+def _lacks(words: str, source: str) -> bool:
+    """Return whether a call has no such argument, as ``no mask in tl.load`` asks."""
+    wanted = re.fullmatch(r"no (\w+) in tl\.(\w+)", words)
+    if not wanted or f"tl.{wanted[2]}(" not in source:
+        return False
+    return not _follows(f"tl.{wanted[2]}({wanted[1]}=)", source)
 
 
 def _follows(unless: str, source: str) -> bool:
