@@ -142,7 +142,7 @@ def test_a_message_that_is_read_backwards_takes_a_pointer_and_a_mask(old, new, f
     try:
         z = run(define(source.replace(old, new), "<secret>"), MASKED_ADD, x=secret.codes(), BLOCK=8)
     except RuntimeError as error:
-        assert found in str(error)
+        assert found in str(error) and "wrong results" not in str(error)  # those of masked_add
     else:
         assert answer("ch01-q3", secret.text(z)).status == found
 

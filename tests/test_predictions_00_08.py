@@ -299,9 +299,9 @@ def test_no_nudge_gives_the_answer_away(id):
     question, right = MINE[id], MINE[id].right()
     secrets = [str(right)] if not isinstance(right, set | tuple) else [str(right), str(right)[1:-1]]
     for text in (question.nudge, *(n.words for n in question.nudges)):
-        for secret in secrets:
-            if len(secret) > 1:  # 0, 1 and 2 are words of any sentence about numbers
-                assert not re.search(rf"(?<![\w.]){re.escape(secret)}(?![\w])", text), text
+        for each in secrets:
+            if len(each) > 1:  # 0, 1 and 2 are words of any sentence about numbers
+                assert not re.search(rf"(?<![\w.]){re.escape(each)}(?![\w])", text), text
 
 
 @pytest.mark.parametrize(

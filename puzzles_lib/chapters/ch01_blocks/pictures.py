@@ -80,6 +80,6 @@ def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
         figure,
         f"""The last block of a tensor with N = {case.N} and BLOCK = {case.BLOCK}. The moved x_ptr points at
         element {offs[0]}, so lane 0 of program {pid} is element {offs[0]}, and {left} elements are left.
-        lanes < N is True in every lane, so from lane {left} on wrongly. The correct mask is True in lanes 0 to {left - 1} only: from lane
-        {left} on, x has no elements (hatched).""",
+        lanes < N is True in every lane, so from lane {left} on wrongly. The correct mask is True in lanes
+        0 to {left - 1} only: from lane {left} on, x has no elements (hatched).""",
     )
