@@ -98,6 +98,7 @@ def _warn_of_another_triton() -> None:
 @functools.cache
 def _help_below_errors() -> None:
     importlib.import_module("puzzles_lib.stumbles").help_below_errors()
+    importlib.import_module("puzzles_lib.staleness").note_failures()
 
 
 def _sentence(wrong: dict[str, str]) -> str:

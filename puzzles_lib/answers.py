@@ -10,6 +10,7 @@ from puzzles_lib import ledger
 from puzzles_lib.chapters import questions
 from puzzles_lib.drawing.card import Theme, card, rows
 from puzzles_lib.question import Question
+from puzzles_lib.staleness import stale_name
 
 RIGHT, WRONG, OPEN, UNCLEAR = "right", "wrong", "open", "not checked"
 _HEADLINES = {
@@ -26,6 +27,10 @@ _NAMES = {
     set: "a set, such as {1, 2} or {'a', 'b'}",
     tuple: "a tuple, such as (5,) or (1, 2)",
 }
+_OLD = (
+    "`{0}` is from an older run: the newest cell that sets it stopped with an error. "
+    "Run that cell again, read its error, and then run this cell."
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ def answer(id: str, value: object = ...) -> Answer:
             dict.fromkeys(f"{q[:4]}-..." for q in questions())
         )
         return Answer(_shown(id), UNCLEAR, f"There is no such question. Try one of these: {known or 'none'}.")
+    if old := stale_name("answer") if value is not ... and value is not None else "":
+        return Answer(question.id, UNCLEAR, _OLD.format(old))
     found = judge(question, value)
     if found.status not in (RIGHT, WRONG):
         return found

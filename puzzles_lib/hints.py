@@ -13,7 +13,8 @@
     Both sides do.
 
 A puzzle's hints go from a nudge to nearly the answer. The optional line ``fits:`` names the kinds of verdict
-that a hint is about. Words in parentheses must occur in the report on the first case that fails. The optional
+that a hint is about. Words in parentheses must occur in the report on the first case that fails, or be about
+the code: ``no mask in tl.load`` asks whether a load has none. The optional
 line ``unless:`` names what tells that the hint is about another mistake: words of this report, or an argument
 that all calls of a function have already. (``other=`` counts for loads with a mask.) If a puzzle is solved
 twice, its second kernel follows a colon: ``# LONG_SOFTMAX: online_softmax_kernel``.

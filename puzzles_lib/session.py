@@ -41,7 +41,8 @@ def memory_key(puzzle: Puzzle) -> MemoryKey:
 def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report, *, steers: bool = True) -> None:
     """Keep the report of a check. kernel: without its autotuner; None if it was not a kernel.
 
-    steers: whether hints follow this check. They follow no check of a kernel other than the puzzle's.
+    steers: whether hints follow this check. They follow no check of a kernel other than the puzzle's, and
+        `mistake` doesn't prefer such a kernel.
     """
     if steers:
         _last[memory_key(puzzle)] = Checked(
@@ -49,7 +50,7 @@ def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report, *, stee
         )
     if kernel:
         _judged[memory_key(puzzle), attempt_text(kernel)] = puzzle, report.right
-    if kernel and report.ok:
+    if kernel and report.ok and (steers or memory_key(puzzle) not in _passed):
         _passed[memory_key(puzzle)] = puzzle, kernel
 
 

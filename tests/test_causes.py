@@ -6,6 +6,7 @@ import pytest
 import triton
 import triton.language as tl
 
+from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
@@ -156,7 +157,7 @@ def starts_at_a_loaded_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
         (
             starts_at_the_id,
             CONSTANT_ADD,
-            "one starts 1 element after the other, but each block has BLOCK = 32",
+            "one starts 1 element after the other, but each program covers BLOCK = 32",
         ),
         (row_of_the_id, LONG_SUM, "each program stores 1 element of z, but its share is BLOCK_M = 2"),
         (right_for_one_row, LONG_SOFTMAX, "top[:, None] is a column, with one element per row"),
@@ -175,6 +176,43 @@ def starts_at_a_loaded_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 def test_the_cause_is_said(kernel, puzzle, words):
     report = str(examine(kernel, puzzle))
     assert words in report, report
+
+
+DOUBLED = """def double_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < N
+    x = tl.load(x_ptr + offs, mask=mask)
+    z = x
+    {line}
+    tl.store(z_ptr + offs, {stored}, mask=mask)
+"""
+
+
+@pytest.mark.parametrize(
+    "line, stored, words",
+    [
+        ("z * 2", "z", "0.5 times what it should be; the result of this line is never used\n"),
+        ("x = 2 * x", "z", "the result of this line is never used\n       line 10: x = 2 * x"),
+        ("x *= 2", "z", "the result of this line is never used\n       line 10: x *= 2"),
+        ("N += 1", "z", "the result of this line is never used\n       line 10: N += 1"),
+        ("z == 2 * x", "z", "== compares: write = to set z\n       line 10: z == 2 * x"),
+        ("z = 3 * x", "z", ""),
+        ("x = 3 * x", "x", ""),
+        ("x = 3 * x; x += 0", "x", ""),
+        ("for _ in range(2): z = z + 0", "z", ""),
+        ("tl.device_print('z', z)", "z", ""),
+    ],
+)
+def test_a_line_without_effect_is_named(line, stored, words):
+    report = str(examine(define(HEAD + DOUBLED.format(line=line, stored=stored), "<idle>"), DOUBLE))
+    assert "wrong values in z" in report
+    assert words in report if words else "never used" not in report and "compares" not in report
+
+
+@pytest.mark.parametrize("mask, why", [("N % BLOCK", ": N % BLOCK is 0 in this case"), ("N - N", "")])
+def test_a_mask_that_leaves_a_remainder_of_0_is_explained(mask, why):
+    source = HEAD + DOUBLED.format(line="z = 2 * x", stored="z").replace("offs < N", f"offs < {mask}")
+    assert f"is False in every lane{why}\n" in str(examine(define(source, "<off>"), DOUBLE))
 
 
 def test_a_share_is_named_only_if_all_are_of_that_size():

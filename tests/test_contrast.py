@@ -14,6 +14,7 @@ from puzzles_lib import (
     MASKED_ADD,
     PACK_BITS,
     SCALAR_FLASH_ATTENTION,
+    SQUARE,
     TILE_SHAPES,
     ledger,
     mistake,
@@ -182,6 +183,15 @@ def test_a_question_offers_the_answer_and_few_others():
                 assert contrast._CHOICES[slip.kind] in offered and len(offered) == 4, (slip.name, asked)
 
 
+def test_no_two_choices_are_true():
+    """Programs that overwrite each other leave elements unwritten; the report says both."""
+    slip = next(each for each in mistakes(SQUARE) if each.name == "programs_start_one_block_apart")
+    report = examine(define(slip.apply(kernel_sources()["square"]), "<apart>"), SQUARE)
+    assert "overwrite each other" in str(report)
+    asked = contrast._question(report, slip, mistakes(SQUARE))
+    assert contrast._CHOICES["never written"] in asked and contrast._CHOICES["race"] not in asked
+
+
 def test_the_place_of_the_answer_does_not_give_it_away():
     """Each of the four places has about a quarter of the answers, and a frequent kind has several places."""
     places = [(each.kind, contrast._choices(each, mistakes(each.puzzle)).index(each.kind)) for each in EVERY]
@@ -252,6 +262,14 @@ def test_it_is_made_in_a_function_that_ones_own_kernel_calls():
     assert check(define(source, "<own with another order>"), LINEAR_RECURRENCE).ok
     told = mistake(LINEAR_RECURRENCE, "not_associative")
     assert told.own and signs(told, "+") == ["return next_a, x * next_a + next_x"]
+
+
+def test_ones_own_is_the_puzzles_kernel_and_not_another_that_passes():
+    """Chapter 00's sneaky kernel may pass as well; its line isn't the learner's solution."""
+    own = kernel_sources()["square"]
+    for source in (own, own.replace("square_kernel", "sneaky_kernel").replace("x * x", "x * x * 1")):
+        assert check(define(source, "<a kernel>"), SQUARE).ok
+    assert "tl.store(z_ptr + offs, x * x, mask=mask)" in signs(mistake(SQUARE, "doubled"), "-")
 
 
 def test_comments_around_a_hole_are_not_shown():

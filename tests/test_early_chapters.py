@@ -12,6 +12,7 @@ import triton
 from puzzles_lib import (
     CONSTANT_ADD,
     DOUBLE,
+    MASKED_ADD,
     MUL_RELU_BACKWARD,
     OUTER_ADD_BLOCKS,
     SQUARE,
@@ -21,6 +22,7 @@ from puzzles_lib import (
 )
 from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
 from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
+from puzzles_lib.chapters.ch01_blocks import secret
 from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
 from puzzles_lib.chapters.ch03_fusion import silu
 from puzzles_lib.chapters.ch03_fusion.pictures import ASKED
@@ -73,10 +75,9 @@ def test_the_first_kernel_as_it_is_handed_out_copies_the_picture():
     assert torch.equal(run(define(stub, "<stub>"), DOUBLE, x=dusk.flatten(), BLOCK=512), dusk.flatten())
 
 
-@pytest.mark.parametrize("number, cell", [("00", "first-picture"), ("01", "p2-secret")])
-def test_a_cell_that_runs_the_learners_kernel_names_it_if_it_is_not_defined(number, cell, capsys):
-    source = cells(number)[cell]
-    exec(f"import torch\nfrom puzzles_lib import DOUBLE, MASKED_ADD, ch00, run\n{source}", {})
+def test_a_cell_that_runs_the_learners_kernel_names_it_if_it_is_not_defined(capsys):
+    source = cells("00")["first-picture"]
+    exec(f"import torch\nfrom puzzles_lib import DOUBLE, ch00, run\n{source}", {})
     (kernel,) = re.findall(r"run\((\w+),", source)
     assert f"name '{kernel}' is not defined" in capsys.readouterr().out
 
@@ -94,6 +95,23 @@ def test_a_kernel_with_another_bug_than_the_chapters_is_accepted():
     assert refused.passed == set() and Report("a puzzle", verdict=STILL_OPEN).passed is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "N += 1\n    mask = offs < N",
+        "N = 8 * (N // 8)\n    mask = offs < N",
+        "mask = offs < N + N % BLOCK",
+        "mask = offs < 32",
+        "mask = offs < BLOCK * tl.num_programs(0)",
+    ],
+)
+def test_lines_above_the_mask_break_it_too(line):
+    """With the mask above the gap, a line that changes N had no effect, and nothing said why."""
+    source = first_definition("00", "own-break").replace("mask = offs < N // BLOCK * BLOCK", line)
+    assert line in source
+    assert answer("ch00-q4", examine(define(source, "<sneaky>"), DOUBLE).passed).ok
+
+
 # ---- chapter 01
 
 
@@ -104,6 +122,29 @@ def test_a_loop_over_the_lanes_passes_at_the_cost_that_the_text_says():
     report = examine(define(head + loop, "<loop>"), CONSTANT_ADD)
     assert report.ok and all("(1.00x)" in case.cost() for case in report.listed)
     assert "report says 1.00x" in told
+
+
+@pytest.mark.parametrize(
+    "old, new, found",
+    [
+        ("x_ptr", "x_ptr", "right"),
+        ("x_ptr += N - 1 - pid * BLOCK", "x_ptr -= pid * BLOCK - N + 1", "right"),
+        ("x_ptr - lanes", "x_ptr + lanes", "out-of-bounds load of x_ptr"),
+        ("x_ptr += N - 1 - pid", "x_ptr += N - pid", "out-of-bounds load of x_ptr"),
+        ("lanes < N - pid * BLOCK", "lanes < N", "out-of-bounds load of x_ptr"),
+        ("    x_ptr += N - 1 - pid * BLOCK", "    x_ptr += pid * BLOCK + 2 * lanes", "wrong"),
+    ],
+)
+def test_a_message_that_is_read_backwards_takes_a_pointer_and_a_mask(old, new, found):
+    """Only a kernel that counts down from the last element reads it; any other one is told why."""
+    source = without_markers(cells("01")["q3"].split("\n\n\n")[1])
+    assert old in source
+    try:
+        z = run(define(source.replace(old, new), "<secret>"), MASKED_ADD, x=secret.codes(), BLOCK=8)
+    except RuntimeError as error:
+        assert found in str(error) and "wrong results" not in str(error)  # those of masked_add
+    else:
+        assert answer("ch01-q3", secret.text(z)).status == found
 
 
 # ---- chapter 02

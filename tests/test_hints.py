@@ -561,6 +561,17 @@ def test_a_fitting_hint_that_was_not_shown_comes_before_the_next_in_order(monkey
     assert told.number == 3 and "but you've seen it: hint(MASKED_ADD, 1)" in str(told)
 
 
+def test_nobody_meets_nearly_the_answer_unprepared_or_hints_about_other_mistakes():
+    """Three wrong masks: the hint on masks, once more, then nearly the answer; never one on the pointers."""
+    failed(MASKED_ADD, "out of bounds", "element 20")
+    assert hint(MASKED_ADD).number == 3
+    failed(MASKED_ADD, "out of bounds", "element 20 and others")
+    told = hint(MASKED_ADD)
+    assert told.number == 3 and told.lead.endswith("but you've seen it. The next one is nearly the answer.")
+    assert told.notes[-1] == "Still stuck? hint(MASKED_ADD) shows hint 4."
+    assert numbers(MASKED_ADD, 2) == [4, 4]
+
+
 def test_they_come_in_order_and_the_last_one_stays():
     count = len(hints()["masked_add", ""])
     assert numbers(MASKED_ADD, count + 2) == [*range(1, count + 1), count, count]
@@ -572,7 +583,10 @@ def test_one_that_fits_what_was_said_comes_first():
     told = hint(OUTER_ADD_BLOCKS)
     assert told.number == 3 and "Chosen because your last check said: " in str(told)
     assert "That's why it comes before hint 1." in str(told)
-    assert numbers(OUTER_ADD_BLOCKS, 3) == [1, 2, 4]
+    assert numbers(OUTER_ADD_BLOCKS, 3) == [1, 4, 4]  # hint 2 is about another mistake
+    assert "The other hint is about other mistakes: hint(OUTER_ADD_BLOCKS, 2) shows hint 2." in str(
+        hint(OUTER_ADD_BLOCKS)
+    )
 
 
 def test_words_of_the_report_weigh_more_than_its_kind(monkeypatch):
@@ -583,7 +597,7 @@ def test_words_of_the_report_weigh_more_than_its_kind(monkeypatch):
     )
     monkeypatch.setattr(hinting, "hints", lambda: {("masked_add", ""): known})
     failed(MASKED_ADD, "values", "wrong in x:on_ties")
-    assert numbers(MASKED_ADD, 3) == [2, 1, 3]
+    assert hint(MASKED_ADD).number == 2
 
 
 def test_words_are_no_part_of_longer_words_and_numbers(monkeypatch):
@@ -635,6 +649,22 @@ def test_code_that_cannot_be_read_by_itself_follows_no_advice():
     assert hinting._fit(advice, report, inner) > hinting.NO_FIT
 
 
+@pytest.mark.parametrize(
+    "condition, load, store, title",
+    [
+        ("lanes < BLOCK", ", mask=mask", ", mask=mask", "How many elements are left"),
+        ("lanes < N - pid", ", mask", ", mask", "How many elements are left"),
+        ("lanes < N - pid * BLOCK", "", "", "What needs a mask"),
+        ("lanes < N - pid * BLOCK", ", mask=mask", "", "What needs a mask"),
+    ],
+)
+def test_a_wrong_mask_is_not_taken_for_a_missing_one(condition, load, store, title, state_dir):
+    source = kernel_sources()["masked_add"].replace("lanes < N - pid * BLOCK", condition)
+    source = source.replace("x_ptr + lanes, mask=mask", f"x_ptr + lanes{load}")
+    check(define(source.replace("x + 10, mask=mask", f"x + 10{store}"), "<mask>"), MASKED_ADD)
+    assert hint(MASKED_ADD).hint.title == title
+
+
 def test_words_can_speak_against_a_hint():
     one = Hint("a", "A.", (Fit("never written"),), ("overwrite each other",))
     for said, chosen in (("", True), ("programs 0 and 1 overwrite each other", False)):
@@ -660,8 +690,9 @@ def test_a_kind_with_many_causes_is_no_reason_for_a_hint(kind, message):
 def test_the_last_line_names_the_hint_that_comes_next():
     assert "hint(MASKED_ADD) shows hint 1." in str(hint(MASKED_ADD, 4))
     failed(MASKED_ADD, "uninitialised", "masked-off lanes")
-    assert "Still stuck? hint(MASKED_ADD) shows hint 1." in str(hint(MASKED_ADD))  # hint 2
-    assert numbers(MASKED_ADD, 2) == [1, 3]
+    told = str(hint(MASKED_ADD))  # hint 2; hints 1 and 3 are about other mistakes
+    assert "The other 2 hints are about other mistakes: hint(MASKED_ADD, 1) shows hint 1." in told
+    assert [hint(MASKED_ADD, n).number for n in (1, 3)] == [1, 3]
     assert "You've now seen all 4 hints." in str(hint(MASKED_ADD))
 
 

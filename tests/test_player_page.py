@@ -570,6 +570,21 @@ def test_vectors_of_one_length_have_rows_of_one_length(show, width):
     assert several >= 2
 
 
+def test_long_vectors_of_a_short_kernel_are_below_it_in_rows_of_16(show):
+    """Next to the code, 32 lanes took eight rows, and what's in memory was below the screen."""
+    page = show(
+        watch(define(kernel_sources()["masked_add"], "<rows>"), MASKED_ADD, case=1, step=8), width=1200
+    )
+    code, room = page.locator(".code").bounding_box(), page.locator(".room").bounding_box()
+    assert room["y"] >= code["y"] + code["height"]
+    lefts = page.locator(".blocks .grid").first.evaluate(
+        "(grid) => [...grid.querySelectorAll('span')].map((cell) => cell.offsetLeft)"
+    )
+    assert len(lefts) == 32 and len(set(lefts)) == 16
+    memory = page.locator(".tensors").bounding_box()
+    assert memory["y"] + memory["height"] < 800
+
+
 WRAPPED = """(host) => [...host.shadowRoot.querySelectorAll(".code > div")]
     .filter((row) => row.getBoundingClientRect().height > 30).length"""
 

@@ -4,6 +4,9 @@ import sys
 
 import pytest
 
+from puzzles_lib import staleness
+from puzzles_lib.chapters import questions
+from puzzles_lib.question import Question
 from puzzles_lib.staleness import stale_note
 
 SET_UP = "import triton, triton.language as tl\nfrom puzzles_lib import CONSTANT_ADD, check"
@@ -80,6 +83,57 @@ def test_run_refuses_an_old_one(shell, capsys):
     for cell in (KERNEL, KERNEL.replace("+ 10)", "+ 10"), f"z = run(kernel, CONSTANT_ADD, {tensors})"):
         shell.run_cell(cell, store_history=True)
     assert "z" not in shell.user_ns and "this is an older kernel" in capsys.readouterr().out
+
+
+KERNEL_AND_REPORT = KERNEL + "\n\nreport = check(kernel, CONSTANT_ADD)\n"
+ASKED = 'answer("ch98-q1", report.passed)'
+
+
+@pytest.fixture
+def asked(shell, monkeypatch, state_dir):
+    """A session with a question about which cases pass; a function that runs cells and returns the answer."""
+    question = Question("ch98-q1", "Which cases pass?", lambda: {0, 1, 2, 3}, set, nudge="look")
+    monkeypatch.setitem(questions(), "ch98-q1", question)
+    monkeypatch.setattr(staleness, "_failed", set())
+    staleness.note_failures()
+    shell.run_cell("from puzzles_lib import answer", store_history=True)
+
+    def after(*cells: str):
+        for cell in cells:
+            shell.run_cell(cell, store_history=True)
+        return shell.run_cell(ASKED, store_history=True).result
+
+    return after
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        KERNEL_AND_REPORT.replace("+ 10)", "+ 2x)"),  # a SyntaxError
+        KERNEL_AND_REPORT.replace("@triton.jit", "@triton.jib"),
+        KERNEL_AND_REPORT.replace("check(", "1 / 0 and check("),  # only the kernel is new
+        "report, other = check(kernel, CONSTANT_ADD)",
+    ],
+)
+def test_an_answer_about_an_old_report_is_not_checked(asked, capsys, cell):
+    assert asked(KERNEL_AND_REPORT).ok
+    found = asked(cell)
+    assert (found.status, found.words[:32]) == ("not checked", "`report` is from an older run: t")
+    assert asked(KERNEL_AND_REPORT).ok
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "1 / 0",
+        "report.missing",
+        "undefined(report == 3)",
+        "def other():\n    report = 3\n\n\n1 / 0",
+        "report = check(kernel, CONSTANT_ADD)",
+    ],
+)
+def test_errors_elsewhere_leave_an_answer_alone(asked, capsys, cell):
+    assert asked(KERNEL_AND_REPORT, cell).ok
 
 
 def test_outside_of_ipython_there_is_none(monkeypatch):

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from puzzles_lib.chapters import hints, puzzles
+from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
-from puzzles_lib.coach import hinting
+from puzzles_lib.coach import contrast, hinting
 from puzzles_lib.wrapped import unwrap
 from tests import cures, kernels
 from tests.conftest import REPO
@@ -46,6 +46,7 @@ def test_wrong_kernel_is_rejected_for_its_reason(wrong):
     assert len(text.splitlines()) <= 12 and "Traceback" not in text and "site-packages" not in text
     assert cures.failures(wrong.kernel, wrong.puzzle, report) == []
     assert misfit(wrong, report) == ""
+    assert also_true(wrong, report) == []
 
 
 def misfit(wrong: Wrong, report: Report) -> str:
@@ -56,6 +57,18 @@ def misfit(wrong: Wrong, report: Report) -> str:
     number, fits = hinting._choice(known, report, {}, unwrap(wrong.kernel).kernel.src)
     title = known[number - 1].title
     return title if fits and title not in ALLOWED[wrong.puzzle.name].get(wrong.kernel.__name__, []) else ""
+
+
+def also_true(wrong: Wrong, report: Report) -> list[str]:
+    """Return the choices of `mistake` that the report on this mistake speaks of, other than its kind."""
+    known = mistakes(wrong.puzzle)
+    slip = next((each for each in known if each.name == wrong.kernel.__name__), None)
+    if not slip or slip.kind == "values" or slip.asks:
+        return []
+    asked = contrast._question(report, slip, known)
+    offered = [kind for kind, words in contrast._CHOICES.items() if words in asked and kind != slip.kind]
+    words = {"race": "overwrite each other", "values": "wrong values"}
+    return [kind for kind in offered if words.get(kind, kind) in str(report)]
 
 
 def test_hints_that_may_be_chosen_are_of_kernels_and_hints_that_there_are():

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.checker import algebra, arithmetic, atomicity, failure, unwritten, verdicts
+from puzzles_lib.checker import algebra, arithmetic, atomicity, failure, idle, unwritten, verdicts
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, attempt, blank, fill_in_place
 from puzzles_lib.checker.expected import Expected
@@ -290,7 +290,7 @@ def _in_float64(trial: Trial) -> Verdict | None:
     return trial.judged.hidden(trial.first)
 
 
-def _is_infinite_or_nan(trial: Trial) -> bool:
+def _has_wrong_values_and_no_line(trial: Trial) -> bool:
     return trial.verdict is not None and trial.verdict.kind == "values" and not trial.verdict.site
 
 
@@ -338,12 +338,17 @@ def _with_axes_exchanged(trial: Trial) -> Verdict | None:
     return None
 
 
+def _a_line_without_effect(trial: Trial) -> Verdict | None:
+    assert trial.verdict is not None
+    return idle.without_effect(trial.verdict, trial.bound.kernel)
+
+
 PROBES: Sequence[Probe] = (
     Probe("in launch order", _always, _in_order),
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
     Probe("why lanes are past the end", _is_beyond_a_moved_pointer, _why_beyond),
-    Probe("where NaN comes from", _is_infinite_or_nan, _where_it_began),
+    Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),
     Probe("false hints", _sound, _false_hints),
     Probe("in reverse order", _order_matters, _in_reverse),
@@ -354,5 +359,6 @@ PROBES: Sequence[Probe] = (
     Probe("in the compiler's arithmetic", _compiler_computes_otherwise, _as_compiled),
     Probe("in float64", _rounding_hides, _in_float64),
     Probe("with two axes of the grid exchanged", _may_be_exchanged, _with_axes_exchanged),
+    Probe("a line without effect", _has_wrong_values_and_no_line, _a_line_without_effect),
 )
 """What a check looks for in each case, in this order."""

@@ -39,6 +39,7 @@ KIND_WORDS = {kind: kind for kind in KINDS} | {
     "true size": "at true size",
 }
 """How a verdict's kind is named for a reader."""
+_RACE = "a race: the results can differ from run to run"  # for readers who get the word without the details
 
 
 @dataclass(frozen=True)
@@ -377,7 +378,8 @@ class Report:
         """Return the words for another fault than that of the case told in full; "" for the same."""
         first = self.cases[told].verdict if told is not None else None
         other = case.verdict and first and case.verdict.kind != first.kind
-        return f"   {KIND_WORDS[case.verdict.kind]}" if other and case.verdict else ""
+        kind = case.verdict.kind if other and case.verdict else ""
+        return f"   {_RACE if kind == 'race' else KIND_WORDS[kind]}" if kind else ""
 
     def _notes(self) -> list[str]:
         return [f"({self._least()})", *self.notes] if self.ok else [*self.notes]

@@ -93,6 +93,10 @@ def _why_all_off(store: str, source: str, case: Case) -> str:
         return ": combine masks with &, not with +"
     sizes = {name for name in case.numbers if not name.startswith("BLOCK")}
     for node in ast.walk(mask):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            whole, part = (case.numbers.get(ast.unparse(each)) for each in (node.left, node.right))
+            if whole and part and whole % part == 0:
+                return f": {ast.unparse(node)} is 0 in this case"
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             more = isinstance(node.ops[0], ast.Gt | ast.GtE)
             less = isinstance(node.ops[0], ast.Lt | ast.LtE)
@@ -257,7 +261,7 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
     if _from_data(first.site.source, source):
         return "both places depend on loaded values"
     start = "1 element" if apart == 1 else f"{apart} elements"
-    return f"one starts {start} after the other, but each block has {_named(sizes, case)}"
+    return f"one starts {start} after the other, but each program covers {_named(sizes, case)}"
 
 
 def _others_moved(pointer: str, source: str) -> str:

@@ -506,8 +506,8 @@ def uninitialised(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
         first = "" if padded else "if the lane has an element, extend the load's mask; if not, "
         cure = "padding_option=" if padded else "other="
         diagnosis = (
-            f"the lane's value is undefined: {first}give the lane a value with {cure} "
-            "(or tl.where after the load), or do not use it"
+            f"the lane's value is undefined: {first}do not use it, or give it a value with {cure} "
+            "(or tl.where after the load)"
         )
     return Verdict("uninitialised", on_the_grid(text, len(puzzle.grid(case))), source.site, diagnosis)
 

@@ -16,7 +16,7 @@ import re
 import textwrap
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from triton.runtime.jit import JITFunction, KernelInterface
@@ -37,7 +37,15 @@ from puzzles_lib.source import define
 _FOR_TOOLS = re.compile(r" +# (?:fmt: skip|noqa.*)$", re.MULTILINE)
 _ASKED = "What will `check` say?"
 _MOST_CHOICES = 4
-_BASIC = ("out of bounds", "never written", "values", "uninitialised")
+_BASIC = ("out of bounds", "never written", "values", "uninitialised", "race", "compiler")
+_TOLD = {
+    "out of bounds": re.compile("out.of.bounds"),
+    "never written": re.compile(r"never written|none of .* is written"),
+    "race": re.compile("overwrite each other|both store|several lanes"),
+    "uninitialised": re.compile("undefined"),
+    "values": re.compile("wrong values"),
+}
+"""By a kind, words of a report in which it's true as well, perhaps as the cause of the first fault."""
 _CHOICES = {
     "out of bounds": "an access out of bounds",
     "uninitialised": "a value that was never set",
@@ -180,18 +188,27 @@ def _question(report: Report, slip: Mistake, known: Sequence[Mistake]) -> str:
         if later:
             return f"{later}? Are all of its values wrong, or only some?"
         return "Which elements are wrong in the first case: all, or only some?"
-    *most, last = (_CHOICES[kind] for kind in _choices(slip, known))
+    *most, last = (_CHOICES[kind] for kind in _choices(slip, known, _kinds_told(report)))
     choices = f"{', '.join(most)}, or {last}"
     return f"{later}, and with what: {choices}?" if later else f"What does it find: {choices}?"
 
 
-def _choices(slip: Mistake, known: Sequence[Mistake]) -> list[str]:
+def _kinds_told(report: Report) -> set[str]:
+    """Return the kinds of fault that a report speaks of, in any of its cases."""
+    verdicts = report.verdicts
+    text = "\n".join(f"{verdict.message} {verdict.diagnosis}" for verdict in verdicts)
+    return {verdict.kind for verdict in verdicts} | {k for k, words in _TOLD.items() if words.search(text)}
+
+
+def _choices(slip: Mistake, known: Sequence[Mistake], told: Collection[str] = ()) -> list[str]:
     """Return the kinds to choose from: the true one, those of the puzzle's most mistakes, and basic ones.
 
-    Their order is always the same for a mistake, and as if at random.
+    Their order is always the same for a mistake, and as if at random. told: kinds that are true as well, so
+    that they're no wrong choice.
     """
     often = [kind for kind, _ in Counter(each.kind for each in known).most_common()]
-    kinds = list(dict.fromkeys([slip.kind, *often, *_BASIC]))[:_MOST_CHOICES]
+    wrong = [kind for kind in (*often, *_BASIC) if kind not in told]
+    kinds = list(dict.fromkeys([slip.kind, *wrong]))[:_MOST_CHOICES]
     return sorted(kinds, key=lambda kind: zlib.crc32(f"{slip.puzzle.name} {slip.name} {kind}".encode()))
 
 

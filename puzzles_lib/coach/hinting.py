@@ -77,10 +77,9 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     last `race` found come first.
 
     number: return this hint, from 1, whatever was shown before. Hints go from a nudge to nearly the answer.
-    If the hint that fits best was shown before, for another reason, a line says so, and the next hint that
-    wasn't shown follows. When the session ends, it's
-    forgotten which hints were shown. If a puzzle is solved twice, in two kernels, the hints are for the
-    kernel that was checked last.
+    If the hint that fits best was shown before, for another reason, a line says so. As long as a hint fits,
+    those about other mistakes aren't shown. When the session ends, it's forgotten which hints were shown. If
+    a puzzle is solved twice, in two kernels, the hints are for the kernel that was checked last.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if it has no hint with this number.
     """
@@ -118,24 +117,31 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     first = next((n for n in range(1, len(known) + 1) if n not in shown), len(known))
     chosen, fits = (number, False) if number else _choice(known, said, shown, code)
     seen = 0 if number else _seen(known, said, shown, code)
-    if seen and seen != chosen:
+    notes, lead = [], ""
+    best = f"Hint {seen} fits your last {source} best, but you've seen it"
+    if seen:
         shown[seen] = failure
+    if seen and not fits and chosen == len(known) and chosen not in shown:
+        chosen, lead = seen, f"{best}. The next one is nearly the answer."
     fits_too = fits or bool(number and _fit(known[chosen - 1], said, code) > NO_FIT)
     shown[chosen] = failure if fits_too else shown.get(chosen, "")
-    notes, lead = [], ""
     if seen and seen != chosen:
         show_it = f": hint({name}, {seen}) shows it again" if name else ""
-        lead = f"Hint {seen} fits your last {source} best, but you've seen it{show_it}. This is the next one."
+        lead = f"{best}{show_it}. This one {'fits, too' if fits else 'is a general one'}."
     if fits and said:
         message = _telling(said).message
         short = textwrap.shorten(message, MOST_CHARACTERS, placeholder=" …")
         why = f" That's why it comes before hint {first}." if first < chosen else ""
         notes.append(f"Chosen because your last {source} said: “{short}”{why}")
-    if len(shown) < len(known):
+    following, fitting = _choice(known, said, shown, code)
+    if following not in shown:
         call = f"hint({name})" if name else "hint of this version, without a number,"
-        following, fitting = _choice(known, said, shown, code)
         why = ", which fits your last check" * (fitting and following < chosen and source == "check")
         notes.append(f"Still stuck? {call} shows hint {following}{why}.")
+    elif unseen := [n for n in range(1, len(known) + 1) if n not in shown]:
+        call = f"hint({name}, {unseen[0]})" if name else f"hint of this version, with the number {unseen[0]},"
+        other = "The other hint is" if len(unseen) == 1 else f"The other {len(unseen)} hints are"
+        notes.append(f"{other} about other mistakes: {call} shows hint {unseen[0]}.")
     else:
         every = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
         lost = source == "check" and said and not any(_fit(each, said, code) > NO_FIT for each in known)
@@ -164,15 +170,16 @@ def _choice(
 ) -> tuple[int, bool]:
     """Return the number of the next hint, and whether it was chosen because it fits the last check.
 
-    A hint fits by words of the failure, or by its kind, except for the kinds that have many causes. A hint
-    that was shown comes again only if all were. code: of the kernel.
+    A hint fits by words of the failure, or by its kind, except for the kinds that have many causes. If one
+    fits, those that are about other mistakes aren't shown, only the general ones. A hint that was shown comes
+    again only if no other is left. code: of the kernel.
     """
-    numbers = range(1, len(known) + 1)
-    fitting = [n for n in _fitting(known, said, code) if n not in shown]
-    if fitting:
-        return fitting[0], True
-    again = _seen(known, said, shown, code) if len(shown) == len(known) else 0
-    return next((n for n in numbers if n not in shown), again or len(known)), bool(again)
+    fitting = _fitting(known, said, code)
+    if new := [n for n in fitting if n not in shown]:
+        return new[0], True
+    left = [n for n, each in enumerate(known, 1) if n not in shown and not (fitting and each.fits)]
+    again = 0 if left else _seen(known, said, shown, code)
+    return next(iter(left), again or len(known)), bool(again)
 
 
 def _fitting(known: Sequence[Hint], said: Report | None, code: str) -> list[int]:
@@ -234,8 +241,11 @@ def _fit(hint: Hint, report: Report | None, source: str = "") -> tuple[int, int]
     if any(_follows(each, source) or _says(each, case, *told, verdict.diagnosis) for each in hint.unless):
         return NO_FIT
     fits = [fit for fit in hint.fits if fit.kind == verdict.kind]
-    found = [(2 + _says(fit.words, verdict.diagnosis), len(fit.words)) for fit in fits
-             if fit.words and _says(fit.words, *told, verdict.diagnosis)]  # fmt: skip
+    found = [
+        (2 + _says(fit.words, verdict.diagnosis), len(fit.words))
+        for fit in fits
+        if fit.words and (_says(fit.words, *told, verdict.diagnosis) or _lacks(fit.words, source))
+    ]
     if not CAUSE.search(verdict.diagnosis):
         found += [(2, len(words)) for words in _labels([fit.words for fit in fits], verdict, report)]
     speaks = MANY_CAUSES.get(verdict.kind, re.compile(""))
@@ -262,6 +272,14 @@ def _labels(words: Sequence[str], verdict: Verdict, report: Report) -> list[str]
 
 _CALL = re.compile(r"tl\.(\w+)\((\w+)=\)")
 _PLACES = {("load", "mask"): 1, ("load", "other"): 2, ("store", "mask"): 2, ("dot", "input_precision"): 3}
+
+
+def _lacks(words: str, source: str) -> bool:
+    """Return whether a call has no such argument, as ``no mask in tl.load`` asks."""
+    wanted = re.fullmatch(r"no (\w+) in tl\.(\w+)", words)
+    if not wanted or f"tl.{wanted[2]}(" not in source:
+        return False
+    return not _follows(f"tl.{wanted[2]}({wanted[1]}=)", source)
 
 
 def _follows(unless: str, source: str) -> bool:

@@ -379,6 +379,8 @@ const MOST_PIXELS = 32000; // along a canvas: browsers leave larger ones blank
 const MOST_TICKS = 64; // numbers along an edge of a heat map
 const MOST_COLUMN = 8; // the most rows of a [n, 1] block shown below each other
 const MOST_NARROW = 200; // pixels of the widest block if there are two columns of them next to the code
+const SHORT_VECTOR = 16; // lanes that fit into two rows next to the code
+const SHORT_CODE = 12; // lines that leave room for the blocks below
 const MOST_KEPT = 240; // pixels that the blocks of a step keep for larger ones
 const FRAME_MS = 650; // the time of a step while it plays
 const STATES = ["", "right", "wrong", "later", "undefined", "race"];
@@ -499,7 +501,7 @@ class Stage {
       make("div", { class: "bar", role: "group", "aria-label": "move" }, ...Object.values(this.moves), this.alarm,
         still ? null : this.playing),
       ...run.notes.map((note) => make("p", { class: "quiet" }, note)),
-      make("div", { class: "stage" }, make("div", {}, this.code), make("div", {}, this.here, this.room)),
+      make("div", { class: isBroad(run) ? "stage broad" : "stage" }, make("div", {}, this.code), make("div", {}, this.here, this.room)),
       this.inspect, make("div", { class: "part quiet" }, `In memory${several ? ", for all programs" : ""}:`), this.tensors,
       this.key_, this.tables,
       make("details", {}, make("summary", {}, "Keys"), make("table", {}, make("tbody", {},
@@ -1294,6 +1296,13 @@ function enlarged(pen, data, columns, rows, side) {
   }
 }
 
+/** Whether a run has long vectors and little code: then the vectors are below the code, in longer rows. */
+function isBroad({ functions, arrays }) {
+  const shapes = arrays.map(([, shape]) => shape.filter((size) => size > 1));
+  const isLong = shapes.some(([size]) => size > SHORT_VECTOR && size <= NUMBERS);
+  return isLong && shapes.every((shape) => shape.length < 2) && functions.every(({ lines }) => lines.length <= SHORT_CODE);
+}
+
 /** Return the width of a box's column in pixels. */
 function roomIn(box) {
   const { columnCount, columnWidth, columnGap } = getComputedStyle(box);
@@ -1311,7 +1320,7 @@ function wrapped(width, characters) {
 
 /** Return the names of a tensor's axes; "" if one of them has only a formula for its size, such as (N+31)//32. */
 function axesText(dims) {
-  return dims.every((dim) => /^[A-Za-z_]\w*$/.test(dim)) ? `, axes ${dims.join(" ")}` : "";
+  return dims.every((dim) => /^[A-Za-z_]\w*$/.test(dim)) ? `, ${dims.length === 1 ? "axis" : "axes"} ${dims.join(" ")}` : "";
 }
 
 function turnText([turn, of]) {
@@ -1388,6 +1397,6 @@ function play(style, data) {
 if (typeof module === "object" && typeof document === "undefined") {
   module.exports = {
     unpacked, arrayOf, coordinates, spread, numberText, address, kindText, namesAt, lanesChanged, turnsAt, callers,
-    storedAt, switchedOffBy, laneText, nextAccess, nextChange, overLoop, firstWrong, firstProblem, range, ends, heat, linesOf, wrapped, ticks,
+    storedAt, switchedOffBy, laneText, nextAccess, nextChange, isBroad, overLoop, firstWrong, firstProblem, range, ends, heat, linesOf, wrapped, ticks,
   };
 }

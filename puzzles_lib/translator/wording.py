@@ -641,6 +641,8 @@ def _undefined(t: Trouble, found: re.Match) -> str:
         names.remove(f"{name}_ptr")  # not a slip: the value is missing
     if close := _closest(name, names):
         return f"{name} is not defined: did you mean {' or '.join(close)}?"
+    if name in _OPERATORS:
+        return f"{name} is not defined: write {_OPERATORS[name]} instead"
     if hasattr(tl, name):
         return f"{name} is not defined: in a kernel it is tl.{name}"
     if name in _ELSEWHERE and (used := re.search(rf"(?<![\w.]){name}\.(\w+)", t.line)):
@@ -834,6 +836,9 @@ def _arange(t: Trouble, _: re.Match) -> str:
     for part in t.arguments():
         if _is_float(t.seen.value(part)):
             return f"tl.arange needs integers, but {t.text(part)} is a float"
+    start = t.arguments()[0] if len(t.arguments()) == 2 else None
+    if start and isinstance(t.seen.value(start), tl.tensor):
+        return f"tl.arange needs sizes known at compile time: begin at 0, and add {t.text(start)} to it"
     return "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter"
 
 

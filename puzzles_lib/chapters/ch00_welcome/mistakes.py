@@ -63,7 +63,7 @@ MISTAKES = (
     Mistake(
         SQUARE,
         "programs_start_one_block_apart",
-        "The blocks are long enough, but begin where single blocks would.",
+        "Each program takes two blocks, but begins only one block after the program before it.",
         {"pid * 2 * BLOCK": "pid * BLOCK"},
         kind="never written",
         says="overwrite each other",

@@ -131,7 +131,7 @@ def gpu() -> Picture:
     )
 
 
-TIMES = (5, 3, 4, 6, 4, 3, 5, 2, 4, 5, 3, 4)  # made-up durations of programs, in no unit
+TIMES = (5, 3, 4, 6, 4, 5, 5, 2, 4, 5, 3, 4)  # made-up durations; no two programs end together
 
 
 def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:

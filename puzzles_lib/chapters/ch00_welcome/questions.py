@@ -86,13 +86,12 @@ QUESTIONS = (
         "Which cases does your kernel pass? It should pass cases 0 and 1, and fail case 2.",
         lambda: {0, 1},
         set,
-        "Case 2 passes, too. It has 30 elements in blocks of 8: what's different about its last program? "
-        "(A new `N` comes too late for `mask`, which has its value already.)",
+        "Case 2 passes, too. It has 30 elements in blocks of 8: what's different about its last program?",
         (
             Nudge(
                 lambda given, right: 0 not in given,
                 "Your kernel doesn't pass case 0: 8 elements in one block of 8. "
-                "Keep the lines that were given, and change less.",
+                "Your mask must do no harm in a full block.",
             ),
             Nudge(
                 lambda given, right: 1 not in given,

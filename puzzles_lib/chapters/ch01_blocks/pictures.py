@@ -1,14 +1,14 @@
 """Pictures of chapter 01: a pointer and the offsets of a block, and the mask of the last one."""
 
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
-from puzzles_lib.drawing.colours import FAINT, PALE, PROGRAM_COLORS, VERMILLION
+from puzzles_lib.drawing.colours import FAINT, ORANGE, PALE, PROGRAM_COLORS, VERMILLION
 from puzzles_lib.drawing.sheet import Cells, Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.puzzle import Case
 
 
 def pointer(pid: int = 1, block: int = 4, start: int = 4096) -> Picture:
     """Draw two ways to the addresses of a block: from the start of a tensor, and from a moved pointer."""
-    figure, ax = new_sheet(22.0, 9.9)
+    figure, ax = new_sheet(22.0, 10.5)
     color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
     first, left, count = pid * block, 5.6, 3 * block
     moved, at = start + 4 * first, left + 1.3 * first
@@ -40,6 +40,8 @@ def pointer(pid: int = 1, block: int = 4, start: int = 4096) -> Picture:
     words = f"BLOCK = {block}. A float32 takes 4 bytes: {first} elements after {start} comes "
     label(ax, left, 9.1, f"{words}{start} + {first} × 4 = {moved}.", align="left", color=FAINT)
     label(ax, left, 9.7, "You count elements. Triton multiplies by 4.", align="left", color=FAINT)
+    words = "Gray arrows: what x_ptr points at. Black arrows: the address in each lane."
+    label(ax, left, 10.3, words, align="left", color=FAINT)
     return Picture(
         figure,
         f"""Blocks of {block} elements of 4 bytes. x_ptr is the address {start}, the first byte of x. Program
@@ -65,8 +67,10 @@ def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
     known = [off if i else "" for off, i in zip(offs, inside, strict=True)]
     hatch = [None if i else "////" for i in inside]
     row(2.7, "x_ptr + lanes: element", known, [PALE if i else None for i in inside], hatch)
-    row(4.1, "lanes < N", [lane < case.N for lane in range(lanes)], PALE)
-    row(5.5, "the mask it needs", inside, [PALE if i else None for i in inside])
+    wrong = [lane < case.N for lane in range(lanes)]
+    marked = [ORANGE if a and not b else PALE for a, b in zip(wrong, inside, strict=True)]
+    row(4.1, f"lanes < N, N = {case.N}", wrong, marked)
+    row(5.5, "the correct mask", inside, [PALE if i else None for i in inside])
     end = 6.0 + 1.25 * left
     ax.plot([end, end], [1.05, 6.75], color=VERMILLION, linewidth=3)
     label(ax, end + 0.2, 0.5, "x ends here", align="left", fontsize=11)
@@ -76,6 +80,6 @@ def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:
         figure,
         f"""The last block of a tensor with N = {case.N} and BLOCK = {case.BLOCK}. The moved x_ptr points at
         element {offs[0]}, so lane 0 of program {pid} is element {offs[0]}, and {left} elements are left.
-        lanes < N is True in every lane. The mask it needs is True in lanes 0 to {left - 1} only: from lane
-        {left} on, x has no elements (hatched).""",
+        lanes < N is True in every lane, so from lane {left} on wrongly. The correct mask is True in lanes
+        0 to {left - 1} only: from lane {left} on, x has no elements (hatched).""",
     )

@@ -1,5 +1,6 @@
 """The predictions of chapter 01."""
 
+from puzzles_lib.chapters.ch01_blocks import secret
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
@@ -22,13 +23,6 @@ def _full() -> set[int]:
 
 def _without_a_last_element() -> int:
     return sum(case.N == 0 for case in MASKED_ADD.cases)
-
-
-def _off_and_stored() -> tuple[int, int]:
-    """Return how many lanes of case 1 the load masks off, and how many of those the store does not."""
-    case = MASKED_ADD.cases[1]
-    off = [lane for lane in range(case.BLOCK) if lane >= case.N - 1]
-    return len(off), sum(lane < case.N for lane in off)
 
 
 def _with(size: int) -> Nudge:
@@ -84,25 +78,21 @@ QUESTIONS = (
     ),
     Question(
         "ch01-q3",
-        "How many lanes does the load mask off in case 1, and how many of these does the kernel store?",
-        _off_and_stored,
-        tuple,
-        "The masks are offs < N - 1 in the load and offs < N in the store. N is 20, and there are 32 lanes.",
+        "What does the message say, when your kernel has put it in order?",
+        secret.message,
+        str,
+        "Which element of x does lane 0 of program 0 need? And lane 0 of program 1?",
         (
-            Nudge(lambda given, right: len(given) != 2, "Answer with two numbers, such as (16, 16)."),
             Nudge(
-                lambda given, right: given[0] == MASKED_ADD.cases[1].BLOCK - MASKED_ADD.cases[1].N,
-                "That's how many lanes have no element. The load's mask switches off one more.",
+                lambda given, right: given == right[::-1],
+                "These are the letters, but from the last to the first. Which element of x does z[0] need?",
             ),
             Nudge(
-                lambda given, right: given[0] == right[0] and given[1] == 0,
-                "The load masks off lane 19. Does the store?",
-            ),
-            Nudge(
-                lambda given, right: given[0] == right[0],
-                "The first number is correct. The store has a mask, too: in which lanes do the two differ?",
+                lambda given, right: sorted(given) == sorted(right),
+                "All letters are there, but not in order. Which elements do lanes 0 and 1 of program 1 need?",
             ),
         ),
-        why="Lanes 19 to 31 are masked off in the load. Lane 19 is the one of them that the store writes.",
+        computed=True,
+        why="From the last element, your pointer counts down: `x_ptr - lanes`.",
     ),
 )

@@ -1,0 +1,76 @@
+"""Find a line of a kernel that has no effect, such as ``z * 2``, or ``x = 2 * x`` if x isn't read again."""
+
+import ast
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.checker.report import Verdict
+from puzzles_lib.source import site_in
+
+UNUSED = "the result of this line is never used"
+
+
+def without_effect(verdict: Verdict, kernel: JITFunction) -> Verdict | None:
+    """Return the same fault with a line that has no effect; None if there is no such line."""
+    try:
+        (function,) = ast.parse(textwrap.dedent(kernel.src)).body
+    except (SyntaxError, ValueError):  # an inner function with a docstring whose lines begin further left
+        return None
+    for statement in _outside_of_loops(function):
+        if text := _idle(statement, function):
+            told = f"{verdict.diagnosis}; {text}" if verdict.diagnosis else text
+            return replace(verdict, diagnosis=told, site=site_in(kernel, statement.lineno))
+    return None
+
+
+def _outside_of_loops(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements in their order; what a loop sets may be read in its next iteration."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt) and not isinstance(child, ast.For | ast.While | ast.FunctionDef):
+            yield child
+            yield from _outside_of_loops(child)
+
+
+def _idle(statement: ast.stmt, function: ast.AST) -> str:
+    """Say that a statement has no effect; "" if it may have one."""
+    if isinstance(statement, ast.Expr):
+        value = statement.value
+        if not isinstance(value, ast.BinOp | ast.Compare | ast.UnaryOp | ast.Name):
+            return ""
+        if any(isinstance(node, ast.Call) for node in ast.walk(value)):
+            return ""
+        if isinstance(value, ast.Compare) and isinstance(value.left, ast.Name):
+            if [type(op) for op in value.ops] == [ast.Eq]:
+                return f"== compares: write = to set {value.left.id}"
+        return UNUSED
+    if isinstance(statement, ast.AugAssign):
+        target: ast.expr = statement.target
+    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+    else:
+        return ""
+    if (
+        not isinstance(target, ast.Name)
+        or isinstance(statement, ast.Assign)
+        and not _reads(statement, target)
+    ):
+        return ""
+    end = statement.end_lineno or statement.lineno
+    below = (node for node in ast.walk(function) if isinstance(node, ast.stmt) and node.lineno > end)
+    return "" if any(_reads(node, target) for node in below) else UNUSED
+
+
+def _reads(statement: ast.stmt, target: ast.Name) -> bool:
+    """Return whether a statement reads a name; `x += 1` does."""
+    return any(
+        isinstance(node, ast.Name)
+        and node.id == target.id
+        and isinstance(node.ctx, ast.Load)
+        or isinstance(node, ast.AugAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id == target.id
+        for node in ast.walk(statement)
+    )
