@@ -527,10 +527,11 @@ def _kind(t: Trouble, text: str) -> str:
         shape = t.shape(_numbers(block[1]))
         return f"a block pointer to {shape} of {_dtype(block[2])}"
     if block := re.search(r"<\[(.*)\], ([^>]+)>", text):
-        return f"{t.shape(_numbers(block[1]))} of {_dtype(block[2])}"
+        shape = t.shape(_numbers(block[1]))
+        return f"a mask {shape}" if block[2] == "int1" else f"{shape} of {_dtype(block[2])}"
     if block := re.fullmatch(r"(\w+)\[(.*\d.*)\]", text):
         sizes = [int(n) for n in re.findall(r"\d+", block[2])]
-        return f"{t.shape(sizes)} of {_dtype(block[1])}"
+        return f"a mask {t.shape(sizes)}" if block[1] == "int1" else f"{t.shape(sizes)} of {_dtype(block[1])}"
     return f"one {_dtype(text.removesuffix('[]'))}" if "pointer" not in text else "an address"
 
 
