@@ -27,6 +27,7 @@ MISTAKES = (
         },
         kind="values",
         says="pairs of neighbors",
+        asks="Will the model still write words? (The next cell shows it.)",
     ),
     Mistake(
         ROPE,
@@ -431,6 +432,7 @@ MISTAKES = (
         kind="race",
         says="z[",
         asks="In the first case that fails, which two programs store the same row?",
+        otherwise={"is_row = p[:, None] < end": "is_row = (p < end)[:, None]"},
     ),
     Mistake(
         GROUPED_MATMUL,
@@ -526,6 +528,7 @@ MISTAKES = (
         },
         kind="values",
         says="the halves swapped",
+        asks="Does the text suffer as much as in puzzle 66? (The next cell shows it.)",
     ),
     Mistake(
         SWIGLU_DOWN,
