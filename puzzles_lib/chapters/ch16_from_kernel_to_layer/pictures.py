@@ -239,7 +239,7 @@ def budget(record: Mapping[str, Any]) -> Picture:
 def words(BITS: int = 2) -> Picture:
     """Draw which values of x share a word: along a row in puzzle 15, along K in the library."""
     F = 16 // BITS
-    figure, ax = new_sheet(25, 8.6)
+    figure, ax = new_sheet(25, 7.7)
     row = cells(ax, [f"n={i}" for i in range(3)], x=2.2, y=1.6, width=2.2, colors=PACKED)
     label(ax, row.x + 3.3, 0.7, "puzzle 15: neighbors in one row")
     label(ax, row.x - 0.3, 2.1, "row k", align="right")

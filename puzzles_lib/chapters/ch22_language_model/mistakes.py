@@ -27,7 +27,7 @@ MISTAKES = (
         },
         kind="values",
         says="pairs of neighbors",
-        asks="Will the model still write words? (The next cell shows it.)",
+        asks="With this kernel, will the model still write words, in the next cell?",
     ),
     Mistake(
         ROPE,
@@ -528,7 +528,7 @@ MISTAKES = (
         },
         kind="values",
         says="the halves swapped",
-        asks="Does the text suffer as much as in puzzle 66? (The next cell shows it.)",
+        asks="With this kernel, does the next cell's text suffer as much as in puzzle 66?",
     ),
     Mistake(
         SWIGLU_DOWN,
