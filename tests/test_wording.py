@@ -54,6 +54,11 @@ ROWS = {
         "a row of x2.to(tl.float8e4nv) has 16 numbers, so x2.T.to(tl.uint8) must have 8 rows, "
         "with two numbers per byte, but is [16, 32] = [HALF, BLOCK]",
     ),
+    r"(lhs|rhs)_scale must be a tensor of shape \[\.\.\., (\d+, \d+)\]\. Got \[(.*)\]": (
+        "w, ws = tl.zeros((HALF, BLOCK), tl.uint8), tl.full((1, BLOCK), 127, tl.uint8)\n"
+        "r = tl.dot_scaled(x2.T.to(tl.float8e4nv), None, 'e4m3', w, ws, 'e2m1')",
+        "the scale of w must be [32, 1] = [BLOCK, 1], but ws is [1, 32] = [1, BLOCK]: is it transposed?",
+    ),
     r"'MatMult' (?:object|is not)": ("acc += x2 @ x2", "a kernel has no @: use tl.dot(x2, x2)"),
     r"'(?:Not)?In' (?:object|is not)": ("if N in (1, 2): x += 1", "no `in`: compare with =="),
     r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len": (
@@ -521,6 +526,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "x.store(z_ptr + offs)": "swapped: tl.store(z_ptr + offs, x, ...) has the addresses first",
     "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
     "for i in range(4):\n    x = tl.histogram(offs, True)": "but [1] of int32 after this line",
+    "for i in range(4):\n    mask = x2 > 0": "a mask [32] = [BLOCK] before the loop, but a mask [32, 16]",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
 }
 

@@ -527,10 +527,11 @@ def _kind(t: Trouble, text: str) -> str:
         shape = t.shape(_numbers(block[1]))
         return f"a block pointer to {shape} of {_dtype(block[2])}"
     if block := re.search(r"<\[(.*)\], ([^>]+)>", text):
-        return f"{t.shape(_numbers(block[1]))} of {_dtype(block[2])}"
+        shape = t.shape(_numbers(block[1]))
+        return f"a mask {shape}" if block[2] == "int1" else f"{shape} of {_dtype(block[2])}"
     if block := re.fullmatch(r"(\w+)\[(.*\d.*)\]", text):
         sizes = [int(n) for n in re.findall(r"\d+", block[2])]
-        return f"{t.shape(sizes)} of {_dtype(block[1])}"
+        return f"a mask {t.shape(sizes)}" if block[1] == "int1" else f"{t.shape(sizes)} of {_dtype(block[1])}"
     return f"one {_dtype(text.removesuffix('[]'))}" if "pointer" not in text else "an address"
 
 
@@ -800,6 +801,18 @@ def _scaled_axes(t: Trouble, _: re.Match) -> str:
     return f"{told}, but is {t.shape(right)}{turned}"
 
 
+def _scale_shape(t: Trouble, found: re.Match) -> str:
+    """Explain a scale of tl.dot_scaled that doesn't fit its operand, by the names of the call."""
+    at = 1 if found[1] == "lhs" else 4
+    given = t.arguments()
+    if len(given) <= at:
+        return ""
+    scale, operand = t.text(given[at]), t.text(given[at - 1])
+    wanted, has = (_numbers(text) for text in (found[2], found[3]))
+    turned = ": is it transposed?" if wanted == has[::-1] else ""
+    return f"the scale of {operand} must be {t.shape(wanted)}, but {scale} is {t.shape(has)}{turned}"
+
+
 def _dot_of(t: Trouble, _: re.Match) -> str:
     parts = [f"{t.text(n)} is {t.shape(_sizes(v))}" for n, v in t.operands()[:2]]
     return f"tl.dot multiplies [M, K] by [K, N], but {', '.join(parts)}"
@@ -1011,6 +1024,7 @@ Say = str | Callable[[Trouble, re.Match], str]
 ROWS: tuple[tuple[str, Say], ...] = (
     (r"^MemoryError", TOO_LARGE),
     (r"^Reduction dimension should pack the same number of elements", _scaled_axes),
+    (r"(lhs|rhs)_scale must be a tensor of shape \[\.\.\., (\d+, \d+)\]\. Got \[(.*)\]", _scale_shape),
     (r"'MatMult' (?:object|is not)", _matmul),
     (r"'(?:Not)?In' (?:object|is not)", "a kernel has no `in`: compare with ==, and join comparisons with |"),
     (r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len", _descriptor),

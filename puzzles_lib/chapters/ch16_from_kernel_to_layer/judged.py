@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -147,25 +147,6 @@ def gradients(
     return "; ".join(found) or f"gradcheck says {checked(function.apply, inputs, needed if where else ())}"
 
 
-def without(
-    left_out: object,
-    kernel: JITFunction,
-    function: type[torch.autograd.Function],
-    given: Mapping[str, Tensor],
-    others: Sequence[Any],
-) -> str:
-    """Return what is said about the gradients if one of them isn't needed.
-
-    given: x, weight and bias, by the names of their gradients. others: the function's other inputs.
-    """
-    if left_out is None:
-        return "not answered yet: choose left_out"
-    if left_out not in GRADIENTS:
-        return f'left_out must be "dx", "dw" or "db", but is {left_out!r}'
-    inputs = [each.detach() if name == left_out else each for name, each in given.items()]
-    return f"any x, without {left_out}: {gradients(kernel, function, [*inputs, *others])}"
-
-
 def under_autocast(
     kernel: JITFunction, function: type[torch.autograd.Function], inputs: Sequence[Any]
 ) -> str:
@@ -255,6 +236,31 @@ def same_words(words: Tensor | None, wanted: Tensor) -> str:
     same = torch.equal(words.to(wanted.dtype), wanted)
     kinds = f"yours are {_name(words.dtype)}, the library's {_name(wanted.dtype)}"
     return f"False: {kinds}" + (", otherwise the same" if same else "")
+
+
+def relu(
+    function: type[torch.autograd.Function],
+    kernels: Sequence[JITFunction],
+    kept: Callable[[], int],
+    most: int,
+) -> str:
+    """Return what is said about a ReLU that keeps bits: its gradient, then its model's bytes.
+
+    kernels: those that the model runs. kept: counts the bytes that the model keeps for backward. most: how
+    many it may keep.
+    """
+    x = torch.randn(5, 16, dtype=torch.float64, generator=_generator()).requires_grad_()
+    if (told := checked(function.apply, [x])) != "True":
+        return f"gradcheck: {told}"
+    zeros = torch.zeros(5, 16, dtype=torch.float64, requires_grad=True)
+    (dx,) = torch.autograd.grad(function.apply(zeros).sum(), zeros)
+    if dx.any():
+        return "gradcheck: True, but where x is 0, dx is dy. In torch it's 0 there"
+    if told := unsolved(*kernels):
+        return f"gradcheck: True\n{told}"
+    bytes_kept = kept()
+    told = f"gradcheck: True\n{bytes_kept / 1e3:.0f} kB are kept for backward"
+    return told if bytes_kept <= most else f"{told}, more than {most / 1e3:.0f} kB"
 
 
 _COMPUTED_ANYWAY = ("setStorage", "cannot reshape tensor of 0 elements")

@@ -170,6 +170,7 @@ MISTAKES = (
         },
         kind="uninitialised",
         says="db_ptr",
+        asks="An atomic addition reads the old sum. What does the very first one read?",
     ),
     Mistake(
         LINEAR_BACKWARD,

@@ -1,10 +1,9 @@
 """Pictures for chapter 16."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from matplotlib.lines import Line2D
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.drawing.colours import (
@@ -15,14 +14,12 @@ from puzzles_lib.drawing.colours import (
     LINE,
     ORANGE,
     PALE,
-    PAPER,
-    PURPLE,
     SKY,
     VERMILLION,
     YELLOW,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.timing.recorded import bits_text, rounding_told
+from puzzles_lib.timing.recorded import bits_text
 
 PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
 FLOAT = "float32"
@@ -121,7 +118,7 @@ def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32
     )
 
 
-def draws(steps: float = 2.3, count: int = 40, seed: int = 7) -> Picture:
+def draws(steps: float = 2.3, count: int = 40, seed: int = 54) -> Picture:
     """Draw a value between two codes, some draws of u, and the code floor(steps + u) of each."""
     u = uniform(seed, torch.arange(count)).tolist()
     low = int(steps)
@@ -144,8 +141,7 @@ def draws(steps: float = 2.3, count: int = 40, seed: int = 7) -> Picture:
     label(ax, place + width + 0.3, 1.5, f"s + 1 = {steps + 1:g}", align="left")
     label(ax, left + 0.62 * width, 4.55, f"{count - up} draws of s + u: code {low}", color=ORANGE)
     label(ax, left + 1.04 * width, 4.55, f"{up} draws: code {low + 1}", align="left", color=BLUE)
-    label(ax, left - 0.3, 2.4, "draw 1", align="right", fontsize=9, color=FAINT)
-    label(ax, left - 0.3, 3.7, f"draw {count}", align="right", fontsize=9, color=FAINT)
+    label(ax, left - 0.3, 2.9, "a dot per draw", align="right", fontsize=9, color=FAINT)
     mean = low + up / count
     text = f"the mean of {count} codes is {mean:.2f}; the nearest code would be {low} each time"
     label(ax, 12.5, 5.6, text)
@@ -176,12 +172,14 @@ def curves(record: Mapping[str, Any]) -> Picture:
     exact = rows[FLOAT]["loss"]
     for ax, rounding in zip(axes, ("nearest", "stochastic"), strict=True):
         ax.axhline(0, color=INK, linewidth=1)
-        label(ax, len(exact) - 1, 0.008, FLOAT, align="right baseline", fontsize=9)
+        ends = " and ".join(f"{exact[step]:.2f} at step {step}" for step in (20, 40))
+        label(ax, len(exact) - 1, 0.008, f"{FLOAT}: {ends}", align="right baseline", fontsize=9)
         for bits, line in ((2, "--"), (1, "-")):
             color = BITS_LOOKS[bits][0]
             row = rows[_path(bits, rounding)]
             beyond = [loss - one for loss, one in zip(row["loss"], exact, strict=True)]
-            ax.plot(beyond, line, color=color, linewidth=1.6, label=bits_text(bits))
+            name = f"{bits_text(bits)}: {row['apart']:.3f} apart"
+            ax.plot(beyond, line, color=color, linewidth=1.6, label=name)
             told.append(f"{row['path']}: {row['loss'][40]:.3f} at step 40, {row['apart']:.4f} apart")
         ax.legend(fontsize=10, frameon=False, loc="lower right")
         ax.set_title(rounding, fontsize=11, color=INK)
@@ -235,99 +233,38 @@ def budget(record: Mapping[str, Any]) -> Picture:
     )
 
 
-# ---- an H200
-
-
-def steps(rows: Sequence[Mapping[str, Any]], about: str) -> Picture:
-    """Draw the time of a training step against its peak memory, for both models of bench "training".
-
-    rows: recorded rows (`puzzles_lib.timing.recorded`). about: where they come from.
-    """
-    rows = [row for row in rows if row["baseline"] == "torch"]
-    names = list(dict.fromkeys(row["case"] for row in rows))
-    figure = new_figure(8.4, 4.2)
-    axes = figure.subplots(1, len(names), squeeze=False, sharex=True, sharey=True)[0]
-    told = []
-    for ax, name in zip(axes, names, strict=True):
-        for row in [row for row in rows if row["case"] == name]:
-            color, mark, compiled = _look(row["path"])
-            x, y = row["us"] / row["baseline_us"], row["bytes"] / row["baseline_bytes"]
-            if compiled:  # larger, so that it's seen around a filled mark
-                ax.plot(
-                    [x], [y], mark, color=color, markerfacecolor="none", markersize=12, markeredgewidth=1.6
-                )
-            else:
-                size = SIZES.get(mark, 9) + 2
-                ax.plot(
-                    [x], [y], mark, color=color, markersize=size, markeredgecolor=PAPER, markeredgewidth=0.7
-                )
-            told.append(
-                f"{rounding_told(row['path'])}: {row['us'] / 1000:.1f} ms, {row['bytes'] / 1e9:.2f} GB"
-            )
-        told[-1] += f" ({name})"
-        title = name.split(",")[0].replace(" of LayerNorm and MLP (ReLU)", " of norm and MLP")
-        ax.set_title(title, fontsize=11, color=INK)
-        ax.set_ylim(0)
-        ax.set_xlabel("time of a step, torch = 1", fontsize=10)
-        ax.tick_params(labelsize=9)
-        ax.grid(color=PALE)
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("peak memory, torch = 1", fontsize=10)
-    looks = {"torch": _look("torch"), "checkpointed": _look("torch, checkpointed")}
-    looks |= {bits_text(bits): (*look, False) for bits, look in BITS_LOOKS.items()}
-    looks |= {"star: stochastic": (FAINT, STAR, False), "outline: compiled": (FAINT, "o", True)}
-    keys = [
-        Line2D([], [], color=color, marker=mark, linestyle="none", markersize=9,
-            markerfacecolor="none" if hollow else color)
-        for color, mark, hollow in looks.values()
-    ]  # fmt: skip
-    figure.legend(keys, list(looks), fontsize=9, frameon=False, loc="outside lower center", ncols=4)
-    figure.suptitle(about, fontsize=9, color=FAINT)
-    return Picture(
-        figure,
-        f"Time and peak memory of a training step, replayed as a CUDA graph, {about}. {'; '.join(told)}.",
-    )
-
-
-def _look(path: str) -> tuple[str, str, bool]:
-    """Return color, mark, and whether the mark is only an outline, as that of a compiled path is."""
-    compiled = "compiled" in path
-    if path.startswith("torch"):
-        return (PURPLE, "v", compiled) if "checkpointed" in path else (INK, "P", compiled)
-    bits = int(path.removeprefix("packed, ").split()[0])
-    color, mark = BITS_LOOKS[bits]
-    return color, STAR if "stochastic" in path else mark, compiled
-
-
 # ---- production
 
 
 def words(BITS: int = 2) -> Picture:
-    """Draw which values of x share a word: along a row in puzzle 15, along K in production."""
+    """Draw which values of x share a word: along a row in puzzle 15, along K in the library."""
     F = 16 // BITS
-    figure, ax = new_sheet(25, 7.4)
-    left, width = 3.6, 1.15
-    row = cells(ax, [f"n={i}" for i in range(8)], x=left, y=1.6, width=width, colors=PACKED)
-    label(ax, row.x + 4 * width, 0.7, "puzzle 15: neighbors in one row")
-    label(ax, left - 0.3, 2.1, "row k", align="right")
-    label(ax, row.right + 0.2, 2.1, "…", align="left")
-    column = [f"k={16 * j}" for j in range(F)]
-    x = 17.0
-    block = cells(ax, [[text] for text in column], x=x, y=1.6, width=2.2, height=0.62, colors=PACKED)
-    label(ax, x + 1.1, 0.7, f"the library: {F} rows, 16 apart")
-    label(ax, block.right + 0.3, 1.9, "field 0", align="left", fontsize=9, color=FAINT)
-    label(ax, block.right + 0.3, block.bottom - 0.3, f"field {F - 1}", align="left", fontsize=9, color=FAINT)
-    label(ax, x - 0.3, 1.9, "column n", align="right")
-    told = "a thread that loads these 8 values packs the word by itself"
-    label(ax, x + 1.1, 7.0, told)
+    figure, ax = new_sheet(25, 7.7)
+    row = cells(ax, [f"n={i}" for i in range(3)], x=2.2, y=1.6, width=2.2, colors=PACKED)
+    label(ax, row.x + 3.3, 0.7, "puzzle 15: neighbors in one row")
+    label(ax, row.x - 0.3, 2.1, "row k", align="right")
+    label(ax, row.right + 0.2, 2.1, f"… n={32 // BITS - 1}", align="left")
+    for i in range(3):
+        label(ax, row.center(i)[0], 2.95, f"bits {BITS * i}, {BITS * i + 1}", fontsize=8, color=FAINT)
+    x, width = 16.0, 2.6
+    rows = [[f"k={16 * field + r}" for r in range(2)] for field in range(F)]
+    block = cells(ax, rows, x=x, y=2.3, width=width, height=0.62, colors=[[PACKED, VALUES]] * F)
+    label(ax, x + width, 0.7, f"the library, column n: {F} rows, 16 apart")
+    for r in range(2):
+        label(ax, x + (r + 0.5) * width, 1.8, f"word {r}")
+    label(ax, block.right + 0.3, 1.8, "… word 15", align="left")
+    for field in range(F):
+        text = f"bits {BITS * field}, {BITS * field + 1}"
+        label(ax, x - 0.3, 2.61 + 0.62 * field, text, align="right", fontsize=8, color=FAINT)
     return Picture(
         figure,
-        f"Which {BITS}-bit values share a word. In puzzle 15: the neighbors n = 0, 1, 2 ... of one row. In "
-        f"the library: the {F} rows {', '.join(str(16 * j) for j in range(F))} of one column, in fields 0 to "
-        f"{F - 1} of 16 bits: {told}.",
+        f"Which {BITS}-bit values share a word. In puzzle 15: the neighbors n = 0 to {32 // BITS - 1} of one "
+        f"row, from the lowest bits up. In the library: {F} rows of one column, 16 apart, in 16 bits. Word 0 "
+        f"has the rows {', '.join(str(16 * j) for j in range(F))}, from the lowest bits up. Word 1 has the "
+        "rows that come one after these, and so on up to word 15.",
     )
 
 
 __all__ = [
-    "budget", "curves", "draws", "layer", "programs", "steps", "words", "wraps"
+    "budget", "curves", "draws", "layer", "programs", "words", "wraps"
 ]  # fmt: skip

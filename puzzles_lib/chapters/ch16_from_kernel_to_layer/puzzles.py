@@ -468,8 +468,6 @@ STOCHASTIC_PACK = Puzzle(
     formula=(
         r"\begin{gathered} s_{m, n} = \frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}} \qquad "
         r"g = \lfloor n / \mathrm{GROUP} \rfloor \\ "
-        r"\mathrm{code}_{m, n} \in \{ \lfloor s_{m, n} \rfloor, \; \lfloor s_{m, n} \rfloor + 1 \} "
-        r"\qquad \textrm{mean over all seeds: } s_{m, n} \\ "
         r"u_{m, n} = \mathrm{rand}(\mathrm{SEED}, \; \mathrm{OFFSET} + m N + n) \end{gathered}"
     ),
     grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),

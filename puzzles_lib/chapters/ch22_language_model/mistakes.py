@@ -27,6 +27,7 @@ MISTAKES = (
         },
         kind="values",
         says="pairs of neighbors",
+        asks="With this kernel, will the model still write words, in the next cell?",
     ),
     Mistake(
         ROPE,
@@ -431,6 +432,7 @@ MISTAKES = (
         kind="race",
         says="z[",
         asks="In the first case that fails, which two programs store the same row?",
+        otherwise={"is_row = p[:, None] < end": "is_row = (p < end)[:, None]"},
     ),
     Mistake(
         GROUPED_MATMUL,
@@ -526,6 +528,7 @@ MISTAKES = (
         },
         kind="values",
         says="the halves swapped",
+        asks="With this kernel, does the next cell's text suffer as much as in puzzle 66?",
     ),
     Mistake(
         SWIGLU_DOWN,

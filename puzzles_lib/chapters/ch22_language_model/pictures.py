@@ -362,10 +362,10 @@ def streamed(tiles: int = 4, now: int = 2) -> Picture:
     x = 6.4 + 3.3 * now + 1.5
     arrow(ax, (x, 2.45), (x, 3.5))
     arrow(ax, (4.9, 6.2), (x - 1.0, 6.1), bend=0.12)
-    ax.plot([x + 0.7, x + 0.7, 20.3, 20.3], [6.0, 6.7, 6.7, 4.8], color=INK, linewidth=1)
-    arrow(ax, (20.3, 4.8), (21.3, 4.8))
+    ax.plot([x + 0.7, x + 0.7, 20.3, 20.3], [6.0, 6.7, 6.7, 3.7], color=INK, linewidth=1)
     names = ("row_max", "denominator", "chosen")
     for n, name in enumerate(names):
+        arrow(ax, (20.3, 3.7 + 1.15 * n), (21.3, 3.7 + 1.15 * n))
         box(ax, 21.4, 3.2 + 1.15 * n, 4.6, 1.0, name, color=PALE_GREEN)
     label(ax, 23.7, 2.7, "per row", fontsize=9, color=FAINT)
     label(ax, 21.4, 7.3, "they become lse and loss", align="left", fontsize=10)
