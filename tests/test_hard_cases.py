@@ -133,17 +133,36 @@ def test_sums_of_one_sequence_are_no_difference_of_sums_of_all():
     assert "before" in says
 
 
-def test_the_first_block_of_a_row_is_no_guess_of_its_mean():
-    says = shown(
-        "long_layer_norm",
-        ("mean, squares = 0.0, 0.0", "mean, squares, first_mean, sums = 0.0, 0.0, 0.0, 0.0"),
+@pytest.mark.parametrize(
+    "puzzle, edits",
+    [
         (
-            "centered = ",
-            "first_mean = tl.where(first == 0, own, first_mean)\n        "
-            "d = tl.where(n < N, x - first_mean, 0.0)\n        sums += tl.sum(d)\n        centered = ",
+            "layer_norm",
+            (
+                (
+                    "centered = ",
+                    "apart = tl.where(mask, x - tl.sum(x * (n == 0), axis=1)[:, None], 0.0)\n    "
+                    "by = tl.sum(apart, axis=1) / N\n    centered = ",
+                ),
+                ("(centered * centered, axis=1) / N", "(apart * apart, axis=1) / N - by * by"),
+            ),
         ),
-        ("tl.sum(centered * centered) + apart * apart * first * share", "tl.sum(d * d)"),
-        ("squares / N", "tl.maximum(squares - sums * (sums / N), 0.0) / N"),
-        ("mean_ptr + m, mean", "mean_ptr + m, first_mean + sums / N"),
-    )
-    assert "can be far from all others" in says
+        (
+            "long_layer_norm",
+            (
+                ("mean, squares = 0.0, 0.0", "mean, squares, first_mean, sums = 0.0, 0.0, 0.0, 0.0"),
+                (
+                    "centered = ",
+                    "first_mean = tl.where(first == 0, own, first_mean)\n        "
+                    "d = tl.where(n < N, x - first_mean, 0.0)\n        "
+                    "sums += tl.sum(d)\n        centered = ",
+                ),
+                ("tl.sum(centered * centered) + apart * apart * first * share", "tl.sum(d * d)"),
+                ("squares / N", "tl.maximum(squares - sums * (sums / N), 0.0) / N"),
+                ("mean_ptr + m, mean", "mean_ptr + m, first_mean + sums / N"),
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_no_number_of_a_row_is_near_its_mean_for_sure(puzzle, edits):
+    assert "can be far from all others" in shown(puzzle, *edits)
