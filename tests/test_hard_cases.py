@@ -5,7 +5,7 @@ import pytest
 from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine, made_cases
-from puzzles_lib.inputs import CREEPING, EVEN, LIGHT
+from puzzles_lib.inputs import CREEPING, EVEN, FAINT, LIGHT, UNLIKE
 
 PUZZLES = {puzzle.name: puzzle for puzzle in puzzles()}
 
@@ -71,11 +71,11 @@ def test_a_tie_is_rounded_to_even(puzzle, store, value, bits):
 @pytest.mark.parametrize(
     "puzzle, distance",
     [
-        ("flash_attention", 16),
-        ("paged_attention", 16),
-        ("scalar_flash_attention", 20),
-        ("varlen_attention", 16),
-        ("window_attention", 16),
+        ("flash_attention", 40),
+        ("paged_attention", 40),
+        ("scalar_flash_attention", 40),
+        ("varlen_attention", 40),
+        ("window_attention", 40),
     ],
 )
 def test_keys_far_below_the_maximum_count(puzzle, distance):
@@ -88,6 +88,15 @@ def test_keys_far_below_the_maximum_count(puzzle, distance):
     "puzzle, old, new, says",
     [
         ("merge_parts", 'lse > float("-inf")', "lse > top - 20", LIGHT),
+        ("attended", "tl.exp(x - top)", "tl.where(x > top - 30, tl.exp(x - top), 0.0)", LIGHT),
+        (
+            "attention_dq",
+            "j[None, :] <= i[:, None], p, 0.0",
+            "(j[None, :] <= i[:, None]) & (p > 1e-12), p, 0.0",
+            LIGHT,
+        ),
+        ("rope", "b * s[None, :]", "b * tl.where(tl.abs(s) < 1e-9, 0.0, s)[None, :]", FAINT),
+        ("norm_and_turn", "b * sin", "b * tl.where(tl.abs(sin) < 1e-9, 0.0, sin)", FAINT),
         (
             "online_softmax",
             "tl.exp(row_max - new_max)",
@@ -166,3 +175,46 @@ def test_sums_of_one_sequence_are_no_difference_of_sums_of_all():
 )  # fmt: skip
 def test_no_number_of_a_row_is_near_its_mean_for_sure(puzzle, edits):
     assert "can be far from all others" in shown(puzzle, *edits)
+
+
+BY_RATIO = (
+    ("x[None, :] + y[:, None]", "some[None, :] * ((x != 0)[None, :] + y[:, None] / some[None, :])"),
+    ("    y = tl.load(", "    some = tl.where(x == 0, 1.0, x)\n    y = tl.load("),
+)
+
+
+@pytest.mark.parametrize(
+    "puzzle, edits, says",
+    [
+        ("outer_add", BY_RATIO, UNLIKE),
+        ("outer_add_blocks", BY_RATIO, UNLIKE),
+        (
+            "bias_relu",
+            (
+                (
+                    "x + b[None, :]",
+                    "tl.where(x == 0, b[None, :], x * (1.0 + b[None, :] / tl.where(x == 0, 1.0, x)))",
+                ),
+            ),
+            UNLIKE,
+        ),
+        (
+            "quantized_matmul",
+            (
+                (
+                    'acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")',
+                    'acc = tl.dot(s * w, a, acc, input_precision="ieee")\n'
+                    '        acc = tl.dot(-s * o, a, acc, input_precision="ieee")',
+                ),
+            ),
+            "can overflow",
+        ),
+        (
+            "swiglu_down",
+            (("tl.exp(-gate)", "tl.exp(-tl.maximum(gate, -80.0))"),),
+            "however large up is",
+        ),
+    ],
+)
+def test_no_step_overflows_that_a_task_does_not_have(puzzle, edits, says):
+    assert says in shown(puzzle, *edits)

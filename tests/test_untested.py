@@ -86,6 +86,9 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("unpack_bits", "words[:, None]", "tl.where(words == -2147483648, 0, words)[:, None]"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, 10.0)"),
         ("square", "x * x", "tl.minimum(x * x, 1e30)"),
+        ("linear_recurrence", "block, 0.0))", "tl.minimum(block, 1e32), 0.0))"),
+        ("linear_recurrence", "block, 0.0))", "tl.clamp(block, -1e30, 1e30), 0.0))"),
+        ("long_sum", "offs_m, acc, mask=", "offs_m, tl.minimum(acc, 1e31), mask="),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 1e30)"),
         (
             "bias_relu",

@@ -10,7 +10,7 @@ cases are made for it:
     ... cut off at 16 bits                        a pretended size beyond it: `at_true_size`
     an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
     a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
-    ... with 1e-30 or 1e30                        values near it, or beyond it: `at_a_limit`
+    ... with 1e-30 or 1e30                        values near it, or results beyond it: `at_a_limit`
     the bits of a float are compared              zeros of both signs: `with_zeros`
     a float is made of bits                       zeros alone: `with_zeros`
     a maximum or a sum is compared with 0         blocks of zeros, or zeros alone: `with_zeros`
@@ -522,6 +522,8 @@ LIKE_INFINITY = 1e20  # numbers from here on stand for it, such as the -1e30 of 
 LARGEST = 1e30  # of which a kernel must be correct, as `check` says
 MOST_EXPONENT = 97  # of normal values, so that these are below it
 CLOSE = 2.0**-40  # `rows_a_little_closer` reaches it
+MOST_HALVINGS = 12  # in the search of a scale
+BEYOND_A_LIMIT, MOST_OF_A_RESULT = 2.0, 1e38  # times the limit, and at most
 
 
 def of_any_size(puzzle: Puzzle, number: float) -> Iterator[Case]:
@@ -554,6 +556,49 @@ def at_a_limit(puzzle: Puzzle, number: float) -> Iterator[Case]:
         exponents = [min(math.log2(number) / root + 2, MOST_EXPONENT) for root in (1, 2)]  # of x, and x * x
         cases += (_scaled_case(puzzle, [name], _some_by(e)) for name in names for e in exponents)
     yield from (case for case in cases if fits_float32(puzzle, case))
+    if LIKE_INFINITY <= number < math.inf:
+        yield from _with_results_beyond(puzzle, number)
+
+
+def _with_results_beyond(puzzle: Puzzle, number: float) -> Iterator[Case]:
+    """Yield cases of which results are larger than a number, although all inputs are in range.
+
+    One input is scaled until they are. If that takes numbers that are out of range, another one is as large
+    as can be.
+    """
+    names = _free(puzzle)
+    for name, other in itertools.product(names, ["", *names]):
+        for case in _bases(puzzle):
+            fill = dict(case.fill)
+            if other not in ("", name):
+                fill[other] = _scaled(fill.get(other, random), _all_by(MOST_EXPONENT - 2))
+            low, high, found = 0.0, float(MOST_EXPONENT), None
+            for _ in range(MOST_HALVINGS):
+                exponent = (low + high) / 2
+                scaled = {name: _scaled(fill.get(name, random), _all_by(exponent))}
+                made = Case(fill=fill | scaled, **case.numbers)
+                largest = _largest_result(puzzle, made)
+                if BEYOND_A_LIMIT * number < largest < MOST_OF_A_RESULT:
+                    found = made
+                    break
+                low, high = (exponent, high) if largest <= BEYOND_A_LIMIT * number else (low, exponent)
+            if found and fits_float32(puzzle, found, loosely=True):
+                yield found
+                break
+
+
+def _bases(puzzle: Puzzle) -> list[Case]:
+    """Return listed cases with different fills, of each the largest."""
+    listed = sorted((case for case in puzzle.cases if not case.pretend), key=lambda c: size_of(puzzle, c))
+    found = {str(sorted((name, fill.__name__) for name, fill in c.fill.items())): c for c in listed}
+    return list(found.values())
+
+
+def _largest_result(puzzle: Puzzle, case: Case) -> float:
+    """Return the absolute value of the largest float that the spec returns; infinity if one isn't finite."""
+    results = evaluate(puzzle, case, make_inputs(puzzle, case)).values()
+    floats = [x.abs().nan_to_num(math.inf).max().item() for x in results if x.is_floating_point()]
+    return max(floats, default=0.0)
 
 
 def fits_float32(puzzle: Puzzle, case: Case, loosely: bool = False) -> bool:
@@ -632,10 +677,11 @@ def larger(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
 def _all_by(exponent: float) -> Exponents:
     """Return a function that returns the same exponent for each value."""
 
-    def scaled_down(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-        return torch.full(shape, round(exponent))
+    def by_powers(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+        return torch.full(shape, float(exponent))
 
-    return scaled_down
+    by_powers.__name__ = f"times_{2.0**exponent:.3g}"
+    return by_powers
 
 
 def _some_by(exponent: float) -> Exponents:

@@ -69,7 +69,11 @@ mean_of_the_rest_added = edited(
     LAYER_NORM,
     "mean_of_the_rest_added",
     "Adds to the mean what the mean of the remainders is, which is nearly 0.",
-    {"    centered = ": "    mean += tl.sum(tl.where(mask, x - mean[:, None], 0.0), axis=1) / N\n    centered = "},
+    {
+        "    centered = ": (
+            "    mean += tl.sum(tl.where(mask, x - mean[:, None], 0.0), axis=1) / N\n    centered = "
+        )
+    },
 )
 
 # ---- puzzle 30

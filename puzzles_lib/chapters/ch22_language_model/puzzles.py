@@ -23,14 +23,18 @@ from puzzles_lib.contract import Contract, Fill, Size
 from puzzles_lib.goal import Goal, Want
 from puzzles_lib.inputs import (
     EVEN,
+    FAINT,
     LIGHT,
+    faint,
     falling,
     in_all_columns,
+    mighty,
     ones,
     rising,
     unmoved,
     very_negative,
     whole,
+    zeros,
 )
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -127,6 +131,7 @@ ROPE = Puzzle(
             BLOCK_H=4,
             fill={"x": whole(-255, 255), "cos": unmoved(ones), "sin": unmoved(ones)},
         ),
+        FAINT: Case(T=2, H=4, D=16, P=2, BLOCK_H=4, fill={"x": mighty, "cos": zeros, "sin": faint}),
     },
     contract=Contract(
         {"T": Size(20), "H": Size(40), "D": (4, 256), "P": Size(150), "BLOCK_H": (16, 64)},
@@ -825,6 +830,13 @@ def low_gates(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
     return h.to(dtype)
 
 
+def shut_gates(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return gates of -200, whose silu is 0 in float32, before values near 1e27."""
+    h = 2.0**90 * torch.randn(shape, generator=generator)
+    h[:, : shape[1] // 2] = -200
+    return h.to(dtype)
+
+
 SWIGLU_DOWN = Puzzle(
     number="70",
     spec=swiglu_down,
@@ -874,6 +886,10 @@ SWIGLU_DOWN = Puzzle(
         "if all gates of a row are far below 0, z is small, but not 0": Case(
             P=9, E=2, M=7, K=33, N=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
             fill={"start": lengths(2, 7), "h": low_gates},
+        ),
+        "silu(-200) is 0 in float32, however large up is": Case(
+            P=9, E=2, M=7, K=33, N=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+            fill={"start": lengths(2, 7), "h": shut_gates},
         ),
     },
     contract=Contract(
