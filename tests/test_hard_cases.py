@@ -37,6 +37,10 @@ OF_WORDS = "offs_w * F // GROUP", "(offs_w.to(tl.float32) * (F * (1.0 / GROUP)))
         ("grouped_weights", "k // GROUP", "(k.to(tl.float32) * (1.0 / GROUP)).to(tl.int32)"),
         ("linear_backward", *OF_WORDS),
         ("once_per_group", "start // GROUP", "(start * (1.0 / GROUP)).to(tl.int32)"),
+        ("once_per_group", "start // GROUP", "(start / GROUP).to(tl.int32)"),
+        ("grouped_weights", "k // GROUP", "tl.floor(k / GROUP).to(tl.int32)"),
+        ("tile_order", "place // rows", "(place / rows).to(tl.int32)"),
+        ("unpack_dequantize", "offs_w * F // GROUP", "(offs_w * F / GROUP).to(tl.int32)"),
         (
             "packed_along_k",
             "tl.program_id(1) * BLOCK_N // GROUP",
@@ -50,6 +54,20 @@ OF_WORDS = "offs_w * F // GROUP", "(offs_w.to(tl.float32) * (F * (1.0 / GROUP)))
 )
 def test_a_rounded_reciprocal_is_no_division(puzzle, old, new):
     assert "a product with a rounded" in shown(puzzle, (old, new))
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("grouped_weights", "k // GROUP", "tl.div_rn(k.to(tl.float32), GROUP * 1.0).to(tl.int32)"),
+        ("tile_order", "place // rows", "((place + 0.5) / rows).to(tl.int32)"),
+    ],
+)
+def test_a_quotient_that_is_rounded_once_or_away_from_whole_numbers_is_right(puzzle, old, new):
+    source = kernel_sources()[puzzle]
+    assert old in source
+    report = examine(define(source.replace(old, new), f"<{puzzle} edited>"), PUZZLES[puzzle])
+    assert report.ok, str(report)
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,10 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("square", "x * x", "tl.minimum(x * x, 1e30)"),
         ("linear_recurrence", "block, 0.0))", "tl.minimum(block, 1e32), 0.0))"),
         ("linear_recurrence", "block, 0.0))", "tl.clamp(block, -1e30, 1e30), 0.0))"),
+        ("masked_add", "x + 10", "x + 10 + tl.program_id(0) // 45"),
+        ("long_sum", "range(0, N, BLOCK_N)", "range(0, N - N // 65537, BLOCK_N)"),
+        ("conv2d", "range(0, KH)", "range(0, KH - KH // 13)"),
+        ("rms_norm", "1e-6)", "1e-6 * (1 + N // 2049))"),
         ("long_sum", "offs_m, acc, mask=", "offs_m, tl.minimum(acc, 1e31), mask="),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 1e30)"),
         (

@@ -6,6 +6,7 @@ cases are made for it:
     a kernel's numbers alone are compared         sizes that turn the comparison: `turning`
     an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
+    ... or divided by 100, and 0 is left          the same
     ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
     ... cut off at 16 bits                        a pretended size beyond it: `at_true_size`
     an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
@@ -40,6 +41,7 @@ from torch.overrides import TorchFunctionMode
 from puzzles_lib.checker.expected import evaluate
 from puzzles_lib.checker.untested import (
     BITCASTS,
+    DIVISIONS,
     LOADS,
     depends_on,
     integer,
@@ -270,6 +272,8 @@ def _compared(op: Operation, x: int, y: int) -> bool:
         return _COMPARE[op.integer("predicate")](x, y)
     if op.name in ("arith.minsi", "arith.maxsi"):
         return x < y
+    if op.name in DIVISIONS:
+        return 0 <= x < y
     return _COMPUTE[op.name](x, y) == x
 
 

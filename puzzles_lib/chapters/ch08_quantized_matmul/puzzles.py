@@ -342,8 +342,11 @@ NEARLY_INFINITE = {
 }  # fmt: skip
 """A hard case: all weights are 15 - 14."""
 
-BY_RECIPROCAL = "a product with a rounded 1 / GROUP can be below the group's number, as for GROUP=61"
-"""What a hard case shows: float32's 1 / 61 is too small, and times 61 it's less than 1."""
+BY_RECIPROCAL = (
+    "a product with a rounded 1 / GROUP can be below the group's number, as for GROUP=41; so can a float "
+    "quotient, which is such a product on a GPU"
+)
+"""What a hard case shows: float32's 1 / 41 is too small, and times 41 it's less than 1."""
 
 GROUPED_WEIGHTS = Puzzle(
     number="12b",
@@ -368,7 +371,7 @@ GROUPED_WEIGHTS = Puzzle(
         ),
     ),
     slips=SLIPS,
-    hard={BY_RECIPROCAL: Case(M=2, K=488, GROUP=61, BLOCK_M=2, BLOCK_K=512)},
+    hard={BY_RECIPROCAL: Case(M=2, K=328, GROUP=41, BLOCK_M=2, BLOCK_K=512)},
     contract=Contract(
         {
             "M": Size(150),
@@ -409,7 +412,7 @@ QUANTIZED_MATMUL = Puzzle(
     ),
     slips=SLIPS | ACTIVATION_SLIPS,
     hard=NEARLY_INFINITE
-    | {BY_RECIPROCAL: Case(M=2, N=1, K=488, GROUP=61, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64)},
+    | {BY_RECIPROCAL: Case(M=2, N=1, K=328, GROUP=41, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64)},
     contract=Contract(
         {
             "M": Size(150),
@@ -454,7 +457,7 @@ ONCE_PER_GROUP = Puzzle(
     machine=(Goal(cases=(6,), wants=(Want("products", most=16 * 16),)),),
     slips=SLIPS | ACTIVATION_SLIPS | WORD_SLIPS | {SCALED_AGAIN: _scaled_again},
     hard=NEARLY_INFINITE
-    | {BY_RECIPROCAL: Case(M=2, N=1, K=1952, GROUP=976, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)},
+    | {BY_RECIPROCAL: Case(M=2, N=1, K=1312, GROUP=656, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)},
     contract=Contract(
         {
             "M": Size(150),

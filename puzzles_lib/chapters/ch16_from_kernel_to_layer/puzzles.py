@@ -222,8 +222,8 @@ LINEAR_BACKWARD = Puzzle(
         "minimum": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN, s.GROUP),
     },
     hard={
-        BY_RECIPROCAL.replace("61", "244"): _backward_case(
-            K=16, COUT=1, CIN=488, BITS=8, GROUP=244, NEED_DW=1, NEED_DB=1,
+        BY_RECIPROCAL.replace("41", "164"): _backward_case(
+            K=16, COUT=1, CIN=328, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
             BLOCK_M=16, BLOCK_N=512, BLOCK_K=16,
         ),
         VANISHING: _backward_case(
