@@ -421,21 +421,26 @@ def _beyond_a_stand_in(bound: Bound, number: int, shared: _Shared) -> list[CaseR
 
 
 def _with_a_constant_too_many(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
-    """Return the smallest case if a constant such as 1e-6 is in the formula and not in the task's."""
+    """Return the case if a constant such as 1e-6 is in the formula and not in the task's.
+
+    It's the smallest listed case, or one of the least sizes: a sum of a single exponential is 1 there.
+    """
     real = [case for case in bound.puzzle.cases if not case.pretend]
     if not real:
         return []
     case = min(real, key=lambda case: made_cases.size_of(bound.puzzle, case))
-    one = bound.at(case, number)
-    if not isinstance(one, Bound) or algebra.has_no_tiny_constant(one):
+    if not isinstance(one := bound.at(case, number), Bound) or algebra.has_no_tiny_constant(one):
         return []
-    try:
-        inputs, expected = _wanted(bound.puzzle, case)
-        judge = algebra.Judge(one, inputs, dict(expected), shared.seconds, shared.budget)
-        verdict = judge.constant_too_many()
-    except (OutOfTime, Refused, PuzzleFault):
-        return []
-    return [CaseResult(str(case), verdict)] if verdict else []
+    for each in filter(None, (case, made_cases.of_least_sizes(bound.puzzle))):
+        try:
+            inputs, expected = _wanted(bound.puzzle, each)
+            if isinstance(one := bound.at(each, number), Bound):
+                judge = algebra.Judge(one, inputs, dict(expected), shared.seconds, shared.budget)
+                if verdict := judge.constant_too_many():
+                    return [CaseResult(str(each), verdict, drawn=each is not case)]
+        except (OutOfTime, Refused, PuzzleFault):
+            continue
+    return []
 
 
 def _at_edges(bound: Bound, shared: _Shared, programs: Sequence[Program], made: Untested) -> Verdict | None:

@@ -77,6 +77,7 @@ MOST_INTEGERS = 1 << 20  # of an input that is real in a pretended case
 
 TELLING = (
     "values", "never written", "out of bounds", "race", "uninitialised", "loads", "stores", "input changed",
+    "false hint",
 )  # fmt: skip
 """Kinds that count if all programs run. Running out of time or memory there is no fault."""
 AT_EDGES = ("values", "out of bounds", "race")
@@ -110,12 +111,20 @@ def smallest(puzzle: Puzzle, source: str) -> Case | None:
 
     None unless the kernel, whose source this is, has a method of a size or a stride that is then 1.
     """
-    if puzzle.contract is None or not (asked := _asked_for_a_method(source)):
+    asked = _asked_for_a_method(source)
+    case = of_least_sizes(puzzle) if asked else None
+    if case is None:
         return None
-    numbers = puzzle.contract.least(puzzle.cases[0].numbers)
-    case = Case(fill=None, salt="", pretend=False, **numbers)
     offers = puzzle.offers(case)
     return case if any(offers.get(name) == 1 for name in asked) else None
+
+
+def of_least_sizes(puzzle: Puzzle) -> Case | None:
+    """Return a case whose sizes are as small as the contract allows; None without a contract."""
+    if puzzle.contract is None:
+        return None
+    numbers = puzzle.contract.least(puzzle.cases[0].numbers)
+    return Case(fill=None, salt="", pretend=False, **numbers)
 
 
 def _asked_for_a_method(source: str) -> set[str]:

@@ -118,6 +118,9 @@ STRIDED_COPY = Puzzle(
         "1e35, infinities and every NaN are copied, too": (
             Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32, fill={"x": nan_or_huge})
         ),
+        "columns can be 3 apart even if all sizes are multiples of 16": (
+            Case(M=16, N=32, stride_xm=96, stride_xn=3, BLOCK_M=16, BLOCK_N=32)
+        ),
         EVEN: Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32, fill={"x": halfway}),
     },
     contract=Contract(

@@ -794,7 +794,8 @@ def swiglu_down(
 
 def _rounded_x(h: Tensor, w: Tensor, start: Tensor) -> Tensor:
     gate, up = h.chunk(2, dim=1)
-    return BFLOAT16 * grouped_matmul((silu(gate) * up).abs(), w.abs(), start)
+    x = silu(gate) * up
+    return grouped_matmul((x.bfloat16() - x).abs(), w.abs(), start)
 
 
 def _gated(activation: Callable[[Tensor, Tensor], Tensor]) -> Callable:
@@ -1066,6 +1067,9 @@ SAMPLE_TOKEN = Puzzle(
     hard={
         "u can be 0, so that its token never wins: add nothing to u": (
             Case(B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12, "heat": warm})
+        ),
+        "if heat is 0, there's no noise, even if u is 0: 0 times infinity is NaN": (
+            Case(B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12, "heat": cold})
         ),
     },
     contract=Contract(
