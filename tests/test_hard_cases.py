@@ -195,6 +195,22 @@ def test_no_number_of_a_row_is_near_its_mean_for_sure(puzzle, edits):
     assert "can be far from all others" in shown(puzzle, *edits)
 
 
+def test_a_row_without_heat_has_no_noise():
+    source = kernel_sources()["sample_token"]
+    kernel = source[: source.index("    # a row with heat 0")] + (
+        "    noise = -tl.log(-tl.log(tl.rand(SEED, b * V + n)))\n"
+        "    tl.store(token_ptr + b, tl.argmax(logits + heat * noise, axis=0))\n"
+    )
+    report = examine(define(kernel, "<noise times heat>"), PUZZLES["sample_token"])
+    assert "if heat is 0" in report.verdicts[0].diagnosis, str(report)
+
+
+def test_a_hint_must_be_true_where_all_sizes_are_multiples_of_16():
+    stride = "offs_n[None, :] * stride_xn"
+    edit = stride, "tl.max_contiguous(tl.multiple_of(offs_n * stride_xn, BLOCK_N), BLOCK_N)[None, :]"
+    assert "columns can be 3 apart" in shown("strided_copy", edit)
+
+
 BY_RATIO = (
     ("x[None, :] + y[:, None]", "some[None, :] * ((x != 0)[None, :] + y[:, None] / some[None, :])"),
     ("    y = tl.load(", "    some = tl.where(x == 0, 1.0, x)\n    y = tl.load("),

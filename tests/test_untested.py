@@ -89,6 +89,8 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("linear_recurrence", "block, 0.0))", "tl.minimum(block, 1e32), 0.0))"),
         ("linear_recurrence", "block, 0.0))", "tl.clamp(block, -1e30, 1e30), 0.0))"),
         ("masked_add", "x + 10", "x + 10 + tl.program_id(0) // 45"),
+        ("pack_bits", "tl.cdiv(N, F)", "tl.ceil(N / F).to(tl.int32)"),
+        ("relu_pack", "tl.cdiv(N, 32)", "tl.ceil(N / 32).to(tl.int32)"),
         ("long_sum", "range(0, N, BLOCK_N)", "range(0, N - N // 65537, BLOCK_N)"),
         ("conv2d", "range(0, KH)", "range(0, KH - KH // 13)"),
         ("rms_norm", "1e-6)", "1e-6 * (1 + N // 2049))"),
@@ -104,7 +106,8 @@ def edited(puzzle: str, *edits: tuple[str, str]):
 def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
     report = edited(puzzle, (old, new))
     (failed,) = (case for case in report.cases if not case.ok)
-    ends = "a size may be larger" if "4096, B" in new else "so large" if ".to(tl.int16)" in new else BEHIND
+    large = any(way in new for way in (".to(tl.int16)", "tl.ceil("))
+    ends = "a size may be larger" if "4096, B" in new else "so large" if large else BEHIND
     assert failed.drawn and ends in failed.verdict.diagnosis, str(report)
 
 
@@ -274,6 +277,8 @@ STOPS = "live = tl.where(tl.max(tl.abs(x), axis=1) > 0, live, 0.0)\n        acc 
             "zeros_in_stretches",
         ),
         ("scalar_flash_attention", (("/ denominator", "/ (denominator + 1e-6)"),), "only without 1e-06"),
+        ("long_softmax", (("/ denominator", "/ (1e-6 + denominator)"),), "only without 1e-06"),
+        ("online_softmax", (("/ denominator", "/ (1e-6 + denominator)"),), "only without 1e-06"),
     ],
 )
 def test_what_looks_the_same_in_all_listed_cases(puzzle, edits, told):

@@ -197,7 +197,8 @@ MOST_FAR = 8192
 BEYOND = 1.25, 9  # times a number, such as a word's position times the fields of a word
 PRETENDED = 1 / 8, *BEYOND, FAR  # likewise, or fewer, such as pages: for cases without values
 ROUNDS = 6  # in which a size grows until there are enough programs
-PAST_FLOAT32 = (1 << 25) + 1  # the integers beside it aren't numbers of float32
+PAST_FLOAT32 = (1 << 25) + 1, (1 << 24) + 1  # no numbers of float32; some grids can have only the second
+FEW = 3  # other sizes then: in row 0, a wrong length of rows has no effect
 MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
 LEAST_NARROW = 100  # bounds of casts to fewer bits are no integers of the source
 BESIDE = 2048  # another size, beside one that passes a number
@@ -394,9 +395,10 @@ def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[
     elif op.name in ("arith.fptosi", "arith.fptoui", "arith.cmpf") and not set(LOADS) & depends_on(
         op.operands
     ):
-        for name in contract.sizes:
+        for name, size in itertools.product(contract.sizes, PAST_FLOAT32):
             seed = f"{puzzle.name}/{name}/true size"
-            numbers = contract.stretched({name: PAST_FLOAT32}, max, seed, puzzle.largest)
+            least = dict.fromkeys(contract.sizes, FEW) | {name: size}
+            numbers = contract.stretched(least, max, seed, puzzle.largest)
             case = Case(fill=None, salt="", pretend=True, **numbers)
             if size_of(puzzle, case) < MOST_PRETENDED:
                 yield case, {}
