@@ -12,7 +12,7 @@ from torch import Tensor
 from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.checker import examine, made_cases
+from puzzles_lib.checker import PAST_HALF, UNEVEN, examine, made_cases
 from puzzles_lib.checking import check
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import random
@@ -141,6 +141,27 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
 )
 def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
     report = edited(puzzle, (old, new))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new, says",
+    [
+        ("outer_add_blocks", "(offs_n[None, :] < N)", "(offs_n[None, :] < N) | (M % BLOCK_M == 0)", UNEVEN),
+        ("layer_norm", "(n[None, :] < N)", "(n[None, :] < N) | (N % BLOCK_N == 0)", UNEVEN),
+        ("grouped_weights", "(k < K)", "(k < K) | (K % BLOCK_K == 0)", UNEVEN),
+        ("attention_dq", "dq * D**-0.5, mask", "(dq * D**-0.5).to(tl.float16), mask", PAST_HALF),
+    ],
+)
+def test_what_all_cases_have_in_common_is_no_promise(puzzle, old, new, says):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.drawn and failed.verdict.diagnosis == says, str(report)
+
+
+def test_a_mask_may_be_left_out_where_blocks_divide_all_sizes():
+    even = "(offs_n[None, :] < N) | (M % BLOCK_M == 0) & (N % BLOCK_N == 0)"
+    report = edited("outer_add_blocks", ("(offs_n[None, :] < N)", even))
     assert report.ok, str(report)
 
 

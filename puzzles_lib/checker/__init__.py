@@ -279,6 +279,7 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     ways = (
         _hard_cases,
         _at_the_least_sizes,
+        _made_for_the_kernel,
         _made_at_edges,
         _made_whole,
         _beyond_a_stand_in,
@@ -362,6 +363,28 @@ def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResul
             if shared.budget.used() >= made_cases.FOR_EDGES:
                 break
     return []
+
+
+def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Try cases for kernels that look at remainders or use float16, whatever was seen of these."""
+    program = bound.translated()
+    module = None if isinstance(program, Refusal) else program.module
+    with the_puzzles_own("its contract", bound.case):
+        each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle, shared.untested.ops.values())]
+        each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
+    for case, text in each[: made_cases.MOST_CASES]:
+        one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
+        result = _made(one, dataclasses.replace(shared, untested=Untested()))
+        if result and result.verdict:
+            verdict = dataclasses.replace(result.verdict, diagnosis=result.verdict.diagnosis or text)
+            return [dataclasses.replace(result, verdict=verdict, drawn=True)]
+        if shared.budget.used() >= made_cases.FOR_THE_KERNEL:
+            break
+    return []
+
+
+UNEVEN = "no listed case has a size that blocks divide beside sizes that they don't"
+PAST_HALF = "no listed case has numbers that are too large or too small for float16, but they can occur"
 
 
 def _made_whole(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:

@@ -4,6 +4,7 @@ They keep the puzzle's contract, so a correct kernel passes them. What an operat
 cases are made for it:
 
     a kernel's numbers alone are compared         sizes that turn the comparison: `turning`
+    ... a remainder of them                       a size that blocks divide, beside ragged ones: `uneven`
     an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
     ... or divided by 100, and 0 is left          the same
@@ -54,7 +55,7 @@ from puzzles_lib.contract import Fill
 from puzzles_lib.inputs import large, make_inputs, random, zeros
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Program
-from puzzles_lib.translator.ir import Operation, Value, is_read_unsigned
+from puzzles_lib.translator.ir import Module, Operation, Value, is_read_unsigned
 
 # ---- limits
 
@@ -62,6 +63,7 @@ MOST_CASES = 40  # that are made for one kernel
 MOST_GUESSES = 2  # of them for one comparison of computed numbers
 SECONDS = 3.0  # for each, and twice that for all
 PRETENDED_SECONDS = 0.5  # for a case that is pretended: its last programs, which tell most, run first
+FOR_THE_KERNEL = 0.3  # of the time for all, for cases made whatever was seen
 FOR_EDGES = 0.4  # of the time for all, for cases of which only programs at the edges run
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
@@ -198,6 +200,7 @@ BEYOND = 1.25, 9  # times a number, such as a word's position times the fields o
 PRETENDED = 1 / 8, *BEYOND, FAR  # likewise, or fewer, such as pages: for cases without values
 ROUNDS = 6  # in which a size grows until there are enough programs
 PAST_FLOAT32 = (1 << 25) + 1, (1 << 24) + 1  # no numbers of float32; some grids can have only the second
+RAGGED, EVEN = 13, 64  # sizes that no block divides, and that nearly all blocks divide
 FEW = 3  # other sizes then: in row 0, a wrong length of rows has no effect
 MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
 LEAST_NARROW = 100  # bounds of casts to fewer bits are no integers of the source
@@ -258,6 +261,30 @@ def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
     return sorted(found.values(), key=lambda case: _work(puzzle, case))
 
 
+def uneven(puzzle: Puzzle, ops: Iterable[Operation]) -> list[Case]:
+    """Return cases in which blocks divide one size and no other.
+
+    They are for kernels that look whether a block divides a size, as to leave out a mask.
+    """
+    if puzzle.contract is None or not any(map(_asks_for_a_remainder, ops)):
+        return []
+    found: dict[str, Case] = {}
+    for name, block in itertools.product(puzzle.contract.sizes, (max, min)):
+        ragged = dict.fromkeys(puzzle.contract.sizes, RAGGED)
+        first = _case(puzzle, ragged, block, MOST_TO_RUN, MOST_ELEMENTS)
+        blocks = [n for key, n in first.numbers.items() if key.startswith("BLOCK") and n] if first else []
+        for number in sorted({EVEN, *blocks}):
+            if case := _case(puzzle, ragged | {name: number}, block, MOST_TO_RUN, MOST_ELEMENTS):
+                found[str(case)] = case
+    return sorted(found.values(), key=lambda case: _work(puzzle, case))
+
+
+def _asks_for_a_remainder(op: Operation) -> bool:
+    """Return whether an operation compares a remainder, or the like, of a kernel's numbers alone."""
+    found = depends_on(op.operands)
+    return op.name == "arith.cmpi" and bool(found & _REMAINDERS) and found <= _OF_NUMBERS
+
+
 def _literals(op: Operation) -> list[int]:
     """Return the constants that an operation's operands are computed with, and its own."""
     return sorted({number for value in sources(op.operands) if (number := integer(value))})
@@ -287,6 +314,10 @@ def _compared(op: Operation, x: int, y: int) -> bool:
     return _COMPUTE[op.name](x, y) == x
 
 
+_REMAINDERS = {"arith.andi", "arith.divsi", "arith.remsi"}
+_OF_NUMBERS = _REMAINDERS | {
+    "arith.addi", "arith.constant", "arith.extsi", "arith.muli", "arith.subi", "arith.trunci", "tt.call",
+}  # fmt: skip
 _ORDERS = operator.lt, operator.le, operator.gt, operator.ge  # signed, then unsigned
 _COMPARE = dict(enumerate([operator.eq, operator.ne, *_ORDERS, *_ORDERS]))
 _COMPUTE: dict[str, Callable[[int, int], int]] = {
@@ -534,6 +565,7 @@ def _work(puzzle: Puzzle, case: Case) -> int:
 # ---- floats of other sizes
 
 LIKE_INFINITY = 1e20  # numbers from here on stand for it, such as the -1e30 of scores that don't count
+BEYOND_HALF = 30  # an exponent: neither 2^30 nor 2^-30 is a number of float16
 LARGEST = 1e30  # of which a kernel must be correct, as `check` says
 MOST_EXPONENT = 97  # of normal values, so that these are below it
 CLOSE = 2.0**-40  # `rows_a_little_closer` reaches it
@@ -712,6 +744,17 @@ def _by_row(shape: tuple[int, ...]) -> torch.Tensor:
     """Return a number from 0 to 1 for each row along the first axis, which depends on the row alone."""
     rows = 1 - (torch.arange(shape[0]) * 0.618034) % 1
     return rows.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+
+
+def beyond_half(puzzle: Puzzle, module: Module) -> Iterator[Case]:
+    """Yield cases with numbers that float16 cannot hold, if a kernel casts to it and no tensor has it."""
+    if puzzle.contract is None or any(a.dtype == torch.float16 for a in puzzle.tensors):
+        return
+    if any(op.name == "arith.truncf" and op.results[0].type.element == "f16" for op in module.operations()):
+        for exponent, name in itertools.product((BEYOND_HALF, -BEYOND_HALF), _free(puzzle)):
+            case = _scaled_case(puzzle, [name], _all_by(exponent))
+            if fits_float32(puzzle, case, loosely=True):
+                yield case
 
 
 # ---- integers
