@@ -277,9 +277,9 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     seconds = min(shared.seconds, made_cases.SECONDS)
     limited = dataclasses.replace(shared, seconds=seconds, budget=Budget(2 * seconds))
     ways = (
-        _hard_cases,
         _at_the_least_sizes,
         _made_for_the_kernel,
+        _hard_cases,
         _made_at_edges,
         _made_whole,
         _beyond_a_stand_in,
@@ -295,7 +295,9 @@ def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
         its_own = dataclasses.replace(short if case.pretend else shared, untested=Untested())
         result = _made(bound.at(case, number), its_own)
         if result and result.verdict:
-            verdict = dataclasses.replace(result.verdict, diagnosis=text)
+            verdict = result.verdict
+            if verdict.kind not in made_cases.UNRELATED:
+                verdict = dataclasses.replace(verdict, diagnosis=text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
     return []
 

@@ -82,6 +82,8 @@ TELLING = (
     "false hint",
 )  # fmt: skip
 """Kinds that count if all programs run. Running out of time or memory there is no fault."""
+UNRELATED = ("out of bounds", "race", "loads", "stores", "input changed")
+"""Kinds of which a hard case that happens to find them doesn't say the reason."""
 AT_EDGES = ("values", "out of bounds", "race")
 """Kinds that count if only a few programs run."""
 

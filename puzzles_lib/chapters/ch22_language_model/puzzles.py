@@ -884,7 +884,7 @@ SWIGLU_DOWN = Puzzle(
         "gate and up are taken in turn: the first K numbers of a row are its gates": _taking_turns,
     },
     hard={
-        "if all gates of a row are far below 0, z is small, but not 0": Case(
+        "silu of gates far below 0 is small, but not 0, and as precise as others": Case(
             P=9, E=2, M=7, K=33, N=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
             fill={"start": lengths(2, 7), "h": low_gates},
         ),
@@ -1065,7 +1065,7 @@ SAMPLE_TOKEN = Puzzle(
         "a lane past the last byte can win with a logit of 0: give it minus infinity": _zeros_win,
     },
     hard={
-        "u can be 0, so that its token never wins: add nothing to u": (
+        "u can be 0, and then its token never wins": (
             Case(B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12, "heat": warm})
         ),
         "if heat is 0, there's no noise, even if u is 0: 0 times infinity is NaN": (
@@ -1809,7 +1809,7 @@ NUCLEUS_TOKEN = Puzzle(
         ),
     },
     hard={
-        "u can be 0, so that its token never wins: add nothing to u": (
+        "u can be 0, and then its token never wins": (
             Case(B=1, V=33, P=1.0, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12})
         ),
     },
