@@ -161,6 +161,18 @@ def test_what_all_cases_have_in_common_is_no_promise(puzzle, old, new, says):
     assert failed.drawn and failed.verdict.diagnosis == says, str(report)
 
 
+def test_what_heuristics_set_is_no_promise():
+    source = kernel_sources()["outer_add_blocks"].replace(
+        "(offs_n[None, :] < N)", "(offs_n[None, :] < N) | EVEN"
+    )
+    source = source.replace("BLOCK_N: tl.constexpr", "BLOCK_N: tl.constexpr, EVEN: tl.constexpr")
+    even = '@triton.heuristics({"EVEN": lambda args: args["M"] % args["BLOCK_M"] == 0})\n'
+    report = examine(
+        define(even + source, "<outer_add_blocks with a heuristic>"), PUZZLES["outer_add_blocks"]
+    )
+    assert report.verdicts[0].diagnosis == UNEVEN, str(report)
+
+
 def test_a_mask_may_be_left_out_where_blocks_divide_all_sizes():
     even = "(offs_n[None, :] < N) | (M % BLOCK_M == 0) & (N % BLOCK_N == 0)"
     report = edited("outer_add_blocks", ("(offs_n[None, :] < N)", even))

@@ -263,12 +263,9 @@ def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
     return sorted(found.values(), key=lambda case: _work(puzzle, case))
 
 
-def uneven(puzzle: Puzzle, ops: Iterable[Operation]) -> list[Case]:
-    """Return cases in which blocks divide one size and no other.
-
-    They are for kernels that look whether a block divides a size, as to leave out a mask.
-    """
-    if puzzle.contract is None or not any(map(_asks_for_a_remainder, ops)):
+def uneven(puzzle: Puzzle) -> list[Case]:
+    """Return cases in which blocks divide one size and no other."""
+    if puzzle.contract is None:
         return []
     found: dict[str, Case] = {}
     for name, block in itertools.product(puzzle.contract.sizes, (max, min)):
@@ -281,10 +278,10 @@ def uneven(puzzle: Puzzle, ops: Iterable[Operation]) -> list[Case]:
     return sorted(found.values(), key=lambda case: _work(puzzle, case))
 
 
-def _asks_for_a_remainder(op: Operation) -> bool:
-    """Return whether an operation compares a remainder, or the like, of a kernel's numbers alone."""
-    found = depends_on(op.operands)
-    return op.name == "arith.cmpi" and bool(found & _REMAINDERS) and found <= _OF_NUMBERS
+def asks_for_a_remainder(ops: Mapping[Any, Operation]) -> bool:
+    """Return whether operations look if a block divides a size, as to leave out a mask."""
+    compared = (depends_on(op.operands) for op in ops.values() if op.name == "arith.cmpi")
+    return any(found & _REMAINDERS and found <= _OF_NUMBERS for found in compared)
 
 
 def _literals(op: Operation) -> list[int]:
