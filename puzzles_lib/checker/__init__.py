@@ -372,7 +372,7 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
     program = bound.translated()
     module = None if isinstance(program, Refusal) else program.module
     with the_puzzles_own("its contract", bound.case):
-        uneven = bound.wrapped.has_heuristics or made_cases.asks_for_a_remainder(shared.untested.ops)
+        uneven = bound.wrapped.has_heuristics or made_cases.compares_sizes(shared.untested.ops)
         each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle)] if uneven else []
         each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
     for case, text in each[: made_cases.MOST_CASES]:

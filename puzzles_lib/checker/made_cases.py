@@ -4,7 +4,7 @@ They keep the puzzle's contract, so a correct kernel passes them. What an operat
 cases are made for it:
 
     a kernel's numbers alone are compared         sizes that turn the comparison: `turning`
-    ... a remainder of them                       a size that blocks divide, beside ragged ones: `uneven`
+    ... in any way                                a size that blocks divide, beside ragged ones: `uneven`
     an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
     ... or divided by 100, and 0 is left          the same
@@ -13,11 +13,12 @@ cases are made for it:
     an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
     a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
     ... with 1e-30 or 1e30                        values near it, or results beyond it: `at_a_limit`
+    a float becomes float16, as no tensor is      numbers beyond it: `beyond_half`
     the bits of a float are compared              zeros of both signs: `with_zeros`
     a float is made of bits                       zeros alone: `with_zeros`
     a maximum or a sum is compared with 0         blocks of zeros, or zeros alone: `with_zeros`
 
-The last three are made even if both outcomes of the comparison were seen.
+The last four, and `uneven`, are made even if both outcomes of the comparison were seen.
 Nearly all correct kernels have no such comparison, so these cases cost nothing.
 
 Also, a launch turns the integer 1 into a constant. Where a kernel uses a method of a size or a stride, such
@@ -202,7 +203,7 @@ BEYOND = 1.25, 9  # times a number, such as a word's position times the fields o
 PRETENDED = 1 / 8, *BEYOND, FAR  # likewise, or fewer, such as pages: for cases without values
 ROUNDS = 6  # in which a size grows until there are enough programs
 PAST_FLOAT32 = (1 << 25) + 1, (1 << 24) + 1  # no numbers of float32; some grids can have only the second
-RAGGED, EVEN = 13, 64  # sizes that no block divides, and that nearly all blocks divide
+RAGGED, EVEN = 5, 64  # sizes that no block divides, and that nearly all blocks divide
 FEW = 3  # other sizes then: in row 0, a wrong length of rows has no effect
 MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
 LEAST_NARROW = 100  # bounds of casts to fewer bits are no integers of the source
@@ -278,10 +279,10 @@ def uneven(puzzle: Puzzle) -> list[Case]:
     return sorted(found.values(), key=lambda case: _work(puzzle, case))
 
 
-def asks_for_a_remainder(ops: Mapping[Any, Operation]) -> bool:
-    """Return whether operations look if a block divides a size, as to leave out a mask."""
-    compared = (depends_on(op.operands) for op in ops.values() if op.name == "arith.cmpi")
-    return any(found & _REMAINDERS and found <= _OF_NUMBERS for found in compared)
+def compares_sizes(ops: Mapping[Any, Operation]) -> bool:
+    """Return whether operations compare a kernel's numbers alone: it may leave out a mask for some sizes."""
+    compared = (op.operands for op in ops.values() if op.name == "arith.cmpi")
+    return any(_has_parameters(each) and depends_on(each) <= _OF_NUMBERS for each in compared)
 
 
 def _literals(op: Operation) -> list[int]:
@@ -313,9 +314,9 @@ def _compared(op: Operation, x: int, y: int) -> bool:
     return _COMPUTE[op.name](x, y) == x
 
 
-_REMAINDERS = {"arith.andi", "arith.divsi", "arith.remsi"}
-_OF_NUMBERS = _REMAINDERS | {
-    "arith.addi", "arith.constant", "arith.extsi", "arith.muli", "arith.subi", "arith.trunci", "tt.call",
+_OF_NUMBERS = {
+    "arith.addi", "arith.andi", "arith.constant", "arith.divsi", "arith.extsi", "arith.muli", "arith.remsi",
+    "arith.subi", "arith.trunci", "tt.call",
 }  # fmt: skip
 _ORDERS = operator.lt, operator.le, operator.gt, operator.ge  # signed, then unsigned
 _COMPARE = dict(enumerate([operator.eq, operator.ne, *_ORDERS, *_ORDERS]))
