@@ -368,7 +368,11 @@ def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResul
 
 
 def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
-    """Try cases for kernels that look at remainders or use float16, whatever was seen of these."""
+    """Try cases for kernels that compare sizes or use float16, whatever was seen of these.
+
+    Their time is their own, so that no other made case is left out for it.
+    """
+    shared = dataclasses.replace(shared, budget=Budget(made_cases.FOR_THE_KERNEL * shared.seconds))
     program = bound.translated()
     module = None if isinstance(program, Refusal) else program.module
     with the_puzzles_own("its contract", bound.case):
@@ -381,7 +385,7 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
         if result and result.verdict:
             verdict = dataclasses.replace(result.verdict, diagnosis=result.verdict.diagnosis or text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
-        if shared.budget.used() >= made_cases.FOR_THE_KERNEL:
+        if shared.budget.used() >= 1:
             break
     return []
 

@@ -264,9 +264,9 @@ _quotient, _by_reciprocal = _of_two(np.divide), _of_two(numerics.by_reciprocal)
 def divf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     """Divide; if whole numbers are divided, with a rounded reciprocal, as 41 / 41 is less than 1 on a GPU.
 
-    ``div.full.f32`` may be 2 units in the last place off. On an H200, the floor of j * n / n isn't j for 465
-    of the n up to 4096 and some j below 4096, and for 568 of these n here; most are the same. The difference
-    shows only where a quotient decides on an integer, so others are rounded once.
+    ``div.full.f32`` may be 2 units in the last place off. Take j and n up to 4096. On an H200, the floor of
+    j * n / n isn't j for 465 of the n; here, for 568. If a quotient decides on no integer, this hardly shows,
+    so all other quotients are rounded once.
     """
     if step.row.storage != np.float32 or not all(map(_is_whole, step.op.operands)):
         return _quotient(machine, step, x, y)
