@@ -18,6 +18,8 @@ from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Case, Puzzle
 
 LIGHT = "elements of small weights count if their values are large"
+FAINT = "a factor can be as small as 1e-20, and not be 0"
+UNLIKE = "a number near 1e-20 can meet one near 1e25, and their quotient is more than float32 holds"
 CREEPING = "a maximum that grows by less than 0.001 from block to block still grows"
 EVEN = "halfway between two numbers of a coarser dtype, results are rounded to the even one"
 """What some hard cases show."""
@@ -130,9 +132,19 @@ def far_apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
 
 
 def partly_huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Fill with normal values, each fourth times 2^126: twice such a number may overflow float32."""
-    sizes = torch.where(torch.arange(shape[-1]) % 4 == 0, 2.0**126, 1.0)
+    """Fill with normal values, each fourth times 2^97, which is near the largest that `check` asks for."""
+    sizes = torch.where(torch.arange(shape[-1]) % 4 == 0, 2.0**97, 1.0)
     return _rounded(sizes * torch.randn(shape, generator=generator), dtype)
+
+
+def faint(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Fill with normal values times 2^-66, near 1e-20; `mighty` ones divided by them overflow float32."""
+    return _rounded(2.0**-66 * torch.randn(shape, generator=generator), dtype)
+
+
+def mighty(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Fill with normal values times 2^83, near 1e25."""
+    return _rounded(2.0**83 * torch.randn(shape, generator=generator), dtype)
 
 
 def first_alone(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -146,17 +158,17 @@ def creeping(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
 
 
 def falling(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Fill with rows that fall from 0 to -24 along the last axis."""
+    """Fill with rows that fall from 0 to -64 along the last axis."""
     return -_depth(shape[-1]).expand(shape).to(dtype)
 
 
 def rising(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Fill with rows that rise so fast that weights of exp(`falling`) don't make them negligible."""
-    return (0.8 * _depth(shape[-1])).exp().expand(shape).to(dtype)
+    """Fill with rows that rise as fast as weights of exp(`falling`) fall: all products are near 1."""
+    return _depth(shape[-1]).exp().expand(shape).to(dtype)
 
 
 def _depth(size: int) -> torch.Tensor:
-    return 24.0 * torch.arange(size) / max(size - 1, 1)
+    return 64.0 * torch.arange(size) / max(size - 1, 1)
 
 
 def in_column_0(fill: Callable[..., torch.Tensor], times: float = 1.0) -> Callable[..., torch.Tensor]:

@@ -84,6 +84,11 @@ class Wrapped:
         heuristics = [layer.values for layer in self.layers if isinstance(layer, Heuristics)]
         return frozenset(names.union(*heuristics))
 
+    @property
+    def has_heuristics(self) -> bool:
+        """Return whether a heuristic sets something."""
+        return any(isinstance(layer, Heuristics) for layer in self.layers)
+
     def unfit(self, fixed: Collection[str]) -> str:
         """Return why no launch can work; "" if one may. fixed: the names that only the puzzle sets."""
         if sum(isinstance(layer, Autotuner) for layer in self.layers) > 1:

@@ -5,7 +5,7 @@ import pytest
 from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine, made_cases
-from puzzles_lib.inputs import CREEPING, EVEN, LIGHT
+from puzzles_lib.inputs import CREEPING, EVEN, FAINT, LIGHT, UNLIKE
 
 PUZZLES = {puzzle.name: puzzle for puzzle in puzzles()}
 
@@ -37,6 +37,10 @@ OF_WORDS = "offs_w * F // GROUP", "(offs_w.to(tl.float32) * (F * (1.0 / GROUP)))
         ("grouped_weights", "k // GROUP", "(k.to(tl.float32) * (1.0 / GROUP)).to(tl.int32)"),
         ("linear_backward", *OF_WORDS),
         ("once_per_group", "start // GROUP", "(start * (1.0 / GROUP)).to(tl.int32)"),
+        ("once_per_group", "start // GROUP", "(start / GROUP).to(tl.int32)"),
+        ("grouped_weights", "k // GROUP", "tl.floor(k / GROUP).to(tl.int32)"),
+        ("tile_order", "place // rows", "(place / rows).to(tl.int32)"),
+        ("unpack_dequantize", "offs_w * F // GROUP", "(offs_w * F / GROUP).to(tl.int32)"),
         (
             "packed_along_k",
             "tl.program_id(1) * BLOCK_N // GROUP",
@@ -50,6 +54,20 @@ OF_WORDS = "offs_w * F // GROUP", "(offs_w.to(tl.float32) * (F * (1.0 / GROUP)))
 )
 def test_a_rounded_reciprocal_is_no_division(puzzle, old, new):
     assert "a product with a rounded" in shown(puzzle, (old, new))
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("grouped_weights", "k // GROUP", "tl.div_rn(k.to(tl.float32), GROUP * 1.0).to(tl.int32)"),
+        ("tile_order", "place // rows", "((place + 0.5) / rows).to(tl.int32)"),
+    ],
+)
+def test_a_quotient_that_is_rounded_once_or_away_from_whole_numbers_is_right(puzzle, old, new):
+    source = kernel_sources()[puzzle]
+    assert old in source
+    report = examine(define(source.replace(old, new), f"<{puzzle} edited>"), PUZZLES[puzzle])
+    assert report.ok, str(report)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +89,11 @@ def test_a_tie_is_rounded_to_even(puzzle, store, value, bits):
 @pytest.mark.parametrize(
     "puzzle, distance",
     [
-        ("flash_attention", 16),
-        ("paged_attention", 16),
-        ("scalar_flash_attention", 20),
-        ("varlen_attention", 16),
-        ("window_attention", 16),
+        ("flash_attention", 40),
+        ("paged_attention", 40),
+        ("scalar_flash_attention", 40),
+        ("varlen_attention", 40),
+        ("window_attention", 40),
     ],
 )
 def test_keys_far_below_the_maximum_count(puzzle, distance):
@@ -88,6 +106,15 @@ def test_keys_far_below_the_maximum_count(puzzle, distance):
     "puzzle, old, new, says",
     [
         ("merge_parts", 'lse > float("-inf")', "lse > top - 20", LIGHT),
+        ("attended", "tl.exp(x - top)", "tl.where(x > top - 30, tl.exp(x - top), 0.0)", LIGHT),
+        (
+            "attention_dq",
+            "j[None, :] <= i[:, None], p, 0.0",
+            "(j[None, :] <= i[:, None]) & (p > 1e-12), p, 0.0",
+            LIGHT,
+        ),
+        ("rope", "b * s[None, :]", "b * tl.where(tl.abs(s) < 1e-9, 0.0, s)[None, :]", FAINT),
+        ("norm_and_turn", "b * sin", "b * tl.where(tl.abs(sin) < 1e-9, 0.0, sin)", FAINT),
         (
             "online_softmax",
             "tl.exp(row_max - new_max)",
@@ -133,17 +160,95 @@ def test_sums_of_one_sequence_are_no_difference_of_sums_of_all():
     assert "before" in says
 
 
-def test_the_first_block_of_a_row_is_no_guess_of_its_mean():
-    says = shown(
-        "long_layer_norm",
-        ("mean, squares = 0.0, 0.0", "mean, squares, first_mean, sums = 0.0, 0.0, 0.0, 0.0"),
+@pytest.mark.parametrize(
+    "puzzle, edits",
+    [
         (
-            "centered = ",
-            "first_mean = tl.where(first == 0, own, first_mean)\n        "
-            "d = tl.where(n < N, x - first_mean, 0.0)\n        sums += tl.sum(d)\n        centered = ",
+            "layer_norm",
+            (
+                (
+                    "centered = ",
+                    "apart = tl.where(mask, x - tl.sum(x * (n == 0), axis=1)[:, None], 0.0)\n    "
+                    "by = tl.sum(apart, axis=1) / N\n    centered = ",
+                ),
+                ("(centered * centered, axis=1) / N", "(apart * apart, axis=1) / N - by * by"),
+            ),
         ),
-        ("tl.sum(centered * centered) + apart * apart * first * share", "tl.sum(d * d)"),
-        ("squares / N", "tl.maximum(squares - sums * (sums / N), 0.0) / N"),
-        ("mean_ptr + m, mean", "mean_ptr + m, first_mean + sums / N"),
+        (
+            "long_layer_norm",
+            (
+                ("mean, squares = 0.0, 0.0", "mean, squares, first_mean, sums = 0.0, 0.0, 0.0, 0.0"),
+                (
+                    "centered = ",
+                    "first_mean = tl.where(first == 0, own, first_mean)\n        "
+                    "d = tl.where(n < N, x - first_mean, 0.0)\n        "
+                    "sums += tl.sum(d)\n        centered = ",
+                ),
+                ("tl.sum(centered * centered) + apart * apart * first * share", "tl.sum(d * d)"),
+                ("squares / N", "tl.maximum(squares - sums * (sums / N), 0.0) / N"),
+                ("mean_ptr + m, mean", "mean_ptr + m, first_mean + sums / N"),
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_no_number_of_a_row_is_near_its_mean_for_sure(puzzle, edits):
+    assert "can be far from all others" in shown(puzzle, *edits)
+
+
+def test_a_row_without_heat_has_no_noise():
+    source = kernel_sources()["sample_token"]
+    kernel = source[: source.index("    # a row with heat 0")] + (
+        "    noise = -tl.log(-tl.log(tl.rand(SEED, b * V + n)))\n"
+        "    tl.store(token_ptr + b, tl.argmax(logits + heat * noise, axis=0))\n"
     )
-    assert "can be far from all others" in says
+    report = examine(define(kernel, "<noise times heat>"), PUZZLES["sample_token"])
+    assert "if heat is 0" in report.verdicts[0].diagnosis, str(report)
+
+
+def test_a_hint_must_be_true_where_all_sizes_are_multiples_of_16():
+    stride = "offs_n[None, :] * stride_xn"
+    edit = stride, "tl.max_contiguous(tl.multiple_of(offs_n * stride_xn, BLOCK_N), BLOCK_N)[None, :]"
+    assert "columns can be 3 apart" in shown("strided_copy", edit)
+
+
+BY_RATIO = (
+    ("x[None, :] + y[:, None]", "some[None, :] * ((x != 0)[None, :] + y[:, None] / some[None, :])"),
+    ("    y = tl.load(", "    some = tl.where(x == 0, 1.0, x)\n    y = tl.load("),
+)
+
+
+@pytest.mark.parametrize(
+    "puzzle, edits, says",
+    [
+        ("outer_add", BY_RATIO, UNLIKE),
+        ("outer_add_blocks", BY_RATIO, UNLIKE),
+        (
+            "bias_relu",
+            (
+                (
+                    "x + b[None, :]",
+                    "tl.where(x == 0, b[None, :], x * (1.0 + b[None, :] / tl.where(x == 0, 1.0, x)))",
+                ),
+            ),
+            UNLIKE,
+        ),
+        (
+            "quantized_matmul",
+            (
+                (
+                    'acc = tl.dot(s * (w - o), a, acc, input_precision="ieee")',
+                    'acc = tl.dot(s * w, a, acc, input_precision="ieee")\n'
+                    '        acc = tl.dot(-s * o, a, acc, input_precision="ieee")',
+                ),
+            ),
+            "can overflow",
+        ),
+        (
+            "swiglu_down",
+            (("tl.exp(-gate)", "tl.exp(-tl.maximum(gate, -80.0))"),),
+            "however large up is",
+        ),
+    ],
+)
+def test_no_step_overflows_that_a_task_does_not_have(puzzle, edits, says):
+    assert says in shown(puzzle, *edits)

@@ -12,7 +12,7 @@ from torch import Tensor
 from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.checker import examine, made_cases
+from puzzles_lib.checker import PAST_HALF, UNEVEN, examine, made_cases
 from puzzles_lib.checking import check
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import random
@@ -21,7 +21,7 @@ from puzzles_lib.runner.sides import BETWEEN, BOTH, ONE, OTHER, Sides
 from puzzles_lib.translator.ir import Operation
 
 PUZZLES = {puzzle.name: puzzle for puzzle in (DOUBLE, *puzzles())}
-BEHIND = "no listed case tests this outcome of the comparison on line"
+BEHIND = "no listed case tests this outcome of the "
 LOCK = "while tl.atomic_cas(lock_ptr + j, 0, 1) == 1:\n        pass"
 IN_A_LOOP = """taken = 1
     while taken == 1:
@@ -86,6 +86,14 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("unpack_bits", "words[:, None]", "tl.where(words == -2147483648, 0, words)[:, None]"),
         ("masked_add", "x + 10", "tl.where(x > -1e9, x + 10, 10.0)"),
         ("square", "x * x", "tl.minimum(x * x, 1e30)"),
+        ("linear_recurrence", "block, 0.0))", "tl.minimum(block, 1e32), 0.0))"),
+        ("linear_recurrence", "block, 0.0))", "tl.clamp(block, -1e30, 1e30), 0.0))"),
+        ("masked_add", "x + 10", "x + 10 + tl.program_id(0) // 45"),
+        ("pack_bits", "tl.cdiv(N, F)", "tl.ceil(N / F).to(tl.int32)"),
+        ("relu_pack", "tl.cdiv(N, 32)", "tl.ceil(N / 32).to(tl.int32)"),
+        ("long_sum", "range(0, N, BLOCK_N)", "range(0, N - N // 65537, BLOCK_N)"),
+        ("conv2d", "range(0, KH)", "range(0, KH - KH // 13)"),
+        ("long_sum", "offs_m, acc, mask=", "offs_m, tl.minimum(acc, 1e31), mask="),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 1e30)"),
         (
             "bias_relu",
@@ -97,13 +105,17 @@ def edited(puzzle: str, *edits: tuple[str, str]):
 def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
     report = edited(puzzle, (old, new))
     (failed,) = (case for case in report.cases if not case.ok)
-    ends = "a size may be larger" if "4096, B" in new else "so large" if ".to(tl.int16)" in new else BEHIND
+    large = any(way in new for way in (".to(tl.int16)", "tl.ceil("))
+    ends = "a size may be larger" if "4096, B" in new else "so large" if large else BEHIND
     assert failed.drawn and ends in failed.verdict.diagnosis, str(report)
 
 
 @pytest.mark.parametrize(
     "puzzle, old, new",
     [
+        ("mul_relu", "tl.maximum(product, 0.0)", "product * (product > 0)"),
+        ("mul_relu_backward", "tl.where(x * y > 0, dz * y, 0.0)", "(x * y > 0) * (dz * y)"),
+        ("bias_relu", "tl.maximum(x + b[None, :], 0.0)", "0.5 * (x + b[None, :] + tl.abs(x + b[None, :]))"),
         ("far_rows", "tl.program_id(0).to", "tl.maximum(tl.program_id(0), 0).to"),
         ("long_softmax", "tl.exp(x - row_max[:, None]) /", "tl.exp(tl.minimum(x - row_max[:, None], 0.0)) /"),
         ("merge_parts", "tl.maximum(denominator, 1.0)", "tl.maximum(denominator, 1e-30)"),
@@ -135,14 +147,44 @@ def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
 
 
 @pytest.mark.parametrize(
+    "puzzle, old, new, says",
+    [
+        ("outer_add_blocks", "(offs_n[None, :] < N)", "(offs_n[None, :] < N) | (M % BLOCK_M == 0)", UNEVEN),
+        ("layer_norm", "(n[None, :] < N)", "(n[None, :] < N) | (N % BLOCK_N == 0)", UNEVEN),
+        ("grouped_weights", "(k < K)", "(k < K) | (K % BLOCK_K == 0)", UNEVEN),
+        ("attention_dq", "dq * D**-0.5, mask", "(dq * D**-0.5).to(tl.float16), mask", PAST_HALF),
+    ],
+)
+def test_what_all_cases_have_in_common_is_no_promise(puzzle, old, new, says):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.drawn and failed.verdict.diagnosis == says, str(report)
+
+
+def test_what_heuristics_set_is_no_promise():
+    source = kernel_sources()["outer_add_blocks"].replace(
+        "(offs_n[None, :] < N)", "(offs_n[None, :] < N) | EVEN"
+    )
+    source = source.replace("BLOCK_N: tl.constexpr", "BLOCK_N: tl.constexpr, EVEN: tl.constexpr")
+    even = '@triton.heuristics({"EVEN": lambda args: args["M"] % args["BLOCK_M"] == 0})\n'
+    report = examine(
+        define(even + source, "<outer_add_blocks with a heuristic>"), PUZZLES["outer_add_blocks"]
+    )
+    assert report.verdicts[0].diagnosis == UNEVEN, str(report)
+
+
+def test_a_mask_may_be_left_out_where_blocks_divide_all_sizes():
+    even = "(offs_n[None, :] < N) | (M % BLOCK_M == 0) & (N % BLOCK_N == 0)"
+    report = edited("outer_add_blocks", ("(offs_n[None, :] < N)", even))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
     "puzzle, old, new",
     [
         ("masked_add", "lanes < N - pid * BLOCK", "(pid * BLOCK + lanes).to(tl.int16) < N"),
         ("conv2d", "range(0, KW)", "range(0, tl.minimum(KW, 32))"),
         ("linear_cross_entropy", "label == -100", "chosen == 0"),
-        ("mul_relu", "tl.maximum(product, 0.0)", "product * (product > 0)"),
-        ("mul_relu_backward", "tl.where(x * y > 0, dz * y, 0.0)", "(x * y > 0) * (dz * y)"),
-        ("bias_relu", "tl.maximum(x + b[None, :], 0.0)", "0.5 * (x + b[None, :] + tl.abs(x + b[None, :]))"),
         ("cells", "x // SIZE - (x % SIZE < 0)", "tl.where(x < 0, x + 1 - SIZE, x) // SIZE"),
         ("random_rounding", "tl.floor(x + u)", "tl.floor(x + u).to(tl.int32).to(tl.float32)"),
         ("quantize_codes", "tl.where(high > low,", "tl.where(high - low > 1e-30,"),
@@ -267,6 +309,8 @@ STOPS = "live = tl.where(tl.max(tl.abs(x), axis=1) > 0, live, 0.0)\n        acc 
             "zeros_in_stretches",
         ),
         ("scalar_flash_attention", (("/ denominator", "/ (denominator + 1e-6)"),), "only without 1e-06"),
+        ("long_softmax", (("/ denominator", "/ (1e-6 + denominator)"),), "only without 1e-06"),
+        ("online_softmax", (("/ denominator", "/ (1e-6 + denominator)"),), "only without 1e-06"),
     ],
 )
 def test_what_looks_the_same_in_all_listed_cases(puzzle, edits, told):
@@ -314,7 +358,7 @@ def test_draws_do_not_wrap_at_true_size():
 
 def test_offsets_do_not_pass_through_floats_at_true_size():
     whole = ("tl.program_id(0).to(tl.int64)", "tl.program_id(0).to(tl.int64).to(tl.float32).to(tl.int64)")
-    assert edited("rms_norm", whole).ok  # the rows' numbers are small
+    assert edited("rms_norm", whole).cases[-1].drawn  # only with more than 2^24 rows
     report = edited("rms_norm", ("row + n, mask", "(row + n).to(tl.float32).to(tl.int64), mask"))
     verdict = report.verdicts[0]
     assert verdict.kind == "true size" and "is rounded: float32 holds" in verdict.message, str(report)

@@ -277,8 +277,9 @@ def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     seconds = min(shared.seconds, made_cases.SECONDS)
     limited = dataclasses.replace(shared, seconds=seconds, budget=Budget(2 * seconds))
     ways = (
-        _hard_cases,
         _at_the_least_sizes,
+        _made_for_the_kernel,
+        _hard_cases,
         _made_at_edges,
         _made_whole,
         _beyond_a_stand_in,
@@ -294,7 +295,9 @@ def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
         its_own = dataclasses.replace(short if case.pretend else shared, untested=Untested())
         result = _made(bound.at(case, number), its_own)
         if result and result.verdict:
-            verdict = dataclasses.replace(result.verdict, diagnosis=text)
+            verdict = result.verdict
+            if verdict.kind not in made_cases.UNRELATED:
+                verdict = dataclasses.replace(verdict, diagnosis=text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
     return []
 
@@ -364,6 +367,33 @@ def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResul
     return []
 
 
+def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
+    """Try cases for kernels that compare sizes or use float16, whatever was seen of these.
+
+    Their time is their own, so that no other made case is left out for it.
+    """
+    shared = dataclasses.replace(shared, budget=Budget(made_cases.FOR_THE_KERNEL * shared.seconds))
+    program = bound.translated()
+    module = None if isinstance(program, Refusal) else program.module
+    with the_puzzles_own("its contract", bound.case):
+        uneven = bound.wrapped.has_heuristics or made_cases.compares_sizes(shared.untested.ops)
+        each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle)] if uneven else []
+        each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
+    for case, text in each[: made_cases.MOST_CASES]:
+        one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
+        result = _made(one, dataclasses.replace(shared, untested=Untested()))
+        if result and result.verdict:
+            verdict = dataclasses.replace(result.verdict, diagnosis=result.verdict.diagnosis or text)
+            return [dataclasses.replace(result, verdict=verdict, drawn=True)]
+        if shared.budget.used() >= 1:
+            break
+    return []
+
+
+UNEVEN = "no listed case has a size that blocks divide beside sizes that they don't"
+PAST_HALF = "no listed case has numbers that are too large or too small for float16, but they can occur"
+
+
 def _made_whole(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     """Try made cases of which all programs run."""
     tried: set[str] = set()
@@ -421,21 +451,26 @@ def _beyond_a_stand_in(bound: Bound, number: int, shared: _Shared) -> list[CaseR
 
 
 def _with_a_constant_too_many(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
-    """Return the smallest case if a constant such as 1e-6 is in the formula and not in the task's."""
+    """Return the case if a constant such as 1e-6 is in the formula and not in the task's.
+
+    It's the smallest listed case, or one of the least sizes: a sum of a single exponential is 1 there.
+    """
     real = [case for case in bound.puzzle.cases if not case.pretend]
     if not real:
         return []
     case = min(real, key=lambda case: made_cases.size_of(bound.puzzle, case))
-    one = bound.at(case, number)
-    if not isinstance(one, Bound) or algebra.has_no_tiny_constant(one):
+    if not isinstance(one := bound.at(case, number), Bound) or algebra.has_no_tiny_constant(one):
         return []
-    try:
-        inputs, expected = _wanted(bound.puzzle, case)
-        judge = algebra.Judge(one, inputs, dict(expected), shared.seconds, shared.budget)
-        verdict = judge.constant_too_many()
-    except (OutOfTime, Refused, PuzzleFault):
-        return []
-    return [CaseResult(str(case), verdict)] if verdict else []
+    for each in filter(None, (case, made_cases.of_least_sizes(bound.puzzle))):
+        try:
+            inputs, expected = _wanted(bound.puzzle, each)
+            if isinstance(one := bound.at(each, number), Bound):
+                judge = algebra.Judge(one, inputs, dict(expected), shared.seconds, shared.budget)
+                if verdict := judge.constant_too_many():
+                    return [CaseResult(str(each), verdict, drawn=each is not case)]
+        except (OutOfTime, Refused, PuzzleFault):
+            continue
+    return []
 
 
 def _at_edges(bound: Bound, shared: _Shared, programs: Sequence[Program], made: Untested) -> Verdict | None:

@@ -194,9 +194,10 @@ class Judge:
         for name, want in self.expected.items():
             cost = _cost(exact[name], [each[name] for each in moved])
             self.expected[name] = want.widened(cost)
+        larger = "" if self.bound.puzzle.number else ", or give the puzzle a larger allowance="
         return (
             "with every float in float64, the kernel is correct: only its rounding is too coarse. "
-            "Compute in float32 throughout, or give the puzzle a larger allowance="
+            f"Compute in float32 throughout{larger}"
         )
 
     def _strictly(self, name: str, exact: Results, moved: Sequence[Results]) -> Expected:

@@ -4,18 +4,21 @@ They keep the puzzle's contract, so a correct kernel passes them. What an operat
 cases are made for it:
 
     a kernel's numbers alone are compared         sizes that turn the comparison: `turning`
+    ... in any way                                a size that blocks divide, beside ragged ones: `uneven`
     an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
+    ... or divided by 100, and 0 is left          the same
     ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
     ... cut off at 16 bits                        a pretended size beyond it: `at_true_size`
     an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
     a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
-    ... with 1e-30 or 1e30                        values near it, or beyond it: `at_a_limit`
+    ... with 1e-30 or 1e30                        values near it, or results beyond it: `at_a_limit`
+    a float becomes float16, as no tensor is      numbers beyond it: `beyond_half`
     the bits of a float are compared              zeros of both signs: `with_zeros`
     a float is made of bits                       zeros alone: `with_zeros`
     a maximum or a sum is compared with 0         blocks of zeros, or zeros alone: `with_zeros`
 
-The last three are made even if both outcomes of the comparison were seen.
+The last four, and `uneven`, are made even if both outcomes of the comparison were seen.
 Nearly all correct kernels have no such comparison, so these cases cost nothing.
 
 Also, a launch turns the integer 1 into a constant. Where a kernel uses a method of a size or a stride, such
@@ -40,6 +43,7 @@ from torch.overrides import TorchFunctionMode
 from puzzles_lib.checker.expected import evaluate
 from puzzles_lib.checker.untested import (
     BITCASTS,
+    DIVISIONS,
     LOADS,
     depends_on,
     integer,
@@ -52,7 +56,7 @@ from puzzles_lib.contract import Fill
 from puzzles_lib.inputs import large, make_inputs, random, zeros
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Program
-from puzzles_lib.translator.ir import Operation, Value, is_read_unsigned
+from puzzles_lib.translator.ir import Module, Operation, Value, is_read_unsigned
 
 # ---- limits
 
@@ -60,6 +64,7 @@ MOST_CASES = 40  # that are made for one kernel
 MOST_GUESSES = 2  # of them for one comparison of computed numbers
 SECONDS = 3.0  # for each, and twice that for all
 PRETENDED_SECONDS = 0.5  # for a case that is pretended: its last programs, which tell most, run first
+FOR_THE_KERNEL = 0.6  # times these seconds, besides, for cases made whatever was seen
 FOR_EDGES = 0.4  # of the time for all, for cases of which only programs at the edges run
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
@@ -75,8 +80,11 @@ MOST_INTEGERS = 1 << 20  # of an input that is real in a pretended case
 
 TELLING = (
     "values", "never written", "out of bounds", "race", "uninitialised", "loads", "stores", "input changed",
+    "false hint",
 )  # fmt: skip
 """Kinds that count if all programs run. Running out of time or memory there is no fault."""
+UNRELATED = ("out of bounds", "race", "loads", "stores", "input changed")
+"""Kinds of which a hard case that happens to find them doesn't say the reason."""
 AT_EDGES = ("values", "out of bounds", "race")
 """Kinds that count if only a few programs run."""
 
@@ -108,12 +116,20 @@ def smallest(puzzle: Puzzle, source: str) -> Case | None:
 
     None unless the kernel, whose source this is, has a method of a size or a stride that is then 1.
     """
-    if puzzle.contract is None or not (asked := _asked_for_a_method(source)):
+    asked = _asked_for_a_method(source)
+    case = of_least_sizes(puzzle) if asked else None
+    if case is None:
         return None
-    numbers = puzzle.contract.least(puzzle.cases[0].numbers)
-    case = Case(fill=None, salt="", pretend=False, **numbers)
     offers = puzzle.offers(case)
     return case if any(offers.get(name) == 1 for name in asked) else None
+
+
+def of_least_sizes(puzzle: Puzzle) -> Case | None:
+    """Return a case whose sizes are as small as the contract allows; None without a contract."""
+    if puzzle.contract is None:
+        return None
+    numbers = puzzle.contract.least(puzzle.cases[0].numbers)
+    return Case(fill=None, salt="", pretend=False, **numbers)
 
 
 def _asked_for_a_method(source: str) -> set[str]:
@@ -186,7 +202,9 @@ MOST_FAR = 8192
 BEYOND = 1.25, 9  # times a number, such as a word's position times the fields of a word
 PRETENDED = 1 / 8, *BEYOND, FAR  # likewise, or fewer, such as pages: for cases without values
 ROUNDS = 6  # in which a size grows until there are enough programs
-PAST_FLOAT32 = (1 << 25) + 1  # the integers beside it aren't numbers of float32
+PAST_FLOAT32 = (1 << 25) + 1, (1 << 24) + 1  # no numbers of float32; some grids can have only the second
+RAGGED, EVEN = 5, 64  # sizes that no block divides, and that nearly all blocks divide
+FEW = 3  # other sizes then: in row 0, a wrong length of rows has no effect
 MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
 LEAST_NARROW = 100  # bounds of casts to fewer bits are no integers of the source
 BESIDE = 2048  # another size, beside one that passes a number
@@ -246,6 +264,27 @@ def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
     return sorted(found.values(), key=lambda case: _work(puzzle, case))
 
 
+def uneven(puzzle: Puzzle) -> list[Case]:
+    """Return cases in which blocks divide one size and no other."""
+    if puzzle.contract is None:
+        return []
+    found: dict[str, Case] = {}
+    for name, block in itertools.product(puzzle.contract.sizes, (max, min)):
+        ragged = dict.fromkeys(puzzle.contract.sizes, RAGGED)
+        first = _case(puzzle, ragged, block, MOST_TO_RUN, MOST_ELEMENTS)
+        blocks = [n for key, n in first.numbers.items() if key.startswith("BLOCK") and n] if first else []
+        for number in sorted({EVEN, *blocks}):
+            if case := _case(puzzle, ragged | {name: number}, block, MOST_TO_RUN, MOST_ELEMENTS):
+                found[str(case)] = case
+    return sorted(found.values(), key=lambda case: _work(puzzle, case))
+
+
+def compares_sizes(ops: Mapping[Any, Operation]) -> bool:
+    """Return whether operations compare a kernel's numbers alone: it may leave out a mask for some sizes."""
+    compared = (op.operands for op in ops.values() if op.name == "arith.cmpi")
+    return any(_has_parameters(each) and depends_on(each) <= _OF_NUMBERS for each in compared)
+
+
 def _literals(op: Operation) -> list[int]:
     """Return the constants that an operation's operands are computed with, and its own."""
     return sorted({number for value in sources(op.operands) if (number := integer(value))})
@@ -270,9 +309,15 @@ def _compared(op: Operation, x: int, y: int) -> bool:
         return _COMPARE[op.integer("predicate")](x, y)
     if op.name in ("arith.minsi", "arith.maxsi"):
         return x < y
+    if op.name in DIVISIONS:
+        return 0 <= x < y
     return _COMPUTE[op.name](x, y) == x
 
 
+_OF_NUMBERS = {
+    "arith.addi", "arith.andi", "arith.constant", "arith.divsi", "arith.extsi", "arith.muli", "arith.remsi",
+    "arith.subi", "arith.trunci", "tt.call",
+}  # fmt: skip
 _ORDERS = operator.lt, operator.le, operator.gt, operator.ge  # signed, then unsigned
 _COMPARE = dict(enumerate([operator.eq, operator.ne, *_ORDERS, *_ORDERS]))
 _COMPUTE: dict[str, Callable[[int, int], int]] = {
@@ -381,9 +426,10 @@ def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[
     elif op.name in ("arith.fptosi", "arith.fptoui", "arith.cmpf") and not set(LOADS) & depends_on(
         op.operands
     ):
-        for name in contract.sizes:
+        for name, size in itertools.product(contract.sizes, PAST_FLOAT32):
             seed = f"{puzzle.name}/{name}/true size"
-            numbers = contract.stretched({name: PAST_FLOAT32}, max, seed, puzzle.largest)
+            least = dict.fromkeys(contract.sizes, FEW) | {name: size}
+            numbers = contract.stretched(least, max, seed, puzzle.largest)
             case = Case(fill=None, salt="", pretend=True, **numbers)
             if size_of(puzzle, case) < MOST_PRETENDED:
                 yield case, {}
@@ -519,9 +565,12 @@ def _work(puzzle: Puzzle, case: Case) -> int:
 # ---- floats of other sizes
 
 LIKE_INFINITY = 1e20  # numbers from here on stand for it, such as the -1e30 of scores that don't count
+BEYOND_HALF = 30  # an exponent: neither 2^30 nor 2^-30 is a number of float16
 LARGEST = 1e30  # of which a kernel must be correct, as `check` says
 MOST_EXPONENT = 97  # of normal values, so that these are below it
 CLOSE = 2.0**-40  # `rows_a_little_closer` reaches it
+MOST_HALVINGS = 12  # in the search of a scale
+BEYOND_A_LIMIT, MOST_OF_A_RESULT = 2.0, 1e38  # times the limit, and at most
 
 
 def of_any_size(puzzle: Puzzle, number: float) -> Iterator[Case]:
@@ -554,6 +603,49 @@ def at_a_limit(puzzle: Puzzle, number: float) -> Iterator[Case]:
         exponents = [min(math.log2(number) / root + 2, MOST_EXPONENT) for root in (1, 2)]  # of x, and x * x
         cases += (_scaled_case(puzzle, [name], _some_by(e)) for name in names for e in exponents)
     yield from (case for case in cases if fits_float32(puzzle, case))
+    if LIKE_INFINITY <= number < math.inf:
+        yield from _with_results_beyond(puzzle, number)
+
+
+def _with_results_beyond(puzzle: Puzzle, number: float) -> Iterator[Case]:
+    """Yield cases of which results are larger than a number, although all inputs are in range.
+
+    One input is scaled until they are. If that takes numbers that are out of range, another one is as large
+    as can be.
+    """
+    names = _free(puzzle)
+    for name, other in itertools.product(names, ["", *names]):
+        for case in _bases(puzzle):
+            fill = dict(case.fill)
+            if other not in ("", name):
+                fill[other] = _scaled(fill.get(other, random), _all_by(MOST_EXPONENT - 2))
+            low, high, found = 0.0, float(MOST_EXPONENT), None
+            for _ in range(MOST_HALVINGS):
+                exponent = (low + high) / 2
+                scaled = {name: _scaled(fill.get(name, random), _all_by(exponent))}
+                made = Case(fill=fill | scaled, **case.numbers)
+                largest = _largest_result(puzzle, made)
+                if BEYOND_A_LIMIT * number < largest < MOST_OF_A_RESULT:
+                    found = made
+                    break
+                low, high = (exponent, high) if largest <= BEYOND_A_LIMIT * number else (low, exponent)
+            if found and fits_float32(puzzle, found, loosely=True):
+                yield found
+                break
+
+
+def _bases(puzzle: Puzzle) -> list[Case]:
+    """Return listed cases with different fills, of each the largest."""
+    listed = sorted((case for case in puzzle.cases if not case.pretend), key=lambda c: size_of(puzzle, c))
+    found = {str(sorted((name, fill.__name__) for name, fill in c.fill.items())): c for c in listed}
+    return list(found.values())
+
+
+def _largest_result(puzzle: Puzzle, case: Case) -> float:
+    """Return the absolute value of the largest float that the spec returns; infinity if one isn't finite."""
+    results = evaluate(puzzle, case, make_inputs(puzzle, case)).values()
+    floats = [x.abs().nan_to_num(math.inf).max().item() for x in results if x.is_floating_point()]
+    return max(floats, default=0.0)
 
 
 def fits_float32(puzzle: Puzzle, case: Case, loosely: bool = False) -> bool:
@@ -632,10 +724,11 @@ def larger(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
 def _all_by(exponent: float) -> Exponents:
     """Return a function that returns the same exponent for each value."""
 
-    def scaled_down(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-        return torch.full(shape, round(exponent))
+    def by_powers(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+        return torch.full(shape, float(exponent))
 
-    return scaled_down
+    by_powers.__name__ = f"times_{2.0**exponent:.3g}"
+    return by_powers
 
 
 def _some_by(exponent: float) -> Exponents:
@@ -651,6 +744,17 @@ def _by_row(shape: tuple[int, ...]) -> torch.Tensor:
     """Return a number from 0 to 1 for each row along the first axis, which depends on the row alone."""
     rows = 1 - (torch.arange(shape[0]) * 0.618034) % 1
     return rows.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+
+
+def beyond_half(puzzle: Puzzle, module: Module) -> Iterator[Case]:
+    """Yield cases with numbers that float16 cannot hold, if a kernel casts to it and no tensor has it."""
+    if puzzle.contract is None or any(a.dtype == torch.float16 for a in puzzle.tensors):
+        return
+    if any(op.name == "arith.truncf" and op.results[0].type.element == "f16" for op in module.operations()):
+        for exponent, name in itertools.product((BEYOND_HALF, -BEYOND_HALF), _free(puzzle)):
+            case = _scaled_case(puzzle, [name], _all_by(exponent))
+            if fits_float32(puzzle, case, loosely=True):
+                yield case
 
 
 # ---- integers

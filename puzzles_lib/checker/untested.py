@@ -21,6 +21,13 @@ _COPIES = (
     "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "arith.extsi", "arith.extui",
     "arith.index_cast", "arith.sitofp", "arith.uitofp", "arith.extf", "arith.truncf", "arith.trunci",
 )  # fmt: skip
+WORDS = {
+    "arith.andi": "&", "arith.divsi": "division", "arith.divui": "division", "arith.maxsi": "maximum",
+    "arith.maxui": "maximum", "arith.minsi": "minimum", "arith.minui": "minimum", "arith.remsi": "remainder",
+    "arith.remui": "remainder", "arith.trunci": "cast",
+}  # fmt: skip
+"""What a report calls an operation that counts as a comparison."""
+DIVISIONS = ("arith.divsi", "arith.divui")
 BITCASTS = ("arith.bitcast", "tt.bitcast")
 _OPAQUE = ("tt.atomic_rmw", "tt.atomic_cas")  # what these return depends on other programs
 TRITON = str(triton.__path__[0])
@@ -57,6 +64,8 @@ class Untested:
         for place, outcome in self.seen.items():
             op = self.ops[place]
             needed = ALL if _may_stand_for_zero(op) else BOTH
+            if op.name in DIVISIONS and not integer(op.operands[1]):
+                continue  # by a size
             fixed = op.operands[1:2] if op.name == "scf.for" else op.operands
             if outcome & needed == needed or (op.name == "scf.for") != all(literal(value) for value in fixed):
                 continue
@@ -70,7 +79,8 @@ def named(verdict: Verdict, listed: Untested, made: Untested) -> Verdict:
     for place, op in listed.ops.items():
         if op in untested and made.seen.get(place, 0) & ~listed.seen[place]:
             line = op.location.line
-            text = f"no listed case tests this outcome of the comparison on line {line}, but it can occur"
+            what = WORDS.get(op.name, "comparison")
+            text = f"no listed case tests this outcome of the {what} on line {line}, but it can occur"
             return replace(verdict, diagnosis=text)
     for op in untested:
         bound = integer(op.operands[1]) if op.name == "scf.for" else 0

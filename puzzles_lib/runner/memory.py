@@ -33,6 +33,7 @@ from puzzles_lib.runner.records import (
 )
 from puzzles_lib.runner.sides import Sides
 from puzzles_lib.source import Site
+from puzzles_lib.translator.ir import Operation
 
 
 class Halt(BaseException):
@@ -418,8 +419,15 @@ class Memory:
         """Return the result of a cast to a narrower integer. Labels may say what wrapped around."""
         return result
 
-    def from_float(self, result: Lanes, floats: Lanes) -> Lanes:
-        """Return integers that were an index, and then floats. Labels may say what was rounded there."""
+    def to_float(self, op: Operation, result: Lanes, integers: np.ndarray) -> Lanes:
+        """Return integers that an operation made floats. It may be noted if these are rounded."""
+        return result
+
+    def from_float(self, result: Lanes, floats: Lanes, casts: Sequence[Operation]) -> Lanes:
+        """Return integers that were an index, and then floats. Labels may say what was rounded there.
+
+        casts: the operations that made floats of the integers.
+        """
         return result
 
     def compared(self, row: DType, found: Labels, unsigned: bool) -> None:

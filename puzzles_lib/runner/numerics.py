@@ -72,6 +72,11 @@ def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(np.isinf(y), x, left.astype(np.float32))
 
 
+def by_reciprocal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return x * (1 / y), rounded twice."""
+    return x * (np.ones_like(y) / y)
+
+
 def divided(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Divide integers, rounding toward zero."""
     return (x - np.fmod(x, y)) // y

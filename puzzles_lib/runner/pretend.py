@@ -7,7 +7,7 @@ such lane may decide where or whether memory is touched.
 
 import math
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from puzzles_lib.runner.lanes import INT32, NARROW_INTEGERS, Labels, Lanes, join
 from puzzles_lib.runner.memory import Halt, Memory, Part
 from puzzles_lib.runner.numerics import shifted
 from puzzles_lib.runner.records import Source, Stop
+from puzzles_lib.translator.ir import Operation
 
 WRAPPED = "wrapped"  # the kind of a `Source`: an integer that its dtype does not hold
 WRAPPED_SIGNED = "wrapped signed"  # one that the dtype without a sign would hold
@@ -147,11 +148,13 @@ class PretendedMemory(Memory):
     """Memory without data, which knows the lanes that have wrapped around.
 
     narrowed: what has wrapped around in casts on the line ``narrowing``, and how many bytes were left.
+    rounded: an integer that each cast to float has rounded.
     """
 
     def __init__(self, *given: Any):
         super().__init__(*given)
         self.narrowed: dict[Source, int] = {}
+        self.rounded: dict[Operation, int] = {}
 
     def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
@@ -207,12 +210,21 @@ class PretendedMemory(Memory):
             if source in self.narrowed and not fits and own.any():
                 raise Halt(Stop("true size", source.what, source.site))
 
-    def from_float(self, result: Lanes, floats: Lanes) -> Lanes:
+    def to_float(self, op: Operation, result: Lanes, integers: np.ndarray) -> Lanes:
+        """Note an integer that the float's dtype cannot hold."""
+        off = result.wide.astype(np.float64) != integers
+        if off.any():
+            self.rounded[op] = int(integers.ravel()[int(off.argmax())])
+        return result
+
+    def from_float(self, result: Lanes, floats: Lanes, casts: Sequence[Operation]) -> Lanes:
         """Label the lanes of which the float's dtype cannot hold each integer."""
         most = 1 / floats.row.roundoff
         beyond = np.abs(floats.wide) > most
-        if beyond.any():
-            number = int(floats.wide.ravel()[int(beyond.argmax())])
+        before = [self.rounded[op] for op in casts if op in self.rounded]
+        if before or beyond.any():
+            number = before[0] if before else int(floats.wide.ravel()[int(beyond.argmax())])
+            beyond |= bool(before)
             text = (
                 f"offset {number:,} is rounded: {floats.row.name} holds all integers only up to {most:,.0f}"
             )

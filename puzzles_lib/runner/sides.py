@@ -1,7 +1,8 @@
 """What a run has seen of each comparison: whether it was ever true, and ever false.
 
 A maximum, a minimum, a remainder, an ``&`` and a narrowing cast count as comparisons, too: each either
-changes its operand or leaves it. What happens on a side that no run has seen is untested. Undefined lanes
+changes its operand or leaves it. So does a division by a number that may be larger than all that was divided
+by it. What happens on a side that no run has seen is untested. Undefined lanes
 don't count, because nothing may depend on them.
 """
 
@@ -58,6 +59,13 @@ class Sides:
                 x, result = _defined(labels, x, result)
             same = x == result
             self.seen[op] = known | ONE * bool(same.any()) | OTHER * (not same.all()) | BETWEEN
+
+    def divided(self, op: Operation, quotient: np.ndarray, labels: Labels = None) -> None:
+        """Note whether a quotient is ever other than 0: if not, its divisor may be a limit. labels: of it."""
+        known = self.seen.get(op, 0)
+        if known != ALL and quotient.dtype != bool:
+            found = quotient if labels is None else _defined(labels, quotient)[0]
+            self.seen[op] = ALL if found.any() else known | ONE
 
     def made_of_bits(self, op: Operation) -> None:
         """Note that a float is put together from bits: for which numbers that's correct is not known."""

@@ -65,26 +65,16 @@ def row_after_row(
         tl.store(rstd_ptr + m, rstd)
 
 
-@triton.jit
-def from_the_first_element(
-    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, M, N,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-):  # fmt: skip
-    """Mean of squares less square of the mean, of what each element is from the row's first: it is near."""
-    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    n = tl.arange(0, BLOCK_N)[None, :]
-    at, mask = m.to(tl.int64) * N + n, (m < M) & (n < N)
-    x = tl.load(x_ptr + at, mask=mask, other=0.0)
-    first = tl.sum(tl.where(n == 0, x, 0.0), axis=1, keep_dims=True)
-    x = tl.where(mask, x - first, 0.0)
-    mean = tl.sum(x, axis=1, keep_dims=True) / N
-    variance = tl.maximum(tl.sum(x * x, axis=1, keep_dims=True) / N - mean * mean, 0.0)
-    rstd = tl.rsqrt(variance + 1e-5)
-    w, b = tl.load(w_ptr + n, mask=n < N), tl.load(b_ptr + n, mask=n < N)
-    tl.store(y_ptr + at, (x - mean) * rstd * w + b, mask=mask)
-    tl.store(mean_ptr + m, first + mean, mask=m < M)
-    tl.store(rstd_ptr + m, rstd, mask=m < M)
-
+mean_of_the_rest_added = edited(
+    LAYER_NORM,
+    "mean_of_the_rest_added",
+    "Adds to the mean what the mean of the remainders is, which is nearly 0.",
+    {
+        "    centered = ": (
+            "    mean += tl.sum(tl.where(mask, x - mean[:, None], 0.0), axis=1) / N\n    centered = "
+        )
+    },
+)
 
 # ---- puzzle 30
 
@@ -250,7 +240,7 @@ RIGHT = [
     (RMS_NORM, a_tile_of_one_row),
     (RMS_NORM, h_stored_first),
     (LAYER_NORM, row_after_row),
-    (LAYER_NORM, from_the_first_element),
+    (LAYER_NORM, mean_of_the_rest_added),
     (LAYER_NORM_DX, one_row_of_the_block_at_a_time),
     (LAYER_NORM_DX, sums_before_they_are_scaled),
     (LAYER_NORM_DW, acquired_apart),

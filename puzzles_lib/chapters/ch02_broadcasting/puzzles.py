@@ -32,6 +32,9 @@ OUTER_ADD = Puzzle(
         Case(M=50, N=5, BLOCK_M=64, BLOCK_N=8),  # tall
         Case(M=11, N=13, BLOCK_M=16, BLOCK_N=32, fill={"x": inputs.large, "y": inputs.very_negative}),
     ),
+    hard={
+        inputs.UNLIKE: (Case(M=8, N=8, BLOCK_M=8, BLOCK_N=8, fill={"x": inputs.faint, "y": inputs.mighty})),
+    },
     contract=Contract(
         {
             "M": Size(150),
@@ -65,6 +68,9 @@ OUTER_ADD_BLOCKS = Puzzle(
         # z has 2.1 thousand million elements, a little less than 2^31, and more rows than 16 bits count
         Case(pretend=True, M=70_000, N=30_000, BLOCK_M=32, BLOCK_N=16),
     ),
+    hard={
+        inputs.UNLIKE: (Case(M=8, N=8, BLOCK_M=8, BLOCK_N=8, fill={"x": inputs.faint, "y": inputs.mighty})),
+    },
     contract=Contract({"M": Size(300), "N": Size(300), "BLOCK_M": (16, 64, 128), "BLOCK_N": (32, 128)}),
 )
 

@@ -316,8 +316,37 @@ WEIGHT_CODES = Puzzle(
     contract=Contract({"M": Size(150), "K": Size(700, step=8), "BLOCK_M": (16, 64), "BLOCK_K": (128, 256)}),
 )
 
-BY_RECIPROCAL = "a product with a rounded 1 / GROUP can be below the group's number, as for GROUP=61"
-"""What a hard case shows: float32's 1 / 61 is too small, and times 61 it's less than 1."""
+
+def fourteens(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return words of 8 codes that are all 14."""
+    return torch.full(shape, 0xEEEEEEEE - (1 << 32), dtype=dtype)
+
+
+def near_1e30(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return 2^99."""
+    return torch.full(shape, 2.0**99, dtype=dtype)
+
+
+def near_1e7(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return values from 2^23 to 2^24: with 16 products of these and `near_1e30`, a sum is below 2^127."""
+    return (2.0**23 * (1 + torch.rand(shape, generator=generator))).to(dtype)
+
+
+NEARLY_INFINITE = {
+    "sums of s · w · a can overflow where those of s · (w - o) · a don't": Case(
+        M=2, N=16, K=16, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16,
+        fill={
+            "weight": all_bits_set, "scale": near_1e30, "offset": fourteens, "activation": near_1e7,
+        },
+    ),
+}  # fmt: skip
+"""A hard case: all weights are 15 - 14."""
+
+BY_RECIPROCAL = (
+    "a product with a rounded 1 / GROUP can be below the group's number, as for GROUP=41; so can a float "
+    "quotient, which is such a product on a GPU"
+)
+"""What a hard case shows: float32's 1 / 41 is too small, and times 41 it's less than 1."""
 
 GROUPED_WEIGHTS = Puzzle(
     number="12b",
@@ -342,7 +371,7 @@ GROUPED_WEIGHTS = Puzzle(
         ),
     ),
     slips=SLIPS,
-    hard={BY_RECIPROCAL: Case(M=2, K=488, GROUP=61, BLOCK_M=2, BLOCK_K=512)},
+    hard={BY_RECIPROCAL: Case(M=2, K=328, GROUP=41, BLOCK_M=2, BLOCK_K=512)},
     contract=Contract(
         {
             "M": Size(150),
@@ -382,7 +411,8 @@ QUANTIZED_MATMUL = Puzzle(
         Case(M=64, N=1, K=256, GROUP=32, BLOCK_M=64, BLOCK_N=16, BLOCK_K=64),
     ),
     slips=SLIPS | ACTIVATION_SLIPS,
-    hard={BY_RECIPROCAL: Case(M=2, N=1, K=488, GROUP=61, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64)},
+    hard=NEARLY_INFINITE
+    | {BY_RECIPROCAL: Case(M=2, N=1, K=328, GROUP=41, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64)},
     contract=Contract(
         {
             "M": Size(150),
@@ -426,7 +456,8 @@ ONCE_PER_GROUP = Puzzle(
     # the scale outside the sum: once per result of a tile, not once per weight
     machine=(Goal(cases=(6,), wants=(Want("products", most=16 * 16),)),),
     slips=SLIPS | ACTIVATION_SLIPS | WORD_SLIPS | {SCALED_AGAIN: _scaled_again},
-    hard={BY_RECIPROCAL: Case(M=2, N=1, K=1952, GROUP=976, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)},
+    hard=NEARLY_INFINITE
+    | {BY_RECIPROCAL: Case(M=2, N=1, K=1312, GROUP=656, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)},
     contract=Contract(
         {
             "M": Size(150),

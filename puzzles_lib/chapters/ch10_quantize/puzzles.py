@@ -557,8 +557,8 @@ UNPACK_DEQUANTIZE = Puzzle(
     most_loads={"words": _words_of, "scale": _lanes_of, "minimum": _lanes_of},
     slips=VALUE_SLIPS,
     hard={
-        BY_RECIPROCAL.replace("61", "244"): (
-            Case(M=2, N=488, BITS=8, GROUP=244, BLOCK_W=128, fill={"scale": positive})
+        BY_RECIPROCAL.replace("41", "164"): (
+            Case(M=2, N=328, BITS=8, GROUP=164, BLOCK_W=128, fill={"scale": positive})
         ),
         EVEN: Case(
             M=2, N=64, BITS=8, GROUP=32, BLOCK_W=16, fill={"scale": whole(1, 3), "minimum": whole(200, 255)}

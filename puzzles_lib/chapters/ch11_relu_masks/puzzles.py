@@ -32,7 +32,8 @@ def relu_pack(
 ) -> tuple[BFloat16[Tensor, "M N"], Int32[Tensor, " M (N+31)//32"]]:
     """y = relu(x); bit n % 32 of mask[m, n // 32] is 1 if dy[m, n] passes, else 0
 
-    Both are as in torch, for every x. Bits past the end of a row are 0.
+    Both equal torch's for every x, NaN too; 0.0 and -0.0 count as equal. Bits past
+    the end of a row are 0.
     """
     y = torch.relu(x)
     dy = torch.ones_like(x)

@@ -195,8 +195,8 @@ FUSED_DW = Puzzle(
         _FIELDS_FIRST: _flattened((0, 2, 1)),
     },
     hard={
-        BY_RECIPROCAL.replace("61", "244"): (
-            _case(K=16, COUT=1, CIN=488, BITS=8, GROUP=244, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+        BY_RECIPROCAL.replace("41", "164"): (
+            _case(K=16, COUT=1, CIN=328, BITS=8, GROUP=164, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
         ),
         VANISHING: _case(
             K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, times=TINY
@@ -324,8 +324,8 @@ SPLIT_K = Puzzle(
     ),
     outputs=("parts",),
     hard={
-        BY_RECIPROCAL.replace("61", "244"): (
-            _case(K=16, COUT=1, CIN=488, BITS=8, GROUP=244, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+        BY_RECIPROCAL.replace("41", "164"): (
+            _case(K=16, COUT=1, CIN=328, BITS=8, GROUP=164, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
         ),
         VANISHING: _case(
             K=5, COUT=3, CIN=5, BITS=4, GROUP=16, SPLITS=1, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, times=TINY
@@ -443,7 +443,7 @@ PACKED_ALONG_K = Puzzle(
     outputs=("dw",),
     hard={
         BY_RECIPROCAL.replace("61", "976"): (
-            _case(K=16, COUT=1, CIN=1000, BITS=8, GROUP=976, BLOCK_M=16, BLOCK_N=16)
+            _case(K=16, COUT=1, CIN=672, BITS=8, GROUP=656, BLOCK_M=16, BLOCK_N=16)
         ),
         VANISHING: _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, times=TINY),
     },

@@ -118,6 +118,9 @@ STRIDED_COPY = Puzzle(
         "1e35, infinities and every NaN are copied, too": (
             Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32, fill={"x": nan_or_huge})
         ),
+        "columns can be 3 apart even if all sizes are multiples of 16": (
+            Case(M=16, N=32, stride_xm=96, stride_xn=3, BLOCK_M=16, BLOCK_N=32)
+        ),
         EVEN: Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32, fill={"x": halfway}),
     },
     contract=Contract(
@@ -222,8 +225,8 @@ LINEAR_BACKWARD = Puzzle(
         "minimum": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN, s.GROUP),
     },
     hard={
-        BY_RECIPROCAL.replace("61", "244"): _backward_case(
-            K=16, COUT=1, CIN=488, BITS=8, GROUP=244, NEED_DW=1, NEED_DB=1,
+        BY_RECIPROCAL.replace("41", "164"): _backward_case(
+            K=16, COUT=1, CIN=328, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
             BLOCK_M=16, BLOCK_N=512, BLOCK_K=16,
         ),
         VANISHING: _backward_case(

@@ -176,6 +176,22 @@ MISTAKES = (
     ),
     Mistake(
         LAYER_NORM,
+        "around_the_first",
+        "The variance is computed around the first element, which may be far from all others.",
+        {
+            "centered = ": (
+                "apart = tl.where(mask, x - tl.sum(x * (n == 0), axis=1)[:, None], 0.0)\n    "
+                "by = tl.sum(apart, axis=1) / N\n    centered = "
+            ),
+            "tl.sum(centered * centered, axis=1) / N": (
+                "tl.maximum(tl.sum(apart * apart, axis=1) / N - by * by, 0.0)"
+            ),
+        },
+        kind="values",
+        says="the first numbers of a row can be far from all others",
+    ),
+    Mistake(
+        LAYER_NORM,
         "lanes_past_the_end",
         "The lanes past the end of the row are 0, and 0 - mean isn't 0.",
         {"tl.where(mask, x - mean[:, None], 0.0)": "x - mean[:, None]"},

@@ -61,6 +61,9 @@ def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
     return torch.ones(shape, dtype=dtype)
 
 
+FIRST_FAR = "the first numbers of a row can be far from all others"
+"""What a hard case shows."""
+
 # ---- puzzle 28
 
 
@@ -174,6 +177,7 @@ LAYER_NORM = Puzzle(
         ),
         "lanes past the end of the row are counted in the variance: 0 - mean isn't 0 there": _padded_squares,
     },
+    hard={FIRST_FAR: Case(M=1, N=2048, BLOCK_M=1, BLOCK_N=2048, fill={"x": first_far})},
     contract=Contract(
         {
             "N": Size(1500),
@@ -572,11 +576,7 @@ LONG_LAYER_NORM = Puzzle(
         "M2 grows by δ² n1 n2: divide by n": _weighted(lambda n1, n2: n1 * n2),
         "M2 grows by δ² n2: the factor n1 / n is missing": _weighted(lambda n1, n2: n2),
     },
-    hard={
-        "the first block of a row can be far from all others": Case(
-            M=1, N=2048, BLOCK_N=8, fill={"x": first_far}
-        )
-    },
+    hard={FIRST_FAR: Case(M=1, N=2048, BLOCK_N=8, fill={"x": first_far})},
     contract=Contract(
         {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},
         fills=lambda s: ({"x": far_from_zero}, {}),

@@ -184,7 +184,7 @@ FAR_KEYS = {
     "k": in_column_0(falling),
     "v": in_all_columns(rising),
 }
-"""Fills for 16 columns: scores from 0 to -24, and values that matter nevertheless."""
+"""Fills for 16 columns: scores from 0 to -64, and values that matter nevertheless."""
 
 WINDOW_ATTENTION = Puzzle(
     number="35",
@@ -602,6 +602,7 @@ ATTENTION_DQ = Puzzle(
         "delta was computed in bfloat16, the dtype of do * o: convert one of them to float32": _rounded_delta,
     },
     hard={
+        LIGHT: Case(H=1, T=64, D=16, BLOCK_Q=64, BLOCK_K=32, fill=FAR_KEYS),
         "a single head can have 2^31 elements": (
             Case(pretend=True, H=1, T=2**24 + 64, D=128, BLOCK_Q=64, BLOCK_K=64)
         ),

@@ -23,14 +23,18 @@ from puzzles_lib.contract import Contract, Fill, Size
 from puzzles_lib.goal import Goal, Want
 from puzzles_lib.inputs import (
     EVEN,
+    FAINT,
     LIGHT,
+    faint,
     falling,
     in_all_columns,
+    mighty,
     ones,
     rising,
     unmoved,
     very_negative,
     whole,
+    zeros,
 )
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -127,6 +131,7 @@ ROPE = Puzzle(
             BLOCK_H=4,
             fill={"x": whole(-255, 255), "cos": unmoved(ones), "sin": unmoved(ones)},
         ),
+        FAINT: Case(T=2, H=4, D=16, P=2, BLOCK_H=4, fill={"x": mighty, "cos": zeros, "sin": faint}),
     },
     contract=Contract(
         {"T": Size(20), "H": Size(40), "D": (4, 256), "P": Size(150), "BLOCK_H": (16, 64)},
@@ -789,7 +794,8 @@ def swiglu_down(
 
 def _rounded_x(h: Tensor, w: Tensor, start: Tensor) -> Tensor:
     gate, up = h.chunk(2, dim=1)
-    return BFLOAT16 * grouped_matmul((silu(gate) * up).abs(), w.abs(), start)
+    x = silu(gate) * up
+    return grouped_matmul((x.bfloat16() - x).abs(), w.abs(), start)
 
 
 def _gated(activation: Callable[[Tensor, Tensor], Tensor]) -> Callable:
@@ -822,6 +828,13 @@ def low_gates(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
     """Return normal values after gates that are alike within a row: -10, -13 and so on."""
     h = torch.randn(shape, generator=generator)
     h[:, : shape[1] // 2] = -10 - 3 * torch.arange(shape[0])[:, None]
+    return h.to(dtype)
+
+
+def shut_gates(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return gates of -200, whose silu is 0 in float32, before values near 1e27."""
+    h = 2.0**90 * torch.randn(shape, generator=generator)
+    h[:, : shape[1] // 2] = -200
     return h.to(dtype)
 
 
@@ -871,9 +884,13 @@ SWIGLU_DOWN = Puzzle(
         "gate and up are taken in turn: the first K numbers of a row are its gates": _taking_turns,
     },
     hard={
-        "if all gates of a row are far below 0, z is small, but not 0": Case(
+        "silu of gates far below 0 is small, but not 0, and as precise as others": Case(
             P=9, E=2, M=7, K=33, N=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
             fill={"start": lengths(2, 7), "h": low_gates},
+        ),
+        "silu(-200) is 0 in float32, however large up is": Case(
+            P=9, E=2, M=7, K=33, N=20, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
+            fill={"start": lengths(2, 7), "h": shut_gates},
         ),
     },
     contract=Contract(
@@ -1048,8 +1065,11 @@ SAMPLE_TOKEN = Puzzle(
         "a lane past the last byte can win with a logit of 0: give it minus infinity": _zeros_win,
     },
     hard={
-        "u can be 0, so that its token never wins: add nothing to u": (
+        "u can be 0, and then its token never wins": (
             Case(B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12, "heat": warm})
+        ),
+        "if heat is 0, there's no noise, even if u is 0: 0 times infinity is NaN": (
+            Case(B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12, "heat": cold})
         ),
     },
     contract=Contract(
@@ -1789,7 +1809,7 @@ NUCLEUS_TOKEN = Puzzle(
         ),
     },
     hard={
-        "u can be 0, so that its token never wins: add nothing to u": (
+        "u can be 0, and then its token never wins": (
             Case(B=1, V=33, P=1.0, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12})
         ),
     },

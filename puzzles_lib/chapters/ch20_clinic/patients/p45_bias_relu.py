@@ -6,7 +6,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import partly_huge, small
+from puzzles_lib.inputs import UNLIKE, faint, mighty, partly_huge, small
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
@@ -32,6 +32,7 @@ PUZZLE = Puzzle(
         Case(M=5, N=20, BLOCK_M=4, BLOCK_N=16, fill={"x": small}),
     ),
     most_loads={"x": lambda s: s.M * s.N},
+    hard={UNLIKE: Case(M=4, N=16, BLOCK_M=4, BLOCK_N=16, fill={"x": faint, "b": mighty})},
     contract=Contract(
         {"M": Size(40), "N": Size(150), "BLOCK_M": (16,), "BLOCK_N": (64,)},
         fills=lambda s: ({}, {"x": partly_huge}),

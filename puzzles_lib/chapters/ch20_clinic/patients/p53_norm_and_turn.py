@@ -7,7 +7,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import small
+from puzzles_lib.inputs import FAINT, faint, small, zeros
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 
@@ -42,6 +42,7 @@ PUZZLE = Puzzle(
         Case(M=4, N=100, H=24, BLOCK_N=128, BLOCK_H=32),  # ragged
         Case(M=2, N=40, H=20, BLOCK_N=64, BLOCK_H=32, fill={"x": small}),  # the whole row is turned
     ),
+    hard={FAINT: Case(M=2, N=32, H=16, BLOCK_N=32, BLOCK_H=16, fill={"cos": zeros, "sin": faint})},
     contract=Contract(
         {
             "M": Size(9),

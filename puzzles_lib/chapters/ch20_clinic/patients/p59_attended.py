@@ -6,7 +6,7 @@ from torch import Tensor
 
 from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import far_below, late_maximum
+from puzzles_lib.inputs import LIGHT, falling, far_below, late_maximum, rising
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.question import Nudge, Question
@@ -97,6 +97,7 @@ PUZZLE = Puzzle(
         "the maximum moves with each larger block, even by a little": _moved_by_each,
         "sums and weights are relative to the new maximum, but `top` still has the old one": _left_behind,
     },
+    hard={LIGHT: Case(M=1, N=64, BLOCK_N=16, fill={"x": falling, "v": rising})},
     contract=Contract(
         {"M": Size(9), "N": Size(300), "BLOCK_N": lambda s: (32,) if s.N > 64 else (32, 64)},
         fills=lambda s: ({"x": leaps}, {"x": late_maximum}),
