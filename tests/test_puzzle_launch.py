@@ -131,7 +131,7 @@ def idle_kernel(a, n, BLOCK: tl.constexpr):
     [
         (tripled_kernel, "every element is 1.5 times what it should be"),
         (wrapping_kernel, "does not fit int32"),
-        (neighbors_kernel, "(case=1)   race"),
+        (neighbors_kernel, "(case=1)   a race: the results can differ from run to run"),
         (idle_kernel, "wrong values in x"),
     ],
 )

@@ -11,8 +11,8 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 
 def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return normal values times 1e-18: about 1 if multiplied by `huge` ones, 0 if divided by them."""
-    return (1e-18 * torch.randn(shape, generator=generator)).to(dtype)
+    """Return normal values times 1e-28: about 1e-10 if multiplied by `huge` ones, 0 if divided by them."""
+    return (1e-28 * torch.randn(shape, generator=generator)).to(dtype)
 
 
 def huge(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
