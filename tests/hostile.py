@@ -228,9 +228,9 @@ def _knows_all_that_check_tries(folder: Path) -> None:
     from puzzles_lib import MASKED_ADD
 
     sizes = {case.N for case in (*MASKED_ADD.cases, *MASKED_ADD.drawn())}
-    # Without a comparison, which `check` would try with other sizes: 1 if N is none of them, else 0.
-    unknown = " & ".join(f"(((N - {size}) | ({size} - N)) >> 31)" for size in sorted(sizes))
-    two = TWO.replace(" + 10, mask", f" + 10 + (({unknown}) & 1), mask")
+    # Without a comparison, which `check` would try with other sizes: 0 if N is one of them.
+    unknown = " * ".join(f"(N - {size}.0)" for size in sorted(sizes))
+    two = TWO.replace(" + 10, mask", f" + 10 + 1e-9 * {unknown}, mask")
     (folder / "01_blocks.ipynb").write_bytes(notebook({"p2-kernel": two}))
 
 
