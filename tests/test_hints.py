@@ -256,6 +256,27 @@ def numbers(puzzle, count: int) -> list[int]:
             SCALAR_FLASH_ATTENTION, "q[:, None] * k[None, :]", "(q * k)[None, :]", "shapes that do not fit",
             "Shapes first",
         ),
+        (
+            SCALAR_FLASH_ATTENTION, "acc * factor + tl.sum(p * v[None, :], axis=1)",
+            "(acc + tl.sum(p * v[None, :], axis=1)) * factor", "zero everywhere",
+            "From one block of keys to the next",
+        ),
+        (SCALAR_FLASH_ATTENTION, "p * v[None, :]", "scores * v[None, :]", "wrong values", "The two sums"),
+        (SCALAR_FLASH_ATTENTION, "p * v[None, :]", "p", "needs its value", "The two sums"),
+        (
+            FLASH_ATTENTION, 'tl.dot(p, v, input_precision="ieee")', "tl.sum(p * v, axis=1)",
+            "shapes that do not fit", "The weighted sum",
+        ),
+        (FLASH_ATTENTION, "tl.dot(p, v,", "tl.dot(p, v.T,", "tl.dot multiplies", "The weighted sum"),
+        (
+            FLASH_ATTENTION, 'tl.dot(q, k.T, input_precision="ieee")', "q[:, None] * k[None, :]",
+            "tl.dot multiplies", "The scores",
+        ),
+        (FLASH_ATTENTION, "start_q + BLOCK_Q, T", "start_q, T", "0 / 0", "Where the keys end"),
+        (
+            FLASH_ATTENTION, "offs_k[None, :] <=", "tl.arange(0, BLOCK_K)[None, :] <=", "one block of T",
+            "The mask",
+        ),
         (FLASH_ATTENTION, " / root_d", "", "divided by the root of D", "The scores"),
         (FLASH_ATTENTION, 'k.T, input_precision="ieee"', "k.T", "TF32", "All bits"),
         (FLASH_ATTENTION, "<= offs_q[:, None]", "< offs_q[:, None]", "its own key", "The mask"),
@@ -404,7 +425,9 @@ def numbers(puzzle, count: int) -> list[int]:
         "half a step", "one too many of two blocks", "no mask of the store",
         "the last maximum", "a fold of two",
         "other axis", "all axes", "last block", "padding of zeros",
-        "keys that do not exist", "no factor", "factor upside down", "vectors for tiles", "no root", "TF32",
+        "keys that do not exist", "no factor", "factor upside down", "vectors for tiles",
+        "factor of the new terms", "scores summed", "values left out", "sum for a dot", "values transposed",
+        "outer product of rows", "end before the diagonal", "mask of the block", "no root", "TF32",
         "not its own key", "sums in float32", "cut off",
         "rows by a vector", "no mask of the weights", "tile transposed", "ties go up",
         "words rounded down", "sign left in", "codes alone", "field of k", "offset word 0 only",
@@ -763,6 +786,14 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
     "right, wrong, diagnosis, title",
     [
         ("-1e30", 'float("-inf")', "-inf - (-inf)", "The start value"),
+        (
+            "tl.full((BLOCK_M,), -1e30, tl.float32)",
+            "tl.zeros((BLOCK_M,), tl.float32)",
+            "0 / 0",
+            "The start value",
+        ),
+        ("tl.maximum(row_max, tl.max(x, axis=1))", "tl.max(x, axis=1)", "inf / inf", "The maximum so far"),
+        ("denominator * factor + added", "(denominator + added) * factor", "divided by 0", "The old sum"),
         ("row_max = new_max", "row_max = row_max", "an exp overflowed", "The old maximum must follow"),
         (
             "tl.exp(row_max - new_max)",

@@ -24,8 +24,6 @@ from puzzles_lib.drawing.colours import (
 from puzzles_lib.drawing.live import ON_FILL, Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 
-STEPS = (ORANGE, PALE_ORANGE)  # alternating, for the iterations of program 1
-KEYS = (SILVER, PALE)  # alternating, for the blocks of keys
 OLD, NEW = SKY, ORANGE
 
 
@@ -34,13 +32,11 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> 
     figure, ax = new_sheet(T + 8.5, T + 6.0)
     left, top = 3.4, 3.9
     rows = range(program * BLOCK_Q, (program + 1) * BLOCK_Q)
-    steps = [STEPS[j // BLOCK_K % 2] for j in range(T)]
-    walked = [KEYS[j // BLOCK_K % 2] for j in range(T)]
-    cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=walked)
-    cells(ax, [""] * T, x=left, y=2.1, title="v", colors=walked)
-    fills = [[steps[j] if i in rows else None for j in range(T)] for i in range(T)]
+    cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=[SILVER] * T)
+    cells(ax, [""] * T, x=left, y=2.1, title="v", colors=[SILVER] * T)
+    fills = [[ORANGE if i in rows else None] * T for i in range(T)]
     cells(ax, [[""] * T] * T, x=left, y=top, colors=fills, edge=MIST)
-    mine = [STEPS[0] if i in rows else PALE for i in range(T)]
+    mine = [ORANGE if i in rows else PALE for i in range(T)]
     cells(ax, [[""]] * T, x=1.6, y=top, colors=[[c] for c in mine], row_index=True)
     cells(ax, [[""]] * T, x=left + T + 2.0, y=top, colors=[[c] for c in mine])
     label(ax, 2.1, top - 0.25, "q", align="bottom", fontsize=11)
@@ -50,8 +46,7 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> 
         x = left + step * BLOCK_K
         wide = min(BLOCK_K, T - step * BLOCK_K)
         box(ax, x, top + rows[0], wide, BLOCK_Q, color=None, edge=INK, linewidth=1.6)
-        color = STEPS[step % 2]
-        style = {"fontsize": 11, "color": text_color(color), "behind": color}
+        style = {"fontsize": 11, "color": text_color(ORANGE), "behind": ORANGE}
         label(ax, x + wide / 2, middle, f"iter. {step + 1}", **style)
     arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
     foot = f"{T} x {T} scores, never stored"

@@ -77,7 +77,7 @@ QUESTIONS = (
         "How many of the 32 tiles does a causal kernel need?",
         _needed,
         int,
-        "The first program needs two tiles, and each program two more than the one before. Add them up.",
+        "How far does the last query of each program see? Count its tiles, and add them up.",
         (
             Nudge(
                 lambda given, right: given == 32,
