@@ -235,7 +235,7 @@ def test_a_kernel_that_fails_check_is_named(fresh):
     assert not check(mine, ROPE).ok
     spoken = speak("The mask", {"rope": mine}, length=1)
     name = mine.__name__
-    words = f"1 of 8 kernels is yours. Expect a wrong text: {name} fails `check`"
+    words = f"1 of 8 kernels is yours. The text can be wrong: {name} fails `check`"
     assert str(spoken).startswith(words) and f"{name} (fails check)" in str(spoken)
     assert "--jp-error-color1" in spoken._repr_html_() and words in spoken._repr_html_()
 
@@ -261,7 +261,7 @@ def test_mistakes_and_open_holes_are_named(fresh):
     shown = Contrast("rope", "a slip", kernel=_wrong("the_other_way"))
     spoken = str(speak("The mask", {"rope": shown}, length=1))
     assert "with a mistake" in spoken
-    assert spoken.startswith("0 of 8 kernels are yours. Expect a wrong text: ")
+    assert spoken.startswith("0 of 8 kernels are yours. The text can be wrong: ")
     assert "run check to find out" not in spoken and "kernels' bytes" not in spoken
     for more in ({}, {"model": "smollm2"}):
         waits = Contrast("rope", "not yet", wait="Solve it first.")

@@ -72,7 +72,7 @@ class Spoken:
         wrong, slipped = self._doubted(_FAILS), self._doubted(_MISTAKE)
         but = [f"{_and(wrong)} {_do(wrong, 'fail')} `check`"] if wrong else []
         but += [f"{_and(slipped)} {_do(slipped, 'has')} a mistake in it"] if slipped else []
-        told = f". Expect a wrong text: {', and '.join(but)}" if but else ""
+        told = f". The text can be wrong: {', and '.join(but)}" if but else ""
         count = len(self.yours) - len(slipped)
         are = "is" if count == 1 else "are"
         return f"{count} of {self.steps} kernels {are} yours{self.where}{told}"
