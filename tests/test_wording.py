@@ -496,8 +496,8 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.exp(tl.debug_barrier())": "tl.store, print and barriers return no value, but this line uses one",
     "r = tl.exp(x.to(tl.float8e5))": "needs floats, but this is float8e5: convert with",
     "r = tl.inline_asm_elementwise('a;', '=r,r', x, tl.int32, True, 1)": "takes two strings, a list",
-    "tile = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))\nfor i in range(4):\n"
-    "    tile = tl.load(tile)": "tile is a block pointer to [32] = [BLOCK] of float32 before the",
+    "b = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))\nfor i in range(4):\n"
+    "    b = tl.load(b)": "b is a block pointer to [32] = [BLOCK] of float32 before the",
     "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "but a "
     "block pointer to [32] = [BLOCK] of float32 after this line: a loop cannot",
     "r = tl.outer(x, x)": "there is no tl.outer: did you mean x[:, None] * y[None, :]?",
