@@ -136,7 +136,7 @@ def test_a_loop_over_the_lanes_passes_at_the_cost_that_the_text_says():
     ],
 )
 def test_a_message_that_is_read_backwards_takes_a_pointer_and_a_mask(old, new, found):
-    """Only a kernel that counts down from the last element reads it; any other one is told why."""
+    """Only a kernel that counts down from the last element reads it. Of any other, the answer says why."""
     source = without_markers(cells("01")["q3"].split("\n\n\n")[1])
     assert old in source
     try:
