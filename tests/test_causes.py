@@ -199,6 +199,7 @@ DOUBLED = """def double_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
         ("z = 3 * x", "z", ""),
         ("x = 3 * x", "x", ""),
         ("x = 3 * x; x += 0", "x", ""),
+        ("z = 3 * z; x = z", "x", ""),
         ("for _ in range(2): z = z + 0", "z", ""),
         ("tl.device_print('z', z)", "z", ""),
     ],

@@ -58,8 +58,9 @@ def _idle(statement: ast.stmt, function: ast.AST) -> str:
         and not _reads(statement, target)
     ):
         return ""
-    end = statement.end_lineno or statement.lineno
-    below = (node for node in ast.walk(function) if isinstance(node, ast.stmt) and node.lineno > end)
+    end = statement.end_lineno or 0, statement.end_col_offset or 0
+    nodes = (node for node in ast.walk(function) if isinstance(node, ast.stmt))
+    below = (node for node in nodes if (node.lineno, node.col_offset) >= end)  # perhaps on the same line
     return "" if any(_reads(node, target) for node in below) else UNUSED
 
 
