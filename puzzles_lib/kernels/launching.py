@@ -97,7 +97,7 @@ def no_autocast(x: torch.Tensor) -> AbstractContextManager:
 def empty(x: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> torch.Tensor:
     """Return an uninitialized contiguous tensor on the device of x, in ``dtype`` or x's dtype."""
     if type(x) in _PLAIN and x.is_cuda and _empty_cuda and x.get_device() == torch._C._cuda_getDevice():
-        return _empty_cuda(shape, _strides(shape), x.dtype if dtype is None else dtype)
+        return _empty_cuda(*_laid_out(shape), x.dtype if dtype is None else dtype)
     return x.new_empty(shape, dtype=dtype)
 
 
@@ -106,11 +106,12 @@ _empty_cuda = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
 
 
 @lru_cache(4096)
-def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides = [1]
-    for size in shape[:0:-1]:
-        strides.append(strides[-1] * max(size, 1))
-    return tuple(reversed(strides)) if shape else ()
+def _laid_out(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return a shape and its strides, both as the plain tuples that torch's function wants."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
+    return tuple(shape), tuple(strides)
 
 
 def launch(
