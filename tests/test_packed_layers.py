@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from puzzles_lib.kernels import packed_activation, packed_dropout, packed_norm, quantize, rounding
+from puzzles_lib.kernels import launching, packed_activation, packed_dropout, packed_norm, quantize, rounding
 from puzzles_lib.kernels.bitpack import BITS, block_rows
 from puzzles_lib.kernels.packed_activation import (
     activation_backward,
@@ -383,6 +383,13 @@ def test_kernels_of_norms(monkeypatch, rms, affine, bits, rows, columns, group, 
     want, want_sums = packed_norm.norm_backward_ref(dy, *saved, weight, *options)
     assert torch.allclose(dx, want, rtol=1e-5, atol=1e-5)
     assert torch.allclose(sums.sum(0), want_sums, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4), (2, 0, 4), (0, 5), torch.Size([7, 1, 9])])
+def test_memory_is_laid_out_as_torch_does(shape):
+    laid_out = launching._laid_out(shape)
+    assert laid_out == (tuple(shape), torch.empty(shape).stride())
+    assert [type(part) for part in laid_out] == [tuple, tuple]  # torch's function refuses a torch.Size
 
 
 # ---- what is refused, and the operators that torch knows

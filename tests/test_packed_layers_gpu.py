@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
-from puzzles_lib.kernels import packed_activation, packed_dropout, packed_norm, quantize
+from puzzles_lib.kernels import launching, packed_activation, packed_dropout, packed_norm, quantize
 from puzzles_lib.kernels.bitpack import BITS
 from puzzles_lib.kernels.modules import (
     PackedDropout,
@@ -338,3 +338,12 @@ def test_gated_mlps_and_experts(kind, sizes, dtype):
         found.append([y.detach(), *(leaf.grad for leaf in leaves)])
     for got, want in zip(*found, strict=True):
         assert got.dtype == want.dtype and (got - want).float().norm() < 0.03 * want.float().norm()
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3, 4), (2, 0, 4), (0, 5), torch.Size([7, 1, 9])])
+def test_memory_is_laid_out_as_torch_does(shape):
+    x = torch.empty(1, device="cuda", dtype=torch.bfloat16)
+    for dtype in (None, torch.int16):
+        got, want = launching.empty(x, shape, dtype), x.new_empty(shape, dtype=dtype)
+        assert (got.shape, got.stride(), got.dtype) == (want.shape, want.stride(), want.dtype)
+        assert got.device == want.device and got.is_contiguous()

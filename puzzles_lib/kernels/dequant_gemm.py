@@ -162,13 +162,12 @@ def dw_by_chunks(
     rows, columns, dtype = block_rows(bits), words.shape[2], dy.dtype if dtype is None else dtype
     chunk = max(CHUNK, 4 * columns * dy.shape[1])  # dW's float32 sums are as large
     blocks = max(chunk // (rows * columns * dy.element_size()), 1)  # at a time
-    if blocks >= words.shape[0]:
-        with torch.autocast(dy.device.type, enabled=False):
-            x = dequantize_unchecked(words, params, bits, group_size, [len(dy), columns])
-            return (dy.t() @ x).to(dtype)
     options = {} if dy.dtype == torch.float32 else {"out_dtype": torch.float32}
     total = None
-    with torch.autocast(dy.device.type, enabled=False):
+    with launching.no_autocast(dy):
+        if blocks >= words.shape[0]:
+            x = dequantize_unchecked(words, params, bits, group_size, [len(dy), columns])
+            return torch.mm(dy.t(), x, **({} if dtype == dy.dtype else options)).to(dtype)
         for first in range(0, words.shape[0], blocks):
             some = slice(first, first + blocks)
             dy_rows = dy[first * rows : (first + blocks) * rows]

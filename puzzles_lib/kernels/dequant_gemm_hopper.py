@@ -86,8 +86,8 @@ def launch(
     (rows, cout), cin = dy.shape, words.shape[2]
     groups, device = params.shape[0], dy.get_device()
     plan = _plan(rows, cout, cin, bits, group_size, groups, device)
-    out = torch.empty(cout, cin, device=dy.device, dtype=dy.dtype if dtype is None else dtype)
-    sums = out if plan.splits == 1 else torch.empty(plan.splits, cout, cin, device=dy.device)
+    out = launching.empty(dy, (cout, cin), dtype)
+    sums = out if plan.splits == 1 else launching.empty(dy, (plan.splits, cout, cin), torch.float32)
     key = (device, ("dW", dy.dtype, sums.dtype, rows, cout, cin, bits, group_size, groups))
     start = launching.prepared(key)
     if start is not None:

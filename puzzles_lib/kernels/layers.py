@@ -18,7 +18,6 @@ The idea of training on compressed activations comes from ActNN (Chen et al., 20
 
 import warnings
 from collections import OrderedDict
-from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -31,6 +30,7 @@ from puzzles_lib.kernels import sharing
 from puzzles_lib.kernels.bitpack import check_bits, matrix_shape
 from puzzles_lib.kernels.common import DTYPES
 from puzzles_lib.kernels.dequant_gemm import dw_unchecked
+from puzzles_lib.kernels.launching import no_autocast
 from puzzles_lib.kernels.packed_activation import (
     activation_backward_unchecked,
     activation_backward_unchecked_,
@@ -604,7 +604,7 @@ class _Linear(torch.autograd.Function):
         words, params, weight = ctx.saved_tensors
         if ctx.pending is not None:
             ctx.pending.done = True
-        with _no_autocast(dy):
+        with no_autocast(dy):
             found = _linear_gradients(dy, weight, words, params, *ctx.format, ctx.needs_input_grad)
         return *found, None, None, None, None, None, None
 
@@ -641,7 +641,7 @@ class _MLP(torch.autograd.Function):
         if ctx.pending is not None:
             ctx.pending.done = True
         needs_x, _, needs_up_bias, _, needs_down_bias = ctx.needs_input_grad[:5]
-        with _no_autocast(dy):
+        with no_autocast(dy):
             needs = (True, True, needs_down_bias)
             dh, d_down, d_down_bias = _linear_gradients(dy, down, words, params, *ctx.format, needs)
             sums = activation_backward_unchecked_(dh, slopes, ctx.slope_bits)
@@ -653,17 +653,6 @@ class _MLP(torch.autograd.Function):
 def _as(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return x in a dtype. Calling ``to`` for nothing takes the host as long as a small operator."""
     return x if x.dtype == dtype else x.to(dtype)
-
-
-def _no_autocast(x: torch.Tensor) -> AbstractContextManager:
-    """Return a context without autocast on the device of x."""
-    kind = x.device.type
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled(kind):
-        return torch.autocast(kind, enabled=False)
-    return _NOTHING
-
-
-_NOTHING = nullcontext()
 
 
 def _linear_gradients(
@@ -731,7 +720,7 @@ class _ProductLinear(torch.autograd.Function):
         *codes, weight = ctx.saved_tensors
         a, b = (dequantize_unchecked(*pair, *ctx.format) for pair in (codes[:2], codes[2:]))
         rows = dy.reshape(matrix_shape(dy.shape))
-        with _no_autocast(dy):
+        with no_autocast(dy):
             dw = rows.mT @ (a * b).view(len(rows), -1)
             dx = dy @ _as(weight, dy.dtype)
         db = rows.sum(0, dtype=weight.dtype) if ctx.needs_input_grad[3] else None
@@ -778,7 +767,7 @@ class _GroupedLinear(torch.autograd.Function):
         rows = _taken(x if factor is None else x * factor, order)
         needs = ctx.needs_input_grad
         dx = dw = d_scales = None
-        with _no_autocast(dy):
+        with no_autocast(dy):
             scaled = dy if scales is None else (dy * scales).to(x.dtype)
             if needs[2]:
                 dw = _as(grouped_outer_product(_as(scaled, x.dtype), rows, ends), weight.dtype)

@@ -532,7 +532,7 @@ def _(x: torch.Tensor, activation: str, slope_bits: int) -> tuple[torch.Tensor, 
 
 
 def _empty_slopes(x: torch.Tensor, slope_bits: int) -> torch.Tensor:
-    return x.new_empty(slope_bytes(x.numel(), slope_bits), dtype=torch.uint8)
+    return launching.empty(x, (slope_bytes(x.numel(), slope_bits),), torch.uint8)
 
 
 def _activation_backward_now(dy: torch.Tensor, slopes: torch.Tensor, slope_bits: int) -> torch.Tensor:
@@ -636,7 +636,7 @@ def _activation_backward_now_(dy: torch.Tensor, slopes: torch.Tensor, slope_bits
         if columns % 8:
             launch_activation_backward(dy, slopes, dy, slope_bits)
             return matrix.sum(0, dtype=torch.float32)
-        sums = dy.new_empty(-(-rows // ROWS), columns, dtype=torch.float32)
+        sums = launching.empty(dy, (-(-rows // ROWS), columns), torch.float32)
         launch_activation_backward_sum(matrix, slopes, sums, slope_bits)
     return sums.sum(0)
 

@@ -29,9 +29,9 @@ from puzzles_lib.kernels.common import DTYPES, check_dtype
 from puzzles_lib.kernels.quantize import (
     check_group_size,
     dequantize_ref,
-    empty_storage,
     encode,
     quantize_pack_ref,
+    storage_shapes,
 )
 from puzzles_lib.kernels.rounding import STOCHASTIC_REGISTERS, UNIT_FIELDS, UNIT_ROWS, draw, noise
 
@@ -283,7 +283,8 @@ def launch_norm_quantize(
     offset: int,
 ) -> None:
     """Fill y and what backward needs from a contiguous x with at most MAX_COLUMNS columns in whole groups."""
-    (rows, columns), (words, params, rstd) = matrix_shape(x.shape), saved
+    words, params, rstd = saved
+    rows, columns = _plan(x.shape, bits, group_size)[:2]
 
     def prepare() -> tuple:
         width = triton.next_power_of_2(group_size)
@@ -319,7 +320,7 @@ def launch_norm_backward(
     group_size: int,
 ) -> None:
     """Fill dx and sums [programs, 2, C] from a contiguous dy with at most MAX_COLUMNS padded columns."""
-    (rows, columns), blocks = matrix_shape(dy.shape), words.shape[0]
+    (rows, columns), blocks = _plan(dy.shape, bits, group_size)[:2], words.shape[0]
 
     def prepare() -> tuple:
         width = triton.next_power_of_2(group_size)
@@ -356,20 +357,28 @@ def _norm_quantize_now(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    rows, columns = matrix_shape(x.shape)
-    group_size = min(group_size, max(columns, 1))
+    rows, columns, group_size, fits, *shapes = _plan(x.shape, bits, group_size)
     options = (rms, bits, group_size)
     x = x.contiguous()
-    if not x.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
+    if not (x.is_cuda and fits):
         with torch.autocast(x.device.type, enabled=False):
             matrix = x.view(rows, columns)
             y, *saved = norm_quantize_ref(matrix, weight, bias, eps, *options, dtype, seed, offset)
             return y.view(x.shape), *saved
-    y, *saved = _empty_norm(x, bits, group_size, dtype)
-    if x.numel():
+    y, *saved = _empty_norm(x, *shapes, dtype)
+    if rows and columns:
         with launching.on_device_of(x):
             launch_norm_quantize(x, weight, bias, y, tuple(saved), eps, *options, seed, offset)
     return y, *saved
+
+
+@lru_cache(4096)
+def _plan(shape: tuple[int, ...], bits: int, group_size: int) -> tuple:
+    """Rows, columns, the size of groups, whether our kernels fit, and the shapes of words and params."""
+    rows, columns = matrix_shape(shape)
+    group_size = min(group_size, max(columns, 1))
+    fits = padded_width(columns, group_size) <= MAX_COLUMNS
+    return rows, columns, group_size, fits, *storage_shapes(rows, columns, bits, group_size)
 
 
 _norm_quantize = torch.library.custom_op("bit_by_bit::norm_quantize", _norm_quantize_now, mutates_args=())
@@ -396,12 +405,21 @@ def _(
     seed: torch.Tensor | None = None,
     offset: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    return _empty_norm(x, bits, group_size, dtype)
+    rows, columns = matrix_shape(x.shape)
+    shapes = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
+    return _empty_norm(x, *shapes, dtype)
 
 
-def _empty_norm(x: torch.Tensor, bits: int, group_size: int, dtype: torch.dtype):
-    words, params = empty_storage(x, bits, group_size, dtype)
-    return x.new_empty(x.shape), words, params, x.new_empty(matrix_shape(x.shape)[0], dtype=torch.float32)
+def _empty_norm(
+    x: torch.Tensor, words: tuple[int, ...], params: tuple[int, ...], dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return memory for the norm of x, and for words, params and 1 / deviation, by their shapes."""
+    return (
+        launching.empty(x, x.shape),
+        launching.empty(x, words, torch.int16),
+        launching.empty(x, params, dtype),
+        launching.empty(x, (matrix_shape(x.shape)[0],), torch.float32),
+    )
 
 
 def _norm_backward_now(
@@ -414,18 +432,17 @@ def _norm_backward_now(
     bits: int,
     group_size: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    rows, columns = matrix_shape(dy.shape)
-    group_size = min(group_size, max(columns, 1))
+    rows, columns, group_size, fits, *_ = _plan(dy.shape, bits, group_size)
     dy = dy.contiguous()
-    if not dy.is_cuda or padded_width(columns, group_size) > MAX_COLUMNS:
+    if not (dy.is_cuda and fits):
         dx, sums = norm_backward_ref(
             dy.view(rows, columns), words, params, rstd, weight, rms, bits, group_size
         )
         return dx.view(dy.shape), sums
-    dx = dy.new_empty(dy.shape)
-    if not dy.numel():
+    dx = launching.empty(dy, dy.shape)
+    if not (rows and columns):
         return dx, rstd.new_zeros(2, columns)
-    sums = rstd.new_empty(words.shape[0] * WORD_ROWS // TURNS, 2, columns)
+    sums = launching.empty(rstd, (words.shape[0] * WORD_ROWS // TURNS, 2, columns))
     with launching.on_device_of(dy):
         launch_norm_backward(dy, words, params, rstd, weight, dx, sums, rms, bits, group_size)
     return dx, sums.sum(0)

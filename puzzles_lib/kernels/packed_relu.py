@@ -129,7 +129,7 @@ def _(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _empty_mask(x: torch.Tensor) -> torch.Tensor:
-    return x.new_empty((x.numel() + 7) // 8, dtype=torch.uint8)
+    return launching.empty(x, ((x.numel() + 7) // 8,), torch.uint8)
 
 
 def _relu_unpack_backward_now(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -604,7 +604,7 @@ def _quantize_pack_now(
     key = (x.dtype, x.shape, bits, group_size)
     if x.is_cuda and key in _shapes and x.is_contiguous():
         rows, columns, group_size, words_shape, params_shape = _shapes[key]
-        words, params = x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape)
+        words, params = launching.empty(x, words_shape, torch.int16), launching.empty(x, params_shape)
         with launching.on_device_of(x):
             _start_quantizing(x, words, params, rows, columns, bits, group_size, seed, offset)
         return words, params
@@ -646,7 +646,7 @@ def empty_storage(
     """
     rows, columns = matrix_shape(x.shape)
     words_shape, params_shape = storage_shapes(rows, columns, bits, min(group_size, max(columns, 1)))
-    return x.new_empty(words_shape, dtype=torch.int16), x.new_empty(params_shape, dtype=dtype)
+    return launching.empty(x, words_shape, torch.int16), launching.empty(x, params_shape, dtype)
 
 
 def launch_quantize_pack(
@@ -753,11 +753,11 @@ def _dequantize_now(
     words, params = words.contiguous(), params.contiguous()
     if not words.is_cuda:
         return dequantize_ref(words, params, bits, group_size, rows).view(shape)
-    x = params.new_empty(shape)
+    x = launching.empty(params, (rows, columns))
     if x.numel():
         with launching.on_device_of(x):
-            launch_dequantize(words, params, x.view(rows, columns), bits, group_size)
-    return x
+            launch_dequantize(words, params, x, bits, group_size)
+    return x if len(shape) == 2 else x.view(shape)
 
 
 # `dequantize` of a `PackedTensor` in its parts, as a torch operator takes them.
