@@ -76,12 +76,18 @@ def site_in(function: JITFunction, line_in_source: int) -> Site:
 
 def nodes(function: JITCallable) -> tuple[ast.AST, ...]:
     """Return each node of the function's source, the outer before the inner. Do not change them."""
-    return _nodes(function.src)
+    return nodes_of(function.src)
+
+
+@functools.lru_cache(maxsize=256)  # a check asks about ten times, and parsing is a twentieth of it
+def nodes_of(text: str) -> tuple[ast.AST, ...]:
+    """Return each node of a text, the outer before the inner. Do not change them."""
+    return tuple(ast.walk(ast.parse(text)))
 
 
 @functools.lru_cache(maxsize=256)
-def _nodes(text: str) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(text)))
+def _names(text: str) -> tuple[ast.Name | ast.Attribute, ...]:
+    return tuple(node for node in nodes_of(text) if isinstance(node, ast.Name | ast.Attribute))
 
 
 def statements(function: JITFunction) -> Iterator[tuple[ast.stmt, list[Site]]]:
@@ -136,11 +142,11 @@ def _named_in(function: JITFunction) -> list[JITFunction]:
     """Return the ``@triton.jit`` functions that a function's source and defaults name."""
     found: list[JITFunction] = []
     scope = function.get_capture_scope()
-    for node in nodes(function):
+    for node in _names(function.src):
         value = None
         if isinstance(node, ast.Name):
             value = scope.get(node.id)
-        elif isinstance(node, ast.Attribute) and (owner := module_named(node.value, scope)):
+        elif owner := module_named(node.value, scope):
             value = vars(owner).get(node.attr)
         if isinstance(value, tl.constexpr):
             value = value.value

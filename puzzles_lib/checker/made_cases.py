@@ -56,6 +56,7 @@ from puzzles_lib.contract import Fill
 from puzzles_lib.inputs import large, make_inputs, random, zeros
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Program
+from puzzles_lib.source import nodes_of
 from puzzles_lib.translator.ir import Module, Operation, Value, is_read_unsigned
 
 # ---- limits
@@ -134,7 +135,7 @@ def of_least_sizes(puzzle: Puzzle) -> Case | None:
 
 def _asked_for_a_method(source: str) -> set[str]:
     """Return the names of which a method or an attribute is used."""
-    nodes = ast.walk(ast.parse(textwrap.dedent(source)))
+    nodes = nodes_of(textwrap.dedent(source))
     return {
         node.value.id
         for node in nodes

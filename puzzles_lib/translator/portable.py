@@ -20,6 +20,8 @@ from typing import Any
 import triton.language as tl
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
+from puzzles_lib.source import nodes_of
+
 THERE = ("triton", "puzzles_lib.translator", "puzzles_lib.source", "math", "builtins", "importlib")
 _PYTHONS = (BuiltinFunctionType, MethodType, type(None))
 _SETTINGS = ("version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline")
@@ -108,7 +110,7 @@ def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
     Triton's search for an early return looks up such a global. Names of helpers, which `with_helpers` finds,
     are for the caller to keep.
     """
-    every = tuple(ast.walk(ast.parse(text)))
+    every = nodes_of(text)
     definition = every[0].body[0]  # type: ignore[attr-defined]
     named = frozenset(node.id for node in every if isinstance(node, ast.Name))
     if not isinstance(definition, ast.FunctionDef):

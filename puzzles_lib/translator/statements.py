@@ -5,6 +5,8 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from puzzles_lib.source import nodes_of
+
 Place = tuple[int, int]  # a node's first line and column
 Span = tuple[int, int, int, int]  # and its last
 
@@ -68,7 +70,7 @@ def span_of(node: ast.AST) -> Span:
 @functools.lru_cache(maxsize=64)
 def table_of(source: str) -> Table:
     """Return the statements of a function's source. The table must not be changed."""
-    function = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef))
+    function = next(n for n in nodes_of(source) if isinstance(n, ast.FunctionDef))
     return _Reader(source).read(function)
 
 

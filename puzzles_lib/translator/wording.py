@@ -21,7 +21,7 @@ from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.float8 import NAMES
-from puzzles_lib.source import Refusal, Site, site_in
+from puzzles_lib.source import Refusal, Site, nodes_of, site_in
 from puzzles_lib.translator.observer import NO_VALUE, Seen
 
 TOO_LARGE = "a value known at compile time takes more than 1 GB"
@@ -678,7 +678,7 @@ def _why_undefined(t: Trouble, name: str) -> str:
 def _in_an_address(t: Trouble, name: str) -> bool:
     """Return whether the line uses the name in the addresses of a load, a store or an atomic."""
     line = getattr(t.node, "lineno", 0)
-    nodes = ast.walk(ast.parse(t.seen.source)) if t.seen.source else ()
+    nodes = nodes_of(t.seen.source) if t.seen.source else ()
     calls = (node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
     return any(
         isinstance(part, ast.Name) and part.id == name and part.lineno == line
@@ -691,7 +691,7 @@ def _in_an_address(t: Trouble, name: str) -> bool:
 
 def _assigned(t: Trouble, name: str) -> list[int]:
     """Return the lines of the function in which a name gets a value."""
-    nodes = ast.walk(ast.parse(t.seen.source)) if t.seen.source else ()
+    nodes = nodes_of(t.seen.source) if t.seen.source else ()
     return [
         n.lineno for n in nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
     ]
