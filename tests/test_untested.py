@@ -91,6 +91,7 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("masked_add", "x + 10", "x + 10 + tl.program_id(0) // 45"),
         ("pack_bits", "tl.cdiv(N, F)", "tl.ceil(N / F).to(tl.int32)"),
         ("relu_pack", "tl.cdiv(N, 32)", "tl.ceil(N / 32).to(tl.int32)"),
+        ("relu_unpack_backward", "tl.cdiv(N, 32)", "((N + 31) * 0.03125).to(tl.int32)"),
         ("long_sum", "range(0, N, BLOCK_N)", "range(0, N - N // 65537, BLOCK_N)"),
         ("conv2d", "range(0, KH)", "range(0, KH - KH // 13)"),
         ("long_sum", "offs_m, acc, mask=", "offs_m, tl.minimum(acc, 1e31), mask="),
@@ -105,7 +106,7 @@ def edited(puzzle: str, *edits: tuple[str, str]):
 def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
     report = edited(puzzle, (old, new))
     (failed,) = (case for case in report.cases if not case.ok)
-    large = any(way in new for way in (".to(tl.int16)", "tl.ceil("))
+    large = any(way in new for way in (".to(tl.int16)", "tl.ceil(", "0.03125"))
     ends = "a size may be larger" if "4096, B" in new else "so large" if large else BEHIND
     assert failed.drawn and ends in failed.verdict.diagnosis, str(report)
 
@@ -152,6 +153,8 @@ def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
         ("outer_add_blocks", "(offs_n[None, :] < N)", "(offs_n[None, :] < N) | (M % BLOCK_M == 0)", UNEVEN),
         ("layer_norm", "(n[None, :] < N)", "(n[None, :] < N) | (N % BLOCK_N == 0)", UNEVEN),
         ("grouped_weights", "(k < K)", "(k < K) | (K % BLOCK_K == 0)", UNEVEN),
+        ("conv2d", "(i < H) & (j < W)", "(i < H) & (j < W) | (H * W % (BLOCK_H * BLOCK_W) == 0)", UNEVEN),
+        ("attention_dkv", "do_ptr + at_q, mask=", "do_ptr + at_q, mask=(T % BLOCK_K == 0) | ", UNEVEN),
         ("attention_dq", "dq * D**-0.5, mask", "(dq * D**-0.5).to(tl.float16), mask", PAST_HALF),
     ],
 )

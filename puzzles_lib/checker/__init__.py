@@ -377,7 +377,8 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
     module = None if isinstance(program, Refusal) else program.module
     with the_puzzles_own("its contract", bound.case):
         uneven = bound.wrapped.has_heuristics or made_cases.compares_sizes(shared.untested.ops)
-        each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle)] if uneven else []
+        products = made_cases.compares_products(shared.untested.ops)
+        each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle, products)] if uneven else []
         each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
     for case, text in each[: made_cases.MOST_CASES]:
         one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
