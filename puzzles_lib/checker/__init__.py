@@ -18,6 +18,7 @@ from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import (
     algebra,
     atomicity,
+    blame,
     failure,
     machine,
     made_cases,
@@ -267,9 +268,27 @@ def _drawn_cases(
         result = _opined(one, opinion) or _check_case(
             one.taken(opinion), shared, backwards=False, named=place if named else None
         )
+        if result.verdict:
+            result = dataclasses.replace(result, verdict=_explained(one, result.verdict, shared))
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
             return
+
+
+def _explained(one: Bound, verdict: Verdict, shared: _Shared, instead: str = "") -> Verdict:
+    """Return the verdict on a case that isn't listed, with a reason that the listed cases don't refute.
+
+    instead: this reason, unless a constant is the cause.
+    """
+    if verdict.kind != "values":
+        return verdict
+    text = blame.constant(one, _wanted, shared.seconds, shared.budget) or instead
+    if not text and verdict.diagnosis.startswith(tuple(one.puzzle.slips or {})):
+        possible = dataclasses.replace(one, puzzle=blame.possible_slips(one.puzzle, _wanted))
+        again = dataclasses.replace(shared, untested=Untested())
+        if found := _check_case(possible, again, backwards=False).verdict:
+            verdict = found
+    return dataclasses.replace(verdict, diagnosis=text) if text else verdict
 
 
 def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
@@ -293,11 +312,13 @@ def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     short = dataclasses.replace(shared, seconds=min(shared.seconds, made_cases.PRETENDED_SECONDS))
     for text, case in (bound.puzzle.hard or {}).items():
         its_own = dataclasses.replace(short if case.pretend else shared, untested=Untested())
-        result = _made(bound.at(case, number), its_own)
-        if result and result.verdict:
+        one = bound.at(case, number)
+        result = _made(one, its_own)
+        if isinstance(one, Bound) and result and result.verdict:
             verdict = result.verdict
             if verdict.kind not in made_cases.UNRELATED:
                 verdict = dataclasses.replace(verdict, diagnosis=text)
+                verdict = _explained(one, verdict, shared, text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
     return []
 
@@ -382,9 +403,13 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
         each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
     for case, text in each[: made_cases.MOST_CASES]:
         one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
-        result = _made(one, dataclasses.replace(shared, untested=Untested()))
-        if result and result.verdict:
-            verdict = dataclasses.replace(result.verdict, diagnosis=result.verdict.diagnosis or text)
+        its_own = dataclasses.replace(shared, untested=Untested())
+        result = _made(one, its_own)
+        if isinstance(one, Bound) and result and result.verdict:
+            verdict = untested.named(result.verdict, shared.untested, its_own.untested)
+            if verdict is result.verdict:
+                verdict = _explained(one, verdict, shared, PAST_HALF if text == PAST_HALF else "")
+                verdict = dataclasses.replace(verdict, diagnosis=verdict.diagnosis or text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
         if shared.budget.used() >= 1:
             break
@@ -412,6 +437,8 @@ def _made_whole(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
             result = _made(one, its_own)
             if result and result.verdict:
                 verdict = untested.named(result.verdict, shared.untested, its_own.untested)
+                if verdict is result.verdict and isinstance(one, Bound):
+                    verdict = _explained(one, verdict, shared)
                 return [dataclasses.replace(result, verdict=verdict, drawn=True)]
             if len(tried) >= made_cases.MOST_CASES or shared.budget.used() >= 1:
                 return []
