@@ -400,6 +400,8 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
         uneven = bound.wrapped.has_heuristics or made_cases.compares_sizes(shared.untested.ops)
         products = made_cases.compares_products(shared.untested.ops)
         each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle, products)] if uneven else []
+        pairs = made_cases.together(bound.puzzle, shared.untested.ops)
+        each = [(case, TOGETHER.format(*lines)) for case, lines in pairs] + each
         each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
     for case, text in each[: made_cases.MOST_CASES]:
         one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
@@ -408,7 +410,7 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
         if isinstance(one, Bound) and result and result.verdict:
             verdict = untested.named(result.verdict, shared.untested, its_own.untested)
             if verdict is result.verdict:
-                verdict = _explained(one, verdict, shared, PAST_HALF if text == PAST_HALF else "")
+                verdict = _explained(one, verdict, shared, "" if text == UNEVEN else text)
                 verdict = dataclasses.replace(verdict, diagnosis=verdict.diagnosis or text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
         if shared.budget.used() >= 1:
@@ -417,6 +419,7 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
 
 
 UNEVEN = "no listed case has a size that blocks divide beside sizes that they don't"
+TOGETHER = "no listed case has these outcomes of the comparisons on lines {} and {} together"
 PAST_HALF = "no listed case has numbers that are too large or too small for float16, but they can occur"
 
 

@@ -69,8 +69,9 @@ def constant(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> st
         module = with_constant(program.module, value, other)
         changed = dataclasses.replace(bound, program=dataclasses.replace(program, module=module))
         if _is_right(changed, wanted, seconds, budget):
-            told = "beyond {}" if abs(other) == FAR else "so small that {} matters"
-            return f"no listed case has values {told.format(f'the {value:g} on line {line}')}, but they can occur"
+            it = f"the {value:g} on line {line}"
+            values = f"beyond {it}" if abs(other) == FAR else f"so small that {it} matters"
+            return f"no listed case has values {values}, but they can occur"
     return ""
 
 

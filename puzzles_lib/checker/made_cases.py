@@ -5,6 +5,7 @@ cases are made for it:
 
     a kernel's numbers alone are compared         sizes that turn the comparison: `turning`
     ... in any way                                a size that blocks divide, beside ragged ones: `uneven`
+    ... and so are others                         sizes that turn two comparisons at once: `together`
     an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
     ... or divided by 100, and 0 is left          the same
@@ -65,6 +66,7 @@ MOST_GUESSES = 2  # of them for one comparison of computed numbers
 SECONDS = 3.0  # for each, and twice that for all
 PRETENDED_SECONDS = 0.5  # for a case that is pretended: its last programs, which tell most, run first
 FOR_THE_KERNEL = 0.6  # times these seconds, besides, for cases made whatever was seen
+MOST_TOGETHER = 6  # comparisons that are tried in pairs
 FOR_EDGES = 0.4  # of the time for all, for cases of which only programs at the edges run
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
@@ -312,6 +314,49 @@ def compares_sizes(ops: Mapping[Any, Operation]) -> bool:
     """Return whether operations compare a kernel's numbers alone: it may leave out a mask for some sizes."""
     compared = (op.operands for op in ops.values() if op.name == "arith.cmpi")
     return any(_has_parameters(each) and depends_on(each) <= _OF_NUMBERS for each in compared)
+
+
+def together(puzzle: Puzzle, ops: Mapping[Any, Operation]) -> Iterator[tuple[Case, tuple[int, int]]]:
+    """Yield cases in which two comparisons come out as in no listed case, and the lines of the two.
+
+    Each compares a kernel's numbers with a constant, or divides them by one and was 0 in all listed cases.
+    One that asks for a remainder is left to `uneven`.
+    """
+    if puzzle.contract is None:
+        return
+    listed = [case for case in puzzle.cases if not case.pretend]
+    found = []
+    for op in ops.values():
+        if op.name not in ("arith.cmpi", *DIVISIONS) or not _has_parameters(op.operands):
+            continue
+        if _literals(op) and depends_on(op.operands) <= _OF_NUMBERS - {"arith.remsi", "tt.call"}:
+            outcomes = [_outcome(op, case) for case in listed]
+            if None not in outcomes and (op.name == "arith.cmpi" or all(outcomes)):
+                found.append((op, outcomes))
+    for (one, left), (other, right) in itertools.combinations(found[:MOST_TOGETHER], 2):
+        seen = set(zip(left, right, strict=True))
+        for case in _near_both(puzzle, one, other):
+            outcome = _outcome(one, case), _outcome(other, case)
+            if None not in outcome and outcome not in seen:
+                seen.add(outcome)
+                yield case, (one.location.line, other.location.line)
+
+
+def _near_both(puzzle: Puzzle, one: Operation, other: Operation) -> Iterator[Case]:
+    """Yield cases in which the sizes that two operations compare are near their constants."""
+    assert puzzle.contract is not None
+    names = (*puzzle.contract.sizes, *puzzle.contract.free)
+    own = [
+        [name for name in names if name in {value.location.name for value in sources(op.operands)}]
+        for op in (one, other)
+    ]
+    near = [sorted({max(n + by, 1) for n in _literals(op) for by in (0, 1, -1)}) for op in (one, other)]
+    for first, second in itertools.product(*own):
+        for x, y in itertools.product(*near):
+            others = dict.fromkeys(puzzle.contract.sizes, max(x, y) + RAGGED) if max(x, y) <= EVEN else {}
+            sizes = others | {first: x, second: y}
+            if first != second and (case := _case(puzzle, sizes, max, MOST_TO_RUN, MOST_ELEMENTS)):
+                yield case
 
 
 def compares_products(ops: Mapping[Any, Operation]) -> bool:
@@ -594,6 +639,9 @@ def _number(op: Operation) -> int:
     if op.name == "scf.for":
         return integer(op.operands[1])
     if number := max(map(integer, op.operands)):
+        divided = op.operands[0].maker if op.name in DIVISIONS else None
+        while divided is not None and divided.name in DIVISIONS and integer(divided.operands[1]):
+            number, divided = number * integer(divided.operands[1]), divided.operands[0].maker
         return number
     return FAR * max(map(integer, sources(op.operands)), default=1)
 
