@@ -201,7 +201,7 @@ def test_a_slip_that_listed_cases_show_is_not_the_reason():
     assert not blame.possible_slips(puzzle, _wanted).slips
     one_full_block = dataclasses.replace(puzzle, cases=puzzle.cases[:1])
     texts = " ".join(blame.possible_slips(one_full_block, _wanted).slips)
-    assert "lanes past the end" in texts and "had the scale 1" not in texts
+    assert "lanes past the end" in texts and "every group had the scale 1" not in texts
 
 
 def test_what_heuristics_set_is_no_promise():
