@@ -312,13 +312,11 @@ def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
     short = dataclasses.replace(shared, seconds=min(shared.seconds, made_cases.PRETENDED_SECONDS))
     for text, case in (bound.puzzle.hard or {}).items():
         its_own = dataclasses.replace(short if case.pretend else shared, untested=Untested())
-        one = bound.at(case, number)
-        result = _made(one, its_own)
-        if isinstance(one, Bound) and result and result.verdict:
+        result = _made(bound.at(case, number), its_own)
+        if result and result.verdict:
             verdict = result.verdict
             if verdict.kind not in made_cases.UNRELATED:
                 verdict = dataclasses.replace(verdict, diagnosis=text)
-                verdict = _explained(one, verdict, shared, text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
     return []
 
