@@ -282,7 +282,10 @@ def _explained(one: Bound, verdict: Verdict, shared: _Shared, instead: str = "")
     """
     if verdict.kind != "values":
         return verdict
-    text = blame.constant(one, _wanted, shared.seconds, shared.budget) or instead
+    text = blame.constant(one, _wanted, shared.seconds, shared.budget)
+    if text and " NaN" in verdict.diagnosis:
+        text = f"{text}; {verdict.diagnosis}"  # where the first NaN comes from
+    text = text or instead
     if not text and verdict.diagnosis.startswith(tuple(one.puzzle.slips or {})):
         possible = dataclasses.replace(one, puzzle=blame.possible_slips(one.puzzle, _wanted))
         again = dataclasses.replace(shared, untested=Untested())
