@@ -27,6 +27,7 @@ def shown(puzzle: str, *edits: tuple[str, str]) -> str:
     return failed.verdict.diagnosis
 
 
+STEPS = "tl.ceil(tl.cdiv(K, BLOCK_K) / SPLITS).to(tl.int32)"
 OF_WORDS = "offs_w * F // GROUP", "(offs_w.to(tl.float32) * (F * (1.0 / GROUP))).to(tl.int32)"
 
 
@@ -54,6 +55,29 @@ OF_WORDS = "offs_w * F // GROUP", "(offs_w.to(tl.float32) * (F * (1.0 / GROUP)))
 )
 def test_a_rounded_reciprocal_is_no_division(puzzle, old, new):
     assert "a product with a rounded" in shown(puzzle, (old, new))
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("attention_dkv", "(g + 1) * (H // H_KV)", "((g + 1) * (H / H_KV)).to(tl.int32)"),
+        ("split_k", "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)", STEPS),
+        ("two_programs", "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)", STEPS),
+        ("varlen_attention", "h // (H // H_KV)", "(h / (H / H_KV)).to(tl.int32)"),
+    ],
+)
+def test_a_float_quotient_of_whole_numbers_is_no_division(puzzle, old, new):
+    assert "a float quotient of whole numbers" in shown(puzzle, (old, new))
+
+
+def test_a_count_in_float16_ends_at_2048():
+    assert "float16" in shown("route", ("tl.cumsum(count)", "tl.cumsum(count.to(tl.float16)).to(tl.int32)"))
+
+
+def test_the_start_of_a_sequence_is_no_multiple_of_16():
+    hints = "tl.multiple_of(tl.load(cu_ptr + b), 16), tl.multiple_of(tl.load(cu_ptr + b + 1), 16)"
+    says = shown("running_sums", ("tl.load(cu_ptr + b), tl.load(cu_ptr + b + 1)", hints))
+    assert "begin and end anywhere" in says
 
 
 @pytest.mark.parametrize(

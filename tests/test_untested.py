@@ -12,7 +12,7 @@ from torch import Tensor
 from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.checker import PAST_HALF, UNEVEN, examine, made_cases
+from puzzles_lib.checker import PAST_HALF, TOGETHER, UNEVEN, _wanted, blame, examine, made_cases
 from puzzles_lib.checking import check
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import random
@@ -91,8 +91,10 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("masked_add", "x + 10", "x + 10 + tl.program_id(0) // 45"),
         ("pack_bits", "tl.cdiv(N, F)", "tl.ceil(N / F).to(tl.int32)"),
         ("relu_pack", "tl.cdiv(N, 32)", "tl.ceil(N / 32).to(tl.int32)"),
+        ("relu_unpack_backward", "tl.cdiv(N, 32)", "((N + 31) * 0.03125).to(tl.int32)"),
         ("long_sum", "range(0, N, BLOCK_N)", "range(0, N - N // 65537, BLOCK_N)"),
         ("conv2d", "range(0, KH)", "range(0, KH - KH // 13)"),
+        ("long_softmax", "denominator += ", "denominator += (1 - start // BLOCK_N // 100) * "),
         ("long_sum", "offs_m, acc, mask=", "offs_m, tl.minimum(acc, 1e31), mask="),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 1e30)"),
         (
@@ -105,7 +107,7 @@ def edited(puzzle: str, *edits: tuple[str, str]):
 def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
     report = edited(puzzle, (old, new))
     (failed,) = (case for case in report.cases if not case.ok)
-    large = any(way in new for way in (".to(tl.int16)", "tl.ceil("))
+    large = any(way in new for way in (".to(tl.int16)", "tl.ceil(", "0.03125"))
     ends = "a size may be larger" if "4096, B" in new else "so large" if large else BEHIND
     assert failed.drawn and ends in failed.verdict.diagnosis, str(report)
 
@@ -152,6 +154,8 @@ def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):
         ("outer_add_blocks", "(offs_n[None, :] < N)", "(offs_n[None, :] < N) | (M % BLOCK_M == 0)", UNEVEN),
         ("layer_norm", "(n[None, :] < N)", "(n[None, :] < N) | (N % BLOCK_N == 0)", UNEVEN),
         ("grouped_weights", "(k < K)", "(k < K) | (K % BLOCK_K == 0)", UNEVEN),
+        ("conv2d", "(i < H) & (j < W)", "(i < H) & (j < W) | (H * W % (BLOCK_H * BLOCK_W) == 0)", UNEVEN),
+        ("attention_dkv", "mask=i[:, None] < T", "mask=(i[:, None] < T) | (T % BLOCK_K == 0)", UNEVEN),
         ("attention_dq", "dq * D**-0.5, mask", "(dq * D**-0.5).to(tl.float16), mask", PAST_HALF),
     ],
 )
@@ -159,6 +163,45 @@ def test_what_all_cases_have_in_common_is_no_promise(puzzle, old, new, says):
     report = edited(puzzle, (old, new))
     (failed,) = (case for case in report.cases if not case.ok)
     assert failed.drawn and failed.verdict.diagnosis == says, str(report)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("conv2d", "acc += w * x", "acc += w * x * (1 - (a + b) // (KH + KW - 2) * (KH // 9) * (KW // 9))"),
+        ("outer_add_blocks", "x[None, :] +", "((M > 60) & (N < 80)) + x[None, :] +"),
+    ],
+)
+def test_comparisons_of_sizes_are_tried_together(puzzle, old, new):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    line = next(i for i, text in enumerate(kernel_sources()[puzzle].splitlines(), 1) if old in text)
+    assert failed.verdict.diagnosis == TOGETHER.format(line, line), str(report)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new, number",
+    [
+        ("flash_attention", "-1e30", "-1e6", "-1e+06"),
+        ("fused_linear", "tl.where(peak > 0, peak / 127, 1.0)", "tl.maximum(peak / 127, 1e-8)", "1e-08"),
+        ("long_softmax", 'float("-inf"))  # [BLOCK_M, BLOCK_N]', "-1e4)", "-10000"),
+        ("quantize_codes", "high > low,", "high - low > 1e-6,", "1e-06"),
+        ("quantize_rows", "(peak > 0, peak", "(peak > 0, tl.maximum(peak, 1e-30)", "1e-30"),
+        ("sample_token", "logits / heat", "logits / tl.maximum(heat, 1e-4)", "0.0001"),
+    ],
+)
+def test_a_constant_is_blamed_if_another_number_cures(puzzle, old, new, number):
+    report = edited(puzzle, (old, new))
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.drawn and f"the {number} on line" in failed.verdict.diagnosis, str(report)
+
+
+def test_a_slip_that_listed_cases_show_is_not_the_reason():
+    puzzle = PUZZLES["quantize_codes"]
+    assert not blame.possible_slips(puzzle, _wanted).slips
+    one_full_block = dataclasses.replace(puzzle, cases=puzzle.cases[:1])
+    texts = " ".join(blame.possible_slips(one_full_block, _wanted).slips)
+    assert "lanes past the end" in texts and "every group had the scale 1" not in texts
 
 
 def test_what_heuristics_set_is_no_promise():

@@ -18,6 +18,7 @@ from puzzles_lib.binding import Bound, bind
 from puzzles_lib.checker import (
     algebra,
     atomicity,
+    blame,
     failure,
     machine,
     made_cases,
@@ -267,9 +268,30 @@ def _drawn_cases(
         result = _opined(one, opinion) or _check_case(
             one.taken(opinion), shared, backwards=False, named=place if named else None
         )
+        if result.verdict:
+            result = dataclasses.replace(result, verdict=_explained(one, result.verdict, shared))
         yield dataclasses.replace(result, number=place, drawn=True)
         if not result.ok:
             return
+
+
+def _explained(one: Bound, verdict: Verdict, shared: _Shared, instead: str = "") -> Verdict:
+    """Return the verdict on a case that isn't listed, with a reason that the listed cases don't refute.
+
+    instead: this reason, unless a constant is the cause.
+    """
+    if verdict.kind != "values":
+        return verdict
+    text = blame.constant(one, _wanted, shared.seconds, shared.budget)
+    if text and " NaN" in verdict.diagnosis:
+        text = f"{text}; {verdict.diagnosis}"  # where the first NaN comes from
+    text = text or instead
+    if not text and verdict.diagnosis.startswith(tuple(one.puzzle.slips or {})):
+        possible = dataclasses.replace(one, puzzle=blame.possible_slips(one.puzzle, _wanted))
+        again = dataclasses.replace(shared, untested=Untested())
+        if found := _check_case(possible, again, backwards=False).verdict:
+            verdict = found
+    return dataclasses.replace(verdict, diagnosis=text) if text else verdict
 
 
 def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
@@ -377,13 +399,20 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
     module = None if isinstance(program, Refusal) else program.module
     with the_puzzles_own("its contract", bound.case):
         uneven = bound.wrapped.has_heuristics or made_cases.compares_sizes(shared.untested.ops)
-        each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle)] if uneven else []
+        products = made_cases.compares_products(shared.untested.ops)
+        each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle, products)] if uneven else []
+        pairs = made_cases.together(bound.puzzle, shared.untested.ops)
+        each = [(case, TOGETHER.format(*lines)) for case, lines in pairs] + each
         each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
     for case, text in each[: made_cases.MOST_CASES]:
         one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
-        result = _made(one, dataclasses.replace(shared, untested=Untested()))
-        if result and result.verdict:
-            verdict = dataclasses.replace(result.verdict, diagnosis=result.verdict.diagnosis or text)
+        its_own = dataclasses.replace(shared, untested=Untested())
+        result = _made(one, its_own)
+        if isinstance(one, Bound) and result and result.verdict:
+            verdict = untested.named(result.verdict, shared.untested, its_own.untested)
+            if verdict is result.verdict:
+                verdict = _explained(one, verdict, shared, "" if text == UNEVEN else text)
+                verdict = dataclasses.replace(verdict, diagnosis=verdict.diagnosis or text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
         if shared.budget.used() >= 1:
             break
@@ -391,6 +420,7 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
 
 
 UNEVEN = "no listed case has a size that blocks divide beside sizes that they don't"
+TOGETHER = "no listed case has these outcomes of the comparisons on lines {} and {} together"
 PAST_HALF = "no listed case has numbers that are too large or too small for float16, but they can occur"
 
 
@@ -411,6 +441,8 @@ def _made_whole(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
             result = _made(one, its_own)
             if result and result.verdict:
                 verdict = untested.named(result.verdict, shared.untested, its_own.untested)
+                if verdict is result.verdict and isinstance(one, Bound):
+                    verdict = _explained(one, verdict, shared)
                 return [dataclasses.replace(result, verdict=verdict, drawn=True)]
             if len(tried) >= made_cases.MOST_CASES or shared.budget.used() >= 1:
                 return []

@@ -5,6 +5,7 @@ cases are made for it:
 
     a kernel's numbers alone are compared         sizes that turn the comparison: `turning`
     ... in any way                                a size that blocks divide, beside ragged ones: `uneven`
+    ... and so are others                         sizes that turn two comparisons at once: `together`
     an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
     ... or divided by 100, and 0 is left          the same
@@ -66,6 +67,7 @@ MOST_GUESSES = 2  # of them for one comparison of computed numbers
 SECONDS = 3.0  # for each, and twice that for all
 PRETENDED_SECONDS = 0.5  # for a case that is pretended: its last programs, which tell most, run first
 FOR_THE_KERNEL = 0.6  # times these seconds, besides, for cases made whatever was seen
+MOST_TOGETHER = 6  # comparisons that are tried in pairs
 FOR_EDGES = 0.4  # of the time for all, for cases of which only programs at the edges run
 MOST_ELEMENTS = 1 << 22  # of all tensors of a case together
 MOST_IN_A_STEP = 1 << 26  # elements of what a spec makes on the way
@@ -130,7 +132,7 @@ def of_least_sizes(puzzle: Puzzle) -> Case | None:
     if puzzle.contract is None:
         return None
     numbers = puzzle.contract.least(puzzle.cases[0].numbers)
-    return Case(fill=None, salt="", pretend=False, **numbers)
+    return Case(fill=_fills(puzzle, numbers), salt="", pretend=False, **numbers)
 
 
 def _asked_for_a_method(source: str) -> set[str]:
@@ -203,7 +205,8 @@ MOST_FAR = 8192
 BEYOND = 1.25, 9  # times a number, such as a word's position times the fields of a word
 PRETENDED = 1 / 8, *BEYOND, FAR  # likewise, or fewer, such as pages: for cases without values
 ROUNDS = 6  # in which a size grows until there are enough programs
-PAST_FLOAT32 = (1 << 25) + 1, (1 << 24) + 1  # no numbers of float32; some grids can have only the second
+PAST_FLOAT32 = (1 << 25) + 1, (1 << 24) + 1, 1 << 24
+# The first two are no numbers of float32, and some grids can have only the second. The third plus 31 is none.
 RAGGED, EVEN = 5, 64  # sizes that no block divides, and that nearly all blocks divide
 FEW = 3  # other sizes then: in row 0, a wrong length of rows has no effect
 MOST_PRETENDED = 1 << 31  # elements, so that int32 holds their offsets
@@ -265,8 +268,12 @@ def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
     return sorted(found.values(), key=lambda case: _work(puzzle, case))
 
 
-def uneven(puzzle: Puzzle) -> list[Case]:
-    """Return cases in which blocks divide one size and no other."""
+def uneven(puzzle: Puzzle, products: bool = False) -> list[Case]:
+    """Return cases in which blocks divide one size and no other.
+
+    Also those in which one of a size's blocks divides it and a larger one doesn't. products: whether those
+    come first in which the product of two blocks divides that of their sizes, but not each its own.
+    """
     if puzzle.contract is None:
         return []
     found: dict[str, Case] = {}
@@ -277,13 +284,88 @@ def uneven(puzzle: Puzzle) -> list[Case]:
         for number in sorted({EVEN, *blocks}):
             if case := _case(puzzle, ragged | {name: number}, block, MOST_TO_RUN, MOST_ELEMENTS):
                 found[str(case)] = case
-    return sorted(found.values(), key=lambda case: _work(puzzle, case))
+    others = list(_even_products(puzzle)) if products else []
+    others += _even_for_one_block(puzzle)
+    return [*others, *sorted(found.values(), key=lambda case: _work(puzzle, case))]
+
+
+def _even_products(puzzle: Puzzle) -> Iterator[Case]:
+    """Yield cases with half a block along one axis and two along another."""
+    assert puzzle.contract is not None
+    for short, long in itertools.permutations(puzzle.contract.sizes, 2):
+        first = _case(puzzle, {}, min, MOST_TO_RUN, MOST_ELEMENTS)
+        blocks = [first.numbers.get(f"BLOCK_{name}", 0) for name in (short, long)] if first else [0]
+        if min(blocks) > 1:
+            sizes = {short: blocks[0] // 2, long: 2 * blocks[1]}
+            if case := _case(puzzle, sizes, min, MOST_TO_RUN, MOST_ELEMENTS):
+                yield case
+
+
+def _even_for_one_block(puzzle: Puzzle) -> Iterator[Case]:
+    """Yield listed cases with another size, the smaller one of two blocks that no size gives a name to."""
+    assert puzzle.contract is not None
+    for case in puzzle.cases:
+        of_a_size = {f"BLOCK_{name}" for name in case.numbers}
+        own = {n for name, n in case.numbers.items() if name.startswith("BLOCK") and name not in of_a_size}
+        if len(own) > 1 and not case.pretend and not case.fill:
+            yield from (case.but(**{name: min(own)}) for name in puzzle.contract.sizes)
 
 
 def compares_sizes(ops: Mapping[Any, Operation]) -> bool:
     """Return whether operations compare a kernel's numbers alone: it may leave out a mask for some sizes."""
     compared = (op.operands for op in ops.values() if op.name == "arith.cmpi")
     return any(_has_parameters(each) and depends_on(each) <= _OF_NUMBERS for each in compared)
+
+
+def together(puzzle: Puzzle, ops: Mapping[Any, Operation]) -> Iterator[tuple[Case, tuple[int, int]]]:
+    """Yield cases in which two comparisons come out as in no listed case, and the lines of the two.
+
+    Each compares a kernel's numbers with a constant, or divides them by one and was 0 in all listed cases.
+    One that asks for a remainder is left to `uneven`.
+    """
+    if puzzle.contract is None:
+        return
+    listed = [case for case in puzzle.cases if not case.pretend]
+    found = []
+    for op in ops.values():
+        if op.name not in ("arith.cmpi", *DIVISIONS) or not _has_parameters(op.operands):
+            continue
+        if _literals(op) and depends_on(op.operands) <= _OF_NUMBERS - {"arith.remsi", "tt.call"}:
+            outcomes = [_outcome(op, case) for case in listed]
+            if None not in outcomes and (op.name == "arith.cmpi" or all(outcomes)):
+                found.append((op, outcomes))
+    for (one, left), (other, right) in itertools.combinations(found[:MOST_TOGETHER], 2):
+        seen = set(zip(left, right, strict=True))
+        for case in _near_both(puzzle, one, other):
+            outcome = _outcome(one, case), _outcome(other, case)
+            if None not in outcome and outcome not in seen:
+                seen.add(outcome)
+                yield case, (one.location.line, other.location.line)
+
+
+def _near_both(puzzle: Puzzle, one: Operation, other: Operation) -> Iterator[Case]:
+    """Yield cases in which the sizes that two operations compare are near their constants."""
+    assert puzzle.contract is not None
+    names = (*puzzle.contract.sizes, *puzzle.contract.free)
+    own = [
+        [name for name in names if name in {value.location.name for value in sources(op.operands)}]
+        for op in (one, other)
+    ]
+    near = [sorted({max(n + by, 1) for n in _literals(op) for by in (0, 1, -1)}) for op in (one, other)]
+    for first, second in itertools.product(*own):
+        for x, y in itertools.product(*near):
+            others = dict.fromkeys(puzzle.contract.sizes, max(x, y) + RAGGED) if max(x, y) <= EVEN else {}
+            sizes = others | {first: x, second: y}
+            if first != second and (case := _case(puzzle, sizes, max, MOST_TO_RUN, MOST_ELEMENTS)):
+                yield case
+
+
+def compares_products(ops: Mapping[Any, Operation]) -> bool:
+    """Return whether operations compare something with a product of two of a kernel's numbers."""
+    compared = (op.operands for op in ops.values() if op.name == "arith.cmpi")
+    makers = (value.maker for each in compared for value in sources(each))
+    products = (op.operands for op in makers if op is not None and op.name == "arith.muli")
+    return any(all(value.maker is None for value in each) for each in products)
 
 
 def _literals(op: Operation) -> list[int]:
@@ -381,17 +463,23 @@ def _case(
 ) -> Case | None:
     """Return a case in which sizes are at least so large; None if it would be too large to run."""
     assert puzzle.contract is not None
-    if max(least.values()) > elements:
+    if max(least.values(), default=0) > elements:
         return None
     each = "/".join(map(str, dict.fromkeys(least.values())))
     seed = f"{puzzle.name}/{' '.join(least)}/{each}/{block.__name__}"
     numbers = puzzle.contract.stretched(least, block, seed, puzzle.largest)
     if sum(math.prod(tensor.shape(numbers)) for tensor in puzzle.tensors) > elements:
         return None
-    fill = min(puzzle.contract.fills(SimpleNamespace(**numbers)), key=len)
-    plain = {name for name in fill if any(name not in case.fill for case in puzzle.cases if not case.pretend)}
-    case = Case(fill={n: f for n, f in fill.items() if n not in plain}, salt="", pretend=False, **numbers)
+    case = Case(fill=_fills(puzzle, numbers), salt="", pretend=False, **numbers)
     return case if math.prod(puzzle.programs(case)) <= most else None
+
+
+def _fills(puzzle: Puzzle, numbers: Mapping[str, int]) -> dict[str, Fill]:
+    """Return the fills that a made case needs: of inputs that all listed cases fill in a way of their own."""
+    assert puzzle.contract is not None
+    fill = min(puzzle.contract.fills(SimpleNamespace(**numbers)), key=len)
+    listed = [case for case in puzzle.cases if not case.pretend]
+    return {name: each for name, each in fill.items() if all(name in case.fill for case in listed)}
 
 
 def at_edges(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Program]]]:
@@ -552,6 +640,9 @@ def _number(op: Operation) -> int:
     if op.name == "scf.for":
         return integer(op.operands[1])
     if number := max(map(integer, op.operands)):
+        divided = op.operands[0].maker if op.name in DIVISIONS else None
+        while divided is not None and divided.name in DIVISIONS and integer(divided.operands[1]):
+            number, divided = number * integer(divided.operands[1]), divided.operands[0].maker
         return number
     return FAR * max(map(integer, sources(op.operands)), default=1)
 

@@ -56,6 +56,15 @@ def widened(module: Module, instead: Mapping[float, float] | None = None) -> Mod
     return Module(functions)
 
 
+def with_constant(module: Module, constant: float, other: float) -> Module:
+    """Return a copy of the module, in its own arithmetic, with another number for a float32 constant."""
+    functions = {}
+    for name, function in module.functions.items():
+        region = _Other({constant: other}).region(function.region)
+        functions[name] = Function(name, region, function.values, function.public, function.location)
+    return Module(functions)
+
+
 def rounded_constants(module: Module) -> list[float]:
     """Return the constants that may stand for a number that float32 lacks, such as 0.1.
 
@@ -148,16 +157,14 @@ class _Copy:
 
     def value(self, value: Value) -> Value:
         if value not in self.values:
-            self.values[value] = Value(_wide(value.type), value.number, value.location)
+            self.values[value] = Value(self.kind(value.type), value.number, value.location)
         return self.values[value]
 
+    def kind(self, kind: Type) -> Type:
+        return _wide(kind)
+
     def operation(self, op: Operation) -> Operation:
-        _expect_no_bits(op)
-        attributes = dict(op.attributes)
-        if op.name == "arith.constant":
-            attributes["value"] = self.constant(op)
-        if any(_NARROW.search(each.type.element) for each in op.results):
-            attributes[ROUNDED] = "true"
+        attributes = self.attributes(op)
         made = Operation(
             op.name, tuple(map(self.value, op.operands)), tuple(map(self.value, op.results)), attributes,
             tuple(map(self.region, op.regions)), op.successors, op.location,
@@ -168,6 +175,15 @@ class _Copy:
             result.maker = made
         return made
 
+    def attributes(self, op: Operation) -> dict[str, str]:
+        _expect_no_bits(op)
+        attributes = dict(op.attributes)
+        if op.name == "arith.constant":
+            attributes["value"] = self.constant(op)
+        if any(_NARROW.search(each.type.element) for each in op.results):
+            attributes[ROUNDED] = "true"
+        return attributes
+
     def constant(self, op: Operation) -> str:
         text, row = op.attributes["value"], row_of(op.results[0].type.element)
         if not row.is_float:
@@ -175,6 +191,28 @@ class _Copy:
         value = float(row.widen(constant_of(text, row)).item())
         bits = np.array([self.instead.get(value, value)], np.float64).view(np.uint64)[0]
         return f"{int(bits):#018x} : f64"
+
+
+class _Other(_Copy):
+    """Copies a function's operations as they are, except for a constant."""
+
+    def kind(self, kind: Type) -> Type:
+        return kind
+
+    def attributes(self, op: Operation) -> dict[str, str]:
+        attributes = dict(op.attributes)
+        if op.name == "arith.constant" and op.results[0].type.element == "f32":
+            attributes["value"] = self.constant(op)
+        return attributes
+
+    def constant(self, op: Operation) -> str:
+        text = op.attributes["value"]
+        if "dense<[" in text:
+            return text
+        row = row_of("f32")
+        value = float(row.widen(constant_of(text, row)).item())
+        bits = np.array([self.instead.get(value, value)], np.float32).view(np.uint32)[0]
+        return f"{int(bits):#010x} : f32"
 
 
 def _wide(kind: Type) -> Type:

@@ -277,9 +277,11 @@ _COPIES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans
 
 
 def _is_whole(value: Value) -> bool:
-    """Return whether a float is an integer that was converted, or a constant."""
+    """Return whether a float is an integer that was converted, a constant, or a quotient of these."""
     while value.maker is not None and value.maker.name in _COPIES:
         value = value.maker.operands[0]
+    if value.maker is not None and value.maker.name == "arith.divf":
+        return all(map(_is_whole, value.maker.operands))
     return value.maker is not None and value.maker.name in ("arith.sitofp", "arith.uitofp", "arith.constant")
 
 

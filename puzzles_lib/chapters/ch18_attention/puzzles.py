@@ -186,6 +186,9 @@ FAR_KEYS = {
 }
 """Fills for 16 columns: scores from 0 to -64, and values that matter nevertheless."""
 
+FLOAT_HEADS = "a float quotient of whole numbers can be a little off on a GPU, as 82 / 41 is"
+"""What a hard case shows."""
+
 WINDOW_ATTENTION = Puzzle(
     number="35",
     spec=window_attention,
@@ -424,6 +427,10 @@ VARLEN_ATTENTION = Puzzle(
         LIGHT: Case(
             B=1, NQ=1, NK=64, MAX_Q=1, H=1, H_KV=1, D=16, BLOCK_Q=16, BLOCK_K=32,
             fill={"cu_q": lengths(1), "cu_k": lengths(64), **FAR_KEYS},
+        ),
+        FLOAT_HEADS: Case(
+            B=1, NQ=1, NK=1, MAX_Q=1, H=82, H_KV=2, D=16, BLOCK_Q=16, BLOCK_K=16,
+            fill={"cu_q": lengths(1), "cu_k": lengths(1)},
         ),
     },
     contract=Contract(
@@ -765,6 +772,7 @@ ATTENTION_DKV = Puzzle(
         "a single head can have 2^31 elements": (
             Case(pretend=True, H=1, H_KV=1, T=2**24 + 64, D=128, BLOCK_Q=64, BLOCK_K=64)
         ),
+        FLOAT_HEADS: Case(H=82, H_KV=41, T=2, D=16, BLOCK_Q=16, BLOCK_K=16),
     },
     contract=Contract(
         {

@@ -375,8 +375,11 @@ def _sum_not_rescaled(
 
 
 def _drawn_texts(s: SimpleNamespace) -> dict[str, Fill]:
-    """Return texts for a random case: the first fills its row of the table nearly, the last is short."""
-    texts = [s.W * s.PAGE - 3, *[0] * (s.B - 2), *[5] * (s.B > 1)]
+    """Return texts for a random case: the first fills its row of the table nearly, the last is short.
+
+    In a row of one entry, the first has a single key.
+    """
+    texts = [s.W * s.PAGE - 3 if s.W > 1 else 1, *[0] * (s.B - 2), *[5] * (s.B > 1)]
     return spread(s.PAGES, s.PAGE, *texts)
 
 
@@ -1616,6 +1619,11 @@ ROUTE = Puzzle(
         ),
     },
     most_loads={"logits": lambda s: 2 * s.T * s.E * s.E},
+    hard={
+        "a block can have more than 2048 choices of an expert, which float16 can't count": (
+            Case(T=4096, E=2, BLOCK_T=4096, BLOCK_E=2)
+        ),
+    },
     contract=Contract(
         {
             "T": Size(150),

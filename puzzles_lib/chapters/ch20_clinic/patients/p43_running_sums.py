@@ -58,6 +58,9 @@ PUZZLE = Puzzle(
         "a sequence's sums don't depend on the one before, however large that is": (
             Case(T=40, B=2, BLOCK=16, fill={"cu": lengths(20, 20), "x": huge_at_first})
         ),
+        "a sequence can begin and end anywhere, even if a thread has 4 neighboring lanes": (
+            Case(T=1024, B=2, BLOCK=512, fill={"cu": lengths(513, 511)})
+        ),
     },
     contract=Contract(
         {"T": Size(300), "B": Size(17), "BLOCK": lambda s: (8,) if s.T > 75 else (32, 128)},

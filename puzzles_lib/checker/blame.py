@@ -1,0 +1,86 @@
+"""Say why a kernel fails a case that isn't listed, although it passes all listed ones.
+
+It can't have a slip that changes a listed case's results, however well the slip fits the failing case. And a
+constant such as -1e6 or 1e-30 is the cause if the results are correct with another number in its place.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import torch
+
+from puzzles_lib.binding import Bound
+from puzzles_lib.checker import verdicts
+from puzzles_lib.checker.attempts import Budget, OutOfTime, Refused, attempt
+from puzzles_lib.checker.expected import Expected, PuzzleFault, evaluate
+from puzzles_lib.checker.stand_ins import found
+from puzzles_lib.checker.untested import TRITON
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Options
+from puzzles_lib.runner.exact import float_constants, with_constant
+from puzzles_lib.source import Refusal
+
+TINY = 1e-3  # constants up to it may stand for 0
+MOST_CONSTANTS = 2  # of them
+NEAR, FAR = 1e-37, 1e30  # closer to 0 than most numbers, and beyond those that a kernel must take
+
+Wanted = Callable[[Puzzle, Case], tuple[dict[str, torch.Tensor], dict[str, Expected]]]
+
+
+def possible_slips(puzzle: Puzzle, wanted: Wanted) -> Puzzle:
+    """Return the puzzle without the slips that a kernel can't have if it passes all listed cases.
+
+    wanted: returns a case's inputs and expected results.
+    """
+    kept = {}
+    for text, slip in (puzzle.slips or {}).items():
+        for case in (case for case in puzzle.cases if not case.pretend):
+            try:
+                inputs, expected = wanted(puzzle, case)
+                found = evaluate(puzzle, case, inputs, slip)
+            except PuzzleFault:
+                continue
+            if not all(
+                want.accepts(found[name].to(want.argument.dtype)).all() for name, want in expected.items()
+            ):
+                break
+        else:
+            kept[text] = slip
+    return dataclasses.replace(puzzle, slips=kept)
+
+
+def constant(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> str:
+    """Return which constant makes the results of a case wrong, in words; "" if none does.
+
+    With another number in its place they are correct: 0 or 1e-37 for a tiny constant, 1e30 for a large one.
+    """
+    program = bound.translated()
+    if isinstance(program, Refusal):
+        return ""
+    tiny: dict[float, int] = {}
+    for value, place in float_constants(program.module):
+        if 0 < abs(value) <= TINY and not place.file.startswith(TRITON):
+            tiny.setdefault(value, place.line)
+    others = [(value, line, math.copysign(FAR, value)) for value, line in found(program.module)]
+    for value, line in list(tiny.items())[:MOST_CONSTANTS]:
+        others += [(value, line, 0.0), (value, line, math.copysign(NEAR, value))]
+    for value, line, other in others:
+        module = with_constant(program.module, value, other)
+        changed = dataclasses.replace(bound, program=dataclasses.replace(program, module=module))
+        if _is_right(changed, wanted, seconds, budget):
+            it = f"the {value:g} on line {line}"
+            values = f"beyond {it}" if abs(other) == FAR else f"so small that {it} matters"
+            return f"no listed case has values {values}, but they can occur"
+    return ""
+
+
+def _is_right(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> bool:
+    """Return whether a kernel is correct in its case, by one run."""
+    try:
+        budget.ask()
+        inputs, expected = wanted(bound.puzzle, bound.case)
+        ran = attempt(bound, inputs, Options(seconds=seconds, quiet=True))
+    except (OutOfTime, PuzzleFault, Refused):
+        return False
+    return verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran) is None
