@@ -403,7 +403,7 @@ def numbers(puzzle, count: int) -> list[int]:
             ATTENTION_DQ, "tl.exp(scores - lse[:, None])", "tl.exp(scores) / tl.exp(lse)[:, None]",
             "are NaN", "infinity divided by infinity",
         ),
-        (ATTENTION_DQ, "- lse[:, None]", "- lse[None, :]", "does not compile", "Queries along the rows"),
+        (ATTENTION_DQ, "- lse[:, None]", "- lse[None, :]", "refuses this kernel", "Queries along the rows"),
         (
             ATTENTION_DQ, "dp - delta[:, None]", "dp - tl.sum(p * dp, axis=1)[:, None]", "last place",
             "over a single tile",
@@ -413,7 +413,7 @@ def numbers(puzzle, count: int) -> list[int]:
             "range(0, tl.minimum(start + BLOCK_K, T), BLOCK_Q)", "0–31 along T", "Which queries",
         ),
         (ATTENTION_DKV, "lse_ptr + head", "lse_ptr + g * T", "dk[0, 0, 0]", "All heads of the group"),
-        (ATTENTION_DKV, "tl.dot(k, q.T)", "tl.dot(q, k.T)", "does not compile", "Keys along the rows"),
+        (ATTENTION_DKV, "tl.dot(k, q.T)", "tl.dot(q, k.T)", "refuses this kernel", "Keys along the rows"),
         (
             ATTENTION_DKV, "range(first_head, end_head)", "range(0, H)", "dk[0, 0, 0]",
             "All heads of the group",

@@ -177,7 +177,6 @@ def _examine_one(
     told: Sequence[CaseResult] = results
     if not until_failure:
         told = verdicts.with_blocks(puzzle, told, lambda case: _is_right(bound.at(case, number), shared))
-    told = verdicts.with_later_refusal(told)
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
 
