@@ -6,6 +6,7 @@ import pytest
 import triton
 import triton.language as tl
 
+from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
@@ -241,6 +242,23 @@ def test_a_start_that_is_advised_is_right_in_all_cases(lines, start):
     mended = define(HEAD + LOOP.format(start=f"acc = {start}", step=step), "<advised start>")
     report = examine(mended, LONG_SUM)
     assert report.ok == (lines is TOTAL) and not report.verdict, report
+
+
+@pytest.mark.parametrize(
+    "puzzle, mask, words",
+    [
+        (LONG_SUM, "offs_m[:, None] < M", "lanes for columns 200 to 255 are on, but x has N = 200 columns"),
+        (LONG_SUM, "offs_n[None, :] < N", "lanes for rows 5 to 7 are on, but x has M = 5 rows: compare the"),
+        (OUTER_ADD_BLOCKS, "offs_m[:, None] < M", "compare the columns with N in the mask"),
+        (OUTER_ADD_BLOCKS, "offs_n[None, :] < N", "compare the rows with M in the mask"),
+    ],
+)
+def test_the_axis_that_a_mask_leaves_out_is_named(puzzle, mask, words):
+    both = "(offs_m[:, None] < M) & (offs_n[None, :] < N)"
+    source = kernel_sources()[puzzle.name]
+    assert source.count(both) == 1
+    report = str(examine(define(HEAD.removesuffix("@triton.jit\n") + source.replace(both, mask), "<one axis>"), puzzle))
+    assert "out-of-bounds" in report and words in report, report
 
 
 def test_another_fault_in_a_later_case_is_named():

@@ -1,0 +1,63 @@
+"""Say which axis a mask leaves out, from a run whose accesses were kept."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from puzzles_lib.checker.report import Verdict
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Access, Run
+
+NOUNS = ("row", "column")
+
+
+def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """Return the same fault with its reason: a tile goes past the last row or column, and its mask lets it.
+
+    None if it isn't clear: the tile isn't one of whole rows and columns, or its mask differs along that axis.
+    ran: a run whose accesses were kept.
+    """
+    access = next((a for a in ran.accesses if a.bad.any()), None)
+    argument = next((t for t in puzzle.tensors if access and t.name == access.argument), None)
+    if access is None or argument is None or "boundary_check" in access.site.source:
+        return None
+    shape = argument.shape(case.numbers)
+    if len(shape) < 2 or not (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
+        return None
+    told = []
+    for noun, (axis, numbers), dim, size in zip(NOUNS, places, argument.dims[-2:], shape[-2:], strict=True):
+        past = access.mask & (numbers >= size)
+        is_alike = (access.mask == np.take(access.mask, [0], axis)).all()
+        if past.any() and is_alike:
+            last = int(numbers[past].max())
+            lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
+            has = f"{dim} = {size}" if dim != str(size) else dim
+            told.append((f"lanes for {lanes} are on, but {argument.name} has {has} {noun}s", noun, dim))
+    if not told:
+        return None
+    facts = ", and ".join(fact for fact, _, _ in told)
+    cure = " and ".join(f"the {noun}s with {dim}" for _, noun, dim in told)
+    return replace(verdict, diagnosis=f"{facts}: compare {cure} in the mask")
+
+
+def _places(
+    access: Access, rows: int, columns: int, is_matrix: bool
+) -> list[tuple[int, np.ndarray]] | None:
+    """Return the axis of a tile for the rows, with the row of each lane, and the same for the columns.
+
+    None if the tile has no such axes. is_matrix: whether nothing follows the last row.
+    """
+    elements = access.elements
+    if elements.ndim != 2 or columns < 2 or elements[0, 0] < 0:
+        return None
+    first = int(elements[0, 0])
+    steps = [int(line[1] - line[0]) if len(line) > 1 else None for line in (elements[:, 0], elements[0])]
+    lane = np.indices(elements.shape)
+    if not (elements == first + sum(n * (step or 0) for n, step in zip(lane, steps, strict=True))).all():
+        return None
+    for row, column in ((0, 1), (1, 0)):
+        if steps[row] in (columns, None) and steps[column] in (1, None):
+            start, place = divmod(first, columns)
+            start = start if is_matrix else start % rows
+            return [(row, start + lane[row]), (column, place + lane[column])]
+    return None
