@@ -257,7 +257,9 @@ def test_the_axis_that_a_mask_leaves_out_is_named(puzzle, mask, words):
     both = "(offs_m[:, None] < M) & (offs_n[None, :] < N)"
     source = kernel_sources()[puzzle.name]
     assert source.count(both) == 1
-    report = str(examine(define(HEAD.removesuffix("@triton.jit\n") + source.replace(both, mask), "<one axis>"), puzzle))
+    report = str(
+        examine(define(HEAD.removesuffix("@triton.jit\n") + source.replace(both, mask), "<one axis>"), puzzle)
+    )
     assert "out-of-bounds" in report and words in report, report
 
 

@@ -40,9 +40,7 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
     return replace(verdict, diagnosis=f"{facts}: compare {cure} in the mask")
 
 
-def _places(
-    access: Access, rows: int, columns: int, is_matrix: bool
-) -> list[tuple[int, np.ndarray]] | None:
+def _places(access: Access, rows: int, columns: int, is_matrix: bool) -> list[tuple[int, np.ndarray]] | None:
     """Return the axis of a tile for the rows, with the row of each lane, and the same for the columns.
 
     None if the tile has no such axes. is_matrix: whether nothing follows the last row.

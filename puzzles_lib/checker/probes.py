@@ -157,7 +157,7 @@ def _is_beyond(trial: Trial) -> bool:
 
 
 def _why_beyond(trial: Trial) -> Verdict | None:
-    """Return the same fault with its reason: a pointer that has moved, or an axis that the mask leaves out."""
+    """Return the same fault with its reason: a moved pointer, or an axis that the mask leaves out."""
     assert trial.verdict is not None
     recorded = trial.run(Options(record=True, quiet=True))
     moved = unwritten.moved_twice(trial.verdict, recorded, trial.bound.kernel.src)
