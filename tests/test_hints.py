@@ -719,6 +719,13 @@ def test_the_last_line_names_the_hint_that_comes_next():
     assert "You've now seen all 4 hints." in str(hint(MASKED_ADD))
 
 
+@pytest.mark.parametrize("kind, message, lost", [("values", "no such value", True), ("open", "", False)])
+def test_an_unsolved_puzzle_isnt_a_mistake_that_no_hint_is_about(kind, message, lost):
+    failed(MUL_RELU, kind, message)
+    last = [str(hint(MUL_RELU)) for _ in hints()["mul_relu", ""]][-1]
+    assert "You've now seen all" in last and (", and none of them is about" in last) == lost
+
+
 def test_a_kernel_of_another_name_does_not_steer(state_dir):
     source = kernel_sources()["masked_add"].replace("lanes < N", "lanes <= N")
     check(define(source, "<one too many>"), MASKED_ADD)
