@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from triton.runtime.jit import JITFunction
 
 from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, ZERO, Mismatch, compare, only_slip
 from puzzles_lib.checker.expected import Expected, evaluate
@@ -27,7 +28,7 @@ from puzzles_lib.runner import (
     asks_again,
 )
 from puzzles_lib.source import Refusal, Site
-from puzzles_lib.stubs import HOLE
+from puzzles_lib.stubs import HOLE, is_untouched
 
 STILL_OPEN = Verdict("open", "not solved yet", diagnosis=f"replace the comment `{HOLE}` with your lines")
 COMMENTED = Verdict("open", "not solved yet", diagnosis="your line is still a comment: remove the # in front")
@@ -46,6 +47,14 @@ def still_open(source: str) -> Verdict:
         return STILL_OPEN
     comments = (line.strip().lstrip("# ") for line in source.splitlines() if line.strip().startswith("#"))
     return COMMENTED if any(map(_is_a_line, comments)) else NO_LINES
+
+
+def unsolved(kernel: JITFunction, puzzle: Puzzle) -> str:
+    """Return what to say of a kernel whose code is as it was handed out, with a hole; "" for others."""
+    if puzzle.broken_by or not is_untouched(kernel):
+        return ""
+    verdict = still_open(kernel.src)
+    return f"{verdict.message[:1].upper()}{verdict.message[1:]}: {verdict.diagnosis}"
 
 
 def _is_a_line(text: str) -> bool:
