@@ -17,6 +17,7 @@ from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.binding import bind
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SUM
 from puzzles_lib.checking import check
+from puzzles_lib.drawing.accesses import _MapPanel
 from puzzles_lib.drawing.colours import JET
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.player import watch
@@ -415,3 +416,13 @@ def test_a_kernel_as_it_was_handed_out_is_called_unsolved():
         assert (told in str(traced)) == (told in traced.picture.alt) == is_open
         notes = Played(watch(kernel, LONG_SUM, case=2).data).tree["notes"]
         assert any(note.startswith(told) for note in notes) == is_open
+
+
+def test_the_outline_goes_around_its_programs_lanes_out_of_bounds():
+    traced = trace(unmasked_kernel, RAGGED_ADD, case=1)
+    (x, z), ((program, *_), beyond) = traced.maps, (traced.program, traced.maps[0].beyond)
+    assert program == 6 and beyond.ravel().tolist() == list(range(200, 224)) and z.beyond is None
+    panel = _MapPanel(x, traced.grid, ["white"] * 7)
+    assert panel.frame.sum() == 32 and panel.outlined.sum() == 8
+    other = trace(unmasked_kernel, RAGGED_ADD, case=1, program=0).maps[0]
+    assert other.beyond is None and len(other.bad) == 24
