@@ -1,4 +1,4 @@
-"""Say which axis a mask leaves out, from a run whose accesses were kept."""
+"""Say which axis a mask leaves out, or that it has too few lanes, from a run whose accesses were kept."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.runner import Access, Run
+from puzzles_lib.runner import Access, Run, Source
 
 NOUNS = ("row", "column")
 
@@ -38,6 +38,55 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
     facts = ", and ".join(fact for fact, _, _ in told)
     cure = " and ".join(f"the {noun}s with {dim}" for _, noun, dim in told)
     return replace(verdict, diagnosis=f"{facts}: compare {cure} in the mask")
+
+
+def cure_of_lanes(verdict: Verdict, source: Source, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """Return the verdict on undefined lanes with the cure that fits; None if it isn't clear.
+
+    A lane that has an element should have been loaded. One that has none needs another value.
+    ran: a run whose accesses were kept.
+    """
+    argument = next((t for t in puzzle.tensors if f"{t.name}_ptr" == source.what), None)
+    if argument is None or source.use is None or "boundary_check" in source.site.source:
+        return None
+    own = [a for a in ran.accesses if a.program == source.use.program]
+    loads = [a for a in own if a.kind == "load" and a.site == source.site and not a.mask.all()]
+    stores = [a for a in own if a.kind == "store" and a.argument == source.use.what]
+    found: set[bool] = set()
+    for load in loads:
+        has = _have_elements(load, argument.shape(case.numbers))
+        if has is None:
+            return None
+        alike = [s for s in stores if s.elements.shape == load.elements.shape]
+        stored = [s.mask & (s.elements == source.use.element) for s in alike]
+        lanes = ~load.mask & np.logical_or.reduce(stored) if stored else ~load.mask
+        found |= set(has[lanes if lanes.any() else ~load.mask].tolist())
+    if len(found) != 1:
+        return None
+    text = "the lane's value is undefined, although it has an element: extend the load's mask"
+    if not found.pop():
+        text = (
+            "the lane's value is undefined, because it has no element: do not use it, "
+            "or give it a value with other= (or tl.where after the load)"
+        )
+    return replace(verdict, diagnosis=text)
+
+
+def _have_elements(access: Access, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return for each lane whether the tensor has an element for it; None if it isn't clear.
+
+    A lane past the end of a row has none, although its address is that of an element of the next row.
+    """
+    elements = access.elements
+    inside = (elements >= 0) & (elements < np.prod(shape))
+    if len(shape) < 2:
+        return inside
+    if elements.ndim == 2 and (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
+        (_, row), (_, column) = places
+        return inside & (row < shape[-2]) & (column < shape[-1])
+    if elements.ndim == 1 and (np.diff(elements) == 1).all():
+        return inside & (elements // shape[-1] == elements[0] // shape[-1])
+    return None
 
 
 def _places(access: Access, rows: int, columns: int, is_matrix: bool) -> list[tuple[int, np.ndarray]] | None:

@@ -164,6 +164,20 @@ def _why_beyond(trial: Trial) -> Verdict | None:
     return moved or edges.past_an_edge(trial.verdict, trial.bound.puzzle, trial.bound.case, recorded)
 
 
+def _is_of_lanes(trial: Trial) -> bool:
+    source = trial.first.undefined
+    return trial.verdict is not None and trial.verdict.kind == "uninitialised" and source is not None \
+        and source.kind == "lanes"  # fmt: skip
+
+
+def _which_cure(trial: Trial) -> Verdict | None:
+    """Return the same fault with the cure that fits its lanes."""
+    assert trial.verdict is not None and trial.first.undefined is not None
+    recorded = trial.run(Options(record=True, quiet=True))
+    puzzle, case = trial.bound.puzzle, trial.bound.case
+    return edges.cure_of_lanes(trial.verdict, trial.first.undefined, puzzle, case, recorded)
+
+
 def _threads_may_race(trial: Trial) -> bool:
     return trial.first.suspect and (trial.verdict is None or trial.verdict.kind in LESS_BASIC)
 
@@ -347,6 +361,7 @@ PROBES: Sequence[Probe] = (
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
     Probe("why lanes are past the end", _is_beyond, _why_beyond),
+    Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),
     Probe("false hints", _sound, _false_hints),
