@@ -444,9 +444,9 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     else:
         roles = [f"{t.text(n)} is" for n, _ in blocks]
     parts = [f"{role} {t.shape(_sizes(v))}" for role, (_, v) in zip(roles, blocks, strict=False)]
-    ranks = re.search(r"rank mismatch: (.*\]), (\[.*)", t.message)
-    if ranks and len(parts) < 2:
-        has, wants = (re.sub(r"constexpr\[(\d+)\]|'", r"\1", text) for text in ranks.groups())
+    mismatch = re.search(r"rank mismatch: (.*\]), (\[.*)", t.message)
+    if mismatch and len(parts) < 2:
+        has, wants = (re.sub(r"constexpr\[(\d+)\]|'", r"\1", text) for text in mismatch.groups())
         return (
             f"a block of shape {has} cannot become {wants}: add the axis with x[None, :] or x[:, None] first"
         )
@@ -456,7 +456,8 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
         )
     words = f"shapes that do not fit each other: {', '.join(parts)}"
     sizes = [_sizes(v) for _, v in blocks[:2]]
-    if len({len(_sizes(v)) for _, v in blocks}) > 1:
+    ranks = {len(_sizes(v)) for _, v in blocks}
+    if len(ranks) > 1 and max(ranks) > 2:  # of a vector and a tile, the vector is at fault
         t.axes_from(*(node for node, _ in blocks))
     if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1] != sizes[1]:
         words += "; one is the other transposed"
