@@ -374,7 +374,7 @@ class Report:
         return dataclasses.replace(self._row(case), verdict=case.verdict, watch=watch, draw=case.draw)
 
     def _row(self, case: CaseResult, fault: str = "") -> Row:
-        """Return the row of a case. fault: what is wrong, unless all is told below it."""
+        """Return the row of a case. fault: what is wrong, unless the lines below it have all details."""
         label = _cut(case.label)
         if case.status != "FAIL":
             return Row(case.status, label, case.cost() if self.ok else "")
