@@ -6,6 +6,7 @@ import pytest
 import triton
 import triton.language as tl
 
+from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
@@ -166,7 +167,7 @@ def starts_at_a_loaded_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
             LONG_SOFTMAX,
             "an earlier case has BLOCK_M = 1, and a single element fits any shape",
         ),
-        (transposed_mask, OUTER_ADD_BLOCKS, "in the earlier cases, because BLOCK_M = BLOCK_N there"),
+        (transposed_mask, OUTER_ADD_BLOCKS, "the earlier cases compile, because BLOCK_M = BLOCK_N there"),
         (returns_a_store, CONSTANT_ADD, "a kernel can't return a value; write results with tl.store"),
         (returns_a_store, CONSTANT_ADD, "return z"),
         (forgets_the_load, CONSTANT_ADD, "x contains addresses, not values; tl.load(x) reads"),
@@ -243,11 +244,31 @@ def test_a_start_that_is_advised_is_right_in_all_cases(lines, start):
     assert report.ok == (lines is TOTAL) and not report.verdict, report
 
 
+@pytest.mark.parametrize(
+    "puzzle, mask, words",
+    [
+        (LONG_SUM, "offs_m[:, None] < M", "lanes for columns 200 to 255 are on, but x has N = 200 columns"),
+        (LONG_SUM, "offs_n[None, :] < N", "lanes for rows 5 to 7 are on, but x has M = 5 rows: compare the"),
+        (OUTER_ADD_BLOCKS, "offs_m[:, None] < M", "compare the columns with N in the mask"),
+        (OUTER_ADD_BLOCKS, "offs_n[None, :] < N", "compare the rows with M in the mask"),
+    ],
+)
+def test_the_axis_that_a_mask_leaves_out_is_named(puzzle, mask, words):
+    both = "(offs_m[:, None] < M) & (offs_n[None, :] < N)"
+    source = kernel_sources()[puzzle.name]
+    assert source.count(both) == 1
+    report = str(
+        examine(define(HEAD.removesuffix("@triton.jit\n") + source.replace(both, mask), "<one axis>"), puzzle)
+    )
+    assert "out-of-bounds" in report and words in report, report
+
+
 def test_another_fault_in_a_later_case_is_named():
     report = examine(no_column, LONG_SOFTMAX)
     first, other = report.verdicts[0], next(v for v in report.verdicts if v.kind != "values")
     assert (first.kind, other.kind) == ("values", "compiler")
-    assert "7 cases: 1 to 7   does not compile" in str(report)
+    assert "6 cases: 2 to 7   do not compile" in str(report)
+    assert str(report).splitlines()[1].endswith("(case=0)   wrong values")
 
 
 def test_programs_have_as_many_ids_as_the_grid_has_axes():

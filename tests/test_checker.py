@@ -12,7 +12,8 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import LONG_SOFTMAX, LONG_SUM, MASKED_ADD, ledger, stages, trace
-from puzzles_lib.authoring.solutions import define, kernel_cells, solutions
+from puzzles_lib.authoring.solutions import define, kernel_cells, kernel_sources, solutions
+from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION
 from puzzles_lib.checker import examine, probes
 from puzzles_lib.checking import check
 from puzzles_lib.puzzle import Case, Puzzle
@@ -662,3 +663,20 @@ def test_what_depends_on_an_address_is_refused(told: str) -> None:
 def test_a_kernel_may_make_numbers_of_addresses(line: str) -> None:
     report = examine(define(ADDRESSED.replace("ADD", line), "masked"), MASKED_ADD, salt="autumn")
     assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    "end, told", [("min(start_q + BLOCK_Q, T)", ""), ("T", "case 1 takes 1.50x, but 1.25x is possible")]
+)
+def test_a_correct_kernel_that_loads_too_much_gets_a_remark(end, told):
+    source = kernel_sources()["flash_attention"]
+    assert source.count("    end = min(start_q + BLOCK_Q, T)") == 1
+    kernel = define(source.replace("    end = min(start_q + BLOCK_Q, T)", f"    end = {end}"), f"<to {end}>")
+    report = examine(kernel, FLASH_ATTENTION)
+    assert report.ok
+    assert [told in note for note in report.notes if "is possible" in note] == ([True] if told else [])
+    if not told:
+        assert all(
+            result.bytes_moved == FLASH_ATTENTION.fewest_bytes(case)
+            for case, result in zip(FLASH_ATTENTION.cases, report.cases, strict=False)
+        )

@@ -11,9 +11,9 @@ from torch import Tensor
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import expected
 from puzzles_lib.checker.compare import compare
-from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF, expect
+from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF, Expected, expect
 from puzzles_lib.dtypes import of_torch
-from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.puzzle import Argument, Case, Puzzle
 
 
 def row_sum(x: Float32[Tensor, "M T"]) -> Float32[Tensor, " M"]:
@@ -103,6 +103,25 @@ def test_a_number_that_the_dtype_cannot_hold_is_told_as_0():
     x = torch.tensor([[0.0, -300.0]])
     message = judge(softmax, lambda x: torch.tensor([[1.0, torch.nan]]), x, M=1, T=2).message
     assert message.endswith("z[0, 1]: got nan, want 0")
+
+
+@pytest.mark.parametrize(
+    "dtype, got, told",
+    [
+        ("float32", -1.03125, "got -1.03125, want -1.50092"),
+        ("float16", -1.03125, "got -1.03125, want -1.50098"),
+        ("bfloat16", -1.03125, "got -1.03125, want -1.5"),
+        ("bfloat16", -1.5078125, "got -1.50781, want -1.5"),
+    ],
+)
+def test_a_wanted_value_has_no_digits_that_its_dtype_lacks(dtype, got, told):
+    """In bfloat16, no number is between -1.5078125 and -1.5."""
+    exact = torch.tensor([[-1.50092]], dtype=torch.float64)
+    argument = Argument("z", getattr(torch, dtype), ("M", "T"))
+    wanted = Expected(argument, exact, torch.full_like(exact, 1e-5))
+    puzzle, x = puzzle_of(softmax, M=1, T=1), torch.zeros(1, 1)
+    mismatch = compare(wanted, torch.tensor([[got]], dtype=argument.dtype), puzzle, puzzle.cases[0], {"x": x})
+    assert mismatch.message.endswith(told)
 
 
 def test_infinities_and_nans_must_stand_in_the_same_places():

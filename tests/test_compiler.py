@@ -11,7 +11,8 @@ import triton
 import triton.language as tl
 
 from puzzles_lib import CONSTANT_ADD, MASKED_ADD, OUTER_ADD_BLOCKS, trace
-from puzzles_lib.authoring.solutions import define
+from puzzles_lib.authoring.solutions import define, kernel_sources
+from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine, verdicts
 from puzzles_lib.compiler import front_end
 from puzzles_lib.compiler.vetting import vet
@@ -566,7 +567,7 @@ def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constex
     verdict = report.cases[1].verdict
     assert verdict.kind == "compiler" and verdict.site.line == 7
     assert "offs_m is [16] = [BLOCK_M], offs_n is [32] = [BLOCK_N]" in verdict.message
-    assert "goes unnoticed" in verdict.diagnosis
+    assert verdict.diagnosis == "the earlier cases compile, because BLOCK_M = BLOCK_N there"
 
 
 def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
@@ -578,7 +579,53 @@ def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
     assert "because BLOCK_M = BLOCK_N there" in verdict.diagnosis
 
 
-def test_a_fault_is_explained_by_a_refusal_in_a_later_case():
+@pytest.mark.parametrize(
+    "puzzle, edits, origin",
+    [
+        (
+            "flash_attention",
+            {'tl.dot(q, k.T, input_precision="ieee")': "q[:, None] * k[None, :]"},
+            "p has 3 axes because of line 32: scores = q[:, None] * k[None, :] / root_d",
+        ),
+        (
+            "flash_attention",
+            {
+                'tl.dot(q, k.T, input_precision="ieee")': "q[:, None] * k[None, :]",
+                'tl.dot(p, v, input_precision="ieee")': "tl.sum(p, axis=2)",
+            },
+            "new_max has 2 axes because of line 34: new_max = tl.maximum(row_max, tl.max(scores, axis=1))",
+        ),
+        (
+            "outer_add_blocks",
+            {
+                "    mask = ": "    z = x[None, None, :] + y[:, None]\n    mask = ",
+                "x[None, :] + y[:, None]": "z",
+            },
+            "z has 3 axes because of line 10: z = x[None, None, :] + y[:, None]",
+        ),
+        (
+            "long_sum",
+            {"acc += tl.sum(x, axis=1)": "part = tl.sum(x, axis=1)\n        acc += tl.sum(part, axis=1)"},
+            "part has 1 axis because of line 10: part = tl.sum(x, axis=1)",
+        ),
+        (
+            "long_sum",
+            {"tl.sum(x, axis=1)": "tl.sum(tl.sum(x, axis=1), axis=1)"},
+            "",  # the value has no name
+        ),
+    ],
+)
+def test_the_line_that_gave_a_value_its_axes_is_named(puzzle, edits, origin):
+    source = kernel_sources()[puzzle]
+    for old, new in edits.items():
+        assert old in source
+        source = source.replace(old, new)
+    (task,) = (each for each in puzzles() if each.name == puzzle)
+    verdict = examine(define(source, f"<axes of {puzzle}>"), task).verdict
+    assert verdict.kind == "compiler" and verdict.diagnosis == origin
+
+
+def test_a_refusal_in_a_later_case_is_told_before_other_faults():
     source = """@triton.jit
 def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     offs_m = tl.arange(0, BLOCK_M)
@@ -586,9 +633,10 @@ def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constex
     tl.store(z_ptr + offs_m * N + offs_n, 0.0, mask=offs_m < M)
 """
     report = examine(define(source, "<diagonal>"), OUTER_ADD_BLOCKS)
-    first = report.cases[0].verdict
-    assert first.kind == "never written"
-    assert "it does not compile: shapes that do not fit each other" in first.diagnosis
+    assert report.verdicts[0].kind == "never written" and report.telling.kind == "compiler"
+    _, first, told, why, *_ = str(report).splitlines()
+    assert first.startswith("FAIL") and first.endswith("(case=0)   never written")
+    assert told.startswith("FAIL") and "refuses this kernel: shapes that do not fit each other" in why
 
 
 def test_a_refused_kernel_is_reported_by_check():

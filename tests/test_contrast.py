@@ -183,6 +183,14 @@ def test_a_question_offers_the_answer_and_few_others():
                 assert contrast._CHOICES[slip.kind] in offered and len(offered) == 4, (slip.name, asked)
 
 
+def test_a_mistake_that_some_cases_refuse_is_asked_about_these():
+    """Their refusal is told in full, and not which elements are wrong in the first case."""
+    slip = next(each for each in EVERY if each.kind == "values")
+    cases = (CaseResult("N=1", Verdict("values", "wrong")), CaseResult("N=2", Verdict("compiler", "shapes")))
+    asked = contrast._question(Report("name", cases), slip, mistakes(slip.puzzle))
+    assert asked == "Some cases do not compile. Which ones, and why do the others?"
+
+
 def test_no_two_choices_are_true():
     """Programs that overwrite each other leave elements unwritten; the report says both."""
     slip = next(each for each in mistakes(SQUARE) if each.name == "programs_start_one_block_apart")

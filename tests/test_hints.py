@@ -403,7 +403,7 @@ def numbers(puzzle, count: int) -> list[int]:
             ATTENTION_DQ, "tl.exp(scores - lse[:, None])", "tl.exp(scores) / tl.exp(lse)[:, None]",
             "are NaN", "infinity divided by infinity",
         ),
-        (ATTENTION_DQ, "- lse[:, None]", "- lse[None, :]", "does not compile", "Queries along the rows"),
+        (ATTENTION_DQ, "- lse[:, None]", "- lse[None, :]", "refuses this kernel", "Queries along the rows"),
         (
             ATTENTION_DQ, "dp - delta[:, None]", "dp - tl.sum(p * dp, axis=1)[:, None]", "last place",
             "over a single tile",
@@ -413,7 +413,7 @@ def numbers(puzzle, count: int) -> list[int]:
             "range(0, tl.minimum(start + BLOCK_K, T), BLOCK_Q)", "0–31 along T", "Which queries",
         ),
         (ATTENTION_DKV, "lse_ptr + head", "lse_ptr + g * T", "dk[0, 0, 0]", "All heads of the group"),
-        (ATTENTION_DKV, "tl.dot(k, q.T)", "tl.dot(q, k.T)", "does not compile", "Keys along the rows"),
+        (ATTENTION_DKV, "tl.dot(k, q.T)", "tl.dot(q, k.T)", "refuses this kernel", "Keys along the rows"),
         (
             ATTENTION_DKV, "range(first_head, end_head)", "range(0, H)", "dk[0, 0, 0]",
             "All heads of the group",
@@ -717,6 +717,13 @@ def test_the_last_line_names_the_hint_that_comes_next():
     assert "The other 2 hints are about other mistakes: hint(MASKED_ADD, 1) shows hint 1." in told
     assert [hint(MASKED_ADD, n).number for n in (1, 3)] == [1, 3]
     assert "You've now seen all 4 hints." in str(hint(MASKED_ADD))
+
+
+@pytest.mark.parametrize("kind, message, lost", [("values", "no such value", True), ("open", "", False)])
+def test_an_unsolved_puzzle_isnt_a_mistake_that_no_hint_is_about(kind, message, lost):
+    failed(MUL_RELU, kind, message)
+    last = [str(hint(MUL_RELU)) for _ in hints()["mul_relu", ""]][-1]
+    assert "You've now seen all" in last and (", and none of them is about" in last) == lost
 
 
 def test_a_kernel_of_another_name_does_not_steer(state_dir):

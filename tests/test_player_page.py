@@ -404,6 +404,25 @@ def test_the_key_and_the_buttons_are_those_that_a_step_needs(show):
     assert page.locator("button.alarm").first.is_hidden()  # nothing is wrong
 
 
+def test_the_red_button_leads_to_where_a_value_becomes_undefined(show):
+    source = (
+        "def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    x = tl.load(x_ptr + offs, mask=offs < N - 3)\n"
+        "    z = x + {}\n"
+        "    tl.store(z_ptr + offs, z, mask=offs < N)\n"
+    )
+    for added, name, line in (
+        (10, "first undefined value", "x = tl.load(x_ptr + offs, mask=offs < N - 3)"),
+        (11, "first wrong store", "tl.store(z_ptr + offs, z, mask=offs < N)"),
+    ):
+        page = show(watch(cell(source.format(added), f"<adds {added}>"), ADD_TEN, 1))
+        page.locator(".code").focus()
+        press(page, "Home")
+        page.get_by_role("button", name=name).click()
+        assert page.locator(".code .on").last.inner_text().endswith(line)
+
+
 def test_a_player_out_of_the_page_is_let_be_and_painted_anew_when_it_is_back(show):
     """JupyterLab takes cells out that are out of sight, and for good the output of a cell that runs again."""
     page = show(watch(add_ten_kernel, ADD_TEN, Case(N=512, BLOCK=512)))

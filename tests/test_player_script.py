@@ -183,6 +183,33 @@ def test_the_first_wrong_value_over_all_programs():
     assert in_node("[p.firstWrong(run), p.firstProblem(run)]", data(overrunning_kernel)) == [None, [2, 2]]
 
 
+@pytest.mark.parametrize(
+    "load, store, line",
+    [
+        ("mask=offs < N", "x + 10 + 0 * total", "total += tl.sum(x)"),
+        ("mask=offs < N - 3", "x + 10", "x = tl.load(x_ptr + offs, mask=offs < N - 3)"),
+        ("mask=offs < N, other=0.0", "x + 11", None),
+    ],
+)
+def test_where_a_stored_value_first_becomes_undefined(load: str, store: str, line: str | None):
+    kernel = cell(
+        "def kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):\n"
+        "    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        f"    x = tl.load(x_ptr + offs, {load})\n"
+        "    total = 0.0\n"
+        "    total += tl.sum(x)\n"
+        f"    tl.store(z_ptr + offs, {store}, mask=offs < N)\n",
+        f"<undefined by {load}>",
+    )
+    text = data(kernel)
+    (program, wrong), (same, first) = in_node(
+        "[p.firstWrong(run), p.firstUndefined(run, p.firstWrong(run))]", text
+    )
+    lines = Played(text).lines(program)
+    assert same == program and lines[wrong].startswith("tl.store")
+    assert (lines[first] == line) if line else first == wrong
+
+
 def test_what_is_stored_so_far():
     count = "p.storedAt(run, {place}, {at})[1].size"
     text = data(add_ten_kernel)

@@ -1,10 +1,14 @@
 """Undefined values: labels go with every operation, and none may be stored or decide anything."""
 
+import re
+
 import pytest
 import torch
 import triton
 import triton.language as tl
 
+from puzzles_lib.authoring.solutions import define, kernel_sources
+from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
 from puzzles_lib.checker import examine
@@ -323,7 +327,7 @@ def summed_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 @pytest.mark.parametrize(
     "source, case, element, cause, cures",
     [
-        (ONE_SHORT, 0, "z[31]", "masks off", ["extend the load's mask", "with other=", "tl.where"]),
+        (ONE_SHORT, 0, "z[31]", "masks off", ["it has an element", "extend the load's mask"]),
         (SUMMED_TO_THE_EDGE, 1, "z[0]", "boundary_check switches off", ["padding_option=", "tl.where"]),
     ],
 )
@@ -333,6 +337,15 @@ def test_a_report_names_the_element_its_cause_and_the_cures_in_order(source, cas
     assert cause in verdict.message
     places = [verdict.diagnosis.index(cure) for cure in cures]
     assert places == sorted(places) and ("mask" in verdict.diagnosis) == (source is ONE_SHORT)
+
+
+@pytest.mark.parametrize("name", ["long_sum", "long_softmax"])
+def test_a_lane_without_an_element_is_not_cured_by_a_longer_mask(name):
+    source = re.sub(r', other=(0\.0|float\("-inf"\))', "", kernel_sources()[name])
+    (puzzle,) = (each for each in puzzles() if each.name == name)
+    verdict = examine(define(source, "<no other>"), puzzle, until_failure=True).verdicts[0]
+    assert verdict.kind == "uninitialised"
+    assert "it has no element" in verdict.diagnosis and "extend" not in verdict.diagnosis
 
 
 @triton.jit

@@ -3,6 +3,7 @@
 import os
 import sys
 
+import nbformat
 import numpy as np
 import pytest
 import torch
@@ -14,13 +15,18 @@ from torch import Tensor
 from puzzles_lib import MASKED_ADD, OUTER_ADD, PACK_BITS, tracer
 from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.binding import bind
+from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SUM
 from puzzles_lib.checking import check
+from puzzles_lib.drawing.accesses import _MapPanel
 from puzzles_lib.drawing.colours import JET
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.player import watch
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Access, Run, Stop
 from puzzles_lib.source import Site
 from puzzles_lib.tracer import Trace, tensor_map, trace
+from tests.conftest import REPO
+from tests.played import Played
 
 
 def ragged_add(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
@@ -397,3 +403,26 @@ def test_a_map_counts_elements_that_lanes_of_one_store_share():
     for kernel, collides in told.items():
         facts = maps(trace(kernel, OUTER_ADD, case=2))["z"].facts
         assert ("38 elements stored by several lanes at once" in facts) == collides
+
+
+def test_a_kernel_as_it_was_handed_out_is_called_unsolved():
+    cells = nbformat.read(REPO / "notebooks/04_reductions.ipynb", as_version=4).cells
+    (source,) = (cell.source for cell in cells if "def long_sum_kernel(" in cell.source)
+    handed_out = define(source.partition("check(")[0], "<as handed out>")
+    solved = define(kernel_sources()["long_sum"], "<solved>")
+    told = "Not solved yet: replace the comment"
+    for kernel, is_open in ((handed_out, True), (solved, False)):
+        traced = trace(kernel, LONG_SUM, case=2)
+        assert (told in str(traced)) == (told in traced.picture.alt) == is_open
+        notes = Played(watch(kernel, LONG_SUM, case=2).data).tree["notes"]
+        assert any(note.startswith(told) for note in notes) == is_open
+
+
+def test_the_outline_goes_around_its_programs_lanes_out_of_bounds():
+    traced = trace(unmasked_kernel, RAGGED_ADD, case=1)
+    (x, z), ((program, *_), beyond) = traced.maps, (traced.program, traced.maps[0].beyond)
+    assert program == 6 and beyond.ravel().tolist() == list(range(200, 224)) and z.beyond is None
+    panel = _MapPanel(x, traced.grid, ["white"] * 7)
+    assert panel.frame.sum() == 32 and panel.outlined.sum() == 8
+    other = trace(unmasked_kernel, RAGGED_ADD, case=1, program=0).maps[0]
+    assert other.beyond is None and len(other.bad) == 24

@@ -105,9 +105,7 @@ def compare(
     got = got.double() if got.is_floating_point() else got
     first = tuple(int(i) for i in wrong.nonzero()[0])
     name, place = expected.argument.name, ", ".join(map(str, first))
-    want = expected.value[first]
-    if expected.argument.dtype.is_floating_point and want.to(expected.argument.dtype) == 0:
-        want = torch.zeros_like(want)  # no number of this dtype is so close to 0
+    want = in_dtype(expected.value[first], expected.argument.dtype, got[first])
     digits = 6 if _number(got[first]) != _number(want) else 9
     count, size = int(wrong.sum()), got.numel()
     which = "the first is " if count > 1 else ""
@@ -152,6 +150,19 @@ def only_slip(
 
 def _number_of(tensor: torch.Tensor, place: tuple[int, ...]) -> float:
     return float(tensor[place])
+
+
+def in_dtype(want: torch.Tensor, dtype: torch.dtype, got: torch.Tensor) -> torch.Tensor:
+    """Return wanted values without digits that no number of their dtype has.
+
+    A value that would then be infinite, or equal to the result, stays as it is.
+    """
+    if not dtype.is_floating_point:
+        return want
+    rounded = want.to(dtype).to(want.dtype)
+    if of_torch(dtype).roundoff > FLOAT32_ROUNDOFF:
+        want = torch.where(rounded.isfinite() & (rounded != got.to(want.dtype)), rounded, want)
+    return want.where(rounded != 0, rounded)  # no number of this dtype is so close to 0
 
 
 def _number(value: torch.Tensor, digits: int = 6) -> str:

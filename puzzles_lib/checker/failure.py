@@ -11,7 +11,7 @@ import torch
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.attempts import attempt
-from puzzles_lib.checker.compare import is_packed
+from puzzles_lib.checker.compare import in_dtype, is_packed
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Draw, Verdict
 from puzzles_lib.runner import Options, Program, Run, alone
@@ -85,7 +85,8 @@ def _error_map(want: Expected, got: torch.Tensor) -> str:
     from puzzles_lib.drawing.errors import error_map
 
     packed = is_packed(want.argument)
-    return error_map(got, want.value, want.argument.name, ~want.accepts(got), packed).svg()
+    value = in_dtype(want.value, want.argument.dtype, got)
+    return error_map(got, value, want.argument.name, ~want.accepts(got), packed).svg()
 
 
 def _access_map(bound: Bound, inputs: Mapping[str, torch.Tensor], name: str) -> tuple[str, str]:

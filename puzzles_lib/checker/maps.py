@@ -59,6 +59,7 @@ def tensor_map(
     masked = [_lane_places(a, shape)[~a.mask] for a in drawn if a.program == program and not a.mask.all()]
     bad_lanes = [(a, a.elements[a.bad]) for a in accesses if a.bad.any()]
     bad = np.unique(np.concatenate([e for _, e in bad_lanes])) if bad_lanes else np.zeros(0, np.int64)
+    own = [elements for access, elements in bad_lanes if access.program == program]
     axes = max(len(shape), 1)
     return TensorMap(
         name=name,
@@ -70,6 +71,7 @@ def tensor_map(
         outlined=outlined.reshape(shape),
         masked=np.concatenate(masked) if masked else np.zeros((0, axes), np.int64),
         bad=_places(bad, shape),
+        beyond=_places(np.unique(np.concatenate(own)), shape) if own else None,
         facts=_facts(sharers, lanes * counted, masked_off * counted, len(numbers), accesses, drawn),
         alarm=_alarm(bad_lanes, bad, size),
         group=group.reshape(shape),

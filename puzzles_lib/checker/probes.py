@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.checker import algebra, arithmetic, atomicity, failure, idle, unwritten, verdicts
+from puzzles_lib.checker import algebra, arithmetic, atomicity, edges, failure, idle, unwritten, verdicts
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, attempt, blank, fill_in_place
 from puzzles_lib.checker.expected import Expected
@@ -151,18 +151,31 @@ def _why_unwritten(trial: Trial) -> Verdict | None:
     return unwritten.why_never_written(trial.bound.puzzle, trial.bound.case, recorded, trial.bound.kernel.src)
 
 
-def _is_beyond_a_moved_pointer(trial: Trial) -> bool:
+def _is_beyond(trial: Trial) -> bool:
     verdict = trial.verdict
-    if verdict is None or verdict.kind != "out of bounds" or verdict.diagnosis:
-        return False
-    return bool(unwritten.moved_pointers(trial.bound.kernel.src))
+    return verdict is not None and verdict.kind == "out of bounds" and not verdict.diagnosis
 
 
 def _why_beyond(trial: Trial) -> Verdict | None:
-    """Return the same fault with its reason, if a pointer has moved and its offsets move as well."""
+    """Return the same fault with its reason: a moved pointer, or an axis that the mask leaves out."""
     assert trial.verdict is not None
     recorded = trial.run(Options(record=True, quiet=True))
-    return unwritten.moved_twice(trial.verdict, recorded, trial.bound.kernel.src)
+    moved = unwritten.moved_twice(trial.verdict, recorded, trial.bound.kernel.src)
+    return moved or edges.past_an_edge(trial.verdict, trial.bound.puzzle, trial.bound.case, recorded)
+
+
+def _is_of_lanes(trial: Trial) -> bool:
+    source = trial.first.undefined
+    return trial.verdict is not None and trial.verdict.kind == "uninitialised" and source is not None \
+        and source.kind == "lanes"  # fmt: skip
+
+
+def _which_cure(trial: Trial) -> Verdict | None:
+    """Return the same fault with the cure that fits its lanes."""
+    assert trial.verdict is not None and trial.first.undefined is not None
+    recorded = trial.run(Options(record=True, quiet=True))
+    puzzle, case = trial.bound.puzzle, trial.bound.case
+    return edges.cure_of_lanes(trial.verdict, trial.first.undefined, puzzle, case, recorded)
 
 
 def _threads_may_race(trial: Trial) -> bool:
@@ -347,7 +360,8 @@ PROBES: Sequence[Probe] = (
     Probe("in launch order", _always, _in_order),
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
-    Probe("why lanes are past the end", _is_beyond_a_moved_pointer, _why_beyond),
+    Probe("why lanes are past the end", _is_beyond, _why_beyond),
+    Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),
     Probe("false hints", _sound, _false_hints),

@@ -219,6 +219,15 @@ class Report:
         return tuple(found + [goal.verdict for goal in self.goals if goal.verdict])
 
     @property
+    def telling(self) -> Verdict | None:
+        """The verdict that a reader should see first: of a compiler's if there is one, otherwise the first.
+
+        A wrong shape may fit by chance where blocks are square, and give wrong values there.
+        """
+        refused = (verdict for verdict in self.verdicts if verdict.kind == "compiler")
+        return next(refused, next(iter(self.verdicts), None))
+
+    @property
     def listed(self) -> tuple[CaseResult, ...]:
         """The puzzle's own cases."""
         return tuple(c for c in self.cases if not c.drawn)
@@ -297,7 +306,7 @@ class Report:
         return f"{self.title}: {passed} of {count} cases pass"
 
     def rows(self, most: int = MOST_LINES) -> list[Row]:
-        """Return a row per case and goal. The first failure has all details; others may share a row."""
+        """Return a row per case and goal. The telling failure has all details; others may share a row."""
         goals = self._goal_rows()
         return self._case_rows(max(most - sum(1 + len(row.lines()) for row in goals), 2)) + goals
 
@@ -316,17 +325,17 @@ class Report:
         ]
 
     def _case_rows(self, most: int) -> list[Row]:
-        told = next((i for i, c in enumerate(self.cases) if c.verdict), None)
+        told = next((i for i, c in enumerate(self.cases) if c.verdict and c.verdict == self.telling), None)
         before = tuple(c for c in self.cases[:told] if not c.drawn)
         after = self.cases[told + 1 :] if told is not None else ()
-        rows = [self._row(case) for case in before]
+        rows = self._others(before)
         extra = 0
         if told is not None:
             rows.append(self._told(self.cases[told]))
             extra = len(rows[-1].lines())
         elif self.drawn:
             rows.append(Row("pass", _counted(len(self.drawn), "and {} random")))
-        rows += self._after(after, told)
+        rows += self._others(after)
         return rows if len(rows) + extra <= most else self._folded(before, told, after, most - extra - 1)
 
     def _folded(
@@ -339,24 +348,24 @@ class Report:
             if self.drawn:
                 more += f", and {_counted(len(self.drawn), '{} random')}"
             return [*kept, Row("pass", more)]
-        first = [self._row(case) for case in before] if len(before) + 3 <= most else _together(before)
+        first = self._others(before)
+        first = first if len(first) + 3 <= most else _together(before)
         this = self._told(self.cases[told])
-        last = self._after(after, told)
+        last = self._others(after)
         return [*first, this, *(last if len(last) <= most - len(first) else _together(after))]
 
-    def _after(self, cases: Sequence[CaseResult], told: int | None) -> list[Row]:
-        """Return the rows below the case told in full. Those that fail in the same way share a row."""
+    def _others(self, cases: Sequence[CaseResult]) -> list[Row]:
+        """Return the rows of cases not told in full. Those that fail in the same way share a row."""
         alike: dict[str, list[CaseResult]] = {}
         for case in cases:
-            alike.setdefault(f"{case.status} {self._fault(case, told)}", []).append(case)
+            alike.setdefault(_fault(case), []).append(case)
         rows = []
         for case in cases:
-            fault = self._fault(case, told)
-            some = alike[f"{case.status} {fault}"]
+            some = alike[_fault(case)]
             if case.status != "FAIL" or len(some) == 1:
-                rows.append(self._row(case, told))
+                rows.append(self._row(case, _fault(case)))
             elif case is some[0]:
-                rows.append(Row(case.status, _numbered(some) + fault))
+                rows.append(Row(case.status, _numbered(some) + _fault(case, len(some))))
         return rows
 
     def _told(self, case: CaseResult) -> Row:
@@ -364,22 +373,15 @@ class Report:
         watch = "" if self.salt else case.watch  # with a salt, `watch` would show other values
         return dataclasses.replace(self._row(case), verdict=case.verdict, watch=watch, draw=case.draw)
 
-    def _row(self, case: CaseResult, told: int | None = None) -> Row:
-        """Return the row of a case. told: the place of the case told in full; another fault is named."""
+    def _row(self, case: CaseResult, fault: str = "") -> Row:
+        """Return the row of a case. fault: what is wrong, unless the lines below it have all details."""
         label = _cut(case.label)
         if case.status != "FAIL":
             return Row(case.status, label, case.cost() if self.ok else "")
         # With a salt, a case has other values than `trace(case=...)` would show.
         place = "" if case.number is None or self.salt else f"   (case={case.number})"
         unlisted = f"   {case.unlisted}" if case.drawn else ""
-        return Row(case.status, f"{label}{unlisted}{place}{self._fault(case, told)}")
-
-    def _fault(self, case: CaseResult, told: int | None) -> str:
-        """Return the words for another fault than that of the case told in full; "" for the same."""
-        first = self.cases[told].verdict if told is not None else None
-        other = case.verdict and first and case.verdict.kind != first.kind
-        kind = case.verdict.kind if other and case.verdict else ""
-        return f"   {_RACE if kind == 'race' else KIND_WORDS[kind]}" if kind else ""
+        return Row(case.status, f"{label}{unlisted}{place}{fault}")
 
     def _notes(self) -> list[str]:
         return [f"({self._least()})", *self.notes] if self.ok else [*self.notes]
@@ -429,11 +431,25 @@ class Report:
 
 
 def _together(cases: Iterable[CaseResult]) -> list[Row]:
-    """Return a row for each status among the cases, with their numbers."""
+    """Return a row for each status among the cases, with their numbers and faults."""
     found: dict[str, list[CaseResult]] = {}
     for case in cases:
         found.setdefault(case.status, []).append(case)
-    return [Row(status, _numbered(some)) for status, some in found.items()]
+    rows = []
+    for status, some in found.items():
+        faults = dict.fromkeys(_fault(case, len(some)) for case in some)
+        first, *others = filter(None, faults) if any(faults) else [""]
+        rows.append(Row(status, _numbered(some) + first + "".join(f", or {each.strip()}" for each in others)))
+    return rows
+
+
+def _fault(case: CaseResult, cases: int = 1) -> str:
+    """Return the words for what is wrong, to write after as many cases; "" if nothing is."""
+    if not case.verdict:
+        return ""
+    kind = case.verdict.kind
+    words = _RACE if kind == "race" else KIND_WORDS[kind]
+    return "   " + (words.replace("does not", "do not") if cases > 1 else words)
 
 
 def _numbered(cases: Sequence[CaseResult]) -> str:

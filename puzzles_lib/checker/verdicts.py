@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from triton.runtime.jit import JITFunction
 
 from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, ZERO, Mismatch, compare, only_slip
 from puzzles_lib.checker.expected import Expected, evaluate
@@ -27,7 +28,7 @@ from puzzles_lib.runner import (
     asks_again,
 )
 from puzzles_lib.source import Refusal, Site
-from puzzles_lib.stubs import HOLE
+from puzzles_lib.stubs import HOLE, is_untouched
 
 STILL_OPEN = Verdict("open", "not solved yet", diagnosis=f"replace the comment `{HOLE}` with your lines")
 COMMENTED = Verdict("open", "not solved yet", diagnosis="your line is still a comment: remove the # in front")
@@ -46,6 +47,14 @@ def still_open(source: str) -> Verdict:
         return STILL_OPEN
     comments = (line.strip().lstrip("# ") for line in source.splitlines() if line.strip().startswith("#"))
     return COMMENTED if any(map(_is_a_line, comments)) else NO_LINES
+
+
+def unsolved(kernel: JITFunction, puzzle: Puzzle) -> str:
+    """Return what to say of a kernel whose code is as it was handed out, with a hole; "" for others."""
+    if puzzle.broken_by or not is_untouched(kernel):
+        return ""
+    verdict = still_open(kernel.src)
+    return f"{verdict.message[:1].upper()}{verdict.message[1:]}: {verdict.diagnosis}"
 
 
 def _is_a_line(text: str) -> bool:
@@ -98,7 +107,7 @@ def _why_not_earlier(refusal: Refusal, puzzle: Puzzle, case: Case) -> str:
     if not earlier:
         return ""
     if all(len(set(sizes)) == 1 for sizes in earlier):
-        return f"this goes unnoticed in the earlier cases, because {' = '.join(names)} there"
+        return f"the earlier cases compile, because {' = '.join(names)} there"
     if all(len(set(sizes)) == 1 or 1 in sizes for sizes in earlier):
         ones = [name for place, name in enumerate(names) if any(sizes[place] == 1 for sizes in earlier)]
         return f"an earlier case has {' and '.join(ones)} = 1, and a single element fits any shape"
@@ -109,18 +118,6 @@ def out_of_time(seconds: float) -> Verdict:
     """Return the verdict on a check whose runs take too long together, though each of them ends."""
     text = f"time limit: the runs of this check took {seconds:g} s of CPU time in all"
     return Verdict("time limit", text, diagnosis="check(kernel, PUZZLE, seconds=...) allows more")
-
-
-def with_later_refusal(results: Sequence[CaseResult]) -> list[CaseResult]:
-    """Return the results. If the compiler refused a later case, the first fault's message says so."""
-    told = list(results)
-    wrong = [(n, result.verdict) for n, result in enumerate(told) if result.verdict]
-    refused = [(n, verdict) for n, verdict in wrong if verdict.kind == "compiler"]
-    if refused and wrong[0][0] < refused[0][0]:
-        (first, verdict), (later, refusal) = wrong[0], refused[0]
-        words = f"with {told[later].label} it does not compile: {refusal.message.partition(_REFUSED)[2]}"
-        told[first] = replace(told[first], verdict=replace(verdict, diagnosis=words))
-    return told
 
 
 _NO_ORDER = (

@@ -177,6 +177,8 @@ def _question(report: Report, slip: Mistake, known: Sequence[Mistake]) -> str:
     """Return what to guess about a report that is still folded. known: the puzzle's mistakes."""
     failed = [case for case in report.listed if not case.ok]
     count, first = len(report.listed), report.verdicts[0].kind
+    if report.telling and report.telling.kind == "compiler" != first:
+        return "Some cases do not compile. Which ones, and why do the others?"
     later = (
         f"Which of the {count} cases, numbered from 0, is the first to fail"
         if failed and report.listed[0].ok

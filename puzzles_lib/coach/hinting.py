@@ -129,7 +129,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         show_it = f": hint({name}, {seen}) shows it again" if name else ""
         lead = f"{best}{show_it}. This one {'fits, too' if fits else 'is a general one'}."
     if fits and said:
-        message = _telling(said).message
+        message = said.telling.message if said.telling else ""
         short = textwrap.shorten(message, MOST_CHARACTERS, placeholder=" …")
         why = f" That's why it comes before hint {first}." if first < chosen else ""
         notes.append(f"Chosen because your last {source} said: “{short}”{why}")
@@ -144,7 +144,8 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         notes.append(f"{other} about other mistakes: {call} shows hint {unseen[0]}.")
     else:
         every = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
-        lost = source == "check" and said and not any(_fit(each, said, code) > NO_FIT for each in known)
+        is_about = said is not None and said.telling is not None and said.telling.kind != "open"
+        lost = source == "check" and is_about and not any(_fit(each, said, code) > NO_FIT for each in known)
         other = ", and none of them is about what your last check said" if lost else ""
         notes.append(f"{every}{other}. {again} again.")
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead)
@@ -206,17 +207,10 @@ def _name(version: Version, *scopes: Mapping[str, object]) -> str:
     return next((name for name in named if name.isidentifier() and not name.startswith("_")), "")
 
 
-def _telling(report: Report) -> Verdict:
-    """Return the verdict that hints follow: of a compiler's if there is one, otherwise the first."""
-    compiler = (verdict for verdict in report.verdicts if verdict.kind == "compiler")
-    return next(compiler, report.verdicts[0])
-
-
 def _failure(report: Report | None) -> str:
     """Return what tells one failure from another: its kind and its words, without numbers; "" for none."""
-    if not report or not report.verdicts:
+    if not report or not (verdict := report.telling):
         return ""
-    verdict = _telling(report)
     failed = [case.number for case in report.listed if case.verdict]
     return f"{verdict.kind} {failed} {re.sub(r'[-+.e0-9]+', '', f'{verdict.message} {verdict.diagnosis}')}"
 
@@ -231,9 +225,8 @@ def _fit(hint: Hint, report: Report | None, source: str = "") -> tuple[int, int]
     cause. Of wrong values it must tell where the kernel fails: it is that of the first case, or no case with
     it passes.
     """
-    if not report or not report.verdicts:
+    if not report or not (verdict := report.telling):
         return NO_FIT
-    verdict = _telling(report)
     told = [verdict.message]
     if verdict.site and verdict.kind == "machine":
         told.append(verdict.site.source)

@@ -69,6 +69,7 @@ class TensorMap:
     masked: int [lanes, axes]: where the masked-off lanes of the outlined program point. Coordinates outside
         the shape are lanes past an edge of the tensor.
     bad: int [lanes, axes]: where active lanes of any program point outside the tensor.
+    beyond: those of the outlined program.
     facts: short texts, shown under the panel's title.
     alarm: what is out of bounds, in words; empty if nothing is.
     """
@@ -88,6 +89,7 @@ class TensorMap:
     groups: tuple[tuple[int, ...], ...] = ()
     turn: np.ndarray | None = None
     again: bool = False
+    beyond: np.ndarray | None = None
 
 
 def access_map(
@@ -222,6 +224,8 @@ class _MapPanel:
         self.inside = self.codes != NOTHING
         self.outlined = self.canvas.paint(np.argwhere(tensor.outlined.reshape(tensor.shape or (1,))))
         self.bad = self.canvas.paint(self.bad_near) & ~self.inside
+        beyond = np.zeros((0, max(len(tensor.shape), 1)), int) if tensor.beyond is None else tensor.beyond
+        self.frame = self.outlined | (self.canvas.paint(_near(beyond, tensor.shape)) & self.bad)
         self.masked = self.canvas.paint(self.masked_near) & ~self.outlined & ~self.bad
 
     @property
@@ -388,13 +392,14 @@ class _MapPanel:
             turns = seams(np.where(self.turn > 0, self.turn, -1))
             self._lines_of(ax, turns, colors="white", linewidths=3, zorder=3.9)
             self._lines_of(ax, turns, colors=INK, linewidths=1.2, linestyles=":", zorder=3.95)
-        if self.outlined.any():
-            edges = contour(self.outlined)
-            extent = np.array([self.outlined.any(0).sum(), self.outlined.any(1).sum()]) * self.cell
+        if self.frame.any():
+            edges = contour(self.frame)
+            extent = np.array([self.frame.any(0).sum(), self.frame.any(1).sum()]) * self.cell
             thin = min(extent) < THIN
             if not thin:
                 self._lines_of(ax, edges, colors="white", linewidths=4, zorder=4)
-            self._lines_of(ax, edges, colors=INK, linewidths=1.2 if thin else 2, zorder=4.1)
+            above = 5.15 if (self.frame & self.bad).any() else 4.1
+            self._lines_of(ax, edges, colors=INK, linewidths=1.2 if thin else 2, zorder=above)
         if self.bad.any():
             area = area_path(self.bad, self.corner, self.cell)
             ax.add_patch(PathPatch(area, facecolor=BAD, lw=0, zorder=5))

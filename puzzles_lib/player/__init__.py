@@ -15,7 +15,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker import guarded, wanted
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.report import Report, Verdict
-from puzzles_lib.checker.verdicts import on_the_grid
+from puzzles_lib.checker.verdicts import on_the_grid, unsolved
 from puzzles_lib.player import page
 from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed
@@ -105,7 +105,8 @@ def _watched(
     title = f"{puzzle.name}, {bound.case}"
     if bound.configuration and bound.configuration.count > 1:
         title += f", in {bound.configuration}"
-    return played(title, grid, recorder, tensors, number, ran, step)
+    note = unsolved(bound.kernel, puzzle)
+    return played(title, grid, recorder, tensors, number, ran, step, [f"{note}."] if note else [])
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,11 +167,13 @@ def played(
     number: int | None,
     ran: Run,
     step: int | None = None,
+    notes: Sequence[str] = (),
 ) -> Player:
     """Return a page with as many programs and steps as fit, perhaps without the values of large tensors.
 
     step: the step to open at, from 1; a larger number than the last one opens the last.
         None opens the step where something goes wrong.
+    notes: lines below the page, before those about the run.
     """
     count = math.prod(grid)
     every, longest = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())
@@ -194,7 +197,7 @@ def played(
             "sources": recorder.sources,
             "program": kept.index(number),
             "step": place,
-            "notes": [*_notes(told, grid, recorder.started, ran, tensors), *_left_out(cut)],
+            "notes": [*notes, *_notes(told, grid, recorder.started, ran, tensors), *_left_out(cut)],
         }
         data = packed(tree, teller.pool) if len(teller.pool.blob) <= MOST_BYTES else ""
         size = len(data) / MOST_CHARACTERS if data else 2 * len(teller.pool.blob) / MOST_BYTES

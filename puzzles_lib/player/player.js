@@ -327,6 +327,36 @@ function firstWrong(run) {
   return null;
 }
 
+/**
+ * Return where the value of a step that stores an undefined one first becomes undefined: its program and step.
+ * In a block of the stored shape, only the stored lanes count. In others, lanes that their load masked off don't.
+ */
+function firstUndefined(run, [place, at]) {
+  const program = run.programs[place];
+  const stored = (program.steps[at].a ?? []).filter((access) => access.s && run.values[access.v].u !== undefined);
+  if (!stored.length) return [place, at];
+  const lanes = stored.flatMap((access) => {
+    const { shape, data } = arrayOf(run, run.values[access.v].u);
+    const mask = access.m === undefined ? null : arrayOf(run, access.m).data;
+    return [...data].map((from, lane) => ({ shape: String(shape), lane, from }))
+      .filter(({ lane, from }) => from && (!mask || mask[mask.length === 1 ? 0 : lane]));
+  });
+  const causes = new Set(lanes.map(({ from }) => from));
+  const hit = new Set(lanes.map(({ shape, lane }) => `${shape}/${lane}`));
+  const shapes = new Set(lanes.map(({ shape }) => shape));
+  const spoilt = (number) => {
+    const value = run.values[number];
+    if (value.parts) return value.parts.some(spoilt);
+    if (value.u === undefined) return false;
+    const { shape, data } = arrayOf(run, value.u);
+    const off = value.o === undefined ? null : arrayOf(run, value.o).data;
+    const alike = shapes.has(String(shape));
+    return [...data].some((from, lane) => causes.has(from) && (alike ? hit.has(`${shape}/${lane}`) : !off?.[lane]));
+  };
+  const first = program.steps.findIndex((step) => (step.w ?? []).some(([, number]) => spoilt(number)));
+  return first >= 0 && first < at ? [place, first] : [place, at];
+}
+
 /** Return the first problem that is not a wrong value: a lane out of bounds, or the end of a run that broke. */
 function firstProblem(run) {
   for (let place = 0; place < run.programs.length; place++) {
@@ -391,7 +421,7 @@ const STATE_WORDS = {
 };
 const KEYS = [
   ["→ ←", "next, previous step"], ["↓ ↑", "past a loop"], ["Page Down, Page Up", "next, previous load or store"],
-  ["n, Shift+n", "next, previous line that sets the chosen name"], ["w", "first wrong value"],
+  ["n, Shift+n", "next, previous line that sets the chosen name"], ["w", "first wrong store or undefined value"],
   ["Home, End", "first, last step"], ["] [", "next, previous program"], ["Tab, then arrows", "lanes of a block"],
 ];
 
@@ -421,7 +451,7 @@ class Stage {
     this.tallest = 0;
     this.timer = null;
     this.wrong = firstWrong(run);
-    this.problem = firstProblem(run);
+    this.amiss = this.wrong ? firstUndefined(run, this.wrong) : firstProblem(run);
     this.loops = run.functions.some((each) => each.statements.some((statement) => statement[5] === "loop"));
     this.root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
     this.root.replaceChildren(make("style", {}, style), this.frame());
@@ -472,7 +502,7 @@ class Stage {
     this.names = make("select", { "aria-label": "name to look for",
       onchange: () => { this.name = this.names.value; this.show(); } });
     this.playing = button("▶ play", "play", () => this.toggle());
-    this.alarm = button("", "first wrong value", () => this.goFirstWrong(), { class: "alarm" });
+    this.alarm = button(this.alarmText(), this.alarmText(), () => this.goAmiss(), { class: "alarm" });
     const span = (text) => make("span", {}, text);
     this.moves = {
       step: pair(span("step"), "step", (d) => this.near(d)),
@@ -548,11 +578,15 @@ class Stage {
     this.show();
   }
 
-  goFirstWrong() {
-    const found = this.wrong ?? this.problem;
-    if (!found) return;
-    [this.place, this.at] = found;
+  goAmiss() {
+    if (!this.amiss) return;
+    [this.place, this.at] = this.amiss;
     this.show();
+  }
+
+  alarmText() {
+    if (!this.wrong) return "first problem";
+    return this.amiss[1] === this.wrong[1] ? "first wrong store" : "first undefined value";
   }
 
   toggle() {
@@ -587,7 +621,7 @@ class Stage {
       PageDown: () => this.go(nextAccess(program, at, 1)), PageUp: () => this.go(nextAccess(program, at, -1)),
       Home: () => this.go(0), End: () => this.go(program.steps.length - 1),
       n: () => this.go(nextChange(program, at, 1, this.name)), N: () => this.go(nextChange(program, at, -1, this.name)),
-      w: () => this.goFirstWrong(), "]": () => this.goProgram(this.place + 1), "[": () => this.goProgram(this.place - 1),
+      w: () => this.goAmiss(), "]": () => this.goProgram(this.place + 1), "[": () => this.goProgram(this.place - 1),
     };
     if (target === this.programs && /^(Arrow|Page|Home|End)/.test(event.key)) return;
     if (!moves[event.key]) return;
@@ -674,13 +708,9 @@ class Stage {
       offer(back, found[name](-1) !== null);
       offer(forward, found[name](1) !== null);
     }
-    const amiss = this.wrong ?? this.problem;
-    this.alarm.textContent = this.wrong || !amiss ? "first wrong value" : "first problem";
-    this.alarm.setAttribute("aria-label", this.alarm.textContent);
-    offer(this.alarm, amiss);
-    this.alarm.hidden = !amiss;
+    offer(this.alarm, this.amiss);
+    this.alarm.hidden = !this.amiss;
     this.moves.loop.hidden = !this.loops;
-    this.alarm.title = amiss ? this.alarm.textContent : "no wrong value is stored";
     this.playing.textContent = this.timer ? "❚❚ pause" : "play";
     this.playing.setAttribute("aria-label", this.timer ? "pause" : "play");
   }
@@ -1397,6 +1427,6 @@ function play(style, data) {
 if (typeof module === "object" && typeof document === "undefined") {
   module.exports = {
     unpacked, arrayOf, coordinates, spread, numberText, address, kindText, namesAt, lanesChanged, turnsAt, callers,
-    storedAt, switchedOffBy, laneText, nextAccess, nextChange, isBroad, overLoop, firstWrong, firstProblem, range, ends, heat, linesOf, wrapped, ticks,
+    storedAt, switchedOffBy, laneText, nextAccess, nextChange, isBroad, overLoop, firstWrong, firstUndefined, firstProblem, range, ends, heat, linesOf, wrapped, ticks,
   };
 }

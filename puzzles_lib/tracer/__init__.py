@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from puzzles_lib.checker import guarded
 from puzzles_lib.checker.maps import tensor_map
 from puzzles_lib.checker.report import Report
-from puzzles_lib.checker.verdicts import on_the_grid
+from puzzles_lib.checker.verdicts import on_the_grid, unsolved
 from puzzles_lib.drawing.accesses import TensorMap, access_map
 from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import Picture
@@ -67,7 +67,7 @@ def trace(
     if isinstance(done, Report):
         return Trace(title, grid, refusal=done)
     bound, ran = done
-    accesses, recording, notes = ran.accesses, None, []
+    accesses, recording, notes = ran.accesses, None, [unsolved(bound.kernel, puzzle)]
     if bound.configuration:
         grid = tuple(int(n) for n in puzzle.grid(bound.case))
         outlined = _program(program, grid)
@@ -90,7 +90,7 @@ class Trace:
     tensors: the names of the axes and the shape of each tensor that the kernel takes, by name.
     accesses: every load, store and atomic, program by program.
     program: the outlined program. stop: why the run ended early; None if it didn't.
-    note: the configuration in which it ran, if the kernel has several.
+    note: that the puzzle isn't solved yet, and the configuration in which it ran, if the kernel has several.
     refusal: the checker's report if the kernel could not run at all; everything else is empty then.
     recording: what `explore` shows; None for a run that did not end well.
     """

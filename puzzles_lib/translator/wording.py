@@ -36,6 +36,7 @@ class Trouble:
     """What the front end stopped at. message: Triton's text; error: the class of its exception, if known.
 
     node: the learner's expression or statement. A row of the table of wordings may move it to a better place.
+    advice: what a row adds to its text; "" for nothing.
     """
 
     message: str
@@ -43,6 +44,7 @@ class Trouble:
     node: ast.AST | None
     line: str
     seen: Seen
+    advice: str = ""
 
     def text(self, node: ast.AST) -> str:
         """Return an expression nearly as it was written; a long one is cut."""
@@ -103,6 +105,52 @@ class Trouble:
         """Return whether a constant is the size of a block by its name, or by the line that makes one."""
         made = rf"\btl\.(arange|zeros|full|reshape|view|broadcast_to)\([^\n]*\b{re.escape(name)}\b"
         return name.startswith("BLOCK") or bool(re.search(made, self.seen.source))
+
+    def axes_from(self, *nodes: ast.expr) -> None:
+        """Say, as advice, which line gave the one of these values its axes that has the most of them."""
+        at = getattr(self.node, "lineno", 0)
+        values = [(node, self.seen.value(node)) for node in nodes]
+        blocks = [(n, v) for n, v in values if isinstance(v, tl.tensor) and v.type.is_block()]
+        if not blocks:
+            return
+        node, value = max(blocks, key=lambda block: len(_sizes(block[1])))
+        axes = len(_sizes(value))
+        made = _made_with(node.id, axes, at, self.seen) if isinstance(node, ast.Name) else None
+        if made and made.lineno < at:
+            site = _line(self.seen, made)
+            many, code = "1 axis" if axes == 1 else f"{axes} axes", site.source.partition(" # ")[0].rstrip()
+            self.advice = f"{self.text(node)} has {many} because of line {site.line}: {code}"
+
+
+def _made_with(name: str, axes: int, before: int, seen: Seen) -> ast.stmt | None:
+    """Return the assignment where a name's value gets so many axes, in the lines before one; None if unclear.
+
+    If it has them from another name, this is the assignment of that one.
+    """
+    tree = ast.walk(ast.parse(seen.source))
+    every = [node for node in tree if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign)]
+    known = {ast.dump(node, include_attributes=True): value for node, value in seen.values.values()}
+
+    def has_them(node: ast.AST) -> bool:
+        value = known.get(ast.dump(node, include_attributes=True))
+        return isinstance(value, tl.tensor) and value.type.is_block() and len(_sizes(value)) == axes
+
+    while True:
+        made = [
+            node
+            for node in every
+            if ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target) == name
+            if node.lineno < before and node.value is not None and has_them(node.value)
+        ]
+        if not made:
+            return None
+        found = max(made, key=lambda node: node.lineno)
+        assert found.value is not None
+        names = [n.id for n in ast.walk(found.value) if isinstance(n, ast.Name) and has_them(n)]
+        earlier = next((n for n in names if _made_with(n, axes, found.lineno, seen)), None)
+        if earlier is None:
+            return found
+        name, before = earlier, found.lineno
 
 
 def _listed(parts: Sequence[object]) -> str:
@@ -396,9 +444,9 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     else:
         roles = [f"{t.text(n)} is" for n, _ in blocks]
     parts = [f"{role} {t.shape(_sizes(v))}" for role, (_, v) in zip(roles, blocks, strict=False)]
-    ranks = re.search(r"rank mismatch: (.*\]), (\[.*)", t.message)
-    if ranks and len(parts) < 2:
-        has, wants = (re.sub(r"constexpr\[(\d+)\]|'", r"\1", text) for text in ranks.groups())
+    mismatch = re.search(r"rank mismatch: (.*\]), (\[.*)", t.message)
+    if mismatch and len(parts) < 2:
+        has, wants = (re.sub(r"constexpr\[(\d+)\]|'", r"\1", text) for text in mismatch.groups())
         return (
             f"a block of shape {has} cannot become {wants}: add the axis with x[None, :] or x[:, None] first"
         )
@@ -408,6 +456,9 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
         )
     words = f"shapes that do not fit each other: {', '.join(parts)}"
     sizes = [_sizes(v) for _, v in blocks[:2]]
+    ranks = {len(_sizes(v)) for _, v in blocks}
+    if len(ranks) > 1 and max(ranks) > 2:  # of a vector and a tile, the vector is at fault
+        t.axes_from(*(node for node, _ in blocks))
     if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1] != sizes[1]:
         words += "; one is the other transposed"
     elif len(blocks) == 2 and sorted(map(len, sizes)) == [1, 1] and 1 not in (sizes[0][0], sizes[1][0]):
@@ -473,6 +524,8 @@ def _carried(t: Trouble, found: re.Match) -> str:
     halves = [half for half in _HALVES if before.replace(half, "float32") == after and half in before]
     if halves and "pointer" not in before:
         return f"{text}: start with float32, {_ROUNDED}"
+    if before.count(",") != after.count(",") and last is not None:
+        t.axes_from(*(node for node in ast.walk(last) if isinstance(node, ast.Name)))
     return f"{text}: a loop cannot change a variable's shape or dtype"
 
 
@@ -815,6 +868,8 @@ def _scale_shape(t: Trouble, found: re.Match) -> str:
 
 def _dot_of(t: Trouble, _: re.Match) -> str:
     parts = [f"{t.text(n)} is {t.shape(_sizes(v))}" for n, v in t.operands()[:2]]
+    if len({len(_sizes(v)) for _, v in t.operands()[:2]}) > 1:
+        t.axes_from(*(node for node, _ in t.operands()[:2]))
     return f"tl.dot multiplies [M, K] by [K, N], but {', '.join(parts)}"
 
 
@@ -878,6 +933,7 @@ def _one_number(t: Trouble, _: re.Match) -> str:
 def _axis(t: Trouble, found: re.Match) -> str:
     count = int(found[2])
     there = "axis 0" if count == 1 else f"axes 0 to {count - 1}"
+    t.axes_from(*(node for node, _ in t.operands()[:1]))
     return f"there is no axis {found[1]}: the block has {there}"
 
 
@@ -1262,7 +1318,7 @@ def of_compilation(
         return Refusal(RECURSION if recursive else TOO_DEEP, site)
     trouble = Trouble(plain or kind, kind, seen.node, site.source if site else "", seen)
     words = explained(trouble)
-    return Refusal(one_line(words), _site(seen, trouble.node, functions))
+    return Refusal(one_line(words), _site(seen, trouble.node, functions), one_line(trouble.advice))
 
 
 def explained(trouble: Trouble) -> str:

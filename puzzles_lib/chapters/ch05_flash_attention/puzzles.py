@@ -228,6 +228,13 @@ def _loads(case: Case) -> int:
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T * case.D
 
 
+def _fewest_bytes(case: Case) -> int:
+    """Return the bytes of q, z, and the blocks of k and v with keys that a query of the program sees."""
+    ends = range(case.BLOCK_Q, case.T + case.BLOCK_Q, case.BLOCK_Q)  # of the programs' queries
+    keys = sum(min(triton.cdiv(min(end, case.T), case.BLOCK_K) * case.BLOCK_K, case.T) for end in ends)
+    return 4 * case.D * 2 * (case.T + keys)
+
+
 FLASH_ATTENTION = Puzzle(
     number="9b",
     spec=flash_attention,
@@ -235,6 +242,7 @@ FLASH_ATTENTION = Puzzle(
 \qquad s_{ij} = \frac{1}{\sqrt D} \sum_c q_{ic} \, k_{jc}""",
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _loads, "v": _loads},
+    fewest_bytes=_fewest_bytes,
     slips={
         "the scores aren't divided by the root of D": _undivided,
         "the scores are multiplied by the root of D: divide them by it": _scaled_up,

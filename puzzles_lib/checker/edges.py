@@ -1,0 +1,110 @@
+"""Say which axis a mask leaves out, or that it has too few lanes, from a run whose accesses were kept."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from puzzles_lib.checker.report import Verdict
+from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.runner import Access, Run, Source
+
+NOUNS = ("row", "column")
+
+
+def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """Return the same fault with its reason: a tile goes past the last row or column, and its mask lets it.
+
+    None if it isn't clear: the tile isn't one of whole rows and columns, or its mask differs along that axis.
+    ran: a run whose accesses were kept.
+    """
+    access = next((a for a in ran.accesses if a.bad.any()), None)
+    argument = next((t for t in puzzle.tensors if access and t.name == access.argument), None)
+    if access is None or argument is None or "boundary_check" in access.site.source:
+        return None
+    shape = argument.shape(case.numbers)
+    if len(shape) < 2 or not (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
+        return None
+    told = []
+    for noun, (axis, numbers), dim, size in zip(NOUNS, places, argument.dims[-2:], shape[-2:], strict=True):
+        past = access.mask & (numbers >= size)
+        is_alike = (access.mask == np.take(access.mask, [0], axis)).all()
+        if past.any() and is_alike:
+            last = int(numbers[past].max())
+            lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
+            has = f"{dim} = {size}" if dim != str(size) else dim
+            told.append((f"lanes for {lanes} are on, but {argument.name} has {has} {noun}s", noun, dim))
+    if not told:
+        return None
+    facts = ", and ".join(fact for fact, _, _ in told)
+    cure = " and ".join(f"the {noun}s with {dim}" for _, noun, dim in told)
+    return replace(verdict, diagnosis=f"{facts}: compare {cure} in the mask")
+
+
+def cure_of_lanes(verdict: Verdict, source: Source, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """Return the verdict on undefined lanes with the cure that fits; None if it isn't clear.
+
+    A lane that has an element should have been loaded. One that has none needs another value.
+    ran: a run whose accesses were kept.
+    """
+    argument = next((t for t in puzzle.tensors if f"{t.name}_ptr" == source.what), None)
+    if argument is None or source.use is None or "boundary_check" in source.site.source:
+        return None
+    own = [a for a in ran.accesses if a.program == source.use.program]
+    loads = [a for a in own if a.kind == "load" and a.site == source.site and not a.mask.all()]
+    stores = [a for a in own if a.kind == "store" and a.argument == source.use.what]
+    found: set[bool] = set()
+    for load in loads:
+        has = _have_elements(load, argument.shape(case.numbers))
+        if has is None:
+            return None
+        alike = [s for s in stores if s.elements.shape == load.elements.shape]
+        stored = [s.mask & (s.elements == source.use.element) for s in alike]
+        lanes = ~load.mask & np.logical_or.reduce(stored) if stored else ~load.mask
+        found |= set(has[lanes if lanes.any() else ~load.mask].tolist())
+    if len(found) != 1:
+        return None
+    text = "the lane's value is undefined, although it has an element: extend the load's mask"
+    if not found.pop():
+        text = (
+            "the lane's value is undefined, because it has no element: do not use it, "
+            "or give it a value with other= (or tl.where after the load)"
+        )
+    return replace(verdict, diagnosis=text)
+
+
+def _have_elements(access: Access, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return for each lane whether the tensor has an element for it; None if it isn't clear.
+
+    A lane past the end of a row has none, although its address is that of an element of the next row.
+    """
+    elements = access.elements
+    inside = (elements >= 0) & (elements < np.prod(shape))
+    if len(shape) < 2:
+        return inside
+    if elements.ndim == 2 and (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
+        (_, row), (_, column) = places
+        return inside & (row < shape[-2]) & (column < shape[-1])
+    if elements.ndim == 1 and (np.diff(elements) == 1).all():
+        return inside & (elements // shape[-1] == elements[0] // shape[-1])
+    return None
+
+
+def _places(access: Access, rows: int, columns: int, is_matrix: bool) -> list[tuple[int, np.ndarray]] | None:
+    """Return the axis of a tile for the rows, with the row of each lane, and the same for the columns.
+
+    None if the tile has no such axes. is_matrix: whether nothing follows the last row.
+    """
+    elements = access.elements
+    if elements.ndim != 2 or columns < 2 or elements[0, 0] < 0:
+        return None
+    first = int(elements[0, 0])
+    steps = [int(line[1] - line[0]) if len(line) > 1 else None for line in (elements[:, 0], elements[0])]
+    lane = np.indices(elements.shape)
+    if not (elements == first + sum(n * (step or 0) for n, step in zip(lane, steps, strict=True))).all():
+        return None
+    for row, column in ((0, 1), (1, 0)):
+        if steps[row] in (columns, None) and steps[column] in (1, None):
+            start, place = divmod(first, columns)
+            start = start if is_matrix else start % rows
+            return [(row, start + lane[row]), (column, place + lane[column])]
+    return None
