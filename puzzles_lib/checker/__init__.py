@@ -19,6 +19,7 @@ from puzzles_lib.checker import (
     algebra,
     atomicity,
     blame,
+    edges,
     failure,
     machine,
     made_cases,
@@ -424,7 +425,9 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
             verdict = untested.named(result.verdict, shared.untested, its_own.untested)
             if verdict is result.verdict:
                 verdict = _explained(one, verdict, shared, "" if text == UNEVEN else text)
-                verdict = dataclasses.replace(verdict, diagnosis=verdict.diagnosis or text)
+                facts = edges.without_cure(verdict.diagnosis)
+                if not facts or facts != verdict.diagnosis:
+                    verdict = dataclasses.replace(verdict, diagnosis="; ".join(filter(None, (facts, text))))
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
         if shared.budget.used() >= 1:
             break

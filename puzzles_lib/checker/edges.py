@@ -9,6 +9,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Access, Run, Source
 
 NOUNS = ("row", "column")
+CURE = ": compare the "
 
 
 def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
@@ -36,8 +37,13 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
     if not told:
         return None
     facts = ", and ".join(fact for fact, _, _ in told)
-    cure = " and ".join(f"the {noun}s with {dim}" for _, noun, dim in told)
-    return replace(verdict, diagnosis=f"{facts}: compare {cure} in the mask")
+    cure = " and the ".join(f"{noun}s with {dim}" for _, noun, dim in told)
+    return replace(verdict, diagnosis=f"{facts}{CURE}{cure} in the mask")
+
+
+def without_cure(diagnosis: str) -> str:
+    """Return what `past_an_edge` says but its cure, for a mask that compares in all listed cases."""
+    return diagnosis.partition(CURE)[0]
 
 
 def cure_of_lanes(verdict: Verdict, source: Source, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:

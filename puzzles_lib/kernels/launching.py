@@ -107,7 +107,7 @@ _empty_cuda = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
 
 @lru_cache(4096)
 def _laid_out(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return a shape and its strides, both as the plain tuples that torch's function wants."""
+    """Return a shape and its strides, both as the plain tuples that torch's function needs."""
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
