@@ -337,7 +337,7 @@ def _one_number(w: _Wrong) -> str:
     place = ", ".join("0" * w.got.dim())
     own = (
         f", which is right only for {name}[{place}]: is one number loaded, instead of a block?"
-        if right
+        if alone
         else ""
     )
     return f"every element of {name} is {_number(first, 4)}{own}"
