@@ -68,7 +68,7 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: len(given) != 2,
-                "The answer has two numbers: lanes masked off by the load, and those of them that are stored.",
+                "The answer has two numbers: the lanes that are off, and those of them that are stored.",
             ),
             Nudge(
                 lambda given, right: given[0] == right[0] - 1,
@@ -83,6 +83,6 @@ QUESTIONS = (
                 "The first number is correct. The store leaves out the lanes from 20 on.",
             ),
         ),
-        why="The load masks off lanes 19 to 31. Lane 19 has the last element, so the store's mask is True there.",
+        why="The load masks off lanes 19 to 31. Lane 19 has the last element, so it's stored.",
     ),
 )
