@@ -21,8 +21,8 @@ from puzzles_lib import (
 from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
 from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
-from puzzles_lib.chapters.ch01_blocks import pictures as ch01_pictures
-from puzzles_lib.chapters.ch01_blocks import secret
+from puzzles_lib.chapters.ch00_welcome.dusk import brightened
+from puzzles_lib.chapters.ch01_blocks import message, secret
 from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
 from puzzles_lib.chapters.ch03_fusion import silu
 from puzzles_lib.chapters.ch03_fusion.pictures import ASKED
@@ -80,12 +80,12 @@ def test_the_first_picture_is_the_learners_or_says_where_to_look():
     kernel = solutions()["double"]
     bright, dark = scene(), ch00_pictures.dusk()
     spans = [f"pixels from {image.min():.2f} to {image.max():.2f}" for image in (dark, bright)]
-    drawn = ch00_pictures.brightened(kernel).alt
+    drawn = brightened(kernel).alt
     assert all(span in drawn for span in spans) and "yours (0 is black, 1 white)" in drawn
     white = define(kernel_sources()["double"].replace("2 * x", "x + 2"), "<white>")
-    assert "yours (0 is black, 1 and more white)" in ch00_pictures.brightened(white).alt
+    assert "yours (0 is black, 1 and more white)" in brightened(white).alt
     refused = define(kernel_sources()["double"].replace("2 * x", "x ** 2"), "<refused>")
-    assert "no picture, read the report above" in ch00_pictures.brightened(refused).alt
+    assert "no picture, read the report above" in brightened(refused).alt
 
 
 def test_the_only_zero_of_a_case_is_where_the_question_looks_for_it():
@@ -146,15 +146,12 @@ def test_a_loop_over_the_lanes_is_correct_as_the_text_says():
 
 def test_each_part_of_the_message_is_read_by_its_puzzles_kernel_alone():
     kernels = solutions()
-    first = ch01_pictures.first_part(kernels["constant_add"]).alt
+    first = message.first_part(kernels["constant_add"]).alt
     assert "“dear-reader-the-rest-is-reversed”" in first
-    told = ch01_pictures.second_part(kernels["reversed_add"]).alt
+    told = message.second_part(kernels["reversed_add"]).alt
     assert "“well-done-your-pointers-go-anywhere”" in told
-    assert "No letters yet" in ch01_pictures.second_part(kernels["constant_add"]).alt  # it has no mask
-    assert (
-        "“" + "well-done-your-pointers-go-anywhere"[::-1]
-        in ch01_pictures.second_part(kernels["masked_add"]).alt
-    )
+    assert "No letters yet" in message.second_part(kernels["constant_add"]).alt  # it has no mask
+    assert "“" + "well-done-your-pointers-go-anywhere"[::-1] in message.second_part(kernels["masked_add"]).alt
     letters = secret.second_part().numel()
     assert (
         f"{letters} letters" in cells("01")["p2-idea"]

@@ -611,7 +611,7 @@ def test_a_file_that_cannot_be_read_is_no_zero(label: str, data: bytes, in_a_for
     assert is_unread(found) and {mark["state"] for mark in found["puzzles"]} == {"unread"}
     assert all(mark["words"].startswith(f"{label}: ") for mark in found["puzzles"])
     assert "Not graded:" in report(found) and "not handed in" not in report(found).partition("Reading")[0]
-    assert summary(found)["points"] is None and gradebook([found]).splitlines()[1].startswith("Ada,,2,,,")
+    assert summary(found)["points"] is None and gradebook([found]).splitlines()[1].startswith("Ada,,3,,,,")
 
 
 def test_an_unreadable_file_beside_a_readable_one_changes_nothing(in_a_fork: None) -> None:

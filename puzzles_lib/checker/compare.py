@@ -191,12 +191,12 @@ def _diagnoses(w: _Wrong) -> Iterator[str]:
         _transposed,
         _slip,
         _zero,
-        _one_number,
         _cut_off,
         _off_by,
         _one_step,
         _precision,
         _per_row,
+        _one_number,
     ):
         if text := diagnose(w):
             yield text
@@ -332,6 +332,8 @@ def _one_number(w: _Wrong) -> str:
     """Check whether all elements are the same number, though they shouldn't be."""
     first, places = w.got.flatten()[:1], w.value.numel()
     if places < FEWEST_WRONG or w.value.unique().numel() < FEWEST_WRONG or not (w.got == first).all():
+        return ""
+    if not first.isfinite().all():
         return ""
     name, alone = w.expected.argument.name, w.wrong.sum() == places - 1 and not w.wrong.flatten()[0]
     place = ", ".join("0" * w.got.dim())

@@ -6,7 +6,6 @@ import torch
 
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch06_convolution.pictures import gallery, scene
-from puzzles_lib.checker.runner import run
 from puzzles_lib.drawing.colours import (
     FAINT,
     INK,
@@ -20,24 +19,12 @@ from puzzles_lib.inputs import make_inputs
 
 MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, according to NVIDIA
 
-__all__ = ["brightened", "dusk", "gpu", "launch", "line_by_line", "programs"]
+__all__ = ["dusk", "gallery", "gpu", "launch", "line_by_line", "programs"]
 
 
 def dusk() -> torch.Tensor:
     """Return a small dark picture: float32 [64, 96], where 0 is black and 0.5 is the brightest."""
     return scene() / 2
-
-
-def brightened(kernel: object) -> Picture:
-    """Draw the picture at dusk, and what a kernel for the first puzzle makes of it in 12 programs."""
-    x = dusk()
-    try:
-        z = run(kernel, DOUBLE, x=x.flatten(), BLOCK=512)
-    except RuntimeError as error:
-        why = "it is older" if "older" in str(error) else "read the report above"
-        return gallery(**{"dusk": x, f"yours: no picture, {why}": torch.ones_like(x)})
-    assert isinstance(z, torch.Tensor)
-    return gallery(dusk=x, yours=z.view(x.shape))
 
 
 def programs(case: int = 2) -> Picture:

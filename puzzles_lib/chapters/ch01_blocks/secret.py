@@ -21,6 +21,6 @@ def _codes(letters: str) -> Tensor:
     return torch.tensor([float(ord(letter)) for letter in letters])
 
 
-def text(numbers: Tensor) -> str:
+def read(numbers: Tensor) -> str:
     """Return codes of letters as text, with a question mark for a number that is no letter's."""
     return "".join(chr(round(code)) if 32 <= code < 127 else "?" for code in numbers.tolist())
