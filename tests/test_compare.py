@@ -146,7 +146,10 @@ SQUARE = X[:, :4]
     "got_from, words",
     [
         (lambda x: (3 * x).T, "the result is transposed"),
-        (lambda x: 3 * x + 10, "every element is off by 10"),
+        (lambda x: 3 * x + 10, "every element is too high by 10"),
+        (lambda x: 3 * x - 10, "every element is too low by 10"),
+        (lambda x: torch.full_like(x, 2.0), "every element of z is 2"),
+        (lambda x: 0 * x + 3 * x[0, 0], "which is right only for z[0, 0]: is one number loaded"),
         (lambda x: 1.5 * x, "0.5 times what it should be"),
         (lambda x: -3 * x, "the sign is wrong: every element is -1 times what it should be"),
         (lambda x: 0 * x, "zero everywhere"),

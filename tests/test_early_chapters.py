@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import textwrap
 
 import nbformat
 import pytest
@@ -12,7 +11,6 @@ import triton
 from puzzles_lib import (
     CONSTANT_ADD,
     DOUBLE,
-    MASKED_ADD,
     MUL_RELU_BACKWARD,
     OUTER_ADD_BLOCKS,
     SQUARE,
@@ -21,8 +19,10 @@ from puzzles_lib import (
     run,
 )
 from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
+from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
-from puzzles_lib.chapters.ch01_blocks import secret
+from puzzles_lib.chapters.ch00_welcome.dusk import brightened
+from puzzles_lib.chapters.ch01_blocks import message, secret
 from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
 from puzzles_lib.chapters.ch03_fusion import silu
 from puzzles_lib.chapters.ch03_fusion.pictures import ASKED
@@ -30,6 +30,7 @@ from puzzles_lib.chapters.ch06_convolution.pictures import scene
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checker.verdicts import STILL_OPEN
+from puzzles_lib.inputs import make_inputs
 from puzzles_lib.source import define
 from puzzles_lib.timing import recorded
 from tests.browser import faint
@@ -75,21 +76,39 @@ def test_the_first_kernel_as_it_is_handed_out_copies_the_picture():
     assert torch.equal(run(define(stub, "<stub>"), DOUBLE, x=dusk.flatten(), BLOCK=512), dusk.flatten())
 
 
-def test_a_cell_that_runs_the_learners_kernel_names_it_if_it_is_not_defined(capsys):
-    source = cells("00")["first-picture"]
-    exec(f"import torch\nfrom puzzles_lib import DOUBLE, ch00, run\n{source}", {})
-    (kernel,) = re.findall(r"run\((\w+),", source)
-    assert f"name '{kernel}' is not defined" in capsys.readouterr().out
+def test_the_first_picture_is_the_learners_or_says_where_to_look():
+    kernel = solutions()["double"]
+    bright, dark = scene(), ch00_pictures.dusk()
+    spans = [f"pixels from {image.min():.2f} to {image.max():.2f}" for image in (dark, bright)]
+    drawn = brightened(kernel).alt
+    assert all(span in drawn for span in spans) and "yours (0 is black, 1 white)" in drawn
+    white = define(kernel_sources()["double"].replace("2 * x", "x + 2"), "<white>")
+    assert "yours (0 is black, 1 and more white)" in brightened(white).alt
+    refused = define(kernel_sources()["double"].replace("2 * x", "x ** 2"), "<refused>")
+    assert "no picture, read the report above" in brightened(refused).alt
+
+
+def test_the_only_zero_of_a_case_is_where_the_question_looks_for_it():
+    case = DOUBLE.cases[2]
+    z = run(solutions()["double"], DOUBLE, x=make_inputs(DOUBLE, case)["x"], BLOCK=case.BLOCK)
+    program, lane = questions()["ch00-q3"].right()
+    assert (z == 0).nonzero().tolist() == [[program * case.BLOCK + lane]]
+
+
+def test_a_sum_is_a_square_nowhere_in_the_first_case():
+    """The mistake says so."""
+    x = make_inputs(SQUARE, SQUARE.cases[0])["x"]
+    assert not ((x == 0) | (x == 2)).any()
 
 
 def test_a_kernel_with_another_bug_than_the_chapters_is_accepted():
     report = examine(define(first_definition("00", "own-break"), "<sneaky>"), DOUBLE)
     assert answer("ch00-q4", report.passed).ok
     right = examine(solutions()["double"], DOUBLE)
-    first_block = examine(define(first_definition("00", "break-offset"), "<first block>"), DOUBLE)
+    apart = examine(define(first_definition("00", "break-offset"), "<pid>"), DOUBLE)
     refused = examine(define(kernel_sources()["double"].replace("(0, BLOCK)", "(0, 7)"), "<7>"), DOUBLE)
     assert refused.verdict.kind == "compiler"
-    for report in (right, first_block, refused):
+    for report in (right, apart, refused):
         assert not answer("ch00-q4", report.passed).ok
     assert answer("ch00-q4", refused.passed).status == "wrong"
     assert refused.passed == set() and Report("a puzzle", verdict=STILL_OPEN).passed is None
@@ -115,36 +134,30 @@ def test_lines_above_the_mask_break_it_too(line):
 # ---- chapter 01
 
 
-def test_a_loop_over_the_lanes_passes_at_the_cost_that_the_text_says():
-    told = cells("01")["p1-loop-idea"]
-    loop = textwrap.indent(re.search(r"```python\n(.*?)```", told, re.DOTALL)[1], "    ")
+def test_a_loop_over_the_lanes_is_correct_as_the_text_says():
+    assert "`for i in range(BLOCK)` would be correct" in cells("01")["p2-takeaway"]
     head = kernel_sources()["constant_add"].partition("    x_ptr +=")[0]
-    report = examine(define(head + loop, "<loop>"), CONSTANT_ADD)
-    assert report.ok and all("(1.00x)" in case.cost() for case in report.listed)
-    assert "report says 1.00x" in told
+    loop = """    for i in range(BLOCK):
+        x = tl.load(x_ptr + pid * BLOCK + i)
+        tl.store(z_ptr + pid * BLOCK + i, x + 10)
+"""
+    assert examine(define(head + loop, "<loop>"), CONSTANT_ADD).ok
 
 
-@pytest.mark.parametrize(
-    "old, new, found",
-    [
-        ("x_ptr", "x_ptr", "right"),
-        ("x_ptr += N - 1 - pid * BLOCK", "x_ptr -= pid * BLOCK - N + 1", "right"),
-        ("x_ptr - lanes", "x_ptr + lanes", "out-of-bounds load of x_ptr"),
-        ("x_ptr += N - 1 - pid", "x_ptr += N - pid", "out-of-bounds load of x_ptr"),
-        ("lanes < N - pid * BLOCK", "lanes < N", "out-of-bounds load of x_ptr"),
-        ("    x_ptr += N - 1 - pid * BLOCK", "    x_ptr += pid * BLOCK + 2 * lanes", "wrong"),
-    ],
-)
-def test_a_message_that_is_read_backwards_takes_a_pointer_and_a_mask(old, new, found):
-    """Only a kernel that counts down from the last element reads it. Of any other, the answer says why."""
-    source = without_markers(cells("01")["q3"].split("\n\n\n")[1])
-    assert old in source
-    try:
-        z = run(define(source.replace(old, new), "<secret>"), MASKED_ADD, x=secret.codes(), BLOCK=8)
-    except RuntimeError as error:
-        assert found in str(error) and "wrong results" not in str(error)  # those of masked_add
-    else:
-        assert answer("ch01-q3", secret.text(z)).status == found
+def test_each_part_of_the_message_is_read_by_its_puzzles_kernel_alone():
+    kernels = solutions()
+    first = message.first_part(kernels["constant_add"]).alt
+    assert "“dear-reader-the-rest-is-reversed”" in first
+    told = message.second_part(kernels["reversed_add"]).alt
+    assert "“well-done-your-pointers-go-anywhere”" in told
+    assert "No letters yet" in message.second_part(kernels["constant_add"]).alt  # it has no mask
+    assert "“" + "well-done-your-pointers-go-anywhere"[::-1] in message.second_part(kernels["masked_add"]).alt
+    letters = secret.second_part().numel()
+    assert (
+        f"{letters} letters" in cells("01")["p2-idea"]
+        and letters % 2
+        and secret.first_part().numel() % 8 == 0
+    )
 
 
 # ---- chapter 02
@@ -299,7 +312,7 @@ def test_a_run_is_reported_under_the_name_of_its_kernel():
 
 
 def test_a_whole_float_is_an_integer_and_a_factor_may_end_in_x(state_dir):
-    assert answer("ch00-q1", 2.0).ok
+    assert answer("ch00-q2", 21.0).ok
     assert answer("ch03-q4", "3.02x").ok
     assert "a tuple, such as (5,) or (1, 2), but 63 is an int" in repr(answer("ch04-q7", 63))
 

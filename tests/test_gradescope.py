@@ -217,6 +217,6 @@ def test_best_attempts_are_gradescopes_own(tmp_path: Path) -> None:
 def test_the_total_is_that_of_the_points() -> None:
     from puzzles_lib.grading.rules import Points
 
-    assert gradescope.total(["01_blocks"], Points(default=5)) == 10
+    assert gradescope.total(["01_blocks"], Points(default=5)) == 15
     assert gradescope.total([], Points(total=100)) == 100
     assert gradescope.total(["01"], Points(answers=1)) > 2

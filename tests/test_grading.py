@@ -109,7 +109,7 @@ def test_what_takes_too_long_to_read_is_no_zero_without_a_word(
     monkeypatch.setattr(handed_in, "by_chapter", for_ever)
     monkeypatch.setattr(inside, "CLOCK", 200)  # or a busy machine would be too slow for a second of its CPU
     found = grade(job_of({"01_blocks.ipynb": notebook()}, puzzle_seconds=1))
-    assert [mark["state"] for mark in found["puzzles"]] == ["limit", "limit"]
+    assert [mark["state"] for mark in found["puzzles"]] == ["limit", "limit", "limit"]
     assert all("could not be read: it took more than 1 s" in mark["words"] for mark in found["puzzles"])
     assert "the notebooks could not be read" in found["remarks"][0]
 
@@ -482,10 +482,10 @@ def test_nothing_of_a_cell_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_answers_are_judged_and_give_no_points(in_a_fork: None) -> None:
-    data = notebook({"q2": 'answer("ch01-q2", 3)', "q1": "right = ...\nanswer('ch01-q1', right)"})
+    data = notebook({"q2": 'answer("ch01-q2", (12, 0))', "q1": "right = ...\nanswer('ch01-q1', right)"})
     found = grade(job_of({"01_blocks.ipynb": data}))
-    assert [answer["status"] for answer in found["answers"]] == ["open", "wrong"]  # q3 needs the own kernel
-    assert (found["points"], found["of"]) == (2, 2)
+    assert [answer["status"] for answer in found["answers"]] == ["open", "wrong"]
+    assert (found["points"], found["of"]) == (2, 3)
 
 
 # ---- who handed in what
@@ -611,7 +611,7 @@ def test_a_file_that_cannot_be_read_is_no_zero(label: str, data: bytes, in_a_for
     assert is_unread(found) and {mark["state"] for mark in found["puzzles"]} == {"unread"}
     assert all(mark["words"].startswith(f"{label}: ") for mark in found["puzzles"])
     assert "Not graded:" in report(found) and "not handed in" not in report(found).partition("Reading")[0]
-    assert summary(found)["points"] is None and gradebook([found]).splitlines()[1].startswith("Ada,,2,,,")
+    assert summary(found)["points"] is None and gradebook([found]).splitlines()[1].startswith("Ada,,3,,,,")
 
 
 def test_an_unreadable_file_beside_a_readable_one_changes_nothing(in_a_fork: None) -> None:
@@ -634,7 +634,7 @@ def test_a_report_shows_what_there_is_to_do_and_folds_what_is_solved(in_a_fork: 
     wrong = {"p2-kernel": WRONG_TWO, "q1": 'answer("ch01-q1", {1})\n'}
     shown = report(grade(job_of({"01_blocks.ipynb": notebook(wrong)}, chapters=("01", "20"))))
     assert "<details><summary>1 constant_add: solved</summary>" in shown
-    assert "FAIL" in shown.partition("Chapter 01: 1 of 2")[2].rpartition("</details>")[2]
+    assert "FAIL" in shown.partition("Chapter 01: 1 of 3")[2].rpartition("</details>")[2]
     assert (
         "not handed in: 45 bias_relu, 43 running_sums" in shown
         and shown.count("no notebook of chapter 20") == 1

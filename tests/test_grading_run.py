@@ -124,7 +124,7 @@ def test_a_class_in_one_command(tmp_path: Path) -> None:
     assert rows(tmp_path)[0]["correct answers"] == "1"
     (bob,) = (tmp_path / "results/students").glob("bob")
     autograder = json.loads((bob / "results.json").read_text())
-    assert autograder["score"] == 1 and [t["score"] for t in autograder["tests"]] == [1, 0, 0]
+    assert autograder["score"] == 1 and [t["score"] for t in autograder["tests"]] == [1, 0, 0, 0]
     assert "wrong values in z" in autograder["tests"][1]["output"]
     page = (bob / "report.html").read_text()
     assert "masked_add: 0 of 6 cases pass" in page and "imports os" in page and "border-left:4px" in page
@@ -265,7 +265,7 @@ def test_a_class_is_made_up_graded_and_added_up(
     most = classroom.kinds()["right"].points
     each = f"{most + 2}.0"
     assert right.split() == ["2", "right", each, f"({each}", "..", f"{each})", str(2 * most + 4), "3", "MB"]
-    assert untouched.split()[:3] == ["2", "untouched", "2.0"] and first.split()[:3] == ["2", "first", "4.0"]
+    assert untouched.split()[:3] == ["2", "untouched", "2.0"] and first.split()[:3] == ["2", "first", "5.0"]
     assert summary.startswith("6 graded in this run, in ")
     assert [path.name for path in (tmp_path / "class/first-0002").iterdir()] == ["01_blocks.ipynb"]
     assert len(list((tmp_path / "class/right-0005").iterdir())) == len(list(REPO.glob("solutions/*.ipynb")))
@@ -280,7 +280,7 @@ def test_a_mark_that_is_not_deserved_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("POINTS", json.dumps({"right": 1, "untouched": 0, "first": 2}))
+    monkeypatch.setenv("POINTS", json.dumps({"right": 1, "untouched": 0, "first": 3}))
     assert bench.main(["classroom", str(tmp_path), "--workers", "1", "--students", "5"]) == 1
     assert re.search(r"error: not \d+ points: right-0000$", capsys.readouterr().err, re.MULTILINE)
 

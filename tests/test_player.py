@@ -316,7 +316,7 @@ def test_lanes_out_of_bounds_are_marked_and_what_they_load_is_undefined():
     told = Played(shown.data)
     step = told.program(2)["steps"][told.tree["step"]]
     np.testing.assert_array_equal(told.array(step["a"][0]["b"]), np.arange(32, 48) >= 40)
-    assert step["e"].startswith("out-of-bounds load of x_ptr in program (2, 0, 0): elements 40..47")
+    assert step["e"].startswith("out-of-bounds load of x_ptr in program 2: elements 40..47")
     undefined = told.array(told.tree["values"][step["w"][0][1]]["u"])
     assert told.tree["sources"][undefined[8] - 1].endswith("what lies out of bounds")
     assert "8 lanes out of bounds" in repr(shown)

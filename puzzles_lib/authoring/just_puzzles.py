@@ -78,6 +78,7 @@ PARTS: Mapping[str, tuple[Part, ...]] = {
             "The same for any length. The last block sticks out, so its loads and stores need a mask.",
             "p2-picture",
         ),
+        Part("p2b", "Puzzle 2b · Reversed add", "The same, but the last element comes first."),
     ),
     "02_broadcasting": (
         Part(

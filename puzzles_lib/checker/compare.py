@@ -207,6 +207,7 @@ def _diagnoses(w: _Wrong) -> Iterator[str]:
         _one_step,
         _precision,
         _per_row,
+        _one_number,
     ):
         if text := diagnose(w):
             yield text
@@ -338,13 +339,31 @@ def _cut_off(w: _Wrong) -> str:
     return ""
 
 
+def _one_number(w: _Wrong) -> str:
+    """Check whether all elements are the same number, though they shouldn't be."""
+    first, places = w.got.flatten()[:1], w.value.numel()
+    if places < FEWEST_WRONG or w.value.unique().numel() < FEWEST_WRONG or not (w.got == first).all():
+        return ""
+    if not first.isfinite().all():
+        return ""
+    name, alone = w.expected.argument.name, w.wrong.sum() == places - 1 and not w.wrong.flatten()[0]
+    place = ", ".join("0" * w.got.dim())
+    own = (
+        f", which is right only for {name}[{place}]: is one number loaded, instead of a block?"
+        if alone
+        else ""
+    )
+    return f"every element of {name} is {_number(first, 4)}{own}"
+
+
 def _off_by(w: _Wrong) -> str:
     """Check whether all elements are off by the same number or the same factor."""
     difference, some = w.got - w.value, w.value != 0
     if not some.any():
         return ""
     if w.wrong.all() and _constant(difference, w.slack) and (difference.abs() > w.slack).any():
-        return f"every element is off by {_number(difference.median(), 4)}"
+        by = difference.median()
+        return f"every element is too {'low' if by < 0 else 'high'} by {_number(by.abs(), 4)}"
     ratio = w.got[some] / w.value[some]
     slack = (w.slack[some] / w.value[some]).abs()
     if bool((w.got[~some] == 0).all()) and _constant(ratio, slack):

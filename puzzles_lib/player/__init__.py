@@ -181,7 +181,7 @@ def played(
     cut: list[str] = []
     kept, most_steps = every, longest
     while True:
-        teller = Teller(recorder, tensors, cut)
+        teller = Teller(recorder, tensors, cut, len(grid))
         told = {n: teller.told(recorder.recordings[n], most_steps) for n in kept}
         if number is None:
             number = _telling(told)

@@ -552,7 +552,7 @@ class Stage {
   /** Note what a cell shows, for the key. */
   use(marks, value) {
     if (marks) for (const mark of marks.split(" ")) this.used.add(mark);
-    if (typeof value === "number" && !Number.isFinite(value) && !/undefined|off/.test(marks)) {
+    if (typeof value === "number" && !Number.isFinite(value) && !/undefined|off|bad/.test(marks)) {
       this.used.add(Number.isNaN(value) ? "nan" : "infinite");
     }
   }
@@ -753,7 +753,7 @@ class Stage {
       shown.add(value);
       const title = name === "return" ? "return value" : name;
       const changed = access ? { load: "loaded", atomic: "value before the atomic" }[access.k]
-        : step.k === undefined ? "given" : step.n === "returns" ? "returned" : "changed";
+        : step.k === undefined ? "given" : step.n === "returns" ? "returned" : was === undefined ? "set" : "changed";
       const read = access ? `stored to ${run.tensors[access.T]?.name ?? "?"}` : "read";
       const lanes = role === "changed" ? lanesChanged(run, { value, was }) : null;
       const written = lanes && !lanes[0] && changed === "changed" ? "unchanged" : changed;
@@ -880,7 +880,8 @@ class Stage {
     if (infs) facts.push(`${infs} infinite`);
     if (off || mask) facts.push(`${count(isOff)} of ${data.length} lanes off`);
     if (bad) facts.push(`${count((i) => bad[i])} out of bounds`);
-    if (undefined_ && count(isUsed)) facts.push(`${count(isUsed)} undefined`);
+    const unknown = undefined_ ? count((i) => isUsed(i) && !bad?.[i]) : 0;
+    if (unknown) facts.push(`${unknown} undefined`);
     if (typeof data[0] === "boolean" && data.length > 1) facts.push(`${count((i) => data[i])} of ${data.length} True`);
     if (lanes) facts.push(`${lanes[0]} of ${lanes[1]} lanes changed`);
     if (facts.length) block.querySelector("header").append(make("span", { class: "quiet" }, facts.join(", ")));

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from puzzles_lib.checker.expected import Expected
+from puzzles_lib.checker.verdicts import on_the_grid
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.player.packing import Pool, number
 from puzzles_lib.puzzle import Argument
@@ -116,12 +117,13 @@ class Told:
 class Teller:
     """Turn recordings into trees. Call it for programs in launch order; arrays go to the pool.
 
-    cut: the names of tensors of which only the accessed elements are kept.
+    cut: the names of tensors of which only the accessed elements are kept. axes: of the grid.
     """
 
     recorder: Recorder
     tensors: Sequence[Sheet]
     cut: Collection[str] = ()
+    axes: int = 3
     pool: Pool = field(default_factory=Pool)
     values: list[Any] = field(default_factory=list)
     _known: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -230,7 +232,7 @@ class Teller:
         if step.note:
             tree["n"] = step.note
         if step.problem:
-            tree["e"] = step.problem
+            tree["e"] = on_the_grid(step.problem, self.axes)
         return tree
 
     def _held(self, held: Held) -> int:

@@ -380,7 +380,7 @@ def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
         instead = f"in a kernel use tl.{name}" if hasattr(tl, name) else "pass its result as a tl.constexpr"
         return f"{callee} only works on numbers known at compile time: {instead}"
     if callee:
-        return f"an argument of {callee} must be known at compile time, such as a tl.constexpr parameter"
+        return _known_early(t, f"an argument of {callee} must be")
     return "this needs numbers known at compile time, such as a tl.constexpr parameter"
 
 
@@ -494,6 +494,9 @@ def _operands(t: Trouble, found: re.Match) -> str:
     if any(_is_pointer(v) for _, v in operands):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             other = next(((n, v) for n, v in operands if not _is_pointer(v)), None)
+            if other and isinstance(node.op, ast.Sub) and _is_pointer(operands[-1][1]):
+                name = t.text(operands[-1][0])
+                return f"{name} contains addresses, not numbers of elements: it cannot be subtracted"
             if other:
                 return f"offsets must be integers, but {t.text(other[0])} is {_dtype(other[1])}"
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -785,7 +788,10 @@ def _address_wanted(t: Trouble, found: re.Match) -> str:
 
 
 def _missing(t: Trouble, found: re.Match) -> str:
-    return f"{t.callee() or found[1]} is missing an argument: {found[2]}"
+    callee, given = t.callee() or found[1], t.arguments()
+    if callee == "tl.arange" and len(given) == 1:
+        return f"tl.arange needs a start, too: write tl.arange(0, {t.text(given[0])})"
+    return f"{callee} is missing its argument{'s' if ' and ' in found[2] else ''} {found[2]}"
 
 
 def _unexpected(t: Trouble, found: re.Match) -> str:
@@ -907,7 +913,72 @@ def _arange(t: Trouble, _: re.Match) -> str:
     start = t.arguments()[0] if len(t.arguments()) == 2 else None
     if start and isinstance(t.seen.value(start), tl.tensor):
         return f"tl.arange needs sizes known at compile time: begin at 0, and add {t.text(start)} to it"
-    return "tl.arange needs sizes known at compile time, such as a tl.constexpr parameter"
+    return _known_early(t, "tl.arange needs sizes")
+
+
+def _sizes_of_a_shape(t: Trouble, _: re.Match) -> str:
+    return _known_early(t, "the sizes of a shape must be")
+
+
+def _known_early(t: Trouble, needs: str) -> str:
+    """Say that sizes must be known at compile time, and which line has made a variable of a constant."""
+    needs += " known at compile time"
+    for name in (node for part in t.parts() for node in ast.walk(part) if isinstance(node, ast.Name)):
+        made = _made_of_constants(t, name.id) if isinstance(t.seen.value(name), tl.tensor) else None
+        if made:
+            line, value = made
+            if name.id in _names(value):
+                return f"{needs}, but {line} makes {name.id} a variable: remove that line, write {value} here"
+            cure = f"write {value} here, or {name.id}: tl.constexpr = {value} above"
+            return f"{needs}, but {line} makes a variable: {cure}"
+    return f"{needs}, such as a tl.constexpr parameter"
+
+
+def _made_of_constants(t: Trouble, name: str) -> tuple[str, str] | None:
+    """Return the only assignment to a name, and its value, if that consists of constants of the compiler."""
+    nodes = list(ast.walk(ast.parse(t.seen.source))) if t.seen.source else []
+    made: list[tuple[str, ast.expr]] = []
+    for node in nodes:
+        if isinstance(node, ast.Assign) and any(ast.unparse(target) == name for target in node.targets):
+            made.append((t.text(node), node.value))
+        elif isinstance(node, ast.AugAssign) and ast.unparse(node.target) == name:
+            made.append((t.text(node), ast.BinOp(ast.Name(name), node.op, node.value)))
+    if len(made) != 1:
+        return None
+    line, value = made[0]
+    kinds = ast.BinOp | ast.operator | ast.Constant | ast.Name | ast.expr_context
+    names = _names(value)
+    if not names or not names <= _constants(nodes) or not all(isinstance(n, kinds) for n in ast.walk(value)):
+        return None
+    return line, t.text(value)
+
+
+def _names(node: ast.expr | str) -> set[str]:
+    tree = ast.parse(node) if isinstance(node, str) else node
+    return {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+
+
+def _constants(nodes: Sequence[ast.AST]) -> set[str]:
+    """Return the parameters that are annotated as constants of the compiler."""
+    parameters = [node for node in nodes if isinstance(node, ast.arg) and node.annotation is not None]
+    return {each.arg for each in parameters if "constexpr" in ast.unparse(each.annotation or each)}
+
+
+def _no_length(t: Trouble, _: re.Match) -> str:
+    """Say where a length comes from: a block has one, a pointer doesn't know that of its tensor."""
+    of = t.arguments()[0] if t.arguments() else None
+    if of is not None and _is_pointer(t.seen.value(of)):
+        return f"{t.text(of)} is an address, which has no length: use the size of the tensor, such as N"
+    return "a block's length is x.shape[0]"
+
+
+def _no_such_axis(t: Trouble, _: re.Match) -> str:
+    node = t.node.value if isinstance(t.node, ast.Subscript) else None
+    if isinstance(node, ast.Attribute) and node.attr == "shape" and _is_pointer(t.seen.value(node.value)):
+        return (
+            f"{t.text(node.value)} is an address, which has no shape: use the size of the tensor, such as N"
+        )
+    return "this index is too large: .shape[0] is the size of the first axis"
 
 
 def _is_float(value: object) -> bool:
@@ -1158,7 +1229,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     ),
     (
         r"^Shape element \d must have type",
-        "the sizes of a shape must be known at compile time, such as a tl.constexpr parameter",
+        _sizes_of_a_shape,
     ),
     (r"^(?:arange's range|Shape element \d) must be a power of 2", _powers_of_2),
     (r"^numel \((\d+)\) exceeds", "a block of {0} elements is too large: the most is 1048576"),
@@ -1246,7 +1317,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     ),
     (r"^(float|int)\(\) argument must be", _no_python_number),
     (r"^must be real number, not tensor", _python_function),
-    (r"^object of type 'tensor' has no len", "a block's length is x.shape[0]"),
+    (r"^object of type 'tensor' has no len", _no_length),
     (r"attribute '(?:scalar|to_ir|is_int)'$", "a kernel needs Triton's dtypes, such as tl.float32"),
     (r"^'dtype' object is not callable", "a dtype cannot be called: x.to(tl.float32) converts"),
     (
@@ -1266,7 +1337,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^'int' object is not iterable", _no_tuple),
     (
         r"^(?:list|tuple) index out of range",
-        "this index is too large: .shape[0] is the size of the first axis",
+        _no_such_axis,
     ),
     (r"^'tensor' object has no attribute '(\w+)'", "a kernel's values have no {0!r}"),
     (

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.chapters.ch00_welcome.puzzles import SQUARE
-from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD
+from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD, REVERSED_ADD
 from puzzles_lib.chapters.ch01_blocks.puzzles import constant_add as constant_add_spec
 from tests.kernels import Wrong
 
@@ -538,6 +538,56 @@ def blocks_pid_and_the_next(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     tl.store(z_ptr + offs, x * x, mask=offs < N)
 
 
+# ---- puzzle 2b, wrong --------------------------------------------------------------------------
+
+
+@triton.jit
+def read_forwards(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Moves to the last element, and counts up from there."""
+    pid = tl.program_id(0)
+    x_ptr += N - 1 - pid * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < N - pid * BLOCK
+    tl.store(z_ptr + pid * BLOCK + lanes, tl.load(x_ptr + lanes, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def not_reversed(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The kernel of puzzle 2."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < N
+    tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def one_past_the_last(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Counts elements from 1: lane 0 of program 0 is one past the end."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < N
+    tl.store(z_ptr + offs, tl.load(x_ptr + N - offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def each_block_on_its_own(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Reverses within the block: right for a single full block only."""
+    pid = tl.program_id(0)
+    lanes = tl.arange(0, BLOCK)
+    left = tl.minimum(N - pid * BLOCK, BLOCK)
+    mask = lanes < left
+    x = tl.load(x_ptr + pid * BLOCK + left - 1 - lanes, mask=mask)
+    tl.store(z_ptr + pid * BLOCK + lanes, x + 10, mask=mask)
+
+
+@triton.jit
+def mask_of_the_first_program(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The mask doesn't count from where the pointers are."""
+    pid = tl.program_id(0)
+    x_ptr += N - 1 - pid * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < N
+    tl.store(z_ptr + pid * BLOCK + lanes, tl.load(x_ptr - lanes, mask=mask) + 10, mask=mask)
+
+
 WRONG = [
     Wrong(CONSTANT_ADD, ch01_empty, kind="never written", says="of z"),
     Wrong(CONSTANT_ADD, loads_and_forgets, kind="never written", says="of z"),
@@ -608,6 +658,11 @@ WRONG = [
     Wrong(CONSTANT_ADD, only_x_moved, kind="never written", says="z_ptr hasn't moved as x_ptr has"),
     Wrong(CONSTANT_ADD, lanes_times_the_id, kind="never written", says="each lane needs its own offset"),
     Wrong(SQUARE, blocks_pid_and_the_next, kind="never written", says="8 elements after the other, but each"),
+    Wrong(REVERSED_ADD, read_forwards, kind="out of bounds", says="x_ptr"),
+    Wrong(REVERSED_ADD, not_reversed, kind="values", says="z[0]"),
+    Wrong(REVERSED_ADD, one_past_the_last, kind="out of bounds", says="x has 32"),
+    Wrong(REVERSED_ADD, each_block_on_its_own, kind="values", says="wrong values in z"),
+    Wrong(REVERSED_ADD, mask_of_the_first_program, kind="out of bounds", says="x_ptr"),
     Wrong(CONSTANT_ADD, all_blocks_by_each, kind="race", says="programs 0 and 1 both store z[0]"),
     Wrong(MASKED_ADD, two_blocks_by_each, kind="race", says="programs 0 and 1 both store z[32]"),
     Wrong(MASKED_ADD, wrapped_on_both_sides, kind="race", says="both store z[0]"),
@@ -701,7 +756,28 @@ def in_two_halves(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
         tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=offs < N) + 10, mask=offs < N)
 
 
+@triton.jit
+def from_the_end_without_moving(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """No pointer moves: the offsets count down from the last element."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < N
+    tl.store(z_ptr + offs, tl.load(x_ptr + N - 1 - offs, mask=mask) + 10, mask=mask)
+
+
+@triton.jit
+def from_the_left_of_its_part(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Moves to the other end of the program's part, and counts the lanes from their last."""
+    pid = tl.program_id(0)
+    x_ptr += N - (pid + 1) * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < N - pid * BLOCK
+    x = tl.load(x_ptr + (BLOCK - 1 - lanes), mask=mask)
+    tl.store(z_ptr + pid * BLOCK + lanes, x + 10, mask=mask)
+
+
 RIGHT = [
+    (REVERSED_ADD, from_the_end_without_moving),
+    (REVERSED_ADD, from_the_left_of_its_part),
     (MASKED_ADD, mask_with_and),
     (CONSTANT_ADD, sizes_as_constexpr),
     (CONSTANT_ADD, stride_as_parameter),

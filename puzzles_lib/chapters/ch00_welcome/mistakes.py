@@ -22,14 +22,6 @@ MISTAKES = (
     ),
     Mistake(
         DOUBLE,
-        "blocks_overlap",
-        "Each block begins one element after the last one, not BLOCK elements after it.",
-        {"offs = pid * BLOCK +": "offs = pid +"},
-        kind="never written",
-        says="z",
-    ),
-    Mistake(
-        DOUBLE,
         "squared",
         "x is multiplied by itself instead of by 2.",
         {"2 * x": "x * x"},
@@ -71,7 +63,7 @@ MISTAKES = (
     Mistake(
         SQUARE,
         "doubled",
-        "x + x is twice x, not its square.",
+        "x + x is twice x, not its square. They are equal only for 0 and 2, and case 0 has neither.",
         {"x * x": "x + x"},
         kind="values",
         says="z[0]",

@@ -71,7 +71,7 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     results = [2 * v if v is not None else None for v in loaded]
     on = [PALE if m else None for m in mask]
     off = [None if m else "////" for m in mask]
-    figure, ax = new_sheet(5.2 + 1.6 * case.BLOCK + 0.3, 8.6, unit=0.42)
+    figure, ax = new_sheet(5.2 + 1.6 * case.BLOCK + 0.3, 10.1, unit=0.42)
 
     def row(y: float, title: str, values: list, colors: object, hatch: object = None) -> None:
         cells(ax, values, x=5.2, y=y, width=1.6, title=title, colors=colors, hatch=hatch, index=y < 2)
@@ -79,8 +79,10 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     row(1.2, "tl.arange(0, BLOCK)", list(range(case.BLOCK)), PALE)
     row(2.7, "offs", offs, PROGRAM_COLORS[program % len(PROGRAM_COLORS)])
     row(4.2, "mask", mask, on)
-    row(5.7, "x", [_signed(v) for v in loaded], on, off)
-    row(7.2, "z = 2 * x", [_signed(v) for v in results], on, off)
+    addresses = [f"of x[{at}]" if at < case.N else "past x" for at in offs]
+    row(5.7, "x_ptr + offs: address", addresses, on, off)
+    row(7.2, "x", [_signed(v) for v in loaded], on, off)
+    row(8.7, "z = 2 * x", [_signed(v) for v in results], on, off)
     label(ax, 0.2, 0.5, f"pid = {program}", align="left", fontsize=11)
     label(ax, 4.95, 0.9, "lane", align="right", fontsize=9, color=FAINT)
     live = sum(mask)
@@ -88,7 +90,8 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
         figure,
         f"""Program {program} of the kernel on N = {case.N}, BLOCK = {case.BLOCK}, one column per lane. offs
         runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live} lanes and False in the
-        last {case.BLOCK - live}; x is {", ".join(_signed(v) for v in loaded[:live])}; z is twice
+        last {case.BLOCK - live}; x_ptr + offs has the addresses of x[{offs[0]}] to x[{offs[live - 1]}],
+        and the last ones are past x; x is {", ".join(_signed(v) for v in loaded[:live])}; z is twice
         that.""",
     )
 
@@ -137,21 +140,24 @@ TIMES = (5, 3, 4, 6, 4, 5, 5, 2, 4, 5, 3, 4)  # made-up durations; no two progra
 def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
     """Draw programs of a grid as they start and end on a few multiprocessors, each taking the next one."""
     programs = len(times)
-    figure, ax = new_sheet(22.0, 3.4 + 1.15 * places)
-    label(ax, 0.2, 0.55, "the queue of programs", align="left", fontsize=11)
+    figure, ax = new_sheet(22.0, 4.0 + 1.15 * places)
+    queue = 21.4 - 0.8 * programs
+    label(ax, queue - 0.25, 0.45, "the queue of programs", align="right", fontsize=11)
     free, ended = [0] * places, []
     unit = 16.0 / max(sum(times) / places + max(times) / 2, 1)
     for pid in range(programs):
         place = min(range(places), key=lambda p: (free[p], p))
         start, free[place] = free[place], free[place] + times[pid]
         ended.append((free[place], pid))
-        x, y = 5.2 + start * unit, 1.9 + 1.15 * place
-        box(ax, 5.2 + pid, 0.1, 1, 0.9, str(pid))
+        x, y = 5.2 + start * unit, 2.5 + 1.15 * place
+        box(ax, queue + 0.8 * pid, 0.1, 0.8, 0.7, str(pid), fontsize=9)
         box(ax, x, y, times[pid] * unit, 0.9, f"program {pid}", edge=INK)
     for place in range(places):
-        label(ax, 5.0, 2.35 + 1.15 * place, f"multiprocessor {place}", align="right")
+        label(ax, 5.0, 2.95 + 1.15 * place, f"multiprocessor {place}", align="right")
     order = ", ".join(str(pid) for _, pid in sorted(ended))
-    foot = 2.3 + 1.15 * places
+    foot = 2.9 + 1.15 * places
+    ax.plot([5.2, 5.2], [1.9, foot - 0.4], color=INK, linewidth=1.4)
+    label(ax, 5.2, 1.55, "launch", fontsize=9, color=FAINT)
     label(ax, 5.2, foot, "time → (made-up durations)", align="left", fontsize=9, color=FAINT)
     label(ax, 5.2, foot + 0.6, f"the programs end in the order {order}", align="left")
     return Picture(

@@ -1,38 +1,52 @@
 """The predictions of chapter 00."""
 
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
+from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
 
 
-def _full() -> int:
-    return sum(case.N % case.BLOCK == 0 for case in DOUBLE.cases)
+def _full() -> set[int]:
+    return {number for number, case in enumerate(DOUBLE.cases) if case.N % case.BLOCK == 0}
 
 
 def _unwritten() -> int:
     case = DOUBLE.cases[1]
-    return case.N - case.BLOCK
+    return case.N - _covered()
 
 
-def _stored_before() -> int:
-    return 3 * DOUBLE.cases[2].BLOCK
+def _covered() -> int:
+    """Return how many elements all programs store together if each starts one after the last one."""
+    case = DOUBLE.cases[1]
+    return len({pid + lane for pid in range(DOUBLE.programs(case)[0]) for lane in range(case.BLOCK)})
+
+
+def _zero() -> tuple[int, ...]:
+    """Return the program and the lane of the only zero of case 2."""
+    case = DOUBLE.cases[2]
+    (place,) = (make_inputs(DOUBLE, case)["x"] == 0).nonzero().flatten().tolist()
+    return divmod(place, case.BLOCK)
 
 
 QUESTIONS = (
     Question(
         "ch00-q1",
-        "In how many of the four cases is the kernel without a mask correct?",
+        "In which of the four cases is the kernel without a mask correct?",
         _full,
-        int,
+        set,
         "The mask is there for lanes without an element. In which cases does every lane have an element?",
         (
             Nudge(
-                lambda given, right: given == len(DOUBLE.cases),
-                "In at least one case, the last block is longer than what's left of x. "
-                "Divide each size by its block size.",
+                lambda given, right: any(number >= len(DOUBLE.cases) for number in given),
+                "These look like sizes. Answer with the numbers of the cases, from 0 to 3.",
             ),
             Nudge(
-                lambda given, right: given == 0,
-                "A mask that is True in every lane changes nothing. Is there a case like that?",
+                lambda given, right: given and given < right,
+                "Correct so far, but another case has only full blocks, too.",
+            ),
+            Nudge(
+                lambda given, right: 2 in given or 3 in given,
+                "In at least one of these cases, the last block is longer than what's left of x. "
+                "Divide each size by its block size.",
             ),
         ),
         why="In cases 0 and 1 all blocks are full, so a mask would be True in every lane.",
@@ -42,44 +56,49 @@ QUESTIONS = (
         "How many of the 32 elements of z are never written?",
         _unwritten,
         int,
-        "Which elements does program 0 store? Programs 1, 2 and 3 store the same ones.",
+        "Which elements does program 0 store? And which ones program 3, the last one?",
         (
             Nudge(
-                lambda given, right: given == DOUBLE.cases[1].N - right,
+                lambda given, right: given == _covered(),
                 "That's how many elements are written. How many are never written?",
             ),
             Nudge(
                 lambda given, right: given == 0,
-                "Four programs store 8 elements each, but they all store the same 8.",
+                "Four programs store 8 elements each, but neighbors store mostly the same ones.",
+            ),
+            Nudge(
+                lambda given, right: given == DOUBLE.cases[1].N - DOUBLE.cases[1].BLOCK,
+                "So it would be if all programs stored the same block. Where does program 1 start?",
             ),
         ),
-        why="All four programs store elements 0 to 7.",
+        why="Program 3 starts at element 3 and stores up to element 10. Nothing is stored from 11 on.",
     ),
     Question(
         "ch00-q3",
-        "In case 2, how many elements of z have a value when program 3 comes to its load?",
-        _stored_before,
-        int,
-        "Which programs have run by then? Each of them stored a whole block.",
+        "In case 2, which program stores the only 0 of z, and in which lane?",
+        _zero,
+        tuple,
+        "Step to the end, and find the 0 at the bottom, in z. Point at it to read which element it is. "
+        "Which program's block has this element?",
         (
             Nudge(
-                lambda given, right: given == DOUBLE.cases[2].N,
-                "That's how many there are at the end. Program 3 hasn't stored its own yet.",
+                lambda given, right: len(given) != 2,
+                "The answer has two numbers: the program, and the lane.",
             ),
             Nudge(
-                lambda given, right: given == 0,
-                "Program 3 hasn't stored anything yet. But which programs ran before it?",
+                lambda given, right: given == right[::-1],
+                "Both numbers are there, but in the wrong order. The program comes first.",
             ),
             Nudge(
-                lambda given, right: given == 3,
-                "That's how many programs have finished. How many elements has each of them stored?",
+                lambda given, right: given[1] == right[1],
+                "The lane is correct. Blocks have 8 elements, and the rows at the bottom can be longer.",
             ),
             Nudge(
-                lambda given, right: given == DOUBLE.cases[2].N - right,
-                "That's how many elements program 3 will store. How many are there already?",
+                lambda given, right: given[0] == right[0],
+                "The program is correct. Its lanes count from 0.",
             ),
         ),
-        why="Programs 0, 1 and 2 have stored a block of 8 each.",
+        why="It's element 23 = 2 * 8 + 7, so it's in the last lane of program 2.",
     ),
     Question(
         "ch00-q4",
@@ -95,11 +114,14 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: 1 not in given,
-                "Your kernel doesn't pass case 1: 32 elements in blocks of 8. "
-                "There, too, all blocks are full, but there are four of them.",
+                "Your kernel doesn't pass case 1: 32 elements in four full blocks of 8. "
+                "Your mask must be True in every lane of all four programs.",
             ),
         ),
         same=lambda given, right: right <= given and 2 not in given,
         computed=True,
+        why="In full blocks nothing shows, and in the last one the mask does harm. The report says how: "
+        "“out of bounds” means too many lanes, as with `offs <= N`, and “never written” too few, as with "
+        "`offs < N // BLOCK * BLOCK`. Can you find one of the other kind, too?",
     ),
 )

@@ -52,4 +52,26 @@ MASKED_ADD = Puzzle(
     contract=Contract({"N": Size(2600), "BLOCK": (128, 512)}),
 )
 
-PUZZLES = (CONSTANT_ADD, MASKED_ADD)
+
+def reversed_add(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+    """z[n] = x[N - 1 - n] + 10"""
+    return x.flip(0) + 10
+
+
+REVERSED_ADD = Puzzle(
+    number="2b",
+    spec=reversed_add,
+    formula=r"z_n = x_{N - 1 - n} + 10",
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK),),
+    cases=(
+        Case(N=32, BLOCK=32),  # one full block
+        Case(N=20, BLOCK=32),  # one block, not full
+        Case(N=128, BLOCK=32),  # four full blocks
+        Case(N=35, BLOCK=8),  # four full blocks and a ragged one
+        Case(N=1000, BLOCK=256, fill={"x": inputs.large}),
+    ),
+    stored_once=("z",),
+    contract=MASKED_ADD.contract,
+)
+
+PUZZLES = (CONSTANT_ADD, MASKED_ADD, REVERSED_ADD)

@@ -1,6 +1,5 @@
 """The predictions of chapter 01."""
 
-from puzzles_lib.chapters.ch01_blocks import secret
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
 from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
@@ -21,8 +20,11 @@ def _full() -> set[int]:
     return {case.N for case in MASKED_ADD.cases if case.N % case.BLOCK == 0}
 
 
-def _without_a_last_element() -> int:
-    return sum(case.N == 0 for case in MASKED_ADD.cases)
+def _off_and_stored() -> tuple[int, int]:
+    """Return how many lanes of case 1 are below no N - 1, and how many of these are below N."""
+    case = MASKED_ADD.cases[1]
+    off = [lane for lane in range(case.BLOCK) if not lane < case.N - 1]
+    return len(off), sum(lane < case.N for lane in off)
 
 
 def _with(size: int) -> Nudge:
@@ -59,40 +61,28 @@ QUESTIONS = (
     ),
     Question(
         "ch01-q2",
-        "In how many of the six cases is the kernel correct? Its load is one lane short.",
-        _without_a_last_element,
-        int,
-        "The last element has the offset N - 1. What are the two masks in its lane?",
+        "In case 1, how many lanes does the load mask off, and how many of these does the kernel store?",
+        _off_and_stored,
+        tuple,
+        "Which lanes have offs < N - 1? And which of the others have offs < N?",
         (
             Nudge(
-                lambda given, right: given == len(_full()),
-                "That's how many cases have only full blocks. Does the last lane of a full block pass the "
-                "load's mask?",
+                lambda given, right: len(given) != 2,
+                "The answer has two numbers: the lanes that are off, and those of them that are stored.",
             ),
             Nudge(
-                lambda given, right: given == len(MASKED_ADD.cases),
-                "What is in the lane of the last element when the kernel stores it?",
+                lambda given, right: given[0] == right[0] - 1,
+                "That's how many lanes the store masks off. The load's mask compares with N - 1.",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0] and given[1] == 0,
+                "The first number is correct. But the two masks differ: what are they in lane 19?",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "The first number is correct. The store leaves out the lanes from 20 on.",
             ),
         ),
-        why="The last element is stored in every case, and its lane was masked off in the load.",
-    ),
-    Question(
-        "ch01-q3",
-        "What does the message say, when your kernel has put it in order?",
-        secret.message,
-        str,
-        "Which element of x does lane 0 of program 0 need? And lane 0 of program 1?",
-        (
-            Nudge(
-                lambda given, right: given == right[::-1],
-                "These are the letters, but from the last to the first. Which element of x does z[0] need?",
-            ),
-            Nudge(
-                lambda given, right: sorted(given) == sorted(right),
-                "All letters are there, but not in order. Which elements do lanes 0 and 1 of program 1 need?",
-            ),
-        ),
-        computed=True,
-        why="From the last element, your pointer counts down: `x_ptr - lanes`.",
+        why="The load masks off lanes 19 to 31. Lane 19 has the last element, so it's stored.",
     ),
 )

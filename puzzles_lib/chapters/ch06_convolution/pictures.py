@@ -54,7 +54,8 @@ def _hung(images: Mapping[str, tuple[torch.Tensor, str]]) -> Picture:
         shown.set_data(np.repeat(np.round(255 * grey[..., None]).astype(np.uint8), 3, axis=2))
         ax.add_image(shown)
         box(ax, left, top, width, rows, color=None, edge=INK, linewidth=1)
-        note = note or ("0 is gray" if least else "0 is black, 1 white")
+        white = "1 and more white" if bool((image > 1).any()) else "1 white"
+        note = note or ("0 is gray" if least else f"0 is black, {white}")
         label(ax, left, 4, name, align="left", fontsize=11)
         label(ax, left, 10, note, align="left", color=FAINT, fontsize=9)
         span = f"{image.min().item():.2f} to {image.max().item():.2f}"

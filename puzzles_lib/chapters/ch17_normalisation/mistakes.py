@@ -1094,7 +1094,7 @@ MISTAKES = (
         "Every block starts from scratch.",
         {"steps * h + sums": "sums"},
         kind="values",
-        says="every element is off by 0.5779",
+        says="every element is too high by 0.5779",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1102,7 +1102,7 @@ MISTAKES = (
         "The recurrence starts at 0 instead of start.",
         {"h = tl.load(start_ptr + m)": "h = 0.0"},
         kind="values",
-        says="every element is off by 0.5779",
+        says="every element is too high by 0.5779",
     ),
     Mistake(
         LINEAR_RECURRENCE,
