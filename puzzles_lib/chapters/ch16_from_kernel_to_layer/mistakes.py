@@ -12,6 +12,16 @@ _TO_INT64 = {
     "program_id(1).to(tl.int64)": "program_id(1)",
 }
 
+_STORED_BY_ONE = {
+    "    if NEED_DB:\n        tl.store(db_ptr + offs_m, total, mask=(offs_m < COUT) & (pid_n == 0))": (
+        "    if NEED_DB and pid_n == 0:\n        tl.store(db_ptr + offs_m, total, mask=offs_m < COUT)"
+    ),
+    "tl.store(db_ptr + offs_m, total, mask=(offs_m < COUT) & (pid_n == 0))": (
+        "if pid_n == 0:\n            tl.store(db_ptr + offs_m, total, mask=offs_m < COUT)"
+    ),
+}
+"""Other ways to let one column of programs store db."""
+
 MISTAKES = (
     Mistake(
         STRIDED_COPY,
@@ -171,6 +181,7 @@ MISTAKES = (
         kind="uninitialised",
         says="db_ptr",
         asks="An atomic addition reads the old sum. What does the very first one read?",
+        otherwise=_STORED_BY_ONE,
     ),
     Mistake(
         LINEAR_BACKWARD,
@@ -179,6 +190,7 @@ MISTAKES = (
         {" & (pid_n == 0)": ""},
         kind="race",
         says="both store db[0]: the value is the same",
+        otherwise=_STORED_BY_ONE,
     ),
     Mistake(
         LINEAR_BACKWARD,
