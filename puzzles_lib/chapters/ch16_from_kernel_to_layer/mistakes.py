@@ -212,7 +212,7 @@ MISTAKES = (
         LINEAR_BACKWARD,
         "dw_always",
         "Stores dw even if the weights are frozen, where dw has no elements.",
-        {"    if NEED_DW:\n        at = offs_m": "    if NEED_DW or NEED_DB:\n        at = offs_m"},
+        {"    if NEED_DW:\n        tl.store": "    if NEED_DW or NEED_DB:\n        tl.store"},
         kind="out of bounds",
         says="dw_ptr",
     ),
@@ -444,6 +444,14 @@ MISTAKES = (
         {"OFFSET + row * N + n": "OFFSET + row * N + n % GROUP"},
         kind="values",
         says="the groups of a row draw",
+    ),
+    Mistake(
+        STOCHASTIC_PACK,
+        "same_draws_in_every_row_and_group",
+        "Draws at the lane within a group, so all groups of all rows are rounded by the same numbers.",
+        {"OFFSET + row * N + n": "OFFSET + tl.arange(0, GROUP)[None, :]"},
+        kind="values",
+        says="all groups of all rows draw",
     ),
     Mistake(
         STOCHASTIC_PACK,

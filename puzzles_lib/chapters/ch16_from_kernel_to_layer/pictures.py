@@ -115,7 +115,7 @@ def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32
         figure,
         f"dW of {COUT} by {CIN} in tiles of {BLOCK_M} by {BLOCK_N}: {down} by {across} programs, and each "
         f"stores its tile. All programs in a row of tiles read the same columns of dy, so each of them "
-        "could sum these for db. Which one stores db?",
+        "could sum these for db.",
     )
 
 
