@@ -185,8 +185,8 @@ def test_the_rate_that_is_asked_for_fits_best():
         )
 
     rates = (0.05, 0.0525, 0.055, 0.0575, 0.06)
-    assert min(rates, key=apart) == ASKED["q11"].right()
-    assert [rate for rate in rates if ASKED["q11"].same(rate, 0.055)] == [0.055]
+    assert min(rates, key=apart) == ASKED["q12"].right()
+    assert [rate for rate in rates if ASKED["q12"].same(rate, 0.055)] == [0.055]
 
 
 def test_rounding_is_refused_or_taken_as_it_is_said():
@@ -263,14 +263,14 @@ def test_the_words_on_a_gpu_are_what_was_recorded():
 def test_the_choice_from_the_table_is_what_its_nudges_say():
     found = {rounding_told(row["path"]): row for row in rows("eager") if row["case"].startswith("ViT")}
     room, images = questions.ROOM, questions.IMAGES
-    assert f"{images} images per step, and {room / 1e9:.0f} GB" in PROSE["q13-ask"]
+    assert f"{images} images per step, and {room / 1e9:.0f} GB" in PROSE["q14-ask"]
     needs = {path: row["bytes"] / 128 * images for path, row in found.items()}
     assert [path for path in found if needs[path] > room] == ["torch"] and round(needs["torch"] / 1e9) == 61
     best, again = found["packed, 4 bits, nearest"], found["torch, each block checkpointed"]
     assert round(best["cosine"], 3) == 0.995 and round(best["us"] / again["us"], 1) == 0.8
     for path in ("packed, 2 bits, nearest", "packed, 2 bits, stochastic"):
         assert best["us"] < 1.005 * found[path]["us"] and best["cosine"] > found[path]["cosine"]
-    judge = ASKED["q13"]
+    judge = ASKED["q14"]
     assert all(judge.same(said, judge.right()) for said in ("4 bits", "packed, 4 bits", " Packed, 4 bits"))
 
 
@@ -289,7 +289,7 @@ def test_an_answer_is_not_told_below_its_question():
     told = {
         "op-a-after": ("byte",),
         "op-s-idea": ("strides", "transpose"),
-        "q11-ask": ("0.055", "10%"),
+        "q12-ask": ("0.055", "10%"),
     }
     assert not [(id, word) for id, words in told.items() for word in words if word in cells[id].source]
     assert cells["p27-picture"].outputs == []
@@ -306,7 +306,7 @@ def test_what_is_said_of_means():
 
 
 def test_words_of_a_ragged_x_are_a_whole_block():
-    assert tuple(quantize.quantize_pack(torch.randn(33, 70), 2).words.shape) == ASKED["q14"].right()
+    assert tuple(quantize.quantize_pack(torch.randn(33, 70), 2).words.shape) == ASKED["q15"].right()
 
 
 def launch_of(monkeypatch, x, group):

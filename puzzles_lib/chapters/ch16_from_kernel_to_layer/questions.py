@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.digits import mlp
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.judged import are_strides, examined_at
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import LINEAR_BACKWARD, STOCHASTIC_PACK, uniform
 from puzzles_lib.question import Nudge, Question
@@ -70,6 +71,12 @@ def _dtype_of_dy() -> str:
 
 def _ups() -> int:
     return int((2.3 + uniform(7, torch.arange(1000)) >= 3).sum())
+
+
+def _inputs_kept_by_others() -> int:
+    """Return how many layers get a ReLU's result, which the ReLU keeps."""
+    layers = list(mlp())
+    return sum(isinstance(layer, torch.nn.ReLU) for layer in layers[:-1])
 
 
 def _bytes_of_codes() -> int:
@@ -254,6 +261,17 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q9",
+        asks="How many of the inputs of the model's three linear layers does something else keep in float32?",
+        right=_inputs_kept_by_others,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == 0, "What is between two linear layers, and what does its backward need?"),
+            Nudge(lambda v, r: v == 3, "One input is the images. Which function's backward would need them?"),
+        ),
+        nudge="Each linear layer but the first gets a ReLU's result. What does a ReLU keep for its backward?",
+    ),
+    Question(
+        id="ch16-q10",
         asks="x is [256, 128]. How many bytes does it take in 2 bits, with a bfloat16 scale and minimum per "
         "group of 64?",
         right=_bytes_of_codes,
@@ -267,7 +285,7 @@ QUESTIONS = (
         "numbers?",
     ),
     Question(
-        id="ch16-q10",
+        id="ch16-q11",
         asks="With 1 bit and nearest codes, is the loss of steps 20 to 60 'above' or 'below' float32's?",
         right=_side_of_one_bit,
         kind=str,
@@ -276,7 +294,7 @@ QUESTIONS = (
         "training stays stable?",
     ),
     Question(
-        id="ch16-q11",
+        id="ch16-q12",
         asks="At which rate are float32's losses about those of 1 bit, nearest at 0.05?",
         right=lambda: 0.055,
         kind=float,
@@ -289,7 +307,7 @@ QUESTIONS = (
         nudge="A little too small: float32's losses are still above the packed ones.",
     ),
     Question(
-        id="ch16-q12",
+        id="ch16-q13",
         asks="A linear layer's backward has two products, its forward one. Checkpointing runs forward "
         "twice. How many times as long does a step take (within 0.035)?",
         right=_checkpointed,
@@ -306,7 +324,7 @@ QUESTIONS = (
         nudge="Count the products: three without checkpointing. How many with it?",
     ),
     Question(
-        id="ch16-q13",
+        id="ch16-q14",
         asks="1024 images per step, and 32 GB for activations: which row of the table would you use?",
         right=_chosen,
         kind=str,
@@ -329,7 +347,7 @@ QUESTIONS = (
         nudge="It fits. But another row fits, too, takes no longer, and its gradient is nearer to torch's.",
     ),
     Question(
-        id="ch16-q14",
+        id="ch16-q15",
         asks="x is [33, 70], in 2 bits. What's the shape of its int16 words: (blocks of rows, rows of words "
         "per block, columns)?",
         right=_shape_of_words,
