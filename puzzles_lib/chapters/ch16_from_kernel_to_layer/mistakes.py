@@ -16,11 +16,8 @@ _STORED_BY_ONE = {
     "    if NEED_DB:\n        tl.store(db_ptr + offs_m, total, mask=(offs_m < COUT) & (pid_n == 0))": (
         "    if NEED_DB and pid_n == 0:\n        tl.store(db_ptr + offs_m, total, mask=offs_m < COUT)"
     ),
-    "tl.store(db_ptr + offs_m, total, mask=(offs_m < COUT) & (pid_n == 0))": (
-        "if pid_n == 0:\n            tl.store(db_ptr + offs_m, total, mask=offs_m < COUT)"
-    ),
 }
-"""Other ways to let one column of programs store db."""
+"""Another way to let one column of programs store db."""
 
 MISTAKES = (
     Mistake(
