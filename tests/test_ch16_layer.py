@@ -164,6 +164,31 @@ def test_what_the_text_says_of_the_digits_curves():
     )
 
 
+def test_nearest_codes_of_one_bit_make_gradients_too_long_at_first():
+    """As the text says: of most layers, up to step 30, and not by a factor of two."""
+    nearest = curves.gains("1 bit, nearest", 0, (0, 15, 30, 60))
+    assert all(sum(gain > 1 for gain in layers) >= 2 for layers in nearest[:3])
+    assert max(map(max, nearest)) < 1.4 and min(nearest[3]) < 0.8
+    random = curves.gains("1 bit, stochastic", 0, (0, 15))
+    assert all(abs(gain - 1) < 0.1 for layers in random for gain in layers)
+    table = curves.gains_table(("1 bit, nearest",), (0,)).splitlines()
+    assert table[0].endswith("step 0") and table[1].split()[3:] == [f"{gain:.2f}" for gain in nearest[0]]
+
+
+def test_the_rate_that_is_asked_for_fits_best():
+    """In the cell above the question, of all rates around it: so only those near it are accepted."""
+    wanted = curves.losses("1 bit, nearest", 0, 40, 0.05)[0]
+
+    def apart(rate):
+        return fmean(
+            abs(a - b) for a, b in zip(curves.losses("float32", 0, 40, rate)[0], wanted, strict=True)
+        )
+
+    rates = (0.05, 0.0525, 0.055, 0.0575, 0.06)
+    assert min(rates, key=apart) == ASKED["q12"].right()
+    assert [rate for rate in rates if ASKED["q12"].same(rate, 0.055)] == [0.055]
+
+
 def test_rounding_is_refused_or_taken_as_it_is_said():
     assert [rounding_of(bits, "nearest") for bits in (1, 8)] == ["nearest"] * 2
     with pytest.raises(ValueError, match="rounding must be nearest or stochastic, but is 'up'"):
@@ -199,9 +224,8 @@ def test_a_format_that_there_is_not_is_refused_by_the_names_of_all():
     assert all(path in str(it.value) for path in curves.PATHS)
 
 
-@pytest.mark.parametrize("name", ["budget", "curves"])
-def test_a_picture_of_what_was_recorded_reads(name):
-    picture = getattr(pictures, name)(RECORD)
+def test_the_picture_of_what_was_recorded_reads():
+    picture = pictures.curves(RECORD)
     page = picture.svg()
     root = ET.fromstring(page)
     width = float(root.get("viewBox").split()[2])
@@ -229,7 +253,7 @@ def test_the_words_on_a_gpu_are_what_was_recorded():
     packed, plain = (
         [whole[case + how, path] for how in ("", ", replayed")] for path in ("packed, 2 bits", "torch")
     )
-    told = "on two H200s, the packed ViT was 5% *slower* than torch's"
+    told = "two H200s trained the ViT together, with 128 images each, packed was 5% *slower* than torch"
     assert (
         told in PROSE["gpu-after"] and "it was 3% faster" in PROSE["gpu-after"] and "H200" in about("ranks")
     )
@@ -239,14 +263,14 @@ def test_the_words_on_a_gpu_are_what_was_recorded():
 def test_the_choice_from_the_table_is_what_its_nudges_say():
     found = {rounding_told(row["path"]): row for row in rows("eager") if row["case"].startswith("ViT")}
     room, images = questions.ROOM, questions.IMAGES
-    assert f"{images} images per step, and {room / 1e9:.0f} GB" in PROSE["q13-ask"]
+    assert f"{images} images per step, and {room / 1e9:.0f} GB" in PROSE["q14-ask"]
     needs = {path: row["bytes"] / 128 * images for path, row in found.items()}
     assert [path for path in found if needs[path] > room] == ["torch"] and round(needs["torch"] / 1e9) == 61
     best, again = found["packed, 4 bits, nearest"], found["torch, each block checkpointed"]
     assert round(best["cosine"], 3) == 0.995 and round(best["us"] / again["us"], 1) == 0.8
     for path in ("packed, 2 bits, nearest", "packed, 2 bits, stochastic"):
         assert best["us"] < 1.005 * found[path]["us"] and best["cosine"] > found[path]["cosine"]
-    judge = ASKED["q13"]
+    judge = ASKED["q14"]
     assert all(judge.same(said, judge.right()) for said in ("4 bits", "packed, 4 bits", " Packed, 4 bits"))
 
 
@@ -263,9 +287,9 @@ def test_an_answer_is_not_told_below_its_question():
     book = nbformat.read(REPO / "notebooks/16_from_kernel_to_layer.ipynb", 4)
     cells = {cell.id: cell for cell in book.cells}
     told = {
-        "op-b-idea": ("fake", "byte"),
+        "op-a-after": ("byte",),
         "op-s-idea": ("strides", "transpose"),
-        "prod-words-after": ("16",),
+        "q12-ask": ("0.055", "10%"),
     }
     assert not [(id, word) for id, words in told.items() for word in words if word in cells[id].source]
     assert cells["p27-picture"].outputs == []
@@ -278,11 +302,11 @@ def test_what_is_said_of_means():
     off = dict(re.findall(r"(to the nearest|mean of +\d+): off by ([\d.]+)", printed))
     assert off["to the nearest"] == "1.87" and off["mean of  1"] == "2.46"
     assert all(f"{number}" in cells["p27-mean-idea"].source for number in ("1.87", "2.46"))
-    assert abs(ASKED["q9"].right() - float(off["mean of 64"])) < 0.05
+    assert abs(ASKED["q8"].right() - float(off["mean of 64"])) < 0.05
 
 
 def test_words_of_a_ragged_x_are_a_whole_block():
-    assert tuple(quantize.quantize_pack(torch.randn(33, 70), 2).words.shape) == ASKED["q14"].right()
+    assert tuple(quantize.quantize_pack(torch.randn(33, 70), 2).words.shape) == ASKED["q15"].right()
 
 
 def launch_of(monkeypatch, x, group):
@@ -343,8 +367,10 @@ def test_the_operator_keeps_the_contract(capsys):
         assert all(map(torch.equal, pack(x, 9), wanted))
     inputs = [torch.randn(shape) for shape in ((3, 70), (0, 128), (5, 0), (0, 0))]
     told = list(judged.contract(pack, inputs))
-    assert [line.endswith("all 4 tests: ok") for line in told] == [True] * 4 + [False]
-    assert told[-1].endswith("x must be float32, but is bfloat16") and told[-1].startswith("a bfloat16 x: ok")
+    assert [line.endswith("all 4 tests: ok") for line in told] == [True] * 4 + [False] * 3
+    assert told[-3].endswith("x must be float32, 2-D, but is torch.bfloat16, 2-D")
+    assert told[-1].endswith("x must be float32, 2-D, but is torch.float32, 3-D")
+    assert [": ok, refused" in line for line in told[-3:]] == [True] * 3
     exec(
         made["source"].replace("if x.numel() == 0:", "if x.shape[0] == 0:").replace("::pack", "::half"), made
     )
@@ -369,8 +395,8 @@ def test_someone_who_returns_early_is_told_what_was_found(made, words, capsys):
     source = PROSE["train-op"].replace(early, early.replace("storage(x)", made) if made else "")
     exec(source.replace('"ch16::', f'"ch16_early_{abs(hash(made))}::'), scope)
     told = list(judged.contract(scope["pack_by_mine"], [torch.randn(0, 128), torch.randn(5, 0)]))
-    assert [words in line for line in told] == [True, True, False]
-    assert [("Return early" in line) for line in told] == [not made, not made, False]
+    assert [words in line for line in told] == [True, True, False, False, False]
+    assert [("Return early" in line) for line in told[:2]] == [not made, not made]
     assert not any("/" in line or len(line) > 1000 for line in told)
 
 
@@ -493,10 +519,22 @@ def test_a_layer_without_its_x_saves_little_until_relu_keeps_bits(capsys):
         told = capsys.readouterr().out
         assert "gradcheck: True" in told and int(re.findall(r"(\d+) kB", told)[0]) > least
         assert told.endswith("kB are kept for backward, more than 50 kB\n")
+    for wrong, words in (
+        (saved.replace(", dtype=torch.uint8", ""), "is int64 [5, 2], but should be uint8 [5, 2]"),
+        ("ctx.save_for_backward(x > 0)", "is bool [5, 16], but should be uint8 [5, 2]"),
+        ("ctx.save_for_backward(x)", "is float64 [5, 16], but should be uint8 [5, 2]"),
+        (
+            "ctx.save_for_backward((x > 0).to(torch.uint8), x)",
+            "2 tensors are saved, but backward unpacks one",
+        ),
+        ("undefined", "NameError: name 'undefined' is not defined"),
+    ):
+        exec(PROSE["train-relu"].replace(saved, wrong), made)
+        assert words in capsys.readouterr().out
     for right, wrong, words in (
         ("(x > 0)", "(x >= 0)", "gradcheck: True, but where x is 0, dx is dy"),
         ("(x > 0)", "(x < 0)", "gradcheck: False. If dy is 1"),
-        (saved, "pass", "gradcheck: ValueError"),
+        (saved, "pass", "not solved yet: forward saves nothing"),
     ):
         assert PROSE["train-relu"].count(right) == 1
         exec(PROSE["train-relu"].replace(right, wrong), made)

@@ -14,8 +14,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
-from puzzles_lib.chapters.ch16_from_kernel_to_layer.digits import bytes_kept, mlp, train, unseen
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.digits import batches, bytes_kept, mlp, train, unseen
 from puzzles_lib.kernels.modules import pack_activations, seed_rounding
 from puzzles_lib.stumbles import sentence_first
 from puzzles_lib.timing.recorded import bits_text, rounding_told
@@ -48,6 +49,46 @@ def losses(path: str, seed: int, steps: int, rate: float = RATE) -> tuple[list[f
     sgd = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
     found = train(model, steps, seed, optimiser=sgd, before=lambda step: seed_rounding(model, step))
     return found, model
+
+
+def gains(path: str, seed: int, steps: Sequence[int], rate: float = RATE) -> list[list[float]]:
+    """Return the gain of each weight matrix's gradient, at these steps of float32's training.
+
+    The gain is the gradient's component along the exact gradient, relative to the exact one's norm: 1 if it's
+    as long. Both are computed from the same weights and the same batch.
+    """
+    exact, found = packed_mlp(FLOAT, seed), {}
+    seen = list(batches(max(steps) + 1, seed))
+
+    def note(step: int) -> None:
+        if step not in steps:
+            return
+        model = packed_mlp(path, seed)
+        model.load_state_dict(exact.state_dict())
+        seed_rounding(model, step)
+        pairs = zip(_weight_gradients(exact, *seen[step]), _weight_gradients(model, *seen[step]), strict=True)
+        found[step] = [float((one * other).sum() / one.square().sum()) for one, other in pairs]
+
+    sgd = torch.optim.SGD(exact.parameters(), lr=rate, momentum=0.9)
+    train(exact, max(steps) + 1, seed, optimiser=sgd, before=note)
+    return [found[step] for step in steps]
+
+
+def _weight_gradients(
+    model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    weights = [p for p in model.parameters() if p.dim() == 2]
+    return torch.autograd.grad(F.cross_entropy(model(images), labels), weights)
+
+
+def gains_table(paths: Sequence[str], steps: Sequence[int], seed: int = 0) -> str:
+    """Return the gains of some paths as text: at each step, those of all layers, the first layer first."""
+    wide = max(map(len, paths))
+    lines = [" " * wide + "".join(f"  {f'step {step}':14}" for step in steps)]
+    for path in paths:
+        cells = (" ".join(f"{gain:.2f}" for gain in layers) for layers in gains(path, seed, steps))
+        lines.append(f"{path:{wide}}" + "".join(f"  {cell:14}" for cell in cells))
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def measure() -> dict[str, Any]:

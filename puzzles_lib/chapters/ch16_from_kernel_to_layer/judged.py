@@ -250,8 +250,14 @@ def relu(
     many it may keep.
     """
     x = torch.randn(5, 16, dtype=torch.float64, generator=_generator()).requires_grad_()
+    try:
+        saved = function.apply(x).grad_fn.saved_tensors
+    except Exception as error:
+        return _told(error)
+    form = _form_of_bits(saved, x)
     if (told := checked(function.apply, [x])) != "True":
-        return f"gradcheck: {told}"
+        raised = re.match(r"\w+(Error|Exception): ", told)
+        return form if form and raised else f"gradcheck: {told}"
     zeros = torch.zeros(5, 16, dtype=torch.float64, requires_grad=True)
     (dx,) = torch.autograd.grad(function.apply(zeros).sum(), zeros)
     if dx.any():
@@ -260,7 +266,24 @@ def relu(
         return f"gradcheck: True\n{told}"
     bytes_kept = kept()
     told = f"gradcheck: True\n{bytes_kept / 1e3:.0f} kB are kept for backward"
-    return told if bytes_kept <= most else f"{told}, more than {most / 1e3:.0f} kB"
+    if bytes_kept <= most:
+        return told
+    return f"{told}, more than {most / 1e3:.0f} kB" + (f". {form[0].upper()}{form[1:]}" if saved else "")
+
+
+def _form_of_bits(saved: Sequence[Tensor], x: Tensor) -> str:
+    """Return what is wrong with the form of what a ReLU saves: it must be uint8, with a byte for 8 of x."""
+    if not saved:
+        return "not solved yet: forward saves nothing for backward"
+    if len(saved) > 1:
+        return f"{len(saved)} tensors are saved, but backward unpacks one"
+    (bits,), wanted = saved, [x.shape[0], x.shape[1] // 8]
+    if bits.dtype == torch.uint8 and list(bits.shape) == wanted:
+        return ""
+    return (
+        f"for an x of {list(x.shape)}, the saved tensor is {_name(bits.dtype)} {list(bits.shape)}, "
+        f"but should be uint8 {wanted}"
+    )
 
 
 _COMPUTED_ANYWAY = ("setStorage", "cannot reshape tensor of 0 elements")
@@ -278,12 +301,20 @@ def contract(pack: Callable, inputs: Iterable[Tensor]) -> Iterator[str]:
             if x.numel() == 0 and any(words in told for words in _COMPUTED_ANYWAY):
                 told = "FAILS. Return early: there are no elements to compute with"
         yield f"x {list(x.shape)}, strides {x.stride()}: {told}"
-    try:
-        pack(torch.zeros(5, 70, dtype=torch.bfloat16), 3)
-    except TypeError as error:
-        yield f"a bfloat16 x: ok, refused. {error}"
-    else:
-        yield "a bfloat16 x: FAILS. It isn't refused"
+    refused = {
+        "a bfloat16 x": torch.zeros(5, 70, dtype=torch.bfloat16),
+        "one without elements": torch.zeros(0, 70, dtype=torch.bfloat16),
+        "an x of three axes": torch.zeros(2, 5, 70),
+    }
+    for name, x in refused.items():
+        try:
+            pack(x, 3)
+        except TypeError as error:
+            yield f"{name}: ok, refused. {error}"
+        except Exception as error:
+            yield f"{name}: FAILS. {_told(error)}"
+        else:
+            yield f"{name}: FAILS. It isn't refused"
 
 
 def _told(error: Exception) -> str:

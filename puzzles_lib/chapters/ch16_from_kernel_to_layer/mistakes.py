@@ -12,6 +12,13 @@ _TO_INT64 = {
     "program_id(1).to(tl.int64)": "program_id(1)",
 }
 
+_STORED_BY_ONE = {
+    "    if NEED_DB:\n        tl.store(db_ptr + offs_m, total, mask=(offs_m < COUT) & (pid_n == 0))": (
+        "    if NEED_DB and pid_n == 0:\n        tl.store(db_ptr + offs_m, total, mask=offs_m < COUT)"
+    ),
+}
+"""Another way to let one column of programs store db."""
+
 MISTAKES = (
     Mistake(
         STRIDED_COPY,
@@ -171,6 +178,7 @@ MISTAKES = (
         kind="uninitialised",
         says="db_ptr",
         asks="An atomic addition reads the old sum. What does the very first one read?",
+        otherwise=_STORED_BY_ONE,
     ),
     Mistake(
         LINEAR_BACKWARD,
@@ -179,6 +187,7 @@ MISTAKES = (
         {" & (pid_n == 0)": ""},
         kind="race",
         says="both store db[0]: the value is the same",
+        otherwise=_STORED_BY_ONE,
     ),
     Mistake(
         LINEAR_BACKWARD,
@@ -200,7 +209,7 @@ MISTAKES = (
         LINEAR_BACKWARD,
         "dw_always",
         "Stores dw even if the weights are frozen, where dw has no elements.",
-        {"    if NEED_DW:\n        at = offs_m": "    if NEED_DW or NEED_DB:\n        at = offs_m"},
+        {"    if NEED_DW:\n        tl.store": "    if NEED_DW or NEED_DB:\n        tl.store"},
         kind="out of bounds",
         says="dw_ptr",
     ),
@@ -432,6 +441,14 @@ MISTAKES = (
         {"OFFSET + row * N + n": "OFFSET + row * N + n % GROUP"},
         kind="values",
         says="the groups of a row draw",
+    ),
+    Mistake(
+        STOCHASTIC_PACK,
+        "same_draws_in_every_row_and_group",
+        "Draws at the lane within a group, so all groups of all rows are rounded by the same numbers.",
+        {"OFFSET + row * N + n": "OFFSET + tl.arange(0, GROUP)[None, :]"},
+        kind="values",
+        says="all groups of all rows draw",
     ),
     Mistake(
         STOCHASTIC_PACK,

@@ -4,12 +4,17 @@ import torch
 from torch.library import custom_op
 
 
-@custom_op("ch16::keep_signs", mutates_args=())
-def keep_signs(x: torch.Tensor) -> torch.Tensor:
+def signs(x):  # a bit per element of x, eight of them per byte
     bits = torch.nn.functional.pad((x > 0).to(torch.uint8), (0, -x.shape[1] % 8))
-    x.relu_()
     weights = 2 ** torch.arange(8, dtype=torch.uint8)
     return (bits.unflatten(1, (-1, 8)) * weights).sum(2, dtype=torch.uint8)
+
+
+@custom_op("ch16::keep_signs", mutates_args=())
+def keep_signs(x: torch.Tensor) -> torch.Tensor:
+    packed = signs(x)
+    x.relu_()
+    return packed
 
 
 @keep_signs.register_fake
@@ -19,9 +24,7 @@ def _(x):
 
 @custom_op("ch16::signs_of_whole_bytes", mutates_args=())
 def signs_of_whole_bytes(x: torch.Tensor) -> torch.Tensor:
-    bits = torch.nn.functional.pad((x > 0).to(torch.uint8), (0, -x.shape[1] % 8))
-    weights = 2 ** torch.arange(8, dtype=torch.uint8)
-    return (bits.unflatten(1, (-1, 8)) * weights).sum(2, dtype=torch.uint8)
+    return signs(x)
 
 
 @signs_of_whole_bytes.register_fake

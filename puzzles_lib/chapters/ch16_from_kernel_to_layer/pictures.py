@@ -19,13 +19,15 @@ from puzzles_lib.drawing.colours import (
     YELLOW,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
-from puzzles_lib.timing.recorded import bits_text
 
 PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
 FLOAT = "float32"
-STAR = "*"  # stochastic codes; all other marks are nearest
-SIZES = {STAR: 12, "D": 8}
-BITS_LOOKS = {8: (SKY, "D"), 4: (GREEN, "s"), 2: (BLUE, "o"), 1: (VERMILLION, "^")}
+LOOKS = {
+    "4 bits, nearest": (GREEN, "-", 1.6),
+    "2 bits, nearest": (BLUE, "--", 1.8),
+    "1 bit, nearest": (VERMILLION, "-", 1.6),
+    "1 bit, stochastic": (ORANGE, ":", 2.2),
+}
 
 
 # ---- the layer
@@ -42,18 +44,17 @@ def layer() -> Picture:
     dy = box(ax, 19.8, 6.8, 2.6, 1.2, "dy", color=DY)
     dw = box(ax, 3.6, 6.8, 2.6, 1.2, "dW, db", color=DW)
     arrow(ax, (x.right + 0.1, 1.3), (y.x - 0.1, 1.3))
-    label(ax, 13.0, 0.85, "y = x Wᵀ + b, exact: cuBLAS")
+    label(ax, 13.0, 0.85, "y = x Wᵀ + b, exact")
     arrow(ax, (x.right + 0.1, 1.9), (words.x + 0.6, words.y - 0.1))
     label(ax, 8.9, 2.55, "puzzle 25: copy from any strides,  puzzle 27: round and pack", align="left")
     arrow(ax, (words.x + 0.6, words.bottom + 0.1), (dw.right + 0.1, dw.y + 0.3))
-    label(ax, 8.9, 6.05, "puzzle 26: unpack x̂ inside the product", align="left")
+    label(ax, 10.4, 5.75, "puzzle 26: unpack x̂, and compute dW = dyᵀ x̂ and db = sum of dy", align="left")
     arrow(ax, (dy.x - 0.1, 7.4), (dw.right + 0.1, 7.4))
-    label(ax, 13.0, 7.85, "dW = dyᵀ x̂,  db = sum of dy")
     text = "all we keep of x: they stand for x̂, close to x"
     label(ax, words.right + 0.3, 4.35, text, align="left", color=FAINT)
     dx = box(ax, 3.6, 9.0, 2.6, 1.2, "dx", color=VALUES)
     arrow(ax, (dy.x - 0.1, 7.9), (dx.right + 0.1, 9.6))
-    label(ax, 13.0, 9.7, "dx = dy W needs no x: cuBLAS", align="left")
+    label(ax, 13.0, 9.7, "dx = dy W needs no x", align="left")
     return Picture(
         figure,
         "A linear layer. Forward computes y = x Wᵀ + b exactly. On the side, puzzles 25 and 27 turn x into "
@@ -80,7 +81,7 @@ def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
     ax.set_xlim(0, rows * 1.13)
     ax.set_ylim(-2.5, 3.0)
     ax.set_xlabel("row m", fontsize=10)
-    ax.set_ylabel(f"m · {N}, in billions", fontsize=10)
+    ax.set_ylabel("offset of row m, in billions", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
@@ -101,20 +102,20 @@ def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32
             text = f"program ({i}, {j})"
             box(ax, left + j * width, top + i * height, width, height, text, color=DW, edge=INK)
         y = top + (i + 0.5) * height
-        strip = box(ax, left - 3.2, top + i * height, 1.6, height, "db", color=DY, edge=INK)
+        strip = box(ax, left - 3.2, top + i * height, 1.6, height, "db", color=DW, edge=INK)
         label(ax, (left + strip.right) / 2, y, "?", fontsize=11)
         label(ax, strip.x - 0.3, y, f"rows {i * BLOCK_M}..{min(COUT, (i + 1) * BLOCK_M) - 1}", align="right")
     for j in range(across):
         text = f"{j * BLOCK_N}..{min(CIN, (j + 1) * BLOCK_N) - 1}"
         label(ax, left + (j + 0.5) * width, top - 0.5, text, fontsize=9, color=FAINT)
     label(ax, left + across * width / 2, 0.6, f"dW: {COUT} outputs by {CIN} inputs")
-    foot = "all programs in a row read the same dy, so all of them could sum it: who stores db?"
+    foot = "all programs in a row of tiles load the same columns of dy"
     label(ax, 12.5, top + down * height + 1.0, foot)
     return Picture(
         figure,
         f"dW of {COUT} by {CIN} in tiles of {BLOCK_M} by {BLOCK_N}: {down} by {across} programs, and each "
         f"stores its tile. All programs in a row of tiles read the same columns of dy, so each of them "
-        "could sum these for db. Which one stores db?",
+        "could sum these for db.",
     )
 
 
@@ -141,7 +142,9 @@ def draws(steps: float = 2.3, count: int = 40, seed: int = 54) -> Picture:
     label(ax, place + width + 0.3, 1.5, f"s + 1 = {steps + 1:g}", align="left")
     label(ax, left + 0.62 * width, 4.55, f"{count - up} draws of s + u: code {low}", color=ORANGE)
     label(ax, left + 1.04 * width, 4.55, f"{up} draws: code {low + 1}", align="left", color=BLUE)
-    label(ax, left - 0.3, 2.9, "a dot per draw", align="right", fontsize=9, color=FAINT)
+    for number in (0, count - 1):
+        text = f"draw {number}"
+        label(ax, left - 0.3, 2.05 + 1.7 * number / count, text, align="right", fontsize=9, color=FAINT)
     mean = low + up / count
     text = f"the mean of {count} codes is {mean:.2f}; the nearest code would be {low} each time"
     label(ax, 12.5, 5.6, text)
@@ -161,75 +164,32 @@ def _named(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def curves(record: Mapping[str, Any]) -> Picture:
-    """Draw how far the loss of each step is from float32's, in 1 and 2 bits, nearest and stochastic.
+    """Draw how far the loss of each step is from float32's, for the formats in `LOOKS`.
 
     record: what `curves.measure` returns.
     """
     rows = _named(record)
-    figure = new_figure(8.4, 3.6)
-    axes = figure.subplots(1, 2, sharey=True)
-    told = []
-    exact = rows[FLOAT]["loss"]
-    for ax, rounding in zip(axes, ("nearest", "stochastic"), strict=True):
-        ax.axhline(0, color=INK, linewidth=1)
-        ends = " and ".join(f"{exact[step]:.2f} at step {step}" for step in (20, 40))
-        label(ax, len(exact) - 1, 0.008, f"{FLOAT}: {ends}", align="right baseline", fontsize=9)
-        for bits, line in ((2, "--"), (1, "-")):
-            color = BITS_LOOKS[bits][0]
-            row = rows[_path(bits, rounding)]
-            beyond = [loss - one for loss, one in zip(row["loss"], exact, strict=True)]
-            name = f"{bits_text(bits)}: {row['apart']:.3f} apart"
-            ax.plot(beyond, line, color=color, linewidth=1.6, label=name)
-            told.append(f"{row['path']}: {row['loss'][40]:.3f} at step 40, {row['apart']:.4f} apart")
-        ax.legend(fontsize=10, frameon=False, loc="lower right")
-        ax.set_title(rounding, fontsize=11, color=INK)
-        ax.set_xlabel("step", fontsize=10)
-        ax.tick_params(labelsize=9)
-        ax.grid(axis="y", color=PALE)
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("loss minus float32's", fontsize=10)
-    return Picture(
-        figure,
-        f"The loss on the digits minus float32's, averaged over {record['seeds']} runs. float32's is "
-        f"{exact[40]:.3f} at step 40. {'; '.join(told)}. Apart: the mean distance from float32's curve.",
-    )
-
-
-def _path(bits: int, rounding: str) -> str:
-    return f"{bits_text(bits)}, {rounding}"
-
-
-def budget(record: Mapping[str, Any]) -> Picture:
-    """Draw the bytes kept for backward against the mean distance from float32's loss curve."""
-    rows = _named(record)
-    figure = new_figure(7.6, 3.8)
+    figure = new_figure(8.2, 3.8)
     ax = figure.subplots()
-    told = [f"{FLOAT} keeps {rows[FLOAT]['bytes'] / 1e3:.0f} kB"]
-    ax.axhline(0, color=LINE, linewidth=0.8)
-    ax.plot([rows[FLOAT]["bytes"] / 1e3], [0], "P", color=INK, markersize=9)
-    label(ax, rows[FLOAT]["bytes"] / 1e3, 0.0015, FLOAT, align="baseline")
-    for bits, (color, mark) in BITS_LOOKS.items():
-        for rounding in ("nearest", "stochastic")[: 2 if bits <= 2 else 1]:  # else both are in the same place
-            row = rows[_path(bits, rounding)]
-            mark = STAR if rounding == "stochastic" else mark
-            ax.plot([row["bytes"] / 1e3], [row["apart"]], mark, color=color, markersize=SIZES.get(mark, 9))
-            below = (bits, rounding) == (2, "stochastic")  # above it, the label would be beside another star
-            place = row["bytes"] / 1e3, row["apart"] + (-0.0036 if below else 0.0016)
-            name = row["path"] if bits <= 2 else bits_text(bits)
-            label(ax, *place, name, align="baseline", fontsize=9, color=color)
-            told.append(f"{row['path']}, keeps {row['bytes'] / 1e3:.0f} kB, {row['apart']:.4f} apart")
-    ax.set_xscale("log")
-    ax.set_xlim(30, 400)
-    ax.set_xticks(ticks := [40, 60, 100, 200, 340], [str(tick) for tick in ticks])
-    ax.set_xticks([], minor=True)
-    ax.set_ylim(-0.0042, 0.045)
-    ax.set_xlabel("kB kept for backward, per batch (log scale)", fontsize=10)
-    ax.set_ylabel("mean distance from float32's curve", fontsize=10)
+    exact, told, most = rows[FLOAT]["loss"], [], rows[FLOAT]["bytes"] / 1e3
+    ax.axhline(0, color=INK, linewidth=1)
+    for path, (color, line, width) in LOOKS.items():
+        row = rows[path]
+        beyond = [loss - one for loss, one in zip(row["loss"], exact, strict=True)]
+        kept = f"{row['bytes'] / 1e3:.0f} kB"
+        ax.plot(beyond, line, color=color, linewidth=width, label=f"{path}, {kept}: {row['apart']:.3f} apart")
+        told.append(f"{path}: {kept} kept, {beyond[40]:+.3f} at step 40, {row['apart']:.4f} apart")
+    ax.legend(fontsize=10, frameon=False, loc="lower right")
+    ax.set_xlabel("step", fontsize=10)
+    ax.set_ylabel("loss minus float32's", fontsize=10)
     ax.tick_params(labelsize=9)
     ax.grid(axis="y", color=PALE)
     ax.spines[["top", "right"]].set_visible(False)
     return Picture(
-        figure, f"Bytes kept for backward against distance from float32's loss. {'. '.join(told)}."
+        figure,
+        f"The loss on the digits minus float32's, averaged over {record['seeds']} runs. float32 "
+        f"keeps {most:.0f} kB, and its loss is {exact[40]:.3f} at step 40. {'; '.join(told)}. "
+        "Apart: the mean distance from float32's curve.",
     )
 
 
@@ -241,7 +201,8 @@ def words(BITS: int = 2) -> Picture:
     F = 16 // BITS
     figure, ax = new_sheet(25, 7.7)
     row = cells(ax, [f"n={i}" for i in range(3)], x=2.2, y=1.6, width=2.2, colors=PACKED)
-    label(ax, row.x + 3.3, 0.7, "puzzle 15: neighbors in one row")
+    label(ax, row.x + 3.3, 0.7, "puzzle 15: a word has neighbors in one row")
+    label(ax, row.x + 3.3, 1.25, "word 0")
     label(ax, row.x - 0.3, 2.1, "row k", align="right")
     label(ax, row.right + 0.2, 2.1, f"… n={32 // BITS - 1}", align="left")
     for i in range(3):
@@ -249,7 +210,7 @@ def words(BITS: int = 2) -> Picture:
     x, width = 16.0, 2.6
     rows = [[f"k={16 * field + r}" for r in range(2)] for field in range(F)]
     block = cells(ax, rows, x=x, y=2.3, width=width, height=0.62, colors=[[PACKED, VALUES]] * F)
-    label(ax, x + width, 0.7, f"the library, column n: {F} rows, 16 apart")
+    label(ax, x + width, 0.7, f"the library: a word has {F} rows, 16 apart")
     for r in range(2):
         label(ax, x + (r + 0.5) * width, 1.8, f"word {r}")
     label(ax, block.right + 0.3, 1.8, "… word 15", align="left")
@@ -266,5 +227,5 @@ def words(BITS: int = 2) -> Picture:
 
 
 __all__ = [
-    "budget", "curves", "draws", "layer", "programs", "words", "wraps"
+    "curves", "draws", "layer", "programs", "words", "wraps"
 ]  # fmt: skip

@@ -152,9 +152,9 @@ def linear_backward(
     """dw and db, the gradients of y = x wᵀ + b, for the x that the words stand for
 
     x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
-    elements; don't load anything for it. A program loads no element of dy twice, and
-    only one program stores each element of db. K may be 0; any tensor may exceed 2^31
-    elements. Sum in float32; the checker's x are exact bfloat16 numbers.
+    elements; store and load nothing for it. A program loads no element of dy twice,
+    and only one program stores each element of db. K may be 0; any tensor may exceed
+    2^31 elements. Sum in float32. In all cases, bfloat16 holds x̂ exactly.
     """
     codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
@@ -371,6 +371,9 @@ ROUNDING_SLIPS = {
     ),
     "the groups of a row draw the same numbers: n counts through the whole row": _drawn(
         lambda m, n, at: at.OFFSET + m * at.N + n % at.GROUP
+    ),
+    "all groups of all rows draw the same numbers: the place is OFFSET + m * N + n": _drawn(
+        lambda m, n, at: at.OFFSET + n % at.GROUP
     ),
     "all elements of a row share one draw: give each element its own place": _drawn(
         lambda m, n, at: at.OFFSET + m * at.N
