@@ -1,4 +1,8 @@
-"""Several processes that train together, on gloo: forks of the test's own, which has imported torch."""
+"""Several processes that train together, on gloo: forks of the test's own, which has imported torch.
+
+Where there is a GPU, torch has threads for it after its first backward, and then forks can't train. There
+they begin anew, and each imports torch.
+"""
 
 import multiprocessing
 import os
@@ -12,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 120  # seconds that a rank waits for another, and the test for them all
-CONTEXT = multiprocessing.get_context("fork")  # torch is on one thread here, see conftest.py, so it may
 
 
 def together(work: Callable, *arguments: Any, folder: Path, count: int = 2) -> list[Any]:
@@ -21,11 +24,14 @@ def together(work: Callable, *arguments: Any, folder: Path, count: int = 2) -> l
     They find each other by a file in ``folder``. Raises AssertionError with the traceback of the first rank
     that failed, or the exit status of one that died.
     """
+    import torch
+
+    context = multiprocessing.get_context("spawn" if torch.cuda.is_available() else "fork")
     store = folder / f"store-{len(list(folder.glob('store-*')))}"
     ranks, pipes = [], []
     for rank in range(count):
-        reader, writer = CONTEXT.Pipe(duplex=False)
-        ranks.append(CONTEXT.Process(target=_run, args=(work, arguments, rank, count, store, writer)))
+        reader, writer = context.Pipe(duplex=False)
+        ranks.append(context.Process(target=_run, args=(work, arguments, rank, count, store, writer)))
         ranks[-1].start()
         writer.close()  # before the next rank is forked: the end of this one is the end of the pipe
         pipes.append(reader)
