@@ -859,7 +859,7 @@ WRONG = [
     Wrong(LONG_SUM, rows_summed_together, kind="values", says="z[0]"),
     Wrong(LONG_SUM, wrong_axis, kind="compiler", says="before the loop"),
     Wrong(LONG_SUM, no_other, kind="uninitialised", says="x_ptr"),
-    Wrong(LONG_SUM, padding_of_ones, kind="values", says="off by 56"),
+    Wrong(LONG_SUM, padding_of_ones, kind="values", says="too high by 56"),
     Wrong(LONG_SUM, tail_reads_the_next_row, kind="out of bounds", says="x_ptr"),
     Wrong(LONG_SUM, tail_masked_by_the_end, kind="values", says="wrong values in z: 4 of 5"),
     Wrong(LONG_SUM, sum_store_unmasked, kind="out of bounds", says="z_ptr"),

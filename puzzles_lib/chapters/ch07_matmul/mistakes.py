@@ -172,7 +172,7 @@ MISTAKES = (
             "(offs_k[:, None] < K),\n            other=0.0": "(offs_k[:, None] < K),\n            other=1.0",
         },
         kind="values",
-        says="off by 28",
+        says="too high by 28",
     ),
     Mistake(
         BATCHED_MATMUL,
