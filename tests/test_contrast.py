@@ -184,7 +184,7 @@ def test_a_question_offers_the_answer_and_few_others():
 
 
 def test_a_mistake_that_some_cases_refuse_is_asked_about_these():
-    """Their refusal is told in full, and not which elements are wrong in the first case."""
+    """The report shows why they do not compile, not the wrong elements of the first case."""
     slip = next(each for each in EVERY if each.kind == "values")
     cases = (CaseResult("N=1", Verdict("values", "wrong")), CaseResult("N=2", Verdict("compiler", "shapes")))
     asked = contrast._question(Report("name", cases), slip, mistakes(slip.puzzle))
