@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -672,3 +673,18 @@ def test_hard_cases_are_tried(puzzle, old, new):
     report = edited(puzzle, (old, new))
     (failed,) = (case for case in report.cases if not case.ok)
     assert failed.verdict.diagnosis in PUZZLES[puzzle].hard, str(report)
+
+
+def test_a_spec_that_never_ends_for_a_made_case_ends_no_check():
+    def endless(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+        while len(x) > 5000:
+            pass
+        return x + 10
+
+    source = kernel_sources()["masked_add"].replace(
+        "tl.program_id(0)", "tl.minimum(tl.program_id(0), 20_000)"
+    )
+    puzzle = dataclasses.replace(PUZZLES["masked_add"], spec=endless)
+    began = time.thread_time()
+    report = examine(define(source, "<masked_add, with a comparison>"), puzzle, seconds=0.5)
+    assert report.ok and 0.5 < time.thread_time() - began, str(report)

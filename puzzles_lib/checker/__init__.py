@@ -32,7 +32,7 @@ from puzzles_lib.checker import (
 )
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, OutOfTime, Refused, attempt
-from puzzles_lib.checker.expected import Expected, PuzzleFault, expect, the_puzzles_own
+from puzzles_lib.checker.expected import Expected, PuzzleFault, evaluate, expect, the_puzzles_own
 from puzzles_lib.checker.launches import Launches
 from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import CaseResult, Report, Verdict
@@ -41,6 +41,7 @@ from puzzles_lib.checker.untested import Untested
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import LINE_BY_LINE, Busy, Options, Program, Run, alone
+from puzzles_lib.runner.limits import TimeLimitReached, time_limit
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 from puzzles_lib.wrapped import unwrap
@@ -469,8 +470,9 @@ def _made(one: Bound | Refusal | None, shared: _Shared) -> CaseResult | None:
     if not isinstance(one, Bound):
         return None
     try:
+        _wanted_in_time(one, shared.budget)
         result = _check_case(one, shared, backwards=False)
-    except (Refused, PuzzleFault):
+    except (OutOfTime, Refused, PuzzleFault):
         return None
     telling = ("true size",) if one.case.pretend else made_cases.TELLING
     if result.verdict and result.verdict.kind not in telling:
@@ -527,7 +529,7 @@ def _at_edges(bound: Bound, shared: _Shared, programs: Sequence[Program], made: 
     """
     try:
         shared.budget.ask()
-        inputs, expected = _wanted(bound.puzzle, bound.case)
+        inputs, expected = _wanted_in_time(bound, shared.budget)
         ran = attempt(bound, inputs, Options(seconds=shared.seconds, quiet=True, only=programs))
     except (OutOfTime, PuzzleFault, Refused):
         return None
@@ -671,6 +673,18 @@ def _wanted(puzzle: Puzzle, case: Case) -> tuple[dict[str, torch.Tensor], dict[s
             expect(puzzle, case, inputs),
         )  # keeps the puzzle alive, so that no other gets its id
     return _kept[key][1:]
+
+
+def _wanted_in_time(bound: Bound, budget: Budget) -> tuple[dict[str, torch.Tensor], dict[str, Expected]]:
+    """Return what `_wanted` does. Raises OutOfTime if the spec takes more than the whole budget.
+
+    A case that isn't listed can be so large that its spec takes minutes.
+    """
+    try:
+        with time_limit(budget.seconds, inside=evaluate):
+            return _wanted(bound.puzzle, bound.case)
+    except TimeLimitReached:
+        raise OutOfTime(budget.seconds) from None
 
 
 def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None) -> CaseResult:
