@@ -51,7 +51,7 @@ never_moved = edited(
     ATTENDED,
     "never_moved",
     "Takes the first block's maximum for all.",
-    {"best > top + 8": 'top == float("-inf")'},
+    {"best - top > 8": 'top == float("-inf")'},
 )
 
 moved_on_all_the_same = edited(
@@ -61,11 +61,18 @@ moved_on_all_the_same = edited(
     {"acc += tl.sum(p * v)": "acc += tl.sum(p * v)\n        top = best"},
 )
 
+rounded_threshold = edited(
+    ATTENDED,
+    "rounded_threshold",
+    "Adds 8 to a maximum, which may round up to the new one.",
+    {"best - top > 8": "best > top + 8"},
+)
+
 always_moved = edited(
     ATTENDED,
     "always_moved",
     "Saves nothing.",
-    {"best > top + 8:  # don't move it by a little": "best > top:"},
+    {"best - top > 8:  # don't move it by a little": "best > top:"},
 )
 
 taken_back = edited(
@@ -166,6 +173,7 @@ WRONG = [
     Wrong(ATTENDED, upside_down, "values", "NaN"),
     Wrong(ATTENDED, never_moved, "values", "wrong values in base: 3 of 3"),
     Wrong(ATTENDED, always_moved, "values", "moves with each larger block"),
+    Wrong(ATTENDED, rounded_threshold, "values", "so large that adding 8 rounds"),
     Wrong(ATTENDED, moved_on_all_the_same, "values", "z["),
     Wrong(DISCOUNTED_SUM, squared, "values", "not associative"),
     Wrong(RUNNING_SUMS, the_other_end, "out of bounds", "x_ptr"),

@@ -30,6 +30,12 @@ def around_the_step(shape: tuple[int, ...], dtype: torch.dtype, generator: torch
     return levels[torch.arange(shape[0]) % 2][:, quarter].to(dtype)
 
 
+def beyond_eight(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return rows whose halves are so large that float32 has no number 8 above them, and rise by 16."""
+    half = torch.arange(shape[-1]) * 2 // shape[-1]
+    return (2.0**27 + 16 * (1 + half)).expand(shape).to(dtype)
+
+
 def attended(
     x: Float32[Tensor, "M N"],
     v: Float32[Tensor, "M N"],
@@ -97,7 +103,10 @@ PUZZLE = Puzzle(
         "the maximum moves with each larger block, even by a little": _moved_by_each,
         "sums and weights are relative to the new maximum, but `top` still has the old one": _left_behind,
     },
-    hard={LIGHT: Case(M=1, N=64, BLOCK_N=16, fill={"x": falling, "v": rising})},
+    hard={
+        LIGHT: Case(M=1, N=64, BLOCK_N=16, fill={"x": falling, "v": rising}),
+        "maxima can be so large that adding 8 rounds": Case(M=1, N=32, BLOCK_N=16, fill={"x": beyond_eight}),
+    },
     contract=Contract(
         {"M": Size(9), "N": Size(300), "BLOCK_N": lambda s: (32,) if s.N > 64 else (32, 64)},
         fills=lambda s: ({"x": leaps}, {"x": late_maximum}),
