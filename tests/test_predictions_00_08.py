@@ -186,7 +186,7 @@ MISTAKES = [
     ("ch00-q3", (7, 2), "wrong order"),
     ("ch00-q3", (1, 7), "The lane is correct"),
     ("ch00-q3", (2, 8), "count from 0"),
-    ("ch00-q3", (0, 1), "Step to the end"),
+    ("ch00-q3", (0, 1), "Choose the last program with the slider"),
     ("ch01-q1", {1, 3}, "numbers of cases"),
     ("ch01-q1", {20, 32, 128, 1000}, "program 3 is element 768"),
     ("ch01-q1", set(), "Does the mask do harm there"),

@@ -588,6 +588,26 @@ def mask_of_the_first_program(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     tl.store(z_ptr + pid * BLOCK + lanes, tl.load(x_ptr - lanes, mask=mask) + 10, mask=mask)
 
 
+@triton.jit
+def load_left_unmasked(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """The pointers and the mask are correct, but only the store has the mask."""
+    pid = tl.program_id(0)
+    x_ptr += N - 1 - pid * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < N - pid * BLOCK
+    tl.store(z_ptr + pid * BLOCK + lanes, tl.load(x_ptr - lanes) + 10, mask=mask)
+
+
+@triton.jit
+def last_block_for_all(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Moves to the last element, but not on to the program's own."""
+    pid = tl.program_id(0)
+    x_ptr += N - 1
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < N - pid * BLOCK
+    tl.store(z_ptr + pid * BLOCK + lanes, tl.load(x_ptr - lanes, mask=mask) + 10, mask=mask)
+
+
 WRONG = [
     Wrong(CONSTANT_ADD, ch01_empty, kind="never written", says="of z"),
     Wrong(CONSTANT_ADD, loads_and_forgets, kind="never written", says="of z"),
@@ -663,6 +683,8 @@ WRONG = [
     Wrong(REVERSED_ADD, one_past_the_last, kind="out of bounds", says="x has 32"),
     Wrong(REVERSED_ADD, each_block_on_its_own, kind="values", says="wrong values in z"),
     Wrong(REVERSED_ADD, mask_of_the_first_program, kind="out of bounds", says="x_ptr"),
+    Wrong(REVERSED_ADD, load_left_unmasked, kind="out of bounds", says="-12..-1"),
+    Wrong(REVERSED_ADD, last_block_for_all, kind="values", says="at 32–127 along N"),
     Wrong(CONSTANT_ADD, all_blocks_by_each, kind="race", says="programs 0 and 1 both store z[0]"),
     Wrong(MASKED_ADD, two_blocks_by_each, kind="race", says="programs 0 and 1 both store z[32]"),
     Wrong(MASKED_ADD, wrapped_on_both_sides, kind="race", says="both store z[0]"),

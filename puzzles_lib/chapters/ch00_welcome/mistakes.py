@@ -47,7 +47,7 @@ MISTAKES = (
     Mistake(
         SQUARE,
         "one_block_per_program",
-        "Each program takes one block of its two.",
+        "Each program takes BLOCK elements instead of 2 * BLOCK.",
         {"tl.arange(0, 2 * BLOCK)": "tl.arange(0, BLOCK)"},
         kind="never written",
         says="z[8]",
@@ -55,7 +55,7 @@ MISTAKES = (
     Mistake(
         SQUARE,
         "programs_start_one_block_apart",
-        "Each program takes two blocks, but begins only one block after the program before it.",
+        "Each program takes 2 * BLOCK elements, but begins only BLOCK after the program before it.",
         {"pid * 2 * BLOCK": "pid * BLOCK"},
         kind="never written",
         says="overwrite each other",

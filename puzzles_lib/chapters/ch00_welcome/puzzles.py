@@ -31,7 +31,7 @@ DOUBLE = Puzzle(
 
 
 def square(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
-    """z[n] = x[n] · x[n], with two blocks per program"""
+    """z[n] = x[n] · x[n], with 2 * BLOCK elements per program"""
     return x * x
 
 
@@ -43,7 +43,7 @@ SQUARE = Puzzle(
     cases=(
         Case(N=16, BLOCK=8),  # one program
         Case(N=48, BLOCK=8),  # three programs, full blocks
-        Case(N=20, BLOCK=8),  # the last program has half a block
+        Case(N=20, BLOCK=8),  # the last block is ragged
         Case(N=100, BLOCK=32, fill={"x": inputs.large}),
     ),
     stored_once=("z",),

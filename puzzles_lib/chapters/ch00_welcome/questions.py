@@ -78,7 +78,8 @@ QUESTIONS = (
         "In case 2, which program stores the only 0 of z, and in which lane?",
         _zero,
         tuple,
-        "Step to the end, and find the 0 at the bottom, in z. Point at it to read which element it is. "
+        "The buttons end with program 0. Choose the last program with the slider, and step to its end. "
+        "Find the 0 at the bottom, in z, and point at it to read which element it is. "
         "Which program's block has this element?",
         (
             Nudge(
@@ -91,7 +92,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given[1] == right[1],
-                "The lane is correct. Blocks have 8 elements, and the rows at the bottom can be longer.",
+                "The lane is correct. Blocks have 8 elements; rows at the bottom can have more or fewer.",
             ),
             Nudge(
                 lambda given, right: given[0] == right[0],
