@@ -3,9 +3,7 @@
 import dataclasses
 import math
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Number
 from typing import Any
 
 from puzzles_lib import ledger
@@ -94,8 +92,6 @@ def judge(question: Question, value: object) -> Answer:
     try:
         right = question.right()
         ok = _same(question, given, right)
-        if complaint := "" if ok else _odd_item(given, _as_kind(right, question.kind)[0]):
-            return Answer(question.id, UNCLEAR, complaint)
         words = question.why if ok else _nudge(question, given, right)
     except Exception as error:
         text = " ".join(str(error).split())
@@ -106,37 +102,14 @@ def judge(question: Question, value: object) -> Answer:
 
 def _same(question: Question, given: Any, right: Any) -> bool:
     if question.same:
-        return _holds(question.same, given, right)
+        return bool(question.same(given, right))
     if question.kind is float:
         return math.isclose(given, right, rel_tol=1e-3)
     return given == _as_kind(right, question.kind)[0]
 
 
 def _nudge(question: Question, given: object, right: object) -> str:
-    return next((n.words for n in question.nudges if _holds(n.when, given, right)), question.nudge)
-
-
-def _holds(test: Callable[[Any, Any], bool], given: object, right: object) -> bool:
-    try:
-        return bool(test(given, right))
-    except TypeError:  # it compares a number with another kind of item
-        return False
-
-
-def _odd_item(given: object, right: object) -> str:
-    """Return a line if an item of a set or tuple is a string instead of a number, or the other way round."""
-    if not isinstance(given, set | tuple) or not isinstance(right, set | tuple):
-        return ""
-    wanted = {_item(each) for each in right}
-    odd = [each for each in given if _item(each) and _item(each) not in wanted]
-    if len(wanted) != 1 or not odd or not (name := wanted.pop()):
-        return ""
-    return f"Each item of the answer should be {name}, but {_shown(odd[0])} is {_item(odd[0])}."
-
-
-def _item(value: object) -> str:
-    """Return "a string" or "a number"; "" for anything else."""
-    return "a string" if isinstance(value, str) else "a number" if isinstance(value, Number) else ""
+    return next((n.words for n in question.nudges if n.when(given, right)), question.nudge)
 
 
 def _as_kind(value: Any, kind: type) -> tuple[object, str]:

@@ -37,7 +37,6 @@ QUESTIONS_HERE = [
     make("ch98-q5", 0.5, float),
     make("ch98-q6", True, bool),
     make("ch98-q7", {1, 2}, int, same=lambda value, right: value in right),
-    make("ch98-q8", {1, 2}, set, nudges=(Nudge(lambda value, right: max(value) > 2, "too large"),)),
     Question("ch99-q1", "What?", fails, int, nudge="look"),
     make("ch99-q2", 5, int, nudges=(Nudge(lambda value, right: 1 // 0, "never"),)),
 ]
@@ -83,8 +82,6 @@ def test_right(id, value):
         ("ch98-q5", 0.6, "look at the layout"),
         ("ch98-q6", False, "look at the layout"),
         ("ch98-q7", 3, "look at the layout"),
-        ("ch98-q8", {1, 3}, "too large"),
-        ("ch98-q8", {1, None}, "look at the layout"),
     ],
 )
 def test_wrong_gets_a_nudge_and_not_the_solution(id, value, words):
@@ -114,10 +111,7 @@ def test_open(value, state_dir):
         ("ch98-q2", 3, "a string"),
         ("ch98-q3", "x_ptr", "a set, such as"),
         ("ch98-q3", [[1]], "a set, such as"),
-        ("ch98-q3", {"x_ptr", 1}, "Each item of the answer should be a string, but 1 is a number."),
         ("ch98-q4", 4, "a tuple, such as"),
-        ("ch98-q4", ("4", "32"), "should be a number, but '4' is a string."),
-        ("ch98-q8", {"1"}, "Each item of the answer should be a number, but '1' is a string."),
         ("ch98-q5", "0.5", "The answer should be a number, but '0.5' is a str."),
         ("ch98-q5", 10**400, "a number"),
         ("ch98-q6", 1, "True or False"),
@@ -160,7 +154,7 @@ def test_what_is_right_is_kept_and_shown(state_dir, monkeypatch):
     assert load() == ({"ch98-q1": "tried", "ch98-q2": "solved"}, None)
     monkeypatch.setattr("puzzles_lib.overview.CHAPTERS", (_chapter(),))
     shown = str(progress())
-    assert shown.startswith("1 of 10 puzzles and questions solved, 1 tried, 8 not started\n98 Reading ")
+    assert shown.startswith("1 of 9 puzzles and questions solved, 1 tried, 7 not started\n98 Reading ")
     assert shown.endswith("next: question q1, in 98_reading.ipynb")
 
 

@@ -462,16 +462,16 @@ def test_a_stride_that_is_no_longer_specialized_is_told():
         ),
         (
             "attended",
-            "        if best > top + 8:  # don't move it by a little\n"
+            "        if best - top > 8:  # don't move it by a little\n"
             "            scale = tl.exp(top - best)\n"
             "            total, acc, top = total * scale, acc * scale, best\n",
             "        scale = tl.exp(top - best)\n"
             "        total, acc = total * scale, acc * scale\n"
-            "        if best > top + 8:\n"
+            "        if best - top > 8:\n"
             "            top = best\n",
             "still has the old one",
         ),
-        ("attended", "best > top + 8", "best > top", "moves with each larger block"),
+        ("attended", "best - top > 8", "best > top", "moves with each larger block"),
     ],
 )
 def test_a_mend_in_the_wrong_place_is_told(name, right, wrong, words):
