@@ -225,9 +225,10 @@ def seed_rounding(model: nn.Module, seed: int) -> None:
     """Let every layer that rounds stochastically use the random numbers of ``seed`` from now on.
 
     You need not call it: without it, random numbers come from the data. Call it before each step, with the
-    step's number, if you want to choose them. The same seed then gives the same codes. Give each of several
-    ranks its own seeds, so that their errors cancel, and wrap the model in DDP before the first call or with
-    ``broadcast_buffers=False``. Call it before you capture a CUDA graph.
+    step's number, if you want to choose them. The same seed then gives the same codes. All layers draw from
+    that one seed, so that layers that read one input can share its codes, compiled or not. Give each of
+    several ranks its own seeds, so that their errors cancel, and wrap the model in DDP before the first call
+    or with ``broadcast_buffers=False``. Call it before you capture a CUDA graph.
 
     seed: an integer of 64 bits. Raises TypeError or ValueError for anything else.
     """
