@@ -397,7 +397,7 @@ def open_page(browser: "Browser") -> Iterator[Callable[..., Watched]]:
     yield open_one
     for watched in opened:
         watched.page.context.close()
-    assert not [problem for watched in opened for problem in watched.problems]
+    assert [problem for watched in opened for problem in watched.problems] == []
 
 
 @pytest.fixture(scope="module")
@@ -475,7 +475,7 @@ def open_notebook(lab: Lab, browser: "Browser") -> Iterator[Callable[..., Notebo
     for book in opened:
         book.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
         book.page.context.close()
-    assert not [problem for book in opened for problem in book.problems]
+    assert [problem for book in opened for problem in book.problems] == []
 
 
 def _page(browser: "Browser", width: int, height: int, **options: str) -> "Page":
