@@ -50,11 +50,13 @@ class Contract:
 
     numbers: for each number of a case, a `Size`, a tuple of its values, or a function of the numbers before
         it that returns such a tuple. Each size is large in one of the `DRAWS` draws, in the order written:
-        larger than in any case of the puzzle, and than every power of two below its ``most``. Otherwise it
-        is small: 1, a prime, one more than a power of two, or any.
+        larger than in any case of the puzzle, and above the largest power of two below its ``most``, so that
+        ``Size(300)`` draws more than 256. Otherwise it is small: 1, a prime, one more than a power of two, or
+        any.
     fills: numbers -> the inputs' fills, a mapping for each draw.
     most_programs: the most programs of a draw, if a few tries find one.
-    free: numbers that have few values here, but may be any number; if they follow from others, any multiple.
+    free: names of numbers that have few values in random cases, such as a count of heads, but that a kernel
+        must take with any value. If the values are computed from other numbers, any multiple of them.
     """
 
     numbers: Mapping[str, "Size | tuple[int, ...] | Callable[[SimpleNamespace], tuple[int, ...]]"]

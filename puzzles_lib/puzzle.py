@@ -223,6 +223,9 @@ def _missing(*_: Any) -> Any:
 class Puzzle:
     """What to compute (``spec``), how to launch it (``grid`` or ``launch``), what to try it on (``cases``).
 
+    A kernel of your own needs only these, and ``outputs`` if its result isn't called z. Everything else makes
+    a puzzle stricter. Tensors are contiguous.
+
     number: the place in the syllabus, such as ``"9b"``; a kernel of your own needs none.
     spec: a PyTorch function with jaxtyping annotations on its parameters and result. It must also be
         correct in float64, because the checker computes its reference there. A parameter annotated ``int``,
@@ -232,16 +235,18 @@ class Puzzle:
     launch: instead of ``grid``, how the kernel is launched. Then its parameters may have any names, and its
         arguments any values: ``launch=lambda kernel, s, x, z: kernel[(s.M,)](x, z, x.stride(0), 1e-6,
         BLOCK=s.BLOCK)``. The lambda gets a stand-in for the kernel, the case, and the tensors that its other
-        parameters name. Those have shapes and no values. It may pass a part of a tensor (``x[s.N:]``), or a
-        tensor as another dtype (``x.view(torch.int8)``). Accesses must then be within the whole tensor.
+        parameters name. Those have shapes and no values. It is called when the puzzle is made, too. If its
+        grid depends on what `triton.autotune` sets, give each case any value for that number. It may pass a
+        part of a tensor (``x[s.N:]``), or a tensor as another dtype (``x.view(torch.int8)``). Accesses must
+        then be within the whole tensor.
     cases: what `check` tries, the easiest first.
     formula: the mathematics in LaTeX, shown in the notebook.
-    outputs: the names of the results, so that the kernel's pointers are ``z_ptr`` and so on. A result
-        with the name of an input is that input, changed in place.
-    most_loads: for an input's name, case -> the most elements of it that all programs together may load. For
-        puzzles whose point is to read something only once.
+    outputs: the names of the results, ``("z",)`` by default. The kernel's pointers are then ``z_ptr`` and so
+        on. A result with the name of an input is that input, changed in place.
+    most_loads: for an input's name, case -> how many of its elements may be loaded at most, summed over all
+        programs. For puzzles whose point is to read something only once.
     needed: for an input's name, case -> how many of its elements the results depend on; all by default. The
-        least traffic that is possible, as `check` and `standing` report it, counts only these.
+        least traffic that is possible, as `check` reports it, counts only these.
     fewest_bytes: case -> the fewest bytes that kernels with these blocks must load and store. If one that
         passes moves more, its report says so.
     descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see `Tiled`.
@@ -251,7 +256,7 @@ class Puzzle:
     exact: results that are copied or chosen, not computed. They are compared bit for bit.
     stored_once: results of which no element may be stored twice, not even the same value: neither by two
         programs nor by two stores of one.
-    zeroed: results that are zero when the kernel starts, such as a lock. All others contain nonsense.
+    zeroed: results that are zero when the kernel starts, such as a lock. All others contain NaN or garbage.
     locks: the results among them that are locks: 0 is free, and 1 is held by the only program that may store.
     same_bits: whether the results must be the same, bit for bit, in any order of the programs.
     derived: for an input's name, a function of the inputs before it, by their names in the spec, that

@@ -1,7 +1,7 @@
 """Say why a kernel fails a case that isn't listed, although it passes all listed ones.
 
-It can't have a slip that changes a listed case's results, however well the slip fits the failing case. And a
-constant such as -1e6 or 1e-30 is the cause if the results are correct with another number in its place.
+A kernel that passes all listed cases can't have a slip that would change one of them, so such slips are ruled
+out. A constant such as -1e6 or 1e-30 is the cause if results are correct with another number in its place.
 """
 
 import dataclasses

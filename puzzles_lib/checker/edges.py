@@ -1,4 +1,7 @@
-"""Say which axis a mask leaves out, or that it has too few lanes, from a run whose accesses were kept."""
+"""Find out from a run's recorded accesses which axis a mask leaves out, or that a block has too few lanes.
+
+The functions take a verdict and return it with that diagnosis, or unchanged if they find nothing.
+"""
 
 from dataclasses import replace
 

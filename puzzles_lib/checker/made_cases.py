@@ -1,7 +1,7 @@
-"""Make cases for what no listed case of a puzzle has tested, which `untested` has found.
+"""Make cases for what a kernel does that no listed case exercises; `untested` finds that.
 
-They keep the puzzle's contract, so a correct kernel passes them. What an operation looks at decides which
-cases are made for it:
+Made cases keep the puzzle's contract, so a correct kernel passes them. The left column says what an operation
+of the kernel looks at. Three dots continue the line above. The right column says which cases are made for it:
 
     a kernel's numbers alone are compared         sizes that turn the comparison: `turning`
     ... in any way                                a size that blocks divide, beside ragged ones: `uneven`

@@ -209,6 +209,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """Whether all cases pass and all goals are met."""
         return self.right and all(goal.ok for goal in self.goals)
 
     @property
@@ -220,7 +221,7 @@ class Report:
 
     @property
     def telling(self) -> Verdict | None:
-        """The verdict that a reader should see first: of a compiler's if there is one, otherwise the first.
+        """The verdict that a reader should see first: the compiler's if there is one, otherwise the first.
 
         A wrong shape may fit by chance where blocks are square, and give wrong values there.
         """

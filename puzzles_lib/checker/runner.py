@@ -29,8 +29,8 @@ def run(
         z = run(outer_add_kernel, OUTER_ADD, x=torch.ones(5), y=torch.zeros(3), BLOCK_M=4, BLOCK_N=8)
 
     values: by name, a CPU tensor for each input of the puzzle, with the dtype and the number of axes of its
-        spec. Add each number that no axis gives, such as a block size, as in `Case`. Tensors need not be
-        contiguous and are not changed.
+        spec. Add each number that no tensor's shape gives, such as a block size, as in `Case`. Tensors need
+        not be contiguous and are not changed.
     seconds: the limit on the run's CPU time. The limit on elapsed time is ten times as long.
 
     The kernel runs once under guard, as in `check`. Its results are not compared with anything.

@@ -115,7 +115,7 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     """Return your kernel with a typical mistake in it, and its report.
 
     which: the mistake's number, from 1, or its name. Until your kernel has passed the puzzle in this session,
-    the mistake is only described in words, and ``.kernel`` is None. If your kernel has no place for it, the
+    the mistake is only described in words, and ``.kernel`` is None. If it can't be made in your kernel, the
     course's kernel is shown instead. A line says so if the puzzle has no mistakes, or none with this number.
     `progress` does not change.
 

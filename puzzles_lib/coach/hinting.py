@@ -73,13 +73,11 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
 
     If the last check passed, it says so instead.
 
-    A version of chapter 15's kernel with a hole also has hints: ``hint(subnormal)``. Those that fit what the
-    last `race` found come first.
+    The versions of chapter 15's kernel that you complete have hints, too: ``hint(subnormal)``. Those that fit
+    what the last `race` found come first.
 
     number: return this hint, from 1, whatever was shown before. Hints go from a nudge to nearly the answer.
-    If the hint that fits best was shown before, for another reason, a line says so. As long as a hint fits,
-    those about other mistakes aren't shown. When the session ends, it's forgotten which hints were shown. If
-    a puzzle is solved twice, in two kernels, the hints are for the kernel that was checked last.
+    If a puzzle is solved twice, in two kernels, the hints are for the kernel that was checked last.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if it has no hint with this number.
     """

@@ -2,7 +2,7 @@
 
     card                        the card that shows results
     colours                     the colors, by name
-    sheet                       pictures made by hand: cells, boxes, labels, arrows and a legend
+    sheet                       pictures composed by code: cells, boxes, labels, arrows and a legend
     accesses, errors            pictures made from what a kernel did
     canvas, layout, svg, live   what these pictures are made with
 

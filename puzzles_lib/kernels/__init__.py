@@ -4,7 +4,8 @@
 
     pack_activations(model, bits=4)  # the same model; it now keeps activations in 4 bits for backward
 
-They need only torch and Triton, run on Triton 3.6 and 3.7, and compile with 3.9 (`make test-next`). For
+They need only torch 2.9 and Triton 3.6, or later. They were run on GPUs with Triton 3.6 and 3.7, and compiled
+with 3.9 (`make test-next`). For
 tensors on the CPU, plain torch gives the same results, so everything works without a GPU. The names below are
 imported on first use.
 """

@@ -35,7 +35,7 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
     - the GPU is of the Hopper generation, and the dtype is a 16-bit float,
     - COUT and CIN are multiples of 8,
     - groups are whole rows, 64, or a multiple of 128 (with up to 4 bits also 16 or 32),
-    - the unfused way wasn't faster at such sizes on an H200 (see the source of `unfused_is_faster`).
+    - the unfused way wasn't faster at these sizes on an H200 (see the source of `unfused_is_faster`).
 
     Otherwise x̂ is made for some rows at a time and multiplied by cuBLAS. That takes at most 32 MiB or
     as much as dW in float32, whichever is more. float32 then follows torch's setting for TF32. 16-bit floats
@@ -60,11 +60,11 @@ def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
     packed_weight: a weight [N, K] in groups along K.
     Returns [..., N] in x's dtype. The gradient of x is dy @ ŵ. The packed weight is a constant.
 
-    With few rows, the time is that of reading the weight. So a GPU of the Ampere generation or later
-    multiplies up to 32 rows of 16-bit floats by the packed weight while reading it. A Hopper GPU does so for
-    up to 128 rows. The only memory this takes is for float32 sums if K is split. Groups must be whole rows or
-    a multiple of 32 (of 64 above 32 rows). In other cases, and in backward, ŵ is made temporarily, because
-    arithmetic takes most of the time then.
+    With few rows, the product is memory-bound: its time is that of reading the weight. So a GPU of the Ampere
+    generation or later multiplies up to 32 rows of 16-bit floats by the packed weight while reading it. A
+    Hopper GPU does so for up to 128 rows. The only memory this takes is for float32 sums if K is split.
+    Groups must be whole rows or a multiple of 32 (of 64 above 32 rows). In other cases, and in backward, ŵ is
+    made temporarily, because arithmetic takes most of the time then.
 
     Raises TypeError if ``packed_weight`` is not a `PackedTensor` or the dtypes differ, and ValueError if
     shapes or devices don't fit.

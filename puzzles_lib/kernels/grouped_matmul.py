@@ -38,7 +38,7 @@ def grouped_matmul(x: torch.Tensor, w: torch.Tensor, start: torch.Tensor) -> tor
     Returns y: [P, N] of x's dtype, with sums in float32. The gradients are sums in a fixed order.
 
     Raises TypeError for another dtype, ValueError for shapes or devices that do not fit. An invalid ``start``
-    is not noticed.
+    isn't detected: rows may then be read or written out of bounds.
     """
     _check(x, w, start)
     if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad):

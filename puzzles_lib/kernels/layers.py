@@ -218,7 +218,7 @@ class PackedLinear(Quantizing, nn.Linear):
     gradients, or with a frozen weight, it keeps nothing of x, as nn.Linear does.
 
     x is float32, float16 or bfloat16, on any device, contiguous or not. `torch.autocast`, `torch.compile` and
-    gradient checkpointing work. Gradients of gradients raise a RuntimeError.
+    gradient checkpointing work. Double backward raises a RuntimeError.
 
     bits: 1, 2, 4 or 8. group_size: 1 or more; the last group of a row may be shorter.
     rounding: "nearest" (the default except for 1 bit), or "stochastic", which is correct on average over many
@@ -271,11 +271,11 @@ class PackedLinear(Quantizing, nn.Linear):
 
 
 class PackedReLU(nn.ReLU):
-    """`torch.nn.ReLU` that keeps one bit per element for backward: was it above zero?
+    """`torch.nn.ReLU` that keeps one bit per element for backward: whether it was above zero.
 
     x is float32, float16 or bfloat16, of any shape and on any device. The result is contiguous. The layer
     keeps nothing if no gradient is needed, and is then torch's function, for any dtype. Otherwise another
-    dtype raises a TypeError. There is no in-place form. Gradients of gradients raise a RuntimeError.
+    dtype raises a TypeError. There is no in-place form. Double backward raises a RuntimeError.
     """
 
     def __init__(self) -> None:
@@ -385,8 +385,8 @@ class PackedLayerNorm(_Norm, nn.LayerNorm):
     """`torch.nn.LayerNorm` that keeps its normalized input n in codes, and one number per row.
 
     Parameters and ``state_dict`` are those of nn.LayerNorm. The gradient of bias is exact. The gradient of
-    weight is computed from n^, the n that the codes stand for. So is one term of x's gradient, n ·
-    mean(dy · weight · n). Options are those of `PackedLinear`.
+    weight is computed from n̂, the values that the codes stand for. So is one term of x's gradient,
+    n̂ · mean(dy · weight · n̂). Options are those of `PackedLinear`.
     """
 
     rms = False

@@ -45,7 +45,7 @@ def linear_cross_entropy(
     reduction: "mean", over the rows that have a label, or "sum".
 
     Returns a scalar, float32 (float64 of float64). The mean of no rows is NaN, as torch's is, and its
-    gradients are 0. A label that no class has gives NaN. The gradients are computed with the loss, if x or
+    gradients are 0. A label outside the classes gives NaN. The gradients are computed with the loss, if x or
     weight needs one. They can't be differentiated again.
 
     Raises TypeError for another dtype, ValueError for shapes, devices or options that do not fit.

@@ -78,7 +78,7 @@ def pack_activations(
 ) -> nn.Module:
     """Make the layers of a model keep what they need for backward in a few bits, and return the model.
 
-    These layers get packed:
+    Start with 4 bits, the default. These layers get packed:
 
     - nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm, nn.RMSNorm and nn.Dropout,
     - an nn.Sequential of a linear layer, an activation and a linear layer, which becomes a `PackedMLP`,
@@ -94,7 +94,7 @@ def pack_activations(
 
     The losses of a byte language model show what to choose (1500 steps, three seeds, against torch's 0.897;
     ``python -m puzzles_lib.bench language``): 8 bits +0.003 and 4 bits +0.002, no more than seeds differ by;
-    2 bits +0.012, 2 bits stochastic +0.030, 1 bit stochastic +0.17. One bit to the nearest does not train.
+    2 bits +0.012, 2 bits stochastic +0.030, 1 bit stochastic +0.17. 1 bit, nearest, doesn't train.
     On small images (``python -m puzzles_lib.bench digits``) 2 bits follow float32's curve only if they are
     rounded stochastically. Language models have columns that are far larger than others. If one column of 512
     is 100 times larger, the weight gradients of the others suffer: their cosine is 0.997 with 8 bits, 0.64

@@ -41,7 +41,7 @@ def paged_attention(
     scale: float | None = None,
     max_length: int | None = None,
 ) -> torch.Tensor:
-    """Return softmax(scale · q kᵀ) v for the newest token of each text, whose keys are in pages.
+    """Return softmax(scale · q kᵀ) v for one decoding step of each text, whose keys are in pages.
 
     q: [B, H, D], one query per text and head. k, v: [pages, page, G, D], where H is a multiple of G; head h
         of q uses head h // (H // G). D is 16, 32, 64, 128 or 256; a page has any number of slots. float16
@@ -55,7 +55,7 @@ def paged_attention(
     Returns o, of q's shape and dtype; zeros for a text without keys. There is no gradient.
 
     Raises TypeError for another dtype, ValueError for shapes, devices or options that do not fit. Pages
-    outside the cache and lengths that are too large are not noticed.
+    outside the cache and lengths that are too large aren't detected, and read out of bounds on a GPU.
     """
     _check(q, k, v, table, length, max_length)
     scale = q.shape[2] ** -0.5 if scale is None else float(scale)

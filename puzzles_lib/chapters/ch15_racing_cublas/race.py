@@ -210,10 +210,11 @@ def _card(theme: Theme, lines: Sequence[str], more: str = "") -> str:
 def race(rung: Rung) -> Race:
     """Check a version, compile it for an H200, and report how fast it is.
 
-    rung: a kernel and how it is launched. Its bound is read from the machine code. With a Hopper GPU it is
-        measured now, next to dequantize + cuBLAS; that takes about 2 s. Without one, its time is a recorded
-        one, or the nearest recorded version is named. A rung whose kernel has been edited since it was made
-        isn't run. `progress` records a kernel with a hole, and `hint` follows what is found.
+    rung: a kernel and how it is launched. What limits it, memory or tensor cores, is computed from its
+        machine code. With a Hopper GPU it is measured now, next to dequantize + cuBLAS; that takes about 2 s.
+        Without one, its time is a recorded one, or the nearest recorded version is named. A rung whose kernel
+        has been edited since it was made isn't run. `progress` records a kernel with a hole, and `hint`
+        follows what is found.
 
     Raises TypeError if ``rung`` isn't a `Rung`.
     """
