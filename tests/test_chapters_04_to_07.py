@@ -248,6 +248,11 @@ def test_pictures_to_drag_read_in_every_theme_and_fit_a_narrow_page(open_html, t
 
 HIDDEN = 'scores = tl.where(mask_k[None, :], scores, float("-inf"))\n'
 WEIGHTS = "p = tl.exp(scores - new_max[:, None])"
+UPDATE = "        row_max = new_max\n"
+DIVIDE = "        acc = acc / denominator\n"
+DIVIDE_ROWS = "        acc = acc / denominator[:, None]\n"
+SEEN = "offs_k[None, :] <= offs_q[:, None]"
+IN_THE_TILE = "tl.arange(0, BLOCK_Q)[:, None] >= tl.arange(0, BLOCK_K)[None, :]"
 SLIPS = [
     ("long_sum", {"other=0.0": 'other=float("-inf")'}, "all wrong elements are -inf, as a sum with one"),
     ("long_sum", {"tl.sum(x, axis=1)": "tl.sum(x)"}, "does a reduction without axis= fold all axes"),
@@ -272,11 +277,27 @@ SLIPS = [
     ("scalar_flash_attention", {"mask_k[None, :], scores": "mask[None, :], scores"}, "mask_k or mask_q?"),
     ("scalar_flash_attention", {"v[None, :], axis=1)": "v[None, :])"}, "terms of all queries"),
     ("scalar_flash_attention", {"tl.sum(p * v[None, :], axis=1)": "tl.sum(p, axis=1)"}, "needs its value v"),
+    ("scalar_flash_attention", {"denominator * factor": "denominator", "acc * factor": "acc"}, "neither sum"),
+    ("scalar_flash_attention", {UPDATE: UPDATE + DIVIDE}, "and then once more"),
     (
         "scalar_flash_attention",
-        {"scores = q[:, None] * k[None, :]": "pass", HIDDEN: "pass\n"},
-        "are the scores still zeros?",
+        {UPDATE: UPDATE + DIVIDE, "acc / denominator, mask": "acc, mask"},
+        "when the denominator is complete",
     ),
+    ("scalar_flash_attention", {"q[:, None] * k[None, :]": "q[:, None] + k[None, :]"}, "multiply q and k"),
+    ("flash_attention", {UPDATE: UPDATE + DIVIDE_ROWS}, "and then once more"),
+    (
+        "flash_attention",
+        {UPDATE: UPDATE + DIVIDE_ROWS, "acc / denominator[:, None], mask": "acc, mask"},
+        "when the denominator is complete",
+    ),
+    ("flash_attention", {"denominator * factor": "denominator"}, "the denominator isn't multiplied"),
+    ("flash_attention", {"denominator * factor": "denominator", "acc * factor[:, None]": "acc"}, "neither"),
+    ("flash_attention", {UPDATE: ""}, "row_max never becomes new_max"),
+    ("flash_attention", {SEEN: IN_THE_TILE}, "counts within the tile"),
+    ("flash_attention", {SEEN: IN_THE_TILE, "min(start_q + BLOCK_Q, T)": "T"}, "counts within the tile"),
+    ("flash_attention", {"/ root_d": "/ BLOCK_D ** 0.5"}, "by the root of BLOCK_D"),
+    ("flash_attention", {'scores, float("-inf")': 'float("-inf"), scores'}, "swap its last two arguments"),
     ("flash_attention", {"acc * factor[:, None]": "acc"}, "acc isn't multiplied by the factor"),
     ("flash_attention", {"/ root_d": "* root_d"}, "multiplied by the root of D"),
     ("flash_attention", {"/ root_d": "/ D"}, "the scores are divided by D"),

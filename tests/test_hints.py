@@ -278,7 +278,31 @@ def numbers(puzzle, count: int) -> list[int]:
             FLASH_ATTENTION, 'tl.dot(q, k.T, input_precision="ieee")', "q[:, None] * k[None, :]",
             "tl.dot multiplies", "The scores",
         ),
-        (FLASH_ATTENTION, "start_q + BLOCK_Q, T", "start_q, T", "0 / 0", "Where the keys end"),
+        (
+            SCALAR_FLASH_ATTENTION, "denominator * factor + tl.sum(p, axis=1)",
+            "(denominator + tl.sum(p, axis=1)) * factor", "0 / 0", "Zero divided by zero",
+        ),
+        (
+            SCALAR_FLASH_ATTENTION, 'scores, float("-inf"))', 'float("-inf"), scores)', "0 / 0",
+            "Zero divided by zero",
+        ),
+        (
+            SCALAR_FLASH_ATTENTION, "        row_max = new_max\n",
+            "        row_max = new_max\n        acc = acc / denominator\n", "divided inside", "Divide once",
+        ),
+        (SCALAR_FLASH_ATTENTION, "q[:, None] * k", "q[:, None] + k", "multiply q and k", "The order of the"),
+        (FLASH_ATTENTION, "start_q + BLOCK_Q, T", "start_q, T", "0 / 0", "Zero divided by zero"),
+        (
+            FLASH_ATTENTION, "        row_max = new_max\n",
+            "        row_max = new_max\n        acc = acc / denominator[:, None]\n", "divided inside",
+            "Divide once",
+        ),
+        (FLASH_ATTENTION, 'scores, float("-inf"))', 'float("-inf"), scores)', "tl.where hides", "The mask"),
+        (
+            FLASH_ATTENTION, "offs_k[None, :] <= offs_q[:, None]",
+            "tl.arange(0, BLOCK_Q)[:, None] >= tl.arange(0, BLOCK_K)[None, :]", "within the tile", "The mask",
+        ),
+        (FLASH_ATTENTION, "        row_max = new_max\n", "", "row_max never", "From one block of keys"),
         (
             FLASH_ATTENTION, "offs_k[None, :] <=", "tl.arange(0, BLOCK_K)[None, :] <=", "one block of T",
             "The mask",

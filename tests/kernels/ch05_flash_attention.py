@@ -1100,7 +1100,7 @@ WRONG = [
     Wrong(FLASH_ATTENTION, diagonal_first, kind="values", says="NaN"),
     Wrong(FLASH_ATTENTION, stops_before_the_diagonal, kind="values", says="NaN"),
     Wrong(FLASH_ATTENTION, unscaled, kind="values", says="divided by the root of D"),
-    Wrong(FLASH_ATTENTION, scaled_by_the_block, kind="values", says="1–99 along T"),
+    Wrong(FLASH_ATTENTION, scaled_by_the_block, kind="values", says="by the root of BLOCK_D"),
     Wrong(FLASH_ATTENTION, block_as_stride, kind="out of bounds", says="k_ptr"),
     Wrong(FLASH_ATTENTION, columns_unmasked, kind="out of bounds", says="q_ptr"),
     Wrong(FLASH_ATTENTION, store_spills_into_the_next_row, kind="race", says="two lanes"),

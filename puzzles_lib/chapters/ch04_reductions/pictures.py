@@ -151,11 +151,13 @@ def padding(case: Case = LONG_SOFTMAX.cases[2], lanes: int = 13) -> Picture:
         ratio = f", {100 * count * each / right:.0f}% too much" if other == "0" else ", correct"
         text = f"denominator of the row: {total:.2f}{ratio}"
         label(ax, 5.2, y + 2.55, text, align="left", fontsize=11)
-    label(ax, 5.2, 0.45, f"the row ends at column {case.N - 1}", align="left", fontsize=11)
+    peak = f"max is {row.max():.2f}, in column {int(row.argmax())}. The row ends at column {case.N - 1}."
+    label(ax, 5.2, 0.45, peak, align="left", fontsize=11)
     return Picture(
         figure,
         f"""The end of a row of N = {case.N} in blocks of {case.BLOCK_N}: {count} lanes of the last block
-        are past its end. If they are 0, each of them adds exp(0 - max) = {each:.3f}, and the denominator
+        are past its end. The row's maximum, {row.max():.2f}, is in column {int(row.argmax())}. If these lanes
+        are 0, each of them adds exp(0 - max) = {each:.3f}, and the denominator
         becomes {right + count * each:.2f} instead of {right:.2f}. If they are -inf, each adds 0.""",
     )
 
