@@ -1104,7 +1104,7 @@ WRONG = [
     Wrong(FLASH_ATTENTION, block_as_stride, kind="out of bounds", says="k_ptr"),
     Wrong(FLASH_ATTENTION, columns_unmasked, kind="out of bounds", says="q_ptr"),
     Wrong(FLASH_ATTENTION, store_spills_into_the_next_row, kind="race", says="two lanes"),
-    Wrong(FLASH_ATTENTION, sum_not_rescaled, kind="values", says="its own factor"),
+    Wrong(FLASH_ATTENTION, sum_not_rescaled, kind="values", says="only acc is"),
     Wrong(FLASH_ATTENTION, weights_in_half, kind="values", says="z[0, 0]"),
     Wrong(FLASH_ATTENTION, key_not_transposed, kind="values", says="tl.dot multiplies"),
     Wrong(FLASH_ATTENTION, exact_width, kind="compiler", says="power of 2"),
