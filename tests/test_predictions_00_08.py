@@ -78,6 +78,7 @@ MISTAKES = [
     ("ch04-q6", 2.718, "grow or shrink"),
     ("ch04-q6", -1, "change of the exponent"),
     ("ch04-q6", 0.75, "Divide the second"),
+    ("ch04-q7", (63, 1), "the same programs"),
     ("ch04-q7", (63, 20), "walks all columns"),
     ("ch04-q7", (62,), "the last 8"),
     ("ch04-q7", (1000,), "one program per row"),
