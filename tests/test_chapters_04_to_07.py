@@ -285,7 +285,11 @@ SLIPS = [
     ("scalar_flash_attention", {"mask_k[None, :], scores": "mask[None, :], scores"}, "mask_k or mask_q?"),
     ("scalar_flash_attention", {"v[None, :], axis=1)": "v[None, :])"}, "terms of all queries"),
     ("scalar_flash_attention", {"tl.sum(p * v[None, :], axis=1)": "tl.sum(p, axis=1)"}, "needs its value v"),
-    ("scalar_flash_attention", {"denominator * factor": "denominator", "acc * factor": "acc"}, "neither sum"),
+    (
+        "scalar_flash_attention",
+        {"denominator * factor": "denominator", "acc * factor": "acc"},
+        "neither sum is",
+    ),
     ("scalar_flash_attention", {UPDATE: UPDATE + DIVIDE}, "and then once more"),
     (
         "scalar_flash_attention",
@@ -301,6 +305,8 @@ SLIPS = [
     ),
     ("flash_attention", {"denominator * factor": "denominator"}, "the denominator isn't multiplied"),
     ("flash_attention", {"denominator * factor": "denominator", "acc * factor[:, None]": "acc"}, "neither"),
+    ("scalar_flash_attention", {"tl.sum(p, axis=1)": "tl.sum(p)"}, "that of all queries"),
+    ("flash_attention", {"tl.sum(p, axis=1)": "tl.sum(p)"}, "that of all queries"),
     ("flash_attention", {UPDATE: ""}, "row_max never becomes new_max"),
     ("flash_attention", {SEEN: IN_THE_TILE}, "counts within the tile"),
     ("flash_attention", {SEEN: IN_THE_TILE, "min(start_q + BLOCK_Q, T)": "T"}, "counts within the tile"),

@@ -305,6 +305,11 @@ def numbers(puzzle, count: int) -> list[int]:
             "tl.arange(0, BLOCK_Q)[:, None] >= tl.arange(0, BLOCK_K)[None, :]", "within the tile", "The mask",
         ),
         (FLASH_ATTENTION, "        row_max = new_max\n", "", "row_max never", "From one block of keys"),
+        (FLASH_ATTENTION, "p = tl.exp(scores - new_max", "p = tl.exp(scores - row_max", "NaN", "From one bl"),
+        (
+            FLASH_ATTENTION, "tl.maximum(row_max, tl.max(scores, axis=1))", "tl.max(scores, axis=1)", "NaN",
+            "From one block of keys",
+        ),
         (
             FLASH_ATTENTION, "offs_k[None, :] <=", "tl.arange(0, BLOCK_K)[None, :] <=", "one block of T",
             "The mask",
@@ -463,7 +468,8 @@ def numbers(puzzle, count: int) -> list[int]:
         "outer product of rows",
         "factor of all terms", "where turned around", "divided in the loop", "scores added",
         "end before the diagonal", "divided in the loop, causal", "causal where turned around",
-        "mask of positions in the tile", "maximum never updated", "mask of the block", "no root", "TF32",
+        "mask of positions in the tile", "maximum never updated",
+        "old maximum in the weights", "maximum of the block alone", "mask of the block", "no root", "TF32",
         "not its own key", "sums in float32", "cut off",
         "rows by a vector", "no mask of the weights", "tile transposed", "ties go up",
         "words rounded down", "sign left in", "codes alone", "field of k", "offset word 0 only",

@@ -78,7 +78,11 @@ def _walked(
         added = p @ values
         if slip == "all queries":
             added = added.view(-1, BLOCK_Q).sum(dim=1).repeat_interleave(BLOCK_Q)[:, None]
-        denominator = denominator * (1 if slip == "only acc" else kept) + p.sum(dim=1, keepdim=True)
+        weights = p.sum(dim=1)
+        if slip == "weights of all queries":
+            padded = torch.nn.functional.pad(weights, (0, -len(weights) % BLOCK_Q)).view(-1, BLOCK_Q)
+            weights = padded.sum(dim=1).repeat_interleave(BLOCK_Q)[: len(weights)]
+        denominator = denominator * (1 if slip == "only acc" else kept) + weights[:, None]
         acc = acc * (1 if slip == "only the denominator" else kept) + added
         if slip in ("divided twice", "divided in the loop"):
             acc = (
@@ -135,6 +139,10 @@ def _summed_over_queries(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K:
     return _walked(scores, v[:, None], BLOCK_K, "all queries", BLOCK_Q)[: len(q), 0]
 
 
+def _weights_of_all_queries(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    return _walked(q[:, None] * k[None, :], v[:, None], BLOCK_K, "weights of all queries", BLOCK_Q)[:, 0]
+
+
 def _values_left_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.ones_like(v)
 
@@ -146,8 +154,9 @@ def _scalar_loads(case: Case) -> int:
 
 NO_FACTOR = "acc isn't multiplied by the factor, only the denominator is"
 NO_FACTOR_BELOW = "the denominator isn't multiplied by the factor, only acc is"
-NO_FACTORS = "neither sum is multiplied by the factor when the maximum rises"
+NO_FACTORS = "neither sum is rescaled when the maximum rises"
 TWICE = "acc is divided inside the loop, and then once more: divide it once, after the last block"
+ALL_QUERIES = "the denominator is that of all queries of the program: does tl.sum have its axis?"
 IN_THE_LOOP = (
     "acc is divided inside the loop: divide it after the last block, when the denominator is complete"
 )
@@ -168,6 +177,7 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         IN_THE_LOOP: _divided_in_the_loop,
         "row_max never becomes new_max": _maximum_not_updated,
         "acc sums the terms of all queries of its program: does tl.sum have its axis?": _summed_over_queries,
+        ALL_QUERIES: _weights_of_all_queries,
         "every result is 1, the sum of the weights: each term of acc needs its value v": _values_left_out,
         "all queries have the same weights, as if scores were q + k: multiply q and k": _added_scores,
     },
@@ -325,6 +335,7 @@ FLASH_ATTENTION = Puzzle(
         NO_FACTOR_BELOW: _causal_walk("only acc"),
         NO_FACTORS: _causal_walk("neither"),
         "row_max never becomes new_max": _causal_walk("no update"),
+        ALL_QUERIES: _causal_walk("weights of all queries"),
         TWICE: _causal_walk("divided twice"),
         IN_THE_LOOP: _causal_walk("divided in the loop"),
     },
