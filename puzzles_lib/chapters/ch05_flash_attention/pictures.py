@@ -298,7 +298,7 @@ def sentence() -> tuple[list[str], torch.Tensor, torch.Tensor]:
     words = ["the", "cat", "slept", "because", "it", "was", "tired", "."]
     finds = {"slept": "cat", "it": "cat", "was": "it", "tired": "it"}
     k = torch.eye(len(words))
-    q = torch.stack([12 * k[words.index(finds.get(word, word))] for word in words])
+    q = torch.stack([6 * k[words.index(finds.get(word, word))] for word in words])
     return words, q, k
 
 
