@@ -248,6 +248,11 @@ def test_pictures_to_drag_read_in_every_theme_and_fit_a_narrow_page(open_html, t
 
 HIDDEN = 'scores = tl.where(mask_k[None, :], scores, float("-inf"))\n'
 WEIGHTS = "p = tl.exp(scores - new_max[:, None])"
+UPDATE = "        row_max = new_max\n"
+DIVIDE = "        acc = acc / denominator\n"
+DIVIDE_ROWS = "        acc = acc / denominator[:, None]\n"
+SEEN = "offs_k[None, :] <= offs_q[:, None]"
+IN_THE_TILE = "tl.arange(0, BLOCK_Q)[:, None] >= tl.arange(0, BLOCK_K)[None, :]"
 SLIPS = [
     ("long_sum", {"other=0.0": 'other=float("-inf")'}, "all wrong elements are -inf, as a sum with one"),
     ("long_sum", {"tl.sum(x, axis=1)": "tl.sum(x)"}, "does a reduction without axis= fold all axes"),
@@ -266,6 +271,14 @@ SLIPS = [
         {HIDDEN: "pass\n", WEIGHTS: f"p = tl.where(mask_k[None, :], {WEIGHTS[4:]}, 0.0)"},
         "hide the scores, not only p",
     ),
+    ("long_sum", {"offs_n[None, :] < N)": "offs_n[None, :] < N - 1)"}, "the last column isn't summed"),
+    ("long_sum", {"acc += ": "acc -= "}, "the wrong sign"),
+    (
+        "online_softmax",
+        {"tl.exp(row_max": "tl.exp2(row_max", "tl.exp(x - new_max": "tl.exp2(x - new_max"},
+        "the denominator has powers of 2",
+    ),
+    ("online_softmax", {"z = tl.exp(": "z = tl.exp2("}, "the result has powers of 2"),
     ("scalar_flash_attention", {"acc * factor": "acc"}, "acc isn't multiplied by the factor"),
     ("scalar_flash_attention", {"denominator * factor": "denominator"}, "the denominator isn't multiplied"),
     ("scalar_flash_attention", {"        row_max = new_max\n": ""}, "row_max never becomes new_max"),
@@ -274,9 +287,31 @@ SLIPS = [
     ("scalar_flash_attention", {"tl.sum(p * v[None, :], axis=1)": "tl.sum(p, axis=1)"}, "needs its value v"),
     (
         "scalar_flash_attention",
-        {"scores = q[:, None] * k[None, :]": "pass", HIDDEN: "pass\n"},
-        "are the scores still zeros?",
+        {"denominator * factor": "denominator", "acc * factor": "acc"},
+        "neither sum is",
     ),
+    ("scalar_flash_attention", {UPDATE: UPDATE + DIVIDE}, "and then once more"),
+    (
+        "scalar_flash_attention",
+        {UPDATE: UPDATE + DIVIDE, "acc / denominator, mask": "acc, mask"},
+        "when the denominator is complete",
+    ),
+    ("scalar_flash_attention", {"q[:, None] * k[None, :]": "q[:, None] + k[None, :]"}, "multiply q and k"),
+    ("flash_attention", {UPDATE: UPDATE + DIVIDE_ROWS}, "and then once more"),
+    (
+        "flash_attention",
+        {UPDATE: UPDATE + DIVIDE_ROWS, "acc / denominator[:, None], mask": "acc, mask"},
+        "when the denominator is complete",
+    ),
+    ("flash_attention", {"denominator * factor": "denominator"}, "the denominator isn't multiplied"),
+    ("flash_attention", {"denominator * factor": "denominator", "acc * factor[:, None]": "acc"}, "neither"),
+    ("scalar_flash_attention", {"tl.sum(p, axis=1)": "tl.sum(p)"}, "that of all queries"),
+    ("flash_attention", {"tl.sum(p, axis=1)": "tl.sum(p)"}, "that of all queries"),
+    ("flash_attention", {UPDATE: ""}, "row_max never becomes new_max"),
+    ("flash_attention", {SEEN: IN_THE_TILE}, "counts within the tile"),
+    ("flash_attention", {SEEN: IN_THE_TILE, "min(start_q + BLOCK_Q, T)": "T"}, "counts within the tile"),
+    ("flash_attention", {"/ root_d": "/ BLOCK_D ** 0.5"}, "by the root of BLOCK_D"),
+    ("flash_attention", {'scores, float("-inf")': 'float("-inf"), scores'}, "swap its last two arguments"),
     ("flash_attention", {"acc * factor[:, None]": "acc"}, "acc isn't multiplied by the factor"),
     ("flash_attention", {"/ root_d": "* root_d"}, "multiplied by the root of D"),
     ("flash_attention", {"/ root_d": "/ D"}, "the scores are divided by D"),

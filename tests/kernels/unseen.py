@@ -90,7 +90,6 @@ SIZES = (
         {
             "range(0, end, BLOCK_K):": "tl.static_range(1):",
             "start_k + tl.arange(0, BLOCK_K)": "start_k + tl.arange(0, 256)",
-            "tl.zeros((BLOCK_Q, BLOCK_K)": "tl.zeros((BLOCK_Q, 256)",
         },
         kind="values",
         says="z[256",

@@ -8,7 +8,7 @@ import torch
 from matplotlib.axes import Axes
 
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
-from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
+from puzzles_lib.drawing.colours import FAINT, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
 from puzzles_lib.drawing.live import ON_FILL, Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inputs import make_inputs
@@ -101,7 +101,7 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
     start = max(0, min(peak - lanes // 2, len(row) - lanes))
     some = row[start : start + lanes]
     less = some - row.max()
-    figure, ax = new_sheet(6.0 + 2.1 * lanes + 1.0, 6.0)
+    figure, ax = new_sheet(6.0 + 2.1 * lanes + 1.0, 6.8)
     lines = (
         ("x", [f"{v:.1f}" for v in some.tolist()], PALE),
         ("exp(x)", [str(v) for v in some.exp().tolist()], VERMILLION),
@@ -116,6 +116,8 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
         label(ax, row_of.x - 1.0, y + 0.5, title, align="right", fontsize=11)
     label(ax, 5.0, 0.62, "column", align="right baseline", fontsize=9, color=FAINT)
     box(ax, 6.0 + 2.1 * (peak - start), 0.9, 2.1, color=None, edge=INK, linewidth=2.5)
+    note = f"max = {row.max():.1f} in column {peak}, framed"
+    label(ax, 6.0 + 1.05 * lanes, 6.2, note, fontsize=11)
     return Picture(
         figure,
         f"""{lanes} columns of a row around 1000: exp(x) is inf for each of them. With the row's maximum,
@@ -151,11 +153,13 @@ def padding(case: Case = LONG_SOFTMAX.cases[2], lanes: int = 13) -> Picture:
         ratio = f", {100 * count * each / right:.0f}% too much" if other == "0" else ", correct"
         text = f"denominator of the row: {total:.2f}{ratio}"
         label(ax, 5.2, y + 2.55, text, align="left", fontsize=11)
-    label(ax, 5.2, 0.45, f"the row ends at column {case.N - 1}", align="left", fontsize=11)
+    peak = f"max is {row.max():.2f}, in column {int(row.argmax())}. The row ends at column {case.N - 1}."
+    label(ax, 5.2, 0.45, peak, align="left", fontsize=11)
     return Picture(
         figure,
         f"""The end of a row of N = {case.N} in blocks of {case.BLOCK_N}: {count} lanes of the last block
-        are past its end. If they are 0, each of them adds exp(0 - max) = {each:.3f}, and the denominator
+        are past its end. The row's maximum, {row.max():.2f}, is in column {int(row.argmax())}. If these lanes
+        are 0, each of them adds exp(0 - max) = {each:.3f}, and the denominator
         becomes {right + count * each:.2f} instead of {right:.2f}. If they are -inf, each adds 0.""",
     )
 
@@ -173,7 +177,7 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
     ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.1, 1.1))
     under, over = 0.62, 1.2  # room for words below the bars and above, in heights of the tallest
     _plain(ax)
-    ax.plot(range(case.N), row, ".", color=BLUE, markersize=5, label="x")
+    ax.plot(range(case.N), row, ".", color=FAINT, markersize=5, label="x")
     so_far, total, told = float("-inf"), 0.0, []
     for step, start in enumerate(range(0, case.N, case.BLOCK_N)):
         block = row[start : start + case.BLOCK_N].double()
@@ -191,7 +195,7 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
             words = f"kept: {total:.2f}\n× {change}\n= {kept:.2f}\nadded: {added:.2f}"
         else:
             words = f"added: {added:.2f}"
-        label(below, middle, -1.4, words, align="top", fontsize=10)
+        label(below, middle, -2.4, words, align="top", fontsize=10)
         if end < case.N:
             for each, from_ in ((ax, 0.0), (below, under / (under + over))):
                 each.axvline(end - 0.5, from_, color=FAINT, linewidth=0.8, linestyle=":")
@@ -224,7 +228,7 @@ def _plain(ax: Axes) -> None:
 NAMED = 0.8  # the smallest sum whose bar has room for its name
 
 
-def drag(scores: Sequence[int] = (1, 3, 2, 7, 5, 6)) -> Live:
+def drag(scores: Sequence[int] = (1, 3, 2, 4, 3, 0)) -> Live:
     """Show an online softmax over blocks of two scores, with a slider for each score."""
     row_max, total, columns, told = -1e30, 0.0, [], []
     for block in range(0, len(scores), 2):

@@ -52,6 +52,14 @@ def _into_the_next_row(x: Tensor, BLOCK_N: int) -> Tensor:
     return torch.nn.functional.pad(x.flatten(), (0, walked)).unfold(0, walked, columns)[:rows].sum(dim=1)
 
 
+def _without_the_last_column(x: Tensor) -> Tensor:
+    return x[:, :-1].sum(dim=1)
+
+
+def _subtracted(x: Tensor) -> Tensor:
+    return -x.sum(dim=1)
+
+
 LONG_SUM = Puzzle(
     number="7",
     spec=long_sum,
@@ -60,7 +68,9 @@ LONG_SUM = Puzzle(
     slips={
         "lanes past the end of a row are in the next row, and are summed: compare columns with N": (
             _into_the_next_row
-        )
+        ),
+        "the last column isn't summed: lanes are on where their column is below N": _without_the_last_column,
+        "every sum has the wrong sign: add to acc": _subtracted,
     },
     cases=(
         Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
@@ -156,6 +166,14 @@ def _added_for_all_rows(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
     return _walked(x, BLOCK_M, BLOCK_N, "all rows")
 
 
+def _sum_of_powers_of_two(x: Tensor) -> Tensor:
+    return _undivided(x) / (x - x.amax(dim=1, keepdim=True)).exp2().sum(dim=1, keepdim=True)
+
+
+def _powers_of_two_over_a_sum_of_e(x: Tensor) -> Tensor:
+    return (x - x.amax(dim=1, keepdim=True)).exp2() / _undivided(x).sum(dim=1, keepdim=True)
+
+
 NO_AXIS = "each row has the denominator of all rows of its program: does tl.sum have its axis?"
 
 SLIPS = {
@@ -204,6 +222,12 @@ ONLINE_SOFTMAX = Puzzle(
     | {
         "the old denominator isn't rescaled when the maximum rises": _not_rescaled,
         "the result is zero everywhere: do the new terms lack the new maximum?": _relative_to_the_old_maximum,
+        "the denominator has powers of 2, the result has powers of e: do both in the same way": (
+            _sum_of_powers_of_two
+        ),
+        "the result has powers of 2, the denominator has powers of e: do both in the same way": (
+            _powers_of_two_over_a_sum_of_e
+        ),
         NO_AXIS: _added_for_all_rows,
     },
     hard=SOFTMAX_HARD,

@@ -144,6 +144,10 @@ QUESTIONS = (
         "Each program owns BLOCK_M rows. How many programs do 1000 rows need? triton.cdiv rounds up.",
         (
             Nudge(
+                lambda given, right: len(given) > 1 and math.prod(given) == given[0] == right[0],
+                "That launches the same programs. But all axes after the first are 1, so you can drop them.",
+            ),
+            Nudge(
                 lambda given, right: len(given) != 1,
                 "The grid has one axis here: a program walks all columns of its rows by itself.",
             ),

@@ -22,14 +22,12 @@ from puzzles_lib.drawing.colours import (
     text_color,
 )
 from puzzles_lib.drawing.live import ON_FILL, Live
-from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
-
-OLD, NEW = SKY, ORANGE
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 
 
 def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> Picture:
     """Draw the T x T scores, and the part of them that one program computes, one block of keys at a time."""
-    figure, ax = new_sheet(T + 8.5, T + 6.0)
+    figure, ax = new_sheet(T + 9.2, T + 6.0)
     left, top = 3.4, 3.9
     rows = range(program * BLOCK_Q, (program + 1) * BLOCK_Q)
     cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=[SILVER] * T)
@@ -46,6 +44,8 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> 
         x = left + step * BLOCK_K
         wide = min(BLOCK_K, T - step * BLOCK_K)
         box(ax, x, top + rows[0], wide, BLOCK_Q, color=None, edge=INK, linewidth=1.6)
+        for y in (0.9, 2.1):  # the keys and values of this iteration
+            box(ax, x, y, wide, 1.0, color=None, edge=INK, linewidth=1.6)
         style = {"fontsize": 11, "color": text_color(ORANGE), "behind": ORANGE}
         label(ax, x + wide / 2, middle, f"iter. {step + 1}", **style)
     arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
@@ -63,55 +63,70 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> 
     )
 
 
-def online_softmax(blocks: Sequence[Sequence[float]] = ((1.0, 2.0), (4.0, 2.0), (3.0, 0.0))) -> Picture:
-    """Draw one query's scores, block by block: the running maximum, and what happens to the sum."""
-    maximum, total, steps = -1e30, 0.0, []  # the text's row_max starts there
-    for block in blocks:
+BLOCKS = ((1.0, 3.0), (2.0, 4.0))
+
+
+def two_sums(
+    scores: Sequence[Sequence[float]] = BLOCKS, values: Sequence[Sequence[float]] = ((10, 20), (30, 40))
+) -> Picture:
+    """Draw one query's walk over blocks of keys: scores, maximum, weights, and the two sums, with numbers."""
+    wide, gap, left = 1.9, 4.6, 5.2
+    figure, ax = new_sheet(left + len(scores) * (2 * wide + gap) - gap + 1.6, 12.6)
+    names = (
+        (1.7, "scores", ""),
+        (2.9, "v", ""),
+        (4.5, "new_max", ""),
+        (5.7, "p", "exp(score \u2212 new_max)"),
+        (7.9, "denominator", "the sum of p"),
+        (9.7, "acc", "the sum of p \u00d7 v"),
+    )
+    for y, name, what in names:
+        label(ax, left - 0.3, y + (0.3 if what else 0.5), name, align="right", fontsize=11)
+        if what:
+            label(ax, left - 0.3, y + 0.85, what, align="right", fontsize=9, color=FAINT)
+    maximum, denominator, acc, told = -1e30, 0.0, 0.0, []
+    for number, (block, passed) in enumerate(zip(scores, values, strict=True)):
+        x = left + number * (2 * wide + gap)
         new = max(maximum, *block)
         factor = math.exp(maximum - new)
-        added = sum(math.exp(score - new) for score in block)
-        steps.append((new, factor, total * factor, added))
-        maximum, total = new, total * factor + added
-    figure = new_figure(8.2, 5.4)
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 1.1))
-    size = len(blocks[0])
-    for step, (block, (new, _, _, _)) in enumerate(zip(blocks, steps, strict=True)):
-        for lane, score in enumerate(block):
-            x = step + (lane + 0.5) / size
-            above.bar(x, score, width=0.8 / size, color=PALE, edgecolor=FAINT)
-            label(above, x, score + 0.12, f"{score:g}", align="bottom")
-        above.plot([step + 0.02, step + 0.98], [new, new], color=INK, linewidth=2.5)
-        label(above, step + 0.5, new + 0.75, f"maximum {new:g}", align="bottom")
-        label(above, step + 0.5, -0.35, f"block {step}", align="top")
-    highest = max(map(max, blocks))
-    above.set(xlim=(-0.05, len(blocks) + 0.05), ylim=(-1.2, highest + 2.0))
-    above.set_title("scores of one query, and the maximum so far", loc="left", fontsize=11)
-    for step, (new, factor, kept, added) in enumerate(steps):
-        below.bar(step + 0.5, kept, width=0.36, color=OLD, edgecolor=INK)
-        below.bar(step + 0.5, added, width=0.36, bottom=kept, color=NEW, edgecolor=INK)
-        if kept > 0:
-            label(below, step + 0.29, max(kept / 2, 0.19), f"kept\n{kept:.3f}", align="right")
-        label(below, step + 0.71, kept + added / 2, f"added\n{added:.3f}", align="left")
-        total = kept + added
-        label(below, step + 0.5, total + 0.06, f"sum {total:.3f}", align="bottom", weight="bold")
-        before = f"{steps[step - 1][0]:g}" if step else "\u22121e30"
-        text = f"factor exp({before} \u2212 {new:g}) = {factor:.3f}"
-        label(below, step + 0.5, -0.08, text, align="top")
-    below.set(ylim=(-0.35, max(kept + added for _, _, kept, added in steps) + 0.45))
-    below.set_title(
-        "the sum so far: old sum \u00d7 factor (kept) + this block (added)", loc="left", fontsize=11
+        p = [math.exp(score - new) for score in block]
+        added = sum(p), sum(weight * value for weight, value in zip(p, passed, strict=True))
+        kept = denominator * factor, acc * factor
+        label(ax, x + wide, 1.1, f"block {number + 1}", align="baseline", fontsize=11, weight="bold")
+        cells(ax, [f"{score:g}" for score in block], x=x, y=1.7, width=wide, colors=PALE)
+        cells(ax, [f"{value:g}" for value in passed], x=x, y=2.9, width=wide, colors=PALE)
+        box(ax, x, 4.5, 2 * wide, 1.0, f"{new:g}", color=YELLOW, edge=INK)
+        cells(ax, [f"{weight:.4f}" for weight in p], x=x, y=5.7, width=wide, colors=ORANGE)
+        first = " + ".join(f"{weight:.4g} \u00d7 {value:g}" for weight, value in zip(p, passed, strict=True))
+        for y, digits, total, old, more in (
+            (7.9, 4, denominator, kept[0], added[0]),
+            (9.7, 2, acc, kept[1], added[1]),
+        ):
+            box(ax, x, y, 2 * wide, 1.0, f"{old + more:.{digits}f}", color=GREEN, edge=INK, fontsize=11)
+            sums = f"{total:.{digits}f} \u00d7 {factor:.4f} + {more:.{digits}f}"
+            if not number:
+                sums = " + ".join(f"{weight:.4g}" for weight in p) if y < 9 else first
+            label(ax, x + wide, y + 1.08, sums, align="top", fontsize=9, color=FAINT)
+            if number:
+                arrow(ax, (x - gap + 0.1, y + 0.5), (x - 0.1, y + 0.5), color=INK)
+                label(ax, x - gap / 2, y + 0.3, f"\u00d7 {factor:.4f}", align="bottom", fontsize=11)
+        if number:
+            change = f"factor = exp({maximum:g} \u2212 {new:g})\n= {factor:.4f}"
+            label(ax, x - gap / 2, 5.0, change, fontsize=10)
+        maximum, denominator, acc = new, kept[0] + added[0], kept[1] + added[1]
+        told.append(
+            f"block {number + 1} has scores {', '.join(f'{each:g}' for each in block)} and values "
+            f"{', '.join(f'{each:g}' for each in passed)}: maximum {new:g}, "
+            + (f"factor {factor:.4f}, " if number else "")
+            + f"p {', '.join(f'{each:.4f}' for each in p)}, denominator {denominator:.4f}, acc {acc:.2f}"
+        )
+    result = f"z = acc / denominator = {acc / denominator:.2f}"
+    label(ax, x + wide, 11.7, result, align="top", fontsize=11, weight="bold")
+    return Picture(
+        figure,
+        f"""One query walks {len(scores)} blocks of keys: {"; ".join(told)}. One factor rescales both sums.
+        At the end, acc / denominator is {acc / denominator:.2f}.""",
     )
-    for ax in (above, below):
-        ax.set_axis_off()
-        ax.axhline(0, color=FAINT, linewidth=0.8)
-        for border in range(1, len(blocks)):
-            ax.axvline(border, color=FAINT, linewidth=0.8, linestyle=":")
-    story = "; ".join(
-        f"block {i} with scores {', '.join(f'{s:g}' for s in block)}: maximum {new:g}, factor {factor:.3f}, "
-        f"kept {kept:.3f}, added {added:.3f}, sum {kept + added:.3f}"
-        for i, (block, (new, factor, kept, added)) in enumerate(zip(blocks, steps, strict=True))
-    )
-    return Picture(figure, f"An online softmax, block by block. {story[0].upper()}{story[1:]}.")
 
 
 def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4) -> Picture:
@@ -283,7 +298,7 @@ def sentence() -> tuple[list[str], torch.Tensor, torch.Tensor]:
     words = ["the", "cat", "slept", "because", "it", "was", "tired", "."]
     finds = {"slept": "cat", "it": "cat", "was": "it", "tired": "it"}
     k = torch.eye(len(words))
-    q = torch.stack([12 * k[words.index(finds.get(word, word))] for word in words])
+    q = torch.stack([6 * k[words.index(finds.get(word, word))] for word in words])
     return words, q, k
 
 

@@ -1,5 +1,7 @@
 """Chapter 05: attention that never stores its scores."""
 
+from collections.abc import Callable
+
 import torch
 import triton
 from jaxtyping import Float32
@@ -54,28 +56,41 @@ def _with_padding(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     return (q[:, None] * k[None, :]).softmax(dim=1) @ v
 
 
-def _walked(scores: Tensor, v: Tensor, BLOCK_K: int, slip: str, BLOCK_Q: int = 1) -> Tensor:
+def _walked(
+    scores: Tensor, v: Tensor, BLOCK_K: int, slip: str, BLOCK_Q: int = 1, causal: bool = False
+) -> Tensor:
     """Return what a kernel with one slip from block to block computes, in float32 as on a GPU.
 
-    scores: float [T, T]. v: float [T, D].
+    scores: float [T, T]. v: float [T, D]. causal: whether the loop of a program ends at the diagonal.
     """
     scores, v = scores.float(), v.float()
     row_max = torch.full_like(scores[:, :1], -1e30)
     denominator, acc = torch.zeros_like(row_max), torch.zeros(len(scores), v.shape[1])
-    for keys, values in zip(scores.split(BLOCK_K, dim=1), v.split(BLOCK_K), strict=True):
+    ends = ((torch.arange(len(scores)) // BLOCK_Q + 1) * BLOCK_Q)[:, None]
+    blocks = zip(scores.split(BLOCK_K, dim=1), v.split(BLOCK_K), strict=True)
+    for number, (keys, values) in enumerate(blocks):
         new_max = row_max.maximum(keys.amax(dim=1, keepdim=True))
         if slip == "padding in the maximum" and keys.shape[1] < BLOCK_K:
             new_max = new_max.clamp(min=0.0)
         factor = (row_max - new_max).exp()
+        kept = torch.ones_like(factor) if slip == "neither" else factor
         p = (keys - new_max).exp()
         added = p @ values
         if slip == "all queries":
             added = added.view(-1, BLOCK_Q).sum(dim=1).repeat_interleave(BLOCK_Q)[:, None]
-        denominator = denominator * (1 if slip == "only acc" else factor) + p.sum(dim=1, keepdim=True)
-        acc = acc * (1 if slip == "only the denominator" else factor) + added
+        weights = p.sum(dim=1)
+        if slip == "weights of all queries":
+            padded = torch.nn.functional.pad(weights, (0, -len(weights) % BLOCK_Q)).view(-1, BLOCK_Q)
+            weights = padded.sum(dim=1).repeat_interleave(BLOCK_Q)[: len(weights)]
+        denominator = denominator * (1 if slip == "only acc" else kept) + weights[:, None]
+        acc = acc * (1 if slip == "only the denominator" else kept) + added
+        if slip in ("divided twice", "divided in the loop"):
+            acc = (
+                torch.where(ends > number * BLOCK_K, acc / denominator, acc) if causal else acc / denominator
+            )
         if slip != "no update":
             row_max = new_max
-    return acc / denominator
+    return acc if slip == "divided in the loop" else acc / denominator
 
 
 def _scalar_walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int, slip: str) -> Tensor:
@@ -95,6 +110,23 @@ def _only_denominator_rescaled(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) ->
     return _scalar_walked(q, k, v, BLOCK_K, "only the denominator")
 
 
+def _neither_rescaled(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _scalar_walked(q, k, v, BLOCK_K, "neither")
+
+
+def _divided_twice(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _scalar_walked(q, k, v, BLOCK_K, "divided twice")
+
+
+def _divided_in_the_loop(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _scalar_walked(q, k, v, BLOCK_K, "divided in the loop")
+
+
+def _added_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The score is q + k, so the weights are the same for every query."""
+    return (k.softmax(dim=0) @ v).expand_as(v)
+
+
 def _maximum_not_updated(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     return _scalar_walked(q, k, v, BLOCK_K, "no update")
 
@@ -107,13 +139,12 @@ def _summed_over_queries(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K:
     return _walked(scores, v[:, None], BLOCK_K, "all queries", BLOCK_Q)[: len(q), 0]
 
 
+def _weights_of_all_queries(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    return _walked(q[:, None] * k[None, :], v[:, None], BLOCK_K, "weights of all queries", BLOCK_Q)[:, 0]
+
+
 def _values_left_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.ones_like(v)
-
-
-def _scores_left_at_zero(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
-    """Every lane has the same weight, and those past the last key have the value 0."""
-    return (v.sum() / (triton.cdiv(len(v), BLOCK_K) * BLOCK_K)).expand_as(v)
 
 
 def _scalar_loads(case: Case) -> int:
@@ -122,6 +153,13 @@ def _scalar_loads(case: Case) -> int:
 
 
 NO_FACTOR = "acc isn't multiplied by the factor, only the denominator is"
+NO_FACTOR_BELOW = "the denominator isn't multiplied by the factor, only acc is"
+NO_FACTORS = "neither sum is rescaled when the maximum rises"
+TWICE = "acc is divided inside the loop, and then once more: divide it once, after the last block"
+ALL_QUERIES = "the denominator is that of all queries of the program: does tl.sum have its axis?"
+IN_THE_LOOP = (
+    "acc is divided inside the loop: divide it after the last block, when the denominator is complete"
+)
 
 SCALAR_FLASH_ATTENTION = Puzzle(
     number="9",
@@ -132,12 +170,16 @@ SCALAR_FLASH_ATTENTION = Puzzle(
     slips={
         "lanes past the last key count as keys, with a score of 0: hide their scores": _with_padding,
         "a padded key's 0 counts in the maximum: hide the scores, not only p": _padding_in_the_maximum,
-        "the denominator isn't multiplied by the factor, only acc is": _only_acc_rescaled,
+        NO_FACTOR_BELOW: _only_acc_rescaled,
         NO_FACTOR: _only_denominator_rescaled,
+        NO_FACTORS: _neither_rescaled,
+        TWICE: _divided_twice,
+        IN_THE_LOOP: _divided_in_the_loop,
         "row_max never becomes new_max": _maximum_not_updated,
         "acc sums the terms of all queries of its program: does tl.sum have its axis?": _summed_over_queries,
+        ALL_QUERIES: _weights_of_all_queries,
         "every result is 1, the sum of the weights: each term of acc needs its value v": _values_left_out,
-        "all keys have the same weight: are the scores still zeros?": _scores_left_at_zero,
+        "all queries have the same weights, as if scores were q + k: multiply q and k": _added_scores,
     },
     cases=(
         Case(T=16, BLOCK_Q=16, BLOCK_K=16),  # one program, one block of keys
@@ -218,9 +260,43 @@ def _hidden_with_zero(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _masked(q, k, v, _each_pair(q).triu(1), score=0.0)
 
 
-def _acc_not_rescaled(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
-    scores = (q @ k.T / q.shape[1] ** 0.5).masked_fill(_each_pair(q).triu(1), float("-inf"))
-    return _walked(scores, v, BLOCK_K, "only the denominator")
+def _divided_by_the_block(q: Tensor, k: Tensor, v: Tensor, BLOCK_D: int) -> Tensor:
+    return flash_attention(q * (q.shape[1] / BLOCK_D) ** 0.5, k, v)
+
+
+def _swapped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The keys that a query sees are hidden, and those after it count. The last one has none left: NaN."""
+    return _masked(q, k, v, _each_pair(q).tril(0))
+
+
+def _tile_positions(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int, ends: bool) -> Tensor:
+    """The causal mask compares positions in the tile. ends: whether the loop ends at the diagonal."""
+    T = len(q)
+    k, v = (torch.nn.functional.pad(each, (0, 0, 0, -T % BLOCK_K)) for each in (k, v))
+    i, j = torch.arange(T)[:, None], torch.arange(len(k))[None, :]
+    seen = i % BLOCK_Q >= j % BLOCK_K
+    if ends:
+        seen &= j // BLOCK_K * BLOCK_K < (i // BLOCK_Q + 1) * BLOCK_Q
+    scores = q @ k.T / q.shape[1] ** 0.5
+    return scores.masked_fill(~seen, float("-inf")).softmax(dim=1) @ v
+
+
+def _within_the_tile(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    return _tile_positions(q, k, v, BLOCK_Q, BLOCK_K, ends=True)
+
+
+def _within_the_tile_to_the_end(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    return _tile_positions(q, k, v, BLOCK_Q, BLOCK_K, ends=False)
+
+
+def _causal_walk(slip: str) -> Callable[[Tensor, Tensor, Tensor, int, int], Tensor]:
+    """Return a kernel's results with one slip from block to block, in float32 as on a GPU."""
+
+    def walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+        scores = (q @ k.T / q.shape[1] ** 0.5).masked_fill(_each_pair(q).triu(1), float("-inf"))
+        return _walked(scores, v, BLOCK_K, slip, BLOCK_Q, causal=True)
+
+    return walked
 
 
 def _loads(case: Case) -> int:
@@ -251,7 +327,17 @@ FLASH_ATTENTION = Puzzle(
         "no query sees its own key: the causal mask needs <=, not <": _own_key_hidden,
         "hidden scores are 0, and still get a weight: they have to be -inf": _hidden_with_zero,
         "the keys after a query count, too: where is the causal mask?": _unmasked,
-        NO_FACTOR: _acc_not_rescaled,
+        "the scores are divided by the root of BLOCK_D: divide them by the root of D": _divided_by_the_block,
+        "tl.where hides the keys that a query sees: swap its last two arguments": _swapped,
+        "the causal mask counts within the tile: compare offs_k with offs_q": _within_the_tile,
+        "the causal mask counts within the tile: compare offs_k and offs_q": _within_the_tile_to_the_end,
+        NO_FACTOR: _causal_walk("only the denominator"),
+        NO_FACTOR_BELOW: _causal_walk("only acc"),
+        NO_FACTORS: _causal_walk("neither"),
+        "row_max never becomes new_max": _causal_walk("no update"),
+        ALL_QUERIES: _causal_walk("weights of all queries"),
+        TWICE: _causal_walk("divided twice"),
+        IN_THE_LOOP: _causal_walk("divided in the loop"),
     },
     cases=(
         Case(T=16, D=16, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=16),  # one program, one block of keys

@@ -1,9 +1,10 @@
 """The predictions of chapter 05."""
 
+import math
+
 import triton
 
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import SCALAR_FLASH_ATTENTION
-from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
 
 T, BLOCK_Q, BLOCK_K = 512, 128, 64
@@ -23,13 +24,13 @@ def _needed() -> int:
     return sum(triton.cdiv(start + BLOCK_Q, BLOCK_K) for start in range(0, T, BLOCK_Q))
 
 
-def _lanes_whose_maximum_moves() -> int:
-    """Return how many maxima change in the second iteration of case 2's first program."""
-    case = SCALAR_FLASH_ATTENTION.cases[2]
-    tensors = make_inputs(SCALAR_FLASH_ATTENTION, case)
-    scores = tensors["q"][: case.BLOCK_Q, None] * tensors["k"][None, : 2 * case.BLOCK_K]
-    first, second = scores.split(case.BLOCK_K, dim=1)
-    return int((second.amax(1) > first.amax(1)).sum())
+def _third_block() -> float:
+    """Return acc after the picture's two blocks and a third one with the score 5 and the value 10."""
+    scores, values = (1.0, 3.0, 2.0, 4.0, 5.0), (10.0, 20.0, 30.0, 40.0, 10.0)
+    return sum(math.exp(score - 5) * value for score, value in zip(scores, values, strict=True))
+
+
+ONE_DIGIT = 0.1  # how far off a number with one digit after the point may be, if the rest was cut off
 
 
 QUESTIONS = (
@@ -95,18 +96,35 @@ QUESTIONS = (
     ),
     Question(
         "ch05-q4",
-        "In how many of the 128 lanes does row_max change in iteration 2?",
-        _lanes_whose_maximum_moves,
-        int,
-        "Step to the line row_max = new_max in iteration 2. The player shows how many lanes it changed.",
-        (
+        "What is acc after a third block, with one key whose score is 5 and whose value is 10?",
+        _third_block,
+        float,
+        "The maximum rises from 4 to 5. Multiply the old acc by the factor, then add p times the value.",
+        same=lambda given, right: abs(given - right) < ONE_DIGIT,
+        nudges=(
             Nudge(
-                lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q,
-                "All change in iteration 1, from the start value to a score. How many change in iteration 2?",
+                lambda given, right: abs(given - 61.92) < ONE_DIGIT,
+                "That is the old acc plus 10. But the maximum rises to 5, so the old acc has to shrink.",
             ),
             Nudge(
-                lambda given, right: given == SCALAR_FLASH_ATTENTION.cases[2].BLOCK_Q - right,
-                "That is how many lanes keep their maximum. How many change it?",
+                lambda given, right: abs(given - right + 10) < ONE_DIGIT,
+                "That is what is left of the old acc. Now add the new key: its weight times its value.",
+            ),
+            Nudge(
+                lambda given, right: abs(given - right + 9) < ONE_DIGIT,
+                "You added the new weight, 1. That belongs to the denominator. What belongs to acc?",
+            ),
+            Nudge(
+                lambda given, right: abs(given - (right - 10) - 3.679) < ONE_DIGIT,
+                "You rescaled the new term, too. It is already relative to the new maximum.",
+            ),
+            Nudge(
+                lambda given, right: given > 100,
+                "Did you divide by the factor? The old terms have to shrink when the maximum rises.",
+            ),
+            Nudge(
+                lambda given, right: abs(given - 18.52) < ONE_DIGIT,
+                "That is the final result, acc / denominator. What is acc itself?",
             ),
         ),
     ),
