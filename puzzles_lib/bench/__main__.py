@@ -29,6 +29,7 @@ MEASURED = {
     "training": ("puzzles_lib.bench.training", "training steps on packed activations (needs a GPU)"),
     "ranks": ("puzzles_lib.bench.ranks", "the example of training on two GPUs, packed and not (needs two)"),
     "norms": ("puzzles_lib.bench.norms", "chapter 17's kernels beside torch's (needs a GPU)"),
+    "lessons": ("puzzles_lib.bench.lessons", "what chapters 04 and 05 save on a GPU (needs a GPU)"),
     "attention": ("puzzles_lib.bench.attention", "chapter 18's attention beside torch's (needs a GPU)"),
     "linear-cross-entropy": (
         "puzzles_lib.bench.linear_cross_entropy",

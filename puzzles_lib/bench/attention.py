@@ -45,7 +45,7 @@ def measure() -> Iterator[dict[str, object]]:
     for D in (64, 128):
         yield from _the_chapters(D)
         torch.cuda.empty_cache()
-    for measured in (_grouped, _windowed, _packed, _stored):
+    for measured in (_grouped, _windowed, _packed):
         yield from measured()
         torch.cuda.empty_cache()
 
@@ -249,20 +249,6 @@ def _the_chapters(D: int) -> Iterator[dict[str, object]]:
 
 
 # ---- what a general form costs, and saves
-
-
-def _stored() -> Iterator[dict[str, object]]:
-    """Attention of 32 heads, beside three calls that store all scores, as chapter 05 quotes it."""
-    D, T = 64, USUAL
-    q, k, v = (each.detach()[:1] for each in _inputs(D, T)[:3])
-    ours, naive = "attention", "all scores stored"
-    calls: dict[str, Call] = {
-        ours: lambda: attention(q, k, v, scale=1.0),
-        naive: lambda: (q @ k.mT).softmax(-1) @ v,
-    }
-    error = relative_error(calls[ours](), (q.float() @ k.float().mT).softmax(-1) @ v.float())
-    times = interleaved({name: [call] for name, call in calls.items()}, ROUNDS, captured=False)
-    yield row("attention", f"{_case(D, False, T)}, 32 heads", ours, times[ours], naive, times[naive], error)
 
 
 def _grouped() -> Iterator[dict[str, object]]:
