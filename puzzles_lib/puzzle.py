@@ -618,10 +618,13 @@ class Puzzle:
     def _repr_markdown_(self) -> str:
         formula = f"\n$$ {self.formula} $$\n" if self.formula else ""
         names = list(dict.fromkeys(name for case in self.cases for name in case.numbers))
-        rows = [f"| {' | '.join(['case', *names, 'inputs'])} |", f"|{' --- |' * (len(names) + 2)}"]
+        heads = [name.replace("_", "_<wbr>") for name in names] if len(names) > WIDE else names
+        rows = [f"| {' | '.join(['case', *heads, 'inputs'])} |", f"|{' --- |' * (len(names) + 2)}"]
         for number, case in enumerate(self.cases):
             numbers = [str(case.numbers.get(name, "")) for name in names]
             fills = ", ".join(f"{n}: {f.__name__.replace('_', ' ')}" for n, f in case.fill.items())
+            if len(names) > WIDE and len(alike := {f.__name__ for f in case.fill.values()}) == 1:
+                fills = f"{', '.join(case.fill)}: {alike.pop().replace('_', ' ')}"
             held = "pretended" if case.pretend else fills or "random"
             rows.append(f"| {' | '.join([str(number), *numbers, held])} |")
         pointers = ", ".join(f"`{a.name}_ptr`" for a in self.tensors)
