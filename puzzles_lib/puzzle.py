@@ -31,6 +31,7 @@ from puzzles_lib.dtypes import of_name, of_torch
 from puzzles_lib.goal import Goal, Once, Traffic
 from puzzles_lib.parameters import sizes_of
 
+WIDE = 9  # more numbers than that don't fit on a page, unless their names can be broken
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """The most programs that a GPU launches along each axis of a grid."""
 

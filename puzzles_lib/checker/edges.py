@@ -49,7 +49,7 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
 
 
 def _factors(dims: Sequence[str]) -> list[str]:
-    """Return the names in sizes that are products of names, such as "COUT*NEED_DW"; other sizes as they are."""
+    """Return the names in sizes that are products, such as "COUT*NEED_DW"; other sizes as they are."""
     return [each for dim in dims for each in (dim.split("*") if _PRODUCT.fullmatch(dim.strip()) else [dim])]
 
 

@@ -147,7 +147,7 @@ def gradients(
     """Return what is wrong with the gradients of x, weight and bias, or else what gradcheck says.
 
     kernel: puzzle 27's. inputs: those of ``function``; the first three are x, weight and bias. where: whether
-    to show the first wrong element.
+    the words stand for x exactly, so that the first wrong element can be shown.
     """
     if told := unsolved(kernel):
         return told
@@ -156,7 +156,8 @@ def gradients(
     except Exception as error:
         return _told(error)
     needed = [name for name, each in zip(GRADIENTS, inputs[:3], strict=True) if each.requires_grad]
-    return "; ".join(found) or f"gradcheck says {checked(function.apply, inputs, needed if where else ())}"
+    told = "; ".join(found) or f"gradcheck says {checked(function.apply, inputs, needed if where else ())}"
+    return told if where or not told.endswith("False") else f"{told}, as it should: backward has x̂, not x"
 
 
 def under_autocast(
@@ -176,6 +177,8 @@ def under_autocast(
         made = _gradients(function, inputs, y, dy)
     except Exception as error:
         return _told(error)
+    if odd := [name for name, each in _named(made) if not isinstance(each, Tensor | None)]:
+        return f"{odd[0]} must be a tensor or None"
     lines = [f"{name}: {None if each is None else _name(each.dtype)}" for name, each in _named(made)]
     for name, each in _named(made):
         if each is None:
@@ -204,7 +207,7 @@ NEEDS = {
 
 
 def needed(kernel: JITFunction, function: type[torch.autograd.Function], pack: Callable) -> str:
-    """Return, in a line for each of `NEEDS`, whether a backward returns the needed gradients and no others."""
+    """Return, in a line for each of `NEEDS`, whether a backward returns what is needed and nothing else."""
     if told := unsolved(kernel):
         return told
     lines = []
@@ -219,7 +222,8 @@ def needed(kernel: JITFunction, function: type[torch.autograd.Function], pack: C
             found = "; ".join(faults(_gradients(function, inputs), inputs))
         except Exception as error:
             found = _told(error)
-        lines.append(f"{name + ':':14} {found or 'ok'}")
+        wanted = [gradient for gradient, need in zip(GRADIENTS, needs, strict=True) if need]
+        lines.append(f"{name + ':':14} {found or 'ok, only ' + ' and '.join(wanted)}")
     return "\n".join(lines)
 
 
@@ -245,7 +249,7 @@ def faults(found: Sequence[Tensor | None], inputs: Sequence[Any]) -> list[str]:
             needs = tensor is not None and tensor.requires_grad
             faulty += [f"{name} is None, but {of} needs a gradient"] if needs else []
         elif not isinstance(gradient, Tensor):
-            faulty.append(f"{name} must be a tensor or None, but is a {type(gradient).__name__}")
+            faulty.append(f"{name} must be a tensor or None")
         elif tensor is None:
             faulty.append(f"{name} must be None: there is no {of}")
         elif not tensor.requires_grad:

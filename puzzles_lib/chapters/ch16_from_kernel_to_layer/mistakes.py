@@ -16,13 +16,8 @@ _STORED_BY_ONE = {
     "    if NEED_DB:\n        tl.store(db_ptr + offs_c, total, mask=(offs_c < COUT) & (pid_n == 0))": (
         "    if NEED_DB and pid_n == 0:\n        tl.store(db_ptr + offs_c, total, mask=offs_c < COUT)"
     ),
-    "if NEED_DB:\n        tl.store(db_ptr + offs_c, total, mask=(offs_c < COUT) & (pid_n == 0))": (
-        "if NEED_DB:\n"
-        "        if pid_n == 0:\n"
-        "            tl.store(db_ptr + offs_c, total, mask=offs_c < COUT)"
-    ),
 }
-"""Other ways to let one column of programs store db."""
+"""Another way to let one column of programs store db."""
 
 MISTAKES = (
     Mistake(
@@ -137,7 +132,7 @@ MISTAKES = (
         "Compares rows with N and columns with M.",
         {"offs_m[:, None] < M": "offs_m[:, None] < N", "offs_n[None, :] < N": "offs_n[None, :] < M"},
         kind="never written",
-        says="y[0, 16]",
+        says="y[16, 0]",
     ),
     Mistake(
         STRIDED_COPY,

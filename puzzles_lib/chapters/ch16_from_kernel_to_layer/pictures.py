@@ -129,8 +129,8 @@ def programs(COUT: int = 45, N: int = 91, BLOCK_C: int = 16, BLOCK_N: int = 32) 
     label(ax, 12.5, top + down * height + 1.1, foot)
     return Picture(
         figure,
-        f"dW of {COUT} by {N} in tiles of {BLOCK_C} by {BLOCK_N}: {down} by {across} programs. Program (i, j) "
-        "multiplies strip i of dyᵀ, all m, by strip j of x̂. All programs of a row load the same strip of "
+        f"dW of {COUT} by {N} in tiles of {BLOCK_C} by {BLOCK_N}: {down} by {across} programs. Program (i, "
+        "j) multiplies strip i of dyᵀ, all m, by strip j of x̂. All programs of a row load the same strip of "
         "dyᵀ. Its sum along m is their part of db. Who stores it?",
     )
 
@@ -183,7 +183,7 @@ CLOSE = ("4 bits, nearest", "1 bit, stochastic")
 
 
 def curves(record: Mapping[str, Any]) -> Picture:
-    """Draw how far the loss of each step is from float32's, for the formats in `LOOKS`, and for those in `CLOSE` enlarged.
+    """Draw how far the loss of each step is from float32's, for all `LOOKS`, and for `CLOSE` enlarged.
 
     record: what `curves.measure` returns.
     """

@@ -79,8 +79,8 @@ STRIDED_COPY = Puzzle(
     formula=r"y_{mn} = \mathrm{bf16}\!\left(x_{m s_m + n s_n}\right)",
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
-        # one program; rows one after the other, as many as columns
-        Case(M=32, N=32, stride_xm=32, stride_xn=1, BLOCK_M=32, BLOCK_N=32),
+        # one program; rows one after the other
+        Case(M=32, N=16, stride_xm=16, stride_xn=1, BLOCK_M=32, BLOCK_N=16),
         # several programs, full blocks; a slice of the columns of something wider
         Case(M=32, N=64, stride_xm=192, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
         # ragged; a transpose; numbers that float16 cannot hold
@@ -323,18 +323,14 @@ ROUNDING_SLIPS = {
     "codes are half a step too low, even below 0: u is from 0 to 1, so subtract nothing": _unclamped(
         lambda steps, u, top: (steps + u - 0.5).floor().clamp(max=top)
     ),
-    "the places count the lanes of a program, so all programs draw the same numbers: the place is OFFSET + "
-    "m * N + n": _drawn(lambda m, n, at: at.OFFSET + _lane(n, at)),
-    "the places count the lanes of a program, so all programs of a row draw the same numbers: n counts through "
-    "the whole row": _drawn(lambda m, n, at: at.OFFSET + m * at.N + _lane(n, at)),
+    "all programs draw the same numbers: count elements of x, not the lanes of a block": _drawn(
+        lambda m, n, at: at.OFFSET + _lane(n, at)
+    ),
+    "all programs of a row draw the same numbers: count elements of x, not the lanes of a block": _drawn(
+        lambda m, n, at: at.OFFSET + m * at.N + _lane(n, at)
+    ),
     "the draws begin at 0, not at OFFSET, and a code above 2^BITS - 1 spills into the next field": _unclamped(
         _floor_only, lambda m, n, at: uniform(at.SEED, m * at.N + n)
-    ),
-    "each row draws the same numbers, and a code above 2^BITS - 1 spills into the next field": _unclamped(
-        _floor_only, lambda m, n, at: uniform(at.SEED, at.OFFSET + n)
-    ),
-    "each row draws the same numbers, beginning at 0, and a code above 2^BITS - 1 spills into the next field": (
-        _unclamped(_floor_only, lambda m, n, at: uniform(at.SEED, n))
     ),
     "u is from tl.randn, which has no limits: use tl.rand, whose numbers are from 0 to 1": _unclamped(
         lambda steps, u, top: (steps + u).floor().clamp(max=top),

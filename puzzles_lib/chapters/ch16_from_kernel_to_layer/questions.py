@@ -290,8 +290,8 @@ QUESTIONS = (
         right=_side_of_one_bit,
         kind=str,
         nudges=(Nudge(lambda v, r: v not in ("above", "below"), "Answer 'above' or 'below'."),),
-        nudge="Most of these gradients are too long, so the steps are too. What do larger steps do to the loss, as long as "
-        "training stays stable?",
+        nudge="Most of these gradients are too long, so the steps are too. What do larger steps do to the "
+        "loss, as long as training stays stable?",
     ),
     Question(
         id="ch16-q12",
