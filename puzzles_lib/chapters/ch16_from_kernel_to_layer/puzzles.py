@@ -37,7 +37,7 @@ def strided_copy(
     of y may exceed 2^31; each stride fits into an int32. Axis 0 of the grid counts
     blocks of rows, axis 1 blocks of columns.
     """
-    return torch.as_strided(x, (M, N), (stride_xm, stride_xn))
+    return torch.as_strided(x, (M, N), (stride_xm, stride_xn))  # rounded by `check`
 
 
 def huge_and_tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -76,7 +76,9 @@ def halfway(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generat
 STRIDED_COPY = Puzzle(
     number="25",
     spec=strided_copy,
-    formula=r"y_{mn} = \mathrm{bf16}\!\left(x_{m s_m + n s_n}\right)",
+    formula=(
+        r"y_{m, n} = \mathrm{bf16}\big(x[\, m \cdot \mathrm{stride}_{xm} + n \cdot \mathrm{stride}_{xn} \,]\big)"
+    ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
         # one program; rows one after the other
@@ -473,7 +475,7 @@ def linear_backward(
     x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
     elements; store and load nothing for it. A program loads no element of dy twice,
     and only one program stores each element of db. M may be 0; any tensor may exceed
-    2^31 elements. Sum in float32. In all cases, bfloat16 holds x̂ exactly.
+    2^31 elements. Sum in float32. "Exact" scales and minima: bfloat16 holds x̂ exactly.
     """
     codes = unpack_bits(words, N, BITS)  # [M, N]
     g = torch.arange(N) // GROUP  # [N]
