@@ -771,3 +771,14 @@ def test_an_unfilled_backward_is_unsolved():
 
     told = judged.checked(Empty.apply, [torch.ones(2, 8, dtype=torch.float64, requires_grad=True)])
     assert told.startswith("not solved yet")
+
+
+def test_a_view_without_the_gaps_of_x_fails(capsys):
+    scope = cells_run("layer-pack", "op-demo")
+    right = "    size = (M - 1) * down + (N - 1) * across + 1\n"
+    assert PROSE["train-op"].count(right) == 1
+    exec(PROSE["train-op"].replace(right, "").replace('"ch16::', '"ch16_gaps::'), scope)
+    inputs = [torch.randn(128, 7).T, torch.randn(5, 210)[:, :70]]
+    whole, gaps, *_ = judged.contract(scope["pack_by_mine"], scope["pack_by_spec"], inputs)
+    assert whole.endswith("and the results are correct")
+    assert "FAILS. ValueError: run: x has shape (350,)" in gaps

@@ -77,7 +77,8 @@ STRIDED_COPY = Puzzle(
     number="25",
     spec=strided_copy,
     formula=(
-        r"y_{m, n} = \mathrm{bf16}\big(x[\, m \cdot \mathrm{stride}_{xm} + n \cdot \mathrm{stride}_{xn} \,]\big)"
+        r"y_{m, n} = \mathrm{bf16}\left(x_{\,i}\right) \qquad "
+        r"i = m \cdot \mathrm{stride}_{xm} + n \cdot \mathrm{stride}_{xn}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
