@@ -165,3 +165,10 @@ def test_a_slip_gets_words_of_its_own(puzzle, changes, words):
     for right, mark in marks.items():
         parts = parts.replace(mark, changes[right])
     assert words in str(check(define(parts, "<wrong>"), puzzle))
+
+
+def test_the_widest_card_can_break_its_names():
+    """Ten numbers don't fit next to each other in a window of 1000 pixels."""
+    shown = LINEAR_BACKWARD._repr_markdown_()
+    assert "| NEED_<wbr>DW |" in shown and "| scale, minimum: exact |" in shown
+    assert "<wbr>" not in STOCHASTIC_PACK._repr_markdown_()

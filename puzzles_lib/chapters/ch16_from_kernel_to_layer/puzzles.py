@@ -476,7 +476,7 @@ def linear_backward(
     x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
     elements; store and load nothing for it. A program loads no element of dy twice,
     and only one program stores each element of db. M may be 0; any tensor may exceed
-    2^31 elements. Sum in float32. "Exact" scales and minima: bfloat16 holds x̂ exactly.
+    2^31 elements. Sum in float32. "Exact" inputs are such that bfloat16 holds x̂.
     """
     codes = unpack_bits(words, N, BITS)  # [M, N]
     g = torch.arange(N) // GROUP  # [N]
