@@ -31,6 +31,7 @@ from puzzles_lib.dtypes import of_name, of_torch
 from puzzles_lib.goal import Goal, Once, Traffic
 from puzzles_lib.parameters import sizes_of
 
+WIDE = 9  # more numbers than that don't fit on a page, unless their names can be broken
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)
 """The most programs that a GPU launches along each axis of a grid."""
 
@@ -623,10 +624,13 @@ class Puzzle:
     def _repr_markdown_(self) -> str:
         formula = f"\n$$ {self.formula} $$\n" if self.formula else ""
         names = list(dict.fromkeys(name for case in self.cases for name in case.numbers))
-        rows = [f"| {' | '.join(['case', *names, 'inputs'])} |", f"|{' --- |' * (len(names) + 2)}"]
+        heads = [name.replace("_", "_<wbr>") for name in names] if len(names) > WIDE else names
+        rows = [f"| {' | '.join(['case', *heads, 'inputs'])} |", f"|{' --- |' * (len(names) + 2)}"]
         for number, case in enumerate(self.cases):
             numbers = [str(case.numbers.get(name, "")) for name in names]
             fills = ", ".join(f"{n}: {f.__name__.replace('_', ' ')}" for n, f in case.fill.items())
+            if len(names) > WIDE and len(alike := {f.__name__ for f in case.fill.values()}) == 1:
+                fills = f"{', '.join(case.fill)}: {alike.pop().replace('_', ' ')}"
             held = "pretended" if case.pretend else fills or "random"
             rows.append(f"| {' | '.join([str(number), *numbers, held])} |")
         pointers = ", ".join(f"`{a.name}_ptr`" for a in self.tensors)

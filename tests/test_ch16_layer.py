@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import nn
 
+from puzzles_lib import session
+from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.bench.__main__ import main
 from puzzles_lib.chapters.ch16_from_kernel_to_layer import curves, digits, judged, pictures, questions
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
@@ -22,6 +24,7 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
 from puzzles_lib.kernels import quantize
 from puzzles_lib.kernels.rounding import rounding_of
 from puzzles_lib.source import define
+from puzzles_lib.stubs import attempt_text
 from puzzles_lib.timing.recorded import DIGITS, about, load, rounding_told, rows
 from tests.running import run
 from tests.test_kernels import launched
@@ -168,11 +171,28 @@ def test_nearest_codes_of_one_bit_make_gradients_too_long_at_first():
     """As the text says: of most layers, up to step 30, and not by a factor of two."""
     nearest = curves.gains("1 bit, nearest", 0, (0, 15, 30, 60))
     assert all(sum(gain > 1 for gain in layers) >= 2 for layers in nearest[:3])
-    assert max(map(max, nearest)) < 1.4 and min(nearest[3]) < 0.8
+    assert max(map(max, nearest)) < 1.4 and min(nearest[3]) < 0.8  # "later the gains fall below 1"
     random = curves.gains("1 bit, stochastic", 0, (0, 15))
     assert all(abs(gain - 1) < 0.1 for layers in random for gain in layers)
-    table = curves.gains_table(("1 bit, nearest",), (0,)).splitlines()
-    assert table[0].endswith("step 0") and table[1].split()[3:] == [f"{gain:.2f}" for gain in nearest[0]]
+    drawn = pictures.gains((0, 15, 30), {"1 bit, nearest": nearest[:3]})
+    assert all(f"{gain:.2f}" in drawn.alt for layers in nearest[:3] for gain in layers)
+
+
+def test_what_the_text_says_of_one_bit_to_the_nearest():
+    """In hidden layers of the digits it's nearer than zeros, because there are many. Random x is not."""
+    model = digits.mlp()
+    digits.train(model, 20)
+    images, _ = next(digits.batches(1))
+    with torch.no_grad():
+        first = model[1](model[0](images))
+        hidden = first, model[3](model[2](first))
+    off = []
+    for x in hidden:
+        low, high = x.unflatten(1, (-1, 64)).aminmax(dim=2, keepdim=True)
+        near = torch.where(x.unflatten(1, (-1, 64)) - low > (high - low) / 2, high, low).flatten(1)
+        off.append(float((near - x).norm() / x.norm()))
+    assert all(0.63 < each < 0.7 for each in off)
+    assert "off by two thirds of x's norm" in PROSE["train-beyond-why"]
 
 
 def test_the_rate_that_is_asked_for_fits_best():
@@ -292,17 +312,17 @@ def test_an_answer_is_not_told_below_its_question():
         "q12-ask": ("0.055", "10%"),
     }
     assert not [(id, word) for id, words in told.items() for word in words if word in cells[id].source]
-    assert cells["p27-picture"].outputs == []
+    assert cells["p26-picture"].outputs == []
 
 
 def test_what_is_said_of_means():
     book = nbformat.read(REPO / "solutions/16_from_kernel_to_layer.ipynb", 4)
     cells = {cell.id: cell for cell in book.cells}
-    printed = cells["p27-mean"].outputs[0].text
+    printed = cells["p26-mean"].outputs[0].text
     off = dict(re.findall(r"(to the nearest|mean of +\d+): off by ([\d.]+)", printed))
     assert off["to the nearest"] == "1.87" and off["mean of  1"] == "2.46"
-    assert all(f"{number}" in cells["p27-mean-idea"].source for number in ("1.87", "2.46"))
-    assert abs(ASKED["q8"].right() - float(off["mean of 64"])) < 0.05
+    assert all(f"{number}" in cells["p26-mean-idea"].source for number in ("1.87", "2.46"))
+    assert abs(ASKED["q3"].right() - float(off["mean of 64"])) < 0.05
 
 
 def test_words_of_a_ragged_x_are_a_whole_block():
@@ -351,7 +371,8 @@ def cells_run(*names: str) -> dict[str, object]:
     for kernel in (STRIDED_COPY, LINEAR_BACKWARD, STOCHASTIC_PACK):
         file = Path(pictures.__file__).with_name("right.json")
         source = base64.b64decode(json.loads(file.read_text())[kernel.name]).decode()
-        scope[f"{kernel.name}_kernel"] = define(source, f"<{kernel.name}>")
+        made = scope[f"{kernel.name}_kernel"] = define(source, f"<{kernel.name}>")
+        session._judged[session.memory_key(kernel), attempt_text(made)] = kernel, True
     for name in names:
         exec(cells[name].replace('"ch16::', '"ch16_made::'), scope)
     return scope
@@ -366,15 +387,17 @@ def test_the_operator_keeps_the_contract(capsys):
         wanted = by_spec(x.bfloat16().double(), 2, 64, 9, 0)
         assert all(map(torch.equal, pack(x, 9), wanted))
     inputs = [torch.randn(shape) for shape in ((3, 70), (0, 128), (5, 0), (0, 0))]
-    told = list(judged.contract(pack, inputs))
-    assert [line.endswith("all 4 tests: ok") for line in told] == [True] * 4 + [False] * 3
+    told = list(judged.contract(pack, made["pack_by_spec"], inputs))
+    assert [line.endswith("all 4 tests: ok") for line in told] == [False, *[True] * 3, *[False] * 3]
+    assert told[0].endswith("all 4 tests: ok, and the results are correct")
     assert told[-3].endswith("x must be float32, 2-D, but is torch.bfloat16, 2-D")
     assert told[-1].endswith("x must be float32, 2-D, but is torch.float32, 3-D")
     assert [": ok, refused" in line for line in told[-3:]] == [True] * 3
     exec(
         made["source"].replace("if x.numel() == 0:", "if x.shape[0] == 0:").replace("::pack", "::half"), made
     )
-    told = list(judged.contract(made["pack_by_mine"], [torch.randn(5, 0), torch.randn(3, 70)]))
+    inputs = [torch.randn(5, 0), torch.randn(3, 70)]
+    told = list(judged.contract(made["pack_by_mine"], made["pack_by_spec"], inputs))
     assert "FAILS. Return early" in told[0] and "4 tests: ok" in told[1]
 
 
@@ -394,7 +417,8 @@ def test_someone_who_returns_early_is_told_what_was_found(made, words, capsys):
     assert PROSE["train-op"].count(early) == 1
     source = PROSE["train-op"].replace(early, early.replace("storage(x)", made) if made else "")
     exec(source.replace('"ch16::', f'"ch16_early_{abs(hash(made))}::'), scope)
-    told = list(judged.contract(scope["pack_by_mine"], [torch.randn(0, 128), torch.randn(5, 0)]))
+    inputs = [torch.randn(0, 128), torch.randn(5, 0)]
+    told = list(judged.contract(scope["pack_by_mine"], scope["pack_by_spec"], inputs))
     assert [words in line for line in told] == [True, True, False, False, False]
     assert [("Return early" in line) for line in told[:2]] == [not made, not made]
     assert not any("/" in line or len(line) > 1000 for line in told)
@@ -420,6 +444,16 @@ def test_one_cast_lets_the_layer_train_under_autocast(capsys):
     (told,) = autocast_told(capsys, {})
     assert told.startswith("RuntimeError: expected m1 and m2 to have the same dtype")
     assert autocast_told(capsys, ONE_CAST) == ["dx: bfloat16", "dw: float32", "db: float32"]
+    back = {"dy @ weight if": "(dy @ weight.to(dy.dtype)).float() if"}
+    assert autocast_told(capsys, back) == ["dx: float32", "dw: float32", "db: float32"]
+
+
+def test_a_product_in_float32_under_autocast_is_reported(capsys):
+    told = autocast_told(capsys, {"dy @ weight if": "dy.to(weight.dtype) @ weight if"})
+    assert told[:3] == ["dx: float32", "dw: float32", "db: float32"]
+    assert told[3:] == ["dx: the product ran in float32, because dy was cast. Cast weight instead"]
+    told = autocast_told(capsys, {"dx = dy @ weight if for_x else None": 'dx = "a"'})
+    assert told[0].startswith("dx must be a tensor or None")
 
 
 @pytest.mark.parametrize("autocast, shape", [(True, (5, 64)), (False, (2, 3, 64)), (True, (2, 3, 64))])
@@ -462,8 +496,8 @@ def test_the_losses_of_six_steps_are_printed_and_near_torchs():
         [float(loss) for loss in re.findall(r"\d\.\d\d", line)] for line in printed.splitlines()[:2]
     )
     assert len(exact) == len(mine) == 6 and exact[-1] < exact[0] / 2
-    assert max(abs(a - b) for a, b in zip(exact, mine, strict=True)) < 0.1
-    assert printed.splitlines()[2] == "never more than 0.1 apart: True"
+    assert max(abs(a - b) for a, b in zip(exact, mine, strict=True)) < 0.03
+    assert re.fullmatch(r"largest difference: 0.0\d\d, ok", printed.splitlines()[2])
 
 
 @pytest.mark.parametrize("cast", ["dy.dtype", "dy.dtype).to(weight.dtype"])
@@ -494,15 +528,72 @@ def test_the_layer_shows_which_gradients_a_backward_has_computed(capsys):
     """Those that autograd asks for, and one too many if needs_input_grad is ignored."""
     made = cells_run("layer-pack", "layer-function")
     exec(PROSE["layer-needs"], made)
-    first, frozen = capsys.readouterr().out.splitlines()
-    assert "'dx': False, 'dw': True, 'db': True" in first and "'dx': True, 'dw': False, 'db': False" in frozen
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in told] == [
+        "first layer: ok, only dw and db".split(),
+        "frozen weight: ok, only dx and db".split(),
+        "frozen bias: ok, only dx and dw".split(),
+        "all frozen: ok, only dx".split(),
+        "no bias: ok, only dx and dw".split(),
+    ]
     exec(PROSE["layer-function"].replace(" if for_x else None", ""), made)
     exec(PROSE["layer-needs"], made)
-    assert "'dx': True, 'dw': True" in capsys.readouterr().out
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].endswith("dx must be None: x needs no gradient") and "ok" in told[1]
+    exchanged = PROSE["layer-function"].replace("dtype) if for_weight", "dtype) if for_@")
+    exchanged = exchanged.replace("dtype) if for_bias", "dtype) if for_weight").replace("for_@", "for_bias")
+    assert exchanged != PROSE["layer-function"]
+    exec(exchanged, made)
+    exec(PROSE["layer-needs"], made)
+    told = capsys.readouterr().out.splitlines()
+    assert told[1].endswith(
+        "dw must be None: weight needs no gradient; db is None, but bias needs a gradient"
+    )
+    assert told[4].endswith("dw is None, but weight needs a gradient; db must be None: there is no bias")
+
+
+def test_kernels_that_check_has_failed_or_not_seen_are_not_blessed(capsys):
+    made = cells_run("why-demo", "layer-pack", "layer-function", "op-demo", "train-op", "train-layer")
+    capsys.readouterr()
+    copy = kernel_sources()["strided_copy"]
+    wrong = copy.replace(
+        "offs_m[:, None] * stride_xm + offs_n[None, :] * stride_xn", "offs_m[:, None] * N + offs_n"
+    )
+    made["strided_copy_kernel"] = kernel = define(wrong, "<wrong>")
+    for cell in ("train-op-examine", "train-kept"):
+        exec(PROSE[cell], made)
+        assert capsys.readouterr().out.splitlines()[-1] == (
+            "not judged yet: strided_copy_kernel. Run the cell with its check, then this one."
+        )
+    session._judged[session.memory_key(STRIDED_COPY), attempt_text(kernel)] = STRIDED_COPY, False
+    exec(PROSE["train-op-examine"], made)
+    assert capsys.readouterr().out == (
+        "not judged yet: check has found a fault in strided_copy_kernel. "
+        "Correct it, then run this cell again.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "right, wrong, words",
+    [
+        ("x=x.as_strided((size,), (1,))", "x=-x.as_strided((size,), (1,))", "words are wrong"),
+        ("SEED=seed", "SEED=0", "words are wrong"),
+        ("x=rows, BITS", "x=rows * 2, BITS", "scale are wrong"),
+    ],
+)
+def test_an_operator_with_wrong_results_is_reported(right, wrong, words, capsys):
+    """opcheck alone wouldn't notice."""
+    scope = cells_run("layer-pack", "op-demo")
+    assert PROSE["train-op"].count(right) == 1
+    source = PROSE["train-op"].replace(right, wrong).replace('"ch16::', f'"ch16_off_{abs(hash(wrong))}::')
+    exec(source, scope)
+    torch.manual_seed(0)
+    (told, *_) = judged.contract(scope["pack_by_mine"], scope["pack_by_spec"], [torch.randn(128, 7).T])
+    assert "tests: ok, but" in told and words in told
 
 
 def test_a_layer_without_its_x_saves_little_until_relu_keeps_bits(capsys):
-    made = cells_run("why-demo", "layer-pack", "layer-function", "op-demo", "train-op", "train-layer")
+    made = cells_run("why-demo", "layer-pack", "layer-function", "op-demo", "op-a", "train-op", "train-layer")
     capsys.readouterr()
     exec(PROSE["train-kept"], made)
     exact, yours = map(int, re.findall(r"(\d+) kB", capsys.readouterr().out))
@@ -510,7 +601,7 @@ def test_a_layer_without_its_x_saves_little_until_relu_keeps_bits(capsys):
     exec(PROSE["train-relu"], made)
     told = capsys.readouterr().out
     assert "gradcheck: True" in told and int(re.findall(r"(\d+) kB", told)[0]) <= 50 and "more" not in told
-    saved = "ctx.save_for_backward((bits * weights).sum(2, dtype=torch.uint8))"
+    saved = "ctx.save_for_backward(signs(x))"
     unpacked = PROSE["train-relu"][PROSE["train-relu"].index("        (packed,) = ") :]
     unpacked = unpacked[: unpacked.index("class MyReLU")]
     for held, least in (("ctx.m = x", 250), ("ctx.m = x > 0", 90)):
@@ -520,7 +611,7 @@ def test_a_layer_without_its_x_saves_little_until_relu_keeps_bits(capsys):
         assert "gradcheck: True" in told and int(re.findall(r"(\d+) kB", told)[0]) > least
         assert told.endswith("kB are kept for backward, more than 50 kB\n")
     for wrong, words in (
-        (saved.replace(", dtype=torch.uint8", ""), "is int64 [5, 2], but should be uint8 [5, 2]"),
+        (saved.replace("(x))", "(x).long())"), "is int64 [5, 2], but should be uint8 [5, 2]"),
         ("ctx.save_for_backward(x > 0)", "is bool [5, 16], but should be uint8 [5, 2]"),
         ("ctx.save_for_backward(x)", "is float64 [5, 16], but should be uint8 [5, 2]"),
         (
@@ -532,21 +623,37 @@ def test_a_layer_without_its_x_saves_little_until_relu_keeps_bits(capsys):
         exec(PROSE["train-relu"].replace(saved, wrong), made)
         assert words in capsys.readouterr().out
     for right, wrong, words in (
-        ("(x > 0)", "(x >= 0)", "gradcheck: True, but where x is 0, dx is dy"),
-        ("(x > 0)", "(x < 0)", "gradcheck: False. If dy is 1"),
+        ("signs(x)", "255 - signs(-x)", "gradcheck: True, but where x is 0, dx is dy"),
+        ("signs(x)", "signs(-x)", "gradcheck: False. If dy is 1"),
+        ("signs(x)", "signs(x.unflatten(1, (-1, 8)).flip(2).flatten(1))", "gradcheck: False. If dy is 1"),
         (saved, "pass", "not solved yet: forward saves nothing"),
     ):
         assert PROSE["train-relu"].count(right) == 1
         exec(PROSE["train-relu"].replace(right, wrong), made)
-        assert capsys.readouterr().out.startswith(words)
+        told = capsys.readouterr().out
+        assert told.startswith(words) and ("in reverse order" in told) == ("flip" in wrong)
 
 
 def test_words_packed_in_the_appendix_are_the_librarys(capsys):
     made = {"torch": torch, "quantize_pack": quantize.quantize_pack, "judged": judged}
     exec(PROSE["prod-pack"], made)
     assert capsys.readouterr().out == "yours are the library's words: True\n"
-    exec(PROSE["prod-pack"].replace("view(8, 16, 70)", "view(16, 8, 70).mT.reshape(8, 16, 70)"), made)
-    assert capsys.readouterr().out == "yours are the library's words: False\n"
+    for right, wrong, words in (
+        ("view(8, 16, 70)", "view(16, 8, 70).mT.reshape(8, 16, 70)", "False"),
+        ("view(8, 16, 70)", "view(16, 8, 70).transpose(0, 1)", "False: your words hold neighboring rows"),
+        ("view(8, 16, 70)", "view(8, 16, 70).flip(0)", "False: your fields are in reverse order"),
+        (
+            "words = fields.sum(0).to(torch.int16)",
+            'words = "abc"',
+            "False: words must be a tensor, but is a str",
+        ),
+    ):
+        assert PROSE["prod-pack"].count(right) == 1
+        exec(PROSE["prod-pack"].replace(right, wrong), made)
+        told = capsys.readouterr().out
+        assert told.startswith(f"yours are the library's words: {words}") and (told[-6:] == "False\n") == (
+            words == "False"
+        )
     exec(PROSE["prod-pack"].replace(".to(torch.int16)", ""), made)
     assert "False: yours are int64, the library's int16" in capsys.readouterr().out
 
@@ -602,7 +709,7 @@ def test_a_gradient_that_is_not_needed_is_reported():
 def test_a_kernel_with_its_hole_is_unsolved_and_no_other():
     made = cells_run()
     book = nbformat.read(REPO / "notebooks/16_from_kernel_to_layer.ipynb", as_version=4)
-    (cell,) = (cell.source for cell in book.cells if cell.id == "p27-kernel")
+    (cell,) = (cell.source for cell in book.cells if cell.id == "p26-kernel")
     stub = define(cell[: cell.index("check(")], "<stub>")
     kernels = made["linear_backward_kernel"], stub
     assert judged.unsolved(*kernels) == "not solved yet: stochastic_pack_kernel. Then run this cell again."
@@ -664,3 +771,14 @@ def test_an_unfilled_backward_is_unsolved():
 
     told = judged.checked(Empty.apply, [torch.ones(2, 8, dtype=torch.float64, requires_grad=True)])
     assert told.startswith("not solved yet")
+
+
+def test_a_view_without_the_gaps_of_x_fails(capsys):
+    scope = cells_run("layer-pack", "op-demo")
+    right = "    size = (M - 1) * down + (N - 1) * across + 1\n"
+    assert PROSE["train-op"].count(right) == 1
+    exec(PROSE["train-op"].replace(right, "").replace('"ch16::', '"ch16_gaps::'), scope)
+    inputs = [torch.randn(128, 7).T, torch.randn(5, 210)[:, :70]]
+    whole, gaps, *_ = judged.contract(scope["pack_by_mine"], scope["pack_by_spec"], inputs)
+    assert whole.endswith("and the results are correct")
+    assert "FAILS. ValueError: run: x has shape (350,)" in gaps

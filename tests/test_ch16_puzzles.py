@@ -80,7 +80,7 @@ def test_a_spec_that_differentiates_is_not_the_first_to_import_torchs_compiler()
 @pytest.mark.parametrize(
     "puzzle, changes, title",
     [
-        (LINEAR_BACKWARD, {"offs_n[None, :] < CIN": "offs_n[None, :] < W * F"}, "Past the edges"),
+        (LINEAR_BACKWARD, {"offs_n[None, :] < N": "offs_n[None, :] < W * F"}, "Past the edges"),
         (
             LINEAR_BACKWARD,
             {"    if NEED_DB:\n        tl.store": "    if True:\n        tl.store"},
@@ -114,3 +114,61 @@ def test_the_draw_of_the_hard_case_rounds_255_up_to_256():
     x = make_inputs(STOCHASTIC_PACK, case)["x"].double()
     steps, scale, minimum = steps_up(x, case.BITS, case.GROUP)
     assert steps.tolist() == [[0, 255, 100, 7] * 2] and (scale == 1).all() and (minimum == 0).all()
+
+
+SPILLS = {"tl.minimum(tl.floor(steps + u), TOP)": "tl.floor(steps + u)"}
+PLACE = "OFFSET + row * N + n"
+LANE = "n - tl.program_id(1) * BLOCK_G * GROUP"
+ALWAYS = "    if True:\n        tl.store"
+
+
+@pytest.mark.parametrize(
+    "puzzle, changes, words",
+    [
+        (
+            LINEAR_BACKWARD,
+            {"    if NEED_DW:\n        tl.store": ALWAYS},
+            "because NEED_DW = 0: store it only if",
+        ),
+        (
+            LINEAR_BACKWARD,
+            {"    if NEED_DB:\n        tl.store": ALWAYS},
+            "because NEED_DB = 0: store it only if",
+        ),
+        (
+            LINEAR_BACKWARD,
+            {"acc, mask=mask)": "acc)"},
+            "dw has COUT = 45 rows: compare the rows with COUT in",
+        ),
+        (STRIDED_COPY, {"* stride_xm": "* stride_xn", "* stride_xn": "* stride_xm"}, "are swapped"),
+        (
+            STOCHASTIC_PACK,
+            {PLACE: "row * N + n", **SPILLS},
+            "draws begin at 0, not at OFFSET, and a code above",
+        ),
+        (STOCHASTIC_PACK, {PLACE: f"OFFSET + {LANE}"}, "all programs draw the same numbers"),
+        (
+            STOCHASTIC_PACK,
+            {PLACE: f"OFFSET + row * N + {LANE}"},
+            "all programs of a row draw the same numbers",
+        ),
+        (STOCHASTIC_PACK, {"tl.rand(": "tl.randn("}, "u is from tl.randn"),
+        (STOCHASTIC_PACK, {"tl.rand(": "tl.randint("}, "u is from tl.randint"),
+    ],
+)
+def test_a_slip_gets_words_of_its_own(puzzle, changes, words):
+    parts = kernel_sources()[puzzle.name]
+    marks = {right: f"@{number}@" for number, right in enumerate(changes)}
+    for right, mark in marks.items():
+        assert parts.count(right) == 1
+        parts = parts.replace(right, mark)
+    for right, mark in marks.items():
+        parts = parts.replace(mark, changes[right])
+    assert words in str(check(define(parts, "<wrong>"), puzzle))
+
+
+def test_the_widest_card_can_break_its_names():
+    """Ten numbers don't fit next to each other in a window of 1000 pixels."""
+    shown = LINEAR_BACKWARD._repr_markdown_()
+    assert "| NEED_<wbr>DW |" in shown and "| scale, minimum: exact |" in shown
+    assert "<wbr>" not in STOCHASTIC_PACK._repr_markdown_()

@@ -183,7 +183,8 @@ def blocked_size(numbers: dict[str, int], block: str) -> int:
     if block == "BLOCK_G":  # groups of a row
         return -(-numbers["N"] // numbers["GROUP"])
     if "COUT" in numbers:  # of dW
-        return numbers[{"BLOCK_M": "COUT", "BLOCK_N": "CIN", "BLOCK_K": "K"}[block]]
+        names = {"BLOCK_C": "COUT"} if "NEED_DW" in numbers else {"BLOCK_M": "COUT", "BLOCK_N": "CIN"}
+        return numbers[names.get(block, block.removeprefix("BLOCK_"))]
     return numbers[block.removeprefix("BLOCK_")]
 
 

@@ -3,6 +3,8 @@
 The functions take a verdict and return it with that diagnosis, or unchanged if they find nothing.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +15,7 @@ from puzzles_lib.runner import Access, Run, Source
 
 NOUNS = ("row", "column")
 CURE = ": compare the "
+_PRODUCT = re.compile(r"\w+(\*\w+)*")
 
 
 def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
@@ -26,11 +29,15 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
     if access is None or argument is None or "boundary_check" in access.site.source:
         return None
     shape = argument.shape(case.numbers)
+    if unasked := [name for name in _factors(argument.dims) if case.numbers.get(name) == 0]:
+        why = f"{argument.name} has no elements in this case, because {unasked[0]} = 0"
+        return replace(verdict, diagnosis=f"{why}: {access.kind} it only if {unasked[0]} isn't 0")
     if len(shape) < 2 or not (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
         return None
     told = []
     for noun, (axis, numbers), dim, size in zip(NOUNS, places, argument.dims[-2:], shape[-2:], strict=True):
         past = access.mask & (numbers >= size)
+        dim = "*".join(name for name in _factors([dim]) if case.numbers.get(name) != 1) or dim
         is_alike = (access.mask == np.take(access.mask, [0], axis)).all()
         if past.any() and is_alike:
             last = int(numbers[past].max())
@@ -42,6 +49,11 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
     facts = ", and ".join(fact for fact, _, _ in told)
     cure = " and the ".join(f"{noun}s with {dim}" for _, noun, dim in told)
     return replace(verdict, diagnosis=f"{facts}{CURE}{cure} in the mask")
+
+
+def _factors(dims: Sequence[str]) -> list[str]:
+    """Return the names in sizes that are products, such as "COUT*NEED_DW"; other sizes as they are."""
+    return [each for dim in dims for each in (dim.split("*") if _PRODUCT.fullmatch(dim.strip()) else [dim])]
 
 
 def without_cure(diagnosis: str) -> str:

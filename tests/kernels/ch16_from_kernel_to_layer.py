@@ -58,91 +58,6 @@ def one_number_for_row_and_column(
 
 
 @triton.jit
-def needs_as_masks(
-    dy_ptr, words_ptr, scale_ptr, minimum_ptr, dw_ptr, db_ptr, K, COUT, CIN,
-    BITS: tl.constexpr, GROUP: tl.constexpr, NEED_DW, NEED_DB,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """No branch: what is not needed is masked off. Loads dy as it lies, sums it by a dot with ones."""
-    F: tl.constexpr = 32 // BITS
-    offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_w = tl.program_id(1) * (BLOCK_N // F) + tl.arange(0, BLOCK_N // F)
-    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    W, G = tl.cdiv(CIN, F), tl.cdiv(CIN, GROUP)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    sums = tl.zeros((BLOCK_M, 16), dtype=tl.float32)
-    ones = tl.full((BLOCK_K, 16), 1.0, tl.bfloat16)
-    for block in range(tl.cdiv(K, BLOCK_K)):
-        k = (block * BLOCK_K + tl.arange(0, BLOCK_K)[:, None]).to(tl.int64)
-        dy = tl.load(
-            dy_ptr + k * COUT + offs_m[None, :], mask=(k < K) & (offs_m[None, :] < COUT), other=0.0
-        ).T
-        sums = tl.dot(dy, ones, sums)
-        mask = (k < K) & (offs_w[None, :] < W) & (NEED_DW != 0)
-        words = tl.load(words_ptr + k * W + offs_w[None, :], mask=mask, other=0)
-        params = k * G + (offs_w * F // GROUP)[None, :]
-        scale = tl.load(scale_ptr + params, mask=mask, other=0.0).to(tl.float32)
-        minimum = tl.load(minimum_ptr + params, mask=mask, other=0.0).to(tl.float32)
-        fields = words.to(tl.uint32, bitcast=True)[:, :, None] >> (BITS * tl.arange(0, F)).to(tl.uint32)
-        codes = (fields & (2**BITS - 1)).to(tl.float32)
-        x = tl.fma(codes, scale[:, :, None] + 0.0 * codes, minimum[:, :, None] + 0.0 * codes)
-        acc += tl.dot(dy, tl.reshape(x, (BLOCK_K, BLOCK_N)).to(tl.bfloat16))
-    mask = (offs_m[:, None] < COUT) & (n[None, :] < CIN) & (NEED_DW != 0)
-    tl.store(dw_ptr + offs_m[:, None] * CIN + n[None, :], acc, mask=mask)
-    first = (tl.program_id(1) == 0) & (NEED_DB != 0)
-    column = tl.arange(0, 16)[None, :] == 0  # all sixteen hold the sums
-    tl.store(db_ptr + offs_m[:, None] + 0 * column, sums, mask=column & (offs_m[:, None] < COUT) & first)
-
-
-@triton.jit
-def _unpacked(words_ptr, scale_ptr, minimum_ptr, k, n, K, CIN, BITS: tl.constexpr, GROUP: tl.constexpr):
-    """x of some rows and columns in float32, 0 outside; each lane loads the word that it needs."""
-    F: tl.constexpr = 32 // BITS
-    mask = (k[:, None] < K) & (n[None, :] < CIN)
-    words = tl.load(words_ptr + k[:, None] * tl.cdiv(CIN, F) + n[None, :] // F, mask=mask, other=0)
-    params = k[:, None] * tl.cdiv(CIN, GROUP) + n[None, :] // GROUP
-    scale = tl.load(scale_ptr + params, mask=mask, other=0.0).to(tl.float32)
-    minimum = tl.load(minimum_ptr + params, mask=mask, other=0.0).to(tl.float32)
-    return minimum + scale * ((words >> BITS * (n % F)[None, :]) & ((1 << BITS) - 1))
-
-
-@triton.jit
-def two_loops(
-    dy_ptr, words_ptr, scale_ptr, minimum_ptr, dw_ptr, db_ptr, K, COUT, CIN,
-    BITS: tl.constexpr, GROUP: tl.constexpr,
-    NEED_DW: tl.constexpr, NEED_DB: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """One loop where dw is needed, another where it is not; a helper unpacks, the dot is in float32."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    total = tl.zeros((BLOCK_M,), dtype=tl.float32)
-    if NEED_DW:
-        n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for start in range(0, K, BLOCK_K):
-            k = (start + tl.arange(0, BLOCK_K)).to(tl.int64)
-            mask = (offs_m[:, None] < COUT) & (k[None, :] < K)
-            dy = tl.load(dy_ptr + k[None, :] * COUT + offs_m[:, None], mask=mask, other=0.0).to(tl.float32)
-            x = _unpacked(words_ptr, scale_ptr, minimum_ptr, k, n, K, CIN, BITS, GROUP)
-            acc = tl.dot(dy, x, acc, input_precision="ieee")
-            total += tl.sum(dy, axis=1)
-        rows = dw_ptr + offs_m[:, None].to(tl.int64) * CIN
-        tl.store(rows + n[None, :], acc, mask=(offs_m[:, None] < COUT) & (n[None, :] < CIN))
-    else:
-        for start in range(0, K, BLOCK_K):
-            k = (start + tl.arange(0, BLOCK_K)[:, None]).to(tl.int64)
-            mask = (offs_m[None, :] < COUT) & (k < K)
-            dy = tl.load(dy_ptr + k * COUT + offs_m[None, :], mask=mask, other=0.0)
-            total += tl.sum(dy, axis=0, dtype=tl.float32)
-    if NEED_DB:
-        if tl.program_id(1) == 0:
-            tl.store(db_ptr + offs_m, total, mask=offs_m < COUT)
-
-
-# ---- puzzle 27
-
-
-@triton.jit
 def rounded_from_half_below(
     x_ptr, words_ptr, scale_ptr, minimum_ptr, M, N, SEED, OFFSET,
     BITS: tl.constexpr, GROUP: tl.constexpr, BLOCK_G: tl.constexpr,
@@ -197,6 +112,91 @@ def uniform_by_hand(
     tl.store(words_ptr + row * W + offs_w, tl.sum(codes << BITS * i, axis=2), mask=offs_w < W)
     tl.store(scale_ptr + row * G + offs_g, scale, mask=offs_g < G)
     tl.store(minimum_ptr + row * G + offs_g, low, mask=offs_g < G)
+
+
+# ---- puzzle 27
+
+
+@triton.jit
+def needs_as_masks(
+    dy_ptr, words_ptr, scale_ptr, minimum_ptr, dw_ptr, db_ptr, M, COUT, N,
+    BITS: tl.constexpr, GROUP: tl.constexpr, NEED_DW, NEED_DB,
+    BLOCK_C: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
+):  # fmt: skip
+    """No branch: what is not needed is masked off. Loads dy as it lies, sums it by a dot with ones."""
+    F: tl.constexpr = 32 // BITS
+    offs_c = tl.program_id(0).to(tl.int64) * BLOCK_C + tl.arange(0, BLOCK_C)
+    offs_w = tl.program_id(1) * (BLOCK_N // F) + tl.arange(0, BLOCK_N // F)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    W, G = tl.cdiv(N, F), tl.cdiv(N, GROUP)
+    acc = tl.zeros((BLOCK_C, BLOCK_N), dtype=tl.float32)
+    sums = tl.zeros((BLOCK_C, 16), dtype=tl.float32)
+    ones = tl.full((BLOCK_M, 16), 1.0, tl.bfloat16)
+    for block in range(tl.cdiv(M, BLOCK_M)):
+        m = (block * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]).to(tl.int64)
+        dy = tl.load(
+            dy_ptr + m * COUT + offs_c[None, :], mask=(m < M) & (offs_c[None, :] < COUT), other=0.0
+        ).T
+        sums = tl.dot(dy, ones, sums)
+        mask = (m < M) & (offs_w[None, :] < W) & (NEED_DW != 0)
+        words = tl.load(words_ptr + m * W + offs_w[None, :], mask=mask, other=0)
+        params = m * G + (offs_w * F // GROUP)[None, :]
+        scale = tl.load(scale_ptr + params, mask=mask, other=0.0).to(tl.float32)
+        minimum = tl.load(minimum_ptr + params, mask=mask, other=0.0).to(tl.float32)
+        fields = words.to(tl.uint32, bitcast=True)[:, :, None] >> (BITS * tl.arange(0, F)).to(tl.uint32)
+        codes = (fields & (2**BITS - 1)).to(tl.float32)
+        x = tl.fma(codes, scale[:, :, None] + 0.0 * codes, minimum[:, :, None] + 0.0 * codes)
+        acc += tl.dot(dy, tl.reshape(x, (BLOCK_M, BLOCK_N)).to(tl.bfloat16))
+    mask = (offs_c[:, None] < COUT) & (n[None, :] < N) & (NEED_DW != 0)
+    tl.store(dw_ptr + offs_c[:, None] * N + n[None, :], acc, mask=mask)
+    first = (tl.program_id(1) == 0) & (NEED_DB != 0)
+    column = tl.arange(0, 16)[None, :] == 0  # all sixteen hold the sums
+    tl.store(db_ptr + offs_c[:, None] + 0 * column, sums, mask=column & (offs_c[:, None] < COUT) & first)
+
+
+@triton.jit
+def _unpacked(words_ptr, scale_ptr, minimum_ptr, m, n, M, N, BITS: tl.constexpr, GROUP: tl.constexpr):
+    """x of some rows and columns in float32, 0 outside; each lane loads the word that it needs."""
+    F: tl.constexpr = 32 // BITS
+    mask = (m[:, None] < M) & (n[None, :] < N)
+    words = tl.load(words_ptr + m[:, None] * tl.cdiv(N, F) + n[None, :] // F, mask=mask, other=0)
+    params = m[:, None] * tl.cdiv(N, GROUP) + n[None, :] // GROUP
+    scale = tl.load(scale_ptr + params, mask=mask, other=0.0).to(tl.float32)
+    minimum = tl.load(minimum_ptr + params, mask=mask, other=0.0).to(tl.float32)
+    return minimum + scale * ((words >> BITS * (n % F)[None, :]) & ((1 << BITS) - 1))
+
+
+@triton.jit
+def two_loops(
+    dy_ptr, words_ptr, scale_ptr, minimum_ptr, dw_ptr, db_ptr, M, COUT, N,
+    BITS: tl.constexpr, GROUP: tl.constexpr,
+    NEED_DW: tl.constexpr, NEED_DB: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
+):  # fmt: skip
+    """One loop where dw is needed, another where it is not; a helper unpacks, the dot is in float32."""
+    offs_c = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
+    total = tl.zeros((BLOCK_C,), dtype=tl.float32)
+    if NEED_DW:
+        n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+        acc = tl.zeros((BLOCK_C, BLOCK_N), dtype=tl.float32)
+        for start in range(0, M, BLOCK_M):
+            m = (start + tl.arange(0, BLOCK_M)).to(tl.int64)
+            mask = (offs_c[:, None] < COUT) & (m[None, :] < M)
+            dy = tl.load(dy_ptr + m[None, :] * COUT + offs_c[:, None], mask=mask, other=0.0).to(tl.float32)
+            x = _unpacked(words_ptr, scale_ptr, minimum_ptr, m, n, M, N, BITS, GROUP)
+            acc = tl.dot(dy, x, acc, input_precision="ieee")
+            total += tl.sum(dy, axis=1)
+        rows = dw_ptr + offs_c[:, None].to(tl.int64) * N
+        tl.store(rows + n[None, :], acc, mask=(offs_c[:, None] < COUT) & (n[None, :] < N))
+    else:
+        for start in range(0, M, BLOCK_M):
+            m = (start + tl.arange(0, BLOCK_M)[:, None]).to(tl.int64)
+            mask = (offs_c[None, :] < COUT) & (m < M)
+            dy = tl.load(dy_ptr + m * COUT + offs_c[None, :], mask=mask, other=0.0)
+            total += tl.sum(dy, axis=0, dtype=tl.float32)
+    if NEED_DB:
+        if tl.program_id(1) == 0:
+            tl.store(db_ptr + offs_c, total, mask=offs_c < COUT)
 
 
 RIGHT = [

@@ -81,16 +81,6 @@ def _weight_gradients(
     return torch.autograd.grad(F.cross_entropy(model(images), labels), weights)
 
 
-def gains_table(paths: Sequence[str], steps: Sequence[int], seed: int = 0) -> str:
-    """Return the gains of some paths as text: at each step, those of all layers, the first layer first."""
-    wide = max(map(len, paths))
-    lines = [" " * wide + "".join(f"  {f'step {step}':14}" for step in steps)]
-    for path in paths:
-        cells = (" ".join(f"{gain:.2f}" for gain in layers) for layers in gains(path, seed, steps))
-        lines.append(f"{path:{wide}}" + "".join(f"  {cell:14}" for cell in cells))
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def measure() -> dict[str, Any]:
     """Return the record: curves at one learning rate, and mean losses at several.
 

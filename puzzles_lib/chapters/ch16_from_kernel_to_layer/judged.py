@@ -11,6 +11,8 @@ from torch.autograd import gradcheck
 from torch.library import opcheck
 from triton.runtime.jit import JITFunction
 
+from puzzles_lib import session
+from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import PUZZLES
 from puzzles_lib.stubs import has_hole
 
 GRADIENTS = ("dx", "dw", "db")
@@ -19,11 +21,21 @@ WIDE = 76  # letters per line of what a test has found
 
 
 def unsolved(*kernels: JITFunction) -> str:
-    """Return which of these kernels still have their hole, as a sentence; "" if none has."""
-    names = [kernel.__name__ for kernel in kernels if has_hole(kernel)]
-    if not names:
-        return ""
-    return f"not solved yet: {' and '.join(names)}. Then run this cell again."
+    """Return which of these kernels have a hole, or don't pass `check` as they are now; "" if all pass."""
+    if holes := [kernel.__name__ for kernel in kernels if has_hole(kernel)]:
+        return f"not solved yet: {' and '.join(holes)}. Then run this cell again."
+    puzzles = {f"{puzzle.name}_kernel": puzzle for puzzle in PUZZLES}
+    passed = {
+        kernel.__name__: session.verdict_on(puzzles[kernel.__name__], kernel)
+        for kernel in kernels
+        if kernel.__name__ in puzzles
+    }
+    if failing := [name for name, verdict in passed.items() if verdict is False]:
+        some = " and ".join(failing)
+        return f"not judged yet: check has found a fault in {some}. Correct it, then run this cell again."
+    if unseen := [name for name, verdict in passed.items() if verdict is None]:
+        return f"not judged yet: {' and '.join(unseen)}. Run the cell with its check, then this one."
+    return ""
 
 
 def examined(op: Callable, *inputs: object) -> str:
@@ -134,8 +146,8 @@ def gradients(
 ) -> str:
     """Return what is wrong with the gradients of x, weight and bias, or else what gradcheck says.
 
-    kernel: puzzle 26's. inputs: those of ``function``; the first three are x, weight and bias. where: whether
-    to show the first wrong element.
+    kernel: puzzle 27's. inputs: those of ``function``; the first three are x, weight and bias. where: whether
+    the words stand for x exactly, so that the first wrong element can be shown.
     """
     if told := unsolved(kernel):
         return told
@@ -144,7 +156,8 @@ def gradients(
     except Exception as error:
         return _told(error)
     needed = [name for name, each in zip(GRADIENTS, inputs[:3], strict=True) if each.requires_grad]
-    return "; ".join(found) or f"gradcheck says {checked(function.apply, inputs, needed if where else ())}"
+    told = "; ".join(found) or f"gradcheck says {checked(function.apply, inputs, needed if where else ())}"
+    return told if where or not told.endswith("False") else f"{told}, as it should: backward has x̂, not x"
 
 
 def under_autocast(
@@ -164,6 +177,8 @@ def under_autocast(
         made = _gradients(function, inputs, y, dy)
     except Exception as error:
         return _told(error)
+    if odd := [name for name, each in _named(made) if not isinstance(each, Tensor | None)]:
+        return f"{odd[0]} must be a tensor or None"
     lines = [f"{name}: {None if each is None else _name(each.dtype)}" for name, each in _named(made)]
     for name, each in _named(made):
         if each is None:
@@ -172,6 +187,8 @@ def under_autocast(
             lines.append(f"{name} is rounded to bfloat16: your kernel has summed it in float32, so keep that")
         elif name != "dx" and each.dtype != torch.float32:
             lines.append(f"{name} must be float32, like its tensor")
+        elif name == "dx" and not torch.equal(each.float(), each.bfloat16().float()):
+            lines.append("dx: the product ran in float32, because dy was cast. Cast weight instead")
     return "\n".join(lines)
 
 
@@ -179,15 +196,35 @@ def _named(made: Sequence[Tensor | None]) -> list[tuple[str, Tensor | None]]:
     return list(zip(GRADIENTS, made, strict=True))
 
 
-def computed(kernel: JITFunction, function: type[torch.autograd.Function], inputs: Sequence[Any]) -> str:
-    """Return which of dx, dw and db a backward computes, whether or not they are needed."""
+NEEDS = {
+    "first layer": (False, True, True),
+    "frozen weight": (True, False, True),
+    "frozen bias": (True, True, False),
+    "all frozen": (True, False, False),
+    "no bias": (True, True, None),
+}
+"""Whether x, weight and bias need a gradient, in layers of these kinds; None for a bias that there isn't."""
+
+
+def needed(kernel: JITFunction, function: type[torch.autograd.Function], pack: Callable) -> str:
+    """Return, in a line for each of `NEEDS`, whether a backward returns what is needed and nothing else."""
     if told := unsolved(kernel):
         return told
-    try:
-        made = _gradients(function, inputs)
-    except Exception as error:
-        return _told(error)
-    return str({name: each is not None for name, each in _named(made)})
+    lines = []
+    for name, needs in NEEDS.items():
+        shapes = (3, 16), (2, 16), (2,)
+        x, weight, bias = (
+            None if need is None else torch.randn(shape, generator=_generator()).requires_grad_(need)
+            for need, shape in zip(needs, shapes, strict=True)
+        )
+        inputs = [x, weight, bias, 7, pack]
+        try:
+            found = "; ".join(faults(_gradients(function, inputs), inputs))
+        except Exception as error:
+            found = _told(error)
+        wanted = [gradient for gradient, need in zip(GRADIENTS, needs, strict=True) if need]
+        lines.append(f"{name + ':':14} {found or 'ok, only ' + ' and '.join(wanted)}")
+    return "\n".join(lines)
 
 
 def _gradients(
@@ -209,7 +246,12 @@ def faults(found: Sequence[Tensor | None], inputs: Sequence[Any]) -> list[str]:
     faulty = []
     for name, of, gradient, tensor in zip(GRADIENTS, ("x", "weight", "bias"), found, inputs[:3], strict=True):
         if gradient is None:
-            faulty += [f"{name} is None, but {of} needs a gradient"] if tensor.requires_grad else []
+            needs = tensor is not None and tensor.requires_grad
+            faulty += [f"{name} is None, but {of} needs a gradient"] if needs else []
+        elif not isinstance(gradient, Tensor):
+            faulty.append(f"{name} must be a tensor or None")
+        elif tensor is None:
+            faulty.append(f"{name} must be None: there is no {of}")
         elif not tensor.requires_grad:
             faulty.append(f"{name} must be None: {of} needs no gradient")
         elif gradient.shape != tensor.shape:
@@ -225,17 +267,36 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def same_words(words: Tensor | None, wanted: Tensor) -> str:
-    """Return whether the reader's words are the library's: True, or how they differ."""
+def same_words(words: object, wanted: Tensor) -> str:
+    """Return whether the reader's 2-bit words are the library's: True, or how they differ."""
     if words is None:
         return "not solved yet"
+    if not isinstance(words, Tensor):
+        return f"False: words must be a tensor, but is a {type(words).__name__}"
     if words.shape != wanted.shape:
         return f"False: yours are {list(words.shape)}, the library's {list(wanted.shape)}"
     if words.dtype == wanted.dtype:
-        return str(torch.equal(words, wanted))
+        return str(torch.equal(words, wanted)) + _order_of_fields(words, wanted)
     same = torch.equal(words.to(wanted.dtype), wanted)
     kinds = f"yours are {_name(words.dtype)}, the library's {_name(wanted.dtype)}"
     return f"False: {kinds}" + (", otherwise the same" if same else "")
+
+
+def _order_of_fields(words: Tensor, wanted: Tensor) -> str:
+    """Return which codes share one of the reader's words, if it's a common slip; "" otherwise."""
+    places = 2 * torch.arange(8)[:, None, None]
+    fields = wanted[None] >> places & 3  # [8, 16, columns]
+
+    def packed(codes: Tensor) -> Tensor:
+        return (codes << places).sum(0).to(wanted.dtype)
+
+    if torch.equal(words, wanted):
+        return ""
+    if torch.equal(words, packed(fields.flip(0))):
+        return ": your fields are in reverse order. Field 0 is the lowest bits"
+    if torch.equal(words, packed(fields.reshape(16, 8, -1).transpose(0, 1))):
+        return ": your words hold neighboring rows, but the rows of a word are 16 apart"
+    return ""
 
 
 def relu(
@@ -257,7 +318,7 @@ def relu(
     form = _form_of_bits(saved, x)
     if (told := checked(function.apply, [x])) != "True":
         raised = re.match(r"\w+(Error|Exception): ", told)
-        return form if form and raised else f"gradcheck: {told}"
+        return form if form and raised else f"gradcheck: {told}{_order_of_bits(saved, x)}"
     zeros = torch.zeros(5, 16, dtype=torch.float64, requires_grad=True)
     (dx,) = torch.autograd.grad(function.apply(zeros).sum(), zeros)
     if dx.any():
@@ -286,16 +347,32 @@ def _form_of_bits(saved: Sequence[Tensor], x: Tensor) -> str:
     )
 
 
+def _order_of_bits(saved: Sequence[Tensor], x: Tensor) -> str:
+    """Return a sentence if a byte's bits are in reverse order; "" otherwise."""
+    bits = (x > 0).unflatten(1, (-1, 8)).long()
+    reverse = (bits << 7 - torch.arange(8)).sum(2)
+    is_reverse = len(saved) == 1 and saved[0].shape == reverse.shape and torch.equal(saved[0].long(), reverse)
+    return ". The bits of each byte are in reverse order: element 0 is the lowest bit" if is_reverse else ""
+
+
 _COMPUTED_ANYWAY = ("setStorage", "cannot reshape tensor of 0 elements")
 """What torch says if an operator doesn't return early for an x without elements."""
 
 
-def contract(pack: Callable, inputs: Iterable[Tensor]) -> Iterator[str]:
-    """Yield whether an operator that packs x keeps the chapter's contract, in a line for each x."""
+MOST_OTHERS = 0.05  # of words: float32 and float64 may disagree about a code now and then
+
+
+def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterator[str]:
+    """Yield whether an operator that packs x keeps the chapter's contract, in a line for each x.
+
+    spec: like ``pack``, with the correct results.
+    """
     for x in inputs:
         try:
-            pack(x, 3)
+            given = x.clone()
+            results = pack(x, 3)
             told = examined(pack, x, 3)
+            told += _unlike(results, spec(given, 3)) if x.numel() else ""
         except Exception as error:
             told = f"FAILS. {_told(error)}"
             if x.numel() == 0 and any(words in told for words in _COMPUTED_ANYWAY):
@@ -303,7 +380,7 @@ def contract(pack: Callable, inputs: Iterable[Tensor]) -> Iterator[str]:
         yield f"x {list(x.shape)}, strides {x.stride()}: {told}"
     refused = {
         "a bfloat16 x": torch.zeros(5, 70, dtype=torch.bfloat16),
-        "one without elements": torch.zeros(0, 70, dtype=torch.bfloat16),
+        "a bfloat16 x without elements": torch.zeros(0, 70, dtype=torch.bfloat16),
         "an x of three axes": torch.zeros(2, 5, 70),
     }
     for name, x in refused.items():
@@ -315,6 +392,17 @@ def contract(pack: Callable, inputs: Iterable[Tensor]) -> Iterator[str]:
             yield f"{name}: FAILS. {_told(error)}"
         else:
             yield f"{name}: FAILS. It isn't refused"
+
+
+def _unlike(results: Sequence[Tensor], wanted: Sequence[Tensor]) -> str:
+    """Return how the results of an operator that packs differ from the correct ones; "" if they don't."""
+    for name, one, other in zip(("words", "scale", "minimum"), results, wanted, strict=True):
+        if one.shape != other.shape:
+            return f", but {name} must be {list(other.shape)} and is {list(one.shape)}"
+        off = int((one != other).sum())
+        if off > (MOST_OTHERS * other.numel() if name == "words" else 0):
+            return f", but {off} of {other.numel()} {name} are wrong"
+    return ", and the results are correct"
 
 
 def _told(error: Exception) -> str:

@@ -13,8 +13,8 @@ _TO_INT64 = {
 }
 
 _STORED_BY_ONE = {
-    "    if NEED_DB:\n        tl.store(db_ptr + offs_m, total, mask=(offs_m < COUT) & (pid_n == 0))": (
-        "    if NEED_DB and pid_n == 0:\n        tl.store(db_ptr + offs_m, total, mask=offs_m < COUT)"
+    "    if NEED_DB:\n        tl.store(db_ptr + offs_c, total, mask=(offs_c < COUT) & (pid_n == 0))": (
+        "    if NEED_DB and pid_n == 0:\n        tl.store(db_ptr + offs_c, total, mask=offs_c < COUT)"
     ),
 }
 """Another way to let one column of programs store db."""
@@ -103,8 +103,8 @@ MISTAKES = (
         "strides_swapped",
         "Multiplies each axis by the other axis's stride.",
         {"* stride_xm": "* stride_xn", "* stride_xn": "* stride_xm"},
-        kind="out of bounds",
-        says="x_ptr",
+        kind="values",
+        says="are swapped",
     ),
     Mistake(
         STRIDED_COPY,
@@ -132,7 +132,7 @@ MISTAKES = (
         "Compares rows with N and columns with M.",
         {"offs_m[:, None] < M": "offs_m[:, None] < N", "offs_n[None, :] < N": "offs_n[None, :] < M"},
         kind="never written",
-        says="y[0, 16]",
+        says="y[16, 0]",
     ),
     Mistake(
         STRIDED_COPY,
@@ -167,221 +167,6 @@ MISTAKES = (
         says="truncated",
     ),
     Mistake(
-        LINEAR_BACKWARD,
-        "db_added_by_every_column",
-        "Every column of programs adds its sums of dy to db, with an atomic.",
-        {
-            "tl.store(db_ptr + offs_m, total, mask=(offs_m < COUT) & (pid_n == 0))": (
-                "tl.atomic_add(db_ptr + offs_m, total, mask=offs_m < COUT)"
-            )
-        },
-        kind="uninitialised",
-        says="db_ptr",
-        asks="An atomic addition reads the old sum. What does the very first one read?",
-        otherwise=_STORED_BY_ONE,
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "db_stored_by_every_column",
-        "Lets every column of programs store the same sums.",
-        {" & (pid_n == 0)": ""},
-        kind="race",
-        says="both store db[0]: the value is the same",
-        otherwise=_STORED_BY_ONE,
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "db_summed_in_bfloat16",
-        "Sums bfloat16 numbers in bfloat16: small numbers are lost in a large sum.",
-        {"dy.to(tl.float32), axis=1": "dy, axis=1"},
-        kind="values",
-        says="a coarser type's rounding",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "db_always",
-        "Stores db even for a layer without a bias, where db has no elements.",
-        {"    if NEED_DB:\n        tl.store(db_ptr": "    tl.store(db_ptr"},
-        kind="out of bounds",
-        says="db_ptr",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "dw_always",
-        "Stores dw even if the weights are frozen, where dw has no elements.",
-        {"    if NEED_DW:\n        tl.store": "    if NEED_DW or NEED_DB:\n        tl.store"},
-        kind="out of bounds",
-        says="dw_ptr",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "words_always",
-        "Unpacks x even if only db is asked for.",
-        {"        if NEED_DW:\n            mask": "        if NEED_DW or NEED_DB:\n            mask"},
-        kind="loads",
-        says="words_ptr",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "dy_loaded_twice",
-        "Makes one pass over dy for dw, and another one for db.",
-        {
-            "total += tl.sum(dy.to(tl.float32), axis=1)": (
-                "at = k[None, :] * COUT + offs_m[:, None]\n"
-                "        again = tl.load(dy_ptr + at, mask=mask, other=0.0)\n"
-                "        total += tl.sum(again.to(tl.float32), axis=1)"
-            )
-        },
-        kind="loads",
-        says="dy_ptr",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "db_from_the_second_column",
-        "Lets the second column store db, but if one tile is as wide as x there is no second column.",
-        {"(pid_n == 0)": "(pid_n == 1)"},
-        kind="never written",
-        says="db",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "db_as_a_mean",
-        "Stores the mean over the tokens. The gradient of b is their sum.",
-        {"offs_m, total, mask": "offs_m, total / K, mask"},
-        kind="values",
-        says="db",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "nothing_for_no_tokens",
-        "Stores nothing if there are no tokens. Their gradient is 0, and has to be stored.",
-        {"    if NEED_DB:": "    if NEED_DB and K > 0:"},
-        kind="never written",
-        says="db",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "dw_in_int32",
-        "Computes the offset of a row of dw as a product of two int32.",
-        {"offs_m.to(tl.int64)[:, None] * CIN": "offs_m[:, None] * CIN"},
-        kind="true size",
-        says="offs_m[:, None] * CIN",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "dw_made_wide_too_late",
-        "Converts the product to int64, but it has already wrapped around.",
-        {"offs_m.to(tl.int64)[:, None] * CIN": "(offs_m[:, None] * CIN).to(tl.int64)"},
-        kind="true size",
-        says="make a factor int64",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "tokens_in_int32",
-        "Uses int32 row numbers for dy and x, as if only dw could be large.",
-        {"tl.arange(0, BLOCK_K)).to(tl.int64)": "tl.arange(0, BLOCK_K))"},
-        kind="true size",
-        says="k[None, :] * COUT",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "words_in_int32",
-        "Uses int32 row numbers for x, as if only dy and dw could be large.",
-        {
-            "words_ptr + k[:, None] * W": "words_ptr + k.to(tl.int32)[:, None] * W",
-        },
-        kind="true size",
-        says="k.to(tl.int32)[:, None] * W",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "gradient_for_the_codes",
-        "Multiplies by scale · code and forgets the minimum, which is a part of x.",
-        {"minimum[:, :, None] + scale": "scale"},
-        kind="values",
-        says="dw[0, 0]",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "minimum_times_code",
-        "Adds the minimum before the scale, like a zero point.",
-        {
-            "minimum[:, :, None] + scale[:, :, None] * codes": (
-                "scale[:, :, None] * (codes + minimum[:, :, None])"
-            )
-        },
-        kind="values",
-        says="dw[0, 0]",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "tokens_past_the_end",
-        "Reads tokens past the last one.",
-        {"(offs_m[:, None] < COUT) & (k[None, :] < K)": "offs_m[:, None] < COUT"},
-        kind="out of bounds",
-        says="dy_ptr",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "dy_without_other",
-        "Sums the masked-off lanes of dy, whose values are undefined.",
-        {"offs_m[:, None], mask=mask, other=0.0)": "offs_m[:, None], mask=mask)"},
-        kind="uninitialised",
-        says="dy_ptr",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "full_steps_only",
-        "Loops over whole blocks of tokens only, so the last, shorter block is lost.",
-        {"range(0, K, BLOCK_K)": "range(0, K - BLOCK_K + 1, BLOCK_K)"},
-        kind="values",
-        says="dw[0, 0]",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "dw_transposed",
-        "Stores dw as [CIN, COUT].",
-        {
-            "offs_m.to(tl.int64)[:, None] * CIN + offs_n[None, :]": (
-                "offs_m[:, None] + offs_n.to(tl.int64)[None, :] * COUT"
-            )
-        },
-        kind="values",
-        says="transposed",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "dw_rounded_at_each_step",
-        "Rounds the sum to bfloat16 after every block of tokens.",
-        {"acc = tl.dot(dy, x, acc)": "acc = tl.dot(dy, x, acc).to(tl.bfloat16).to(tl.float32)"},
-        kind="values",
-        says="dw[0, 0]",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "sign_copied",
-        "Doesn't mask the top field, so it brings copies of the sign bit along.",
-        {" & ((1 << BITS) - 1)": ""},
-        kind="values",
-        says="dw[0,",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "groups_rounded_down",
-        "Counts CIN // GROUP scales per row and forgets the last, shorter group.",
-        {"tl.cdiv(CIN, GROUP)": "CIN // GROUP"},
-        kind="values",
-        says="dw[0, 0]",
-    ),
-    Mistake(
-        LINEAR_BACKWARD,
-        "group_of_the_word_number",
-        "Uses the word number instead of n: w // GROUP.",
-        {"offs_w * F // GROUP": "offs_w // GROUP"},
-        kind="values",
-        says="dw[0, 16]",
-    ),
-    Mistake(
         STOCHASTIC_PACK,
         "rounded_to_nearest",
         "Rounds to the nearest, which is correct only if the random number happens to agree.",
@@ -408,7 +193,7 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="words[0, 4]",
+        says="all programs draw the same numbers",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -576,7 +361,7 @@ MISTAKES = (
         "Uses normal noise, which has no limits.",
         {"tl.rand(": "tl.randn("},
         kind="values",
-        says="words[0, 0]",
+        says="u is from tl.randn",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -649,5 +434,220 @@ MISTAKES = (
         {"tl.floor(steps + u)": "tl.floor(steps + u - 0.5)"},
         kind="values",
         says="subtract nothing",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "db_added_by_every_column",
+        "Every column of programs adds its sums of dy to db, with an atomic.",
+        {
+            "tl.store(db_ptr + offs_c, total, mask=(offs_c < COUT) & (pid_n == 0))": (
+                "tl.atomic_add(db_ptr + offs_c, total, mask=offs_c < COUT)"
+            )
+        },
+        kind="uninitialised",
+        says="db_ptr",
+        asks="Is db too large, or does the report name another fault?",
+        otherwise=_STORED_BY_ONE,
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "db_stored_by_every_column",
+        "Lets every column of programs store the same sums.",
+        {" & (pid_n == 0)": ""},
+        kind="race",
+        says="both store db[0]: the value is the same",
+        otherwise=_STORED_BY_ONE,
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "db_summed_in_bfloat16",
+        "Sums bfloat16 numbers in bfloat16: small numbers are lost in a large sum.",
+        {"dy.to(tl.float32), axis=1": "dy, axis=1"},
+        kind="values",
+        says="a coarser type's rounding",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "db_always",
+        "Stores db even for a layer without a bias, where db has no elements.",
+        {"    if NEED_DB:\n        tl.store(db_ptr": "    tl.store(db_ptr"},
+        kind="out of bounds",
+        says="db_ptr",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "dw_always",
+        "Stores dw even if the weights are frozen, where dw has no elements.",
+        {"    if NEED_DW:\n        tl.store": "    if NEED_DW or NEED_DB:\n        tl.store"},
+        kind="out of bounds",
+        says="dw_ptr",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "words_always",
+        "Unpacks x even if only db is asked for.",
+        {"        if NEED_DW:\n            mask": "        if NEED_DW or NEED_DB:\n            mask"},
+        kind="loads",
+        says="words_ptr",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "dy_loaded_twice",
+        "Makes one pass over dy for dw, and another one for db.",
+        {
+            "total += tl.sum(dy.to(tl.float32), axis=1)": (
+                "at = m[None, :] * COUT + offs_c[:, None]\n"
+                "        again = tl.load(dy_ptr + at, mask=mask, other=0.0)\n"
+                "        total += tl.sum(again.to(tl.float32), axis=1)"
+            )
+        },
+        kind="loads",
+        says="dy_ptr",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "db_from_the_second_column",
+        "Lets the second column store db, but if one tile is as wide as x there is no second column.",
+        {"(pid_n == 0)": "(pid_n == 1)"},
+        kind="never written",
+        says="db",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "db_as_a_mean",
+        "Stores the mean over the rows of dy. The gradient of b is their sum.",
+        {"offs_c, total, mask": "offs_c, total / M, mask"},
+        kind="values",
+        says="db",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "nothing_for_no_tokens",
+        "Stores nothing if there are no rows. Their gradient is 0, and has to be stored.",
+        {"    if NEED_DB:": "    if NEED_DB and M > 0:"},
+        kind="never written",
+        says="db",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "dw_in_int32",
+        "Computes the offset of a row of dw as a product of two int32.",
+        {"offs_c.to(tl.int64)[:, None] * N": "offs_c[:, None] * N"},
+        kind="true size",
+        says="offs_c[:, None] * N",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "dw_made_wide_too_late",
+        "Converts the product to int64, but it has already wrapped around.",
+        {"offs_c.to(tl.int64)[:, None] * N": "(offs_c[:, None] * N).to(tl.int64)"},
+        kind="true size",
+        says="make a factor int64",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "tokens_in_int32",
+        "Uses int32 row numbers for dy and x, as if only dw could be large.",
+        {"tl.arange(0, BLOCK_M)).to(tl.int64)": "tl.arange(0, BLOCK_M))"},
+        kind="true size",
+        says="m[None, :] * COUT",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "words_in_int32",
+        "Uses int32 row numbers for x, as if only dy and dw could be large.",
+        {
+            "words_ptr + m[:, None] * W": "words_ptr + m.to(tl.int32)[:, None] * W",
+        },
+        kind="true size",
+        says="m.to(tl.int32)[:, None] * W",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "gradient_for_the_codes",
+        "Multiplies by scale · code and forgets the minimum, which is a part of x.",
+        {"minimum[:, :, None] + scale": "scale"},
+        kind="values",
+        says="dw[0, 0]",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "minimum_times_code",
+        "Adds the minimum before the scale, like a zero point.",
+        {
+            "minimum[:, :, None] + scale[:, :, None] * codes": (
+                "scale[:, :, None] * (codes + minimum[:, :, None])"
+            )
+        },
+        kind="values",
+        says="dw[0, 0]",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "tokens_past_the_end",
+        "Reads rows past the last one.",
+        {"(offs_c[:, None] < COUT) & (m[None, :] < M)": "offs_c[:, None] < COUT"},
+        kind="out of bounds",
+        says="dy_ptr",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "dy_without_other",
+        "Sums the masked-off lanes of dy, whose values are undefined.",
+        {"offs_c[:, None], mask=mask, other=0.0)": "offs_c[:, None], mask=mask)"},
+        kind="uninitialised",
+        says="dy_ptr",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "full_steps_only",
+        "Loops over whole blocks of rows only, so the last, shorter block is lost.",
+        {"range(0, M, BLOCK_M)": "range(0, M - BLOCK_M + 1, BLOCK_M)"},
+        kind="values",
+        says="dw[0, 0]",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "dw_transposed",
+        "Stores dw as [N, COUT].",
+        {
+            "offs_c.to(tl.int64)[:, None] * N + offs_n[None, :]": (
+                "offs_c[:, None] + offs_n.to(tl.int64)[None, :] * COUT"
+            )
+        },
+        kind="values",
+        says="transposed",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "dw_rounded_at_each_step",
+        "Rounds the sum to bfloat16 after every block of rows.",
+        {"acc = tl.dot(dy, x, acc)": "acc = tl.dot(dy, x, acc).to(tl.bfloat16).to(tl.float32)"},
+        kind="values",
+        says="dw[0, 0]",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "sign_copied",
+        "Doesn't mask the top field, so it brings copies of the sign bit along.",
+        {" & ((1 << BITS) - 1)": ""},
+        kind="values",
+        says="dw[0,",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "groups_rounded_down",
+        "Counts N // GROUP scales per row and forgets the last, shorter group.",
+        {"tl.cdiv(N, GROUP)": "N // GROUP"},
+        kind="values",
+        says="dw[0, 0]",
+    ),
+    Mistake(
+        LINEAR_BACKWARD,
+        "group_of_the_word_number",
+        "Uses the word number instead of n: w // GROUP.",
+        {"offs_w * F // GROUP": "offs_w // GROUP"},
+        kind="values",
+        says="dw[0, 16]",
     ),
 )

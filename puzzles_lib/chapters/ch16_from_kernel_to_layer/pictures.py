@@ -1,6 +1,6 @@
 """Pictures for chapter 16."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,9 +24,9 @@ PACKED, VALUES, DY, DW = YELLOW, SKY, ORANGE, GREEN
 FLOAT = "float32"
 LOOKS = {
     "4 bits, nearest": (GREEN, "-", 1.6),
-    "2 bits, nearest": (BLUE, "--", 1.8),
-    "1 bit, nearest": (VERMILLION, "-", 1.6),
-    "1 bit, stochastic": (ORANGE, ":", 2.2),
+    "2 bits, nearest": (INK, "--", 1.4),
+    "1 bit, nearest": (VERMILLION, "-", 2.0),
+    "1 bit, stochastic": (BLUE, ":", 2.4),
 }
 
 
@@ -35,33 +35,41 @@ LOOKS = {
 
 def layer() -> Picture:
     """Draw what a linear layer computes in forward and backward, and which puzzle does what."""
-    figure, ax = new_sheet(25, 10.6)
-    label(ax, 0.3, 1.4, "forward", align="left", fontsize=11)
-    label(ax, 0.3, 7.4, "backward", align="left", fontsize=11)
-    x = box(ax, 3.6, 0.9, 2.6, 1.2, "x", color=VALUES)
-    y = box(ax, 19.8, 0.9, 2.6, 1.2, "y", color=VALUES)
-    words = box(ax, 9.2, 3.7, 7.6, 1.3, "words, scales, minima", color=PACKED)
-    dy = box(ax, 19.8, 6.8, 2.6, 1.2, "dy", color=DY)
-    dw = box(ax, 3.6, 6.8, 2.6, 1.2, "dW, db", color=DW)
-    arrow(ax, (x.right + 0.1, 1.3), (y.x - 0.1, 1.3))
-    label(ax, 13.0, 0.85, "y = x Wᵀ + b, exact")
-    arrow(ax, (x.right + 0.1, 1.9), (words.x + 0.6, words.y - 0.1))
-    label(ax, 8.9, 2.55, "puzzle 25: copy from any strides,  puzzle 27: round and pack", align="left")
-    arrow(ax, (words.x + 0.6, words.bottom + 0.1), (dw.right + 0.1, dw.y + 0.3))
-    label(ax, 10.4, 5.75, "puzzle 26: unpack x̂, and compute dW = dyᵀ x̂ and db = sum of dy", align="left")
-    arrow(ax, (dy.x - 0.1, 7.4), (dw.right + 0.1, 7.4))
-    text = "all we keep of x: they stand for x̂, close to x"
-    label(ax, words.right + 0.3, 4.35, text, align="left", color=FAINT)
-    dx = box(ax, 3.6, 9.0, 2.6, 1.2, "dx", color=VALUES)
-    arrow(ax, (dy.x - 0.1, 7.9), (dx.right + 0.1, 9.6))
-    label(ax, 13.0, 9.7, "dx = dy W needs no x", align="left")
+    figure, ax = new_sheet(25, 10.4)
+    for y, text in ((0.0, "forward"), (5.6, "backward")):
+        label(ax, 0.4, y + 0.35, text, align="left", fontsize=11, color=FAINT)
+    x = box(ax, 0.4, 0.9, 3.6, 1.2, "x  [M, N]", color=VALUES)
+    linear = box(ax, 10.2, 0.9, 6.2, 1.2, "torch: y = x Wᵀ + b", edge=INK)
+    y = box(ax, 20.6, 0.9, 4.0, 1.2, "y  [M, COUT]", color=VALUES)
+    copy = box(ax, 0.4, 3.3, 3.6, 1.4, "puzzle 25:\ncopy", edge=INK)
+    pack = box(ax, 5.2, 3.3, 3.8, 1.4, "puzzle 26:\nround, pack", edge=INK)
+    words = box(ax, 10.2, 3.3, 6.2, 1.4, "words, scale, minimum", color=PACKED)
+    label(ax, words.right + 0.3, 3.7, "all we keep of x:", align="left", color=FAINT)
+    label(ax, words.right + 0.3, 4.35, "they stand for x̂, close to x", align="left", color=FAINT)
+    weights = box(ax, 0.4, 6.4, 3.6, 1.2, "dW, db", color=DY)
+    backward = box(ax, 10.2, 6.2, 6.2, 1.6, "puzzle 27: unpack x̂,\ndW = dyᵀ x̂, db = sum of dy", edge=INK)
+    dy = box(ax, 20.6, 6.4, 4.0, 1.2, "dy  [M, COUT]", color=DY)
+    dx = box(ax, 0.4, 8.8, 3.6, 1.2, "dx  [M, N]", color=DY)
+    product = box(ax, 10.2, 8.8, 6.2, 1.2, "torch: dx = dy W", edge=INK)
+    for one, other in ((x, linear), (linear, y), (copy, pack), (pack, words)):
+        arrow(ax, (one.right + 0.1, _middle(one)), (other.x - 0.1, _middle(other)))
+    for one, other in ((dy, backward), (backward, weights), (dy, product), (product, dx)):
+        arrow(ax, (one.x - 0.1, _middle(one)), (other.right + 0.1, _middle(other)))
+    for one, other in ((x, copy), (words, backward)):
+        middle = (one.x + one.right) / 2
+        arrow(ax, (middle, one.bottom + 0.1), (middle, other.y - 0.1))
     return Picture(
         figure,
-        "A linear layer. Forward computes y = x Wᵀ + b exactly. On the side, puzzles 25 and 27 turn x into "
-        "words, scales and minima. They stand for x̂, which is close to x, and are all we keep of it. "
-        "Backward computes dW = dyᵀ x̂ and db from dy and the words, which puzzle 26 unpacks inside the "
-        "product, and dx = dy W, which needs no x.",
+        "A linear layer. Forward: torch computes y = x Wᵀ + b exactly, from x [M, N]. Below that, puzzle 25 "
+        "copies x and puzzle 26 rounds and packs it into words, scale and minimum. They stand for x̂, which "
+        "is close to x, and are all we keep of it. Backward: from dy [M, COUT] and the words, puzzle 27 "
+        "unpacks x̂ and computes dW = dyᵀ x̂ and db, the sum of dy. torch computes dx = dy W, which needs no "
+        "x.",
     )
+
+
+def _middle(one: Any) -> float:
+    return (one.y + one.bottom) / 2
 
 
 def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
@@ -92,30 +100,38 @@ def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
     )
 
 
-def programs(COUT: int = 45, CIN: int = 91, BLOCK_M: int = 16, BLOCK_N: int = 32) -> Picture:
-    """Draw the tile of dW that each program of puzzle 26 stores, and the db of each row of tiles."""
-    down, across = -(-COUT // BLOCK_M), -(-CIN // BLOCK_N)
-    figure, ax = new_sheet(25, 2.0 * down + 3.5)
-    left, top, width, height = 9.6, 1.9, 4.2, 2.0
+def programs(COUT: int = 45, N: int = 91, BLOCK_C: int = 16, BLOCK_N: int = 32) -> Picture:
+    """Draw which strips of dy and x̂ the programs of puzzle 27 load, and the db of one row of programs."""
+    down, across = -(-COUT // BLOCK_C), -(-N // BLOCK_N)
+    figure, ax = new_sheet(25, 2.0 * down + 5.4)
+    left, top, width, height, M = 8.2, 4.0, 3.6, 2.0, 5.4
+    right = left + across * width
+    label(ax, left + across * width / 2, 0.4, f"x̂  [M, {N}]: a strip per column of programs")
+    for j in range(across):
+        last = min(N, (j + 1) * BLOCK_N) - 1
+        text = f"n = {j * BLOCK_N}..{last}"
+        box(ax, left + j * width, 0.9, width, 2.4, text, color=PACKED, edge=INK)
+    label(ax, left - 0.9 - M / 2, top - 0.5, f"dyᵀ  [{COUT}, M]")
     for i in range(down):
+        y, last = top + i * height, min(COUT, (i + 1) * BLOCK_C) - 1
+        first = i == 0
+        text = f"c = {i * BLOCK_C}..{last}, all m"
+        box(ax, left - 0.9 - M, y, M, height, text, color=DY if first else PALE, edge=INK)
         for j in range(across):
             text = f"program ({i}, {j})"
-            box(ax, left + j * width, top + i * height, width, height, text, color=DW, edge=INK)
-        y = top + (i + 0.5) * height
-        strip = box(ax, left - 3.2, top + i * height, 1.6, height, "db", color=DW, edge=INK)
-        label(ax, (left + strip.right) / 2, y, "?", fontsize=11)
-        label(ax, strip.x - 0.3, y, f"rows {i * BLOCK_M}..{min(COUT, (i + 1) * BLOCK_M) - 1}", align="right")
-    for j in range(across):
-        text = f"{j * BLOCK_N}..{min(CIN, (j + 1) * BLOCK_N) - 1}"
-        label(ax, left + (j + 0.5) * width, top - 0.5, text, fontsize=9, color=FAINT)
-    label(ax, left + across * width / 2, 0.6, f"dW: {COUT} outputs by {CIN} inputs")
-    foot = "all programs in a row of tiles load the same columns of dy"
-    label(ax, 12.5, top + down * height + 1.0, foot)
+            box(ax, left + j * width, y, width, height, text, color=DW if first else PALE, edge=INK)
+        box(ax, right + 3.6, y, 1.6, height, "db", color=DW if first else PALE, edge=INK)
+    label(ax, right + 4.4, top - 0.5, f"db  [{COUT}]")
+    label(ax, right + 1.8, top + height / 2, "who stores?", fontsize=9)
+    foot = f"dW  [{COUT}, {N}]"
+    label(ax, left + across * width / 2, top + down * height + 0.5, foot)
+    foot = "the colored programs load the same strip of dyᵀ; its sum along m is one part of db"
+    label(ax, 12.5, top + down * height + 1.1, foot)
     return Picture(
         figure,
-        f"dW of {COUT} by {CIN} in tiles of {BLOCK_M} by {BLOCK_N}: {down} by {across} programs, and each "
-        f"stores its tile. All programs in a row of tiles read the same columns of dy, so each of them "
-        "could sum these for db.",
+        f"dW of {COUT} by {N} in tiles of {BLOCK_C} by {BLOCK_N}: {down} by {across} programs. Program (i, "
+        "j) multiplies strip i of dyᵀ, all m, by strip j of x̂. All programs of a row load the same strip of "
+        "dyᵀ. Its sum along m is their part of db. Who stores it?",
     )
 
 
@@ -163,33 +179,75 @@ def _named(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {row["path"]: row for row in record["curves"]}
 
 
+CLOSE = ("4 bits, nearest", "1 bit, stochastic")
+
+
 def curves(record: Mapping[str, Any]) -> Picture:
-    """Draw how far the loss of each step is from float32's, for the formats in `LOOKS`.
+    """Draw how far the loss of each step is from float32's, for all `LOOKS`, and for `CLOSE` enlarged.
 
     record: what `curves.measure` returns.
     """
     rows = _named(record)
-    figure = new_figure(8.2, 3.8)
-    ax = figure.subplots()
+    figure = new_figure(8.6, 3.9)
+    axes = figure.subplots(1, 2)
     exact, told, most = rows[FLOAT]["loss"], [], rows[FLOAT]["bytes"] / 1e3
-    ax.axhline(0, color=INK, linewidth=1)
+    for ax in axes:
+        ax.axhline(0, color=INK, linewidth=0.8)
     for path, (color, line, width) in LOOKS.items():
         row = rows[path]
         beyond = [loss - one for loss, one in zip(row["loss"], exact, strict=True)]
         kept = f"{row['bytes'] / 1e3:.0f} kB"
-        ax.plot(beyond, line, color=color, linewidth=width, label=f"{path}, {kept}: {row['apart']:.3f} apart")
+        for ax in axes if path in CLOSE else axes[:1]:
+            ax.plot(beyond, line, color=color, linewidth=width, label=f"{path} ({kept})")
         told.append(f"{path}: {kept} kept, {beyond[40]:+.3f} at step 40, {row['apart']:.4f} apart")
-    ax.legend(fontsize=10, frameon=False, loc="lower right")
-    ax.set_xlabel("step", fontsize=10)
-    ax.set_ylabel("loss minus float32's", fontsize=10)
-    ax.tick_params(labelsize=9)
-    ax.grid(axis="y", color=PALE)
-    ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_title("all four formats", fontsize=10)
+    axes[1].set_title(f"{' and '.join(CLOSE)}, enlarged", fontsize=10)
+    axes[1].set_ylim(-0.01, 0.01)
+    axes[0].legend(fontsize=10, frameon=False, loc="lower right")
+    axes[0].set_ylabel("loss minus float32's (below 0: falls faster)", fontsize=10)
+    for ax in axes:
+        ax.set_xlabel("step", fontsize=10)
+        ax.tick_params(labelsize=9)
+        ax.grid(axis="y", color=PALE)
+        ax.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
         f"The loss on the digits minus float32's, averaged over {record['seeds']} runs. float32 "
         f"keeps {most:.0f} kB, and its loss is {exact[40]:.3f} at step 40. {'; '.join(told)}. "
-        "Apart: the mean distance from float32's curve.",
+        "Apart: the mean distance from float32's curve. A negative difference is a loss that falls faster.",
+    )
+
+
+def gains(steps: Sequence[int], found: Mapping[str, Sequence[Sequence[float]]]) -> Picture:
+    """Draw the gains of each layer's dW at some steps.
+
+    found: by path, for each step the gains of all layers, the first layer first.
+    """
+    figure = new_figure(8.6, 2.9)
+    layers = len(next(iter(found.values()))[0])
+    axes = figure.subplots(1, layers, sharey=True)
+    for place, ax in enumerate(axes):
+        ax.axhline(1, color=INK, linewidth=0.8)
+        for path, each in found.items():
+            color, line, width = LOOKS[path]
+            one = [gain[place] for gain in each]
+            ax.plot(steps, one, line, color=color, linewidth=width, marker="o", markersize=4, label=path)
+        ax.set_title(f"layer {place + 1}", fontsize=10)
+        ax.set_xlabel("step", fontsize=10)
+        ax.tick_params(labelsize=9)
+        ax.grid(axis="y", color=PALE)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("gain of dW", fontsize=10)
+    axes[0].set_ylim(0.85, 1.4)
+    axes[0].legend(fontsize=10, frameon=False, loc="upper left")
+    told = "; ".join(
+        f"{path}: " + ", ".join("/".join(f"{gain:.2f}" for gain in each) for each in values)
+        for path, values in found.items()
+    )
+    return Picture(
+        figure,
+        f"The gain of each layer's dW; 1 is the exact gradient's length. At the steps "
+        f"{', '.join(map(str, steps))}, for layers 1/2/3: {told}.",
     )
 
 
@@ -197,20 +255,20 @@ def curves(record: Mapping[str, Any]) -> Picture:
 
 
 def words(BITS: int = 2) -> Picture:
-    """Draw which values of x share a word: along a row in puzzle 15, along K in the library."""
+    """Draw which values of x share a word: along a row in puzzle 15, down a column in the library."""
     F = 16 // BITS
     figure, ax = new_sheet(25, 7.7)
     row = cells(ax, [f"n={i}" for i in range(3)], x=2.2, y=1.6, width=2.2, colors=PACKED)
     label(ax, row.x + 3.3, 0.7, "puzzle 15: a word has neighbors in one row")
     label(ax, row.x + 3.3, 1.25, "word 0")
-    label(ax, row.x - 0.3, 2.1, "row k", align="right")
+    label(ax, row.x - 0.3, 2.1, "row m", align="right")
     label(ax, row.right + 0.2, 2.1, f"… n={32 // BITS - 1}", align="left")
     for i in range(3):
         label(ax, row.center(i)[0], 2.95, f"bits {BITS * i}, {BITS * i + 1}", fontsize=8, color=FAINT)
     x, width = 16.0, 2.6
-    rows = [[f"k={16 * field + r}" for r in range(2)] for field in range(F)]
+    rows = [[f"m={16 * field + r}" for r in range(2)] for field in range(F)]
     block = cells(ax, rows, x=x, y=2.3, width=width, height=0.62, colors=[[PACKED, VALUES]] * F)
-    label(ax, x + width, 0.7, f"the library: a word has {F} rows, 16 apart")
+    label(ax, x + width, 0.7, f"the library: a word has {F} rows of one column, 16 apart")
     for r in range(2):
         label(ax, x + (r + 0.5) * width, 1.8, f"word {r}")
     label(ax, block.right + 0.3, 1.8, "… word 15", align="left")
@@ -227,5 +285,5 @@ def words(BITS: int = 2) -> Picture:
 
 
 __all__ = [
-    "curves", "draws", "layer", "programs", "words", "wraps"
+    "curves", "draws", "gains", "layer", "programs", "words", "wraps"
 ]  # fmt: skip

@@ -37,7 +37,7 @@ def strided_copy(
     of y may exceed 2^31; each stride fits into an int32. Axis 0 of the grid counts
     blocks of rows, axis 1 blocks of columns.
     """
-    return torch.as_strided(x, (M, N), (stride_xm, stride_xn))
+    return torch.as_strided(x, (M, N), (stride_xm, stride_xn))  # rounded by `check`
 
 
 def huge_and_tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -76,11 +76,14 @@ def halfway(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generat
 STRIDED_COPY = Puzzle(
     number="25",
     spec=strided_copy,
-    formula=r"y_{mn} = \mathrm{bf16}\!\left(x_{m s_m + n s_n}\right)",
+    formula=(
+        r"y_{m, n} = \mathrm{bf16}\left(x_{\,i}\right) \qquad "
+        r"i = m \cdot \mathrm{stride}_{xm} + n \cdot \mathrm{stride}_{xn}"
+    ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M), triton.cdiv(s.N, s.BLOCK_N)),
     cases=(
         # one program; rows one after the other
-        Case(M=16, N=32, stride_xm=32, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
+        Case(M=32, N=16, stride_xm=16, stride_xn=1, BLOCK_M=32, BLOCK_N=16),
         # several programs, full blocks; a slice of the columns of something wider
         Case(M=32, N=64, stride_xm=192, stride_xn=1, BLOCK_M=16, BLOCK_N=32),
         # ragged; a transpose; numbers that float16 cannot hold
@@ -137,126 +140,6 @@ STRIDED_COPY = Puzzle(
 
 # ---- puzzle 26
 
-
-def linear_backward(
-    dy: BFloat16[Tensor, "K COUT"],
-    words: Int32[Tensor, " K (CIN*BITS+31)//32"],
-    scale: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
-    minimum: BFloat16[Tensor, " K (CIN+GROUP-1)//GROUP"],
-    CIN: int,
-    BITS: int,
-    GROUP: int,
-    NEED_DW: int,
-    NEED_DB: int,
-) -> tuple[Float32[Tensor, "COUT*NEED_DW CIN"], Float32[Tensor, " COUT*NEED_DB"]]:
-    """dw and db, the gradients of y = x wᵀ + b, for the x that the words stand for
-
-    x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
-    elements; store and load nothing for it. A program loads no element of dy twice,
-    and only one program stores each element of db. K may be 0; any tensor may exceed
-    2^31 elements. Sum in float32. In all cases, bfloat16 holds x̂ exactly.
-    """
-    codes = unpack_bits(words, CIN, BITS)  # [K, CIN]
-    g = torch.arange(CIN) // GROUP  # [CIN]
-    x = minimum[:, g] + scale[:, g] * codes  # [K, CIN]
-    w = x.new_zeros(dy.shape[1], CIN, requires_grad=True)
-    b = x.new_zeros(dy.shape[1], requires_grad=True)
-    with torch.enable_grad():
-        y = torch.nn.functional.linear(x, w, b)
-    dw, db = torch.autograd.grad(y, (w, b), dy)
-    return dw[: len(dw) * NEED_DW], db[: len(db) * NEED_DB]
-
-
-def _backward_case(*, most: int = 3, times: float = 1.0, **numbers: int) -> Case:
-    """A case with scales and minima for its BITS, as those of puzzle 19."""
-    BITS = numbers["BITS"]
-    fill = {"scale": scales(BITS, most, times), "minimum": minima(BITS, most, times)}
-    return Case(**numbers, fill=fill)
-
-
-LINEAR_BACKWARD = Puzzle(
-    number="26",
-    spec=linear_backward,
-    formula=(
-        r"dW_{m, n} = \sum_{k=0}^{K-1} dy_{k, m} \, \hat x_{k, n} \qquad "
-        r"db_m = \sum_{k=0}^{K-1} dy_{k, m}"
-    ),
-    grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_M), triton.cdiv(s.CIN, s.BLOCK_N) if s.NEED_DW else 1),
-    cases=(
-        # one program, one step, one group
-        _backward_case(K=16, COUT=16, CIN=32, BITS=4, GROUP=32, NEED_DW=1, NEED_DB=1,
-            BLOCK_M=16, BLOCK_N=32, BLOCK_K=16),
-        # several blocks on every axis, all full; four groups a block
-        _backward_case(K=64, COUT=64, CIN=128, BITS=2, GROUP=16, NEED_DW=1, NEED_DB=1,
-            BLOCK_M=32, BLOCK_N=64, BLOCK_K=32),
-        # ragged on every axis; the last word holds three codes
-        _backward_case(K=83, COUT=45, CIN=91, BITS=8, GROUP=16, NEED_DW=1, NEED_DB=1,
-            BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),
-        # a layer without a bias; groups that straddle blocks
-        _backward_case(K=40, COUT=20, CIN=150, BITS=1, GROUP=96, NEED_DW=1, NEED_DB=0,
-            BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
-        # weights that are not trained
-        _backward_case(K=83, COUT=45, CIN=91, BITS=2, GROUP=16, NEED_DW=0, NEED_DB=1,
-            BLOCK_M=16, BLOCK_N=64, BLOCK_K=32),
-        # numbers that float16 cannot hold; one row in the last block of K
-        _backward_case(K=65, COUT=18, CIN=40, BITS=2, GROUP=16, NEED_DW=1, NEED_DB=1,
-            BLOCK_M=32, BLOCK_N=64, BLOCK_K=32, most=20),
-        # no tokens
-        _backward_case(K=0, COUT=18, CIN=40, BITS=4, GROUP=16, NEED_DW=1, NEED_DB=1,
-            BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
-        # dy has 4.3 thousand million elements, dw 4 times as many
-        Case(pretend=True, K=16, COUT=2**28 + 5, CIN=64, BITS=8, GROUP=16, NEED_DW=1, NEED_DB=1,
-            BLOCK_M=32, BLOCK_N=64, BLOCK_K=16),
-        # words, scale and minimum have 2.4 thousand million elements
-        Case(pretend=True, K=144, COUT=20, CIN=66_000_000, BITS=8, GROUP=4, NEED_DW=1, NEED_DB=1,
-            BLOCK_M=32, BLOCK_N=1024, BLOCK_K=16),
-    ),
-    outputs=("dw", "db"),
-    stored_once=("db",),
-    most_loads={
-        "dy": lambda s: s.K * s.COUT * (triton.cdiv(s.CIN, s.BLOCK_N) if s.NEED_DW else 1),
-        "words": lambda s: s.NEED_DW * s.K * s.CIN * triton.cdiv(s.COUT, s.BLOCK_M),
-        "scale": lambda s: s.NEED_DW * s.K * s.CIN * triton.cdiv(s.COUT, s.BLOCK_M),
-        "minimum": lambda s: s.NEED_DW * s.K * s.CIN * triton.cdiv(s.COUT, s.BLOCK_M),
-    },
-    needed={
-        "words": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN * s.BITS, 32),
-        "scale": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN, s.GROUP),
-        "minimum": lambda s: s.NEED_DW * s.K * triton.cdiv(s.CIN, s.GROUP),
-    },
-    hard={
-        BY_RECIPROCAL.replace("41", "164"): _backward_case(
-            K=16, COUT=1, CIN=328, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
-            BLOCK_M=16, BLOCK_N=512, BLOCK_K=16,
-        ),
-        VANISHING: _backward_case(
-            K=5, COUT=3, CIN=5, BITS=4, GROUP=16, NEED_DW=1, NEED_DB=1,
-            BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, times=TINY,
-        ),
-    },
-    contract=Contract(
-        {
-            "COUT": Size(150),
-            "CIN": Size(600),
-            "K": Size(300),
-            "BITS": (1, 2, 4, 8),
-            "GROUP": lambda s: (544,) if s.CIN > 512 else (32 // s.BITS, 96, 256),
-            "NEED_DW": (1,),
-            "NEED_DB": (1,),
-            "BLOCK_M": lambda s: (128,) if s.COUT > 64 else (32,),
-            "BLOCK_N": (64, 128),
-            "BLOCK_K": lambda s: (32,) if s.K > 128 else (32, 128),
-        },
-        fills=lambda s: (
-            {"scale": scales(s.BITS), "minimum": minima(s.BITS)},
-            {"scale": scales(s.BITS), "minimum": minima(s.BITS), "dy": far_apart},
-        ),
-        most_programs=4,
-    ),
-)  # fmt: skip
-
-# ---- puzzle 27
-
 _LOW = 0xFFFFFFFF
 MARGIN = 1 / 64  # of a code step: far more than float32 arithmetic on codes up to 255 is off
 
@@ -267,13 +150,28 @@ def uniform(seed: int | Tensor, place: Tensor) -> Tensor:
     This is the first word of Philox 4x32-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2,
     3") with the seed as its key and the place as its count.
     """
+    return _to_uniform(_philox(seed, place)[0])
+
+
+def _philox(seed: int | Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first two words, from 0 to 2^32 - 1."""
     c0, c1, c2, c3 = place & _LOW, place >> 32 & _LOW, place * 0, place * 0
     key0, key1 = seed & _LOW, seed >> 32 & _LOW
     for _ in range(10):
         a, b = 0xD2511F53 * c0, 0xCD9E8D57 * c2  # 64 bits, the top one in the sign
         c0, c1, c2, c3 = (b >> 32 & _LOW) ^ c1 ^ key0, b & _LOW, (a >> 32 & _LOW) ^ c3 ^ key1, a & _LOW
         key0, key1 = key0 + 0x9E3779B9 & _LOW, key1 + 0xBB67AE85 & _LOW
-    return torch.where(c0 > _LOW >> 1, _LOW - c0, c0).float() * 4.6566127342e-10
+    return c0, c1
+
+
+def _to_uniform(word: Tensor) -> Tensor:
+    return torch.where(word > _LOW >> 1, _LOW - word, word).float() * 4.6566127342e-10
+
+
+def _normal(seed: int, place: Tensor) -> Tensor:
+    """Return `tl.randn(seed, place)`."""
+    first, second = map(_to_uniform, _philox(seed, place))
+    return (-2 * first.clamp(min=1e-7).log()).sqrt() * (2 * torch.pi * second).cos()
 
 
 def stochastic_pack(
@@ -319,22 +217,34 @@ def _as_asked(m: Tensor, n: Tensor, at: SimpleNamespace) -> Tensor:
 def _rounded_by(codes: Callable, draw: Callable = _as_asked) -> Callable:
     """A spec with a slip: codes from steps and draws, by m, n and the case's numbers."""
 
-    def spec(x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int) -> tuple[Tensor, Tensor, Tensor]:
+    def spec(
+        x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int, BLOCK_G: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
         steps, scale, minimum = steps_up(x, BITS, GROUP)
-        m, n = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])[None, :]
-        at = SimpleNamespace(N=x.shape[1], BITS=BITS, GROUP=GROUP, SEED=SEED, OFFSET=OFFSET)
+        m, n, at = _places_of(x, BITS, GROUP, SEED, OFFSET, BLOCK_G)
         made = codes(steps, draw(m, n, at).expand_as(steps)).clamp(0, 2**BITS - 1).to(torch.uint8)
         return pack_bits(made, BITS), scale.bfloat16(), minimum.bfloat16()
 
     return spec
 
 
-def _unclamped(codes: Callable) -> Callable:
+def _places_of(
+    x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int, BLOCK_G: int
+) -> tuple[Tensor, Tensor, SimpleNamespace]:
+    """Return the numbers of rows and of columns of x, and the numbers of a case."""
+    m, n = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])[None, :]
+    at = SimpleNamespace(N=x.shape[1], BITS=BITS, GROUP=GROUP, SEED=SEED, OFFSET=OFFSET, BLOCK_G=BLOCK_G)
+    return m, n, at
+
+
+def _unclamped(codes: Callable, draw: Callable = _as_asked) -> Callable:
     """A spec with a slip: codes, of steps, draws and the highest code, that spill into other fields."""
 
-    def spec(x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int) -> tuple[Tensor, Tensor, Tensor]:
+    def spec(
+        x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int, BLOCK_G: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
         steps, scale, minimum = steps_up(x, BITS, GROUP)
-        u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))
+        u = draw(*_places_of(x, BITS, GROUP, SEED, OFFSET, BLOCK_G)).expand_as(steps)
         F = 32 // BITS
         made = torch.nn.functional.pad(codes(steps, u, 2**BITS - 1).long(), (0, -x.shape[1] % F))
         words = (made.unflatten(1, (-1, F)) << BITS * torch.arange(F)).sum(2) & _LOW
@@ -348,6 +258,16 @@ def _drawn(place: Callable) -> Callable:
     return _rounded_by(
         lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(at.SEED, place(m, n, at))
     )
+
+
+def _lane(n: Tensor, at: SimpleNamespace) -> Tensor:
+    """Return each element's lane in its program's block."""
+    return n % (at.BLOCK_G * at.GROUP)
+
+
+def _floor_only(steps: Tensor, u: Tensor, top: int) -> Tensor:
+    """Codes that aren't clamped."""
+    return (steps + u).floor()
 
 
 ROUNDING_SLIPS = {
@@ -405,6 +325,22 @@ ROUNDING_SLIPS = {
     ),
     "codes are half a step too low, even below 0: u is from 0 to 1, so subtract nothing": _unclamped(
         lambda steps, u, top: (steps + u - 0.5).floor().clamp(max=top)
+    ),
+    "all programs draw the same numbers: count elements of x, not the lanes of a block": _drawn(
+        lambda m, n, at: at.OFFSET + _lane(n, at)
+    ),
+    "all programs of a row draw the same numbers: count elements of x, not the lanes of a block": _drawn(
+        lambda m, n, at: at.OFFSET + m * at.N + _lane(n, at)
+    ),
+    "the draws begin at 0, not at OFFSET, and a code above 2^BITS - 1 spills into the next field": _unclamped(
+        _floor_only, lambda m, n, at: uniform(at.SEED, m * at.N + n)
+    ),
+    "u is from tl.randn, which has no limits: use tl.rand, whose numbers are from 0 to 1": _unclamped(
+        lambda steps, u, top: (steps + u).floor().clamp(max=top),
+        lambda m, n, at: _normal(at.SEED, at.OFFSET + m * at.N + n),
+    ),
+    "u is from tl.randint, whose numbers are huge: use tl.rand, whose numbers are from 0 to 1": _rounded_by(
+        lambda steps, u: 0 * steps + 255
     ),
     "the draws are those of seed 0, not SEED": _rounded_by(
         lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(0, at.OFFSET + m * at.N + n)
@@ -469,7 +405,7 @@ def _rounding_case(constant: bool = False, **numbers: int) -> Case:
 
 
 STOCHASTIC_PACK = Puzzle(
-    number="27",
+    number="26",
     spec=stochastic_pack,
     formula=(
         r"\begin{gathered} s_{m, n} = \frac{x_{m, n} - \min_g x_{m, n}}{\mathrm{scale}_{m, g}} \qquad "
@@ -521,4 +457,124 @@ STOCHASTIC_PACK = Puzzle(
     ),
 )
 
-PUZZLES = (STRIDED_COPY, LINEAR_BACKWARD, STOCHASTIC_PACK)
+# ---- puzzle 27
+
+
+def linear_backward(
+    dy: BFloat16[Tensor, "M COUT"],
+    words: Int32[Tensor, " M (N*BITS+31)//32"],
+    scale: BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+    minimum: BFloat16[Tensor, " M (N+GROUP-1)//GROUP"],
+    N: int,
+    BITS: int,
+    GROUP: int,
+    NEED_DW: int,
+    NEED_DB: int,
+) -> tuple[Float32[Tensor, "COUT*NEED_DW N"], Float32[Tensor, " COUT*NEED_DB"]]:
+    """dw and db, the gradients of y = x wᵀ + b, for the x that the words stand for
+
+    x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
+    elements; store and load nothing for it. A program loads no element of dy twice,
+    and only one program stores each element of db. M may be 0; any tensor may exceed
+    2^31 elements. Sum in float32. "Exact" inputs are such that bfloat16 holds x̂.
+    """
+    codes = unpack_bits(words, N, BITS)  # [M, N]
+    g = torch.arange(N) // GROUP  # [N]
+    x = minimum[:, g] + scale[:, g] * codes  # [M, N]
+    w = x.new_zeros(dy.shape[1], N, requires_grad=True)
+    b = x.new_zeros(dy.shape[1], requires_grad=True)
+    with torch.enable_grad():
+        y = torch.nn.functional.linear(x, w, b)
+    dw, db = torch.autograd.grad(y, (w, b), dy)
+    return dw[: len(dw) * NEED_DW], db[: len(db) * NEED_DB]
+
+
+def _backward_case(*, most: int = 3, times: float = 1.0, **numbers: int) -> Case:
+    """A case with scales and minima for its BITS, as those of puzzle 19."""
+    BITS = numbers["BITS"]
+    fill = {"scale": scales(BITS, most, times), "minimum": minima(BITS, most, times)}
+    return Case(**numbers, fill=fill)
+
+
+LINEAR_BACKWARD = Puzzle(
+    number="27",
+    spec=linear_backward,
+    formula=(
+        r"dW_{c, n} = \sum_{m=0}^{M-1} dy_{m, c} \, \hat x_{m, n} \qquad "
+        r"db_c = \sum_{m=0}^{M-1} dy_{m, c}"
+    ),
+    grid=lambda s: (triton.cdiv(s.COUT, s.BLOCK_C), triton.cdiv(s.N, s.BLOCK_N) if s.NEED_DW else 1),
+    cases=(
+        # one program, one step, one group
+        _backward_case(M=16, COUT=16, N=32, BITS=4, GROUP=32, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=16, BLOCK_N=32, BLOCK_M=16),
+        # several blocks on every axis, all full; four groups a block
+        _backward_case(M=64, COUT=64, N=128, BITS=2, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=32, BLOCK_N=64, BLOCK_M=32),
+        # ragged on every axis; the last word holds three codes
+        _backward_case(M=83, COUT=45, N=91, BITS=8, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=16, BLOCK_N=64, BLOCK_M=32),
+        # a layer without a bias; groups that straddle blocks
+        _backward_case(M=40, COUT=20, N=150, BITS=1, GROUP=96, NEED_DW=1, NEED_DB=0,
+            BLOCK_C=32, BLOCK_N=64, BLOCK_M=16),
+        # weights that are not trained
+        _backward_case(M=83, COUT=45, N=91, BITS=2, GROUP=16, NEED_DW=0, NEED_DB=1,
+            BLOCK_C=16, BLOCK_N=64, BLOCK_M=32),
+        # numbers that float16 cannot hold; one row in the last block of M
+        _backward_case(M=65, COUT=18, N=40, BITS=2, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=32, BLOCK_N=64, BLOCK_M=32, most=20),
+        # no tokens
+        _backward_case(M=0, COUT=18, N=40, BITS=4, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=16, BLOCK_N=16, BLOCK_M=16),
+        # dy has 4.3 thousand million elements, dw 4 times as many
+        Case(pretend=True, M=16, COUT=2**28 + 5, N=64, BITS=8, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=32, BLOCK_N=64, BLOCK_M=16),
+        # words, scale and minimum have 2.4 thousand million elements
+        Case(pretend=True, M=144, COUT=20, N=66_000_000, BITS=8, GROUP=4, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=32, BLOCK_N=1024, BLOCK_M=16),
+    ),
+    outputs=("dw", "db"),
+    stored_once=("db",),
+    most_loads={
+        "dy": lambda s: s.M * s.COUT * (triton.cdiv(s.N, s.BLOCK_N) if s.NEED_DW else 1),
+        "words": lambda s: s.NEED_DW * s.M * s.N * triton.cdiv(s.COUT, s.BLOCK_C),
+        "scale": lambda s: s.NEED_DW * s.M * s.N * triton.cdiv(s.COUT, s.BLOCK_C),
+        "minimum": lambda s: s.NEED_DW * s.M * s.N * triton.cdiv(s.COUT, s.BLOCK_C),
+    },
+    needed={
+        "words": lambda s: s.NEED_DW * s.M * triton.cdiv(s.N * s.BITS, 32),
+        "scale": lambda s: s.NEED_DW * s.M * triton.cdiv(s.N, s.GROUP),
+        "minimum": lambda s: s.NEED_DW * s.M * triton.cdiv(s.N, s.GROUP),
+    },
+    hard={
+        BY_RECIPROCAL.replace("41", "164"): _backward_case(
+            M=16, COUT=1, N=328, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=16, BLOCK_N=512, BLOCK_M=16,
+        ),
+        VANISHING: _backward_case(
+            M=5, COUT=3, N=5, BITS=4, GROUP=16, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=16, BLOCK_N=16, BLOCK_M=16, times=TINY,
+        ),
+    },
+    contract=Contract(
+        {
+            "COUT": Size(150),
+            "N": Size(600),
+            "M": Size(300),
+            "BITS": (1, 2, 4, 8),
+            "GROUP": lambda s: (544,) if s.N > 512 else (32 // s.BITS, 96, 256),
+            "NEED_DW": (1,),
+            "NEED_DB": (1,),
+            "BLOCK_C": lambda s: (128,) if s.COUT > 64 else (32,),
+            "BLOCK_N": (64, 128),
+            "BLOCK_M": lambda s: (32,) if s.M > 128 else (32, 128),
+        },
+        fills=lambda s: (
+            {"scale": scales(s.BITS), "minimum": minima(s.BITS)},
+            {"scale": scales(s.BITS), "minimum": minima(s.BITS), "dy": far_apart},
+        ),
+        most_programs=4,
+    ),
+)  # fmt: skip
+
+PUZZLES = (STRIDED_COPY, STOCHASTIC_PACK, LINEAR_BACKWARD)

@@ -56,7 +56,7 @@ def _gradcheck_on_any_x() -> bool:
 
 
 def _grid_for_db() -> tuple[int, int]:
-    sizes = SimpleNamespace(COUT=45, CIN=91, BLOCK_M=16, BLOCK_N=32, NEED_DW=0)
+    sizes = SimpleNamespace(COUT=45, N=91, BLOCK_C=16, BLOCK_N=32, NEED_DW=0)
     return tuple(LINEAR_BACKWARD.grid(sizes))
 
 
@@ -85,7 +85,7 @@ def _bytes_of_codes() -> int:
 
 
 def _side_of_one_bit() -> str:
-    rows = {row["path"]: fmean(row["loss"][20:60]) for row in load(DIGITS)["curves"]}
+    rows = {row["path"]: fmean(row["loss"][20:31]) for row in load(DIGITS)["curves"]}
     return "below" if rows["1 bit, nearest"] < rows["float32"] else "above"
 
 
@@ -156,72 +156,6 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q2",
-        asks="With how many columns, from 30 to 40, does signs_of_whole_bytes pass all four tests?",
-        right=_passing,
-        kind=set,
-        nudges=(
-            Nudge(lambda v, r: not v, "Some x pass. When are the two shapes equal?"),
-            Nudge(lambda v, r: v < r, "That's right, but another number of columns passes, too."),
-            Nudge(
-                lambda v, r: v == set(range(33, 40)) | {30, 31},
-                "With these the two shapes differ. The question is when they agree.",
-            ),
-        ),
-        nudge="How many bytes is a row by the operator's formula, and by the fake's? When are they equal?",
-    ),
-    Question(
-        id="ch16-q3",
-        asks="Which strides of an x of 5 by 33 show that the fake of row_by_row lies?",
-        right=lambda: (1, 5),
-        kind=tuple,
-        same=lambda value, right: are_strides(value) and _convicts(value),
-        nudges=(
-            Nudge(
-                lambda v, r: not are_strides(v),
-                "Answer with two numbers from 0 to 100: the strides of the rows and of the columns.",
-            ),
-            Nudge(
-                lambda v, r: v[1] == 1 and v[0] >= 33,
-                "No test fails for it. empty_like closes gaps between rows, and so does the result. What "
-                "else can happen to an x of rows and columns?",
-            ),
-        ),
-        nudge="No test fails for it. empty_like drops gaps and repeats, but keeps the order of the axes. In "
-        "the result, rows are further apart than columns.",
-    ),
-    Question(
-        id="ch16-q4",
-        asks="COUT = 45, CIN = 91, tiles of 16 by 32, and only db is needed. Which grid, (axis 0, axis 1)?",
-        right=_grid_for_db,
-        kind=tuple,
-        nudges=(
-            Nudge(lambda v, r: len(v) != 2, "The grid has two axes. Answer with two numbers."),
-            Nudge(
-                lambda v, r: v == (3, 3),
-                "That's the grid for dW. For db, all three programs of a row would sum the same dy.",
-            ),
-            Nudge(lambda v, r: v == tuple(reversed(r)), "Swap them: axis 0 counts the rows of dW, COUT."),
-            Nudge(lambda v, r: v == (45, 1), "A program sums 16 rows of COUT. How many programs cover 45?"),
-        ),
-        nudge="db has one sum per row of dW. How many programs cover the rows, and how many share a row?",
-    ),
-    Question(
-        id="ch16-q5",
-        asks="Does gradcheck pass if x is random numbers?",
-        right=_gradcheck_on_any_x,
-        kind=bool,
-        nudge="Forward multiplies by x. Which x does backward have?",
-    ),
-    Question(
-        id="ch16-q6",
-        asks="x and weight are float32, and autocast is set to bfloat16. What's the dtype of dy in backward?",
-        right=_dtype_of_dy,
-        kind=str,
-        same=lambda value, right: value.removeprefix("torch.") in (right, "bf16"),
-        nudge="A gradient has the dtype of the tensor it belongs to. dy belongs to y.",
-    ),
-    Question(
-        id="ch16-q7",
         asks="s = 2.3. How many of 1000 copies must get code 3, not 2, so that the mean fits (within 50)?",
         right=_ups,
         kind=int,
@@ -237,7 +171,7 @@ QUESTIONS = (
         nudge="If k of 1000 codes are 3 and the rest are 2, the mean is 2 + k / 1000.",
     ),
     Question(
-        id="ch16-q8",
+        id="ch16-q3",
         asks="One copy is off by 2.46 times the norm of x. How far off is the mean of 64 copies, each "
         "rounded by draws of its own (within a fifth)?",
         right=_off,
@@ -258,6 +192,72 @@ QUESTIONS = (
             ),
         ),
         nudge="The mean of independent errors shrinks with the square root of their number.",
+    ),
+    Question(
+        id="ch16-q4",
+        asks="With how many columns, from 30 to 40, does signs_of_whole_bytes pass all four tests?",
+        right=_passing,
+        kind=set,
+        nudges=(
+            Nudge(lambda v, r: not v, "Some x pass. When are the two shapes equal?"),
+            Nudge(lambda v, r: v < r, "That's right, but another number of columns passes, too."),
+            Nudge(
+                lambda v, r: v == set(range(33, 40)) | {30, 31},
+                "With these the two shapes differ. The question is when they agree.",
+            ),
+        ),
+        nudge="How many bytes is a row by the operator's formula, and by the fake's? When are they equal?",
+    ),
+    Question(
+        id="ch16-q5",
+        asks="Which strides of an x of 5 by 33 show that the fake of row_by_row lies?",
+        right=lambda: (1, 5),
+        kind=tuple,
+        same=lambda value, right: are_strides(value) and _convicts(value),
+        nudges=(
+            Nudge(
+                lambda v, r: not are_strides(v),
+                "Answer with two numbers from 0 to 100: the strides of the rows and of the columns.",
+            ),
+            Nudge(
+                lambda v, r: v[1] == 1 and v[0] >= 33,
+                "No test fails for it. empty_like closes gaps between rows, and so does the result. What "
+                "else can happen to an x of rows and columns?",
+            ),
+        ),
+        nudge="No test fails for it. empty_like drops gaps and repeats, but keeps the order of the axes. In "
+        "the result, rows are further apart than columns.",
+    ),
+    Question(
+        id="ch16-q6",
+        asks="COUT = 45, N = 91, tiles of 16 by 32, and only db is needed. Which grid, (axis 0, axis 1)?",
+        right=_grid_for_db,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 2, "The grid has two axes. Answer with two numbers."),
+            Nudge(
+                lambda v, r: v == (3, 3),
+                "That's the grid for dW. For db, all three programs of a row would sum the same dy.",
+            ),
+            Nudge(lambda v, r: v == tuple(reversed(r)), "Swap them: axis 0 counts the rows of dW, COUT."),
+            Nudge(lambda v, r: v == (45, 1), "A program sums 16 rows of COUT. How many programs cover 45?"),
+        ),
+        nudge="db has one sum per row of dW. How many programs cover the rows, and how many share a row?",
+    ),
+    Question(
+        id="ch16-q7",
+        asks="Does gradcheck pass if x is random numbers?",
+        right=_gradcheck_on_any_x,
+        kind=bool,
+        nudge="Forward multiplies by x. Which x does backward have?",
+    ),
+    Question(
+        id="ch16-q8",
+        asks="x and weight are float32, and autocast is set to bfloat16. What's the dtype of dy in backward?",
+        right=_dtype_of_dy,
+        kind=str,
+        same=lambda value, right: value.removeprefix("torch.") in (right, "bf16"),
+        nudge="A gradient has the dtype of the tensor it belongs to. dy belongs to y.",
     ),
     Question(
         id="ch16-q9",
@@ -286,12 +286,12 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q11",
-        asks="With 1 bit and nearest codes, is the loss of steps 20 to 60 'above' or 'below' float32's?",
+        asks="With 1 bit and nearest codes, is the loss of steps 20 to 30 'above' or 'below' float32's?",
         right=_side_of_one_bit,
         kind=str,
         nudges=(Nudge(lambda v, r: v not in ("above", "below"), "Answer 'above' or 'below'."),),
-        nudge="Until step 30, most gradients are too long. What do larger steps do to the loss, as long as "
-        "training stays stable?",
+        nudge="Most of these gradients are too long, so the steps are too. What do larger steps do to the "
+        "loss, as long as training stays stable?",
     ),
     Question(
         id="ch16-q12",
