@@ -503,6 +503,9 @@ STOCHASTIC_PACK = Puzzle(
         "255 + u can round to 256, which spills into the next field: clamp after the floor": Case(
             M=1, N=8, BITS=8, GROUP=4, SEED=7, OFFSET=ALMOST_ONE - 1, BLOCK_G=2, fill={"x": top_second}
         ),
+        "words, scale and minimum can have 2^31 elements, too": (
+            Case(pretend=True, M=50_000_000, N=200, BITS=8, GROUP=4, SEED=7, OFFSET=0, BLOCK_G=64)
+        ),
     },
     contract=Contract(
         {

@@ -62,7 +62,8 @@ def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
 
 
 FIRST_FAR = "the first numbers of a row can be far from all others"
-"""What a hard case shows."""
+LARGE_PART = "a part of the rows can have 2^31 elements"
+"""What hard cases show."""
 
 # ---- puzzle 28
 
@@ -384,11 +385,7 @@ LAYER_NORM_DW = Puzzle(
     zeroed=("count",),
     same_bits=True,
     most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
-    hard={
-        "a part of the rows can have 2^31 elements": (
-            Case(pretend=True, M=1100, N=2**21 + 1, ROWS=1100, BLOCK_M=64, BLOCK_N=64)
-        ),
-    },
+    hard={LARGE_PART: Case(pretend=True, M=1100, N=2**21 + 1, ROWS=1100, BLOCK_M=64, BLOCK_N=64)},
     contract=Contract(
         {
             "M": Size(600),
@@ -450,6 +447,7 @@ DW_BY_LOCK = Puzzle(
     locks=("lock",),
     most_loads={"dy": lambda s: s.M * s.N, "xhat": lambda s: s.M * s.N},
     slips={"the lock is never unlocked: the next program would wait for it forever": _never_given_back},
+    hard={LARGE_PART: Case(pretend=True, M=1100, N=2**21 + 1, ROWS=1100, BLOCK_M=64, BLOCK_N=64)},
     contract=Contract(
         {
             "M": Size(150),

@@ -479,6 +479,10 @@ PAGED_ATTENTION = Puzzle(
         LIGHT: Case(
             B=1, H=1, H_KV=1, D=16, PAGES=4, PAGE=16, W=4, PART=4, fill=spread(4, 16, 64) | FAR_KEYS
         ),
+        "the pages can have 2^31 slots": Case(
+            pretend=True, B=2, H=2, H_KV=1, D=16, PAGES=2**27 + 4, PAGE=16, W=2, PART=1,
+            fill=spread(4, 16, 32, 17, first=2**27),
+        ),
     },
     contract=Contract(
         {
@@ -635,6 +639,7 @@ MERGE_PARTS = Puzzle(
     },
     hard={
         LIGHT: Case(R=1, S=25, D=16, BLOCK_S=32, fill={"lse": falling, "o": in_all_columns(rising)}),
+        "lse and z can have 2^31 elements, too": Case(pretend=True, R=2**27 + 1, S=17, D=32, BLOCK_S=32),
     },
     contract=Contract(
         {
