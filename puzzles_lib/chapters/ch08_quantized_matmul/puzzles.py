@@ -347,6 +347,9 @@ BY_RECIPROCAL = (
     "quotient, which is such a product on a GPU"
 )
 """What a hard case shows: float32's 1 / 41 is too small, and times 41 it's less than 1."""
+GROUPS_TOO_MANY = "a float quotient of whole numbers can be a little off on a GPU, as 84 / 28 is more than 3"
+GROUPS_TOO_FEW = "a float quotient of whole numbers can be a little off on a GPU, as 328 / 164 is less than 2"
+"""What hard cases show of the number of groups."""
 
 GROUPED_WEIGHTS = Puzzle(
     number="12b",

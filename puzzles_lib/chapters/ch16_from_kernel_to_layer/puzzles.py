@@ -11,6 +11,8 @@ from torch import Tensor
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits, unpack_bits
 from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import (
     BY_RECIPROCAL,
+    GROUPS_TOO_FEW,
+    GROUPS_TOO_MANY,
     TINY,
     VANISHING,
     minima,
@@ -228,6 +230,14 @@ LINEAR_BACKWARD = Puzzle(
         BY_RECIPROCAL.replace("41", "164"): _backward_case(
             K=16, COUT=1, CIN=328, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
             BLOCK_M=16, BLOCK_N=512, BLOCK_K=16,
+        ),
+        GROUPS_TOO_MANY: _backward_case(
+            K=16, COUT=1, CIN=84, BITS=8, GROUP=28, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=16, BLOCK_N=128, BLOCK_K=16,
+        ),
+        GROUPS_TOO_FEW: _backward_case(
+            K=16, COUT=1, CIN=165, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=16, BLOCK_N=256, BLOCK_K=16,
         ),
         VANISHING: _backward_case(
             K=5, COUT=3, CIN=5, BITS=4, GROUP=16, NEED_DW=1, NEED_DB=1,
