@@ -93,6 +93,8 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         ("pack_bits", "tl.cdiv(N, F)", "tl.ceil(N / F).to(tl.int32)"),
         ("relu_pack", "tl.cdiv(N, 32)", "tl.ceil(N / 32).to(tl.int32)"),
         ("relu_unpack_backward", "tl.cdiv(N, 32)", "((N + 31) * 0.03125).to(tl.int32)"),
+        ("weight_codes", "k // 8", "(k * (1.0 / 8)).to(tl.int32)"),
+        ("fused_dw", "tl.cdiv(CIN, F)", "tl.ceil(CIN / F).to(tl.int32)"),
         ("long_sum", "range(0, N, BLOCK_N)", "range(0, N - N // 65537, BLOCK_N)"),
         ("conv2d", "range(0, KH)", "range(0, KH - KH // 13)"),
         ("long_softmax", "denominator += ", "denominator += (1 - start // BLOCK_N // 100) * "),
@@ -108,7 +110,7 @@ def edited(puzzle: str, *edits: tuple[str, str]):
 def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
     report = edited(puzzle, (old, new))
     (failed,) = (case for case in report.cases if not case.ok)
-    large = any(way in new for way in (".to(tl.int16)", "tl.ceil(", "0.03125"))
+    large = any(way in new for way in (".to(tl.int16)", "tl.ceil(", "0.03125", "1.0 / 8"))
     ends = "a size may be larger" if "4096, B" in new else "so large" if large else BEHIND
     assert failed.drawn and ends in failed.verdict.diagnosis, str(report)
 

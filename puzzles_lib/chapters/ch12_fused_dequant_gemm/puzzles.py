@@ -12,6 +12,7 @@ from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import (
     BY_RECIPROCAL,
     GROUPS_TOO_FEW,
     GROUPS_TOO_MANY,
+    LONG_GROUP,
 )
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
 from puzzles_lib.contract import Contract, Fill, Size
@@ -200,8 +201,9 @@ FUSED_DW = Puzzle(
     },
     hard={
         BY_RECIPROCAL.replace("41", "164"): (
-            _case(K=16, COUT=1, CIN=328, BITS=8, GROUP=164, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+            _case(K=16, COUT=1, CIN=10496, BITS=8, GROUP=164, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
         ),
+        LONG_GROUP: _case(K=16, COUT=1, CIN=4104, BITS=8, GROUP=4104, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16),
         GROUPS_TOO_MANY: _case(K=16, COUT=1, CIN=84, BITS=8, GROUP=28, BLOCK_M=16, BLOCK_N=128, BLOCK_K=16),
         GROUPS_TOO_FEW: _case(K=16, COUT=1, CIN=165, BITS=8, GROUP=164, BLOCK_M=16, BLOCK_N=256, BLOCK_K=16),
         VANISHING: _case(
@@ -338,7 +340,10 @@ SPLIT_K = Puzzle(
     outputs=("parts",),
     hard={
         BY_RECIPROCAL.replace("41", "164"): (
-            _case(K=16, COUT=1, CIN=328, BITS=8, GROUP=164, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+            _case(K=16, COUT=1, CIN=10496, BITS=8, GROUP=164, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+        ),
+        LONG_GROUP: (
+            _case(K=16, COUT=1, CIN=4104, BITS=8, GROUP=4104, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
         ),
         GROUPS_TOO_MANY: (
             _case(K=16, COUT=1, CIN=84, BITS=8, GROUP=28, SPLITS=1, BLOCK_M=16, BLOCK_N=128, BLOCK_K=16)
@@ -465,9 +470,10 @@ PACKED_ALONG_K = Puzzle(
     ),
     outputs=("dw",),
     hard={
-        BY_RECIPROCAL.replace("61", "976"): (
+        BY_RECIPROCAL.replace("41", "656"): (
             _case(K=16, COUT=1, CIN=672, BITS=8, GROUP=656, BLOCK_M=16, BLOCK_N=16)
         ),
+        LONG_GROUP: _case(K=16, COUT=1, CIN=4112, BITS=8, GROUP=4112, BLOCK_M=16, BLOCK_N=16),
         VANISHING: _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, times=TINY),
     },
     contract=Contract(

@@ -13,6 +13,7 @@ from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import (
     BY_RECIPROCAL,
     GROUPS_TOO_FEW,
     GROUPS_TOO_MANY,
+    LONG_GROUP,
     TINY,
     VANISHING,
     minima,
@@ -228,7 +229,11 @@ LINEAR_BACKWARD = Puzzle(
     },
     hard={
         BY_RECIPROCAL.replace("41", "164"): _backward_case(
-            K=16, COUT=1, CIN=328, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
+            K=16, COUT=1, CIN=10496, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
+            BLOCK_M=16, BLOCK_N=512, BLOCK_K=16,
+        ),
+        LONG_GROUP: _backward_case(
+            K=16, COUT=1, CIN=4104, BITS=8, GROUP=4104, NEED_DW=1, NEED_DB=1,
             BLOCK_M=16, BLOCK_N=512, BLOCK_K=16,
         ),
         GROUPS_TOO_MANY: _backward_case(
