@@ -215,6 +215,30 @@ def test_small_terms_count(puzzle, old, new, says):
     assert says in shown(puzzle, (old, new))
 
 
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        (
+            "rms_norm",
+            "tl.sum(h * h) / N",
+            "(tl.sum(x * x) + 2 * tl.sum(x * r) + tl.sum(r * r)) / N",
+        ),
+        (
+            "layer_norm_dw",
+            "tl.sum(dy * ((x - mean[:, None]) * rstd[:, None]), axis=0)",
+            "tl.sum(dy * x * rstd[:, None], axis=0) - tl.sum(dy * (mean * rstd)[:, None], axis=0)",
+        ),
+    ],
+)
+def test_sums_that_cancel_lose_their_digits(puzzle, old, new):
+    assert "cancel" in shown(puzzle, (old, new))
+
+
+@pytest.mark.parametrize("puzzle", ["nucleus_token", "random_rounding", "sample_token"])
+def test_a_seed_can_be_0(puzzle):
+    assert shown(puzzle, ("tl.rand(SEED,", "tl.rand(tl.maximum(SEED, 1),")) == "SEED can be 0"
+
+
 def test_sums_of_one_sequence_are_no_difference_of_sums_of_all():
     says = shown(
         "running_sums",

@@ -775,9 +775,7 @@ ATTENTION_DKV = Puzzle(
         "a single head can have 2^31 elements": (
             Case(pretend=True, H=1, H_KV=1, T=2**24 + 64, D=128, BLOCK_Q=64, BLOCK_K=64)
         ),
-        MANY_QUERIES: (
-            Case(pretend=True, H=65_000, H_KV=65_000, T=33_100, D=16, BLOCK_Q=1024, BLOCK_K=16)
-        ),
+        MANY_QUERIES: (Case(pretend=True, H=65_000, H_KV=65_000, T=33_100, D=16, BLOCK_Q=1024, BLOCK_K=16)),
         FLOAT_HEADS: Case(H=82, H_KV=41, T=2, D=16, BLOCK_Q=16, BLOCK_K=16),
     },
     contract=Contract(

@@ -1079,6 +1079,7 @@ SAMPLE_TOKEN = Puzzle(
         "if heat is 0, there's no noise, even if u is 0: 0 times infinity is NaN": (
             Case(B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12, "heat": cold})
         ),
+        "SEED can be 0": Case(B=24, V=64, SEED=0, BLOCK_V=64, fill={"heat": warm}),
     },
     contract=Contract(
         {
@@ -1825,6 +1826,7 @@ NUCLEUS_TOKEN = Puzzle(
         "u can be 0, and then its token never wins": (
             Case(B=1, V=33, P=1.0, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12})
         ),
+        "SEED can be 0": Case(B=24, V=64, P=0.9, SEED=0, BLOCK_V=64),
     },
     contract=Contract(
         {
