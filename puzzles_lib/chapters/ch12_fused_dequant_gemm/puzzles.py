@@ -309,7 +309,7 @@ def split_k(
 def _short_splits(BLOCK_K: int) -> dict[str, Case]:
     """Return a hard case of 42 blocks in 41 splits: float32's 1 / 41, times 42 + 40, is less than 2."""
     text = "a float quotient of whole numbers can be a little off on a GPU, and its floor 1 too small"
-    numbers = dict(K=42 * BLOCK_K, COUT=1, CIN=16, BITS=8, GROUP=16, SPLITS=41)
+    numbers = {"K": 42 * BLOCK_K, "COUT": 1, "CIN": 16, "BITS": 8, "GROUP": 16, "SPLITS": 41}
     return {text: _case(**numbers, BLOCK_M=16, BLOCK_N=16, BLOCK_K=BLOCK_K)}
 
 
