@@ -38,7 +38,7 @@ def check(
 
     Inputs are finite and at most 1e30 in absolute value, unless a case or the task says otherwise. So are
     scores that are computed from them, and float32 holds every sum and product. So -1e30 may stand for minus
-    infinity in a maximum, but -1e20 may not. -0.0 counts as 0.0. Instead of x / s, a kernel may compute
+    infinity in a maximum, but -1e20 must not. -0.0 counts as 0.0. Instead of x / s, a kernel may compute
     x * (1 / s), because `/` itself may be 2 units in the last place off on a GPU. Terms that don't move a
     result by half a unit in its last place may be left out.
 

@@ -76,7 +76,7 @@ def edited(puzzle: str, *edits: tuple[str, str]):
         (
             "two_programs",
             "min(first + steps * BLOCK_K, K)",
-            "tl.where(SPLITS > 30, first + BLOCK_K, min(first + steps * BLOCK_K, K))",
+            "tl.where(SPLITS > 50, first + BLOCK_K, min(first + steps * BLOCK_K, K))",
         ),
         ("route", "range(0, T, BLOCK_T)", "range(0, tl.minimum(T, 40000), BLOCK_T)"),
         ("varlen_attention", "h // (H // H_KV)", "tl.where(H_KV > 12, h % H_KV, h // (H // H_KV))"),
