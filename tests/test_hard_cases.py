@@ -4,7 +4,9 @@ import pytest
 
 from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import puzzles
+from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import GROUPS_TOO_MANY, LONG_GROUP
 from puzzles_lib.checker import examine, made_cases
+from puzzles_lib.checker.report import CaseResult
 from puzzles_lib.inputs import CREEPING, EVEN, FAINT, LIGHT, UNLIKE
 
 PUZZLES = {puzzle.name: puzzle for puzzle in puzzles()}
@@ -17,17 +19,24 @@ def _time_on_a_busy_machine(monkeypatch):
 
 def shown(puzzle: str, *edits: tuple[str, str]) -> str:
     """Return what the hard case shows that refuses a puzzle's solution with parts replaced."""
+    failed = failing(puzzle, *edits)
+    assert failed.verdict.diagnosis in PUZZLES[puzzle].hard, str(failed)
+    return failed.verdict.diagnosis
+
+
+def failing(puzzle: str, *edits: tuple[str, str]) -> CaseResult:
+    """Return the only case that refuses a puzzle's solution with parts replaced."""
     source = kernel_sources()[puzzle]
     for old, new in edits:
         assert old in source
         source = source.replace(old, new)
     report = examine(define(source, f"<{puzzle} edited>"), PUZZLES[puzzle])
     (failed,) = (case for case in report.cases if not case.ok)
-    assert failed.verdict.diagnosis in PUZZLES[puzzle].hard, str(report)
-    return failed.verdict.diagnosis
+    return failed
 
 
 STEPS = "tl.ceil(tl.cdiv(K, BLOCK_K) / SPLITS).to(tl.int32)"
+SPLIT_STEPS = "((tl.cdiv(K, BLOCK_K) + SPLITS - 1) * (1.0 / SPLITS)).to(tl.int32)"
 OF_WORDS = "offs_w * F // GROUP", "(offs_w.to(tl.float32) * (F * (1.0 / GROUP))).to(tl.int32)"
 
 
@@ -64,10 +73,43 @@ def test_a_rounded_reciprocal_is_no_division(puzzle, old, new):
         ("split_k", "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)", STEPS),
         ("two_programs", "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)", STEPS),
         ("varlen_attention", "h // (H // H_KV)", "(h / (H / H_KV)).to(tl.int32)"),
+        ("busy_dw", "tl.cdiv(CIN, GROUP)", "((CIN + GROUP - 1) * (1.0 / GROUP)).to(tl.int32)"),
+        ("split_k", "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)", SPLIT_STEPS),
+        ("two_programs", "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)", SPLIT_STEPS),
     ],
 )
 def test_a_float_quotient_of_whole_numbers_is_no_division(puzzle, old, new):
     assert "a float quotient of whole numbers" in shown(puzzle, (old, new))
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("grouped_weights", "k // GROUP", "k * ((65536 + GROUP - 1) // GROUP) >> 16"),
+        ("quantized_matmul", "k // GROUP  #", "tl.floor(k / GROUP + 1e-3).to(tl.int32)  #"),
+        ("once_per_group", "start // GROUP", "start * ((65536 + GROUP - 1) // GROUP) >> 16"),
+        ("unpack_dequantize", "offs_w * F // GROUP", "tl.floor(offs_w * F / GROUP + 1e-3).to(tl.int32)"),
+        ("fused_dw", "offs_w * F // GROUP", "tl.floor(offs_w * F / GROUP + 1e-3).to(tl.int32)"),
+        ("split_k", "offs_w * F // GROUP", "tl.floor(offs_w * F / GROUP + 1e-3).to(tl.int32)"),
+        ("linear_backward", "offs_w * F // GROUP", "tl.floor(offs_w * F / GROUP + 1e-3).to(tl.int32)"),
+    ],
+)
+def test_a_quotient_rounded_up_ends_a_long_group_too_early(puzzle, old, new):
+    failed = failing(puzzle, (old, new))
+    assert failed.label == str(PUZZLES[puzzle].hard[LONG_GROUP]) and failed.verdict.kind == "out of bounds"
+
+
+@pytest.mark.parametrize("puzzle", ["fused_dw", "linear_backward", "split_k"])
+def test_a_float_quotient_counts_a_group_too_many(puzzle):
+    failed = failing(puzzle, ("tl.cdiv(CIN, GROUP)", "tl.ceil(CIN / GROUP).to(tl.int32)"))
+    assert failed.label == str(PUZZLES[puzzle].hard[GROUPS_TOO_MANY])
+
+
+@pytest.mark.parametrize("puzzle", ["grouped_weights", "quantized_matmul", "unpack_dequantize", "fused_dw"])
+def test_a_little_more_than_a_float_quotient_is_no_division(puzzle):
+    old = "offs_w * F // GROUP" if "offs_w * F" in kernel_sources()[puzzle] else "k // GROUP"
+    new = f"tl.floor({old.replace('//', '/')} + 1e-6).to(tl.int32)"
+    assert "a product with a rounded" in shown(puzzle, (old, new))
 
 
 def test_a_count_in_float16_ends_at_2048():
@@ -83,7 +125,7 @@ def test_the_start_of_a_sequence_is_no_multiple_of_16():
 @pytest.mark.parametrize(
     "puzzle, old, new",
     [
-        ("grouped_weights", "k // GROUP", "tl.div_rn(k.to(tl.float32), GROUP * 1.0).to(tl.int32)"),
+        ("grouped_weights", "k // GROUP", "((k.to(tl.float64) + 0.5) / GROUP).to(tl.int32)"),
         ("tile_order", "place // rows", "((place + 0.5) / rows).to(tl.int32)"),
     ],
 )
@@ -171,6 +213,30 @@ def test_keys_far_below_the_maximum_count(puzzle, distance):
 )
 def test_small_terms_count(puzzle, old, new, says):
     assert says in shown(puzzle, (old, new))
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        (
+            "rms_norm",
+            "tl.sum(h * h) / N",
+            "(tl.sum(x * x) + 2 * tl.sum(x * r) + tl.sum(r * r)) / N",
+        ),
+        (
+            "layer_norm_dw",
+            "tl.sum(dy * ((x - mean[:, None]) * rstd[:, None]), axis=0)",
+            "tl.sum(dy * x * rstd[:, None], axis=0) - tl.sum(dy * (mean * rstd)[:, None], axis=0)",
+        ),
+    ],
+)
+def test_sums_that_cancel_lose_their_digits(puzzle, old, new):
+    assert "cancel" in shown(puzzle, (old, new))
+
+
+@pytest.mark.parametrize("puzzle", ["nucleus_token", "random_rounding", "sample_token"])
+def test_a_seed_can_be_0(puzzle):
+    assert shown(puzzle, ("tl.rand(SEED,", "tl.rand(tl.maximum(SEED, 1),")) == "SEED can be 0"
 
 
 def test_sums_of_one_sequence_are_no_difference_of_sums_of_all():

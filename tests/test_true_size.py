@@ -18,7 +18,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from puzzles_lib import MASKED_ADD, OUTER_ADD_BLOCKS, stages, trace
-from puzzles_lib.authoring.solutions import define, solutions
+from puzzles_lib.authoring.solutions import define, kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.true_size import edges
@@ -165,6 +165,61 @@ def test_what_is_promised_beyond_holds(name):
     assert sizes and min(sizes) > LIMIT
     promised = {name for name, other in PUZZLES.items() if any(c.pretend for c in other.cases)}
     assert promised - CLINIC == WIDE | JUST_BELOW
+
+
+FEWER = {  # than 2^31 elements: these have one size each, or the task says so
+    "linear_backward": {"db"},
+    "rms_norm": {"w"},
+    "layer_norm": {"w", "b", "mean", "rstd"},
+    "layer_norm_dx": {"w", "mean", "rstd"},
+    "layer_norm_dw": {"mean", "rstd", "dw", "db", "dw_part", "db_part", "count"},
+    "dw_by_lock": {"dw", "db", "lock"},
+    "long_layer_norm": {"mean", "rstd"},
+    "linear_recurrence": {"start"},
+    "merge_parts": {"total"},
+    "linear_cross_entropy": {"w", "label", "loss", "lse"},
+    "linear_cross_entropy_grad": {"h", "label", "lse", "dh"},
+    "paged_attention": {"q", "table", "length", "o", "lse"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(WIDE))
+def test_each_tensor_that_may_be_so_large_is_so_in_a_case(name):
+    puzzle = PUZZLES[name]
+    cases = [case for case in (*puzzle.cases, *(puzzle.hard or {}).values()) if case.pretend]
+    fewer = {a.name for a in puzzle.tensors if all(math.prod(a.shape(c.numbers)) < LIMIT for c in cases)}
+    assert fewer == FEWER.get(name, set())
+
+
+@pytest.mark.parametrize(
+    "name, old, new",
+    [
+        ("stochastic_pack", "words_ptr + row * W", "words_ptr + row.to(tl.int32) * W"),
+        ("stochastic_pack", "scale_ptr + row * G", "scale_ptr + row.to(tl.int32) * G"),
+        ("stochastic_pack", "minimum_ptr + row * G", "minimum_ptr + row.to(tl.int32) * G"),
+        ("window_attention", "lse_ptr + head + i", "lse_ptr + tl.program_id(1) * T + i"),
+        ("window_attention", "(head + i)[:, None]", "(tl.program_id(1) * T + i).to(tl.int64)[:, None]"),
+        ("attention_dq", "lse_ptr + head + i", "lse_ptr + tl.program_id(1) * T + i"),
+        ("attention_dq", "delta_ptr + head + i", "delta_ptr + tl.program_id(1) * T + i"),
+        ("attention_dkv", "lse_ptr + head + i", "lse_ptr + h * T + i"),
+        ("attention_dkv", "delta_ptr + head + i", "delta_ptr + h * T + i"),
+        ("attention_dkv", "(g.to(tl.int64) * T + j)", "(g * T + j).to(tl.int64)"),
+        ("merge_parts", "lse_ptr + r * S", "lse_ptr + r.to(tl.int32) * S"),
+        ("merge_parts", "z_ptr + r * D", "z_ptr + r.to(tl.int32) * D"),
+        ("paged_attention", "((page * PAGE + slot) *", "((page.to(tl.int32) * PAGE + slot).to(tl.int64) *"),
+        (
+            "dw_by_lock",
+            "m.to(tl.int64)[:, None] * N",
+            "(p * ROWS).to(tl.int64) * N + (m - p * ROWS)[:, None] * N",
+        ),
+    ],
+)
+def test_the_offsets_of_each_tensor_are_wide(name, old, new):
+    source = kernel_sources()[name]
+    assert old in source
+    report = examine(define(source.replace(old, new), f"<{name}, partly in int32>"), PUZZLES[name])
+    (verdict,) = report.verdicts
+    assert verdict.kind == "true size" and "does not fit int32" in verdict.message, str(report)
 
 
 # ---- kernels that hold, and others

@@ -490,8 +490,11 @@ def _beyond_a_stand_in(bound: Bound, number: int, shared: _Shared) -> list[CaseR
         with the_puzzles_own("its contract", bound.case):
             cases = list(stand_ins.cases(bound.puzzle, constant))
         for case in cases:
-            result = _made(bound.at(case, number), dataclasses.replace(shared, untested=Untested()))
-            if result and result.verdict:
+            one = bound.at(case, number)
+            result = _made(one, dataclasses.replace(shared, untested=Untested()))
+            if not (result and result.verdict and isinstance(one, Bound)):
+                pass
+            elif blame.is_cured_by_infinity(one, _wanted, shared.seconds, shared.budget):
                 text = f"no listed case has values beyond the {constant:g} on line {line}, but they can occur"
                 verdict = dataclasses.replace(result.verdict, diagnosis=text)
                 return [dataclasses.replace(result, verdict=verdict, drawn=True)]

@@ -75,6 +75,21 @@ def constant(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> st
     return ""
 
 
+def is_cured_by_infinity(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> bool:
+    """Return whether a kernel is correct in its case if 1e30 replaces the numbers that stand for infinity.
+
+    If it isn't, the case may be one that no kernel can compute in float32.
+    """
+    program = bound.translated()
+    if isinstance(program, Refusal):
+        return False
+    module = program.module
+    for value, _ in found(module):
+        module = with_constant(module, value, math.copysign(FAR, value))
+    changed = dataclasses.replace(bound, program=dataclasses.replace(program, module=module))
+    return _is_right(changed, wanted, seconds, budget)
+
+
 def _is_right(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> bool:
     """Return whether a kernel is correct in its case, by one run."""
     try:

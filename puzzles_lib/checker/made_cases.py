@@ -55,7 +55,7 @@ from puzzles_lib.checker.untested import (
 )
 from puzzles_lib.contract import Fill
 from puzzles_lib.inputs import large, make_inputs, random, zeros
-from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.puzzle import MOST_PROGRAMS, Argument, Case, Puzzle
 from puzzles_lib.runner import Program
 from puzzles_lib.source import nodes_of
 from puzzles_lib.translator.ir import Module, Operation, Value, is_read_unsigned
@@ -519,9 +519,21 @@ def at_true_size(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[
             seed = f"{puzzle.name}/{name}/true size"
             least = dict.fromkeys(contract.sizes, FEW) | {name: size}
             numbers = contract.stretched(least, max, seed, puzzle.largest)
-            case = Case(fill=None, salt="", pretend=True, **numbers)
+            case = _with_larger_blocks(puzzle, Case(fill=None, salt="", pretend=True, **numbers))
             if size_of(puzzle, case) < MOST_PRETENDED:
                 yield case, {}
+
+
+def _with_larger_blocks(puzzle: Puzzle, case: Case) -> Case:
+    """Return a case with blocks so large that a GPU can launch its grid, or the same case."""
+    blocks = [name for name, number in case.numbers.items() if name.startswith("BLOCK") and number]
+    for times in (1, 2, 4, 8, 16):
+        for name in blocks:
+            larger = case.but(**{name: times * case.numbers[name]})
+            grid = zip(puzzle.programs(larger), MOST_PROGRAMS, strict=True)
+            if all(count <= most for count, most in grid):
+                return larger
+    return case
 
 
 def _narrowed(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, Mapping[str, np.ndarray]]]:

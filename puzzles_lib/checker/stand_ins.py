@@ -1,9 +1,9 @@
-"""Make cases for a number that stands for infinity, such as the -1e4 or -1e9 of scores that don't count.
+"""Make cases for a number that stands for infinity, such as the -1e4 or -1e20 of scores that don't count.
 
 A kernel with such a number passes as long as all its values are on the same side of it. It is a constant of
 the kernel, so the IR shows it. The cases have values beyond it: of each input alone, and of two inputs
 together, whose products are beyond it. They are so far apart that float32's rounding decides next to nothing.
-The -1e30 of many correct kernels is no such number: no sum of squares may be as large.
+The -1e30 of many correct kernels is no such number: inputs and scores aren't beyond it, as `check` says.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import torch
 
-from puzzles_lib.checker.made_cases import LIKE_INFINITY, fits_float32, size_of
+from puzzles_lib.checker.made_cases import LARGEST, fits_float32, size_of
 from puzzles_lib.checker.untested import TRITON
 from puzzles_lib.contract import Fill
 from puzzles_lib.dtypes import of_torch
@@ -22,6 +22,9 @@ from puzzles_lib.runner.exact import float_constants
 from puzzles_lib.translator.ir import Module
 
 LEAST = 1e3  # smaller numbers stand for nothing
+MOST = 0.99 * LARGEST  # 1e30 rounded to bfloat16 is less than 1e30
+MOST_OF_PAIRS = 1e26  # beyond larger numbers, sums of products might pass 1e30
+MOST_TO_ROUND = 2.0**54  # larger numbers aren't added to round a sum
 BEYOND = 2.0  # times a number
 LANES = 16  # a size that is no multiple of it leaves lanes past the end
 MOST_BASES = 2  # listed cases from which one is made
@@ -32,8 +35,9 @@ def found(module: Module) -> list[tuple[float, int]]:
     """Return the numbers of a kernel that may stand for infinity, negative ones first, and their lines."""
     lines: dict[float, int] = {}
     for value, location in float_constants(module):
-        rounds = math.frexp(value)[0] in (0.5, 0.75)  # such as 1.5 * 2^23: its sum with x is rounded
-        if LEAST <= abs(value) < LIKE_INFINITY and not rounds and not location.file.startswith(TRITON):
+        is_round = math.frexp(value)[0] in (0.5, 0.75)  # such as 1.5 * 2^23: its sum with x is rounded
+        rounds = is_round and abs(value) < MOST_TO_ROUND
+        if LEAST <= abs(value) < MOST and not rounds and not location.file.startswith(TRITON):
             lines.setdefault(value, location.line)
     return sorted(lines.items())[:MOST_CONSTANTS]
 
@@ -44,11 +48,14 @@ def cases(puzzle: Puzzle, number: float) -> Iterator[Case]:
         return
     derived = puzzle.derived or {}
     names = [a.name for a in puzzle.inputs if a.dtype.is_floating_point and a.name not in derived]
-    least = BEYOND * abs(number)
-    root, sign = math.sqrt(least), math.copysign(1.0, number)
-    alone = [{name: sign * least} for name in names]
-    pairs = [{one: root, other: sign * root} for one, other in itertools.combinations(names, 2)]
-    for way in alone + pairs:
+    least = min(BEYOND * abs(number), (abs(number) + LARGEST) / 2)
+    sign = math.copysign(1.0, number)
+    ways = [{name: by * least} for by in (sign, -sign) for name in names]  # it may be subtracted
+    if abs(number) <= MOST_OF_PAIRS:
+        both = list(itertools.combinations(names, 2))
+        root = math.sqrt(least)
+        ways += [{one: root, other: by * root} for by in (sign, -sign) for one, other in both]
+    for way in ways:
         made = (_case(puzzle, each, way) for each in _ragged_first(puzzle))
         for case in itertools.islice(filter(None, made), MOST_BASES):
             if fits_float32(puzzle, case, loosely=True):
@@ -72,7 +79,7 @@ def _case(puzzle: Puzzle, case: Case, least: dict[str, float]) -> Case | None:
         values = inputs[name].double()
         if (
             not (values[values.isfinite()] < 0).any()
-            or 2 * abs(number) > of_torch(inputs[name].dtype).largest
+            or BEYOND * abs(number) > of_torch(inputs[name].dtype).largest
         ):
             return None
     fills = {name: _beyond(case.fill.get(name, random), number) for name, number in least.items()}
@@ -80,11 +87,12 @@ def _case(puzzle: Puzzle, case: Case, least: dict[str, float]) -> Case | None:
 
 
 def _beyond(fill: Fill, least: float) -> Fill:
-    """Return a fill with values up to twice as large as a number where those of another one are finite."""
+    """Return a fill with values up to twice a number, or 1e30, where those of another fill are finite."""
+    most = min(BEYOND * abs(least), LARGEST) / abs(least)
 
     def beyond(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
         before = fill(shape, dtype, generator)
-        values = least * (1 + torch.rand(shape, generator=generator, dtype=torch.float64))
+        values = least * (1 + (most - 1) * torch.rand(shape, generator=generator, dtype=torch.float64))
         return torch.where(before.isfinite(), values.to(dtype), before)
 
     beyond.__name__ = f"beyond_{least:.1g}"

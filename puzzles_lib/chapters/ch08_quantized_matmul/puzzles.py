@@ -347,6 +347,11 @@ BY_RECIPROCAL = (
     "quotient, which is such a product on a GPU"
 )
 """What a hard case shows: float32's 1 / 41 is too small, and times 41 it's less than 1."""
+GROUPS_TOO_MANY = "a float quotient of whole numbers can be a little off on a GPU, as 84 / 28 is more than 3"
+GROUPS_TOO_FEW = "a float quotient of whole numbers can be a little off on a GPU, as 328 / 164 is less than 2"
+"""What hard cases show of the number of groups."""
+LONG_GROUP = "a group can be so long that a quotient rounded up is the next group's number before the end"
+"""What a hard case shows: 4103 / 4104 is nearly 1."""
 
 GROUPED_WEIGHTS = Puzzle(
     number="12b",
@@ -371,7 +376,10 @@ GROUPED_WEIGHTS = Puzzle(
         ),
     ),
     slips=SLIPS,
-    hard={BY_RECIPROCAL: Case(M=2, K=328, GROUP=41, BLOCK_M=2, BLOCK_K=512)},
+    hard={
+        BY_RECIPROCAL: Case(M=2, K=2624, GROUP=41, BLOCK_M=2, BLOCK_K=512),
+        LONG_GROUP: Case(M=2, K=4104, GROUP=4104, BLOCK_M=2, BLOCK_K=512),
+    },
     contract=Contract(
         {
             "M": Size(150),
@@ -412,7 +420,10 @@ QUANTIZED_MATMUL = Puzzle(
     ),
     slips=SLIPS | ACTIVATION_SLIPS,
     hard=NEARLY_INFINITE
-    | {BY_RECIPROCAL: Case(M=2, N=1, K=328, GROUP=41, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64)},
+    | {
+        BY_RECIPROCAL: Case(M=2, N=1, K=2624, GROUP=41, BLOCK_M=16, BLOCK_N=16, BLOCK_K=64),
+        LONG_GROUP: Case(M=2, N=1, K=4104, GROUP=4104, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128),
+    },
     contract=Contract(
         {
             "M": Size(150),
@@ -457,7 +468,10 @@ ONCE_PER_GROUP = Puzzle(
     machine=(Goal(cases=(6,), wants=(Want("products", most=16 * 16),)),),
     slips=SLIPS | ACTIVATION_SLIPS | WORD_SLIPS | {SCALED_AGAIN: _scaled_again},
     hard=NEARLY_INFINITE
-    | {BY_RECIPROCAL: Case(M=2, N=1, K=1312, GROUP=656, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)},
+    | {
+        BY_RECIPROCAL: Case(M=2, N=1, K=1312, GROUP=656, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
+        LONG_GROUP: Case(M=2, N=1, K=4112, GROUP=4112, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
+    },
     contract=Contract(
         {
             "M": Size(150),

@@ -7,7 +7,7 @@ import triton
 from jaxtyping import BFloat16, Int32, UInt8
 from torch import Tensor
 
-from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import BY_RECIPROCAL
+from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import BY_RECIPROCAL, LONG_GROUP
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_SLIPS, pack_bits, unpack_bits
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import EVEN, all_bits_set, far_apart, whole
@@ -558,8 +558,9 @@ UNPACK_DEQUANTIZE = Puzzle(
     slips=VALUE_SLIPS,
     hard={
         BY_RECIPROCAL.replace("41", "164"): (
-            Case(M=2, N=328, BITS=8, GROUP=164, BLOCK_W=128, fill={"scale": positive})
+            Case(M=2, N=10496, BITS=8, GROUP=164, BLOCK_W=128, fill={"scale": positive})
         ),
+        LONG_GROUP: Case(M=2, N=4104, BITS=8, GROUP=4104, BLOCK_W=128, fill={"scale": positive}),
         EVEN: Case(
             M=2, N=64, BITS=8, GROUP=32, BLOCK_W=16, fill={"scale": whole(1, 3), "minimum": whole(200, 255)}
         ),

@@ -8,7 +8,12 @@ import triton
 from jaxtyping import BFloat16, Float32, Int16, Int32
 from torch import Tensor
 
-from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import BY_RECIPROCAL
+from puzzles_lib.chapters.ch08_quantized_matmul.puzzles import (
+    BY_RECIPROCAL,
+    GROUPS_TOO_FEW,
+    GROUPS_TOO_MANY,
+    LONG_GROUP,
+)
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
 from puzzles_lib.contract import Contract, Fill, Size
 from puzzles_lib.goal import Goal, Want
@@ -196,8 +201,11 @@ FUSED_DW = Puzzle(
     },
     hard={
         BY_RECIPROCAL.replace("41", "164"): (
-            _case(K=16, COUT=1, CIN=328, BITS=8, GROUP=164, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+            _case(K=16, COUT=1, CIN=10496, BITS=8, GROUP=164, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
         ),
+        LONG_GROUP: _case(K=16, COUT=1, CIN=4104, BITS=8, GROUP=4104, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16),
+        GROUPS_TOO_MANY: _case(K=16, COUT=1, CIN=84, BITS=8, GROUP=28, BLOCK_M=16, BLOCK_N=128, BLOCK_K=16),
+        GROUPS_TOO_FEW: _case(K=16, COUT=1, CIN=165, BITS=8, GROUP=164, BLOCK_M=16, BLOCK_N=256, BLOCK_K=16),
         VANISHING: _case(
             K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, times=TINY
         ),
@@ -298,6 +306,13 @@ def split_k(
     return torch.stack(parts)
 
 
+def _short_splits(BLOCK_K: int) -> dict[str, Case]:
+    """Return a hard case of 42 blocks in 41 splits: float32's 1 / 41, times 42 + 40, is less than 2."""
+    text = "a float quotient of whole numbers can be a little off on a GPU, and its floor 1 too small"
+    numbers = {"K": 42 * BLOCK_K, "COUT": 1, "CIN": 16, "BITS": 8, "GROUP": 16, "SPLITS": 41}
+    return {text: _case(**numbers, BLOCK_M=16, BLOCK_N=16, BLOCK_K=BLOCK_K)}
+
+
 SPLIT_K = Puzzle(
     number="20",
     spec=split_k,
@@ -325,8 +340,18 @@ SPLIT_K = Puzzle(
     outputs=("parts",),
     hard={
         BY_RECIPROCAL.replace("41", "164"): (
-            _case(K=16, COUT=1, CIN=328, BITS=8, GROUP=164, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+            _case(K=16, COUT=1, CIN=10496, BITS=8, GROUP=164, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
         ),
+        LONG_GROUP: (
+            _case(K=16, COUT=1, CIN=4104, BITS=8, GROUP=4104, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
+        ),
+        GROUPS_TOO_MANY: (
+            _case(K=16, COUT=1, CIN=84, BITS=8, GROUP=28, SPLITS=1, BLOCK_M=16, BLOCK_N=128, BLOCK_K=16)
+        ),
+        GROUPS_TOO_FEW: (
+            _case(K=16, COUT=1, CIN=165, BITS=8, GROUP=164, SPLITS=1, BLOCK_M=16, BLOCK_N=256, BLOCK_K=16)
+        ),
+        **_short_splits(BLOCK_K=16),
         "a float quotient of whole numbers can be a little off on a GPU, and its ceiling 1 too large": (
             _case(K=672, COUT=1, CIN=16, BITS=8, GROUP=16, SPLITS=7, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
         ),
@@ -381,7 +406,7 @@ TWO_PROGRAMS = Puzzle(
         _in_tiles(SPLIT_K.cases[1], SPLITS=2, BLOCK_K=32),
     ),
     outputs=("parts",),
-    hard={text: case.but(BLOCK_K=32) for text, case in SPLIT_K.hard.items()},
+    hard={text: case.but(BLOCK_K=32) for text, case in SPLIT_K.hard.items()} | _short_splits(BLOCK_K=32),
     contract=_least_block_k(SPLIT_K.contract, 32),
     machine=(
         Goal(cases=(6,), wants=(_HALVES, Want("programs", least=2), Want("spills", most=0)), num_warps=8),
@@ -445,9 +470,10 @@ PACKED_ALONG_K = Puzzle(
     ),
     outputs=("dw",),
     hard={
-        BY_RECIPROCAL.replace("61", "976"): (
+        BY_RECIPROCAL.replace("41", "656"): (
             _case(K=16, COUT=1, CIN=672, BITS=8, GROUP=656, BLOCK_M=16, BLOCK_N=16)
         ),
+        LONG_GROUP: _case(K=16, COUT=1, CIN=4112, BITS=8, GROUP=4112, BLOCK_M=16, BLOCK_N=16),
         VANISHING: _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, BLOCK_M=16, BLOCK_N=16, times=TINY),
     },
     contract=Contract(

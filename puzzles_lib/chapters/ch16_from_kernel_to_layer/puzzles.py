@@ -11,6 +11,9 @@ from torch import Tensor
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import pack_bits, unpack_bits
 from puzzles_lib.chapters.ch12_fused_dequant_gemm.puzzles import (
     BY_RECIPROCAL,
+    GROUPS_TOO_FEW,
+    GROUPS_TOO_MANY,
+    LONG_GROUP,
     TINY,
     VANISHING,
     minima,
@@ -439,6 +442,9 @@ STOCHASTIC_PACK = Puzzle(
         "255 + u can round to 256, which spills into the next field: clamp after the floor": Case(
             M=1, N=8, BITS=8, GROUP=4, SEED=7, OFFSET=ALMOST_ONE - 1, BLOCK_G=2, fill={"x": top_second}
         ),
+        "words, scale and minimum can have 2^31 elements, too": (
+            Case(pretend=True, M=50_000_000, N=200, BITS=8, GROUP=4, SEED=7, OFFSET=0, BLOCK_G=64)
+        ),
     },
     contract=Contract(
         {
@@ -548,8 +554,20 @@ LINEAR_BACKWARD = Puzzle(
     },
     hard={
         BY_RECIPROCAL.replace("41", "164"): _backward_case(
-            M=16, COUT=1, N=328, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
+            M=16, COUT=1, N=10496, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
             BLOCK_C=16, BLOCK_N=512, BLOCK_M=16,
+        ),
+        LONG_GROUP: _backward_case(
+            M=16, COUT=1, N=4104, BITS=8, GROUP=4104, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=16, BLOCK_N=512, BLOCK_M=16,
+        ),
+        GROUPS_TOO_MANY: _backward_case(
+            M=16, COUT=1, N=84, BITS=8, GROUP=28, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=16, BLOCK_N=128, BLOCK_M=16,
+        ),
+        GROUPS_TOO_FEW: _backward_case(
+            M=16, COUT=1, N=165, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=16, BLOCK_N=256, BLOCK_M=16,
         ),
         VANISHING: _backward_case(
             M=5, COUT=3, N=5, BITS=4, GROUP=16, NEED_DW=1, NEED_DB=1,

@@ -20,6 +20,24 @@ def far_from_zero(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.G
     return (1e4 + torch.randn(shape, generator=generator)).to(dtype)
 
 
+@unmoved
+def near_200(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return a row's number 200, and here and there 201."""
+    return (200 + (torch.rand(shape, generator=generator) < 0.1)).to(dtype)
+
+
+@unmoved
+def near_minus_200(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return the opposite of `near_200`, with other places for -201."""
+    return -near_200(shape, dtype, generator)
+
+
+@unmoved
+def all_200(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return 200 everywhere."""
+    return torch.full(shape, 200.0, dtype=dtype)
+
+
 def first_far(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return normal values after a first one of 1234.567: most squares around that are like its own."""
     x = torch.randn(shape, generator=generator)
@@ -62,7 +80,8 @@ def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
 
 
 FIRST_FAR = "the first numbers of a row can be far from all others"
-"""What a hard case shows."""
+LARGE_PART = "a part of the rows can have 2^31 elements"
+"""What hard cases show."""
 
 # ---- puzzle 28
 
@@ -108,6 +127,11 @@ RMS_NORM = Puzzle(
     outputs=("y", "h"),
     most_loads={"x": lambda s: s.M * s.N, "r": lambda s: s.M * s.N},
     slips={"y is computed from the rounded h: add in float32, and round only for the store": _of_rounded},
+    hard={
+        "x and r can nearly cancel: then sums of their squares lose all digits of h": Case(
+            M=2, N=2048, BLOCK_N=2048, fill={"x": near_200, "r": near_minus_200}
+        ),
+    },
     contract=Contract(
         {"N": Size(1500), "M": Size(9), "BLOCK_N": lambda s: (triton.next_power_of_2(s.N),)},
         fills=lambda s: ({}, {"x": small, "r": small}),
@@ -385,8 +409,9 @@ LAYER_NORM_DW = Puzzle(
     same_bits=True,
     most_loads={"dy": lambda s: s.M * s.N, "x": lambda s: s.M * s.N},
     hard={
-        "a part of the rows can have 2^31 elements": (
-            Case(pretend=True, M=1100, N=2**21 + 1, ROWS=1100, BLOCK_M=64, BLOCK_N=64)
+        LARGE_PART: Case(pretend=True, M=1100, N=2**21 + 1, ROWS=1100, BLOCK_M=64, BLOCK_N=64),
+        "rows can be far from zero: then sums of dy · x and dy · mean cancel": Case(
+            M=24, N=16, ROWS=8, BLOCK_M=8, BLOCK_N=16, fill={"x": near_200, "mean": all_200, "rstd": positive}
         ),
     },
     contract=Contract(
@@ -450,6 +475,7 @@ DW_BY_LOCK = Puzzle(
     locks=("lock",),
     most_loads={"dy": lambda s: s.M * s.N, "xhat": lambda s: s.M * s.N},
     slips={"the lock is never unlocked: the next program would wait for it forever": _never_given_back},
+    hard={LARGE_PART: Case(pretend=True, M=1100, N=2**21 + 1, ROWS=1100, BLOCK_M=64, BLOCK_N=64)},
     contract=Contract(
         {
             "M": Size(150),

@@ -187,7 +187,8 @@ FAR_KEYS = {
 """Fills for 16 columns: scores from 0 to -64, and values that matter nevertheless."""
 
 FLOAT_HEADS = "a float quotient of whole numbers can be a little off on a GPU, as 82 / 41 is"
-"""What a hard case shows."""
+MANY_QUERIES = "all heads together can have 2^31 queries"
+"""What hard cases show."""
 
 WINDOW_ATTENTION = Puzzle(
     number="35",
@@ -242,6 +243,7 @@ WINDOW_ATTENTION = Puzzle(
         "a single head can have 2^31 elements": (
             Case(pretend=True, H=1, T=2**24 + 64, D=128, W=100, BLOCK_Q=64, BLOCK_K=64)
         ),
+        MANY_QUERIES: Case(pretend=True, H=65_000, T=33_100, D=16, W=100, BLOCK_Q=64, BLOCK_K=64),
     },
     contract=Contract(
         {
@@ -613,6 +615,7 @@ ATTENTION_DQ = Puzzle(
         "a single head can have 2^31 elements": (
             Case(pretend=True, H=1, T=2**24 + 64, D=128, BLOCK_Q=64, BLOCK_K=64)
         ),
+        MANY_QUERIES: Case(pretend=True, H=65_000, T=33_100, D=16, BLOCK_Q=16, BLOCK_K=1024),
     },
     contract=Contract(
         {
@@ -772,6 +775,7 @@ ATTENTION_DKV = Puzzle(
         "a single head can have 2^31 elements": (
             Case(pretend=True, H=1, H_KV=1, T=2**24 + 64, D=128, BLOCK_Q=64, BLOCK_K=64)
         ),
+        MANY_QUERIES: (Case(pretend=True, H=65_000, H_KV=65_000, T=33_100, D=16, BLOCK_Q=1024, BLOCK_K=16)),
         FLOAT_HEADS: Case(H=82, H_KV=41, T=2, D=16, BLOCK_Q=16, BLOCK_K=16),
     },
     contract=Contract(

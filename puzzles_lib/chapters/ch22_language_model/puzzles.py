@@ -479,6 +479,10 @@ PAGED_ATTENTION = Puzzle(
         LIGHT: Case(
             B=1, H=1, H_KV=1, D=16, PAGES=4, PAGE=16, W=4, PART=4, fill=spread(4, 16, 64) | FAR_KEYS
         ),
+        "the pages can have 2^31 slots": Case(
+            pretend=True, B=2, H=2, H_KV=1, D=16, PAGES=2**27 + 4, PAGE=16, W=2, PART=1,
+            fill=spread(4, 16, 32, 17, first=2**27),
+        ),
     },
     contract=Contract(
         {
@@ -635,6 +639,7 @@ MERGE_PARTS = Puzzle(
     },
     hard={
         LIGHT: Case(R=1, S=25, D=16, BLOCK_S=32, fill={"lse": falling, "o": in_all_columns(rising)}),
+        "lse and z can have 2^31 elements, too": Case(pretend=True, R=2**27 + 1, S=17, D=32, BLOCK_S=32),
     },
     contract=Contract(
         {
@@ -1074,6 +1079,7 @@ SAMPLE_TOKEN = Puzzle(
         "if heat is 0, there's no noise, even if u is 0: 0 times infinity is NaN": (
             Case(B=1, V=33, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12, "heat": cold})
         ),
+        "SEED can be 0": Case(B=24, V=64, SEED=0, BLOCK_V=64, fill={"heat": warm}),
     },
     contract=Contract(
         {
@@ -1820,6 +1826,7 @@ NUCLEUS_TOKEN = Puzzle(
         "u can be 0, and then its token never wins": (
             Case(B=1, V=33, P=1.0, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12})
         ),
+        "SEED can be 0": Case(B=24, V=64, P=0.9, SEED=0, BLOCK_V=64),
     },
     contract=Contract(
         {

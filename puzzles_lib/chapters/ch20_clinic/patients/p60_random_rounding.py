@@ -72,6 +72,7 @@ PUZZLE = Puzzle(
     },
     hard={
         "x can be beyond int64": Case(N=64, SEED=7, BLOCK_N=64, fill={"x": beyond_int64}),
+        "SEED can be 0": Case(N=64, SEED=0, BLOCK_N=64),
     },
     contract=Contract(
         {"N": Size(300), "SEED": (2**24 + 1, 2**30 + 1), "BLOCK_N": (64,)},
