@@ -99,9 +99,11 @@ def test_a_quotient_rounded_up_ends_a_long_group_too_early(puzzle, old, new):
     assert failed.label == str(PUZZLES[puzzle].hard[LONG_GROUP]) and failed.verdict.kind == "out of bounds"
 
 
-@pytest.mark.parametrize("puzzle", ["fused_dw", "linear_backward", "split_k"])
-def test_a_float_quotient_counts_a_group_too_many(puzzle):
-    failed = failing(puzzle, ("tl.cdiv(CIN, GROUP)", "tl.ceil(CIN / GROUP).to(tl.int32)"))
+@pytest.mark.parametrize(
+    ("puzzle", "size"), [("fused_dw", "CIN"), ("linear_backward", "N"), ("split_k", "CIN")]
+)
+def test_a_float_quotient_counts_a_group_too_many(puzzle, size):
+    failed = failing(puzzle, (f"tl.cdiv({size}, GROUP)", f"tl.ceil({size} / GROUP).to(tl.int32)"))
     assert failed.label == str(PUZZLES[puzzle].hard[GROUPS_TOO_MANY])
 
 
