@@ -23,7 +23,7 @@ WORKER = Path(__file__).parents[1] / "puzzles_lib/compiler/worker.py"
 IMPORTED = ("triton.compiler.compiler", "triton.backends.compiler", "triton.knobs")
 
 DEVNULL, TimeoutExpired = subprocess.DEVNULL, subprocess.TimeoutExpired
-_forking: tuple[int, socket.socket] | None = None  # by which process, and how to ask for a fork
+_forking: tuple[int, socket.socket, subprocess.Popen] | None = None  # whose, how to ask, and what forks
 
 
 class Forked:
@@ -40,7 +40,9 @@ class Forked:
     def wait(self, timeout: float | None = None) -> int:
         """Return the status, as `subprocess.Popen.wait` does."""
         if self._status is None:
-            if not select.select([self._told], [], [], timeout)[0]:
+            poll = select.poll()
+            poll.register(self._told, select.POLLIN)
+            if not poll.poll(None if timeout is None else 1000 * timeout):
                 raise TimeoutExpired("worker", timeout or 0)
             with self._told:
                 self._status = int(self._told.readline())
@@ -70,8 +72,8 @@ def _asking() -> socket.socket:
             environment = {
                 k: v for k, v in os.environ.items() if not k.startswith(("TRITON", "MLIR", "LLVM"))
             }
-            subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=DEVNULL, env=environment)
-        _forking = os.getpid(), ours
+            forking = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=DEVNULL, env=environment)
+        _forking = os.getpid(), ours, forking
     return _forking[1]
 
 
