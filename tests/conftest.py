@@ -24,6 +24,7 @@ import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read once, when torch is imported
 
+from tests import warm_compiler
 from tests.browser import (  # noqa: F401  fixtures
     _blank_pages,
     browser,
@@ -50,6 +51,9 @@ LONGEST = (
     "test_grading.py",
     "test_interrupts.py",
 )
+
+NEW_PROCESSES = ("test_stages.py", "test_survival.py")
+"""The files whose tests end the compiler's processes, or see what these may do."""
 
 _tests = itertools.count()
 
@@ -89,6 +93,14 @@ def _own_numbers() -> None:
         (torch if torch.cuda.is_available() else torch.default_generator).manual_seed(0)
     if "puzzles_lib.compiler.frontend" in sys.modules:  # nor what it asks of the front end
         sys.modules["puzzles_lib.compiler.frontend"].forget()
+
+
+@pytest.fixture(autouse=True)
+def _warm_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile in forks of a process that has imported Triton, except where processes are what is tested."""
+    lowering = sys.modules.get("puzzles_lib.compiler.lowering")
+    if lowering and request.path.name not in NEW_PROCESSES:
+        monkeypatch.setattr(lowering, "subprocess", warm_compiler)
 
 
 @pytest.fixture
@@ -216,13 +228,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
-    """What is collected stays: to look through it for garbage, now and in each fork, costs a tenth of all."""
+    """What is collected stays: to look through it for garbage, now and in each fork, costs a tenth of all.
+
+    What tests make is looked through less often, too: most of it is gone without that.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(20_000, 50, 100)
         gc.enable()
 
 

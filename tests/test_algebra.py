@@ -58,6 +58,11 @@ def far(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) 
     return 1000 + torch.randn(shape, generator=generator)
 
 
+def wide(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Fill with values so large that the cap bends many scores."""
+    return 4 * torch.randn(shape, generator=generator)
+
+
 def rows(case: Case) -> tuple[int]:
     return (case.M,)
 
@@ -73,7 +78,12 @@ LOG_CUMSUM_EXP = Puzzle(
     number="0", spec=log_cumsum_exp, grid=rows, cases=(Case(M=4, N=32), Case(M=100, N=32))
 )
 DISTANCES = Puzzle(number="0", spec=distances, grid=lambda s: (1,), cases=(Case(M=16, K=32),))
-ATTENTION = Puzzle(number="0", spec=capped_attention, grid=rows, cases=(Case(M=100, T=100, D=64, BLOCK=16),))
+ATTENTION = Puzzle(
+    number="0",
+    spec=capped_attention,
+    grid=rows,
+    cases=(Case(M=12, T=40, D=64, BLOCK=16, fill={"q": wide}),),
+)
 VARIANCE = Puzzle(number="0", spec=variance, grid=rows, cases=(Case(M=8, N=32, fill={"x": far}),))
 VARIANCE_NEAR = dataclasses.replace(VARIANCE, cases=(Case(M=8, N=32),))
 

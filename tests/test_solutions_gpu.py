@@ -69,7 +69,7 @@ def test_a_gpu_computes_it(puzzle: Puzzle, kernel: object):
 ARITHMETIC = [wrong for wrong in kernels.wrong() if any(words in wrong.says for words in OTHERWISE)]
 
 
-@pytest.mark.parametrize("wrong", ARITHMETIC, ids=lambda wrong: wrong.kernel.__name__)
+@pytest.mark.parametrize("wrong", ARITHMETIC, ids=lambda wrong: wrong.name)
 def test_a_gpu_gets_wrong_what_it_computes_otherwise(wrong: kernels.Wrong):
     """In the cases in which the checker says so, and in no other."""
     told = [case.verdict is not None for case in examine(wrong.kernel, wrong.puzzle).cases]

@@ -34,7 +34,7 @@ def _allowed() -> dict[str, dict[str, list[str]]]:
 ALLOWED = _allowed()
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda w: f"{w.puzzle.name}-{w.kernel.__name__}")
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda w: f"{w.puzzle.name}-{w.name}")
 def test_wrong_kernel_is_rejected_for_its_reason(wrong):
     report = examine(wrong.kernel, wrong.puzzle, until_failure=True)
     assert not report.ok
@@ -56,13 +56,13 @@ def misfit(wrong: Wrong, report: Report) -> str:
         return ""
     number, fits = hinting._choice(known, report, {}, unwrap(wrong.kernel).kernel.src)
     title = known[number - 1].title
-    return title if fits and title not in ALLOWED[wrong.puzzle.name].get(wrong.kernel.__name__, []) else ""
+    return title if fits and title not in ALLOWED[wrong.puzzle.name].get(wrong.name, []) else ""
 
 
 def also_true(wrong: Wrong, report: Report) -> list[str]:
     """Return the choices of `mistake` that the report on this mistake speaks of, other than its kind."""
     known = mistakes(wrong.puzzle)
-    slip = next((each for each in known if each.name == wrong.kernel.__name__), None)
+    slip = next((each for each in known if each.name == wrong.name), None)
     if not slip or slip.kind == "values" or slip.asks:
         return []
     asked = contrast._question(report, slip, known)
@@ -72,7 +72,7 @@ def also_true(wrong: Wrong, report: Report) -> list[str]:
 
 
 def test_hints_that_may_be_chosen_are_of_kernels_and_hints_that_there_are():
-    names = {(wrong.puzzle.name, wrong.kernel.__name__) for wrong in WRONG}
+    names = {(wrong.puzzle.name, wrong.name) for wrong in WRONG}
     assert {(p, kernel) for p, allowed in ALLOWED.items() for kernel in allowed} <= names
     for puzzle, allowed in ALLOWED.items():
         titles = {each.title for each in hints()[puzzle, ""]}
@@ -80,11 +80,11 @@ def test_hints_that_may_be_chosen_are_of_kernels_and_hints_that_there_are():
 
 
 def test_every_wrong_kernel_says_what_is_wrong_with_it():
-    assert [w.kernel.__name__ for w in WRONG if not w.kernel.__doc__] == []
+    assert [w.name for w in WRONG if not w.kernel.__doc__] == []
 
 
 def test_no_two_of_a_puzzle_have_one_name():
-    count = Counter((w.puzzle.name, w.kernel.__name__) for w in WRONG)
+    count = Counter((w.puzzle.name, w.name) for w in WRONG)
     assert [name for name, times in count.items() if times > 1] == []
 
 

@@ -137,8 +137,9 @@ def quoted(text: str, lines: Iterable[str]) -> list[str]:
         except (ValueError, zlib.error):  # not a player's data
             continue
     plain = html.unescape(re.sub(r"<[^>]*>", "", text))
-    whole = "\0".join(squeezed(part) for part in (*unpacked, html.unescape(text), plain))
-    whole += "\0" + whole.replace('\\"', '"')
+    parts = [squeezed(part) for part in (*unpacked, html.unescape(text), plain)]
+    parts += [part.replace('\\"', '"') for part in parts]
+    whole = "\0".join(dict.fromkeys(parts))  # most are equal
     return [line for line in lines if squeezed(line) in whole]
 
 
@@ -227,10 +228,19 @@ def _outputs(cell: Cell, master: Cell, hidden: frozenset[str]) -> tuple[list[Any
 def _without_lines(output: Any, hidden: frozenset[str]) -> Any:
     """An output in which lines of answers are replaced, where they stand as they are written."""
     told = json.dumps(output, ensure_ascii=False)
-    for line in sorted(hidden, key=len, reverse=True):
-        for written in {line, html.escape(line), html.escape(line, quote=False)}:
-            told = told.replace(json.dumps(written, ensure_ascii=False)[1:-1], YOUR_LINE)
+    for written in _written(hidden):
+        told = told.replace(written, YOUR_LINE)
     return json.loads(told)
+
+
+@functools.cache
+def _written(hidden: frozenset[str]) -> list[str]:
+    """Return how lines may be written in an output, the longest lines first."""
+    return [
+        json.dumps(written, ensure_ascii=False)[1:-1]
+        for line in sorted(hidden, key=len, reverse=True)
+        for written in {line, html.escape(line), html.escape(line, quote=False)}
+    ]
 
 
 def _folded_hints(chapter: Chapter, puzzle: str, kernel: str, hidden: frozenset[str]) -> str:

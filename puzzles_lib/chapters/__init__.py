@@ -84,11 +84,16 @@ class Chapter:
         return self._part("pictures")
 
     def _part(self, name: str) -> ModuleType | None:
-        folder = self._module("").__path__
-        return self._module(f".{name}") if any(m.name == name for m in pkgutil.iter_modules(folder)) else None
+        return self._module(f".{name}") if name in _parts(str(self.place)) else None
 
     def _module(self, name: str) -> ModuleType:
         return importlib.import_module(f"{__name__}.{self.folder}{name}")
+
+
+@cache
+def _parts(place: str) -> frozenset[str]:
+    """Return the names of the modules in a folder, which is read once."""
+    return frozenset(module.name for module in pkgutil.iter_modules([place]))
 
 
 CHAPTERS = tuple(Chapter(module.name) for module in pkgutil.iter_modules(__path__))

@@ -34,9 +34,39 @@ class Wrong:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"{self.kernel}: kind must be one of {', '.join(KINDS)}, but is {self.kind!r}")
+            raise ValueError(f"{self.name}: kind must be one of {', '.join(KINDS)}, but is {self.kind!r}")
         if self.kind == "values" and not self.says:
-            raise ValueError(f"{self.kernel}: wrong values, but which? says is missing")
+            raise ValueError(f"{self.name}: wrong values, but which? says is missing")
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return getattr(self.kernel, "__name__", str(self.kernel))
+
+
+class Made(Wrong):
+    """A mistake's wrong kernel, made from the correct kernel's source when a test first needs it.
+
+    Making one takes more than a millisecond, and all that are collected are a thousand.
+    """
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # these don't need the kernel
+
+    def __init__(self, mistake: Mistake, source: str):
+        given = {"puzzle": mistake.puzzle, "kind": mistake.kind, "says": mistake.says}
+        vars(self).update(given, mistake=mistake, source=source)
+        self.__post_init__()
+
+    @functools.cached_property
+    def kernel(self) -> object:
+        mistake = self.mistake
+        kernel = define(mistake.apply(self.source), f"<{mistake.puzzle.name} with {mistake.name}>")
+        kernel.__name__, kernel.__doc__ = mistake.name, mistake.what  # as a written-out one has them
+        return kernel
+
+    @property
+    def name(self) -> str:
+        return self.mistake.name
 
 
 def _modules() -> list:
@@ -45,7 +75,7 @@ def _modules() -> list:
 
 @functools.cache
 def wrong() -> tuple[Wrong, ...]:
-    """Every wrong kernel of every chapter, written out or made by edits: a second and a half to make."""
+    """Every wrong kernel of every chapter, written out or made by edits."""
     written = [each for module in _modules() for each in getattr(module, "WRONG", ())]
     sources = kernel_sources()
     mistakes = (mistake for chapter in CHAPTERS for mistake in chapter.mistakes)
@@ -54,9 +84,7 @@ def wrong() -> tuple[Wrong, ...]:
 
 def made(mistake: Mistake, source: str) -> Wrong:
     """A mistake's wrong kernel, from the correct kernel's source."""
-    kernel = define(mistake.apply(source), f"<{mistake.puzzle.name} with {mistake.name}>")
-    kernel.__name__, kernel.__doc__ = mistake.name, mistake.what  # as a written-out one has them
-    return Wrong(mistake.puzzle, kernel, mistake.kind, mistake.says)
+    return Made(mistake, source)
 
 
 def edited(puzzle: Puzzle, name: str, what: str, edits: Mapping[str, str]) -> object:
