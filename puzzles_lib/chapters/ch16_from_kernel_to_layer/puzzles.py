@@ -189,7 +189,8 @@ def stochastic_pack(
     The draw of an element is u[m, n] = tl.rand(SEED, OFFSET + m · N + n). Its code is
     one of the two integers around s = (x[m, n] - minimum) / scale: the upper one if u
     is large enough. Over all seeds, the mean is s. The stored scale is rounded, so s
-    can exceed 2^BITS - 1, but a code can't. SEED and OFFSET may have 64 bits.
+    can exceed 2^BITS - 1, but a code can't. SEED and OFFSET may have 64 bits, and any
+    tensor may exceed 2^31 elements.
     """
     steps, scale, minimum = steps_up(x, BITS, GROUP)  # [M, N], [M, G], [M, G]
     u = uniform(SEED, OFFSET + torch.arange(x.numel()).reshape(x.shape))  # [M, N]
@@ -481,7 +482,7 @@ def linear_backward(
 
     x is packed as in puzzle 19. If NEED_DW = 0 or NEED_DB = 0, that gradient has no
     elements; store and load nothing for it. A program loads no element of dy twice,
-    and only one program stores each element of db. M may be 0; any tensor may exceed
+    and only one program stores each element of db. M may be 0; any matrix may exceed
     2^31 elements. Sum in float32. "Exact" inputs are such that bfloat16 holds x̂.
     """
     codes = unpack_bits(words, N, BITS)  # [M, N]
