@@ -273,3 +273,40 @@ def test_integers_that_are_no_row_numbers_do_not_grow():
     label = torch.tensor([2, 0, 3, 1, 3, 0, 2], dtype=torch.int32)
     report = audit(picked, torch.randn(7, 40), label)
     assert report.ok and not report.unjudged
+
+
+@triton.jit
+def split_kernel(A, B, C, M, N, K, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    rows = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    cols = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(tl.program_id(2) * BLOCK, K, BLOCK * 4):
+        k = start + tl.arange(0, BLOCK)
+        if WIDE:
+            k = k.to(tl.int64)
+        mask = (rows[:, None] < M) & (k[None, :] < K)
+        a = tl.load(A + rows[:, None] * K + k[None, :], mask=mask, other=0.0)
+        mask = (k[:, None] < K) & (cols[None, :] < N)
+        b = tl.load(B + k[:, None] * N + cols[None, :], mask=mask, other=0.0)
+        acc = tl.dot(a, b, acc)
+    where = (rows[:, None] < M) & (cols[None, :] < N)
+    tl.atomic_add(C + rows[:, None] * N + cols[None, :], acc, mask=where)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_long_loop_is_shorter_if_another_size_is_large_too(wide):
+    def product(a, b):
+        c = torch.zeros(a.shape[0], b.shape[1])
+        split_kernel[(triton.cdiv(a.shape[0], 16), triton.cdiv(b.shape[1], 16), 4)](
+            a, b, c, *c.shape, a.shape[1], wide, BLOCK=16
+        )
+        return c
+
+    report = audit(product, torch.randn(40, 200), torch.randn(200, 48))
+    assert report.ok is wide, report
+    assert not report.unjudged, report
+    if not wide:
+        (finding,) = report.findings
+        assert finding.on.startswith("the sizes 48 as ")
+        assert finding.verdict.site.source.startswith("b = tl.load(")
+        assert "cols" not in finding.verdict.diagnosis

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from puzzles_lib.auditor import edges, sizes
 from puzzles_lib.auditor import hard as hard_inputs
-from puzzles_lib.auditor import sizes
 from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
@@ -418,6 +418,8 @@ class _Call:
         left = collections.deque(sizes.ways((self.args, self.kwargs)))
         paired: set[frozenset[int]] = set()
         names = hard_inputs.names(self.function, self.args, self.kwargs)
+        slow: list[tuple[sizes.Sized, list[str]]] = []  # loops that took too long, and what the report says
+        shown: set[frozenset[int]] = set()  # sizes that were judged together
         failed: set[int] = set()  # sizes with which the function does not run, or a kernel does not compile
         while left:
             way = left.popleft()
@@ -426,6 +428,7 @@ class _Call:
             if time.thread_time() > end:
                 report.unjudged.append(f"not tried for lack of time: large sizes from {way} on")
                 return
+            before = len(report.unjudged)
             tried = call.tried(way, end)
             on = str(tried.way)
             if not way.last:  # it is the same size once more
@@ -437,6 +440,13 @@ class _Call:
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
+            is_slow = not way.also and not way.rows and any(o.is_slow for o in tried.outcomes)
+            if is_slow:  # a loop over this size ends sooner if another size is large, too
+                for pair in call.shorter(way):
+                    if (both := frozenset((way.size, *pair.also))) not in paired:
+                        paired.add(both)
+                        left.appendleft(pair)
+                end += edges.SECONDS  # what the loop has taken for nothing
             report.unjudged += [f"with {on}: {text}" for text in tried.unreached]
             if tried.nothing_yet and not way.rows:
                 left += call.reaching(tried.way, names)
@@ -452,10 +462,17 @@ class _Call:
                         report.findings.append(finding)
                 elif outcome.unjudged and not way.last:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
+            if way.also and (tried.clean or any(outcome.verdict for outcome in tried.outcomes)):
+                shown |= {frozenset((way.size, *way.also))}
+            if is_slow:
+                slow.append((way, report.unjudged[before:]))
             if tried.why and not way.last:
                 report.unjudged.append(f"with {on}: {tried.why}")
-            if not way.rows and (tried.why or any(outcome.unjudged for outcome in tried.outcomes)):
+            if not way.rows and (tried.why or any(o.unjudged and not o.is_slow for o in tried.outcomes)):
                 failed.add(way.size)
+        for way, texts in slow:
+            if call.partners(way) <= {size for both in shown if way.size in both for size in both}:
+                report.unjudged = [text for text in report.unjudged if text not in texts]
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""

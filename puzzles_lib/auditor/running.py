@@ -84,6 +84,11 @@ class Outcome:
         return self.verdict is None
 
     @property
+    def is_slow(self) -> bool:
+        """Whether the launch was not judged for lack of time."""
+        return "time limit" in self.unjudged
+
+    @property
     def complete(self) -> bool:
         """Whether all programs ran to the end, so that all results are stored."""
         return not self.unjudged and self.programs == self.of

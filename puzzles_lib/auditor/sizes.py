@@ -196,7 +196,7 @@ class Tried:
         """Whether launches were judged as far as there was time for it, and nothing is wrong."""
         if self.why or not self.outcomes:
             return False
-        return all(o.ok and (not o.unjudged or "time limit" in o.unjudged) for o in self.outcomes)
+        return all(o.ok and (not o.unjudged or o.is_slow) for o in self.outcomes)
 
 
 class Call:
@@ -235,12 +235,28 @@ class Call:
             self._keep_rows(found)
         return found
 
+    def partners(self, way: Sized) -> set[int]:
+        """Return the other sizes of the tensors that have a size. Those that count its blocks don't count."""
+        shapes = [t.shape for t in flat(self.arguments) if way.size in t.shape]
+        return {n for shape in shapes for n in shape if n > 1} - {way.size, *way.counts}
+
+    def shorter(self, way: Sized) -> Iterator[Sized]:
+        """Yield changes of a size together with another one of a tensor, so that it may be smaller."""
+        for size in sorted(self.partners(way)):
+            other = Sized(size, LARGEST_BLOCK - 16 + size % 16, counts=way.counts)
+            if self._survey(other)[0]:
+                other = other.smaller(self._largest(other, "")[0])
+            pairs = ways(self.arguments, {size: other.large}) if other.large > size else []
+            both = [t.shape for t in flat(self.arguments) if {size, way.size} <= set(t.shape)]
+            outer = max(_outer(shape, {size, way.size}) for shape in both)
+            yield from (replace(pair, outer=outer).within() for pair in pairs if pair.size == way.size)
+
     def _keep_rows(self, found: Tried) -> None:
         """Forget what came of numbers that aren't those of rows.
 
         They are if the last rows of a smaller tensor are in it, too. No offset into that one passes 2**31.
         """
-        found.outcomes = [o for o in found.outcomes if o.verdict or "time limit" in o.unjudged]
+        found.outcomes = [o for o in found.outcomes if o.verdict or o.is_slow]
         kernels = {outcome.launch.name for outcome in found.outcomes if outcome.verdict}
         if not kernels:
             return
