@@ -55,7 +55,6 @@ HARD_SIZES_SECONDS = 5.0
 PRACTICAL = 1_000_000  # tokens or rows: many calls have as many
 MOST_FINDINGS = 6
 SMALLEST = 32  # roundoffs of the largest result by which tiny ones may be off
-TF32_ROUNDOFF = 2.0**-11
 
 
 def audit(
@@ -218,8 +217,7 @@ class _Call:
             results = [t.detach().clone() for t in results]
         outcomes = [each.outcome for each in report.launches]
         coarsest = max((o.coarsest for o in outcomes), default=0.0)
-        if any(o.in_tf32 for o in outcomes):
-            coarsest = max(coarsest, TF32_ROUNDOFF)
+        coarsest = max([coarsest, *(o.rounding for o in outcomes)])
         floats = [of_torch(t.dtype).roundoff or 0.0 for t in results if t.is_floating_point()]
         coarsest = max([coarsest, *floats, FLOAT32_ROUNDOFF])
         return _Ran(results, coarsest, changed, result is None, session.defined.read, where)
