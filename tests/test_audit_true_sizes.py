@@ -31,7 +31,7 @@ def test_an_offset_within_a_batch_wraps_around(wide):
     report = audit(by_token, torch.randn(2, 7, 12), wide)
     assert report.ok == wide
     if not wide:
-        assert report.findings[0].on == "the size 7 as 190,141,815"
+        assert report.findings[0].on == "x.shape[1] = 190,141,815"
         assert "token * stride" in str(report)
 
 
@@ -57,7 +57,7 @@ def test_a_grid_that_ends_at_65535_leaves_room_for_another_size(wide):
     report = audit(by_head, torch.randn(2, 7, 12), wide)
     assert report.ok == wide and any("at most 65,535" in note for note in report.notes)
     if not wide:
-        assert report.findings[0].on == "the sizes 2 as 65,522 and 7 as 2,919"
+        assert report.findings[0].on == "x.shape[0] = 65,522, x.shape[1] = 2,919"
         assert "does not fit int32" in str(report)
 
 
@@ -71,11 +71,11 @@ def tiles_kernel(X, Z, N, BLOCK: tl.constexpr):
 def test_a_limit_that_few_calls_reach_is_a_note(block, ok):
     def tiled(x):
         z = torch.empty_like(x)
-        tiles_kernel[(1, triton.cdiv(len(x), block))](x, z, len(x), BLOCK=block)
+        tiles_kernel[(1, triton.cdiv(len(x), block))](x.contiguous(), z, len(x), BLOCK=block)
         return z
 
     report = audit(tiled, torch.randn(40), guard=Guard(hard=True))
-    limit = f"the size 40 can be at most {65_535 * block:,}"
+    limit = f"x.shape[0] can be at most {65_535 * block:,}"
     assert report.ok == ok and limit in str(report)
 
 
@@ -239,7 +239,7 @@ def test_loaded_row_numbers_reach_the_last_rows(dtype, wide):
     where = torch.tensor([7, -1, 30, 2, 11], dtype=dtype)
     report = audit(scattered, torch.randn(5, 16), where, torch.zeros(37, 16), wide)
     assert report.ok == (wide or dtype == torch.int64)
-    reaching = "the size 37 as 142,606,357, and numbers of the last rows in where"
+    reaching = "pool.shape[0] = 142,606,357, and numbers of the last rows in where"
     assert reaching in report.tried and not any("the last rows" in text for text in report.unjudged)
     if not report.ok:
         (finding,) = report.findings
@@ -307,6 +307,6 @@ def test_a_long_loop_is_shorter_if_another_size_is_large_too(wide):
     assert not report.unjudged, report
     if not wide:
         (finding,) = report.findings
-        assert finding.on.startswith("the sizes 48 as ")
+        assert finding.on.startswith("b.shape[1] = 1,048,560, a.shape[1] and b.shape[0] = ")
         assert finding.verdict.site.source.startswith("b = tl.load(")
         assert "cols" not in finding.verdict.diagnosis

@@ -269,7 +269,7 @@ class _Call:
             raise ValueError(f"audit: {error}") from None
         report.compared = not lacks
         if verdict:
-            report.findings.append(Finding(verdict))
+            report.findings.append(_with_strides(Finding(verdict), report))
         elif lacks:
             report.unjudged.append(_compared_in_part(ran))
 
@@ -413,9 +413,9 @@ class _Call:
         report = self.report
         end = time.thread_time() + (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
-        left = collections.deque(sizes.ways((self.args, self.kwargs)))
         paired: set[frozenset[int]] = set()
         names = hard_inputs.names(self.function, self.args, self.kwargs)
+        left = collections.deque(sizes.ways((self.args, self.kwargs), names))
         slow: list[tuple[sizes.Sized, list[str]]] = []  # loops that took too long, and what the report says
         shown: set[frozenset[int]] = set()  # sizes that were judged together
         failed: set[int] = set()  # sizes with which the function does not run, or a kernel does not compile
@@ -429,18 +429,20 @@ class _Call:
             before = len(report.unjudged)
             tried = call.tried(way, end)
             on = str(tried.way)
-            if not way.last:  # it is the same size once more
+            if not way.last and (
+                tried.outcomes or tried.why or way.rows
+            ):  # the last part is the same size once more
                 report.tried.append(on)
             if tried.limit and tried.limit != "memory" and not way.also and not way.rows:
                 self._at_most(tried)
                 # A size that cannot be large enough alone may be with another one.
-                for pair in sizes.ways((self.args, self.kwargs), {way.size: tried.way.large}):
+                for pair in sizes.ways((self.args, self.kwargs), names, {way.size: tried.way.large}):
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
             is_slow = not way.also and not way.rows and any(o.is_slow for o in tried.outcomes)
             if is_slow:  # a loop over this size ends sooner if another size is large, too
-                for pair in call.shorter(way):
+                for pair in call.shorter(way, names):
                     if (both := frozenset((way.size, *pair.also))) not in paired:
                         paired.add(both)
                         left.appendleft(pair)
@@ -474,7 +476,7 @@ class _Call:
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
-        text = f"the size {tried.way.size} can be at most {tried.most:,}: beyond that, {tried.limit}"
+        text = f"{tried.way.axis(tried.way.size)} can be at most {tried.most:,}: beyond that, {tried.limit}"
         if self.guard.hard and tried.most < PRACTICAL:
             self.report.findings.append(Finding(Verdict("true size", text)))
         else:
@@ -485,6 +487,7 @@ class _Call:
         report, end = self.report, time.thread_time() + HARD_SECONDS
         guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
         told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
+        is_wrong = any(kind == "values" for kind, _ in told)
         tried = hard_inputs.variants(
             self.function, self.args, self.kwargs, self.changed, others, self.guard.hard
         )
@@ -512,9 +515,11 @@ class _Call:
                     report.unjudged.append(f"with {variant.name}: {finding.verdict.message}")
                     continue
                 key = finding.verdict.kind, finding.verdict.site or variant.kind
+                if is_wrong and finding.verdict.kind == "values":  # as with the call's own inputs
+                    continue
                 if key not in told:
                     told.add(key)
-                    finding = _with_strides(finding, own) if variant.is_transposed else finding
+                    finding = _with_strides(finding, own) if variant.has_strides else finding
                     report.findings.append(dataclasses.replace(finding, launch=None, on=variant.name))
             if len(report.findings) >= MOST_FINDINGS:
                 return
@@ -578,19 +583,22 @@ def _all_ran(report: AuditReport) -> bool:
 
 
 def _with_strides(finding: Finding, report: AuditReport) -> Finding:
-    """Return a finding on transposed inputs that says which tensors of the launches have such strides."""
+    """Return a finding that says which tensors of the launches aren't contiguous."""
     launches = report.launches if finding.launch is None else [report.launches[finding.launch]]
     found = {
-        name: tensor.stride()
+        name: (tuple(tensor.shape), tensor.stride())
         for each in launches
         for name, tensor in each.launch.tensors.items()
-        if tensor.dim() > 1 and tensor.shape[-1] > 1 and tensor.stride(-1) != 1
+        if not tensor.is_contiguous()
     }
     if not found:
         return finding
     verdict = finding.verdict
-    strides = ", ".join(f"{name} {stride}" for name, stride in found.items())
-    text = f"strides: {strides}: does the kernel assume a stride of 1 along the last axis?"
+    strides = ", ".join(f"{name} {stride} (shape {shape})" for name, (shape, stride) in found.items())
+    assumes = "that rows follow each other without a gap"
+    if any(stride[-1] != 1 for _, stride in found.values()):
+        assumes = "a stride of 1 along the last axis"
+    text = f"strides: {strides}: does the kernel assume {assumes}?"
     diagnosis = "; ".join(part for part in (verdict.diagnosis, text) if part)
     return dataclasses.replace(finding, verdict=dataclasses.replace(verdict, diagnosis=diagnosis))
 
