@@ -959,11 +959,9 @@ def test_a_vector_may_have_a_stride(strided):
         return z
 
     report = audit(weighted, ROWS, torch.rand(100), like=lambda x, w: x * w, hard=True, guard=QUICK)
-    assert report.ok is strided, report
+    assert report.ok, report
+    assert any("does the kernel assume a stride of 1?" in note for note in report.notes) is not strided
     assert {"w: elements of stride 2", "w: elements of stride 0"} <= set(report.tried)
-    if not strided:
-        assert all("stride" in finding.on for finding in report.findings)
-        assert "does the kernel assume a stride of 1" in report.findings[0].verdict.diagnosis
 
 
 def test_a_fault_of_the_plain_input_is_reported_once():

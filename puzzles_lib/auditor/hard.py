@@ -38,6 +38,11 @@ class Variant:
         return self.kind == "layout"
 
     @property
+    def is_vector(self) -> bool:
+        """Whether a tensor with one axis isn't contiguous."""
+        return self.kind == "layout" and ": elements of " in self.name
+
+    @property
     def is_tiny(self) -> bool:
         """Whether results may be far smaller than the values that a kernel adds up to get them."""
         return self.name.endswith(("tiny values", "denormal values"))

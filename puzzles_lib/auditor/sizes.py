@@ -12,6 +12,7 @@ them at a time is changed so that they reach the last rows (`Sized.reaching`).
 
 import itertools
 import math
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -375,7 +376,7 @@ class Call:
             with entered(pretended("meta"), catching):
                 self.function(*given, **named)
         except Exception as error:
-            words = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+            words = textwrap.shorten(f"{type(error).__name__}: {error}", 120, placeholder=" ...")
             errors.append(f"the function does not run without values ({words})")
         return "; ".join(errors)
 
