@@ -6,6 +6,7 @@ It keeps the learner's progress (`ledger`) and the reports of this session for `
 
 import contextlib
 import dataclasses
+import re
 
 from puzzles_lib import ledger, session
 from puzzles_lib.chapters import hints
@@ -72,13 +73,13 @@ def check(
 
 
 _CURES = {  # what a report on a broken kernel leaves out, because its learner looks for it
-    "put tl.debug_barrier() between the two: ": "",
     "put tl.debug_barrier() into the loop: ": "",
     "put tl.debug_barrier() between the store and the atomic, which waits": "the atomic waits",
     ": make a factor int64, .to(tl.int64), or tl.cast(..., tl.int64) for a size": "",
     ": make a factor int64, .to(tl.int64)": "",
     ' without input_precision="ieee"': "",
 }
+_BARRIER = re.compile(r"put tl\.debug_barrier\(\) between the two(, before the loop in line \d+)?: ")
 
 
 def _unjudged(report: Report, question: str) -> Report:
@@ -96,7 +97,7 @@ def _without_cures(report: Report) -> Report:
         message, diagnosis = verdict.message, verdict.diagnosis
         for cure, rest in _CURES.items():
             message, diagnosis = message.replace(cure, rest), diagnosis.replace(cure, rest)
-        return dataclasses.replace(verdict, message=message, diagnosis=diagnosis)
+        return dataclasses.replace(verdict, message=message, diagnosis=_BARRIER.sub("", diagnosis))
 
     cases = tuple(dataclasses.replace(case, verdict=uncured(case.verdict)) for case in report.cases)
     return dataclasses.replace(report, verdict=uncured(report.verdict), cases=cases)

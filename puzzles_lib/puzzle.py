@@ -483,7 +483,10 @@ class Puzzle:
                 continue
             if parameter.name not in names:
                 allowed = ", ".join(dict.fromkeys(names))
-                raise ValueError(f"{self.name}: launch may only take {allowed}, but takes {parameter.name!r}")
+                hint = f"; if {parameter.name} is a result, name it in outputs="
+                raise ValueError(
+                    f"{self.name}: launch may only take {allowed}, but takes {parameter.name!r}{hint}"
+                )
         object.__setattr__(self, "grid", _GridOfLaunch(self.launched))
 
     def _check_in_place(self) -> None:

@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 
 from puzzles_lib import Guard, audit, audited
+from puzzles_lib.auditor import AuditReport
 from puzzles_lib.auditor.command import main
 from tests.audited_suite import audited_suite, options
 
@@ -374,7 +375,7 @@ def test_offsets_beyond_int32_and_axes_beyond_65535(wide, axis, found):
 
     report = audit(rows, ROWS)
     assert kinds(report)[:1] == found
-    assert any(text.startswith("the size 6 as ") for text in report.tried)
+    assert any(" = " in text and "shape[" in text for text in report.tried)
     if found:
         assert "does not fit int32" in report.findings[0].verdict.message
     if axis:  # a launch that fails loudly is a finding only where hard inputs are asked for
@@ -489,8 +490,8 @@ def test_other_values_for_integers_are_the_callers_to_give():
     vary = {"where": lambda: [torch.tensor([1, 5, 100], dtype=torch.int32)]}
     for hard in (True, False):
         report = audit(taken, X, where, guard=Guard(sizes=False), hard=hard, vary=vary)
-        assert [finding.on for finding in report.findings] == ["where: value 0 of vary"]
-    assert report.tried == ["where: value 0 of vary"]
+        assert [finding.on for finding in report.findings] == ["where: value 1 of 1 of vary"]
+    assert report.tried == ["where: value 1 of 1 of vary"]
     with pytest.raises(ValueError, match=r"vary must name arguments \(x, where.*\), but names 'which'"):
         audit(taken, X, where, vary={"which": list})
     with pytest.raises(
@@ -516,7 +517,7 @@ def test_one_number_of_several_that_are_equal_is_varied():
         copied, X, 8, 8, guard=Guard(sizes=False), vary={"n": lambda: [60]}, like=lambda x, n, m: x[:m]
     )
     (finding,) = report.findings
-    assert finding.on == "n: value 0 of vary" and "shape (60,), but the reference's (8,)" in str(report)
+    assert finding.on == "n=60" and "shape (60,), but the reference's (8,)" in str(report)
 
 
 @triton.jit
@@ -939,3 +940,43 @@ def test_a_reference_may_change_an_argument_that_has_a_gradient():
 
     report = audit(in_place, torch.randn(100, requires_grad=True), like=lambda x: x.mul_(2), guard=QUICK)
     assert report.ok and report.compared
+
+
+@triton.jit
+def weighted_kernel(X, W, Z, stride, N, shift, BLOCK: tl.constexpr):
+    row, c = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + c, mask=c < N)
+    tl.store(Z + row * N + c, x * tl.load(W + c * stride, mask=c < N) + shift, mask=c < N)
+
+
+@pytest.mark.parametrize("strided", [True, False])
+def test_a_vector_may_have_a_stride(strided):
+    def weighted(x, w):
+        x = x.contiguous()
+        z = torch.empty_like(x)
+        stride = w.stride(0) if strided else 1
+        weighted_kernel[(len(x),)](x, w, z, stride, x.shape[1], 0.0, BLOCK=triton.next_power_of_2(x.shape[1]))
+        return z
+
+    report = audit(weighted, ROWS, torch.rand(100), like=lambda x, w: x * w, hard=True, guard=QUICK)
+    assert report.ok, report
+    assert any("does the kernel assume a stride of 1?" in note for note in report.notes) is not strided
+    assert {"w: elements of stride 2", "w: elements of stride 0"} <= set(report.tried)
+
+
+def test_a_fault_of_the_plain_input_is_reported_once():
+    def shifted(x, w):
+        z = torch.empty_like(x.contiguous())
+        weighted_kernel[(len(x),)](
+            x.contiguous(), w.contiguous(), z, 1, x.shape[1], 1.0, BLOCK=triton.next_power_of_2(x.shape[1])
+        )
+        return z
+
+    report = audit(shifted, ROWS, torch.rand(100), like=lambda x, w: x * w, hard=True, guard=QUICK)
+    assert [finding.on for finding in report.findings] == [""]
+
+
+def test_the_headline_counts_inputs_that_were_not_judged_apart():
+    report = AuditReport("f", tried=["x = 1", "x = 2"], unjudged=["with x = 1: kernel: no time"])
+    report.launches.append(audit(softmax, ROWS, guard=QUICK).launches[0])
+    assert report.headline() == "f: 1 launch clean, and 1 of 2 other inputs, the rest not judged"

@@ -220,7 +220,7 @@ def test_a_size_that_indices_need_is_not_made_smaller():
     """Nor is it a finding that a grid can have 2**31 - 1 programs."""
     report = audit(gathered, torch.randn(9, 40), torch.tensor([3, 0, 8]), hard=True)
     assert report.ok, report
-    assert "17 instead of the size 9" in report.tried and "1 instead of the size 9" not in report.tried
+    assert "source.shape[0] = 17" in report.tried and "source.shape[0] = 1" not in report.tried
     wrong = audit(gathered, torch.randn(9, 40), torch.tensor([3, 0, 9]), hard=True)
     assert "out-of-bounds load of source in program 2" in str(wrong)
 
@@ -363,3 +363,33 @@ def test_a_block_pointer_on_a_branch_that_is_left_out_needs_no_tensor(bias):
 
     report = audit(biased, torch.ones(40), bias, like=lambda x, b: x if b is None else x + b, guard=QUICK)
     assert report.ok and report.compared and not report.unjudged
+
+
+@triton.jit
+def add_all_kernel(X, Z, stride, N, HOW: tl.constexpr, BLOCK: tl.constexpr):
+    row, c = tl.program_id(0), tl.arange(0, BLOCK)
+    if HOW == "no mask":
+        tl.store(Z + c, tl.load(X + row * stride + c), mask=c < N)
+    elif HOW == "atomic":
+        tl.atomic_add(Z + c, tl.load(X + row * stride + c, mask=c < N), mask=c < N)
+    else:
+        z = tl.load(Z + c, mask=c < N)
+        tl.store(Z + c, z + tl.load(X + row * stride + c, mask=c < N), mask=c < N)
+
+
+@pytest.mark.parametrize(
+    "how, make, cure",
+    [
+        ("no mask", torch.zeros, "X has shape (3, 5) and strides (8, 1); mask the lanes"),
+        ("atomic", torch.empty, "make the tensor with torch.zeros"),
+        ("plain", torch.zeros, "use tl.atomic_add"),
+    ],
+)
+def test_usual_faults_have_a_cure(how, make, cure):
+    def added(x):
+        z = make(x.shape[1])
+        add_all_kernel[(len(x),)](x, z, x.stride(0), x.shape[1], how, BLOCK=8)
+        return z
+
+    report = audit(added, torch.randn(3, 8)[:, :5], guard=Guard(sizes=False))
+    assert cure in report.findings[0].verdict.diagnosis

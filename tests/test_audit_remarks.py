@@ -161,3 +161,41 @@ def test_so_is_the_pytest_option(strict, kinds, pytestconfig, monkeypatch):
     with pytest_plugin._audits(node, "call") as report:
         row_sums_kernel[(2, 4)](ROWS, torch.empty(4), 64)
     assert [f.verdict.kind for f in report.findings] == kinds
+
+
+# ---- how precise the products of a tl.dot are
+
+
+@triton.jit
+def product_kernel(A, B, C, off, PRECISION: tl.constexpr, HALF: tl.constexpr, n: tl.constexpr):
+    i = tl.arange(0, n)[:, None] * n + tl.arange(0, n)[None, :]
+    a, b = tl.load(A + i), tl.load(B + i)
+    if HALF:
+        a, b = a.to(tl.bfloat16), b.to(tl.bfloat16)
+    tl.store(C + i, tl.dot(a, b, input_precision=PRECISION) + off)
+
+
+@pytest.mark.parametrize(
+    "precision, half, off, right",
+    [
+        ("ieee", False, 0.0, True),
+        ("ieee", False, 0.01, False),
+        ("tf32x3", False, 0.01, False),
+        ("bf16x3", False, 0.0, True),
+        ("bf16x3", False, 0.01, False),
+        ("tf32", False, 0.0, True),
+        ("tf32", False, 0.01, True),
+        ("tf32", False, 0.2, False),
+        ("ieee", True, 0.0, True),
+        ("ieee", True, 1.0, False),
+    ],
+)
+def test_values_are_judged_by_the_precision_of_the_dots(precision, half, off, right):
+    def product(a, b):
+        c = torch.empty_like(a)
+        product_kernel[(1,)](a, b, c, off, precision, half, len(a))
+        return c
+
+    a, b = torch.randn(2, 64, 64, generator=torch.Generator().manual_seed(0))
+    report = audit(product, a, b, like=lambda a, b: a @ b, guard=Guard(sizes=False))
+    assert report.ok is right, report

@@ -171,7 +171,7 @@ def test_hard_inputs_of_a_sampled_launch_are_compared_where_they_are_sure(monkey
 
     def copied(x):
         z = torch.empty_like(x)
-        plus_kernel[(triton.cdiv(x.numel(), 16),)](x, z, x.numel(), BLOCK=16)
+        plus_kernel[(triton.cdiv(x.numel(), 16),)](x.contiguous(), z, x.numel(), BLOCK=16)
         return z
 
     sample(monkeypatch, (0, 1))

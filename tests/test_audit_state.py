@@ -22,7 +22,7 @@ def add_kernel(x, y, z, n, BLOCK: tl.constexpr):
 
 def added(x, workspace):
     out = torch.empty_like(x)
-    add_kernel[(triton.cdiv(x.numel(), 128),)](x, workspace, out, x.numel(), BLOCK=128)
+    add_kernel[(triton.cdiv(x.numel(), 128),)](x.contiguous(), workspace, out, x.numel(), BLOCK=128)
     return out
 
 

@@ -31,7 +31,7 @@ def test_an_offset_within_a_batch_wraps_around(wide):
     report = audit(by_token, torch.randn(2, 7, 12), wide)
     assert report.ok == wide
     if not wide:
-        assert report.findings[0].on == "the size 7 as 190,141,815"
+        assert report.findings[0].on == "x.shape[1] = 190,141,815"
         assert "token * stride" in str(report)
 
 
@@ -57,7 +57,7 @@ def test_a_grid_that_ends_at_65535_leaves_room_for_another_size(wide):
     report = audit(by_head, torch.randn(2, 7, 12), wide)
     assert report.ok == wide and any("at most 65,535" in note for note in report.notes)
     if not wide:
-        assert report.findings[0].on == "the sizes 2 as 65,522 and 7 as 2,919"
+        assert report.findings[0].on == "x.shape[0] = 65,522, x.shape[1] = 2,919"
         assert "does not fit int32" in str(report)
 
 
@@ -71,11 +71,11 @@ def tiles_kernel(X, Z, N, BLOCK: tl.constexpr):
 def test_a_limit_that_few_calls_reach_is_a_note(block, ok):
     def tiled(x):
         z = torch.empty_like(x)
-        tiles_kernel[(1, triton.cdiv(len(x), block))](x, z, len(x), BLOCK=block)
+        tiles_kernel[(1, triton.cdiv(len(x), block))](x.contiguous(), z, len(x), BLOCK=block)
         return z
 
     report = audit(tiled, torch.randn(40), guard=Guard(hard=True))
-    limit = f"the size 40 can be at most {65_535 * block:,}"
+    limit = f"x.shape[0] can be at most {65_535 * block:,}"
     assert report.ok == ok and limit in str(report)
 
 
@@ -239,7 +239,7 @@ def test_loaded_row_numbers_reach_the_last_rows(dtype, wide):
     where = torch.tensor([7, -1, 30, 2, 11], dtype=dtype)
     report = audit(scattered, torch.randn(5, 16), where, torch.zeros(37, 16), wide)
     assert report.ok == (wide or dtype == torch.int64)
-    reaching = "the size 37 as 142,606,357, and numbers of the last rows in where"
+    reaching = "pool.shape[0] = 142,606,357, and numbers of the last rows in where"
     assert reaching in report.tried and not any("the last rows" in text for text in report.unjudged)
     if not report.ok:
         (finding,) = report.findings
@@ -273,3 +273,40 @@ def test_integers_that_are_no_row_numbers_do_not_grow():
     label = torch.tensor([2, 0, 3, 1, 3, 0, 2], dtype=torch.int32)
     report = audit(picked, torch.randn(7, 40), label)
     assert report.ok and not report.unjudged
+
+
+@triton.jit
+def split_kernel(A, B, C, M, N, K, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    rows = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    cols = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(tl.program_id(2) * BLOCK, K, BLOCK * 4):
+        k = start + tl.arange(0, BLOCK)
+        if WIDE:
+            k = k.to(tl.int64)
+        mask = (rows[:, None] < M) & (k[None, :] < K)
+        a = tl.load(A + rows[:, None] * K + k[None, :], mask=mask, other=0.0)
+        mask = (k[:, None] < K) & (cols[None, :] < N)
+        b = tl.load(B + k[:, None] * N + cols[None, :], mask=mask, other=0.0)
+        acc = tl.dot(a, b, acc)
+    where = (rows[:, None] < M) & (cols[None, :] < N)
+    tl.atomic_add(C + rows[:, None] * N + cols[None, :], acc, mask=where)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_long_loop_is_shorter_if_another_size_is_large_too(wide):
+    def product(a, b):
+        c = torch.zeros(a.shape[0], b.shape[1])
+        split_kernel[(triton.cdiv(a.shape[0], 16), triton.cdiv(b.shape[1], 16), 4)](
+            a, b, c, *c.shape, a.shape[1], wide, BLOCK=16
+        )
+        return c
+
+    report = audit(product, torch.randn(40, 200), torch.randn(200, 48))
+    assert report.ok is wide, report
+    assert not report.unjudged, report
+    if not wide:
+        (finding,) = report.findings
+        assert finding.on.startswith("b.shape[1] = 1,048,560, a.shape[1] and b.shape[0] = ")
+        assert finding.verdict.site.source.startswith("b = tl.load(")
+        assert "cols" not in finding.verdict.diagnosis

@@ -1,5 +1,8 @@
 """Blocks of fewer elements than a program has threads: which of the copies that threads load do harm."""
 
+import linecache
+import re
+
 import pytest
 import torch
 import triton
@@ -85,6 +88,55 @@ def softmax_in_place(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 def test_copies_that_go_nowhere_or_come_in_time(kernel, spec, num_warps, block):
     report = judged(kernel, spec, [(block, block), (2 * block - 3, block)], num_warps)
     assert report.ok, report
+
+
+# ---- a loop that adds up, and one that works in place
+
+
+@triton.jit
+def scaled_kernel(X, Y, rows, n, BLOCK: tl.constexpr, HOW: tl.constexpr):
+    for row in range(tl.program_id(0), rows, 2):
+        x = X + row * n
+        c = tl.arange(0, BLOCK)
+        acc = tl.zeros((BLOCK,), tl.float32)
+        last = tl.zeros((BLOCK,), tl.float32)
+        for s in range(0, n, BLOCK):
+            v = tl.load(x + s + c, mask=s + c < n, other=0.0)  # the first loop
+            acc += v
+            last = v
+        if HOW == "the last":
+            total = tl.sum(last, 0)
+        else:
+            total = tl.sum(acc, 0)
+        if HOW == "unused":
+            tl.store(Y + row, total)
+            total = 2.0
+        for s in range(0, n, BLOCK):
+            v = tl.load(x + s + c, mask=s + c < n, other=0.0)
+            tl.store(x + s + c, v / total, mask=s + c < n)
+        if HOW == "twice":
+            tl.store(x + c, total, mask=c < n)
+
+
+@pytest.mark.parametrize("block, num_warps", [(32, 4), (64, 4), (64, 8), (128, 8), (256, 4)])
+@pytest.mark.parametrize("how", ["the sum", "the last", "unused", "twice"])
+def test_copies_that_a_loop_adds_up(how, block, num_warps):
+    def scaled(x, y):
+        scaled_kernel[(2,)](x, y, *x.shape, block, how, num_warps=num_warps)
+
+    x = torch.rand(5, 300) + 1
+    report = audit(scaled, x, torch.zeros(5), guard=Guard(sizes=False))
+    right = how in ("the sum", "twice") or block in (32, 256)
+    assert report.ok is right, report
+    if not right:
+        assert "X[0, 0] is loaded at line" in str(report)
+        assert "# the first loop" not in str(report)
+        first, loop = (
+            linecache.getline(__file__, int(re.split(r"\D", str(report).split(words)[1])[0]))
+            for words in ("is loaded at line ", "before the loop in line ")
+        )
+        assert "# the first loop" in first
+        assert loop.strip() == "for s in range(0, n, BLOCK):"
 
 
 # ---- those that do harm

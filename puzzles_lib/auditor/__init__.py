@@ -14,6 +14,7 @@ tests, and ``python -m puzzles_lib.audit`` is the command.
 import collections
 import dataclasses
 import math
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from puzzles_lib.auditor import edges, sizes
 from puzzles_lib.auditor import hard as hard_inputs
-from puzzles_lib.auditor import sizes
 from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
@@ -55,7 +56,6 @@ HARD_SIZES_SECONDS = 5.0
 PRACTICAL = 1_000_000  # tokens or rows: many calls have as many
 MOST_FINDINGS = 6
 SMALLEST = 32  # roundoffs of the largest result by which tiny ones may be off
-TF32_ROUNDOFF = 2.0**-11
 
 
 def audit(
@@ -218,8 +218,7 @@ class _Call:
             results = [t.detach().clone() for t in results]
         outcomes = [each.outcome for each in report.launches]
         coarsest = max((o.coarsest for o in outcomes), default=0.0)
-        if any(o.in_tf32 for o in outcomes):
-            coarsest = max(coarsest, TF32_ROUNDOFF)
+        coarsest = max([coarsest, *(o.rounding for o in outcomes)])
         floats = [of_torch(t.dtype).roundoff or 0.0 for t in results if t.is_floating_point()]
         coarsest = max([coarsest, *floats, FLOAT32_ROUNDOFF])
         return _Ran(results, coarsest, changed, result is None, session.defined.read, where)
@@ -271,7 +270,7 @@ class _Call:
             raise ValueError(f"audit: {error}") from None
         report.compared = not lacks
         if verdict:
-            report.findings.append(Finding(verdict))
+            report.findings.append(_with_strides(Finding(verdict), report))
         elif lacks:
             report.unjudged.append(_compared_in_part(ran))
 
@@ -415,9 +414,11 @@ class _Call:
         report = self.report
         end = time.thread_time() + (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
-        left = collections.deque(sizes.ways((self.args, self.kwargs)))
         paired: set[frozenset[int]] = set()
         names = hard_inputs.names(self.function, self.args, self.kwargs)
+        left = collections.deque(sizes.ways((self.args, self.kwargs), names))
+        slow: list[tuple[sizes.Sized, list[str]]] = []  # loops that took too long, and what the report says
+        shown: set[frozenset[int]] = set()  # sizes that were judged together
         failed: set[int] = set()  # sizes with which the function does not run, or a kernel does not compile
         while left:
             way = left.popleft()
@@ -426,17 +427,27 @@ class _Call:
             if time.thread_time() > end:
                 report.unjudged.append(f"not tried for lack of time: large sizes from {way} on")
                 return
+            before = len(report.unjudged)
             tried = call.tried(way, end)
             on = str(tried.way)
-            if not way.last:  # it is the same size once more
+            if not way.last and (
+                tried.outcomes or tried.why or way.rows
+            ):  # the last part is the same size once more
                 report.tried.append(on)
             if tried.limit and tried.limit != "memory" and not way.also and not way.rows:
                 self._at_most(tried)
                 # A size that cannot be large enough alone may be with another one.
-                for pair in sizes.ways((self.args, self.kwargs), {way.size: tried.way.large}):
+                for pair in sizes.ways((self.args, self.kwargs), names, {way.size: tried.way.large}):
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
+            is_slow = not way.also and not way.rows and any(o.is_slow for o in tried.outcomes)
+            if is_slow:  # a loop over this size ends sooner if another size is large, too
+                for pair in call.shorter(way, names):
+                    if (both := frozenset((way.size, *pair.also))) not in paired:
+                        paired.add(both)
+                        left.appendleft(pair)
+                end += edges.SECONDS  # what the loop has taken for nothing
             report.unjudged += [f"with {on}: {text}" for text in tried.unreached]
             if tried.nothing_yet and not way.rows:
                 left += call.reaching(tried.way, names)
@@ -452,14 +463,21 @@ class _Call:
                         report.findings.append(finding)
                 elif outcome.unjudged and not way.last:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
+            if way.also and (tried.clean or any(outcome.verdict for outcome in tried.outcomes)):
+                shown |= {frozenset((way.size, *way.also))}
+            if is_slow:
+                slow.append((way, report.unjudged[before:]))
             if tried.why and not way.last:
                 report.unjudged.append(f"with {on}: {tried.why}")
-            if not way.rows and (tried.why or any(outcome.unjudged for outcome in tried.outcomes)):
+            if not way.rows and (tried.why or any(o.unjudged and not o.is_slow for o in tried.outcomes)):
                 failed.add(way.size)
+        for way, texts in slow:
+            if call.partners(way) <= {size for both in shown if way.size in both for size in both}:
+                report.unjudged = [text for text in report.unjudged if text not in texts]
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
-        text = f"the size {tried.way.size} can be at most {tried.most:,}: beyond that, {tried.limit}"
+        text = f"{tried.way.axis(tried.way.size)} can be at most {tried.most:,}: beyond that, {tried.limit}"
         if self.guard.hard and tried.most < PRACTICAL:
             self.report.findings.append(Finding(Verdict("true size", text)))
         else:
@@ -470,6 +488,7 @@ class _Call:
         report, end = self.report, time.thread_time() + HARD_SECONDS
         guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
         told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
+        is_wrong = any(kind == "values" for kind, _ in told)
         tried = hard_inputs.variants(
             self.function, self.args, self.kwargs, self.changed, others, self.guard.hard
         )
@@ -487,7 +506,7 @@ class _Call:
                     continue
             except Exception as error:
                 bound.add(variant.size if variant.usual else 0)
-                words = " ".join(f"{type(error).__name__}: {error}".split())[:100]
+                words = textwrap.shorten(f"{type(error).__name__}: {error}", 100, placeholder=" ...")
                 report.unjudged.append(f"with {variant.name}: the function raises {words}")
                 continue
             report.tried.append(variant.name)
@@ -497,9 +516,15 @@ class _Call:
                     report.unjudged.append(f"with {variant.name}: {finding.verdict.message}")
                     continue
                 key = finding.verdict.kind, finding.verdict.site or variant.kind
+                if is_wrong and finding.verdict.kind == "values":  # as with the call's own inputs
+                    continue
+                if variant.is_vector:  # few functions promise to take such a vector
+                    text = f"with {variant.name}: {finding.verdict.message}"
+                    self._note_once(text, "does the kernel assume a stride of 1?")
+                    continue
                 if key not in told:
                     told.add(key)
-                    finding = _with_strides(finding, own) if variant.is_transposed else finding
+                    finding = _with_strides(finding, own) if variant.has_strides else finding
                     report.findings.append(dataclasses.replace(finding, launch=None, on=variant.name))
             if len(report.findings) >= MOST_FINDINGS:
                 return
@@ -563,19 +588,22 @@ def _all_ran(report: AuditReport) -> bool:
 
 
 def _with_strides(finding: Finding, report: AuditReport) -> Finding:
-    """Return a finding on transposed inputs that says which tensors of the launches have such strides."""
+    """Return a finding that says which tensors of the launches aren't contiguous."""
     launches = report.launches if finding.launch is None else [report.launches[finding.launch]]
     found = {
-        name: tensor.stride()
+        name: (tuple(tensor.shape), tensor.stride())
         for each in launches
         for name, tensor in each.launch.tensors.items()
-        if tensor.dim() > 1 and tensor.shape[-1] > 1 and tensor.stride(-1) != 1
+        if not tensor.is_contiguous()
     }
     if not found:
         return finding
     verdict = finding.verdict
-    strides = ", ".join(f"{name} {stride}" for name, stride in found.items())
-    text = f"strides: {strides}: does the kernel assume a stride of 1 along the last axis?"
+    strides = ", ".join(f"{name} {stride} (shape {shape})" for name, (shape, stride) in found.items())
+    assumes = "that rows follow each other without a gap"
+    if any(stride[-1] != 1 for _, stride in found.values()):
+        assumes = "a stride of 1 along the last axis"
+    text = f"strides: {strides}: does the kernel assume {assumes}?"
     diagnosis = "; ".join(part for part in (verdict.diagnosis, text) if part)
     return dataclasses.replace(finding, verdict=dataclasses.replace(verdict, diagnosis=diagnosis))
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 PER = (16, 32, 64, 128, 256, 512)  # elements of a block along an axis, if no argument says it
+MOST_AXES = 3  # that are named, of those with one size
 
 Counts = Mapping[int, tuple[int, int]]
 """For a size: which other size it counts the blocks of, and how long a block is."""
@@ -53,3 +54,23 @@ def together(size: int, other: int, known: Counts) -> dict[int, int]:
     for _ in known:
         found |= {n: -(-found[of] // block) for n, (of, block) in known.items() if of in found and n != size}
     return found
+
+
+def axes(leaves: Sequence[Any], told: Sequence[str]) -> dict[int, str]:
+    """Return the axes with each size of a call's tensors, such as ``"x.shape[0]"``.
+
+    told: the leaves' names.
+    """
+    found: dict[int, list[str]] = {}
+    for leaf, name in zip(leaves, told, strict=True):
+        for axis, size in enumerate(leaf.shape if isinstance(leaf, torch.Tensor) else ()):
+            found.setdefault(size, []).append(f"{name}.shape[{axis}]")
+    return {size: _few(list(dict.fromkeys(every))) for size, every in found.items()}
+
+
+def _few(every: Sequence[str]) -> str:
+    shown = (
+        every if len(every) <= MOST_AXES else [*every[: MOST_AXES - 1], f"{len(every) - MOST_AXES + 1} more"]
+    )
+    *rest, last = shown
+    return f"{', '.join(rest)} and {last}" if rest else last

@@ -17,11 +17,12 @@ _ACCESS = {
 def where_set(kernel: JITFunction, site: Site | None) -> str:
     """Return where the factors of a line's products are set, if other lines multiply by them, too; or ""."""
     products = [(site_in(kernel, line), name) for line, name in _factors(nodes(kernel))]
+    wide = _int64(nodes(kernel))
     names, lines, places = [], set(), []
     for name in dict.fromkeys(name for at, name in products if at == site):
         sets = [node.lineno for node in nodes(kernel) if isinstance(node, ast.Assign) and _sets(node, name)]
         others = {at.line for at, other in products if other == name and at != site}
-        if others and len(sets) == 1:
+        if others and len(sets) == 1 and name not in wide:
             names.append(name)
             lines |= others
             places.append(site_in(kernel, sets[0]).line)
@@ -56,6 +57,29 @@ def _factors(tree: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
             for each in ast.walk(node):
                 if isinstance(each, ast.Name):
                     yield node.lineno, each.id
+
+
+def _int64(tree: Sequence[ast.AST]) -> set[str]:
+    """Return the names that are set once, to something of int64."""
+    sets: dict[str, list[ast.Assign]] = {}
+    for node in tree:
+        if isinstance(node, ast.Assign):
+            for name in {each.id for t in node.targets for each in ast.walk(t) if isinstance(each, ast.Name)}:
+                sets.setdefault(name, []).append(node)
+    found: set[str] = set()
+    for _ in sets:  # a name may be made of names that are set further down
+        found |= {
+            name
+            for name, (node, *others) in sets.items()
+            if not others and any(_is_int64(each, found) for each in ast.walk(node.value))
+        }
+    return found
+
+
+def _is_int64(node: ast.AST, known: set[str]) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == "int64"
+    return isinstance(node, ast.Name) and node.id in {*known, "int64"}
 
 
 def _sets(node: ast.Assign, name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from puzzles_lib.auditor.blocks import counts, together
+from puzzles_lib.auditor.blocks import axes, counts, together
 from puzzles_lib.auditor.reference import kept
 
 INF = float("inf")
@@ -33,9 +33,14 @@ class Variant:
         self.size, self.usual = size, usual
 
     @property
-    def is_transposed(self) -> bool:
-        """Whether neighbors along the last axis aren't neighbors in memory."""
-        return self.name.endswith(TRANSPOSED)
+    def has_strides(self) -> bool:
+        """Whether a tensor isn't contiguous."""
+        return self.kind == "layout"
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether a tensor with one axis isn't contiguous."""
+        return self.kind == "layout" and ": elements of " in self.name
 
     @property
     def is_tiny(self) -> bool:
@@ -49,11 +54,11 @@ class Variant:
 
     @property
     def has_infinities(self) -> bool:
-        return "inf" in self.name.split(": ")[-1]
+        return self.kind == "value" and "inf" in self.name.split(": ")[-1]
 
     @property
     def has_nan(self) -> bool:
-        return "NaN" in self.name.split(": ")[-1]
+        return self.kind == "value" and "NaN" in self.name.split(": ")[-1]
 
     @property
     def is_finite(self) -> bool:
@@ -136,10 +141,20 @@ def _repeated(tensor: torch.Tensor) -> torch.Tensor:
     return tensor[:1].clone().expand(tensor.shape)
 
 
-LAYOUTS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "padded rows": _padded,
-    TRANSPOSED: _turned,
-    "rows of stride 0": _repeated,
+def _spread(tensor: torch.Tensor) -> torch.Tensor:
+    """A vector whose elements lie two apart."""
+    wider = torch.full((2 * len(tensor),), float("nan"), dtype=tensor.dtype)
+    wider[::2] = tensor
+    return wider[::2]
+
+
+_ROWS, _VECTOR = range(2, 65), range(1, 2)  # for tensors of how many axes
+LAYOUTS: Mapping[str, tuple[range, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "padded rows": (_ROWS, _padded),
+    TRANSPOSED: (_ROWS, _turned),
+    "rows of stride 0": (_ROWS, _repeated),
+    "elements of stride 2": (_VECTOR, _spread),
+    "elements of stride 0": (_VECTOR, _repeated),
 }
 
 
@@ -176,26 +191,28 @@ def variants(
     ]  # fmt: skip
     places = list({id(leaves[place]): place for place in floats}.values())
     for name, values in others.items():
-        for number, value in enumerate(values):
-            yield Variant("vary", f"{name}: value {number} of vary", *changed(told.index(name), value))
+        for number, value in enumerate(values, 1):
+            is_short = isinstance(value, int | float | str | None) and len(repr(value)) < 40
+            label = f"{name}={value!r}" if is_short else f"{name}: value {number} of {len(values)} of vary"
+            yield Variant("vary", label, *changed(told.index(name), value))
     if not hard:
         return
-    for label, change in LAYOUTS.items():
+    for label, (axes_of, change) in LAYOUTS.items():
         for place in places:
             tensor = leaves[place]
-            if id(tensor) in stored or tensor.dim() < 2 or not tensor.is_contiguous():
+            if id(tensor) in stored or not tensor.is_contiguous() or tensor.dim() not in axes_of:
                 continue
-            if label == "rows of stride 0" and tensor.shape[0] < 2:
+            if label.endswith("stride 0") and tensor.shape[0] < 2:
                 continue
             yield Variant("layout", f"{told[place]}: {label}", *changed(place, change(tensor.detach())))
-    yield from _other_sizes(leaves, spec)
+    yield from _other_sizes(leaves, spec, told)
     yield from _other_numbers(leaves, spec, told)
     for label, change in VALUES.items():
         for place in places:
             yield Variant("value", f"{told[place]}: {label}", *changed(place, change(leaves[place].detach())))
 
 
-def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
+def _other_sizes(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterator[Variant]:
     """Yield calls with one size changed wherever a tensor has it, unless an argument says it, too.
 
     Sizes that count its blocks change with it. A flattened tensor changes with the size that counts its rows,
@@ -204,7 +221,7 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
     Integers in a tensor may say it: as the last offset of ragged rows, or as lengths that add up to it. There
     is one offset more than rows.
     """
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    tensors, where = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], axes(leaves, told)
     said = {leaf for leaf in leaves if type(leaf) is int}
     integers = [t for t in tensors if not t.is_floating_point() and t.dtype != torch.bool]
     fixed = {n for t in integers for n in t.shape}
@@ -225,8 +242,7 @@ def _other_sizes(leaves: list[Any], spec: Any) -> Iterator[Variant]:
             if other == size or any(new <= i < old for old, new in replaced.items() for i in largest):
                 continue
             fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-            name = f"{other} instead of the size {size}"
-            name += "".join(f", and {new} instead of {old}" for old, new in replaced.items() if old != size)
+            name = ", ".join(f"{where[old]} = {new}" for old, new in replaced.items())
             given, named = pytree.tree_unflatten(fresh, spec)
             yield Variant("size", name, given, named, size, other > 1)
 
@@ -243,7 +259,7 @@ def _flattened(tensors: Sequence[torch.Tensor], said: Collection[int]) -> dict[i
 
 def _other_numbers(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterator[Variant]:
     """Yield calls with another length of the rows of a flattened tensor, wherever an argument says it."""
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    tensors, where = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], axes(leaves, told)
     sizes = {n for t in tensors for n in t.shape if n > 1}
     integers = [t for t in tensors if not t.is_floating_point() and t.dtype != torch.bool and t.numel()]
     largest = {int(t.max()) for t in integers} | {int(t.sum()) for t in integers}
@@ -260,8 +276,8 @@ def _other_numbers(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterato
             replaced = {size: other * rows for size, rows in flat.items()}
             fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
             fresh[place] = other
-            name = f"{other} instead of {told[place]}={number}"
-            name += "".join(f", and {new} instead of the size {old}" for old, new in replaced.items())
+            name = f"{told[place]}={other}"
+            name += "".join(f", {where[old]} = {new}" for old, new in replaced.items())
             yield Variant("size", name, *pytree.tree_unflatten(fresh, spec))
 
 

@@ -3,7 +3,7 @@
 The tolerance is derived as in `puzzles_lib.checker.expected`, from how far the exact result moves when each
 input moves by a roundoff. This is done twice. The first time, the roundoff is float32's, in which kernels
 compute. The second time, it is that of the coarsest dtype in use, because kernels may round intermediate
-results to it. TF32 counts as such a dtype if a kernel's `tl.dot` uses it.
+results to it. TF32 counts as such a dtype if a kernel's `tl.dot` uses it. So do float16 and bfloat16.
 """
 
 import contextlib
@@ -24,7 +24,6 @@ from puzzles_lib.puzzle import Argument
 
 DRAWS = 3
 FACTOR_COARSE = 4.0  # times the movement by a roundoff of a coarser dtype than float32
-TF32_ROUNDOFF = 2.0**-11
 SHAKEN = 1e-6  # of the largest: how far inputs move until none is equal to another
 NEAR = 0.02  # of the largest: far more than rounding explains
 AXES = 2  # along which neighbors take the place of a NaN

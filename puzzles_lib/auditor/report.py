@@ -203,8 +203,15 @@ class AuditReport:
             f"{launches} clean" if whole == count else f"{whole} of {launches} clean, the rest not judged"
         )
         values = ", with the reference's values" if self.compared else ""
-        tried = f", and {len(self.tried)} other input{'s' * (len(self.tried) != 1)}" if self.tried else ""
-        return f"{self.title}: {judged}{values}{tried}"
+        return f"{self.title}: {judged}{values}{self._others()}"
+
+    def _others(self) -> str:
+        """Return how many other inputs are clean, of how many. Without one, return ""."""
+        judged = [t for t in self.tried if not any(u.startswith(f"with {t}: ") for u in self.unjudged)]
+        plural = "s" * (len(self.tried) != 1)
+        if len(judged) == len(self.tried):
+            return f", and {len(judged)} other input{plural}" if judged else ""
+        return f", and {len(judged)} of {len(self.tried)} other input{plural}, the rest not judged"
 
     def _lines(self) -> Iterator[tuple[str, bool]]:
         """Yield the lines, each with whether a finding begins there."""

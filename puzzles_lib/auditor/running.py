@@ -32,6 +32,7 @@ from puzzles_lib.dtypes import of_torch
 from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
 from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, Stop, run
+from puzzles_lib.runner.arithmetic import TF32_ROUNDOFF
 
 _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
@@ -61,7 +62,7 @@ class Outcome:
     remarks: what is wasteful or imprecise, if nothing is wrong. notes: what else a reader should know.
     unjudged: why the launch was not judged, or only in part.
     programs: how many ran, of how many. stopped: whether the run ended early, so that results are missing.
-    atomics: how many the programs did.
+    atomics: how many the programs did. rounding: the roundoff with which products in `tl.dot` use factors.
     """
 
     launch: Launch
@@ -74,7 +75,7 @@ class Outcome:
     of: int = 0
     bytes_moved: int = 0
     before: Copies | None = None
-    in_tf32: bool = False
+    rounding: float = 0.0
     coarsest: float = 0.0
     stopped: bool = False
     atomics: int = 0
@@ -82,6 +83,11 @@ class Outcome:
     @property
     def ok(self) -> bool:
         return self.verdict is None
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the launch was not judged for lack of time."""
+        return "time limit" in self.unjudged
 
     @property
     def complete(self) -> bool:
@@ -246,7 +252,9 @@ class _Guarded:
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
         outcome.atomics = forwards.atomics
-        outcome.in_tf32 = bool(forwards.arithmetic.in_tf32) or forwards.arithmetic.dots
+        outcome.rounding = max(
+            forwards.arithmetic.factors, TF32_ROUNDOFF if forwards.arithmetic.in_tf32 else 0.0
+        )
         if forwards.stop and forwards.stop.kind == "memory limit":
             return False
         if why := self._not_judged(forwards):

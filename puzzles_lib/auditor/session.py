@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.tuning import skips
 from puzzles_lib.runner import Busy, alone
 
+_IS_READ = re.compile(r"reads .*, which program .* wrote")
 CONFIGURATIONS = 4  # how many launches of CPU time all configurations of an autotuned launch share
 
 
@@ -162,7 +164,28 @@ def found(outcome: Outcome, number: int | None, on: str = "") -> Finding:
     assert outcome.verdict is not None
     file = launch.kernel.fn.__code__.co_filename
     name = f"{launch.name} ({launch.configuration})" if launch.configuration else launch.name
-    return Finding(outcome.verdict, number, name, launch.place, file, on)
+    return Finding(_with_cure(outcome.verdict, launch), number, name, launch.place, file, on)
+
+
+def _with_cure(verdict: Verdict, launch: Launch) -> Verdict:
+    """Return a verdict with advice, if it has none yet and its kind has a usual cure."""
+    if verdict.diagnosis:
+        return verdict
+    advice = ""
+    if verdict.kind == "out of bounds":
+        strided = [
+            f"{name} has shape {tuple(tensor.shape)} and strides {tensor.stride()}"
+            for name, tensor in launch.tensors.items()
+            if not tensor.is_contiguous() and re.search(rf"\b{name}\b", verdict.message)
+        ]
+        advice = "; ".join([*strided, "mask the lanes that have no element, or correct the offsets"])
+    elif verdict.kind == "uninitialised" and "before anything is stored there" in verdict.message:
+        advice = "if the kernel adds to what is there, make the tensor with torch.zeros"
+    elif verdict.kind == "race" and _IS_READ.search(verdict.message) and "_fused_" not in launch.name:
+        advice = (
+            "to add to one element from several programs, use tl.atomic_add; if not, let one program own it"
+        )
+    return replace(verdict, diagnosis=advice)
 
 
 @contextlib.contextmanager

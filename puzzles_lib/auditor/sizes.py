@@ -12,6 +12,7 @@ them at a time is changed so that they reach the last rows (`Sized.reaching`).
 
 import itertools
 import math
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from torch.utils import _pytree as pytree
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
-from puzzles_lib.auditor.blocks import Counts, counts, together
+from puzzles_lib.auditor.blocks import Counts, axes, counts, together
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges, rows_by_number
@@ -57,7 +58,8 @@ class Sized:
     also: other sizes that are replaced at the same time. outer: into how many parts the axes before the first
     changed one divide a tensor. inner: whether offsets within one part must pass 2**31, too. last: whether
     the last part must begin past 2**31. rows: the number, among the call's tensors, of the one whose integers
-    are changed to reach the last rows, and its name. counts: sizes that change with others.
+    are changed to reach the last rows, and its name. counts: sizes that change with others. axes: what has
+    each size.
     """
 
     size: int
@@ -68,12 +70,17 @@ class Sized:
     last: bool = False
     rows: tuple[int, str] | None = None
     counts: Counts = field(default_factory=dict)
+    axes: Mapping[int, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         replaced = self.replaced
-        every = [f"{size} as {large:,}" for size, large in replaced.items()]
+        every = [f"{self.axis(size)} = {large:,}" for size, large in replaced.items()]
         rows = f", and numbers of the last rows in {self.rows[1]}" if self.rows else ""
-        return f"the size{'s' * (len(every) > 1)} {' and '.join(every)}{rows}"
+        return f"{', '.join(every)}{rows}"
+
+    def axis(self, size: int) -> str:
+        """Return the axes with a size, such as ``"x.shape[0]"``."""
+        return self.axes.get(size, f"the size {size}")
 
     @property
     def replaced(self) -> dict[int, int]:
@@ -139,16 +146,18 @@ class Sized:
         return made.requires_grad_(tensor.requires_grad)
 
 
-def ways(args: Any, also: Mapping[int, int] | None = None) -> list[Sized]:
+def ways(args: Any, told: Sequence[str], also: Mapping[int, int] | None = None) -> list[Sized]:
     """Return each size above 1 of a call's tensors, with a larger one that makes offsets pass 2**31.
 
     If several tensors have a size, it changes in all of them, because they must still fit together. So do
-    sizes that count its blocks. If one
-    tensor has a size twice, both axes change; a size as small as a number of heads is then left out.
+    sizes that count its blocks. If one tensor has a size twice, both axes change; a size as small as a number
+    of heads is then left out.
 
-    also: sizes that are already replaced, each with its replacement.
+    told: what the call's arguments are called. also: sizes that are already replaced, each with its
+    replacement.
     """
-    tensors, also, known = flat(args), also or {}, counts(pytree.tree_leaves(args))
+    leaves = pytree.tree_leaves(args)
+    tensors, also, known, named = flat(args), also or {}, counts(leaves), axes(leaves, told)
     found = []
     fixed = {*also, *known}
     for size in dict.fromkeys(n for t in tensors for n in t.shape if n > 1 and n not in fixed):
@@ -161,7 +170,7 @@ def ways(args: Any, also: Mapping[int, int] | None = None) -> list[Sized]:
             continue
         if size < large <= LARGEST_AXIS:
             outer = max(_outer(t.shape, {size, *also}) for t in tensors)
-            found.append(Sized(size, large, also, outer, counts=known))
+            found.append(Sized(size, large, also, outer, counts=known, axes=named))
     return found
 
 
@@ -196,7 +205,7 @@ class Tried:
         """Whether launches were judged as far as there was time for it, and nothing is wrong."""
         if self.why or not self.outcomes:
             return False
-        return all(o.ok and (not o.unjudged or "time limit" in o.unjudged) for o in self.outcomes)
+        return all(o.ok and (not o.unjudged or o.is_slow) for o in self.outcomes)
 
 
 class Call:
@@ -235,12 +244,31 @@ class Call:
             self._keep_rows(found)
         return found
 
+    def partners(self, way: Sized) -> set[int]:
+        """Return the other sizes of the tensors that have a size. Those that count its blocks don't count."""
+        shapes = [t.shape for t in flat(self.arguments) if way.size in t.shape]
+        return {n for shape in shapes for n in shape if n > 1} - {way.size, *way.counts}
+
+    def shorter(self, way: Sized, told: Sequence[str]) -> Iterator[Sized]:
+        """Yield changes of a size together with another one of a tensor, so that it may be smaller.
+
+        told: what the call's arguments are called.
+        """
+        for size in sorted(self.partners(way)):
+            other = Sized(size, LARGEST_BLOCK - 16 + size % 16, counts=way.counts)
+            if self._survey(other)[0]:
+                other = other.smaller(self._largest(other, "")[0])
+            pairs = ways(self.arguments, told, {size: other.large}) if other.large > size else []
+            both = [t.shape for t in flat(self.arguments) if {size, way.size} <= set(t.shape)]
+            outer = max(_outer(shape, {size, way.size}) for shape in both)
+            yield from (replace(pair, outer=outer).within() for pair in pairs if pair.size == way.size)
+
     def _keep_rows(self, found: Tried) -> None:
         """Forget what came of numbers that aren't those of rows.
 
         They are if the last rows of a smaller tensor are in it, too. No offset into that one passes 2**31.
         """
-        found.outcomes = [o for o in found.outcomes if o.verdict or "time limit" in o.unjudged]
+        found.outcomes = [o for o in found.outcomes if o.verdict or o.is_slow]
         kernels = {outcome.launch.name for outcome in found.outcomes if outcome.verdict}
         if not kernels:
             return
@@ -348,7 +376,7 @@ class Call:
             with entered(pretended("meta"), catching):
                 self.function(*given, **named)
         except Exception as error:
-            words = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+            words = textwrap.shorten(f"{type(error).__name__}: {error}", 120, placeholder=" ...")
             errors.append(f"the function does not run without values ({words})")
         return "; ".join(errors)
 

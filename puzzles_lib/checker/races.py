@@ -5,7 +5,10 @@ these lanes. It is asked only if there are such lanes, because a compilation dow
 50 ms per target. The second target is asked about only one case of a check.
 """
 
+import ast
 from collections.abc import Callable
+
+from triton.runtime.jit import JITFunction
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.naming import index_of, the_program
@@ -13,7 +16,7 @@ from puzzles_lib.checker.report import Verdict
 from puzzles_lib.compiler import Target, find_target, held_by
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Options, Run, Touch, WithinProgram
-from puzzles_lib.source import Refusal
+from puzzles_lib.source import Refusal, nodes, site_in, with_helpers
 
 _TARGETS = tuple(map(find_target, ("sm_90", "gfx942")))  # 32 and 64 threads per warp
 
@@ -34,8 +37,9 @@ class Threads:
             ran = self._ran(bound, run, target, num_warps)
             if ran and ran.within:
                 safe = num_warps > 1 and all(self._is_safe_with_one(bound, run, each) for each in _TARGETS)
+                loop = _loop_of_second(bound.kernel, ran.within)
                 return _race_within(
-                    bound.puzzle, bound.case, ran.within, target, num_warps, safe_with_one=safe
+                    bound.puzzle, bound.case, ran.within, target, num_warps, loop, safe_with_one=safe
                 )
         return None
 
@@ -67,10 +71,35 @@ def _unknown(*access: object) -> None:
     """Know no thread, so that each lane of a block counts as another thread."""
 
 
+def _loop_of_second(kernel: JITFunction, race: WithinProgram) -> int | None:
+    """Return the line of the outermost loop around the second access alone; None if there is none."""
+    for function in with_helpers(kernel):
+        around: list[list[int]] = [[], []]
+        for node in nodes(function):
+            if isinstance(node, ast.For | ast.While):
+                lines = {site_in(function, line) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+                for touch, found in zip((race.first, race.second), around, strict=True):
+                    if touch.site in lines:
+                        found.append(site_in(function, node.lineno).line)
+        if alone := set(around[1]) - set(around[0]):
+            return min(alone)
+    return None
+
+
 def _race_within(
-    puzzle: Puzzle, case: Case, race: WithinProgram, target: Target, num_warps: int, *, safe_with_one: bool
+    puzzle: Puzzle,
+    case: Case,
+    race: WithinProgram,
+    target: Target,
+    num_warps: int,
+    loop: int | None = None,
+    *,
+    safe_with_one: bool,
 ) -> Verdict:
-    """Return the verdict on two threads of a program that access one element with nothing to order them."""
+    """Return the verdict on two threads of a program that access one element with nothing to order them.
+
+    loop: the line of a loop that only the second access is in.
+    """
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == race.argument)
     element = f"{race.argument}[{index_of(race.element, shape)}]" if shape else race.argument
     if not race.ends:
@@ -85,7 +114,12 @@ def _race_within(
     where = the_program(race.program, puzzle, case)
     text = f"race within {where}: {element} is {first}, then {second}, with no barrier between"
     cure = "put tl.debug_barrier() between the two: threads run at their own pace"
-    if race.first.site == race.second.site and race.first.kind == "load" != race.second.kind:
+    if loop is not None:
+        cure = (
+            f"put tl.debug_barrier() between the two, before the loop in line {loop}: "
+            "threads run at their own pace"
+        )
+    elif race.first.site == race.second.site and race.first.kind == "load" != race.second.kind:
         cure = "load on a line of its own, and put tl.debug_barrier() after it: threads run at their own pace"
     elif race.first.site == race.second.site:
         cure = "put tl.debug_barrier() into the loop: threads run at their own pace"

@@ -7,7 +7,8 @@ place, does no harm in two cases:
 - The copy is never stored: whatever is made of it stays with threads that don't store. It may also say how
   often these run a loop in which no thread waits for another one.
 - It can't be too late: the store needs the result of a reduction over several warps, which has a barrier, and
-  the reduction needs what all copies have loaded.
+  the reduction needs what all copies have loaded. The reduction may come after a loop that adds up what it
+  loads.
 """
 
 import re
@@ -119,6 +120,47 @@ class Copies:
                     todo.append(op.result)
         return False
 
+    def is_added_up_in_time(self, loaded: str) -> bool:
+        """Return whether a loop loads all copies before anything can be stored to their tensor.
+
+        That is so if the loop adds up what it loads, lane by lane, and all stores need a later reduction of
+        the sums over several warps. loaded: the name of what one iteration loads.
+        """
+        load = self._makers.get(loaded)
+        todo: list[tuple[str, int | None]] = [(loaded, None)]  # the number is that of a loop's result
+        seen = set(todo)
+        while load is not None and load.loops and todo:
+            value, result = todo.pop()
+            for op in self._users.get(value, []):
+                if result is not None and not re.search(rf"{value}#{result}\b", op.text):
+                    continue
+                made: list[tuple[str, int | None]] = []
+                if op.name == "tt.reduce" and len(op.loops) < len(load.loops):
+                    if self._crosses_warps(op) and self._stores_need(op, load, op.loops):
+                        return True
+                elif op.name == "scf.yield":
+                    places = [place for place, by in enumerate(op.operands) if by == value]
+                    several = len(op.gives) > 1
+                    made = [(op.gives[n][1], n if several else None) for n in places if self._adds_up(op, n)]
+                elif _BY_ITSELF.match(op.name) and op.result:
+                    made = [(op.result, None)]
+                todo += [each for each in made if each not in seen]
+                seen |= set(made)
+        return False
+
+    def _adds_up(self, end: _Operation, place: int) -> bool:
+        """Whether each iteration of a loop makes a value from the last one's. end: the loop's yield."""
+        if len(end.gives[place]) < 2:  # the yield isn't a loop's
+            return False
+        todo = [end.gives[place][0]]
+        seen = set(todo)
+        while todo:
+            for op in self._users.get(todo.pop(), []):
+                if _BY_ITSELF.match(op.name) and op.result and op.result not in seen:
+                    seen.add(op.result)
+                    todo.append(op.result)
+        return end.operands[place] in seen - {end.gives[place][0]}
+
     def _keeps(self, op: _Operation, free: set[tuple[str, int]]) -> bool:
         """Whether all blocks of an operation have the same copies at least, in the same threads."""
         return all(free <= _free(layout) for layout in self._layouts(op))
@@ -140,8 +182,11 @@ class Copies:
             return True
         return any(step[int(axis[1])] for step in layouts[0].warp)
 
-    def _stores_need(self, reduction: _Operation, load: _Operation) -> bool:
-        """Whether all stores to a load's tensor that may come after it need what a reduction gives."""
+    def _stores_need(self, reduction: _Operation, load: _Operation, loops: Sequence[int] = ()) -> bool:
+        """Whether all stores to a load's tensor that may come after it need what a reduction gives.
+
+        loops: those whose next iterations don't count, because they need a reduction of their own.
+        """
         needing, todo = {reduction}, [reduction]
         while todo:
             op = todo.pop()
@@ -149,6 +194,8 @@ class Copies:
             for user in (user for name in made for user in self._users.get(name, [])):
                 if user.name == "scf.for" and set(made) & set(user.operands[len(user.gives) :]):
                     needing |= {inner for inner in self._operations if user.number in inner.loops}
+                elif user.name == "scf.yield" and set(user.loops[-1:]) & set(loops):
+                    continue
                 elif user not in needing and user.name != "scf.for":
                     needing.add(user)
                     if user.name != "scf.yield":

@@ -138,6 +138,8 @@ def memory_accesses(ttgir: str, above: int = 0) -> tuple[MemoryAccess, ...]:
         if kind == "load" and match[1] is not None and len(shape) < 2:
             early = copies.comes_in_time(match[1], alone) if not shape else copies.is_summed_in_time(match[1])
             access = replace(access, early=early and not (shape and access.holders().several))
+        if kind == "load" and match[1] is not None and not access.early:
+            access = replace(access, early=copies.is_added_up_in_time(match[1]))
         found.append(access)
     return tuple(found)
 

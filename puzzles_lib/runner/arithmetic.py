@@ -28,6 +28,7 @@ from puzzles_lib.runner.lanes import FLOAT32, Product
 from puzzles_lib.source import Site
 
 MANY = 16  # numbers that are added up: each addition may round
+TF32_ROUNDOFF = 2.0**-11
 LEAST_DOT = 16  # rows and columns, for the compiler to make a dot of a sum
 
 
@@ -46,8 +47,8 @@ class Arithmetic:
 
     products: whether a sum has taken a product. cancels: whether a rounded product was canceled to 0.
     sums_in_tf32: whether the compiler turns sums of products into dots, as Triton does before 3.8.
-    dots: whether there was a `tl.dot`. in_tf32: lines whose sum of products is a dot. inexact: those of them
-    with a factor that TF32 rounds.
+    dots: whether there was a `tl.dot`. factors: the largest roundoff with which one used its factors.
+    in_tf32: lines whose sum of products is a dot. inexact: those of them with a factor that TF32 rounds.
     narrow: lines whose sum is rounded, one addition after another, to a dtype of fewer bits than float32: its
     name, and how many numbers are added up.
     fused: where one instruction made a difference; only of a run ``as_compiled``.
@@ -58,6 +59,7 @@ class Arithmetic:
     products: bool = False
     cancels: bool = False
     dots: bool = False
+    factors: float = 0.0
     in_tf32: dict[Site, None] = field(default_factory=dict)
     inexact: dict[Site, None] = field(default_factory=dict)
     narrow: dict[Site, tuple[str, int]] = field(default_factory=dict)

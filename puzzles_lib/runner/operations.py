@@ -22,6 +22,7 @@ from puzzles_lib.runner.lanes import (
     BFLOAT16,
     BOOL,
     E5M2,
+    FLOAT32,
     INT32,
     KIND,
     BlockPointer,
@@ -539,10 +540,20 @@ def dot(machine: Machine, step: Step, a: Lanes, b: Lanes, d: Lanes) -> Lanes:
         _dot(step, a.full(shapes[0]), b.full(shapes[1]), a.row, b.row, d.full(shapes[2])), step.row
     )
     machine.dotted(step, shapes[0][-1], a, b, d, result)
+    notes = machine.memory.arithmetic
+    notes.factors = max(notes.factors, _roundoff(step, a.row, b.row))
     return result
 
 
+def _roundoff(step: Step, *factors: DType) -> float:
+    """Return the roundoff with which a dot uses its factors; 0 for float32's, and for numbers of 8 bits."""
+    if all(row is FLOAT32 for row in factors):
+        return _ROUNDOFFS.get(step.op.integer("inputPrecision", _IEEE), 0.0)
+    return max(row.roundoff if row.storage.itemsize == 2 else 0.0 for row in factors)
+
+
 _TF32, _TF32X3, _IEEE, _BF16X3, _BF16X6 = range(5)
+_ROUNDOFFS = {_TF32: arithmetic.TF32_ROUNDOFF, _BF16X3: 2.0**-16}
 _PARTS = {_BF16X3: (2, 1), _BF16X6: (3, 2)}  # of each factor, and up to which sum of their numbers they meet
 
 
@@ -612,6 +623,8 @@ def dot_scaled(machine: Machine, step: Step, *operands: Lanes) -> Lanes:
         a = a * _scales(*left_scale, a.shape[-1])
     if right_scale:
         b = b * np.swapaxes(_scales(*right_scale, b.shape[-2]), -1, -2)
+    notes = machine.memory.arithmetic
+    notes.factors = max(notes.factors, arithmetic.TF32_ROUNDOFF)  # a GPU may convert the factors
     result = Lanes(numerics.product(a, b, np.float32) + start[0].full(start[1]), step.row)
     machine.dotted(step, a.shape[-1], left[0], right[0], start[0], result, factors=(a, b))
     return result

@@ -210,7 +210,11 @@ class Ordering:
             return  # no store that follows can be too early for it
         if kind != "store":
             again = self._clash(mine, places, marks)
-            marks = np.where(again, marks | _SEVERAL, marks)
+            earlier = mine.mark[places]
+            # Of two loads, the one whose copies several threads use is the one to name.
+            kept = again & (earlier & _THREADS == _SEVERAL) & (marks & _THREADS != _SEVERAL)
+            kept &= self.held_by is not None
+            marks = np.where(kept, earlier, np.where(again, marks | _SEVERAL, marks))
         mine.era[places] = self.era + (lanes.size > 1)  # one element is the first thread's
         mine.mark[places] = marks
         if kind == "atomic" and (lost := mine.mark[places] != marks).any():  # two of its lanes meet there

@@ -69,7 +69,7 @@ def _kind() -> str:
     logits, labels = _inputs(5, SLICED)
     report = audit(library.cross_entropy, logits, labels, like=expected, hard=True, guard=_NO_SIZES)
     ons = [finding.on for finding in report.findings]
-    if all("instead of the size" in on for on in ons):
+    if all(".shape[" in on for on in ons):
         return "sizes"
     return "layouts" if all("rows" in on and "zeros" not in on for on in ons) else "values"
 

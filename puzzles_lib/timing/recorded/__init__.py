@@ -6,11 +6,12 @@
 - ``bench``, ``case``, ``path``,
 - ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for the baseline, in the same run),
 - ``ratio`` (baseline_us / us), ``error`` (of the result, checked in that run),
-- in benches "linear-cross-entropy", "ranks" and "training": ``bytes`` (peak memory) and ``baseline_bytes``,
+- in benches "lessons", "linear-cross-entropy", "ranks" and "training": ``bytes`` (peak memory) and ``baseline_bytes``,
 - in bench "training": ``cosine`` (of gradients).
 
 ``h100.json`` has the same form, for benches "eager" and "checkpointing", whose rows have all these fields.
-``eager_h200.json`` has bench "eager" on another computer, whose processor is slower.
+``eager_h200.json`` has bench "eager" on another computer, whose processor is slower. ``lessons.json`` has bench
+"lessons", with the pinned Triton, whose front end the puzzles need.
 
 ``race.json`` has the same form, for chapter 15's launches, with binaries that the pinned Triton made. It also
 has ``launches`` (by path: how it was launched and what its binary looks like, see
@@ -40,6 +41,7 @@ from typing import Any
 FILE = Path(__file__).parent / "h200.json"
 H100 = FILE.with_name("h100.json")
 EAGER = FILE.with_name("eager_h200.json")
+LESSONS = FILE.with_name("lessons.json")
 RACE = FILE.with_name("race.json")
 LANGUAGE = FILE.with_name("language.json")
 KEPT = FILE.with_name("kept.json")
@@ -95,7 +97,7 @@ def origin(record: Mapping[str, Any]) -> str:
 
 
 def _records() -> list[dict[str, Any]]:
-    return [load(path) for path in (FILE, H100, RACE)]
+    return [load(path) for path in (FILE, H100, LESSONS, RACE)]
 
 
 def save(

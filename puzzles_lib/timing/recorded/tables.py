@@ -27,7 +27,7 @@ def results() -> str:
     tables = (
         _eager(), _language(), _tokens(), _codes(), _glyphs(), _checkpointing(), _beside(), _kept(),
         _training(), _ranks(), _dw(), _memory(), _producers(), _packed_weight(), _int8(), _norms(),
-        _attention(), _decoding(), _paged(), _grouped(), _cross_entropy(),
+        _attention(), _lessons(), _decoding(), _paged(), _grouped(), _cross_entropy(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
@@ -318,6 +318,20 @@ def _attention() -> list[str]:
             name = f"D = {columns}, {'causal' if kind == 'causal' else 'all keys'}"
             lines.append(f"| {name} | " + " | ".join(f"{ratio:.2f}x" for ratio in cells) + " |")
     return lines
+
+
+def _lessons() -> list[str]:
+    lines = ["| what chapters 04 and 05 save | time | to the baseline | memory |", "|---" * 4 + "|"]
+    for row in rows("lessons"):
+        own = row["path"] == row["baseline"]
+        name = f"{row['case']}: {row['path']}" if own else row["path"]
+        share = "1.00" if own else f"{row['us'] / row['baseline_us']:.2f}"
+        lines.append(f"| {name} | {row['us'] / 1000:.2f} ms | {share} | {_size(row['bytes'])} |")
+    return lines
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def _decoding() -> list[str]:
