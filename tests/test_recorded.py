@@ -30,7 +30,7 @@ def on_a_gpu(monkeypatch):
 # ---- what the course quotes
 
 
-FILES = (recorded.FILE, recorded.H100, recorded.RACE)
+FILES = (recorded.FILE, recorded.H100, recorded.LESSONS, recorded.RACE)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
@@ -66,7 +66,7 @@ def test_about_tells_device_versions_and_date(tmp_path, monkeypatch):
     (tmp_path / "r.json").write_text(json.dumps(record))
     assert recorded.load(tmp_path / "r.json") == record
     other = {**record, "device": "B", "dates": {"ladder": "2026-01-01"}, "rows": [a_row(bench="ladder")]}
-    files = {recorded.FILE: record, recorded.H100: record, recorded.RACE: other}
+    files = dict.fromkeys(FILES, record) | {recorded.RACE: other}
     monkeypatch.setattr(recorded, "load", lambda path=recorded.FILE: files[path])
     assert recorded.about() == "recorded on one A (torch 1.2, triton 3.4) on 2026-01-02"
     assert recorded.about("ladder") == "recorded on one B (torch 1.2, triton 3.4) on 2026-01-01"
