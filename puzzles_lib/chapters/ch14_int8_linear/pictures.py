@@ -13,7 +13,9 @@ Cut = Callable[[torch.Tensor], torch.Tensor]
 def quantised(x: torch.Tensor, cut: Cut = torch.round, per_tensor: bool = False) -> torch.Tensor:
     """Return x after quantizing to int8 and back, with a scale per row or one for all rows."""
     peak = x.abs().amax() if per_tensor else x.abs().amax(1, keepdim=True)
-    return cut(x / (peak / 127)) * (peak / 127)
+    codes = cut(x / (peak / 127))
+    codes = torch.where(x.abs() == peak, 127 * x.sign(), codes)  # on some processors 126.99..., cut to 126
+    return codes * (peak / 127)
 
 
 def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
