@@ -38,12 +38,13 @@ def check(
     attempt.
 
     Inputs are contiguous and, unless a case pretends to be larger, have fewer than 2**31 elements. For
-    strides and large sizes of your own kernel, use `audit`. Inputs are finite and at most 1e30 in absolute
-    value, unless a case or the task says otherwise. So are scores that are computed from them, and no sum or
-    product overflows float32. So -1e30 may stand for minus infinity in a maximum, but -1e20 must not. -0.0
-    counts as 0.0. Instead of x / s, a kernel may compute x * (1 / s), because `/` itself may be 2 units in
-    the last place off on a GPU. Terms that don't move a result by half a unit in its last place may be left
-    out.
+    strides and large sizes of your own kernel, use `audit`.
+
+    Inputs are finite and at most 1e30 in absolute value, unless a case or the task says otherwise. So are
+    scores that are computed from them, and no sum or product overflows float32. So -1e30 may stand for minus
+    infinity in a maximum, but -1e20 must not. -0.0 counts as 0.0. Instead of x / s, a kernel may compute
+    x * (1 / s), because `/` itself may be 2 units in the last place off on a GPU. Terms that don't move a
+    result by half a unit in its last place may be left out.
 
     seconds: the limit on the CPU time of each run of a case. The whole check may use six times as much.
         Limits on elapsed time are ten times as long.
