@@ -183,6 +183,27 @@ DIFFERENCES = (
         [f"{_WRONG}[any_above-count_as_bool]"],
     ),
     Difference(
+        "block pointers are gone",
+        ["3.9"],
+        "tuple index out of range",
+        [
+            "test_taint.py::test_a_report_names_the_element_its_cause_and_the_cures_in_order"
+            "[source1-1-z[0]-boundary_check switches off-cures1]"
+        ],
+    ),
+    Difference(
+        "a name to reset that is no argument is refused where the kernel is defined",
+        ["3.9"],
+        "reset_to_zero contains names that are not kernel arguments",
+        [f"{_WRONG}[split_sum-reset_by_a_text]"],
+    ),
+    Difference(
+        "a scaled dot whose result is added to a sum needs no multiplications outside it",
+        ["3.9"],
+        r"all \d+ cases pass",
+        [f"{_WRONG}[mxfp4_matmul-begins_at_zero]"],
+    ),
+    Difference(
         "other machine code misses a goal, which is set for the pinned compiler",
         ["3.8"],
         "but its machine code misses its goal",

@@ -404,6 +404,7 @@ OLDER = {
     r"^cannot cast <triton[\w.]*\.(\w+) object": "3.9",
     r"^'dtype' object has no attribute 'numel'": "3.9",
     r"^'<=' not supported between .*'int' and 'NoneType'": "3.9",
+    r"(lhs|rhs)_scale must be a tensor of shape \[\.\.\., (\d+, \d+)\]\. Got \[(.*)\]": "3.9",
 }
 # Messages that only Triton 3.9 has.
 NEWER = (

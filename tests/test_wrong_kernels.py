@@ -12,7 +12,7 @@ from puzzles_lib.coach import contrast, hinting
 from puzzles_lib.wrapped import unwrap
 from tests import cures, kernels
 from tests.conftest import REPO
-from tests.kernels import Wrong
+from tests.kernels import Made, Wrong
 
 WRONG = kernels.wrong()
 
@@ -80,7 +80,8 @@ def test_hints_that_may_be_chosen_are_of_kernels_and_hints_that_there_are():
 
 
 def test_every_wrong_kernel_says_what_is_wrong_with_it():
-    assert [w.name for w in WRONG if not w.kernel.__doc__] == []
+    said = [(w.name, w.mistake.what if isinstance(w, Made) else w.kernel.__doc__) for w in WRONG]
+    assert [name for name, what in said if not what] == []
 
 
 def test_no_two_of_a_puzzle_have_one_name():
