@@ -14,5 +14,8 @@ if [[ -z ${JUPYTER_RUNTIME_DIR:-} ]]; then
     own_folder "$folder" || folder=$(mktemp -d)
     export JUPYTER_RUNTIME_DIR=$folder
 fi
+if ((UID == 0)) && [[ " $* " != *" --allow-root "* ]]; then
+    echo "As root, run make lab JUPYTER_ARGS=--allow-root" >&2  # JupyterLab stops, and knows no make
+fi
 exec "${LAB_PYTHON:-.venv/bin/python}" -m jupyter lab --KernelManager.transport=ipc \
     --LabApp.default_url=/lab/tree/notebooks/00_welcome.ipynb "$@"

@@ -68,7 +68,7 @@ def _language() -> list[str]:
     exact = fmean(record["rows"][0]["held_out"])
     seeds = max(len(row["held_out"]) for row in record["rows"])
     lines = [
-        f"| byte language model, {seeds} seeds | held-out loss | to torch | seeds, apart | peak memory |"
+        f"| byte language model, {seeds} seeds | held-out loss | to torch | spread over seeds | peak memory |"
     ]
     lines.append("|---" * 5 + "|")
     for row in record["rows"]:
@@ -110,7 +110,7 @@ def _codes() -> list[str]:
 def _glyphs() -> list[str]:
     record = load(GLYPHS)
     seeds = max(len(row["held_out"]) for row in record["rows"])
-    head = " | ".join([f"loss, seed {seed}" for seed in range(seeds)] + ["right, at best", "in other fonts"])
+    head = " | ".join([f"loss, seed {seed}" for seed in range(seeds)] + ["accuracy, best seed", "accuracy, other fonts"])
     lines = [f"| vision transformer | {head} |", "|---" * (3 + seeds) + "|"]
     for row in record["rows"]:
         cells = [f"{loss:.3f}" for loss in row["held_out"]]
