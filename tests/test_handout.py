@@ -56,7 +56,7 @@ def test_a_student_gets_what_is_needed_and_no_more(course, tmp_path, capsys):
 def test_a_hand_outs_readme_names_only_what_is_there(tmp_path):
     folder = make_handout(tmp_path)
     text = (folder / "README.md").read_text()
-    assert "**Start**" in text and "| 20 the clinic |" in text and text.endswith("MIT license.\n")
+    assert "**Start:**" in text and "| 20 the clinic |" in text and text.endswith("MIT license.\n")
     links = set(re.findall(r"\]\((?!https:)([^)#]+)", text))
     assert links and all((folder / link).exists() for link in links)
     assert set(re.findall(r"\bmake ([a-z-]+)", text)) == {"lab"} and "git clone" not in text

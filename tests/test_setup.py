@@ -321,6 +321,18 @@ def test_another_torch_is_refused_by_name(checkout):
     assert not (checkout.folder / ".venv").exists()
 
 
+ROOT = ["--allow-root"] if os.getuid() == 0 else []
+
+
+@pytest.mark.skipif(not ROOT, reason="only root has to say so")
+def test_root_is_told_what_to_type(checkout):
+    (checkout.folder / ".venv/bin").mkdir(parents=True)
+    (checkout.folder / ".venv/bin/python").symlink_to("/bin/true")
+    told = checkout.run("bash", ".setup/lab.sh", TMPDIR=str(checkout.folder))
+    assert told.stderr == "As root, run make lab JUPYTER_ARGS=--allow-root\n"
+    assert checkout.run("bash", ".setup/lab.sh", *ROOT, TMPDIR=str(checkout.folder)).stderr == ""
+
+
 def test_lab_keeps_its_sockets_in_a_private_folder(checkout):
     """Whatever the home is like; and its own Jupyter's Python runs it."""
     (checkout.folder / ".venv/bin").mkdir(parents=True)
@@ -333,13 +345,13 @@ def test_lab_keeps_its_sockets_in_a_private_folder(checkout):
     nowhere = checkout.folder / "nowhere"
 
     def folder(**given: str) -> Path:
-        ran = checkout.run("bash", ".setup/lab.sh", "--port", "9999", TMPDIR=str(checkout.folder), **given)
+        ran = checkout.run("bash", ".setup/lab.sh", "--port", "9999", *ROOT, TMPDIR=str(checkout.folder), **given)
         assert (ran.returncode, ran.stderr) == (0, "")
         command, mode, folder = ran.stdout.splitlines()
         assert command.startswith(
             "-m jupyter lab --KernelManager.transport=ipc --LabApp.default_url=/lab/tree/"
         )
-        assert command.endswith(" --port 9999") and mode == "700"
+        assert command.endswith(" ".join([" --port 9999", *ROOT])) and mode == "700"
         return Path(folder)
 
     usual = folder()

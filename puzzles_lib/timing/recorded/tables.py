@@ -110,7 +110,8 @@ def _codes() -> list[str]:
 def _glyphs() -> list[str]:
     record = load(GLYPHS)
     seeds = max(len(row["held_out"]) for row in record["rows"])
-    head = " | ".join([f"loss, seed {seed}" for seed in range(seeds)] + ["accuracy, best seed", "accuracy, other fonts"])
+    named = [f"loss, seed {seed}" for seed in range(seeds)] + ["accuracy, best seed", "accuracy, other fonts"]
+    head = " | ".join(named)
     lines = [f"| vision transformer | {head} |", "|---" * (3 + seeds) + "|"]
     for row in record["rows"]:
         cells = [f"{loss:.3f}" for loss in row["held_out"]]
