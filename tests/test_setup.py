@@ -345,7 +345,9 @@ def test_lab_keeps_its_sockets_in_a_private_folder(checkout):
     nowhere = checkout.folder / "nowhere"
 
     def folder(**given: str) -> Path:
-        ran = checkout.run("bash", ".setup/lab.sh", "--port", "9999", *ROOT, TMPDIR=str(checkout.folder), **given)
+        ran = checkout.run(
+            "bash", ".setup/lab.sh", "--port", "9999", *ROOT, TMPDIR=str(checkout.folder), **given
+        )
         assert (ran.returncode, ran.stderr) == (0, "")
         command, mode, folder = ran.stdout.splitlines()
         assert command.startswith(
