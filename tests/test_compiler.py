@@ -585,7 +585,7 @@ def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
         (
             "flash_attention",
             {'tl.dot(q, k.T, input_precision="ieee")': "q[:, None] * k[None, :]"},
-            "p has 3 axes because of line 31: scores = q[:, None] * k[None, :] / root_d",
+            "p has 3 axes because of line 32: scores = q[:, None] * k[None, :] / root_d",
         ),
         (
             "flash_attention",
@@ -593,7 +593,7 @@ def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
                 'tl.dot(q, k.T, input_precision="ieee")': "q[:, None] * k[None, :]",
                 'tl.dot(p, v, input_precision="ieee")': "tl.sum(p, axis=2)",
             },
-            "new_max has 2 axes because of line 33: new_max = tl.maximum(row_max, tl.max(scores, axis=1))",
+            "new_max has 2 axes because of line 34: new_max = tl.maximum(row_max, tl.max(scores, axis=1))",
         ),
         (
             "outer_add_blocks",

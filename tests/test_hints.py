@@ -307,8 +307,8 @@ def numbers(puzzle, count: int) -> list[int]:
         (FLASH_ATTENTION, "        row_max = new_max\n", "", "row_max never", "From one block of keys"),
         (FLASH_ATTENTION, "p = tl.exp(scores - new_max", "p = tl.exp(scores - row_max", "NaN", "From one bl"),
         (
-            FLASH_ATTENTION, "tl.maximum(row_max, tl.max(scores, axis=1))", "tl.max(scores, axis=1)",
-            "keep the larger one", "From one block of keys",
+            FLASH_ATTENTION, "tl.maximum(row_max, tl.max(scores, axis=1))", "tl.max(scores, axis=1)", "NaN",
+            "From one block of keys",
         ),
         (
             FLASH_ATTENTION, "offs_k[None, :] <=", "tl.arange(0, BLOCK_K)[None, :] <=", "within the tile",
@@ -907,7 +907,6 @@ OF_LINE = "fold scores on line"
         (SCALAR, {OF_BLOCK: "tl.max(scores)"}, "does tl.max have its axis", "Shapes first"),
         (FLASH, {OF_BLOCK: "tl.max(scores)"}, "does tl.max have its axis", "The factor has one"),
         (SCALAR, {f"tl.maximum(row_max, {OF_BLOCK})": OF_BLOCK}, "keep the larger", FROM_BLOCK),
-        (FLASH, {f"tl.maximum(row_max, {OF_BLOCK})": OF_BLOCK, END: "T"}, "the larger one", FROM_BLOCK),
         (
             SCALAR, {HIDE_KEYS: "scores", P: f"tl.where(mask_k[None, :], {P}, 0.0)"},
             "hide the scores, not only p", "Keys that don't exist",

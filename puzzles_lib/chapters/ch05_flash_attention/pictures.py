@@ -49,7 +49,7 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> 
         for y in (0.9, 2.1):  # the keys and values of this iteration
             box(ax, x, y, wide, 1.0, color=None, edge=INK, linewidth=1.6)
         color = iterations[step * BLOCK_K]
-        box(ax, x + 0.6, middle - 0.5, wide - 1.2, color=color, edge=color)  # no lines behind the words
+        box(ax, x + 0.6, middle - 0.5, wide - 1.2, color=color, edge=color)  # no lines across the words
         label(ax, x + wide / 2, middle, f"iter. {step + 1}", fontsize=11, color=text_color(color))
     arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
     foot = f"{T} x {T} scores, a tile at a time and never stored"
@@ -244,7 +244,7 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
     return Picture(
         figure,
         f"""Two matrix products of tiles. First q, {BLOCK_Q} x {BLOCK_D}, times the transposed keys,
-        {BLOCK_D} x {BLOCK_K}, gives scores of {BLOCK_Q} x {BLOCK_K}. Then the weights p, {BLOCK_Q} x
+        {BLOCK_D} x {BLOCK_K}, gives scores of {BLOCK_Q} x {BLOCK_K}. Then p, {BLOCK_Q} x
         {BLOCK_K}, times the values v, {BLOCK_K} x {BLOCK_D}, gives {BLOCK_Q} x {BLOCK_D} to add to acc.""",
     )
 

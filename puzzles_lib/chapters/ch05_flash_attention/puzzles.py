@@ -464,8 +464,6 @@ FLASH_ATTENTION = Puzzle(
             _causal_walk("padding in the maximum", to_diagonal=False)
         ),
         MAX_OF_ALL: _causal_walk("maximum of all queries"),
-        BLOCK_MAX: _causal_walk("block maximum"),
-        f"{BLOCK_MAX} one": _causal_walk("block maximum", to_diagonal=False),
         TWOS: _causal_walk("factor in powers of 2"),
         KEYS_FOR_VALUES: _keys_for_values_causal,
         NO_FACTOR: _causal_walk("only the denominator"),
