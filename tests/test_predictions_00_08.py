@@ -17,6 +17,7 @@ from puzzles_lib.chapters import CHAPTERS, mistakes, puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch02_broadcasting.questions import PLANE, counts, window
 from puzzles_lib.chapters.ch03_fusion import silu
+from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05_pictures
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
 from puzzles_lib.checker import examine
 from puzzles_lib.timing.recorded import rows
@@ -360,6 +361,24 @@ def test_the_tile_on_a_budget_of_chapter_06_loads_the_fewest_different_pixels():
     assert [each for each in counted if answer("ch06-q6", each).ok] == [
         min(counted, key=lambda each: each[2])
     ]
+
+
+def test_chapter_05_counts_the_traffic_of_smaller_blocks_as_the_checker_does():
+    puzzle = PUZZLES["flash_attention"]
+    case = puzzle.cases[1].but(BLOCK_Q=32)
+    assert puzzle.fewest_bytes(case) / (4 * 4 * case.T * case.D) == MINE["ch05-q6"].right()
+
+
+def test_chapter_05_shares_the_weight_if_a_word_looks_for_a_later_one():
+    words, q, k = ch05_pictures.sentence(cat="tired")
+    weights = PUZZLES["flash_attention"].spec(q, k, torch.eye(len(words)))
+    assert weights[words.index("cat"), words.index("the")] == MINE["ch05-q7"].right()
+    with pytest.raises(ValueError, match="sentence: 'dog' is not one of the words the, cat"):
+        ch05_pictures.sentence(it="dog")
+
+
+def test_a_grid_with_further_axes_of_length_1_launches_the_same_programs():
+    assert answer("ch04-q7", (63, 1)).ok and answer("ch04-q7", (63, 1, 1)).ok
 
 
 def test_chapter_06_counts_what_a_program_loads_as_its_kernel_does():
