@@ -609,6 +609,14 @@ def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
             "part has 1 axis because of line 10: part = tl.sum(x, axis=1)",
         ),
         (
+            "flash_attention",
+            {
+                "acc = tl.zeros((BLOCK_Q, BLOCK_D), tl.float32)": "acc = tl.zeros((BLOCK_Q,), tl.float32)",
+                "acc * factor[:, None]": "acc",
+            },
+            "tl.dot gives a tile: the sum has to start as a tile of its shape, [16, 16]",
+        ),
+        (
             "long_sum",
             {"tl.sum(x, axis=1)": "tl.sum(tl.sum(x, axis=1), axis=1)"},
             "",  # the value has no name

@@ -117,7 +117,7 @@ class Trouble:
         axes = len(_sizes(value))
         made = _made_with(node.id, axes, at, self.seen) if isinstance(node, ast.Name) else None
         if made and made.lineno < at:
-            for part in ast.walk(made.value):  # of new_max[:, None], new_max may have an axis too many
+            for part in ast.walk(made):  # of new_max[:, None], new_max may have an axis too many
                 name = part.value if isinstance(part, ast.Subscript) else None
                 if isinstance(name, ast.Name) and (earlier := self.assigned(name.id, made.lineno)):
                     if self.fold_missing(earlier):
@@ -155,10 +155,10 @@ class Trouble:
         if isinstance(value, ast.Name) and isinstance(made, ast.Assign):
             earlier = self.assigned(value.id, made.lineno)
             return earlier is not None and self.fold_missing(earlier)
+        shapes: list[tuple[list[int], ast.expr]]
         match made:
-            case ast.AugAssign(_, operator, tile):
-                shapes = [(list(running), made.target), (self.block(tile), tile)]
-                name = "max" if not isinstance(operator, ast.Add | ast.Sub) else "sum"
+            case ast.AugAssign(target, ast.Add() | ast.Sub(), added):
+                shapes, name = [(list(running), target), (self.block(added), added)], "sum"
             case ast.Assign(_, ast.BinOp(left, ast.Add() | ast.Sub(), right)):
                 shapes, name = [(self.block(left), left), (self.block(right), right)], "sum"
             case ast.Assign(_, ast.Call(ast.Attribute(_, "maximum" | "minimum" as called), [left, right])):
@@ -166,8 +166,13 @@ class Trouble:
             case _:
                 return False
         (vector, _), (tile, node) = sorted(shapes, key=lambda pair: len(pair[0]))
-        if len(vector) != 1 or len(tile) != 2 or _is_folded(node):
+        if len(vector) != 1 or len(tile) != 2 or _is_call_of(node, "tl.sum", "tl.max", "tl.min"):
             return False
+        if _is_call_of(node, "tl.dot"):
+            self.advice = (
+                f"tl.dot gives a tile: the sum has to start as a tile of its shape, {self.shape(tile)}"
+            )
+            return True
         axis = 1 if vector[0] == tile[0] else 0
         if tile[0] == tile[1] and "axis=0" in self.seen.source and "axis=1" not in self.seen.source:
             axis = 0
@@ -184,9 +189,8 @@ class Trouble:
 LONGEST_TILE = 40  # characters of an expression that is shown twice
 
 
-def _is_folded(node: ast.expr) -> bool:
-    """Return whether an expression is a reduction already: then it isn't the fold that is missing."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("tl.sum", "tl.max", "tl.min")
+def _is_call_of(node: ast.expr, *functions: str) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in functions
 
 
 def _made_with(name: str, axes: int, before: int, seen: Seen) -> ast.stmt | None:
