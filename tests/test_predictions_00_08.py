@@ -491,3 +491,29 @@ def test_the_steps_of_chapter_08_are_recorded():
     prose = cells("08")
     assert f"{steps[0]:.0f} µs" in prose["fast-idea"]
     assert f"{steps[0] / steps[-1]:.0f} times as fast" in prose["end-idea-5"]
+
+
+def test_times_and_memory_in_chapters_04_and_05_are_recorded():
+    took = {(row["case"], row["path"]): row for row in rows("lessons")}
+    of_softmax = {path: row["us"] / 1000 for (case, path), row in took.items() if case.startswith("softmax")}
+    told = cells("04")["p8b-clock"]
+    assert f"three loops | {of_softmax['puzzle 8, blocks of 128']:.2f} ms" in told
+    assert f"two loops | {of_softmax['puzzle 8b, blocks of 128']:.2f} ms" in told
+    assert f"take {of_softmax['puzzle 8b, blocks of 2048']:.2f} ms" in told
+    assert f"`softmax` takes {of_softmax['torch.softmax']:.2f} ms" in told
+    stored, heads = "PyTorch, all scores stored", "32 heads of 4096 tokens, D = 64, bfloat16"
+    for tokens, form, unit in ((4096, "{:.2f}", "{:.0f} MB"), (32768, "{:.1f}", "{:.1f} GB")):
+        case = f"one causal head of {tokens} tokens, D = 64, float32"
+        naive, own = took[case, stored], took[case, "puzzle 9b"]
+        memory = unit.format(naive["bytes"] / (1e6 if "MB" in unit else 1e9))
+        times = [form.format(row["us"] / 1000) for row in (naive, own)]
+        row = f"| {tokens} | {times[0]} ms | {memory} | {times[1]} ms | {own['bytes'] / 1e6:.0f} MB |"
+        assert row in cells("05")["p9b-saved"]
+    naive, own = took[heads, stored], took[heads, "attention"]
+    for name, row in (
+        ("PyTorch calls that store all scores", naive),
+        ("`puzzles_lib.kernels.attention`", own),
+    ):
+        shown = f"| {name} | {row['us'] / 1000:.2f} ms | {row['bytes'] / 1e6:.0f} MB |"
+        assert shown in cells("05")["p9b-saved-2"]
+    assert f"That's {naive['us'] / own['us']:.0f} times as fast" in cells("05")["p9b-saved-2"]

@@ -314,7 +314,7 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
     z = sum(weight * value for weight, value in zip(weights, VALUES, strict=True))
     columns = "display:grid;gap:1em;align-items:center;margin:.3em 0;grid-template-columns:"
     columns += (
-        "4.5em 6em 5em 7em minmax(0,1fr) 4em"  # each row by itself: untrusted pages drop display:contents
+        "4.5em 6em 3.5em 4.5em 7em minmax(0,1fr)"  # each row by itself: untrusted pages drop display:contents
     )
     rows, told = [], []
     for n, (word, key, value) in enumerate(zip(WORDS, keys, VALUES, strict=True)):
@@ -323,9 +323,10 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
             f'<div data-key="{n}" style="{columns}"><b>{word}</b>'
             f'<label>k = <span>{key}</span><input type="range" min="-4" max="4" value="{key}" '
             f'aria-label="key of {word}" style="width:100%"></label>'
+            f"<div>v = {value}</div>"
             f'<div>score <b data-is="score">{scores[n]}</b></div>'
             f'<div>weight <b data-is="weight">{weights[n]:.3f}</b></div>'
-            f'<div><div data-bar="" style="{bar}"></div></div><div>v = {value}</div></div>'
+            f'<div><div data-bar="" style="{bar}"></div></div></div>'
         )
         told.append(f"{word}: key {key}, score {scores[n]}, weight {weights[n]:.3f}, value {value}")
     return Live(
