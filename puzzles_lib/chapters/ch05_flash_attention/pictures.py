@@ -314,7 +314,7 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
     z = sum(weight * value for weight, value in zip(weights, VALUES, strict=True))
     columns = "display:grid;gap:1em;align-items:center;margin:.3em 0;grid-template-columns:"
     columns += (
-        "4.5em 6em 3.5em 4.5em 7em minmax(0,1fr)"  # each row by itself: untrusted pages drop display:contents
+        "4.5em 6em 3.5em 5em 7em minmax(0,1fr)"  # each row by itself: untrusted pages drop display:contents
     )
     rows, told = [], []
     for n, (word, key, value) in enumerate(zip(WORDS, keys, VALUES, strict=True)):
