@@ -585,7 +585,7 @@ def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
         (
             "flash_attention",
             {'tl.dot(q, k.T, input_precision="ieee")': "q[:, None] * k[None, :]"},
-            "p has 3 axes because of line 31: scores = q[:, None] * k[None, :] / root_d",
+            "p has 3 axes because of line 32: scores = q[:, None] * k[None, :] / root_d",
         ),
         (
             "flash_attention",
@@ -593,7 +593,7 @@ def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
                 'tl.dot(q, k.T, input_precision="ieee")': "q[:, None] * k[None, :]",
                 'tl.dot(p, v, input_precision="ieee")': "tl.sum(p, axis=2)",
             },
-            "new_max has 2 axes because of line 33: new_max = tl.maximum(row_max, tl.max(scores, axis=1))",
+            "new_max has 2 axes because of line 34: new_max = tl.maximum(row_max, tl.max(scores, axis=1))",
         ),
         (
             "outer_add_blocks",
@@ -607,6 +607,14 @@ def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
             "long_sum",
             {"acc += tl.sum(x, axis=1)": "part = tl.sum(x, axis=1)\n        acc += tl.sum(part, axis=1)"},
             "part has 1 axis because of line 10: part = tl.sum(x, axis=1)",
+        ),
+        (
+            "flash_attention",
+            {
+                "acc = tl.zeros((BLOCK_Q, BLOCK_D), tl.float32)": "acc = tl.zeros((BLOCK_Q,), tl.float32)",
+                "acc * factor[:, None]": "acc",
+            },
+            "tl.dot gives a tile: the sum has to start as a tile of its shape, [16, 16]",
         ),
         (
             "long_sum",

@@ -235,8 +235,8 @@ def numbers(puzzle, count: int) -> list[int]:
         (REVERSED_ADD, "+= N - 1 - pid * BLOCK", "+= N - 1", "32–127", "Where lane 0 begins"),
         (REVERSED_ADD, "N - 1 - pid * BLOCK", "pid * BLOCK + 2 * lanes", "32 of 32", "Which way the lanes"),
         (
-            LONG_SOFTMAX, "tl.maximum(row_max, tl.max(x, axis=1))", "tl.max(x, axis=1)", "inf / inf",
-            "The maximum in both",
+            LONG_SOFTMAX, "tl.maximum(row_max, tl.max(x, axis=1))", "tl.max(x, axis=1)",
+            "keep the larger one", "The maximum in both",
         ),
         (LONG_SOFTMAX, "tl.maximum(row_max, tl.max(x, axis=1))", "tl.max(row_max, x)", "compiler", "Shapes"),
         (LONG_SUM, "axis=1", "axis=0", "compiler refuses", "The fold"),
@@ -293,7 +293,7 @@ def numbers(puzzle, count: int) -> list[int]:
             "        row_max = new_max\n        acc = acc / denominator\n", "divided inside", "Divide once",
         ),
         (SCALAR_FLASH_ATTENTION, "q[:, None] * k", "q[:, None] + k", "multiply q and k", "The order of the"),
-        (FLASH_ATTENTION, "start_q + BLOCK_Q, T", "start_q, T", "0 / 0", "Zero divided by zero"),
+        (FLASH_ATTENTION, "start_q + BLOCK_Q, T", "start_q, T", "does the loop run", "Where the keys end"),
         (
             FLASH_ATTENTION, "        row_max = new_max\n",
             "        row_max = new_max\n        acc = acc / denominator[:, None]\n", "divided inside",
@@ -311,7 +311,7 @@ def numbers(puzzle, count: int) -> list[int]:
             "From one block of keys",
         ),
         (
-            FLASH_ATTENTION, "offs_k[None, :] <=", "tl.arange(0, BLOCK_K)[None, :] <=", "one block of T",
+            FLASH_ATTENTION, "offs_k[None, :] <=", "tl.arange(0, BLOCK_K)[None, :] <=", "within the tile",
             "The mask",
         ),
         (FLASH_ATTENTION, " / root_d", "", "divided by the root of D", "The scores"),
@@ -838,10 +838,15 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
         (
             "tl.full((BLOCK_M,), -1e30, tl.float32)",
             "tl.zeros((BLOCK_M,), tl.float32)",
-            "0 / 0",
+            "maximum starts at 0",
             "The start value",
         ),
-        ("tl.maximum(row_max, tl.max(x, axis=1))", "tl.max(x, axis=1)", "inf / inf", "The maximum so far"),
+        (
+            "tl.maximum(row_max, tl.max(x, axis=1))",
+            "tl.max(x, axis=1)",
+            "keep the larger",
+            "The maximum so far",
+        ),
         ("denominator * factor + added", "(denominator + added) * factor", "divided by 0", "The old sum"),
         ("row_max = new_max", "row_max = row_max", "an exp overflowed", "The old maximum must follow"),
         (
@@ -859,3 +864,102 @@ def test_what_goes_wrong_online_is_hinted_at(right, wrong, diagnosis, title):
     assert diagnosis in str(check(slip, ONLINE_SOFTMAX))
     told = str(hint(ONLINE_SOFTMAX))
     assert title in told and "Chosen because your last check said" in told
+
+
+SCALAR, FLASH = SCALAR_FLASH_ATTENTION, FLASH_ATTENTION
+CAUSAL = "offs_k[None, :] <= offs_q[:, None]"
+HIDE_KEYS = 'tl.where(mask_k[None, :], scores, float("-inf"))'
+HIDE_FUTURE = f'tl.where({CAUSAL}, scores, float("-inf"))'
+OF_BLOCK, OF_X = "tl.max(scores, axis=1)", "tl.max(x, axis=1)"
+P, END, EARLY = "tl.exp(scores - new_max[:, None])", "min(start_q + BLOCK_Q, T)", "        factor = "
+SUM_OF_V, SUM_OF_EXP = "tl.sum(p * v[None, :], axis=1)", "tl.sum(tl.exp(x - row_max[:, None]), axis=1)"
+TOO_EARLY = {EARLY: f"        row_max = new_max\n{EARLY}"}
+NO_FOLD, FROM_BLOCK = "to one number per row: tl.", "From one block of keys to the next"
+ALWAYS_1 = "is the factor missing, or always 1"
+OF_LINE = "fold scores on line"
+
+
+@pytest.mark.parametrize(
+    "puzzle, edits, words, title",
+    [
+        (LONG_SUM, {"tl.sum(x, axis=1)": "x"}, f"fold x {NO_FOLD}sum(x, axis=1)", "The fold"),
+        (LONG_SOFTMAX, {OF_X: "x"}, f"fold x {NO_FOLD}max(x, axis=1)", "Shapes"),
+        (LONG_SOFTMAX, {SUM_OF_EXP: "tl.exp(x - row_max[:, None])"}, NO_FOLD, "Shapes"),
+        (ONLINE_SOFTMAX, {OF_X: "x"}, "fold x on line 13 to", "The order of the lines"),
+        (SCALAR, {OF_BLOCK: "scores"}, OF_LINE, "Shapes first"),
+        (SCALAR, {"tl.sum(p, axis=1)": "p"}, f"fold p {NO_FOLD}sum(p, axis=1)", "Shapes first"),
+        (SCALAR, {SUM_OF_V: "tl.dot(p, v)"}, "v is a vector", "Shapes first"),
+        (FLASH, {OF_BLOCK: "scores"}, OF_LINE, "What stays the same"),
+        (FLASH, {"tl.sum(p, axis=1)": "p"}, f"fold p {NO_FOLD}sum(p, axis=1)", "The factor has one"),
+        (
+            SCALAR, {"q[:, None] * k[None, :]": "q * k"}, "such as q[:, None] and k[None, :]",
+            "Shapes first",
+        ),
+        (FLASH, {"tl.dot(p, v,": "tl.dot(p.T, v,"}, "p.T is", "The weighted sum"),
+        (LONG_SOFTMAX, {"tl.exp(": "tl.exp2("}, "exp2 instead of exp", "Powers of two"),
+        (ONLINE_SOFTMAX, {"factor = tl.exp(": "factor = tl.exp2("}, "powers of 2", "Powers of two"),
+        (SCALAR, {"tl.exp(": "tl.exp2("}, "exp2 instead of exp", "Powers of two"),
+        (SCALAR, {"factor = tl.exp(": "factor = tl.exp2("}, "powers of 2", "Powers of two"),
+        (FLASH, {"tl.exp(": "tl.exp2("}, "exp2 instead of exp", "Powers of two"),
+        (FLASH, {"factor = tl.exp(": "factor = tl.exp2("}, "powers of 2", "Powers of two"),
+        (LONG_SOFTMAX, {OF_X: "tl.max(x)"}, "does tl.max have its axis", "Shapes"),
+        (ONLINE_SOFTMAX, {OF_X: "tl.max(x)"}, "does tl.max have its axis", "The order of the lines"),
+        (SCALAR, {OF_BLOCK: "tl.max(scores)"}, "does tl.max have its axis", "Shapes first"),
+        (FLASH, {OF_BLOCK: "tl.max(scores)"}, "does tl.max have its axis", "The factor has one"),
+        (SCALAR, {f"tl.maximum(row_max, {OF_BLOCK})": OF_BLOCK}, "keep the larger", FROM_BLOCK),
+        (
+            SCALAR, {HIDE_KEYS: "scores", P: f"tl.where(mask_k[None, :], {P}, 0.0)"},
+            "hide the scores, not only p", "Keys that don't exist",
+        ),
+        (
+            FLASH, {HIDE_FUTURE: "scores", P: f"tl.where({CAUSAL}, {P}, 0.0)"},
+            "hide the scores, not only p", "The mask",
+        ),
+        (
+            FLASH, {HIDE_FUTURE: "scores", P: f"tl.where({CAUSAL}, {P}, 0.0)", END: "T"},
+            "a hidden score counts in the maximum", "The mask",
+        ),
+        (ONLINE_SOFTMAX, TOO_EARLY, ALWAYS_1, "The old sum"),
+        (SCALAR, TOO_EARLY, ALWAYS_1, FROM_BLOCK),
+        (FLASH, TOO_EARLY, ALWAYS_1, FROM_BLOCK),
+        (FLASH, {END: "start_q + BLOCK_K"}, "does end cover", "Where the keys end"),
+        (FLASH, {END: "start_q + 1"}, "does end cover", "Where the keys end"),
+        (FLASH, {END: "(tl.program_id(0) + 1) * BLOCK_K"}, "end is too small", "Where the keys end"),
+        (FLASH, {CAUSAL: "start_q >= offs_k[None, :]"}, "see the same keys", "The mask"),
+        (FLASH, {CAUSAL: "offs_q[:, None] - offs_k[None, :] < 4"}, "only hides old keys", "The mask"),
+        (SCALAR, {"p * v[None": "p * k[None"}, "keys instead of values", "The two sums"),
+        (FLASH, {"tl.dot(p, v,": "tl.dot(p, k,"}, "keys instead of values", "The weighted sum"),
+        (SCALAR, {P: "scores - new_max[:, None]"}, "it needs tl.exp", "The order of the lines"),
+        (
+            SCALAR, {SUM_OF_V: "tl.sum(p, axis=1) * tl.sum(v)"}, "a sum of p by a sum of v",
+            "The two sums",
+        ),
+        (
+            LONG_SOFTMAX, {'tl.full((BLOCK_M,), float("-inf"), ': "tl.full((BLOCK_M,), 0.0, "},
+            "maximum starts at 0", "Where to start from",
+        ),
+        (LONG_SOFTMAX, {"denominator +=": "denominator ="}, "is the last block's", "The denominator"),
+        (
+            LONG_SOFTMAX, {"denominator = tl.zeros((BLOCK_M,), ": "denominator = tl.full((BLOCK_M,), 1.0, "},
+            "denominator starts at 1", "The denominator",
+        ),
+        (LONG_SOFTMAX, {"tl.sum(tl.exp(x - row": "tl.sum((x - row"}, "needs the exp", "The denominator"),
+        (LONG_SUM, {"offs_n[None, :] < N": "offs_n[None, :] <= N"}, "with < instead of <=", "The mask"),
+        (
+            LONG_SUM,
+            {
+                "tl.zeros((BLOCK_M,), tl.float32)": "tl.zeros((BLOCK_M,), tl.float16)",
+                "acc += tl.sum(x, axis=1)": "acc = (acc + tl.sum(x, axis=1)).to(tl.float16)",
+            },
+            "acc is rounded to float16", "The type of the sum",
+        ),
+    ],
+)  # fmt: skip
+def test_slips_of_running_sums_and_maxima_are_named_and_hinted_at(puzzle, edits, words, title):
+    """Those of puzzles 7 to 9b that learners make again and again."""
+    source = kernel_sources()[puzzle.name]
+    for right, wrong in edits.items():
+        assert right in source
+        source = source.replace(right, wrong)
+    assert words in str(check(define(source, "<a slip>"), puzzle))
+    assert title in str(hint(puzzle))

@@ -91,6 +91,7 @@ def test_what_an_online_softmax_keeps_is_large_enough_to_see():
 def test_chapter_05_draws_what_its_text_and_kernels_name():
     drawn = words(ch05_pictures.two_sums())
     assert all(name in drawn for name in ("new_max", "factor = exp(3", "denominator", "acc"))
+    assert "21.35 × 0.3679 = 7.86" in drawn and "1 × 30 + 0.04979 × 40 = 31.99" in drawn  # as q4 needs
 
 
 def words(picture: Picture) -> str:

@@ -17,6 +17,7 @@ from puzzles_lib.chapters import CHAPTERS, mistakes, puzzles
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch02_broadcasting.questions import PLANE, counts, window
 from puzzles_lib.chapters.ch03_fusion import silu
+from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05_pictures
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
 from puzzles_lib.checker import examine
 from puzzles_lib.timing.recorded import rows
@@ -66,11 +67,15 @@ MISTAKES = [
     ("ch03-q2", (30, 60, 90), "For each"),
     ("ch04-q2", 1, "an element of x"),
     ("ch04-q2", float("nan"), "denominator of 0"),
-    ("ch04-q2", -1000, "and its padding"),
+    ("ch04-q2", -1000, "never negative"),
+    ("ch04-q2", 0.333, "Equal thirds"),
+    ("ch04-q2", 0.5, "and its padding"),
     ("ch04-q3", 8, "the cases from 0"),
     ("ch04-q3", 4, "far below 0"),
-    ("ch04-q3", 2, "after a whole block"),
+    ("ch04-q3", 2, "is -inf. Which label"),
+    ("ch04-q3", 9, "after a whole block"),
     ("ch04-q4", 3, "Did you count from 1"),
+    ("ch04-q4", 0, "from 1, and acc is 0"),
     ("ch04-q4", 1, "are masked off"),
     ("ch04-q5", 5000, "13 binary digits"),
     ("ch04-q5", 2047, "eleven ones"),
@@ -78,7 +83,6 @@ MISTAKES = [
     ("ch04-q6", 2.718, "grow or shrink"),
     ("ch04-q6", -1, "change of the exponent"),
     ("ch04-q6", 0.75, "Divide the second"),
-    ("ch04-q7", (63, 1), "the same programs"),
     ("ch04-q7", (63, 20), "walks all columns"),
     ("ch04-q7", (62,), "the last 8"),
     ("ch04-q7", (1000,), "one program per row"),
@@ -86,6 +90,8 @@ MISTAKES = [
     ("ch05-q1", 4, "moved once"),
     ("ch05-q1", 1, "walks all keys"),
     ("ch05-q1", 10, "sum over the four"),
+    ("ch05-q1", 8, "taken together"),
+    ("ch05-q1", 1.5, "two programs"),
     ("ch05-q1", 3, "take the mean"),
     ("ch05-q2", set(), "gets one case right"),
     ("ch05-q2", {1}, "the cases from 0"),
@@ -94,14 +100,28 @@ MISTAKES = [
     ("ch05-q3", 32, "entirely in the future"),
     ("ch05-q3", 16, "exactly half"),
     ("ch05-q3", 8, "all four programs"),
-    ("ch05-q3", 24, "How far does the last query"),
-    ("ch05-q4", 61.9, "has to shrink"),
-    ("ch05-q4", 19.1, "its weight times its value"),
-    ("ch05-q4", 20.1, "belongs to the denominator"),
-    ("ch05-q4", 22.8, "already relative"),
-    ("ch05-q4", 151.1, "Did you divide by the factor"),
-    ("ch05-q4", 18.5, "final result"),
-    ("ch05-q4", 1, "Multiply the old acc"),
+    ("ch05-q3", 12, "seen in full"),
+    ("ch05-q3", 10, "blocks of 128 keys"),
+    ("ch05-q3", 24, "one too many per program"),
+    ("ch05-q3", 18, "How far does the last query"),
+    ("ch05-q4", 49.8, "has to shrink"),
+    ("ch05-q4", 5.4, "its p times its value"),
+    ("ch05-q4", 6.4, "belongs to the denominator"),
+    ("ch05-q4", 6.7, "already relative"),
+    ("ch05-q4", 24.7, "exp(-1) of block 2"),
+    ("ch05-q4", 113.7, "relative to the old maximum"),
+    ("ch05-q4", 304.4, "Did you divide by the factor"),
+    ("ch05-q4", 12.8, "final result"),
+    ("ch05-q4", 10, "what the new key adds"),
+    ("ch05-q4", 1, "As in block 2"),
+    ("ch05-q6", 1.25, "for blocks of 64"),
+    ("ch05-q6", 2.5, "And q and z"),
+    ("ch05-q6", 1, "all queries"),
+    ("ch05-q6", 2, "Count the keys"),
+    ("ch05-q7", 0, "add up to 1"),
+    ("ch05-q7", 1, "itself as well"),
+    ("ch05-q7", 0.125, "eight equal weights"),
+    ("ch05-q7", 0.3, "fits none of the keys"),
     ("ch06-q1", 40, "First multiply each"),
     ("ch06-q1", 17, "one more, in the row below"),
     ("ch06-q1", 230, "Which numbers of the filter"),
@@ -343,6 +363,24 @@ def test_the_tile_on_a_budget_of_chapter_06_loads_the_fewest_different_pixels():
     ]
 
 
+def test_chapter_05_counts_the_traffic_of_smaller_blocks_as_the_checker_does():
+    puzzle = PUZZLES["flash_attention"]
+    case = puzzle.cases[1].but(BLOCK_Q=32)
+    assert puzzle.fewest_bytes(case) / (4 * 4 * case.T * case.D) == MINE["ch05-q6"].right()
+
+
+def test_chapter_05_shares_the_weight_if_a_word_looks_for_a_later_one():
+    words, q, k = ch05_pictures.sentence(cat="tired")
+    weights = PUZZLES["flash_attention"].spec(q, k, torch.eye(len(words)))
+    assert weights[words.index("cat"), words.index("the")] == MINE["ch05-q7"].right()
+    with pytest.raises(ValueError, match="sentence: 'dog' is not one of the words the, cat"):
+        ch05_pictures.sentence(it="dog")
+
+
+def test_a_grid_with_further_axes_of_length_1_launches_the_same_programs():
+    assert answer("ch04-q7", (63, 1)).ok and answer("ch04-q7", (63, 1, 1)).ok
+
+
 def test_chapter_06_counts_what_a_program_loads_as_its_kernel_does():
     """A tile in the middle of an image: 5 x 5 turns of loads, and no pixel beyond the halo."""
     right = MINE["ch06-q4"].right()
@@ -453,3 +491,29 @@ def test_the_steps_of_chapter_08_are_recorded():
     prose = cells("08")
     assert f"{steps[0]:.0f} µs" in prose["fast-idea"]
     assert f"{steps[0] / steps[-1]:.0f} times as fast" in prose["end-idea-5"]
+
+
+def test_times_and_memory_in_chapters_04_and_05_are_recorded():
+    took = {(row["case"], row["path"]): row for row in rows("lessons")}
+    of_softmax = {path: row["us"] / 1000 for (case, path), row in took.items() if case.startswith("softmax")}
+    told = cells("04")["p8b-clock"]
+    assert f"three loops | {of_softmax['puzzle 8, blocks of 128']:.2f} ms" in told
+    assert f"two loops | {of_softmax['puzzle 8b, blocks of 128']:.2f} ms" in told
+    assert f"take {of_softmax['puzzle 8b, blocks of 2048']:.2f} ms" in told
+    assert f"`softmax` takes {of_softmax['torch.softmax']:.2f} ms" in told
+    stored, heads = "PyTorch, all scores stored", "32 heads of 4096 tokens, D = 64, bfloat16"
+    for tokens, form, unit in ((4096, "{:.2f}", "{:.0f} MB"), (32768, "{:.1f}", "{:.1f} GB")):
+        case = f"one causal head of {tokens} tokens, D = 64, float32"
+        naive, own = took[case, stored], took[case, "puzzle 9b"]
+        memory = unit.format(naive["bytes"] / (1e6 if "MB" in unit else 1e9))
+        times = [form.format(row["us"] / 1000) for row in (naive, own)]
+        row = f"| {tokens} | {times[0]} ms | {memory} | {times[1]} ms | {own['bytes'] / 1e6:.0f} MB |"
+        assert row in cells("05")["p9b-saved"]
+    naive, own = took[heads, stored], took[heads, "attention"]
+    for name, row in (
+        ("PyTorch calls that store all scores", naive),
+        ("`puzzles_lib.kernels.attention`", own),
+    ):
+        shown = f"| {name} | {row['us'] / 1000:.2f} ms | {row['bytes'] / 1e6:.0f} MB |"
+        assert shown in cells("05")["p9b-saved-2"]
+    assert f"That's {naive['us'] / own['us']:.0f} times as fast" in cells("05")["p9b-saved-2"]

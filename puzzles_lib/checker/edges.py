@@ -39,16 +39,19 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
         past = access.mask & (numbers >= size)
         dim = "*".join(name for name in _factors([dim]) if case.numbers.get(name) != 1) or dim
         is_alike = (access.mask == np.take(access.mask, [0], axis)).all()
-        if past.any() and is_alike:
+        is_one = bool((numbers[past] == size).all())  # off by one: the next lane is off
+        if past.any() and (is_alike or is_one):
             last = int(numbers[past].max())
             lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
             has = f"{dim} = {size}" if dim != str(size) else dim
-            told.append((f"lanes for {lanes} are on, but {argument.name} has {has} {noun}s", noun, dim))
+            fact = f"lanes for {lanes} are on, but {argument.name} has {has} {noun}s"
+            told.append((fact, noun, dim, "" if is_alike else ", with < instead of <="))
     if not told:
         return None
-    facts = ", and ".join(fact for fact, _, _ in told)
-    cure = " and the ".join(f"{noun}s with {dim}" for _, noun, dim in told)
-    return replace(verdict, diagnosis=f"{facts}{CURE}{cure} in the mask")
+    facts = ", and ".join(fact for fact, *_ in told)
+    cure = " and the ".join(f"{noun}s with {dim}" for _, noun, dim, _ in told)
+    operators = next((how for *_, how in told if how), "") if len(told) == 1 else ""
+    return replace(verdict, diagnosis=f"{facts}{CURE}{cure} in the mask{operators}")
 
 
 def _factors(dims: Sequence[str]) -> list[str]:

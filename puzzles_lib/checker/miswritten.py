@@ -6,6 +6,7 @@ words.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,12 @@ _SWAPS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
     "minimum": ((_instead("maximum", "minimum"), torch.maximum),),
     "where": ((EXCHANGED, lambda condition, a, b: torch.where(condition, b, a)),),
     "exp": ((f"{_instead('exp2', 'exp')}: multiply its argument by log2(e)", torch.exp2),),
+    "softmax": (
+        (
+            f"{_instead('exp2', 'exp')}: multiply its argument by log2(e)",
+            lambda a, *args, **given: (a * math.log(2)).softmax(*args, **given),
+        ),
+    ),
     "log": ((f"{_instead('log2', 'log')}: multiply its result by log(2)", torch.log2),),
     "relu": ((NEGATIVE_PART, lambda a: a.clamp(max=0)),),
 }

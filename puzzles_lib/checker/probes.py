@@ -320,7 +320,9 @@ def _where_it_began(trial: Trial) -> Verdict | None:
         nans = NaNs()
         ran = trial.run(Options(quiet=True, as_compiled=trial.as_compiled, nans=nans))
         got = ran.outputs[name].reshape(-1)
-        return verdicts.not_finite(trial.verdict, got, wrong, nans, trial.inputs)
+        told = verdicts.not_finite(trial.verdict, got, wrong, nans, trial.inputs)
+        unread = [each for each in trial.inputs if not trial.first.loads.get(each)]
+        return verdicts.of_nothing_loaded(told, unread, loops="for " in trial.bound.kernel.src)
     return None
 
 

@@ -255,6 +255,8 @@ def not_finite(
         why = ""
         if made.overflowed and made.how in ("inf / inf", "0 * inf", "inf - inf", "inf + (-inf)"):
             why = ", and the inf came from an exp that overflowed"
+            if nans.overflow and nans.overflow.line != made.site.line:
+                why += f" on line {nans.overflow.line}"
         count = nans.count(got[wrong], made.how)
         if spoilt and count < int(got[wrong].isnan().sum()):
             return replace(
@@ -268,6 +270,17 @@ def not_finite(
     if nans.divided and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
         return replace(verdict, diagnosis="a number is divided by 0, which gives inf", site=nans.divided)
     return verdict
+
+
+def of_nothing_loaded(verdict: Verdict, unread: Sequence[str], loops: bool) -> Verdict:
+    """Return a verdict of NaNs with the inputs of which no element was loaded, as in a loop that never runs.
+
+    loops: whether the kernel has a loop.
+    """
+    if not unread or " NaN: " not in verdict.diagnosis:
+        return verdict
+    text = f"{verdict.diagnosis}, and no element of {' or '.join(unread)} is loaded"
+    return replace(verdict, diagnosis=f"{text}: does the loop run at all?" if loops else text)
 
 
 def hidden_by_rounding(

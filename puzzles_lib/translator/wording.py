@@ -117,9 +117,80 @@ class Trouble:
         axes = len(_sizes(value))
         made = _made_with(node.id, axes, at, self.seen) if isinstance(node, ast.Name) else None
         if made and made.lineno < at:
+            for part in ast.walk(made):  # of new_max[:, None], new_max may have an axis too many
+                name = part.value if isinstance(part, ast.Subscript) else None
+                if isinstance(name, ast.Name) and (earlier := self.assigned(name.id, made.lineno)):
+                    if self.fold_missing(earlier):
+                        return
             site = _line(self.seen, made)
             many, code = "1 axis" if axes == 1 else f"{axes} axes", site.source.partition(" # ")[0].rstrip()
             self.advice = f"{self.text(node)} has {many} because of line {site.line}: {code}"
+
+    def assigned(self, name: str, before: int) -> ast.Assign | None:
+        """Return the last assignment to a name in the lines before one; None if there is none."""
+        made = [
+            node
+            for node in ast.walk(ast.parse(self.seen.source))
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name and node.lineno < before
+        ]
+        return max(made, key=lambda node: node.lineno, default=None)
+
+    def block(self, node: ast.AST) -> list[int]:
+        """Return the shape of an expression's value, also of one parsed again; [] if it isn't a block."""
+        wanted = ast.dump(node, include_attributes=True)
+        for known, value in self.seen.values.values():
+            if isinstance(value, tl.tensor) and value.type.is_block():
+                if ast.dump(known, include_attributes=True) == wanted:
+                    return _sizes(value)
+        return []
+
+    def fold_missing(self, made: ast.stmt, running: Sequence[int] = ()) -> bool:
+        """Say, as advice, which tile is combined with a vector and wasn't folded; False if none is.
+
+        made: an assignment. If it copies a name, the assignment of that name counts. running: the shape of
+        the variable that ``made`` updates if it's an augmented assignment.
+        """
+        at = getattr(self.node, "lineno", 0)
+        value = getattr(made, "value", None)
+        if isinstance(value, ast.Name) and isinstance(made, ast.Assign):
+            earlier = self.assigned(value.id, made.lineno)
+            return earlier is not None and self.fold_missing(earlier)
+        shapes: list[tuple[list[int], ast.expr]]
+        match made:
+            case ast.AugAssign(target, ast.Add() | ast.Sub(), added):
+                shapes, name = [(list(running), target), (self.block(added), added)], "sum"
+            case ast.Assign(_, ast.BinOp(left, ast.Add() | ast.Sub(), right)):
+                shapes, name = [(self.block(left), left), (self.block(right), right)], "sum"
+            case ast.Assign(_, ast.Call(ast.Attribute(_, "maximum" | "minimum" as called), [left, right])):
+                shapes, name = [(self.block(left), left), (self.block(right), right)], called[:3]
+            case _:
+                return False
+        (vector, _), (tile, node) = sorted(shapes, key=lambda pair: len(pair[0]))
+        if len(vector) != 1 or len(tile) != 2 or _is_call_of(node, "tl.sum", "tl.max", "tl.min"):
+            return False
+        if _is_call_of(node, "tl.dot"):
+            self.advice = (
+                f"tl.dot gives a tile: the sum has to start as a tile of its shape, {self.shape(tile)}"
+            )
+            return True
+        axis = 1 if vector[0] == tile[0] else 0
+        if tile[0] == tile[1] and "axis=0" in self.seen.source and "axis=1" not in self.seen.source:
+            axis = 0
+        if vector[0] != tile[1 - axis]:
+            return False
+        text = ast.unparse(node)
+        where = f" on line {site.line}" if (site := _line(self.seen, made)).line and made.lineno < at else ""
+        what, which = (text, text) if len(text) <= LONGEST_TILE else ("the tile", "...")
+        each = "column" if axis == 0 else "row"
+        self.advice = f"fold {what}{where} to one number per {each}: tl.{name}({which}, axis={axis})"
+        return True
+
+
+LONGEST_TILE = 40  # characters of an expression that is shown twice
+
+
+def _is_call_of(node: ast.expr, *functions: str) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in functions
 
 
 def _made_with(name: str, axes: int, before: int, seen: Seen) -> ast.stmt | None:
@@ -480,11 +551,32 @@ def _as_column(t: Trouble, vector: tuple[list[int], ast.expr], tile: tuple[list[
 
 
 def _as_row_and_column(t: Trouble, *nodes: ast.expr) -> str:
-    """Say how two vectors combine into a tile; "" if one of them has no name."""
+    """Say how two vectors of different lengths combine into a tile; "" if one of them has no name.
+
+    Which one is the column is said only if the kernel makes columns or rows of other vectors as long.
+    """
     if not all(isinstance(node, ast.Name) for node in nodes):
         return ""
-    one, other = (t.text(node) for node in nodes)
-    return f"; to get a tile, add an axis to each, such as {one}[None, :] and {other}[:, None]"
+    told = "; to get a tile, add an axis to each"
+    lengths = [_sizes(value) for value in map(t.seen.value, nodes) if isinstance(value, tl.tensor)]
+    columns, rows = (_expanded(t, form) for form in (":, None", "None, :"))
+    for order in (nodes, nodes[::-1]):
+        first, last = lengths if order is nodes else lengths[::-1]
+        if (first in columns or last in rows) and not (first in rows or last in columns):
+            names = [f"{t.text(node)}[{':, None' if node is order[0] else 'None, :'}]" for node in nodes]
+            return f"{told}, such as {' and '.join(names)}"
+    return f"{told}, with [:, None] for a column and [None, :] for a row"
+
+
+def _expanded(t: Trouble, form: str) -> list[list[int]]:
+    """Return the shapes of the vectors that a kernel indexes like this, such as ``mask_k[None, :]``."""
+    found = []
+    for node in ast.walk(ast.parse(t.seen.source)):
+        if isinstance(node, ast.Subscript) and ast.unparse(node.slice).strip("()") == form:
+            value = t.seen.scope.get(ast.unparse(node.value))
+            if isinstance(value, tl.tensor) and value.type.is_block() and len(_sizes(value)) == 1:
+                found.append(_sizes(value))
+    return found
 
 
 def _operands(t: Trouble, found: re.Match) -> str:
@@ -528,6 +620,9 @@ def _carried(t: Trouble, found: re.Match) -> str:
     if halves and "pointer" not in before:
         return f"{text}: start with float32, {_ROUNDED}"
     if before.count(",") != after.count(",") and last is not None:
+        sizes = re.search(r"<\['(.*)'\]|<\[(.*?)\]", found[2])
+        if sizes and t.fold_missing(last, _numbers(sizes[1] or sizes[2])):
+            return f"{text}: a loop cannot change a variable's shape or dtype"
         t.axes_from(*(node for node in ast.walk(last) if isinstance(node, ast.Name)))
     return f"{text}: a loop cannot change a variable's shape or dtype"
 
@@ -874,7 +969,12 @@ def _scale_shape(t: Trouble, found: re.Match) -> str:
 
 def _dot_of(t: Trouble, _: re.Match) -> str:
     parts = [f"{t.text(n)} is {t.shape(_sizes(v))}" for n, v in t.operands()[:2]]
-    if len({len(_sizes(v)) for _, v in t.operands()[:2]}) > 1:
+    axes = [len(_sizes(v)) for _, v in t.operands()[:2]]
+    if sorted(axes) == [1, 2]:
+        (one, other), vector = (t.text(n) for n, _ in t.operands()[:2]), axes.index(1)
+        product = f"{one} * {other}[None, :], axis=1" if vector else f"{one}[:, None] * {other}, axis=0"
+        t.advice = f"{(one, other)[vector]} is a vector: multiply and fold it with tl.sum({product})"
+    elif len(set(axes)) > 1:
         t.axes_from(*(node for node, _ in t.operands()[:2]))
     return f"tl.dot multiplies [M, K] by [K, N], but {', '.join(parts)}"
 

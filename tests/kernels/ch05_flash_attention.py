@@ -1090,7 +1090,7 @@ WRONG = [
     Wrong(SCALAR_FLASH_ATTENTION, values_without_other, kind="uninitialised", says="v_ptr"),
     Wrong(SCALAR_FLASH_ATTENTION, store_without_a_mask, kind="out of bounds", says="z_ptr"),
     Wrong(SCALAR_FLASH_ATTENTION, accumulates_in_half, kind="values", says="z[0]"),
-    Wrong(SCALAR_FLASH_ATTENTION, maximum_over_the_block, kind="values", says="one block of T"),
+    Wrong(SCALAR_FLASH_ATTENTION, maximum_over_the_block, kind="values", says="does tl.max have its axis"),
     Wrong(SCALAR_FLASH_ATTENTION, types_change_in_the_loop, kind="compiler", says="m is one float32"),
     Wrong(SCALAR_FLASH_ATTENTION, all_keys_at_once, kind="compiler", says="tl.arange"),
     Wrong(FLASH_ATTENTION, not_causal, kind="values", says="where is the causal mask?"),

@@ -173,9 +173,9 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
     """Draw a row that rises: the maximum so far after each block, and what the sum is multiplied by."""
     # so gently that something of each old sum is kept, and in numbers that multiply as they are printed
     row = (make_inputs(LONG_SOFTMAX, case)["x"][0] / 16 * 100).round() / 100
-    figure = new_figure(8.6, 5.6)
+    figure = new_figure(8.6, 6.0)
     ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.1, 1.1))
-    under, over = 0.62, 1.2  # room for words below the bars and above, in heights of the tallest
+    under, over = 0.85, 1.2  # room for words below the bars and above, in heights of the tallest
     _plain(ax)
     ax.plot(range(case.N), row, ".", color=FAINT, markersize=5, label="x")
     so_far, total, told = float("-inf"), 0.0, []
@@ -195,13 +195,13 @@ def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
             words = f"kept: {total:.2f}\n× {change}\n= {kept:.2f}\nadded: {added:.2f}"
         else:
             words = f"added: {added:.2f}"
-        label(below, middle, -2.4, words, align="top", fontsize=10)
+        label(below, middle, -2.4, words, align="top", fontsize=9)
         if end < case.N:
             for each, from_ in ((ax, 0.0), (below, under / (under + over))):
                 each.axvline(end - 0.5, from_, color=FAINT, linewidth=0.8, linestyle=":")
         so_far, total = new, kept + added
         told.append(f"{new:.2f}, sum {total:.2f}, of which {kept:.2f} kept")
-    ax.set(xlim=(-1, case.N + 1), ylabel="x")
+    ax.set(xlim=(-1, case.N + 7), ylabel="x")
     ax.set_title(f"a row of {case.N} in blocks of {case.BLOCK_N}", loc="left", fontsize=11)
     ax.legend(loc="upper left", fontsize=10, frameon=False)
     below.legend(loc="lower right", bbox_to_anchor=(1, 1.04), fontsize=10, frameon=False)
@@ -254,7 +254,8 @@ def drag(scores: Sequence[int] = (1, 3, 2, 4, 3, 0)) -> Live:
         )
         bar = "display:flex;height:1.7em;margin:.3em 0;font:12px var(--jp-code-font-family,monospace)"
         columns.append(
-            f'<div data-block="" style="min-width:0"><div style="font-weight:bold">block {block // 2}</div>'
+            '<div data-block="" style="min-width:0">'
+            f'<div style="font-weight:bold">block {block // 2 + 1}</div>'
             f'{sliders}<div style="{bar}">{bars}</div><div aria-live="polite">{table}</div></div>'
         )
         told.append(f"maximum {new_max}, factor {factor:.4f}, kept {kept:.4f}, added {added:.4f}")

@@ -60,6 +60,13 @@ def _subtracted(x: Tensor) -> Tensor:
     return -x.sum(dim=1)
 
 
+def _in_float16(x: Tensor, BLOCK_N: int) -> Tensor:
+    acc = torch.zeros(len(x), dtype=torch.float16)
+    for block in x.float().split(BLOCK_N, dim=1):
+        acc = (acc.float() + block.sum(dim=1)).half()
+    return acc
+
+
 LONG_SUM = Puzzle(
     number="7",
     spec=long_sum,
@@ -71,6 +78,7 @@ LONG_SUM = Puzzle(
         ),
         "the last column isn't summed: lanes are on where their column is below N": _without_the_last_column,
         "every sum has the wrong sign: add to acc": _subtracted,
+        "acc is rounded to float16: keep it in float32": _in_float16,
     },
     cases=(
         Case(M=1, N=32, BLOCK_M=1, BLOCK_N=32),  # one program, one row, one block
@@ -138,17 +146,58 @@ def _denominator_of_all_rows(x: Tensor, BLOCK_M: int) -> Tensor:
     return exp / _of_all_rows(exp.sum(dim=1), BLOCK_M)[:, None]
 
 
+def _with_maximum(x: Tensor, row_max: Tensor) -> Tensor:
+    """Return a softmax relative to this maximum, in float32 as on a GPU."""
+    exp = (x.float() - row_max.float()[:, None]).exp()
+    return exp / exp.sum(dim=1, keepdim=True)
+
+
+def _last_block_maximum(x: Tensor, BLOCK_N: int) -> Tensor:
+    return _with_maximum(x, x.split(BLOCK_N, dim=1)[-1].amax(dim=1))
+
+
+def _maximum_from_zero(x: Tensor) -> Tensor:
+    return _with_maximum(x, x.amax(dim=1).clamp(min=0.0))
+
+
+def _maximum_of_all_rows(x: Tensor, BLOCK_M: int) -> Tensor:
+    """Return a softmax relative to the largest number of each program."""
+    groups = x.amax(dim=1).split(BLOCK_M)
+    return _with_maximum(x, torch.cat([group.max().expand(len(group)) for group in groups]))
+
+
+def _last_block_sum(x: Tensor, BLOCK_N: int) -> Tensor:
+    exp = _undivided(x)
+    return exp / exp.split(BLOCK_N, dim=1)[-1].sum(dim=1, keepdim=True)
+
+
+def _denominator_from_one(x: Tensor) -> Tensor:
+    exp = _undivided(x)
+    return exp / (1.0 + exp.sum(dim=1, keepdim=True))
+
+
+def _sum_without_exp(x: Tensor) -> Tensor:
+    less = x - x.amax(dim=1, keepdim=True)
+    return less.exp() / less.sum(dim=1, keepdim=True)
+
+
 def _walked(x: Tensor, BLOCK_M: int, BLOCK_N: int, slip: str) -> Tensor:
     """Return what an online softmax with one slip computes, in float32 as on a GPU."""
     x = x.float()
     row_max, denominator = torch.full_like(x[:, 0], -1e30), torch.zeros_like(x[:, 0])
     for block in x.split(BLOCK_N, dim=1):
         new_max = row_max.maximum(block.amax(dim=1))
+        if slip == "block maximum":
+            new_max = block.amax(dim=1)
         subtracted = row_max if slip == "old maximum" else new_max
         added = (block - subtracted[:, None]).exp().sum(dim=1)
         if slip == "all rows":
             added = _of_all_rows(added, BLOCK_M)
-        factor = 1.0 if slip == "no factor" else (row_max - new_max).exp()
+        factor = (row_max - new_max).exp()
+        if slip == "no factor":
+            factor = torch.ones_like(factor)
+        elif slip == "factor in powers of 2":
+            factor = (row_max - new_max).exp2()
         denominator = denominator * factor + added
         row_max = new_max
     return (x - row_max[:, None]).exp() / denominator[:, None]
@@ -160,6 +209,14 @@ def _not_rescaled(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
 
 def _relative_to_the_old_maximum(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
     return _walked(x, BLOCK_M, BLOCK_N, "old maximum")
+
+
+def _this_block_maximum(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
+    return _walked(x, BLOCK_M, BLOCK_N, "block maximum")
+
+
+def _factor_in_powers_of_two(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
+    return _walked(x, BLOCK_M, BLOCK_N, "factor in powers of 2")
 
 
 def _added_for_all_rows(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
@@ -174,9 +231,15 @@ def _powers_of_two_over_a_sum_of_e(x: Tensor) -> Tensor:
     return (x - x.amax(dim=1, keepdim=True)).exp2() / _undivided(x).sum(dim=1, keepdim=True)
 
 
+MAX_OF_ALL = "each row has the maximum of all rows of its program: does tl.max have its axis?"
+FROM_ZERO = "the maximum starts at 0, which is above all numbers of a negative row: start far below them"
 NO_AXIS = "each row has the denominator of all rows of its program: does tl.sum have its axis?"
 
 SLIPS = {
+    MAX_OF_ALL: _maximum_of_all_rows,
+    FROM_ZERO: _maximum_from_zero,
+    "the denominator starts at 1: a sum starts at 0": _denominator_from_one,
+    "the denominator sums x minus the maximum: it needs the exponentials of that": _sum_without_exp,
     "the exponentials aren't divided by the denominator": _undivided,
     "the denominator's exponentials lack the maximum: subtract it, as in the result": _plain_denominator,
     "the result's exponentials lack the maximum: subtract it, as in the denominator": _plain_numerator,
@@ -190,7 +253,14 @@ LONG_SOFTMAX = Puzzle(
         r" = \frac{e^{x_{m,n} - \mu_m}}{\sum_k e^{x_{m,k} - \mu_m}}, \qquad \mu_m = \max_k x_{m,k}"
     ),
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
-    slips=SLIPS | {NO_AXIS: _denominator_of_all_rows},
+    slips=SLIPS
+    | {
+        NO_AXIS: _denominator_of_all_rows,
+        "row_max is the last block's maximum: keep the larger one of row_max and this block's": (
+            _last_block_maximum
+        ),
+        "the denominator is the last block's: add each block to it": _last_block_sum,
+    },
     hard=SOFTMAX_HARD,
     cases=SOFTMAX_CASES,
     contract=SOFTMAX_CONTRACT,
@@ -220,7 +290,16 @@ ONLINE_SOFTMAX = Puzzle(
     most_loads={"x": _twice},
     slips=SLIPS
     | {
-        "the old denominator isn't rescaled when the maximum rises": _not_rescaled,
+        "the old denominator isn't rescaled when the maximum rises: is the factor missing, or always 1?": (
+            _not_rescaled
+        ),
+        "new_max is this block's maximum: keep the larger one of row_max and this block's": (
+            _this_block_maximum
+        ),
+        "the factor has powers of 2, the new terms have powers of e: do both in the same way": (
+            _factor_in_powers_of_two
+        ),
+        "the denominator is the last block's: add each block to the old one": _last_block_sum,
         "the result is zero everywhere: do the new terms lack the new maximum?": _relative_to_the_old_maximum,
         "the denominator has powers of 2, the result has powers of e: do both in the same way": (
             _sum_of_powers_of_two

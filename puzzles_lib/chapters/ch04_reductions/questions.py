@@ -66,6 +66,14 @@ QUESTIONS = (
                 "That is what the maximum itself would give. But is the maximum an element of x?",
             ),
             Nudge(
+                lambda given, right: abs(given - 1 / 3) < TWO_DIGITS,
+                "Equal thirds would need three equal exponentials, and a padding that counts for nothing.",
+            ),
+            Nudge(
+                lambda given, right: given < 0,
+                "A softmax is never negative. Which exponent does each number of this row get?",
+            ),
+            Nudge(
                 lambda given, right: math.isnan(given),
                 "NaN would need a denominator of 0. But the lane of padding adds 1 to it.",
             ),
@@ -86,6 +94,10 @@ QUESTIONS = (
                 lambda given, right: given == 4,
                 "Those values are far below 0, but they are numbers. So is the maximum, after every block.",
             ),
+            Nudge(
+                lambda given, right: 0 <= given < right,
+                "No number of that case is -inf. Which label in the table means that many of them are?",
+            ),
         ),
     ),
     Question(
@@ -98,6 +110,10 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == right - 1,
                 "No lane of these rows is masked off in that iteration. Did you count from 1?",
+            ),
+            Nudge(
+                lambda given, right: given == 0,
+                "We count the iterations from 1, and acc is 0 before the first. Which block isn't full?",
             ),
         ),
     ),
@@ -142,11 +158,8 @@ QUESTIONS = (
         _grid,
         tuple,
         "Each program owns BLOCK_M rows. How many programs do 1000 rows need? triton.cdiv rounds up.",
-        (
-            Nudge(
-                lambda given, right: len(given) > 1 and math.prod(given) == given[0] == right[0],
-                "That launches the same programs. But all axes after the first are 1, so you can drop them.",
-            ),
+        same=lambda given, right: given[:1] == right and set(given[1:]) <= {1},  # the same programs
+        nudges=(
             Nudge(
                 lambda given, right: len(given) != 1,
                 "The grid has one axis here: a program walks all columns of its rows by itself.",

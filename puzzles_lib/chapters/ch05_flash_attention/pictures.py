@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,11 +31,12 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> 
     figure, ax = new_sheet(T + 9.2, T + 6.0)
     left, top = 3.4, 3.9
     rows = range(program * BLOCK_Q, (program + 1) * BLOCK_Q)
-    cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=[SILVER] * T)
-    cells(ax, [""] * T, x=left, y=2.1, title="v", colors=[SILVER] * T)
-    fills = [[ORANGE if i in rows else None] * T for i in range(T)]
+    iterations = [(ORANGE, YELLOW, GREEN)[j // BLOCK_K % 3] for j in range(T)]
+    cells(ax, [""] * T, x=left, y=0.9, title="k", index=True, colors=iterations)
+    cells(ax, [""] * T, x=left, y=2.1, title="v", colors=iterations)
+    fills = [iterations if i in rows else [None] * T for i in range(T)]
     cells(ax, [[""] * T] * T, x=left, y=top, colors=fills, edge=MIST)
-    mine = [ORANGE if i in rows else PALE for i in range(T)]
+    mine = [SKY if i in rows else PALE for i in range(T)]
     cells(ax, [[""]] * T, x=1.6, y=top, colors=[[c] for c in mine], row_index=True)
     cells(ax, [[""]] * T, x=left + T + 2.0, y=top, colors=[[c] for c in mine])
     label(ax, 2.1, top - 0.25, "q", align="bottom", fontsize=11)
@@ -46,87 +48,136 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> 
         box(ax, x, top + rows[0], wide, BLOCK_Q, color=None, edge=INK, linewidth=1.6)
         for y in (0.9, 2.1):  # the keys and values of this iteration
             box(ax, x, y, wide, 1.0, color=None, edge=INK, linewidth=1.6)
-        style = {"fontsize": 11, "color": text_color(ORANGE), "behind": ORANGE}
-        label(ax, x + wide / 2, middle, f"iter. {step + 1}", **style)
+        color = iterations[step * BLOCK_K]
+        box(ax, x + 0.6, middle - 0.5, wide - 1.2, color=color, edge=color)  # no lines across the words
+        label(ax, x + wide / 2, middle, f"iter. {step + 1}", fontsize=11, color=text_color(color))
     arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
-    foot = f"{T} x {T} scores, never stored"
+    foot = f"{T} x {T} scores, a tile at a time and never stored"
     label(ax, left + T / 2, top + T + 0.2, foot, align="top", fontsize=11, color=FAINT)
     label(ax, left + T + 3.2, middle, f"program {program}", align="left", fontsize=11)
-    shades = "the blank rows are those of the other programs"
+    shades = "each iteration needs the keys and values of its color; the blank rows are other programs'"
     label(ax, left + T / 2, top + T + 1.2, shades, align="top", fontsize=11, color=FAINT)
     return Picture(
         figure,
         f"""A grid of {T} x {T} scores, a row per query and a column per key. Program {program} has the
         queries {rows[0]} to {rows[-1]} and walks its strip of the grid in {math.ceil(T / BLOCK_K)}
-        iterations, with {BLOCK_K} keys and values each. At the end it writes z for its queries. The grid is
-        never stored.""",
+        iterations, with the {BLOCK_K} keys and values of the same color each. At the end it writes z for
+        its queries. The grid is never stored.""",
     )
 
 
-BLOCKS = ((1.0, 3.0), (2.0, 4.0))
+BLOCKS = ((1.0, 3.0), (4.0, 1.0))
 
 
 def two_sums(
     scores: Sequence[Sequence[float]] = BLOCKS, values: Sequence[Sequence[float]] = ((10, 20), (30, 40))
 ) -> Picture:
-    """Draw one query's walk over blocks of keys: scores, maximum, weights, and the two sums, with numbers."""
-    wide, gap, left = 1.9, 4.6, 5.2
-    figure, ax = new_sheet(left + len(scores) * (2 * wide + gap) - gap + 1.6, 12.6)
+    """Draw one query's walk over blocks of keys: scores, maximum, p, and the two sums, with bars."""
+    wide, gap, left = 2.4, 4.4, 4.6
+    figure, ax = new_sheet(left + len(scores) * (2 * wide + gap) - gap + 2.4, 15.9)
     names = (
         (1.7, "scores", ""),
         (2.9, "v", ""),
         (4.5, "new_max", ""),
         (5.7, "p", "exp(score \u2212 new_max)"),
         (7.9, "denominator", "the sum of p"),
-        (9.7, "acc", "the sum of p \u00d7 v"),
+        (11.2, "acc", "the sum of p \u00d7 v"),
     )
     for y, name, what in names:
         label(ax, left - 0.3, y + (0.3 if what else 0.5), name, align="right", fontsize=11)
         if what:
             label(ax, left - 0.3, y + 0.85, what, align="right", fontsize=9, color=FAINT)
-    maximum, denominator, acc, told = -1e30, 0.0, 0.0, []
-    for number, (block, passed) in enumerate(zip(scores, values, strict=True)):
+    steps = _steps(scores, values)
+    largest = [max(step.kept[which] + step.added[which] for step in steps) for which in (0, 1)]
+    told = []
+    for number, step in enumerate(steps):
         x = left + number * (2 * wide + gap)
-        new = max(maximum, *block)
-        factor = math.exp(maximum - new)
-        p = [math.exp(score - new) for score in block]
-        added = sum(p), sum(weight * value for weight, value in zip(p, passed, strict=True))
-        kept = denominator * factor, acc * factor
         label(ax, x + wide, 1.1, f"block {number + 1}", align="baseline", fontsize=11, weight="bold")
-        cells(ax, [f"{score:g}" for score in block], x=x, y=1.7, width=wide, colors=PALE)
-        cells(ax, [f"{value:g}" for value in passed], x=x, y=2.9, width=wide, colors=PALE)
-        box(ax, x, 4.5, 2 * wide, 1.0, f"{new:g}", color=YELLOW, edge=INK)
-        cells(ax, [f"{weight:.4f}" for weight in p], x=x, y=5.7, width=wide, colors=ORANGE)
-        first = " + ".join(f"{weight:.4g} \u00d7 {value:g}" for weight, value in zip(p, passed, strict=True))
-        for y, digits, total, old, more in (
-            (7.9, 4, denominator, kept[0], added[0]),
-            (9.7, 2, acc, kept[1], added[1]),
-        ):
-            box(ax, x, y, 2 * wide, 1.0, f"{old + more:.{digits}f}", color=GREEN, edge=INK, fontsize=11)
-            sums = f"{total:.{digits}f} \u00d7 {factor:.4f} + {more:.{digits}f}"
-            if not number:
-                sums = " + ".join(f"{weight:.4g}" for weight in p) if y < 9 else first
-            label(ax, x + wide, y + 1.08, sums, align="top", fontsize=9, color=FAINT)
-            if number:
-                arrow(ax, (x - gap + 0.1, y + 0.5), (x - 0.1, y + 0.5), color=INK)
-                label(ax, x - gap / 2, y + 0.3, f"\u00d7 {factor:.4f}", align="bottom", fontsize=11)
-        if number:
-            change = f"factor = exp({maximum:g} \u2212 {new:g})\n= {factor:.4f}"
-            label(ax, x - gap / 2, 5.0, change, fontsize=10)
-        maximum, denominator, acc = new, kept[0] + added[0], kept[1] + added[1]
-        told.append(
-            f"block {number + 1} has scores {', '.join(f'{each:g}' for each in block)} and values "
-            f"{', '.join(f'{each:g}' for each in passed)}: maximum {new:g}, "
-            + (f"factor {factor:.4f}, " if number else "")
-            + f"p {', '.join(f'{each:.4f}' for each in p)}, denominator {denominator:.4f}, acc {acc:.2f}"
+        cells(ax, [f"{score:g}" for score in step.scores], x=x, y=1.7, width=wide, colors=PALE)
+        cells(ax, [f"{value:g}" for value in step.values], x=x, y=2.9, width=wide, colors=PALE)
+        box(ax, x, 4.5, 2 * wide, 1.0, f"{step.maximum:g}", color=YELLOW, edge=INK)
+        cells(ax, [f"{each:.4f}" for each in step.p], x=x, y=5.7, width=wide, colors=PALE)
+        terms = (
+            [f"{each:.4g}" for each in step.p],
+            [f"{each:.4g} \u00d7 {value:g}" for each, value in zip(step.p, step.values, strict=True)],
         )
+        for y, digits, which in ((7.9, 4, 0), (11.2, 2, 1)):
+            unit = 2 * wide / largest[which]
+            kept, added = step.kept[which], step.added[which]
+            if number:
+                box(ax, x, y - 0.5, unit * step.before[which], 0.35, color=None, edge=INK, dashed=True)
+                box(ax, x, y, unit * kept, color=SKY, edge=INK)
+                arrow(ax, (x - gap + 0.3, y + 0.5), (x - 0.2, y + 0.5), color=INK)
+                label(ax, x - gap / 2, y + 0.3, f"\u00d7 {step.factor:.4f}", align="bottom", fontsize=11)
+            box(ax, x + unit * kept, y, unit * added, color=ORANGE, edge=INK)
+            lines = [f"added: {' + '.join(terms[which])} = {added:.{digits}f}"]
+            if number:
+                lines.insert(
+                    0, f"kept: {step.before[which]:.{digits}f} \u00d7 {step.factor:.4f} = {kept:.{digits}f}"
+                )
+            name = ("denominator", "acc")[which]
+            for line, text in enumerate(lines):
+                label(ax, x, y + 1.15 + 0.55 * line, text, align="left top", fontsize=9, color=FAINT)
+            at = y + 1.25 + 0.55 * len(lines)
+            label(ax, x, at, f"{name} = {kept + added:.{digits}f}", align="left top", weight="bold")
+        if number:
+            change = (
+                f"factor = exp({steps[number - 1].maximum:g} \u2212 {step.maximum:g})\n= {step.factor:.4f}"
+            )
+            label(ax, x - gap / 2, 5.0, change, fontsize=10)
+        told.append(
+            f"block {number + 1} has scores {', '.join(f'{each:g}' for each in step.scores)} and values "
+            f"{', '.join(f'{each:g}' for each in step.values)}: maximum {step.maximum:g}, "
+            + (f"factor {step.factor:.4f}, " if number else "")
+            + f"p {', '.join(f'{each:.4f}' for each in step.p)}, "
+            + f"denominator {step.kept[0]:.4f} + {step.added[0]:.4f}, "
+            + f"acc {step.kept[1]:.2f} + {step.added[1]:.2f}"
+        )
+    denominator, acc = (step.kept[which] + step.added[which] for which in (0, 1))
+    for color, dashed, text, across in (
+        (SKY, False, "kept of the old sum", 0.0),
+        (ORANGE, False, "added", 5.0),
+        (None, True, "the old sum", 8.0),
+    ):
+        box(ax, left + across, 14.8, 0.7, 0.35 if dashed else 0.7, color=color, edge=INK, dashed=dashed)
+        label(ax, left + across + 0.95, 15.15 if not dashed else 14.98, text, align="left", fontsize=9)
     result = f"z = acc / denominator = {acc / denominator:.2f}"
-    label(ax, x + wide, 11.7, result, align="top", fontsize=11, weight="bold")
+    label(ax, x, 14.2, result, align="left", fontsize=11, weight="bold")
     return Picture(
         figure,
         f"""One query walks {len(scores)} blocks of keys: {"; ".join(told)}. One factor rescales both sums.
         At the end, acc / denominator is {acc / denominator:.2f}.""",
     )
+
+
+class _Step(NamedTuple):
+    """What one block of keys does. Pairs are of the denominator and of acc.
+
+    before: the sums before the block. kept: what is left of them. added: what the block adds.
+    """
+
+    scores: Sequence[float]
+    values: Sequence[float]
+    maximum: float
+    factor: float
+    p: list[float]
+    before: tuple[float, float]
+    kept: tuple[float, float]
+    added: tuple[float, float]
+
+
+def _steps(scores: Sequence[Sequence[float]], values: Sequence[Sequence[float]]) -> list[_Step]:
+    """Return an online softmax with a weighted sum, block by block."""
+    maximum, sums, steps = -1e30, (0.0, 0.0), []
+    for block, passed in zip(scores, values, strict=True):
+        new = max(maximum, *block)
+        factor = math.exp(maximum - new)
+        p = [math.exp(score - new) for score in block]
+        kept = sums[0] * factor, sums[1] * factor
+        added = sum(p), sum(each * value for each, value in zip(p, passed, strict=True))
+        steps.append(_Step(block, passed, new, factor, p, sums, kept, added))
+        maximum, sums = new, (kept[0] + added[0], kept[1] + added[1])
+    return steps
 
 
 def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4) -> Picture:
@@ -162,7 +213,7 @@ def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4
 
 def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
     """Draw the two dots of an iteration: queries by keys, then weights by values."""
-    figure, ax = new_sheet(18.5, 13.8)
+    figure, ax = new_sheet(18.5, 14.6)
     q, k, d = BLOCK_Q / 11, BLOCK_K / 11, BLOCK_D / 11  # all to one scale
     score, key, query, value = YELLOW, ORANGE, GREEN, SKY
 
@@ -173,8 +224,9 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
         for (width, height, color, name), sign in zip(tiles, ("@", "=", ""), strict=True):
             look = {"color": color, "edge": INK, "linewidth": 1, "fontsize": 11}
             box(ax, x, middle - height / 2, width, height, name, **look)
-            shape = f"{round(height * 11)} x {round(width * 11)}"
+            names = {q: "BLOCK_Q", k: "BLOCK_K", d: "BLOCK_D"}
             below = middle + height / 2 + 0.15
+            shape = f"{names[height]}\nx {names[width]}\n{round(height * 11)} x {round(width * 11)}"
             label(ax, x + width / 2, below, shape, align="top", fontsize=9, color=FAINT)
             label(ax, x + width + 0.9, middle, sign, fontsize=14)
             x += width + 1.8
@@ -186,13 +238,13 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
     )
     product(
         6.1,
-        "second dot: the values, weighted and summed over the keys",
-        ((k, q, score, "p"), (d, k, value, "v"), (d, q, PALE, "added")),
+        "p = exp(scores \u2212 new_max). Second dot: p times the values, summed over the keys",
+        ((k, q, score, "p"), (d, k, value, "v"), (d, q, PALE, "to acc")),
     )
     return Picture(
         figure,
         f"""Two matrix products of tiles. First q, {BLOCK_Q} x {BLOCK_D}, times the transposed keys,
-        {BLOCK_D} x {BLOCK_K}, gives scores of {BLOCK_Q} x {BLOCK_K}. Then the weights p, {BLOCK_Q} x
+        {BLOCK_D} x {BLOCK_K}, gives scores of {BLOCK_Q} x {BLOCK_K}. Then p, {BLOCK_Q} x
         {BLOCK_K}, times the values v, {BLOCK_K} x {BLOCK_D}, gives {BLOCK_Q} x {BLOCK_D} to add to acc.""",
     )
 
@@ -235,7 +287,7 @@ def causal(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 2) -> Picture:
     legend = (
         (GREEN, None, f"full: {kinds['full']} tiles, no mask needed"),
         (YELLOW, None, f"on the diagonal: {kinds['diagonal']} tiles"),
-        (None, "////", "masked lanes of these: score \u2212inf"),
+        (None, "////", "their masked lanes: score \u2212inf"),
         (None, None, f"in the future: {kinds['skipped']} tiles, skipped"),
     )
     for line, (color, hatch, text) in enumerate(legend):
@@ -262,7 +314,7 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
     z = sum(weight * value for weight, value in zip(weights, VALUES, strict=True))
     columns = "display:grid;gap:1em;align-items:center;margin:.3em 0;grid-template-columns:"
     columns += (
-        "4.5em 6em 5em 7em minmax(0,1fr) 4em"  # each row by itself: untrusted pages drop display:contents
+        "4.5em 6em 3.5em 5em 7em minmax(0,1fr)"  # each row by itself: untrusted pages drop display:contents
     )
     rows, told = [], []
     for n, (word, key, value) in enumerate(zip(WORDS, keys, VALUES, strict=True)):
@@ -271,9 +323,10 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
             f'<div data-key="{n}" style="{columns}"><b>{word}</b>'
             f'<label>k = <span>{key}</span><input type="range" min="-4" max="4" value="{key}" '
             f'aria-label="key of {word}" style="width:100%"></label>'
+            f"<div>v = {value}</div>"
             f'<div>score <b data-is="score">{scores[n]}</b></div>'
             f'<div>weight <b data-is="weight">{weights[n]:.3f}</b></div>'
-            f'<div><div data-bar="" style="{bar}"></div></div><div>v = {value}</div></div>'
+            f'<div><div data-bar="" style="{bar}"></div></div></div>'
         )
         told.append(f"{word}: key {key}, score {scores[n]}, weight {weights[n]:.3f}, value {value}")
     return Live(
@@ -289,14 +342,16 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
     )
 
 
-def sentence() -> tuple[list[str], torch.Tensor, torch.Tensor]:
+def sentence(**finds: str) -> tuple[list[str], torch.Tensor, torch.Tensor]:
     """Return eight words, with a query and a key of eight numbers for each: float32 [8, 8].
 
     Each key is a direction of its own. A query points to the key of the word that it should find, which is
-    the word itself unless it is named here.
+    the word itself unless another one is named, as by ``it="cat"``. Raise ValueError for an unknown word.
     """
     words = ["the", "cat", "slept", "because", "it", "was", "tired", "."]
-    finds = {"slept": "cat", "it": "cat", "was": "it", "tired": "it"}
+    for word in (*finds, *finds.values()):
+        if word not in words:
+            raise ValueError(f"sentence: {word!r} is not one of the words {', '.join(words)}")
     k = torch.eye(len(words))
     q = torch.stack([6 * k[words.index(finds.get(word, word))] for word in words])
     return words, q, k
@@ -316,7 +371,8 @@ def weights(words: Sequence[str], table: torch.Tensor) -> Picture:
         label(ax, left + wide * (n + 0.5), top - 0.35, word, align="baseline", fontsize=11)
         label(ax, left - 0.3, top + n + 0.5, word, align="right", fontsize=11)
     label(ax, left + wide * len(words) / 2, 0.6, "looks at", fontsize=11, color=FAINT)
-    label(ax, left, top + len(words) + 0.6, "orange: half of the weight or more", align="left", color=FAINT)
+    note = "orange: half of the weight or more" if table.any() else "empty: first solve puzzle 9b"
+    label(ax, left, top + len(words) + 0.6, note, align="left", color=FAINT)
     seen = [
         f"{word} looks at {words[int(row.argmax())]} with {float(row.max()):.2f}"
         for word, row in zip(words, table, strict=True)

@@ -57,25 +57,44 @@ def _with_padding(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
 
 
 def _walked(
-    scores: Tensor, v: Tensor, BLOCK_K: int, slip: str, BLOCK_Q: int = 1, causal: bool = False
+    scores: Tensor,
+    v: Tensor,
+    BLOCK_K: int,
+    slip: str,
+    BLOCK_Q: int = 1,
+    causal: bool = False,
+    unmasked: Tensor | None = None,
 ) -> Tensor:
     """Return what a kernel with one slip from block to block computes, in float32 as on a GPU.
 
     scores: float [T, T]. v: float [T, D]. causal: whether the loop of a program ends at the diagonal.
+    unmasked: the scores that a maximum sees that is taken before the mask; None for ``scores``.
     """
     scores, v = scores.float(), v.float()
+    seen = (scores if unmasked is None else unmasked.float()).split(BLOCK_K, dim=1)
     row_max = torch.full_like(scores[:, :1], -1e30)
     denominator, acc = torch.zeros_like(row_max), torch.zeros(len(scores), v.shape[1])
     ends = ((torch.arange(len(scores)) // BLOCK_Q + 1) * BLOCK_Q)[:, None]
     blocks = zip(scores.split(BLOCK_K, dim=1), v.split(BLOCK_K), strict=True)
     for number, (keys, values) in enumerate(blocks):
-        new_max = row_max.maximum(keys.amax(dim=1, keepdim=True))
+        active = ends > number * BLOCK_K if causal else torch.ones_like(row_max, dtype=torch.bool)
+        of_block = seen[number].amax(dim=1, keepdim=True)
+        if slip == "maximum of all queries":
+            of_block = _of_each_program(of_block, BLOCK_Q)
+        new_max = of_block if slip == "block maximum" else row_max.maximum(of_block)
         if slip == "padding in the maximum" and keys.shape[1] < BLOCK_K:
             new_max = new_max.clamp(min=0.0)
+        new_max = torch.where(active, new_max, row_max)
         factor = (row_max - new_max).exp()
+        if slip == "factor in powers of 2":
+            factor = (row_max - new_max).exp2()
         kept = torch.ones_like(factor) if slip == "neither" else factor
-        p = (keys - new_max).exp()
+        p = torch.where(active, (keys - new_max).exp(), 0.0)
+        if slip == "no exp":
+            p = keys - new_max
         added = p @ values
+        if slip == "two sums":
+            added = p.sum(dim=1, keepdim=True) * values.sum(dim=0)
         if slip == "all queries":
             added = added.view(-1, BLOCK_Q).sum(dim=1).repeat_interleave(BLOCK_Q)[:, None]
         weights = p.sum(dim=1)
@@ -85,12 +104,19 @@ def _walked(
         denominator = denominator * (1 if slip == "only acc" else kept) + weights[:, None]
         acc = acc * (1 if slip == "only the denominator" else kept) + added
         if slip in ("divided twice", "divided in the loop"):
-            acc = (
-                torch.where(ends > number * BLOCK_K, acc / denominator, acc) if causal else acc / denominator
-            )
+            acc = torch.where(active, acc / denominator, acc)
         if slip != "no update":
             row_max = new_max
     return acc if slip == "divided in the loop" else acc / denominator
+
+
+def _of_each_program(maxima: Tensor, BLOCK_Q: int) -> Tensor:
+    """Return the largest of each program's maxima for each of its queries. Missing queries have scores of 0.
+
+    maxima: float [T, 1].
+    """
+    padded = torch.nn.functional.pad(maxima, (0, 0, 0, -len(maxima) % BLOCK_Q))
+    return padded.view(-1, BLOCK_Q).amax(dim=1).repeat_interleave(BLOCK_Q)[: len(maxima), None]
 
 
 def _scalar_walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int, slip: str) -> Tensor:
@@ -127,6 +153,32 @@ def _added_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (k.softmax(dim=0) @ v).expand_as(v)
 
 
+def _maximum_of_all_queries(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    return _walked(q[:, None] * k[None, :], v[:, None], BLOCK_K, "maximum of all queries", BLOCK_Q)[:, 0]
+
+
+def _this_block_maximum(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _scalar_walked(q, k, v, BLOCK_K, "block maximum")
+
+
+def _factor_in_powers_of_two(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _scalar_walked(q, k, v, BLOCK_K, "factor in powers of 2")
+
+
+def _without_exp(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    if len(k) % BLOCK_K:  # a hidden score makes it NaN, which has many causes
+        return scalar_flash_attention(q, k, v)
+    return _scalar_walked(q, k, v, BLOCK_K, "no exp")
+
+
+def _product_of_sums(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _scalar_walked(q, k, v, BLOCK_K, "two sums")
+
+
+def _keys_for_values(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scalar_flash_attention(q, k, k)
+
+
 def _maximum_not_updated(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     return _scalar_walked(q, k, v, BLOCK_K, "no update")
 
@@ -154,7 +206,14 @@ def _scalar_loads(case: Case) -> int:
 
 NO_FACTOR = "acc isn't multiplied by the factor, only the denominator is"
 NO_FACTOR_BELOW = "the denominator isn't multiplied by the factor, only acc is"
-NO_FACTORS = "neither sum is rescaled when the maximum rises"
+NO_FACTORS = (
+    "neither sum is rescaled when the maximum rises: is the factor missing, "
+    "or always 1 because row_max is new_max already?"
+)
+TWOS = "the factor has powers of 2, p has powers of e: do both in the same way"
+BLOCK_MAX = "new_max is this block's maximum: keep the larger one of row_max and this block's"
+MAX_OF_ALL = "the maximum is that of all queries of the program: does tl.max have its axis?"
+KEYS_FOR_VALUES = "acc sums keys instead of values: multiply p by v"
 TWICE = "acc is divided inside the loop, and then once more: divide it once, after the last block"
 ALL_QUERIES = "the denominator is that of all queries of the program: does tl.sum have its axis?"
 IN_THE_LOOP = (
@@ -178,6 +237,12 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         "row_max never becomes new_max": _maximum_not_updated,
         "acc sums the terms of all queries of its program: does tl.sum have its axis?": _summed_over_queries,
         ALL_QUERIES: _weights_of_all_queries,
+        MAX_OF_ALL: _maximum_of_all_queries,
+        BLOCK_MAX: _this_block_maximum,
+        TWOS: _factor_in_powers_of_two,
+        KEYS_FOR_VALUES: _keys_for_values,
+        "p is a difference of scores: it needs tl.exp": _without_exp,
+        "acc multiplies a sum of p by a sum of v: multiply each p by its own v, then sum": _product_of_sums,
         "every result is 1, the sum of the weights: each term of acc needs its value v": _values_left_out,
         "all queries have the same weights, as if scores were q + k: multiply q and k": _added_scores,
     },
@@ -269,12 +334,17 @@ def _swapped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _masked(q, k, v, _each_pair(q).tril(0))
 
 
-def _tile_positions(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int, ends: bool) -> Tensor:
-    """The causal mask compares positions in the tile. ends: whether the loop ends at the diagonal."""
+def _tile_positions(
+    q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int, ends: bool, of_queries: bool = True
+) -> Tensor:
+    """The causal mask compares positions in the tile.
+
+    ends: whether the loop ends at the diagonal. of_queries: whether queries are counted like this, too.
+    """
     T = len(q)
     k, v = (torch.nn.functional.pad(each, (0, 0, 0, -T % BLOCK_K)) for each in (k, v))
     i, j = torch.arange(T)[:, None], torch.arange(len(k))[None, :]
-    seen = i % BLOCK_Q >= j % BLOCK_K
+    seen = (i % BLOCK_Q if of_queries else i) >= j % BLOCK_K
     if ends:
         seen &= j // BLOCK_K * BLOCK_K < (i // BLOCK_Q + 1) * BLOCK_Q
     scores = q @ k.T / q.shape[1] ** 0.5
@@ -289,12 +359,56 @@ def _within_the_tile_to_the_end(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, B
     return _tile_positions(q, k, v, BLOCK_Q, BLOCK_K, ends=False)
 
 
-def _causal_walk(slip: str) -> Callable[[Tensor, Tensor, Tensor, int, int], Tensor]:
-    """Return a kernel's results with one slip from block to block, in float32 as on a GPU."""
+def _same_keys_for_all(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int) -> Tensor:
+    """Every query of a program sees the keys that its first query may see."""
+    i, j = torch.arange(len(q))[:, None], torch.arange(len(k))[None, :]
+    return _masked(q, k, v, j > i // BLOCK_Q * BLOCK_Q)
+
+
+def _too_short(
+    end: Callable[[Tensor, int, int], Tensor],
+) -> Callable[[Tensor, Tensor, Tensor, int, int], Tensor]:
+    """Return a kernel's results if its loop ends too early.
+
+    end: returns it for the numbers of programs, BLOCK_Q and BLOCK_K.
+    """
 
     def walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
-        scores = (q @ k.T / q.shape[1] ** 0.5).masked_fill(_each_pair(q).triu(1), float("-inf"))
-        return _walked(scores, v, BLOCK_K, slip, BLOCK_Q, causal=True)
+        i, j = torch.arange(len(q))[:, None], torch.arange(len(k))[None, :]
+        reached = j // BLOCK_K * BLOCK_K < end(i // BLOCK_Q, BLOCK_Q, BLOCK_K)
+        return _masked(q, k, v, (j > i) | ~reached)
+
+    return walked
+
+
+def _four_keys_and_the_future(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The mask is that of a window of four, without the causal one."""
+    return _masked(q, k, v, _each_pair(q).tril(-4))
+
+
+def _keys_for_values_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return flash_attention(q, k, k)
+
+
+def _keys_within_the_tile(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    return _tile_positions(q, k, v, BLOCK_Q, BLOCK_K, ends=True, of_queries=False)
+
+
+def _keys_within_the_tile_to_the_end(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    return _tile_positions(q, k, v, BLOCK_Q, BLOCK_K, ends=False, of_queries=False)
+
+
+def _causal_walk(slip: str, to_diagonal: bool = True) -> Callable[[Tensor, Tensor, Tensor, int, int], Tensor]:
+    """Return a kernel's results with one slip from block to block, in float32 as on a GPU.
+
+    to_diagonal: whether its loop ends at the diagonal, or else at T.
+    """
+
+    def walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+        every = q @ k.T / q.shape[1] ** 0.5
+        scores = every.masked_fill(_each_pair(q).triu(1), float("-inf"))
+        unmasked = every if slip == "padding in the maximum" else None
+        return _walked(scores, v, BLOCK_K, slip, BLOCK_Q, causal=to_diagonal, unmasked=unmasked)
 
     return walked
 
@@ -327,10 +441,31 @@ FLASH_ATTENTION = Puzzle(
         "no query sees its own key: the causal mask needs <=, not <": _own_key_hidden,
         "hidden scores are 0, and still get a weight: they have to be -inf": _hidden_with_zero,
         "the keys after a query count, too: where is the causal mask?": _unmasked,
+        "the keys after a query count, too: the mask only hides old keys": _four_keys_and_the_future,
         "the scores are divided by the root of BLOCK_D: divide them by the root of D": _divided_by_the_block,
         "tl.where hides the keys that a query sees: swap its last two arguments": _swapped,
         "the causal mask counts within the tile: compare offs_k with offs_q": _within_the_tile,
         "the causal mask counts within the tile: compare offs_k and offs_q": _within_the_tile_to_the_end,
+        "the causal mask counts keys within the tile: compare offs_k": _keys_within_the_tile,
+        "the causal mask counts keys within the tile: use offs_k": _keys_within_the_tile_to_the_end,
+        "all queries of a program see the same keys: compare offs_k with offs_q, one per query": (
+            _same_keys_for_all
+        ),
+        "the last queries of a program don't meet all their keys: does end cover the program's last query?": (
+            _too_short(lambda program, BLOCK_Q, BLOCK_K: program * BLOCK_Q + 1)
+        ),
+        "end is too small: a program has BLOCK_Q queries, so end grows by BLOCK_Q from program to program": (
+            _too_short(lambda program, BLOCK_Q, BLOCK_K: (program + 1) * BLOCK_K)
+        ),
+        "a hidden score counts in the maximum: hide the scores, not only p": (
+            _causal_walk("padding in the maximum")
+        ),
+        "a hidden score counts in the maximum: hide the scores instead of p": (
+            _causal_walk("padding in the maximum", to_diagonal=False)
+        ),
+        MAX_OF_ALL: _causal_walk("maximum of all queries"),
+        TWOS: _causal_walk("factor in powers of 2"),
+        KEYS_FOR_VALUES: _keys_for_values_causal,
         NO_FACTOR: _causal_walk("only the denominator"),
         NO_FACTOR_BELOW: _causal_walk("only acc"),
         NO_FACTORS: _causal_walk("neither"),

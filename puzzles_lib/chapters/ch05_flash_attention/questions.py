@@ -4,7 +4,7 @@ import math
 
 import triton
 
-from puzzles_lib.chapters.ch05_flash_attention.puzzles import SCALAR_FLASH_ATTENTION
+from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION, SCALAR_FLASH_ATTENTION
 from puzzles_lib.question import Nudge, Question
 
 T, BLOCK_Q, BLOCK_K = 512, 128, 64
@@ -25,9 +25,21 @@ def _needed() -> int:
 
 
 def _third_block() -> float:
-    """Return acc after the picture's two blocks and a third one with the score 5 and the value 10."""
-    scores, values = (1.0, 3.0, 2.0, 4.0, 5.0), (10.0, 20.0, 30.0, 40.0, 10.0)
-    return sum(math.exp(score - 5) * value for score, value in zip(scores, values, strict=True))
+    """Return acc after the picture's two blocks and a third one with the score 6 and the value 10."""
+    scores, values = (1.0, 3.0, 4.0, 1.0, 6.0), (10.0, 20.0, 30.0, 40.0, 10.0)
+    return sum(math.exp(score - 6) * value for score, value in zip(scores, values, strict=True))
+
+
+def _smaller_blocks() -> float:
+    """Return how many times the minimum puzzle 9b moves in case 1 with blocks of 32 queries."""
+    case = FLASH_ATTENTION.cases[1].but(BLOCK_Q=32)
+    walked = sum(range(case.BLOCK_Q, case.T + 1, case.BLOCK_Q))  # keys, by all programs
+    return (2 + 2 * walked / case.T) / 4
+
+
+def _shared_by_two() -> float:
+    """Return the weight of a word that is visible with one more if the word that is looked for isn't."""
+    return 1 / 2
 
 
 ONE_DIGIT = 0.1  # how far off a number with one digit after the point may be, if the rest was cut off
@@ -52,6 +64,14 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == 4 * right,
                 "That is the sum over the four tensors. The minimum for all four together is 4.",
+            ),
+            Nudge(
+                lambda given, right: given == 8,
+                "That is how often k and v are loaded, taken together. Add q and z, then compare with 4.",
+            ),
+            Nudge(
+                lambda given, right: given == 1.5,
+                "That would be two programs. How many programs do 128 tokens need?",
             ),
         ),
     ),
@@ -92,39 +112,105 @@ QUESTIONS = (
                 lambda given, right: given == 8,
                 "That is what the last program needs. Add up all four programs.",
             ),
+            Nudge(
+                lambda given, right: given == 12,
+                "Those are the tiles that are seen in full. The tiles that the diagonal cuts count as well.",
+            ),
+            Nudge(
+                lambda given, right: given == 10,
+                "That would be right for blocks of 128 keys. A block has 64.",
+            ),
+            Nudge(
+                lambda given, right: given == right + 4,
+                "That is one too many per program: no query sees the keys after its own.",
+            ),
         ),
     ),
     Question(
         "ch05-q4",
-        "What is acc after a third block, with one key whose score is 5 and whose value is 10?",
+        "What is acc after a third block, with one key whose score is 6 and whose value is 10?",
         _third_block,
         float,
-        "The maximum rises from 4 to 5. Multiply the old acc by the factor, then add p times the value.",
+        "As in block 2: what is kept is the old acc times the factor, and the factor is exp(4 - 6).",
         same=lambda given, right: abs(given - right) < ONE_DIGIT,
         nudges=(
             Nudge(
-                lambda given, right: abs(given - 61.92) < ONE_DIGIT,
-                "That is the old acc plus 10. But the maximum rises to 5, so the old acc has to shrink.",
+                lambda given, right: abs(given - 49.85) < ONE_DIGIT,
+                "That is the old acc plus 10. But the maximum rises to 6, so the old acc has to shrink.",
             ),
             Nudge(
                 lambda given, right: abs(given - right + 10) < ONE_DIGIT,
-                "That is what is left of the old acc. Now add the new key: its weight times its value.",
+                "That is what is left of the old acc. Now add the new key: its p times its value.",
             ),
             Nudge(
                 lambda given, right: abs(given - right + 9) < ONE_DIGIT,
-                "You added the new weight, 1. That belongs to the denominator. What belongs to acc?",
+                "You added the new p, 1. That belongs to the denominator. What belongs to acc?",
             ),
             Nudge(
-                lambda given, right: abs(given - (right - 10) - 3.679) < ONE_DIGIT,
+                lambda given, right: abs(given - (right - 10) - 1.353) < ONE_DIGIT,
                 "You rescaled the new term, too. It is already relative to the new maximum.",
+            ),
+            Nudge(
+                lambda given, right: abs(given - 24.66) < ONE_DIGIT,
+                "You took the factor exp(-1) of block 2. By how much does the maximum rise now?",
+            ),
+            Nudge(
+                lambda given, right: abs(given - 113.7) < ONE_DIGIT,
+                "That is relative to the old maximum, 4. The key raises it to 6.",
             ),
             Nudge(
                 lambda given, right: given > 100,
                 "Did you divide by the factor? The old terms have to shrink when the maximum rises.",
             ),
             Nudge(
-                lambda given, right: abs(given - 18.52) < ONE_DIGIT,
+                lambda given, right: abs(given - 12.84) < ONE_DIGIT,
                 "That is the final result, acc / denominator. What is acc itself?",
+            ),
+            Nudge(
+                lambda given, right: given == 10,
+                "That is what the new key adds. What is left of the old acc?",
+            ),
+        ),
+    ),
+    Question(
+        "ch05-q6",
+        "What does puzzle 9b move in case 1 with blocks of 32 queries, as a multiple of the minimum?",
+        _smaller_blocks,
+        float,
+        "Count the keys that each of the four programs loads: the first 32, the next one 64, and so on.",
+        (
+            Nudge(
+                lambda given, right: given == 1.25,
+                "That is the report's number for blocks of 64. How many programs are there now?",
+            ),
+            Nudge(
+                lambda given, right: given == 2.5,
+                "k and v are loaded 2.5 times, as long as each program stops at the diagonal. And q and z?",
+            ),
+            Nudge(
+                lambda given, right: given == 1,
+                "Only if one program has all queries, each key is loaded just once.",
+            ),
+        ),
+    ),
+    Question(
+        "ch05-q7",
+        "How much of its weight does cat give to the, if cat looks for tired, which comes later?",
+        _shared_by_two,
+        float,
+        "The query of cat fits none of the keys that cat may see. So which scores do they have?",
+        (
+            Nudge(
+                lambda given, right: given == 0,
+                "The weights of a row add up to 1, and cat sees only two words: the and cat.",
+            ),
+            Nudge(
+                lambda given, right: given == 1,
+                "cat sees itself as well. Is the score of one of the two words larger?",
+            ),
+            Nudge(
+                lambda given, right: abs(given - 1 / 8) < 0.01,
+                "That would be eight equal weights. But the mask hides the words after cat.",
             ),
         ),
     ),
