@@ -388,6 +388,7 @@ def relu(
     near = torch.linspace(-4e-3, 4e-3, 81, dtype=torch.float64)[:80].view(5, 16)  # has a 0
     near = near.round(decimals=4).requires_grad_()
     (dx,) = torch.autograd.grad(function.apply(near).sum(), near)
+    near = near.detach()
     if (wrong := dx != (near > 0)).any():
         value = float(near[wrong].abs().min())
         if not value:
@@ -431,6 +432,9 @@ _COMPUTED_ANYWAY = ("setStorage", "cannot reshape tensor of 0 elements")
 """What torch says if an operator doesn't return early for an x without elements."""
 
 
+_SPAN = re.compile(r"(?:ValueError: )?run:\s+x\s+has\s+shape\s+\((\d+),\),\s+but\s+\S+\s+is\s+\d+")
+"""What `run` says of an x that doesn't end at its last element. It would give the formula away."""
+
 MOST_OTHERS = 0.05  # of words: float32 and float64 may disagree about a code now and then
 
 
@@ -451,8 +455,7 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
                 told = "FAILS. Return early: there are no elements to compute with"
             elif x.numel() and "setStorage" in told:
                 told = "FAILS. size is too large: it goes beyond the end of x's memory"
-            elif x.dim() == 2 and (size := re.search(r"run: x has shape \((\d+),\), but", told)):
-                told = f"FAILS. {_about_the_end(int(size[1]), x)}"
+        told = _SPAN.sub(lambda found, x=x: _about_the_end(int(found[1]), x), told)  # type: ignore[misc]
         yield f"x {list(x.shape)}, strides {x.stride()}: {told}"
     refused = {
         "a bfloat16 x": torch.zeros(5, 70, dtype=torch.bfloat16),
