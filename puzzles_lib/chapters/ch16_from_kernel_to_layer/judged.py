@@ -216,7 +216,12 @@ def promised(kernel: JITFunction, op: Callable, pack: Callable) -> str:
     return "\n".join(lines)
 
 
-ASKED = (("dw and db", True, True), ("only dw", True, False), ("only db", False, True), ("neither", False, False))
+ASKED = (
+    ("dw and db", True, True),
+    ("only dw", True, False),
+    ("only db", False, True),
+    ("neither", False, False),
+)
 
 
 def seeds(seed_layers: Callable, model: torch.nn.Sequential, steps: int) -> str:
@@ -236,9 +241,11 @@ def seeds(seed_layers: Callable, model: torch.nn.Sequential, steps: int) -> str:
 
 
 def same_gradients(plain: Callable, compiled: Callable, images: Tensor, labels: Tensor) -> str:
-    """Return whether a compiled model has the loss and the gradients of the plain one, with the same weights."""
+    """Return whether a compiled model has the loss and the gradients of the plain one."""
     try:
-        (loss, *own), (other, *others) = (_loss_and_gradients(each, images, labels) for each in (plain, compiled))
+        (loss, *own), (other, *others) = (
+            _loss_and_gradients(each, images, labels) for each in (plain, compiled)
+        )
     except Exception as error:
         return f"FAILS. {_told(error)}"
     if not torch.equal(loss, other):

@@ -308,7 +308,10 @@ def words(BITS: int = 2) -> Picture:
     label(ax, 5.6, 0.5, "puzzle 15: a word has neighbors in a row", fontsize=10)
     label(ax, 17.8, 0.5, f"the library: a word has {F} rows of a column, 16 apart", fontsize=10)
     columns, height = 4, 0.8
-    for left, shown in ((1.6, [f"n={n}" for n in range(columns)]), (14.4, [f"n={n}" for n in range(columns)])):
+    for left, shown in (
+        (1.6, [f"n={n}" for n in range(columns)]),
+        (14.4, [f"n={n}" for n in range(columns)]),
+    ):
         for place, text in enumerate(shown):
             label(ax, left + (place + 0.5) * 2.0, 1.3, text, fontsize=9, color=FAINT)
     for m in range(3):

@@ -230,7 +230,7 @@ QUESTIONS = (
                 "There is no backward, so none can be registered in the wrong place.",
             ),
         ),
-        nudge="The returned bytes are the same, plain or recorded. What else does a call of this operator do?",
+        nudge="The returned bytes are the same, plain or recorded. What else does a call do?",
     ),
     Question(
         id="ch16-q5",
