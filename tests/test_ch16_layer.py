@@ -21,11 +21,13 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
     STOCHASTIC_PACK,
     STRIDED_COPY,
 )
+from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels import quantize
+from puzzles_lib.kernels.modules import pack_activations
 from puzzles_lib.kernels.rounding import rounding_of
 from puzzles_lib.source import define
 from puzzles_lib.stubs import attempt_text
-from puzzles_lib.timing.recorded import DIGITS, about, load, rounding_told, rows
+from puzzles_lib.timing.recorded import DIGITS, LANGUAGE, about, load, rounding_told, rows
 from tests.running import run
 from tests.test_kernels import launched
 
@@ -283,6 +285,50 @@ def test_the_words_on_a_gpu_are_what_was_recorded():
         told in PROSE["gpu-after"] and "it was 3% faster" in PROSE["gpu-after"] and "H200" in about("ranks")
     )
     assert [round(a / b, 2) for a, b in zip(packed, plain, strict=True)] == [1.05, 0.97]
+
+
+def test_what_a_packed_vit_keeps_whatever_the_bits_is_counted():
+    """In the cell for ViT-B/16; here for a small one: attention's tensors, and GELU's slopes of 4 bits."""
+    images, tokens, width, blocks = 8, 17, 128, 2
+    scope: dict[str, object] = {}
+    source = PROSE["gpu-count"].replace("128 * 197, 768, 12", f"{images} * {tokens}, {width}, {blocks}")
+    exec(source, scope)
+    for bits in (4, 2):
+        torch.manual_seed(0)
+        model = ViT(side=32, patch=8, width=width, depth=blocks, heads=2, classes=10).to(torch.bfloat16)
+        model, found = pack_activations(model, bits=bits), {}
+
+        def note(tensor, found=found):
+            found[tensor.untyped_storage().data_ptr()] = tensor
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            model(torch.randn(images, 3, 32, 32, dtype=torch.bfloat16))
+        of_heads = [each for each in found.values() if each.shape[1:] == (2, tokens, width // 2)]
+        assert sum(each.untyped_storage().nbytes() for each in of_heads) == scope["attention"]
+        slopes = [each.nbytes for each in found.values() if each.dtype == torch.uint8]
+        assert sum(slopes) == scope["gelu"]
+    exec(PROSE["gpu-count"], scope)
+    saved = {rounding_told(row["path"]): row["bytes"] for row in rows("eager") if row["case"][:3] == "ViT"}
+    halved = saved["packed, 4 bits, nearest"] - saved["packed, 2 bits, nearest"]
+    others = saved["packed, 4 bits, nearest"] - 2 * halved
+    assert f"{halved / 1e9:.2f}" == "0.51" and 0.8 < (scope["attention"] + scope["gelu"]) / others < 1
+    assert "Halving the bits saves 0.51 GB" in PROSE["gpu-why-packed"] and scope["attention"] > 2 * halved
+
+
+def test_the_words_on_a_language_model_are_what_was_recorded():
+    record = load(LANGUAGE)
+    mean = {row["path"]: fmean(row["held_out"]) for row in record["rows"]}
+    alt = pictures.language(record).alt
+    assert f"torch's {mean['torch']:.3f}" in PROSE["train-beyond"] and record["steps"] == 1500
+    for path in ("4 bits, nearest", "2 bits, nearest", "2 bits, stochastic", "1 bit, nearest"):
+        assert f"{path} +{mean[path] - mean['torch']:.3f}" in alt
+    for path, told in (
+        ("4 bits, nearest", "0.002"),
+        ("2 bits, nearest", "0.012"),
+        ("2 bits, stochastic", "0.030"),
+    ):
+        assert told in PROSE["train-beyond-choice"] and f"{mean[path] - mean['torch']:.3f}" == told
 
 
 def test_the_choice_from_the_table_is_what_its_nudges_say():

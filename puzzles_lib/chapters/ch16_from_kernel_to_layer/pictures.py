@@ -218,7 +218,7 @@ def _bars(ax: Any, values: Mapping[str, float], form: str, most: float | None = 
         color = LOOKS[path][0] if path in LOOKS else FAINT
         ax.barh(place, min(value, longest), color=color, height=0.55)
         text = form.format(value) + (" (bar cut)" if value > longest else "")
-        ax.text(min(value, longest) + 0.03 * longest, place, text, va="center", fontsize=10, color=INK)
+        label(ax, min(value, longest) + 0.03 * longest, place, text, align="left", fontsize=10)
     ax.set_yticks(range(len(values)), list(values), fontsize=10)
     ax.invert_yaxis()
     ax.set_xlim(0, (1.3 if most is None else 1.6) * longest)
@@ -304,7 +304,7 @@ def gains(steps: Sequence[int], found: Mapping[str, Sequence[Sequence[float]]]) 
 def words(BITS: int = 2) -> Picture:
     """Draw which values of x share a word: along a row in puzzle 15, down a column in the library."""
     F, last = 16 // BITS, 32 // BITS - 1
-    figure, ax = new_sheet(25, 9.6)
+    figure, ax = new_sheet(25, 8.5)
     label(ax, 5.6, 0.5, "puzzle 15: a word has neighbors in a row", fontsize=10)
     label(ax, 17.8, 0.5, f"the library: a word has {F} rows of a column, 16 apart", fontsize=10)
     columns, height = 4, 0.8
