@@ -21,11 +21,13 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
     STOCHASTIC_PACK,
     STRIDED_COPY,
 )
+from puzzles_lib.examples.vit import ViT
 from puzzles_lib.kernels import quantize
+from puzzles_lib.kernels.modules import pack_activations
 from puzzles_lib.kernels.rounding import rounding_of
 from puzzles_lib.source import define
 from puzzles_lib.stubs import attempt_text
-from puzzles_lib.timing.recorded import DIGITS, about, load, rounding_told, rows
+from puzzles_lib.timing.recorded import DIGITS, LANGUAGE, about, load, rounding_told, rows
 from tests.running import run
 from tests.test_kernels import launched
 
@@ -146,7 +148,12 @@ def test_what_the_text_says_of_the_digits_curves():
         ahead = nearest["apart"] > 0.005 and nearest["apart"] > 5 * stochastic["apart"]
         assert ahead == (bits <= 2)
     told = [CURVES[f"1 bit, {r}"]["apart"] for r in ("stochastic", "nearest")]
-    assert "{:.3f} apart on average, against {:.3f}".format(*told) in PROSE["train-curves-after"]
+    assert (
+        "their loss is {:.3f} from float32's, and that of nearest one-bit codes is {:.3f} from it".format(
+            *told
+        )
+        in PROSE["train-curves-after"]
+    )
     rates = {(row["rate"], row["path"]): row for row in RECORD["rates"]}
     for row in RECORD["rates"]:
         assert row["beyond"] == pytest.approx(row["loss"] - rates[row["rate"], "float32"]["loss"], abs=2e-4)
@@ -205,8 +212,8 @@ def test_the_rate_that_is_asked_for_fits_best():
         )
 
     rates = (0.05, 0.0525, 0.055, 0.0575, 0.06)
-    assert min(rates, key=apart) == ASKED["q12"].right()
-    assert [rate for rate in rates if ASKED["q12"].same(rate, 0.055)] == [0.055]
+    assert min(rates, key=apart) == ASKED["q14"].right()
+    assert [rate for rate in rates if ASKED["q14"].same(rate, 0.055)] == [0.055]
 
 
 def test_rounding_is_refused_or_taken_as_it_is_said():
@@ -280,17 +287,65 @@ def test_the_words_on_a_gpu_are_what_was_recorded():
     assert [round(a / b, 2) for a, b in zip(packed, plain, strict=True)] == [1.05, 0.97]
 
 
+def test_what_a_packed_vit_keeps_whatever_the_bits_is_counted():
+    """In the cell for ViT-B/16; here for a small one: attention's tensors, and GELU's slopes of 4 bits."""
+    images, tokens, width, blocks = 8, 17, 128, 2
+    scope: dict[str, object] = {}
+    source = PROSE["gpu-count"].replace("128 * 197, 768, 12", f"{images} * {tokens}, {width}, {blocks}")
+    exec(source, scope)
+    for bits in (4, 2):
+        torch.manual_seed(0)
+        model = ViT(side=32, patch=8, width=width, depth=blocks, heads=2, classes=10).to(torch.bfloat16)
+        model, found = pack_activations(model, bits=bits), {}
+
+        def note(tensor, found=found):
+            found[tensor.untyped_storage().data_ptr()] = tensor
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            model(torch.randn(images, 3, 32, 32, dtype=torch.bfloat16))
+        of_heads = [each for each in found.values() if each.shape[1:] == (2, tokens, width // 2)]
+        assert sum(each.untyped_storage().nbytes() for each in of_heads) == scope["attention"]
+        slopes = [each.nbytes for each in found.values() if each.dtype == torch.uint8]
+        assert sum(slopes) == scope["gelu"]
+    exec(PROSE["gpu-count"], scope)
+    saved = {
+        rounding_told(row["path"]): round(row["bytes"], -7)
+        for row in rows("eager")
+        if row["case"][:3] == "ViT"
+    }
+    halved = saved["packed, 4 bits, nearest"] - saved["packed, 2 bits, nearest"]
+    others = saved["packed, 4 bits, nearest"] - 2 * halved
+    assert f"{halved / 1e9:.2f}" == "0.51" and 0.8 < (scope["attention"] + scope["gelu"]) / others < 1
+    assert "Halving the bits saves 0.51 GB" in PROSE["gpu-why-packed"] and scope["attention"] > 2 * halved
+
+
+def test_the_words_on_a_language_model_are_what_was_recorded():
+    record = load(LANGUAGE)
+    mean = {row["path"]: fmean(row["held_out"]) for row in record["rows"]}
+    alt = pictures.language(record).alt
+    assert f"torch's {mean['torch']:.3f}" in PROSE["train-beyond"] and record["steps"] == 1500
+    for path in ("4 bits, nearest", "2 bits, nearest", "2 bits, stochastic", "1 bit, nearest"):
+        assert f"{path} +{mean[path] - mean['torch']:.3f}" in alt
+    for path, told in (
+        ("4 bits, nearest", "0.002"),
+        ("2 bits, nearest", "0.012"),
+        ("2 bits, stochastic", "0.030"),
+    ):
+        assert told in PROSE["train-beyond-choice"] and f"{mean[path] - mean['torch']:.3f}" == told
+
+
 def test_the_choice_from_the_table_is_what_its_nudges_say():
     found = {rounding_told(row["path"]): row for row in rows("eager") if row["case"].startswith("ViT")}
     room, images = questions.ROOM, questions.IMAGES
-    assert f"{images} images per step, and {room / 1e9:.0f} GB" in PROSE["q14-ask"]
+    assert f"{images} images per step, and {room / 1e9:.0f} GB" in PROSE["q16-ask"]
     needs = {path: row["bytes"] / 128 * images for path, row in found.items()}
     assert [path for path in found if needs[path] > room] == ["torch"] and round(needs["torch"] / 1e9) == 61
     best, again = found["packed, 4 bits, nearest"], found["torch, each block checkpointed"]
     assert round(best["cosine"], 3) == 0.995 and round(best["us"] / again["us"], 1) == 0.8
     for path in ("packed, 2 bits, nearest", "packed, 2 bits, stochastic"):
         assert best["us"] < 1.005 * found[path]["us"] and best["cosine"] > found[path]["cosine"]
-    judge = ASKED["q14"]
+    judge = ASKED["q16"]
     assert all(judge.same(said, judge.right()) for said in ("4 bits", "packed, 4 bits", " Packed, 4 bits"))
 
 
@@ -308,11 +363,13 @@ def test_an_answer_is_not_told_below_its_question():
     cells = {cell.id: cell for cell in book.cells}
     told = {
         "op-a-after": ("byte",),
+        "op-a-idea": ("test_schema",),
+        "op-c-idea": ("test_aot",),
         "op-s-idea": ("strides", "transpose"),
-        "q12-ask": ("0.055", "10%"),
+        "q14-ask": ("0.055", "10%"),
     }
     assert not [(id, word) for id, words in told.items() for word in words if word in cells[id].source]
-    assert cells["p26-picture"].outputs == []
+    assert not re.search(r"\b(12|28)\b", pictures.draws().alt)
 
 
 def test_what_is_said_of_means():
@@ -326,7 +383,7 @@ def test_what_is_said_of_means():
 
 
 def test_words_of_a_ragged_x_are_a_whole_block():
-    assert tuple(quantize.quantize_pack(torch.randn(33, 70), 2).words.shape) == ASKED["q15"].right()
+    assert tuple(quantize.quantize_pack(torch.randn(33, 70), 2).words.shape) == ASKED["q17"].right()
 
 
 def launch_of(monkeypatch, x, group):
@@ -424,9 +481,81 @@ def test_someone_who_returns_early_is_told_what_was_found(made, words, capsys):
     assert not any("/" in line or len(line) > 1000 for line in told)
 
 
+def promised_told(change: dict[str, str]) -> list[str]:
+    """Return the lines that the cell of the backward's operator prints, with a change of its fake."""
+    scope = cells_run("op-demo", "layer-pack")
+    source = PROSE["layer-op"].replace('"ch16::', f'"ch16_fake_{abs(hash(str(change)))}::')
+    for right, wrong in change.items():
+        assert source.count(right) == 1
+        source = source.replace(right, wrong)
+    printed = []
+    exec(source, {**scope, "print": printed.append})
+    return "\n".join(map(str, printed)).splitlines()
+
+
+DW = "    dw = dy.new_empty(dy.shape[1] * for_weight, N, dtype=torch.float32)\n"
+DB = "    db = dy.new_empty(dy.shape[1] * for_bias, dtype=torch.float32)\n"
+
+
+def test_a_fake_of_the_backward_is_judged_for_each_need():
+    names = ("dw and db", "only dw", "only db", "neither")
+    assert promised_told({}) == [f"{name + ':':10} all 4 tests: ok" for name in names]
+    assert promised_told({DW: "", DB: ""}) == ["not solved yet: the fake returns None"]
+    told = " ".join(" ".join(promised_told({"dy.shape[1] * for_weight": "dy.shape[1]"})).split())
+    assert told.count("test_faketensor FAILS") == 2 and told.count("The real result comes first") == 2
+    told = "\n".join(promised_told({DB: DB.replace(", dtype=torch.float32", "")}))
+    assert "torch.float32 and torch.bfloat16 are not equal" in " ".join(told.split())
+    (told, *_) = promised_told({DB: DB.replace("dy.shape", "dy.foo")})
+    assert "FAILS" in told
+
+
+def test_a_compiled_model_loses_what_a_call_does_on_the_side(capsys):
+    """And stops if the strides are not the fake's."""
+    scope = cells_run("op-demo", "op-a")
+    exec(PROSE["op-a-harm"], scope)
+    told = capsys.readouterr().out.splitlines()
+    assert told[-2:] == ["plain:    tensor([[0., 2.]])", "compiled: tensor([[-1.,  2.]])"]
+    exec(PROSE["op-s"].replace('"ch16::', '"ch16_made::'), scope)
+
+    def flat(x):
+        return scope["row_by_row"](x).T.reshape(-1)
+
+    made = torch.compile(flat, backend="aot_eager")
+    x = torch.arange(6.0).view(2, 3)
+    assert torch.equal(made(x), flat(x))
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        made(x.T.contiguous().T)
+
+
+def test_the_whole_model_compiles_and_no_two_layers_share_a_seed(capsys):
+    made = cells_run(
+        "why-demo", "op-demo", "layer-pack", "layer-op", "layer-function", "train-op", "train-layer"
+    )
+    made["unsolved"] = ""
+    exec(PROSE["train-compiled"], made)
+    assert capsys.readouterr().out.endswith("compiled: the loss and all 6 gradients are the same\n")
+    in_view = PROSE["layer-op"].replace("@custom_op", "# @custom_op").replace("@weight_gradients", "# @")
+    exec(in_view, made)  # a kernel that torch looks into
+    exec(PROSE["train-compiled"], made)
+    assert "compiled: FAILS. " in capsys.readouterr().out
+    for seeds, words in (
+        ("step", "layer 2 in step 0 has the seed 0, like layer 0 in step 0"),
+        ("step + place", "layer 0 in step 2 has the seed 2, like layer 2 in step 0"),
+        ("place / 2", "layer 0 in step 0: its seed must be an integer, but is 0.0"),
+        ("7919 * step + place", ""),
+        ("step * len(model) + place", ""),
+    ):
+
+        def seed_layers(model, step, seeds=seeds):
+            for place, layer in enumerate(model):
+                layer.seed = eval(seeds, {"step": step, "place": place, "model": model})
+
+        assert judged.seeds(seed_layers, digits.mlp(), 6) == words
+
+
 def autocast_told(capsys, change: dict[str, str]) -> list[str]:
     """Return the lines that the cell on autocast prints about OnWords with a change."""
-    made = cells_run("layer-pack")
+    made = cells_run("op-demo", "layer-pack", "layer-op")
     source = PROSE["layer-function"]
     for right, wrong in change.items():
         assert source.count(right) == 1
@@ -461,7 +590,7 @@ def test_what_the_text_says_one_would_do_for_autocast_and_three_axes(capsys, aut
     """The layer itself refuses such an x; with float() and flatten() its gradients are about torch's."""
     told = PROSE["train-layer-idea"]
     assert all(f"`{each}`" in told for each in ("x.float()", "x.flatten(0, -2)")) and "unflatten y" in told
-    made = cells_run("layer-pack", "op-demo", "train-op")
+    made = cells_run("layer-pack", "op-demo", "layer-op", "train-op")
     exec(PROSE["layer-function"].replace("dy @ weight if", "dy @ weight.to(dy.dtype) if"), made)
     exec(PROSE["train-layer"], made)
     mine = made["MyLinear"](64, 8)
@@ -526,7 +655,8 @@ def test_strides_of_any_form_get_words(strides, words):
 
 def test_the_layer_shows_which_gradients_a_backward_has_computed(capsys):
     """Those that autograd asks for, and one too many if needs_input_grad is ignored."""
-    made = cells_run("layer-pack", "layer-function")
+    made = cells_run("op-demo", "layer-pack", "layer-op", "layer-function")
+    capsys.readouterr()
     exec(PROSE["layer-needs"], made)
     told = capsys.readouterr().out.splitlines()
     assert [line.split() for line in told] == [
@@ -553,7 +683,9 @@ def test_the_layer_shows_which_gradients_a_backward_has_computed(capsys):
 
 
 def test_kernels_that_check_has_failed_or_not_seen_are_not_blessed(capsys):
-    made = cells_run("why-demo", "layer-pack", "layer-function", "op-demo", "train-op", "train-layer")
+    made = cells_run(
+        "why-demo", "layer-pack", "op-demo", "layer-op", "layer-function", "train-op", "train-layer"
+    )
     capsys.readouterr()
     copy = kernel_sources()["strided_copy"]
     wrong = copy.replace(
@@ -593,7 +725,9 @@ def test_an_operator_with_wrong_results_is_reported(right, wrong, words, capsys)
 
 
 def test_a_layer_without_its_x_saves_little_until_relu_keeps_bits(capsys):
-    made = cells_run("why-demo", "layer-pack", "layer-function", "op-demo", "op-a", "train-op", "train-layer")
+    made = cells_run(
+        "why-demo", "layer-pack", "op-demo", "layer-op", "layer-function", "op-a", "train-op", "train-layer"
+    )
     capsys.readouterr()
     exec(PROSE["train-kept"], made)
     exact, yours = map(int, re.findall(r"(\d+) kB", capsys.readouterr().out))
@@ -625,6 +759,8 @@ def test_a_layer_without_its_x_saves_little_until_relu_keeps_bits(capsys):
     for right, wrong, words in (
         ("signs(x)", "255 - signs(-x)", "gradcheck: True, but where x is 0, dx is dy"),
         ("signs(x)", "signs(-x)", "gradcheck: False. If dy is 1"),
+        ("signs(x)", "signs(x - 0.001)", "gradcheck: True, but where x is 0.0001, dx is 0, not dy"),
+        ("signs(x)", "signs(x + 0.001)", "gradcheck: True, but where x is 0, dx is dy"),
         ("signs(x)", "signs(x.unflatten(1, (-1, 8)).flip(2).flatten(1))", "gradcheck: False. If dy is 1"),
         (saved, "pass", "not solved yet: forward saves nothing"),
     ):
@@ -639,9 +775,20 @@ def test_words_packed_in_the_appendix_are_the_librarys(capsys):
     exec(PROSE["prod-pack"], made)
     assert capsys.readouterr().out == "yours are the library's words: True\n"
     for right, wrong, words in (
-        ("view(8, 16, 70)", "view(16, 8, 70).mT.reshape(8, 16, 70)", "False"),
+        (
+            "view(8, 16, 70)",
+            "view(16, 8, 70).mT.reshape(8, 16, 70)",
+            "False: 0, 1, 2, 3, 4, 5, 6, 7 of the fields 0 to 7 are wrong",
+        ),
         ("view(8, 16, 70)", "view(16, 8, 70).transpose(0, 1)", "False: your words hold neighboring rows"),
         ("view(8, 16, 70)", "view(8, 16, 70).flip(0)", "False: your fields are in reverse order"),
+        ("<< 2 * torch.arange(8)", "<< torch.arange(8)", "False: your fields are one bit apart"),
+        ("<< 2 * torch.arange(8)", "<< 0 * torch.arange(8)", "False: your words are the sums of eight codes"),
+        (
+            "fields = codes.view(8, 16, 70) << 2 * torch.arange(8)[:, None, None]",
+            "fields = codes.char().view(8, 16, 70) << 2 * torch.arange(8).char()[:, None, None]",
+            "False: fields 4 to 7 are lost",
+        ),
         (
             "words = fields.sum(0).to(torch.int16)",
             'words = "abc"',
@@ -651,9 +798,7 @@ def test_words_packed_in_the_appendix_are_the_librarys(capsys):
         assert PROSE["prod-pack"].count(right) == 1
         exec(PROSE["prod-pack"].replace(right, wrong), made)
         told = capsys.readouterr().out
-        assert told.startswith(f"yours are the library's words: {words}") and (told[-6:] == "False\n") == (
-            words == "False"
-        )
+        assert told.startswith(f"yours are the library's words: {words}") and told[-6:] != "False\n"
     exec(PROSE["prod-pack"].replace(".to(torch.int16)", ""), made)
     assert "False: yours are int64, the library's int16" in capsys.readouterr().out
 
@@ -665,7 +810,7 @@ def layer_told(
     change: dict[str, str], inputs: tuple[str, ...] = ("x", "weight", "bias"), where: bool = False
 ) -> str:
     """Return what is said about OnWords with a change. inputs: those that need a gradient."""
-    made = cells_run("layer-pack")
+    made = cells_run("op-demo", "layer-pack", "layer-op")
     source = PROSE["layer-function"]
     for right, wrong in change.items():
         assert source.count(right) == 1
@@ -781,4 +926,41 @@ def test_a_view_without_the_gaps_of_x_fails(capsys):
     inputs = [torch.randn(128, 7).T, torch.randn(5, 210)[:, :70]]
     whole, gaps, *_ = judged.contract(scope["pack_by_mine"], scope["pack_by_spec"], inputs)
     assert whole.endswith("and the results are correct")
-    assert "FAILS. ValueError: run: x has shape (350,)" in gaps
+    assert gaps.endswith(
+        "FAILS. size is 350, but x[4, 69], the last element, is further from x[0, 0] than that"
+    )
+
+
+@pytest.mark.parametrize(
+    "size, faulty, words",
+    [
+        (
+            "(M - 1) * down + N if across == 1 else (N - 1) * across + M",
+            {"thirds"},
+            "size is 212, but x[4, 69], the last element, is further from",
+        ),
+        ("x.untyped_storage().nbytes() // 4", {"slice", "thirds", "transpose"}, "size is 1050, but x[4, 69]"),
+        ("M * down", {"slice", "thirds", "transpose", "row"}, ""),
+        ("M * N * 9", {"slice", "thirds", "transpose", "row"}, "it goes beyond the end of x's memory"),
+        ("(N - 1) * across + (M - 1) * down + 1", set(), ""),
+    ],
+)
+def test_a_size_that_fits_some_strides_only_fails(size, faulty, words, capsys):
+    """And the line says what is missed, but not the formula."""
+    scope = cells_run("layer-pack", "op-demo")
+    right = "(M - 1) * down + (N - 1) * across + 1\n"
+    assert PROSE["train-op"].count(right) == 1
+    source = PROSE["train-op"].replace(right, f"{size}\n")
+    exec(source.replace('"ch16::', f'"ch16_size_{abs(hash(size))}::'), scope)
+    made: dict[str, object] = {"torch": torch, "judged": judged, **scope}
+    torch.manual_seed(0)
+    wide = torch.randn(5, 210)
+    inputs = {"transpose": torch.randn(128, 7).T, "slice": wide[:, :70], "thirds": wide[:, ::3]}
+    inputs["row"] = torch.randn(70).expand(5, 70)
+    assert all(
+        text in PROSE["train-op-examine"] for text in ("randn(128, 7).T", "[:, ::3]", ".expand(5, 70)")
+    )
+    told = list(judged.contract(made["pack_by_mine"], made["pack_by_spec"], inputs.values()))
+    found = {name for name, line in zip(inputs, told, strict=False) if "FAILS" in line}
+    assert found == faulty and any(words in line for line in told)
+    assert not any("stride_xm" in line for line in told)

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from puzzles_lib import check, hint
+from puzzles_lib import check, hint, mistake
 from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import unpack_bits
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
@@ -96,6 +96,16 @@ def test_a_spec_that_differentiates_is_not_the_first_to_import_torchs_compiler()
             {"tl.floor(steps + u)": "tl.floor(steps) + (u > steps - tl.floor(steps)).to(tl.float32)"},
             "Up or down?",
         ),
+        (
+            STOCHASTIC_PACK,
+            {"tl.minimum(tl.floor(steps + u), TOP)": "tl.where(steps + u > TOP, 0.0, tl.floor(steps + u))"},
+            "The highest code",
+        ),
+        (
+            STOCHASTIC_PACK,
+            {"OFFSET + row * N + n": "OFFSET + row * N + n + 1"},
+            "Which number does an element draw?",
+        ),
     ],
 )
 def test_a_hint_is_about_the_mistake_that_the_report_shows(puzzle, changes, title):
@@ -119,6 +129,8 @@ def test_the_draw_of_the_hard_case_rounds_255_up_to_256():
 SPILLS = {"tl.minimum(tl.floor(steps + u), TOP)": "tl.floor(steps + u)"}
 PLACE = "OFFSET + row * N + n"
 LANE = "n - tl.program_id(1) * BLOCK_G * GROUP"
+FLOOR = "tl.floor(steps + u)"
+DB = "total += tl.sum(dy.to(tl.float32), axis=1)"
 ALWAYS = "    if True:\n        tl.store"
 
 
@@ -154,6 +166,34 @@ ALWAYS = "    if True:\n        tl.store"
         ),
         (STOCHASTIC_PACK, {"tl.rand(": "tl.randn("}, "u is from tl.randn"),
         (STOCHASTIC_PACK, {"tl.rand(": "tl.randint("}, "u is from tl.randint"),
+        (STOCHASTIC_PACK, {"tl.floor(steps + u)": "tl.ceil(steps + u)"}, "one step too high: use tl.floor"),
+        (STOCHASTIC_PACK, {FLOOR: "tl.floor(steps) + (u > 0.5).to(tl.float32)"}, "a coin toss"),
+        (STOCHASTIC_PACK, {"u), TOP)": "u), TOP + 1)"}, "after the floor, clamp to TOP, one less"),
+        (
+            STOCHASTIC_PACK,
+            {f"tl.minimum({FLOOR}, TOP)": f"tl.where(steps + u > TOP, 0.0, {FLOOR})"},
+            "a code is 0 if s + u is above TOP",
+        ),
+        (
+            STOCHASTIC_PACK,
+            {f"tl.minimum({FLOOR}, TOP)": f"tl.where({FLOOR} > TOP, 0.0, {FLOOR})"},
+            "a code above TOP, the highest one, becomes 0",
+        ),
+        (STOCHASTIC_PACK, {PLACE: f"{PLACE} + 1"}, "the place is one too large"),
+        (
+            STOCHASTIC_PACK,
+            {PLACE: "OFFSET + row * N + 0 * n + offs_g[:, None]"},
+            "all elements of a group share one draw",
+        ),
+        (
+            STOCHASTIC_PACK,
+            {FLOOR: "tl.floor(steps) + (u > steps - tl.floor(steps)).to(tl.float32)"},
+            "the wrong way round: let u be above 1 - fraction",
+        ),
+        (LINEAR_BACKWARD, {"offs_c, total, mask": "offs_c, tl.sum(acc, axis=1), mask"}, "row sums of dw"),
+        (LINEAR_BACKWARD, {DB: "total += 1.0"}, "db counts the iterations of the loop"),
+        (LINEAR_BACKWARD, {DB: "total += tl.minimum(M - start, BLOCK_M)"}, "db counts the rows of dy"),
+        (LINEAR_BACKWARD, {" & (pid_n == 0)": ""}, "2 and 6   a race: several programs store the same value"),
     ],
 )
 def test_a_slip_gets_words_of_its_own(puzzle, changes, words):
@@ -165,6 +205,33 @@ def test_a_slip_gets_words_of_its_own(puzzle, changes, words):
     for right, mark in marks.items():
         parts = parts.replace(mark, changes[right])
     assert words in str(check(define(parts, "<wrong>"), puzzle))
+
+
+STORE = "    if NEED_DB:\n        tl.store(db_ptr + offs_c, total, mask=(offs_c < COUT) & (pid_n == 0))"
+BARE = "tl.store(db_ptr + offs_c, total, mask=offs_c < COUT)"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        f"    if NEED_DB:\n        if pid_n == 0:\n            {BARE}",
+        f"    if pid_n == 0:\n        if NEED_DB:\n            {BARE}",
+        f"    if NEED_DB and pid_n == 0:\n        {BARE}",
+    ],
+)
+@pytest.mark.parametrize("name", ["db_added_by_every_column", "db_stored_by_every_column"])
+def test_a_mistake_is_made_in_ones_own_kernel_whatever_its_conditions(own, name):
+    source = kernel_sources()["linear_backward"]
+    assert source.count(STORE) == 1
+    source = source.replace(STORE, own).replace("total", "sums")
+    assert check(define(source, "<own>"), LINEAR_BACKWARD).ok
+    told = mistake(LINEAR_BACKWARD, name)
+    assert told.own and "sums, mask=offs_c < COUT" in str(told) and "total" not in str(told)
+
+
+def test_the_card_does_not_give_the_size_of_a_view_away():
+    """The chapter asks for it."""
+    assert "SPAN" in STRIDED_COPY._repr_markdown_() and "(N-1)" not in STRIDED_COPY._repr_markdown_()
 
 
 def test_the_widest_card_can_break_its_names():

@@ -39,7 +39,10 @@ KIND_WORDS = {kind: kind for kind in KINDS} | {
     "true size": "at true size",
 }
 """How a verdict's kind is named for a reader."""
-_RACE = "a race: the results can differ from run to run"  # for readers who get the word without the details
+SAME_VALUE = "the value is the same"  # in the message on a race that changes no result
+# for readers who get the word without the details
+_RACE = "a race: the results can differ from run to run"
+_SAME_RACE = "a race: several programs store the same value"
 
 
 @dataclass(frozen=True)
@@ -449,7 +452,9 @@ def _fault(case: CaseResult, cases: int = 1) -> str:
     if not case.verdict:
         return ""
     kind = case.verdict.kind
-    words = _RACE if kind == "race" else KIND_WORDS[kind]
+    words = KIND_WORDS[kind]
+    if kind == "race":
+        words = _SAME_RACE if SAME_VALUE in case.verdict.message else _RACE
     return "   " + (words.replace("does not", "do not") if cases > 1 else words)
 
 

@@ -13,7 +13,7 @@ from triton.runtime.jit import JITFunction
 from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, ZERO, Mismatch, compare, only_slip
 from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.naming import index_of, the_program, the_programs
-from puzzles_lib.checker.report import CaseResult, Verdict
+from puzzles_lib.checker.report import SAME_VALUE, CaseResult, Verdict
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import (
@@ -727,7 +727,7 @@ def stored_again(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     element = f"{conflict.argument}[{index_of(conflict.element, shape)}]"
     who = the_programs(*conflict.programs, puzzle, case)
-    text = f"{who} both store {element}: the value is the same, but one program should store it"
+    text = f"{who} both store {element}: {SAME_VALUE}, but one program should store it"
     return Verdict("race", text, conflict.site)
 
 

@@ -420,9 +420,9 @@ class _Transplant:
         return best_of_all[0] if len(best_of_all) == 1 else None
 
     def _change_statements(self, change: _Change) -> None:
-        if any(isinstance(each, _BLOCKS) for each in (*change.old, *change.new)):
+        if any(isinstance(each, _BLOCKS) for each in change.new):
             raise NoPlace
-        places = [self._statement(each) for each in change.old]
+        places = [self._whole(each) for each in change.old]
         anchor = places[0] if places else change.before and self._statement(change.before)
         if anchor is None:
             raise NoPlace
@@ -525,6 +525,18 @@ class _Transplant:
         if len(owns) != len(rights) or node.lineno not in lines:
             raise NoPlace
         return owns[lines.index(node.lineno)]
+
+    def _whole(self, node: ast.stmt) -> ast.stmt:
+        """Return the learner's statement that does the same; of a condition, with all that is in it."""
+        own = self._statement(node)
+        if isinstance(node, _BLOCKS):
+            inner = [
+                [meaning.statement(each) for each in _in_order([block])]
+                for meaning, block in ((self.right, node), (self.own, own))
+            ]
+            if not isinstance(node, ast.If) or node.orelse or inner[0] != inner[1]:
+                raise NoPlace
+        return own
 
     def _named(self, node: ast.AST) -> ast.AST:
         """Return a part of the wrong kernel with the learner's names."""

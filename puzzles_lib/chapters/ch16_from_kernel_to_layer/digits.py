@@ -112,12 +112,6 @@ def bytes_kept(model: nn.Module) -> int:
     return sum(storage.nbytes() for storage in kept.values())
 
 
-def seed_layers(model: nn.Sequential, step: int) -> None:
-    """Set ``seed`` of each layer, to a number that no other layer and no other step has."""
-    for place, layer in enumerate(model):
-        layer.seed = step * len(model) + place
-
-
 def _nodes(last: object) -> Iterator[Any]:
     """Yield all nodes of autograd's graph that lead to this one."""
     seen, left = set(), [last]

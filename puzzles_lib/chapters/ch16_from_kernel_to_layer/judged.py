@@ -47,6 +47,8 @@ def examined(op: Callable, *inputs: object) -> str:
     lines = []
     for test, result in failing.items():
         lines.append(f"{test} FAILS:")
+        if "mismatched tensor metadata" in result:
+            result += " The real result comes first, the fake second."
         lines.append(textwrap.indent(textwrap.fill(result, WIDE), "    "))
     lines.append(f"the other {len(found) - len(failing)}: ok")
     return "\n".join(lines)
@@ -156,8 +158,7 @@ def gradients(
     except Exception as error:
         return _told(error)
     needed = [name for name, each in zip(GRADIENTS, inputs[:3], strict=True) if each.requires_grad]
-    told = "; ".join(found) or f"gradcheck says {checked(function.apply, inputs, needed if where else ())}"
-    return told if where or not told.endswith("False") else f"{told}, as it should: backward has x̂, not x"
+    return "; ".join(found) or f"gradcheck says {checked(function.apply, inputs, needed if where else ())}"
 
 
 def under_autocast(
@@ -194,6 +195,70 @@ def under_autocast(
 
 def _named(made: Sequence[Tensor | None]) -> list[tuple[str, Tensor | None]]:
     return list(zip(GRADIENTS, made, strict=True))
+
+
+def promised(kernel: JITFunction, op: Callable, pack: Callable) -> str:
+    """Return what opcheck finds about the operator that makes dw and db, in a line for each need of them."""
+    if told := unsolved(kernel):
+        return told
+    x, dy = (torch.randn(shape, generator=_generator()) for shape in ((5, 70), (5, 3)))
+    kept, lines = pack(x, 7), []
+    for name, for_weight, for_bias in ASKED:
+        inputs = (dy.bfloat16(), *kept, x.shape[1], for_weight, for_bias)
+        try:
+            made = op(*(each.to("meta") if isinstance(each, Tensor) else each for each in inputs))
+            if any(each is None for each in made):
+                return "not solved yet: the fake returns None"
+            found = examined(op, *inputs)
+        except Exception as error:
+            found = f"FAILS. {_told(error)}"
+        lines.append(f"{name + ':':10} {found}")
+    return "\n".join(lines)
+
+
+ASKED = (
+    ("dw and db", True, True),
+    ("only dw", True, False),
+    ("only db", False, True),
+    ("neither", False, False),
+)
+
+
+def seeds(seed_layers: Callable, model: torch.nn.Sequential, steps: int) -> str:
+    """Return which two layers or steps share a seed; "" if each layer has another one in each step."""
+    seen: dict[object, str] = {}
+    for step in range(steps):
+        seed_layers(model, step)
+        for place, layer in enumerate(model):
+            if isinstance(layer, torch.nn.Linear):
+                here = f"layer {place} in step {step}"
+                if type(layer.seed) is not int:
+                    return f"{here}: its seed must be an integer, but is {layer.seed!r}"
+                if layer.seed in seen:
+                    return f"{here} has the seed {layer.seed}, like {seen[layer.seed]}"
+                seen[layer.seed] = here
+    return ""
+
+
+def same_gradients(plain: Callable, compiled: Callable, images: Tensor, labels: Tensor) -> str:
+    """Return whether a compiled model has the loss and the gradients of the plain one."""
+    try:
+        (loss, *own), (other, *others) = (
+            _loss_and_gradients(each, images, labels) for each in (plain, compiled)
+        )
+    except Exception as error:
+        return f"FAILS. {_told(error)}"
+    if not torch.equal(loss, other):
+        return f"the losses differ: {loss:.4f}, but {other:.4f} compiled"
+    wrong = sum(not torch.equal(a, b) for a, b in zip(own, others, strict=True))
+    if wrong:
+        return f"the losses are the same, but {wrong} of {len(own)} gradients differ"
+    return f"the loss and all {len(own)} gradients are the same"
+
+
+def _loss_and_gradients(model: Any, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+    loss = torch.nn.functional.cross_entropy(model(images), labels)
+    return loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))
 
 
 NEEDS = {
@@ -285,7 +350,7 @@ def same_words(words: object, wanted: Tensor) -> str:
 def _order_of_fields(words: Tensor, wanted: Tensor) -> str:
     """Return which codes share one of the reader's words, if it's a common slip; "" otherwise."""
     places = 2 * torch.arange(8)[:, None, None]
-    fields = wanted[None] >> places & 3  # [8, 16, columns]
+    fields = wanted[None].long() >> places & 3  # [8, 16, columns]
 
     def packed(codes: Tensor) -> Tensor:
         return (codes << places).sum(0).to(wanted.dtype)
@@ -296,7 +361,15 @@ def _order_of_fields(words: Tensor, wanted: Tensor) -> str:
         return ": your fields are in reverse order. Field 0 is the lowest bits"
     if torch.equal(words, packed(fields.reshape(16, 8, -1).transpose(0, 1))):
         return ": your words hold neighboring rows, but the rows of a word are 16 apart"
-    return ""
+    if torch.equal(words, (fields << places // 2).sum(0).to(wanted.dtype)):
+        return ": your fields are one bit apart, but a code has two bits"
+    if torch.equal(words, fields.sum(0).to(wanted.dtype)):
+        return ": your words are the sums of eight codes. Shift each code to its place first"
+    if torch.equal(words, wanted.to(torch.int8).to(wanted.dtype)):
+        return ": fields 4 to 7 are lost, as if they had been shifted in an integer of 8 bits"
+    own = words[None].long() >> places & 3
+    wrong = [str(f) for f in range(8) if not torch.equal(own[f], fields[f])]
+    return f": {', '.join(wrong)} of the fields 0 to 7 {'are' if len(wrong) > 1 else 'is'} wrong"
 
 
 def relu(
@@ -319,10 +392,17 @@ def relu(
     if (told := checked(function.apply, [x])) != "True":
         raised = re.match(r"\w+(Error|Exception): ", told)
         return form if form and raised else f"gradcheck: {told}{_order_of_bits(saved, x)}"
-    zeros = torch.zeros(5, 16, dtype=torch.float64, requires_grad=True)
-    (dx,) = torch.autograd.grad(function.apply(zeros).sum(), zeros)
-    if dx.any():
-        return "gradcheck: True, but where x is 0, dx is dy. In torch it's 0 there"
+    near = torch.linspace(-4e-3, 4e-3, 81, dtype=torch.float64)[:80].view(5, 16)  # has a 0
+    near = near.round(decimals=4).requires_grad_()
+    (dx,) = torch.autograd.grad(function.apply(near).sum(), near)
+    near = near.detach()
+    if (wrong := dx != (near > 0)).any():
+        value = float(near[wrong].abs().min())
+        if not value:
+            return "gradcheck: True, but where x is 0, dx is dy. In torch it's 0 there"
+        value = float(near[wrong & (near.abs() == value)][0])
+        told = "dx is dy, not 0" if value < 0 else "dx is 0, not dy"
+        return f"gradcheck: True, but where x is {value:g}, {told}"
     if told := unsolved(*kernels):
         return f"gradcheck: True\n{told}"
     bytes_kept = kept()
@@ -359,6 +439,9 @@ _COMPUTED_ANYWAY = ("setStorage", "cannot reshape tensor of 0 elements")
 """What torch says if an operator doesn't return early for an x without elements."""
 
 
+_SPAN = re.compile(r"(?:ValueError: )?run:\s+x\s+has\s+shape\s+\((\d+),\),\s+but\s+\S+\s+is\s+\d+")
+"""What `run` says of an x that doesn't end at its last element. It would give the formula away."""
+
 MOST_OTHERS = 0.05  # of words: float32 and float64 may disagree about a code now and then
 
 
@@ -377,6 +460,9 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
             told = f"FAILS. {_told(error)}"
             if x.numel() == 0 and any(words in told for words in _COMPUTED_ANYWAY):
                 told = "FAILS. Return early: there are no elements to compute with"
+            elif x.numel() and "setStorage" in told:
+                told = "FAILS. size is too large: it goes beyond the end of x's memory"
+        told = _SPAN.sub(lambda found, x=x: _about_the_end(int(found[1]), x), told)  # type: ignore[misc]
         yield f"x {list(x.shape)}, strides {x.stride()}: {told}"
     refused = {
         "a bfloat16 x": torch.zeros(5, 70, dtype=torch.bfloat16),
@@ -392,6 +478,15 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
             yield f"{name}: FAILS. {_told(error)}"
         else:
             yield f"{name}: FAILS. It isn't refused"
+
+
+def _about_the_end(size: int, x: Tensor) -> str:
+    """Return what is wrong with a ``size`` that isn't what x spans."""
+    span = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
+    last = f"x[{x.shape[0] - 1}, {x.shape[1] - 1}], the last element"
+    if size < span:
+        return f"size is {size}, but {last}, is further from x[0, 0] than that"
+    return f"size is {size}, but {last}, comes earlier"
 
 
 def _unlike(results: Sequence[Tensor], wanted: Sequence[Tensor]) -> str:

@@ -12,12 +12,14 @@ _TO_INT64 = {
     "program_id(1).to(tl.int64)": "program_id(1)",
 }
 
+_MASKED = "tl.store(db_ptr + offs_c, total, mask=(offs_c < COUT) & (pid_n == 0))"
+_BRANCHED = "tl.store(db_ptr + offs_c, total, mask=offs_c < COUT)"
 _STORED_BY_ONE = {
-    "    if NEED_DB:\n        tl.store(db_ptr + offs_c, total, mask=(offs_c < COUT) & (pid_n == 0))": (
-        "    if NEED_DB and pid_n == 0:\n        tl.store(db_ptr + offs_c, total, mask=offs_c < COUT)"
-    ),
+    f"    if NEED_DB:\n        {_MASKED}": f"    if NEED_DB and pid_n == 0:\n        {_BRANCHED}",
+    f"        {_MASKED}": f"        if pid_n == 0:\n            {_BRANCHED}",
+    f"NEED_DB:\n        {_MASKED}": f"pid_n == 0:\n        if NEED_DB:\n            {_BRANCHED}",
 }
-"""Another way to let one column of programs store db."""
+"""Other ways to let one column of programs store db."""
 
 MISTAKES = (
     Mistake(
@@ -281,7 +283,7 @@ MISTAKES = (
         "Goes up if u is above the fraction, which is how often it should stay down.",
         {"tl.floor(steps + u)": "tl.floor(steps) + (u > steps - tl.floor(steps)).to(tl.float32)"},
         kind="values",
-        says="as often as they should stay down",
+        says="the wrong way round",
     ),
     Mistake(
         STOCHASTIC_PACK,

@@ -58,6 +58,10 @@ def layer() -> Picture:
     for one, other in ((x, copy), (words, backward)):
         middle = (one.x + one.right) / 2
         arrow(ax, (middle, one.bottom + 0.1), (middle, other.y - 0.1))
+    w = box(ax, 12.2, 2.4, 2.2, 0.7, "W, b", color=VALUES)
+    arrow(ax, (13.3, w.y - 0.05), (13.3, linear.bottom + 0.05))
+    w = box(ax, 18.0, 9.2, 2.2, 0.8, "W", color=VALUES)
+    arrow(ax, (w.x - 0.1, _middle(w)), (product.right + 0.1, _middle(w)))
     return Picture(
         figure,
         "A linear layer. Forward: torch computes y = x Wᵀ + b exactly, from x [M, N]. Below that, puzzle 25 "
@@ -136,39 +140,33 @@ def programs(COUT: int = 45, N: int = 91, BLOCK_C: int = 16, BLOCK_N: int = 32) 
 
 
 def draws(steps: float = 2.3, count: int = 40, seed: int = 54) -> Picture:
-    """Draw a value between two codes, some draws of u, and the code floor(steps + u) of each."""
+    """Draw a value between two codes, and s + u for some draws of u. Whoever looks must choose the codes."""
     u = uniform(seed, torch.arange(count)).tolist()
     low = int(steps)
-    up = sum(steps + each >= low + 1 for each in u)
-    figure, ax = new_sheet(25, 6.2)
+    figure, ax = new_sheet(25, 5.4)
     left, width = 3.0, 9.5  # a step
     for code in range(low, low + 3):
         x = left + (code - low) * width
         ax.plot([x, x], [1.2, 4.0], color=LINE, linewidth=1, zorder=0)
         label(ax, x, 0.7, f"code {code}", fontsize=11)
     for number, each in enumerate(u):
-        x, goes_up = left + (steps + each - low) * width, steps + each >= low + 1
-        y = 2.05 + 1.7 * number / count
-        ax.plot([x], [y], "o", markersize=5, color=BLUE if goes_up else ORANGE)
+        x = left + (steps + each - low) * width
+        ax.plot([x], [2.05 + 1.7 * number / count], "o", markersize=5, color=BLUE)
     place = left + (steps - low) * width
     for end in (place, place + width):
         ax.plot([end, end], [1.25, 4.0], color=INK, linewidth=1, linestyle=":")
     ax.plot([place, place + width], [1.5, 1.5], color=INK, linewidth=1)
     label(ax, place - 0.3, 1.5, f"s = {steps:g}", align="right")
     label(ax, place + width + 0.3, 1.5, f"s + 1 = {steps + 1:g}", align="left")
-    label(ax, left + 0.62 * width, 4.55, f"{count - up} draws of s + u: code {low}", color=ORANGE)
-    label(ax, left + 1.04 * width, 4.55, f"{up} draws: code {low + 1}", align="left", color=BLUE)
     for number in (0, count - 1):
         text = f"draw {number}"
         label(ax, left - 0.3, 2.05 + 1.7 * number / count, text, align="right", fontsize=9, color=FAINT)
-    mean = low + up / count
-    text = f"the mean of {count} codes is {mean:.2f}; the nearest code would be {low} each time"
-    label(ax, 12.5, 5.6, text)
+    label(ax, 12.5, 4.7, f"{count} draws of u, each shown at s + u. Which of them become code {low + 1}?")
     return Picture(
         figure,
-        f"s = {steps:g} is between the codes {low} and {low + 1}. Of {count} draws of s + u, with u from 0 "
-        f"to 1, {count - up} stay below {low + 1} and become {low}; {up} reach it and become {low + 1}. The "
-        f"mean of the codes is {mean:.2f}. The nearest code would be {low} each time.",
+        f"s = {steps:g} is between the codes {low} and {low + 1}. {count} draws of u, from 0 to 1, are shown "
+        f"at s + u. So they're spread evenly from {steps:g} to {steps + 1:g}: most are below {low + 1}, the "
+        f"others above. Which of them become code {low + 1}?",
     )
 
 
@@ -179,43 +177,92 @@ def _named(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {row["path"]: row for row in record["curves"]}
 
 
-CLOSE = ("4 bits, nearest", "1 bit, stochastic")
-
-
 def curves(record: Mapping[str, Any]) -> Picture:
-    """Draw how far the loss of each step is from float32's, for all `LOOKS`, and for `CLOSE` enlarged.
+    """Draw how far the loss of each step is from float32's, and the mean of these distances.
 
     record: what `curves.measure` returns.
     """
     rows = _named(record)
     figure = new_figure(8.6, 3.9)
-    axes = figure.subplots(1, 2)
+    left, right = figure.subplots(1, 2, width_ratios=[3, 2])
     exact, told, most = rows[FLOAT]["loss"], [], rows[FLOAT]["bytes"] / 1e3
-    for ax in axes:
-        ax.axhline(0, color=INK, linewidth=0.8)
+    left.axhline(0, color=INK, linewidth=0.8)
     for path, (color, line, width) in LOOKS.items():
         row = rows[path]
         beyond = [loss - one for loss, one in zip(row["loss"], exact, strict=True)]
         kept = f"{row['bytes'] / 1e3:.0f} kB"
-        for ax in axes if path in CLOSE else axes[:1]:
-            ax.plot(beyond, line, color=color, linewidth=width, label=f"{path} ({kept})")
-        told.append(f"{path}: {kept} kept, {beyond[40]:+.3f} at step 40, {row['apart']:.4f} apart")
-    axes[0].set_title("all four formats", fontsize=10)
-    axes[1].set_title(f"{' and '.join(CLOSE)}, enlarged", fontsize=10)
-    axes[1].set_ylim(-0.01, 0.01)
-    axes[0].legend(fontsize=10, frameon=False, loc="lower right")
-    axes[0].set_ylabel("loss minus float32's (below 0: falls faster)", fontsize=10)
-    for ax in axes:
-        ax.set_xlabel("step", fontsize=10)
-        ax.tick_params(labelsize=9)
-        ax.grid(axis="y", color=PALE)
-        ax.spines[["top", "right"]].set_visible(False)
+        left.plot(beyond, line, color=color, linewidth=width, label=f"{path} ({kept})")
+        told.append(f"{path}: {kept} kept, {beyond[40]:+.3f} at step 40, {row['apart']:.3f} apart")
+    left.set_title("each step", fontsize=10)
+    left.legend(fontsize=10, frameon=False, loc="lower right")
+    left.set_ylabel("loss minus float32's (below 0: falls faster)", fontsize=10)
+    left.set_xlabel("step", fontsize=10)
+    left.grid(axis="y", color=PALE)
+    apart = {path: rows[path]["apart"] for path in LOOKS}
+    _bars(right, apart, "{:.3f}")
+    right.set_title("distance from float32, mean of all steps", fontsize=10)
+    left.tick_params(labelsize=9)
+    left.spines[["top", "right"]].set_visible(False)
     return Picture(
         figure,
         f"The loss on the digits minus float32's, averaged over {record['seeds']} runs. float32 "
         f"keeps {most:.0f} kB, and its loss is {exact[40]:.3f} at step 40. {'; '.join(told)}. "
         "Apart: the mean distance from float32's curve. A negative difference is a loss that falls faster.",
     )
+
+
+def _bars(ax: Any, values: Mapping[str, float], form: str, most: float | None = None) -> None:
+    """Draw a bar with its number for each path, the first at the top. most: where longer bars are cut."""
+    longest = most or max(values.values())
+    for place, (path, value) in enumerate(values.items()):
+        color = LOOKS[path][0] if path in LOOKS else FAINT
+        ax.barh(place, min(value, longest), color=color, height=0.55)
+        text = form.format(value) + (" (bar cut)" if value > longest else "")
+        label(ax, min(value, longest) + 0.03 * longest, place, text, align="left", fontsize=10)
+    ax.set_yticks(range(len(values)), list(values), fontsize=10)
+    ax.invert_yaxis()
+    ax.set_xlim(0, (1.3 if most is None else 1.6) * longest)
+    ax.set_xticks([])
+    ax.tick_params(length=0)
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
+
+
+def language(record: Mapping[str, Any]) -> Picture:
+    """Draw what formats did to a language model: its loss in training, and how much is added to the unseen.
+
+    record: what `puzzles_lib.bench.language` has written.
+    """
+    rows = {row["path"]: row for row in record["rows"]}
+    figure = new_figure(8.6, 3.9)
+    left, right = figure.subplots(1, 2, width_ratios=[3, 2])
+    steps = [record["every"] * (number + 1) for number in range(len(rows["torch"]["loss"]))]
+    left.plot(steps, rows["torch"]["loss"], color=FAINT, linewidth=4, label="torch")
+    for path, (color, line, width) in LOOKS.items():
+        left.plot(steps, rows[path]["loss"], line, color=color, linewidth=width, label=path)
+    left.set_title("in training", fontsize=10)
+    left.set_xlabel("step", fontsize=10)
+    left.set_ylabel("loss, in nats per byte", fontsize=10)
+    left.legend(fontsize=10, frameon=False, loc="upper right")
+    left.grid(axis="y", color=PALE)
+    left.tick_params(labelsize=9)
+    left.spines[["top", "right"]].set_visible(False)
+    mean = {path: sum(row["held_out"]) / len(row["held_out"]) for path, row in rows.items()}
+    added = {path: mean[path] - mean["torch"] for path in rows if path in LOOKS or path in OF_LANGUAGE}
+    _bars(right, dict(sorted(added.items(), key=lambda pair: pair[1])), "+{:.3f}", most=0.25)
+    right.set_title("loss above torch's, on held-out text", fontsize=10)
+    told = ", ".join(f"{path} +{each:.3f}" for path, each in added.items())
+    return Picture(
+        figure,
+        f"A language model. Its loss in training, over {record['steps']} steps: the curves of 4 and 2 bits, "
+        f"nearest, are torch's, which ends at {rows['torch']['loss'][-1]:.2f}. That of 1 bit, stochastic is "
+        f"above and ends at {rows['1 bit, stochastic']['loss'][-1]:.2f}, and that of 1 bit, nearest at "
+        f"{rows['1 bit, nearest']['loss'][-1]:.2f}. On held-out text, torch's loss is {mean['torch']:.3f}. "
+        "Above "
+        f"that are: {told}.",
+    )
+
+
+OF_LANGUAGE = ("8 bits, nearest", "2 bits, stochastic")
 
 
 def gains(steps: Sequence[int], found: Mapping[str, Sequence[Sequence[float]]]) -> Picture:
@@ -256,34 +303,48 @@ def gains(steps: Sequence[int], found: Mapping[str, Sequence[Sequence[float]]]) 
 
 def words(BITS: int = 2) -> Picture:
     """Draw which values of x share a word: along a row in puzzle 15, down a column in the library."""
-    F = 16 // BITS
-    figure, ax = new_sheet(25, 7.7)
-    row = cells(ax, [f"n={i}" for i in range(3)], x=2.2, y=1.6, width=2.2, colors=PACKED)
-    label(ax, row.x + 3.3, 0.7, "puzzle 15: a word has neighbors in one row")
-    label(ax, row.x + 3.3, 1.25, "word 0")
-    label(ax, row.x - 0.3, 2.1, "row m", align="right")
-    label(ax, row.right + 0.2, 2.1, f"… n={32 // BITS - 1}", align="left")
-    for i in range(3):
-        label(ax, row.center(i)[0], 2.95, f"bits {BITS * i}, {BITS * i + 1}", fontsize=8, color=FAINT)
-    x, width = 16.0, 2.6
-    rows = [[f"m={16 * field + r}" for r in range(2)] for field in range(F)]
-    block = cells(ax, rows, x=x, y=2.3, width=width, height=0.62, colors=[[PACKED, VALUES]] * F)
-    label(ax, x + width, 0.7, f"the library: a word has {F} rows of one column, 16 apart")
-    for r in range(2):
-        label(ax, x + (r + 0.5) * width, 1.8, f"word {r}")
-    label(ax, block.right + 0.3, 1.8, "… word 15", align="left")
-    for field in range(F):
-        text = f"bits {BITS * field}, {BITS * field + 1}"
-        label(ax, x - 0.3, 2.61 + 0.62 * field, text, align="right", fontsize=8, color=FAINT)
+    F, last = 16 // BITS, 32 // BITS - 1
+    figure, ax = new_sheet(25, 8.5)
+    label(ax, 5.6, 0.5, "puzzle 15: a word has neighbors in a row", fontsize=10)
+    label(ax, 17.8, 0.5, f"the library: a word has {F} rows of a column, 16 apart", fontsize=10)
+    columns, height = 4, 0.8
+    for left, shown in (
+        (1.6, [f"n={n}" for n in range(columns)]),
+        (14.4, [f"n={n}" for n in range(columns)]),
+    ):
+        for place, text in enumerate(shown):
+            label(ax, left + (place + 0.5) * 2.0, 1.3, text, fontsize=9, color=FAINT)
+    for m in range(3):
+        label(ax, 1.4, 2.1 + height * m, f"m={m}", align="right", fontsize=9, color=FAINT)
+        fields = [f"{BITS * n}, {BITS * n + 1}" for n in range(columns)] if m == 0 else [""] * columns
+        cells(ax, fields, x=1.6, y=1.7 + height * m, width=2.0, height=height,
+              colors=[PACKED if m == 0 else PALE] * columns)  # fmt: skip
+        label(ax, 9.8, 2.1 + height * m, f"… n={last}", align="left", fontsize=9, color=FAINT)
+    label(ax, 5.6, 1.7 + height * 3 + 0.5, "colored: the first word of row 0, with the bits of each value",
+          fontsize=9)  # fmt: skip
+    rows = [0, 1, None, 16, 17, None, 16 * (F - 1)]
+    for place, m in enumerate(rows):
+        y = 1.7 + height * place
+        if m is None:
+            label(ax, 13.6, y + height / 2, "⋮", align="right", fontsize=9, color=FAINT)
+            continue
+        label(ax, 14.2, y + height / 2, f"m={m}", align="right", fontsize=9, color=FAINT)
+        field, own = divmod(m, 16)
+        text = f"{BITS * field}, {BITS * field + 1}"
+        first = [PACKED, VALUES][own]
+        cells(ax, [text, "", "", ""], x=14.4, y=y, width=2.0, height=height, colors=[first, PALE, PALE, PALE])
+    label(ax, 17.8, 1.7 + height * len(rows) + 0.5, "yellow: word 0 of column 0. blue: word 1, and so on "
+          "up to word 15", fontsize=9)  # fmt: skip
     return Picture(
         figure,
-        f"Which {BITS}-bit values share a word. In puzzle 15: the neighbors n = 0 to {32 // BITS - 1} of one "
-        f"row, from the lowest bits up. In the library: {F} rows of one column, 16 apart, in 16 bits. Word 0 "
-        f"has the rows {', '.join(str(16 * j) for j in range(F))}, from the lowest bits up. Word 1 has the "
-        "rows that come one after these, and so on up to word 15.",
+        f"Which {BITS}-bit values of x share a word; n counts columns, m rows. In puzzle 15: the neighbors "
+        f"n = 0 to {last} of one row, from the lowest bits up. In the library: {F} rows of one column, 16 "
+        f"apart, in 16 bits. Word 0 has the rows {', '.join(str(16 * j) for j in range(F))}, from the lowest "
+        "bits up. Word 1 has the rows that come one after these, and so on up to word 15. The next column "
+        "has its own 16 words.",
     )
 
 
 __all__ = [
-    "curves", "draws", "gains", "layer", "programs", "words", "wraps"
+    "curves", "draws", "gains", "language", "layer", "programs", "words", "wraps"
 ]  # fmt: skip

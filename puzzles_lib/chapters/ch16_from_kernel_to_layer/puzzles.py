@@ -25,9 +25,11 @@ from puzzles_lib.puzzle import Case, Puzzle
 
 # ---- puzzle 25
 
+SPAN = " (M-1)*stride_xm+(N-1)*stride_xn+1"  # a name on the card: the chapter asks for the number
+
 
 def strided_copy(
-    x: Float32[Tensor, " (M-1)*stride_xm+(N-1)*stride_xn+1"],
+    x: Float32[Tensor, SPAN],
     M: int,
     N: int,
     stride_xm: int,
@@ -36,6 +38,7 @@ def strided_copy(
     """y[m, n] = x[m · stride_xm + n · stride_xn], rounded to bfloat16
 
     x is a view with any strides, in elements: a slice, a transpose, one row for all.
+    The kernel gets its SPAN, the memory from the first element to the last.
     The rows of y come one after the other. M, products with the strides and the size
     of y may exceed 2^31; each stride fits into an int32. Axis 0 of the grid counts
     blocks of rows, axis 1 blocks of columns.
@@ -299,8 +302,11 @@ ROUNDING_SLIPS = {
     "all groups of all rows draw the same numbers: the place is OFFSET + m * N + n": _drawn(
         lambda m, n, at: at.OFFSET + n % at.GROUP
     ),
-    "all elements of a row share one draw: give each element its own place": _drawn(
-        lambda m, n, at: at.OFFSET + m * at.N
+    "all elements of a group share one draw: give each element its own place": _drawn(
+        lambda m, n, at: at.OFFSET + m * at.N + n // at.GROUP
+    ),
+    "the place is one too large: the first element of x draws at OFFSET": _drawn(
+        lambda m, n, at: at.OFFSET + m * at.N + n + 1
     ),
     "the place counts W words per row: a row of x has N elements": _drawn(
         lambda m, n, at: at.OFFSET + m * triton.cdiv(at.N * at.BITS, 32) + n
@@ -312,13 +318,25 @@ ROUNDING_SLIPS = {
     "OFFSET is added to the seed: add it to the place instead": _rounded_by(
         lambda steps, u: (steps + u).floor(), lambda m, n, at: uniform(at.SEED + at.OFFSET, m * at.N + n)
     ),
-    "a code above 2^BITS - 1 spills into the next field: clamp after the floor": _unclamped(
+    "a code of 2^BITS spills into the next field: after the floor, clamp to TOP, one less": _unclamped(
         lambda steps, u, top: (steps + u).floor()
     ),
     "codes go up when u is small: the card asks for a large u, to have the same bits": _rounded_by(
         lambda steps, u: steps.floor() + (u < steps - steps.floor())
     ),
-    "codes go up as often as they should stay down": _rounded_by(
+    "a code is 0 if s + u is above TOP, the highest code: it must be TOP then": _unclamped(
+        lambda steps, u, top: torch.where(steps + u > top, 0.0, (steps + u).floor())
+    ),
+    "a code above TOP, the highest one, becomes 0: it must become TOP": _unclamped(
+        lambda steps, u, top: torch.where((steps + u).floor() > top, 0.0, (steps + u).floor())
+    ),
+    "codes are one step too high: use tl.floor, which gives the lower code": _rounded_by(
+        lambda steps, u: (steps + u).ceil()
+    ),
+    "a coin toss: each code goes up if u is above 0.5, whatever its fraction is": _rounded_by(
+        lambda steps, u: steps.floor() + (u > 0.5)
+    ),
+    "codes go up if u is above the fraction, the wrong way round: let u be above 1 - fraction": _rounded_by(
         lambda steps, u: steps.floor() + (u > steps - steps.floor())
     ),
     "codes are half a step too high: after adding u, use tl.floor instead of rounding": _rounded_by(
@@ -496,6 +514,20 @@ def linear_backward(
     return dw[: len(dw) * NEED_DW], db[: len(db) * NEED_DB]
 
 
+def _summed_as_db(sums: Callable) -> Callable:
+    """A spec with a slip: dw is correct, and db is made of dy, dw and the numbers of a case."""
+
+    def spec(
+        dy: Tensor, words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS: int, GROUP: int,
+        NEED_DW: int, NEED_DB: int, BLOCK_M: int,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        dw, _ = linear_backward(dy, words, scale, minimum, N, BITS, GROUP, 1, 1)
+        db = sums(dy, dw, SimpleNamespace(M=dy.shape[0], BLOCK_M=BLOCK_M, NEED_DW=NEED_DW))
+        return dw[: len(dw) * NEED_DW], db[: len(db) * NEED_DB]
+
+    return spec
+
+
 def _backward_case(*, most: int = 3, times: float = 1.0, **numbers: int) -> Case:
     """A case with scales and minima for its BITS, as those of puzzle 19."""
     BITS = numbers["BITS"]
@@ -542,6 +574,17 @@ LINEAR_BACKWARD = Puzzle(
     ),
     outputs=("dw", "db"),
     stored_once=("db",),
+    slips={
+        "db has the row sums of dw: it should have the sums of dy along m": _summed_as_db(
+            lambda dy, dw, at: dw.sum(1) * at.NEED_DW
+        ),
+        "db counts the iterations of the loop: add the sums of dy in each": _summed_as_db(
+            lambda dy, dw, at: torch.full_like(dw[:, 0], triton.cdiv(at.M, at.BLOCK_M))
+        ),
+        "db counts the rows of dy: add their values": _summed_as_db(
+            lambda dy, dw, at: torch.full_like(dw[:, 0], at.M)
+        ),
+    },
     most_loads={
         "dy": lambda s: s.M * s.COUT * (triton.cdiv(s.N, s.BLOCK_N) if s.NEED_DW else 1),
         "words": lambda s: s.NEED_DW * s.M * s.N * triton.cdiv(s.COUT, s.BLOCK_C),

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.library import opcheck
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.digits import mlp
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.judged import are_strides, examined_at
@@ -36,6 +37,22 @@ def _operators() -> dict[str, object]:
 def _convicts(strides: tuple[int, int]) -> bool:
     """Return whether a test of opcheck fails for row_by_row and an x of 5 by 33 with these strides."""
     return not examined_at(_operators()["row_by_row"], (5, 33), strides).endswith("tests: ok")  # type: ignore[arg-type]
+
+
+def _failing(name: str) -> str:
+    """Return the only test of opcheck that fails for this operator and an x that needs a gradient."""
+    x = torch.randn(5, 33, generator=torch.Generator().manual_seed(0), requires_grad=name == "clipped")
+    found = opcheck(_operators()[name], (x,), raise_exception=False)  # type: ignore[arg-type]
+    (test,) = [test for test, result in found.items() if result != "SUCCESS"]
+    return test
+
+
+def _test(name: str) -> str:
+    """Return a test's name without what a reader may leave out."""
+    return name.strip().lower().removeprefix("test_")
+
+
+TESTS = ("schema", "autograd_registration", "faketensor", "aot_dispatch_dynamic")
 
 
 def _passing() -> set[int]:
@@ -195,6 +212,28 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q4",
+        asks="keep_signs packs the signs of x, and applies ReLU to x. Which test of opcheck fails?",
+        right=lambda: _failing("keep_signs"),
+        kind=str,
+        same=lambda value, right: _test(value) == _test(right),
+        nudges=(
+            Nudge(
+                lambda v, r: _test(v) not in TESTS,
+                "Answer with one of the four names in the table above.",
+            ),
+            Nudge(
+                lambda v, r: _test(v) == "faketensor",
+                "The fake is honest: it has one byte per eight columns, rounded up, like the result.",
+            ),
+            Nudge(
+                lambda v, r: _test(v) == "autograd_registration",
+                "There is no backward, so none can be registered in the wrong place.",
+            ),
+        ),
+        nudge="The returned bytes are the same, plain or recorded. What else does a call do?",
+    ),
+    Question(
+        id="ch16-q5",
         asks="With how many columns, from 30 to 40, does signs_of_whole_bytes pass all four tests?",
         right=_passing,
         kind=set,
@@ -209,7 +248,7 @@ QUESTIONS = (
         nudge="How many bytes is a row by the operator's formula, and by the fake's? When are they equal?",
     ),
     Question(
-        id="ch16-q5",
+        id="ch16-q6",
         asks="Which strides of an x of 5 by 33 show that the fake of row_by_row lies?",
         right=lambda: (1, 5),
         kind=tuple,
@@ -218,6 +257,10 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: not are_strides(v),
                 "Answer with two numbers from 0 to 100: the strides of the rows and of the columns.",
+            ),
+            Nudge(
+                lambda v, r: v == (33, 1),
+                "That's the x above, for which no test fails. Which other x has rows and columns?",
             ),
             Nudge(
                 lambda v, r: v[1] == 1 and v[0] >= 33,
@@ -229,7 +272,26 @@ QUESTIONS = (
         "the result, rows are further apart than columns.",
     ),
     Question(
-        id="ch16-q6",
+        id="ch16-q7",
+        asks="clipped has no backward. Which test of opcheck fails if x has requires_grad=True?",
+        right=lambda: _failing("clipped"),
+        kind=str,
+        same=lambda value, right: _test(value) == _test(right),
+        nudges=(
+            Nudge(
+                lambda v, r: _test(v) not in TESTS,
+                "Answer with one of the four names in the table above.",
+            ),
+            Nudge(
+                lambda v, r: _test(v) == "autograd_registration",
+                "It sounds like it. But that test only looks where a backward was registered, and here "
+                "there is none. Which test computes gradients?",
+            ),
+        ),
+        nudge="The schema and the fake are correct. Which test needs a gradient?",
+    ),
+    Question(
+        id="ch16-q8",
         asks="COUT = 45, N = 91, tiles of 16 by 32, and only db is needed. Which grid, (axis 0, axis 1)?",
         right=_grid_for_db,
         kind=tuple,
@@ -245,14 +307,14 @@ QUESTIONS = (
         nudge="db has one sum per row of dW. How many programs cover the rows, and how many share a row?",
     ),
     Question(
-        id="ch16-q7",
+        id="ch16-q9",
         asks="Does gradcheck pass if x is random numbers?",
         right=_gradcheck_on_any_x,
         kind=bool,
         nudge="Forward multiplies by x. Which x does backward have?",
     ),
     Question(
-        id="ch16-q8",
+        id="ch16-q10",
         asks="x and weight are float32, and autocast is set to bfloat16. What's the dtype of dy in backward?",
         right=_dtype_of_dy,
         kind=str,
@@ -260,7 +322,7 @@ QUESTIONS = (
         nudge="A gradient has the dtype of the tensor it belongs to. dy belongs to y.",
     ),
     Question(
-        id="ch16-q9",
+        id="ch16-q11",
         asks="How many of the inputs of the model's three linear layers does something else keep in float32?",
         right=_inputs_kept_by_others,
         kind=int,
@@ -271,7 +333,7 @@ QUESTIONS = (
         nudge="Each linear layer but the first gets a ReLU's result. What does a ReLU keep for its backward?",
     ),
     Question(
-        id="ch16-q10",
+        id="ch16-q12",
         asks="x is [256, 128]. How many bytes does it take in 2 bits, with a bfloat16 scale and minimum per "
         "group of 64?",
         right=_bytes_of_codes,
@@ -285,7 +347,7 @@ QUESTIONS = (
         "numbers?",
     ),
     Question(
-        id="ch16-q11",
+        id="ch16-q13",
         asks="With 1 bit and nearest codes, is the loss of steps 20 to 30 'above' or 'below' float32's?",
         right=_side_of_one_bit,
         kind=str,
@@ -294,7 +356,7 @@ QUESTIONS = (
         "loss, as long as training stays stable?",
     ),
     Question(
-        id="ch16-q12",
+        id="ch16-q14",
         asks="At which rate are float32's losses about those of 1 bit, nearest at 0.05?",
         right=lambda: 0.055,
         kind=float,
@@ -302,12 +364,16 @@ QUESTIONS = (
         nudges=(
             Nudge(lambda v, r: v <= 0.05, "At 0.05, float32's loss falls more slowly than the packed one's."),
             Nudge(lambda v, r: v >= 0.1, "Far too large: compare the losses in the last column."),
-            Nudge(lambda v, r: v > r, "Too large: float32's losses are below the packed ones now."),
+            Nudge(
+                lambda v, r: v >= 0.07,
+                "Much too large: at 0.05, float32's losses are nearer to the packed ones.",
+            ),
+            Nudge(lambda v, r: v > r, "A bit too large: float32's losses are below the packed ones now."),
         ),
         nudge="A little too small: float32's losses are still above the packed ones.",
     ),
     Question(
-        id="ch16-q13",
+        id="ch16-q15",
         asks="A linear layer's backward has two products, its forward one. Checkpointing runs forward "
         "twice. How many times as long does a step take (within 0.035)?",
         right=_checkpointed,
@@ -324,7 +390,7 @@ QUESTIONS = (
         nudge="Count the products: three without checkpointing. How many with it?",
     ),
     Question(
-        id="ch16-q14",
+        id="ch16-q16",
         asks="1024 images per step, and 32 GB for activations: which row of the table would you use?",
         right=_chosen,
         kind=str,
@@ -347,7 +413,7 @@ QUESTIONS = (
         nudge="It fits. But another row fits, too, takes no longer, and its gradient is nearer to torch's.",
     ),
     Question(
-        id="ch16-q15",
+        id="ch16-q17",
         asks="x is [33, 70], in 2 bits. What's the shape of its int16 words: (blocks of rows, rows of words "
         "per block, columns)?",
         right=_shape_of_words,
