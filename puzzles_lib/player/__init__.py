@@ -22,6 +22,7 @@ from puzzles_lib.player.packing import packed
 from puzzles_lib.player.story import Sheet, Teller, Told, sheets
 from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, expect_puzzle, pick_case, pick_program
 from puzzles_lib.runner import Access, Conflict, Options, Recorder, Run
+from puzzles_lib.session import failing_case
 from puzzles_lib.wrapped import is_wrapped
 
 MOST_ELEMENTS = 1_000_000  # of all tensors of a case
@@ -34,7 +35,7 @@ LARGE = 50_000  # elements of a tensor: the values of such are left out where a 
 def watch(
     kernel: object,
     puzzle: Puzzle,
-    case: int | Case = 0,
+    case: int | Case | None = None,
     program: int | tuple[int, ...] | None = None,
     step: int | None = None,
 ) -> "Player":
@@ -43,10 +44,11 @@ def watch(
         watch(outer_add_kernel, OUTER_ADD, case=2, program=1)
 
     kernel: with `triton.autotune`, its first configuration is shown.
-    case: the number of the case in ``puzzle.cases``, or a `Case` of your own.
+    case: the number of the case in ``puzzle.cases``, or a `Case` of your own. By default it is the first in
+        which your last check of this kernel has failed, or else 0.
     program: the program to begin with, as its number in launch order or its ids along the grid's axes. By
-        default it is the first that stores a wrong value, or else one that stops early, goes out of bounds or
-        has masked-off lanes, or else 0.
+        default it is the second of two that race, or else the first that stores a wrong value, stops early,
+        goes out of bounds or has masked-off lanes, or else 0.
     step: the step to open at, counted from 1 as on the page; a larger number than the last opens the last.
 
     Without ``step``, the page opens at the line that first stores a wrong value. If there is none, it opens
@@ -62,7 +64,7 @@ def watch(
     if step is not None and (type(step) is not int or step < 1):
         raise ValueError(f"watch: step must be an integer of at least 1, but is {step!r}")
     expect_puzzle("watch", kernel, puzzle)
-    case = pick_case(puzzle, case, "watch")
+    case = pick_case(puzzle, failing_case(kernel, puzzle) if case is None else case, "watch")
     if case.pretend:
         raise ValueError(f"watch: case {case} can't be shown, because its tensors have no values")
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
@@ -96,6 +98,7 @@ def _watched(
     bound, ran = done
     grid = tuple(int(n) for n in puzzle.grid(bound.case))
     number = pick_program(program, grid, "watch")
+    number = racing(ran, grid) if number is None else number
     tensors = _tensors(bound, goal, ran)
     if number is None:
         number = _first_to_store_wrong(recorder, tensors, ran.accesses, grid)
@@ -141,6 +144,13 @@ def _tensors(
     every = bound.puzzle.tensors
     shapes = {a.name: a.shape(bound.case.numbers) for a in every}
     return sheets([a for a in every if a.name in bound.takes], shapes, *goal, ran)
+
+
+def racing(ran: Run, grid: tuple[int, ...]) -> int | None:
+    """Return the second of two programs that race, as its number in launch order; None if none do."""
+    if ran.conflict is None or ran.stop is not None:
+        return None
+    return int(np.ravel_multi_index(ran.conflict.programs[1][: len(grid)], grid))
 
 
 def _first_to_store_wrong(
