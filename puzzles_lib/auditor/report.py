@@ -48,7 +48,9 @@ class Finding:
         if self.verdict.site and self.verdict.site.source:
             lines.append(f"{_at(self.file, self.verdict.site.line)}: {self.verdict.site.source}")
         if self.place is not None:
-            lines.append(f"launched at {_at(self.place.file, self.place.line)}: {self.place.source}")
+            lines.append(f"launched at {_placed(self.place)}")
+            if self.place.caller is not None:
+                lines.append(f"called at {_placed(self.place.caller)}")
         return lines
 
 
@@ -76,6 +78,10 @@ def _at(file: str, line: int) -> str:
     return f"{_short(file)}:{line}" if file else f"line {line}"
 
 
+def _placed(place: Place) -> str:
+    return f"{_at(place.file, place.line)}: {place.source}"
+
+
 def _short(file: str) -> str:
     path = Path(file)
     try:
@@ -84,11 +90,14 @@ def _short(file: str) -> str:
         return path.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LaunchResult:
     """One launch of the audited code. status: ``"ok"``, ``"FINDING"`` or ``"unjudged"``, and then why."""
 
     outcome: Outcome
+
+    def __repr__(self) -> str:
+        return f"<{self.launch}: {self.status}>"
 
     @property
     def launch(self) -> Launch:
