@@ -47,8 +47,8 @@ def watch(
     case: the number of the case in ``puzzle.cases``, or a `Case` of your own. By default it is the first in
         which your last check of this kernel has failed, or else 0.
     program: the program to begin with, as its number in launch order or its ids along the grid's axes. By
-        default it is the second of two that race, or else the first that stores a wrong value, stops early,
-        goes out of bounds or has masked-off lanes, or else 0.
+        default it is the second of two that race. If none do, it is the first that stores a wrong value,
+        stops early, goes out of bounds or has masked-off lanes, or else 0.
     step: the step to open at, counted from 1 as on the page; a larger number than the last opens the last.
 
     Without ``step``, the page opens at the line that first stores a wrong value. If there is none, it opens
