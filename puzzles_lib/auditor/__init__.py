@@ -78,19 +78,21 @@ def audit(
     function: any Python function that launches Triton kernels. It gets copies of the tensors, which say that
         they are on a GPU, and its launches run on the CPU.
     like: a reference, called with the same arguments. It returns the same tensors, alone or in tuples, lists,
-        dictionaries or dataclasses; if ``function`` works in
-        place and returns None, so does the reference. It is computed in float64, and the tolerance is derived
-        from how far its results move when the inputs move by a roundoff.
+        dictionaries or dataclasses. If ``function`` works in place and returns None, so does the reference.
+        It is computed in float64. A result may be off as far as the reference's moves if each input moves by
+        one rounding error. That's float32's, or that of the narrowest dtype that the kernel uses (TF32 for a
+        `tl.dot` of float32 without ``input_precision="ieee"``). The report says how far ("allowed").
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
     resident: all programs of each grid run at the same time, so that each may wait for any other one. A
         launch with ``launch_cooperative_grid=True`` promises that by itself.
-    guard: what to look for; see `Guard`.
+    guard: what to look for; see `Guard`. It has ``hard`` and ``resident``, too: True in one place is enough.
     allowance: how far off an element of a result may be beyond the tolerance, relative to the largest
-    element.
+        element.
     vary: other values for an argument, such as ``{"n": [1, 17]}``, or a function that returns them. They are
-        tried with
-        ``hard=True`` and without. Hard inputs keep integers, which may be indices or lengths. Only an integer
-        that says how long the rows of a flattened tensor are changes, together with the tensor.
+        tried with ``hard=True`` and without. Hard inputs keep integers, which may be indices or lengths. Only
+        an integer that says how long the rows of a flattened tensor are changes, together with the tensor.
+
+    Returns an `AuditReport`. ``report.ok`` is False if anything is wrong, and ``report.findings`` says what.
 
     Raises TypeError or ValueError for a bad argument, for a call that launches no Triton kernel, and for a
     reference that raises or returns other shapes. Exceptions of ``function`` itself pass through.

@@ -101,16 +101,19 @@ class LaunchResult:
 
     @property
     def launch(self) -> Launch:
+        """The kernel with its arguments, its grid and its options."""
         return self.outcome.launch
 
     @property
     def status(self) -> str:
+        """``"ok"``, ``"FINDING"`` or ``"unjudged"``."""
         if self.outcome.verdict:
             return "FINDING"
         return "unjudged" if self.outcome.unjudged else "ok"
 
     @property
     def why(self) -> str:
+        """Why the launch was not judged, or only in part; "" if it was."""
         return self.outcome.unjudged
 
     def watch(self, program: int | tuple[int, ...] | None = None) -> Any:
@@ -135,6 +138,7 @@ class LaunchResult:
         return staged(self.outcome, target)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the result as JSON types."""
         launch = self.launch
         return {
             "kernel": launch.name,
@@ -158,8 +162,8 @@ class AuditReport:
     launches: the call's launches in order, without those on hard inputs. findings: what is wrong, in order.
     unjudged: what could not be judged, and why. unsupported: kernels that could not be run at all, one per
     launch; these launches are not in ``launches``. tried: the hard inputs and other sizes that were tried.
-    compared: whether all results were compared with a reference's. lacking: the numbers of the launches that
-    did not run wholly, so that their results may be missing. remarks: with ``Guard(strict=True)``, what is
+    compared: whether all results were compared with a reference's. lacking: the numbers of the launches of
+    which only a part ran, so that results may be missing. remarks: with ``Guard(strict=True)``, what is
     wasteful or imprecise; at the end of an audit they become findings of these two kinds.
     """
 
@@ -175,7 +179,7 @@ class AuditReport:
     remarks: list[Finding] = field(default_factory=list)
 
     def be_strict(self) -> None:
-        """Make findings of the remarks. Before the end, they would keep an audit from going on."""
+        """Turn the remarks into findings, at the end of an audit."""
         for remark in self.remarks:
             outcome = self.launches[remark.launch].outcome if remark.launch is not None else None
             if outcome is not None and outcome.verdict is None:
@@ -186,6 +190,7 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
+        """Whether nothing is wrong with what was judged."""
         return not self.findings
 
     @property
@@ -200,6 +205,7 @@ class AuditReport:
         return bool(lacking) and not self.unsupported and all(o.is_sampled and not o.atomics for o in lacking)
 
     def headline(self) -> str:
+        """Return the first line: how many findings there are, or how much is clean."""
         count = len(self.launches) + len(self.unsupported)
         launches = f"{count} launch" + "es" * (count != 1)
         if self.findings:

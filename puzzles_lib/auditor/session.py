@@ -184,7 +184,7 @@ def audited(
 
     Each launch runs on the CPU, on the tensors that the code gives it, which then hold the results.
     device: with ``"cuda"``, code that asks for a GPU runs here: new tensors, ``.cuda()`` and ``.to("cuda")``
-        give CPU tensors that say they are on a GPU, and `torch.cuda` answers for an H100.
+        give CPU tensors that say they are on a GPU, and `torch.cuda` reports an H100.
     guard: what to look for; see `Guard`.
     compiled: also audit kernels that `torch.compile` writes. In the block it compiles functions of CPU
         tensors to Triton. Its blocks are capped at 16 elements along an axis, so that races between programs
