@@ -191,7 +191,8 @@ class Launched(typing.NamedTuple):
             return sizes_of(self.grid, {**numbers, **self.kwargs}, "launch")
         except KeyError as error:
             raise ValueError(
-                f"the grid asks for {error}; pass it by its name, or as a number of the case"
+                f"the grid asks for {error}; pass it by its name, or if triton.autotune sets it, give each "
+                "case any value for it"
             ) from None
 
 

@@ -56,7 +56,9 @@ def test_trace_and_watch_open_the_case_that_failed():
 
 def test_watch_opens_the_second_of_two_programs_that_race():
     assert not check(racing_kernel, SUMMED).ok
-    assert "program 1" in str(watch(racing_kernel, SUMMED))
+    shown = str(watch(racing_kernel, SUMMED))
+    assert "program 1" in shown and "\n> " in shown
+    assert "tl.store(z_ptr, tl.load(z_ptr)" in shown.split("\n> ")[1].splitlines()[0]
 
 
 def test_a_launch_of_an_audit_opens_there_too():

@@ -21,7 +21,7 @@ from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed
 from puzzles_lib.player.story import Sheet, Teller, Told, sheets
 from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, expect_puzzle, pick_case, pick_program
-from puzzles_lib.runner import Access, Conflict, Options, Recorder, Run
+from puzzles_lib.runner import Access, Conflict, Options, Recorder, Recording, Run
 from puzzles_lib.session import failing_case
 from puzzles_lib.wrapped import is_wrapped
 
@@ -52,9 +52,9 @@ def watch(
     step: the step to open at, counted from 1 as on the page; a larger number than the last opens the last.
 
     Without ``step``, the page opens at the line that first stores a wrong value. If there is none, it opens
-    at the line that stops the run or goes out of bounds, or else at the start. This function returns whatever
-    the kernel does: a run that stops early ends at the line that stopped it, and a kernel that cannot run
-    gets the checker's report.
+    at the line that stops the run, goes out of bounds or races, or else at the start. This function returns
+    whatever the kernel does: a run that stops early ends at the line that stopped it, and a kernel that
+    cannot run gets the checker's report.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and KeyboardInterrupt when interrupted. Raises
     ValueError if a case or program does not exist, a case is too large to show, or ``step`` is not an integer
@@ -153,6 +153,18 @@ def racing(ran: Run, grid: tuple[int, ...]) -> int | None:
     return int(np.ravel_multi_index(ran.conflict.programs[1][: len(grid)], grid))
 
 
+def _racing_step(recording: Recording, ran: Run) -> int:
+    """Return the step in which a program touches the element that it races for; 0 if there is none."""
+    if (conflict := ran.conflict) is None:
+        return 0
+    for place, step in enumerate(recording.steps):
+        for access in (done.access for done in step.accesses):
+            is_here = access.argument == conflict.argument and access.program in conflict.programs
+            if is_here and bool((access.mask & (access.elements == conflict.element)).any()):
+                return place
+    return 0
+
+
 def _first_to_store_wrong(
     recorder: Recorder, tensors: Sequence[Sheet], accesses: Sequence[Access], grid: tuple[int, ...]
 ) -> int | None:
@@ -195,7 +207,9 @@ def played(
         told = {n: teller.told(recorder.recordings[n], most_steps) for n in kept}
         if number is None:
             number = _telling(told)
-        place = told[number].opening if step is None else min(step, len(told[number].steps)) - 1
+        last = len(told[number].steps) - 1
+        opening = told[number].opening or _racing_step(recorder.recordings[number], ran)
+        place = min(opening if step is None else step - 1, last)
         functions = teller.functions()
         tree = {
             "title": title,
