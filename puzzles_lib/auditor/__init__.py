@@ -444,7 +444,8 @@ class _Call:
     def true_sizes(self) -> None:
         """Pretend each size so large that offsets pass 2**31."""
         report = self.report
-        end = time.thread_time() + (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
+        patience = self.guard.patience
+        end = time.thread_time() + patience * (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
         paired: set[frozenset[int]] = set()
         names = hard_inputs.names(self.function, self.args, self.kwargs)
@@ -479,7 +480,7 @@ class _Call:
                     if (both := frozenset((way.size, *pair.also))) not in paired:
                         paired.add(both)
                         left.appendleft(pair)
-                end += edges.SECONDS  # what the loop has taken for nothing
+                end += patience * edges.SECONDS  # what the loop has taken for nothing
             report.unjudged += [f"with {on}: {text}" for text in tried.unreached]
             if tried.nothing_yet and not way.rows:
                 left += call.reaching(tried.way, names)

@@ -32,7 +32,7 @@ class Guard:
         Wasteful are programs that store the same values to the same elements.
     seconds: CPU time for one launch. If a grid needs more, only its edges and a random sample of programs
         run. All configurations of an autotuned launch share four times as much. The report counts those for
-        which no time is left. Launches at enlarged sizes always get 0.7 s.
+        which no time is left. Launches at enlarged sizes get 0.7 s, and more if this is more than 5.
     """
 
     races: bool = True
@@ -45,6 +45,11 @@ class Guard:
     configurations: bool = True
     strict: bool = False
     seconds: float = 5.0
+
+    @property
+    def patience(self) -> float:
+        """By how much to multiply other limits of time: 1 or more."""
+        return max(1.0, self.seconds / Guard.seconds)
 
     def __post_init__(self) -> None:
         if self.bounds not in ("view", "storage"):

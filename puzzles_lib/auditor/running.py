@@ -151,7 +151,7 @@ class Runner:
 
     def _at_edges(self, launch: Launch, outcome: Outcome, code: compiler.Program, size: int) -> None:
         """Check only the programs at the edges of a grid, on tensors that are too large to copy."""
-        ran = at_edges(code, launch, integers(launch.all_tensors))
+        ran = at_edges(code, launch, integers(launch.all_tensors), self.guard.patience)
         outcome.programs, outcome.stopped = ran.programs, True
         if ran.stop and _of_no_known_tensor(launch, ran.stop.message):
             outcome.unjudged = f"{launch.name}: {_NO_KNOWN_TENSOR}"
