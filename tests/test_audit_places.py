@@ -232,3 +232,61 @@ def test_a_wrong_argument_of_the_command_shows_no_frame_of_the_library(tmp_path,
     assert main(["wrongly2:h", "--inputs", "wrongly2:g"]) == 2
     told = capsys.readouterr().err
     assert "wrongly2.py" in told and "auditor" not in told.replace("puzzles_lib.audit:", "")
+
+
+@triton.jit
+def moved_kernel(X, Z, n, step, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if MASKED:
+        tl.store(Z + i, tl.load(X + i + step, mask=i < n, other=0.0), mask=i < n)
+    else:
+        tl.store(Z + i, tl.load(X + (i + step)), mask=i < n)
+
+
+def moved(x, step, masked=True):
+    z = torch.empty_like(x)
+    moved_kernel[(triton.cdiv(x.numel(), 32),)](x, z, x.numel(), step, MASKED=masked, BLOCK=32)
+    return z
+
+
+def test_a_mask_that_compares_something_else_is_not_told_to_be_added():
+    past, before = (
+        only(audit(moved, torch.ones(96), step, guard=QUICK)).verdict.diagnosis for step in (8, -8)
+    )
+    told = (
+        "X has n = 96 elements, but the mask lets offsets {} through: compare the offsets themselves with {}"
+    )
+    assert past.startswith(told.format("from n on", "n"))
+    assert before.startswith(told.format("below 0", "0"))
+    unmasked = only(audit(moved, torch.ones(96), -8, masked=False, guard=QUICK)).verdict.diagnosis
+    assert unmasked == "X has n = 96 elements: add mask=(i + step) >= 0"
+    assert past.endswith("; this line runs because MASKED is True in this launch")
+
+
+@triton.jit
+def flat_kernel(X, Z, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + i, tl.load(X + i))
+
+
+@triton.jit
+def row_kernel(X, Z, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, BLOCK)
+    tl.store(Z + i, tl.load(X + i))
+
+
+def test_a_row_without_a_mask_is_told_its_columns_and_a_flat_block_is_not():
+    def flat(x):
+        z = torch.empty_like(x)
+        flat_kernel[(4,)](x, z, BLOCK=32)
+        return z
+
+    def rows(x):
+        z = torch.empty_like(x)
+        row_kernel[(len(x),)](x, z, x.shape[1], BLOCK=32)
+        return z
+
+    assert only(audit(flat, torch.ones(5, 20), guard=QUICK)).verdict.diagnosis.startswith("mask the lanes")
+    assert only(audit(rows, torch.ones(5, 20), guard=QUICK)).verdict.diagnosis == (
+        "lanes for columns 20 to 31 are on, but X has N = 20 columns: compare the columns with N in the mask"
+    )

@@ -80,31 +80,45 @@ def of_bounds(verdict: Verdict, launch: Launch, ran: Run) -> Verdict:
     ran: a run of the program that has done it, whose accesses were kept.
     """
     access = next((a for a in ran.accesses if a.bad.any()), None)
-    if access is None or access.argument not in launch.tensors or _strides(launch, verdict):
+    if access is None or access.argument not in launch.tensors or "boundary_check" in access.site.source:
+        return verdict
+    if _strides(launch, verdict):
         return verdict
     call = _call(launch, access)
-    is_vector = access.elements.ndim == 1
     is_masked = not access.mask.all() or (call is not None and any(k.arg == "mask" for k in call.keywords))
     why = ""
-    if is_vector and (size := _named(launch, launch.tensors[access.argument].numel())):
-        why = _past_the_end(launch, access, size, None if is_masked else call)
-    elif not is_vector or not is_masked:  # a masked row may simply begin at a wrong offset
+    if access.elements.ndim == 1 and (size := _named(launch, launch.tensors[access.argument].numel())):
+        why = _past_the_end(launch, access, size, is_masked, call)
+    elif access.elements.ndim == 2 or (not is_masked and _is_row(launch, access)):
         why = _past_an_edge(verdict, launch, ran, access)
     if flag := _only_if(launch, access.site):
         why = f"{why or _MASK}; {flag}"
     return replace(verdict, diagnosis=why)
 
 
-def _past_the_end(launch: Launch, access: Access, size: str, call: ast.Call | None) -> str:
-    """Return what the mask of a vector lacks. size: the number's name. call: the access if it has no mask."""
-    name = access.argument
+def _past_the_end(launch: Launch, access: Access, size: str, is_masked: bool, call: ast.Call | None) -> str:
+    """Return what the mask of a vector lacks. size: the number's name. call: the access, if it's known."""
+    name, offsets = access.argument, "the offsets"
     has = f"{name} has {size} = {launch.tensors[name].numel()} elements"
+    least, which = ("0", "below 0") if (access.elements[access.bad] < 0).any() else (size, f"from {size} on")
+    if is_masked:
+        return (
+            f"{has}, but the mask lets offsets {which} through: compare the offsets themselves with {least}"
+        )
     match call and call.args[0]:
-        case ast.BinOp(ast.Name(base), ast.Add(), offsets) | ast.BinOp(offsets, ast.Add(), ast.Name(base)):
-            if base == name and len(text := ast.unparse(offsets)) <= LONGEST:
-                text = text if isinstance(offsets, ast.Name) else f"({text})"
-                return f"{has}: add mask={text} < {size}"
-    return f"{has}: compare the offsets with {size} in the mask"
+        case ast.BinOp(ast.Name(base), ast.Add(), added) | ast.BinOp(added, ast.Add(), ast.Name(base)):
+            if base == name and len(text := ast.unparse(added)) <= LONGEST:
+                offsets = text if isinstance(added, ast.Name) else f"({text})"
+                return f"{has}: add mask={offsets} {'>=' if least == '0' else '<'} {least}"
+    return f"{has}: compare the offsets with {least} in a mask"
+
+
+def _is_row(launch: Launch, access: Access) -> bool:
+    """Whether a vector belongs to a row of a matrix, because each program has its own row."""
+    shape = launch.tensors[access.argument].shape
+    if len(shape) != 2 or launch.full_grid[0] != shape[0] or access.elements[0] < 0:
+        return False
+    return int(access.elements[0]) // shape[1] == access.program[0]
 
 
 def _past_an_edge(verdict: Verdict, launch: Launch, ran: Run, access: Access) -> str:
@@ -135,7 +149,8 @@ def _named(launch: Launch, size: int) -> str:
             compared |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             factors |= {side.id for side in (node.left, node.right) if isinstance(side, ast.Name)}
-    found = [n for n in names if n in compared] or [n for n in names if n not in constants | factors]
+    numbers = [n for n in names if n not in constants]
+    found = [n for n in names if n in compared] or [n for n in numbers if n not in factors] or numbers
     return found[0] if len(found) == 1 else ""
 
 
@@ -153,17 +168,12 @@ def _call(launch: Launch, access: Access) -> ast.Call | None:
 
 
 def _only_if(launch: Launch, site: Site) -> str:
-    """Say which constant lets a line run, such as ``EVEN_K``; "" if it always does."""
+    """Say which constant chooses a line instead of others, such as ``EVEN_K``; "" if none does."""
     constants = {p.name for p in launch.kernel.params if p.is_constexpr}
     for node in nodes(launch.kernel):
-        if (
-            not isinstance(node, ast.If)
-            or not isinstance(node.test, ast.Name)
-            or node.test.id not in constants
-        ):
-            continue
-        lines = range(node.body[0].lineno, (node.body[-1].end_lineno or node.lineno) + 1)
-        if any(site_in(launch.kernel, line) == site for line in lines):
-            value = launch.arguments[node.test.id]
-            return f"this line runs because {node.test.id} is {value} in this launch"
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.orelse:
+            lines = range(node.body[0].lineno, (node.body[-1].end_lineno or node.lineno) + 1)
+            name = node.test.id
+            if name in constants and any(site_in(launch.kernel, line) == site for line in lines):
+                return f"this line runs because {name} is {launch.arguments[name]} in this launch"
     return ""
