@@ -290,3 +290,8 @@ def test_a_row_without_a_mask_is_told_its_columns_and_a_flat_block_is_not():
     assert only(audit(rows, torch.ones(5, 20), guard=QUICK)).verdict.diagnosis == (
         "lanes for columns 20 to 31 are on, but X has N = 20 columns: compare the columns with N in the mask"
     )
+
+
+def test_one_row_is_not_plural():
+    finding = only(audit(tiles, torch.ones(1, 30), guard=QUICK))
+    assert "lanes for rows 1 to 15 are on, but Z has M = 1 row: compare" in finding.verdict.diagnosis
