@@ -295,3 +295,26 @@ def test_a_row_without_a_mask_is_told_its_columns_and_a_flat_block_is_not():
 def test_one_row_is_not_plural():
     finding = only(audit(tiles, torch.ones(1, 30), guard=QUICK))
     assert "lanes for rows 1 to 15 are on, but Z has M = 1 row: compare" in finding.verdict.diagnosis
+
+
+@triton.jit
+def careless_kernel(X, Z, N, BLOCK: tl.constexpr):
+    c = tl.arange(0, BLOCK)
+    e = tl.exp(tl.load(X + c, mask=c < N, other=-float("inf")))
+    p = e / tl.sum(e, 0)
+    tl.store(Z + c, p, mask=c < N)
+
+
+def test_the_line_that_makes_a_nan_is_named():
+    def careless(x):
+        z = torch.empty_like(x)
+        careless_kernel[(1,)](x, z, len(x), BLOCK=32)
+        return z
+
+    x = torch.tensor([200.0, 1.0, 2.0])
+    finding = only(audit(careless, x, like=lambda x: torch.softmax(x, -1), guard=QUICK))
+    assert finding.verdict.site.source == "tl.store(Z + c, p, mask=c < N)"
+    line = finding.verdict.site.line - 1
+    assert finding.verdict.diagnosis == (
+        f"the NaN is made in line {line}, by inf / inf, and the inf comes from an exp that overflows"
+    )

@@ -182,7 +182,9 @@ class _Ran:
             return finding
         store, element = stored
         outcome = report.launches[store.launch].outcome
-        verdict = dataclasses.replace(finding.verdict, site=line_of(outcome, store, element))
+        site, how = line_of(outcome, store, element)
+        told = "; ".join(filter(None, (how, finding.verdict.diagnosis)))
+        verdict = dataclasses.replace(finding.verdict, site=site, diagnosis=told)
         return found(dataclasses.replace(outcome, verdict=verdict), store.launch, on)
 
 

@@ -17,7 +17,7 @@ from puzzles_lib.inspector import Stages, built_from, source_lines
 from puzzles_lib.player import Player, played, racing
 from puzzles_lib.player.story import RIGHT, Sheet
 from puzzles_lib.puzzle import pick_program
-from puzzles_lib.runner import Options, Program, Recorder, Run, alone, run
+from puzzles_lib.runner import NaNs, Options, Program, Recorder, Run, alone, run
 from puzzles_lib.source import Refusal
 from puzzles_lib.tracer import Trace
 
@@ -92,8 +92,9 @@ def recorded(
     before: dict[str, torch.Tensor],
     recorder: Recorder | None,
     only: Sequence[Program] | None = None,
+    nans: NaNs | None = None,
 ) -> Run | Report:
-    """Run a launch, or some of its programs, and keep the accesses."""
+    """Run a launch, or some of its programs, and keep the accesses. nans: watches the run."""
     code = compiler.program(launch.kernel, launch.arguments, record=recorder is not None)
     if isinstance(code, Refusal):
         return Report(str(launch), verdict=verdicts.of_refusal(code))
@@ -112,6 +113,7 @@ def recorded(
             record=True,
             recorder=recorder,
             only=only,
+            nans=nans,
             quiet=True,
             seconds=SECONDS,
         ),

@@ -10,7 +10,7 @@ from puzzles_lib.auditor.defined import WeakStorage, memory_of, places_of
 from puzzles_lib.auditor.launch import bare
 from puzzles_lib.auditor.running import Outcome
 from puzzles_lib.auditor.showing import recorded
-from puzzles_lib.runner import Program, Run, alone
+from puzzles_lib.runner import NaNs, Program, Run, alone
 from puzzles_lib.source import Site
 
 
@@ -72,26 +72,43 @@ class Stores:
         return None
 
 
-def line_of(outcome: Outcome, store: Store, element: int) -> Site | None:
-    """Return the line with which a launch has stored an element; None if that isn't found out.
+def line_of(outcome: Outcome, store: Store, element: int) -> tuple[Site | None, str]:
+    """Return the line with which a launch has stored an element, and how its NaN or infinity was made.
 
-    The program that stored it runs once more, from the tensors as they were before the launch.
+    None and "" if that isn't found out. The program that stored it runs once more, from the tensors as they
+    were before the launch.
     """
     if outcome.before is None or store.writers is None:
-        return None
+        return None, ""
     before, program = outcome.before.fresh(), store.programs[int(store.writers[element])]
     tensor = before[store.name]
     place = element if tensor.is_contiguous() else int(places_of(tensor)[element]) - tensor.storage_offset()
-    done = alone(lambda: recorded(outcome.launch, before, None, [program]))
+    nans = NaNs()
+    done = alone(lambda: recorded(outcome.launch, before, None, [program], nans))
     if not isinstance(done, Run):
-        return None
+        return None, ""
     sites = [
         access.site
         for access in done.accesses
         if access.argument == store.name and access.kind != "load"
         if bool((access.mask & (access.elements == place)).any())
     ]
-    return sites[-1] if sites else None
+    return sites[-1] if sites else None, _how_made(nans, done.outputs[store.name], element)
+
+
+def _how_made(nans: NaNs, result: torch.Tensor, element: int) -> str:
+    """Say which line made the NaN or the infinity in an element; "" if it has neither, or none made it."""
+    value = float(result.reshape(-1)[element]) if result.is_floating_point() else 0.0
+    if value != value and (made := nans.origin(result, element)) and made.how:
+        inf = (
+            ", and the inf comes from an exp that overflows" if made.overflowed and "inf" in made.how else ""
+        )
+        return f"the NaN is made in line {made.site.line}, by {made.how}{inf}"
+    if np.isinf(value) and nans.overflow:
+        return f"an exp overflows in line {nans.overflow.line}"
+    if np.isinf(value) and nans.divided:
+        return f"a number is divided by 0 in line {nans.divided.line}"
+    return ""
 
 
 def why_unwritten(outcome: Outcome, store: Store, holds: np.ndarray) -> str:

@@ -43,7 +43,13 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
             last = int(numbers[past].max())
             lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
             has = f"{dim} = {size}" if dim != str(size) else dim
-            told.append((f"lanes for {lanes} are on, but {argument.name} has {has} {noun}{'s' * (size != 1)}", noun, dim))
+            told.append(
+                (
+                    f"lanes for {lanes} are on, but {argument.name} has {has} {noun}{'s' * (size != 1)}",
+                    noun,
+                    dim,
+                )
+            )
     if not told:
         return None
     facts = ", and ".join(fact for fact, _, _ in told)
