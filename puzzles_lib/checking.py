@@ -46,8 +46,8 @@ def check(
     x * (1 / s), because `/` itself may be 2 units in the last place off on a GPU. Terms that don't move a
     result by half a unit in its last place may be left out.
 
-    seconds: the limit on the CPU time of each run of a case. The whole check may use six times as much.
-        Limits on elapsed time are ten times as long.
+    seconds: the limit on the CPU time of each run of a case. A run may last ten times as long on the clock.
+        The whole check may use six times this CPU time.
     salt: for graders. Another salt gives other random cases, and other input values in all cases. With the
         same salt the report is the same at every call. Only the first pass of a puzzle adds a line.
     num_warps: the number of warps of the launch, which decides what threads do: 1, 2, 4, 8, 16 or 32. None is

@@ -45,8 +45,18 @@ def make_inputs(puzzle: Puzzle, case: Case) -> dict[str, torch.Tensor]:
                 f"{puzzle.name}: fill {fill.__name__} made {tensor.dtype} {tuple(tensor.shape)} for "
                 f"{argument.name}, which is {argument.dtype} {shape}"
             )
+        if not tensor.is_contiguous() and not _is_repeated(tensor):
+            raise ValueError(
+                f"{puzzle.name}: fill {fill.__name__} made {argument.name} with strides {tensor.stride()}, "
+                "but check's tensors are contiguous: return .contiguous(), and use audit to judge strides"
+            )
         tensors[argument.name] = tensor.contiguous()
     return tensors
+
+
+def _is_repeated(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor repeats values along an axis, as ``expand`` makes it."""
+    return any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def unmoved(fill: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

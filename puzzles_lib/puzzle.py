@@ -53,11 +53,13 @@ class Case:
     stands for an optional argument that is not given: ``Case(N=100, bias_ptr=None)``.
 
     ``fill`` names the inputs that are not drawn from the default distribution:
-    ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a tensor.
+    ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a contiguous tensor
+    (or an expanded one, which is made contiguous).
 
     ``salt``: another salt gives other values for the inputs.
-    ``pretend=True``: a case of true size. The grid and the offsets are as large as the numbers say, but no
-    memory is allocated: values are computed where a kernel loads them. Programs at the edges of the grid are
+    ``pretend=True``: a case with tensors of more than 2**31 elements, to find offsets that overflow int32. No
+    other case does. The grid and the offsets are as large as the numbers say, but no memory is allocated:
+    values are computed where a kernel loads them. Programs at the edges of the grid are
     run, and the check covers where they access memory, not what they store. Only integers can have a
     ``fill``, such as the numbers of pages.
     """
@@ -189,7 +191,8 @@ class Launched(typing.NamedTuple):
             return sizes_of(self.grid, {**numbers, **self.kwargs}, "launch")
         except KeyError as error:
             raise ValueError(
-                f"the grid asks for {error}; pass it by its name, or as a number of the case"
+                f"the grid asks for {error}; pass it by its name, or if triton.autotune sets it, give each "
+                "case any value for it"
             ) from None
 
 
@@ -225,7 +228,8 @@ class Puzzle:
     """What to compute (``spec``), how to launch it (``grid`` or ``launch``), what to try it on (``cases``).
 
     A kernel of your own needs only these, and ``outputs`` if its result isn't called z. Everything else makes
-    a puzzle stricter. Tensors are contiguous.
+    a puzzle stricter. Strides aren't judged, because all tensors are contiguous, and offsets beyond 2**31 are
+    judged only in cases with ``pretend=True``: for both, use `audit`.
 
     number: the place in the syllabus, such as ``"9b"``; a kernel of your own needs none.
     spec: a PyTorch function with jaxtyping annotations on its parameters and result. It must also be

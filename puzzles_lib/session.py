@@ -9,6 +9,7 @@ from puzzles_lib.checker.report import Report
 from puzzles_lib.hints import Key
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.stubs import attempt_text
+from puzzles_lib.wrapped import unwrap
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,16 @@ def remember(puzzle: Puzzle, kernel: JITFunction | None, report: Report, *, stee
 def last_check(puzzle: Puzzle) -> Checked | None:
     """Return the last check that hints follow, not of another puzzle with the same name; None if none."""
     return _last.get(memory_key(puzzle))
+
+
+def failing_case(kernel: object, puzzle: Puzzle) -> int:
+    """Return the first case in which the last check of a kernel has failed; 0 if there is none to show."""
+    checked, wrapped = last_check(puzzle), unwrap(kernel)
+    if checked is None or wrapped is None or checked.source != wrapped.kernel.src or checked.report.salt:
+        return 0
+    cases = (*puzzle.cases, *puzzle.drawn())
+    failed = [each.number for each in checked.report.cases if each.verdict and each.number is not None]
+    return next((number for number in failed if not cases[number].pretend), 0)
 
 
 def passed(puzzle: Puzzle) -> JITFunction | None:

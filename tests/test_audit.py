@@ -318,8 +318,8 @@ def test_results_that_are_not_found_are_a_note():
         (lambda: audit(scaled, X, hard="yes"), TypeError, "hard must be True or False, but is 'yes'"),
         (lambda: audit(scaled, X, resident=2), TypeError, "resident must be True or False, but is 2"),
         (lambda: audit(scaled, X, guard=Guard), TypeError, "guard must be a Guard, such as"),
-        (lambda: audit(scaled, X, vary={"x": lambda: 3}), TypeError, "must return a list of values"),
-        (lambda: audit(scaled, X, vary={"x": lambda: []}), ValueError, "but returns none"),
+        (lambda: audit(scaled, X, vary={"x": lambda: 3}), TypeError, "a list of values for x, but has 3"),
+        (lambda: audit(scaled, X, vary={"x": []}), ValueError, "at least one value for x, but has none"),
         (lambda: audit(scaled, X, vary=3), TypeError, "vary must map"),
         (lambda: Guard(bounds="row"), ValueError, "bounds must be 'view' or 'storage', but is 'row'"),
         (lambda: Guard(seconds=0), ValueError, "seconds must be a number above 0, but is 0"),
@@ -494,9 +494,7 @@ def test_other_values_for_integers_are_the_callers_to_give():
     assert report.tried == ["where: value 1 of 1 of vary"]
     with pytest.raises(ValueError, match=r"vary must name arguments \(x, where.*\), but names 'which'"):
         audit(taken, X, where, vary={"which": list})
-    with pytest.raises(
-        TypeError, match="vary's function for where must return a list of values, but returns"
-    ):
+    with pytest.raises(TypeError, match="vary must have a list of values for where, but has 3"):
         audit(taken, X, where, vary={"where": lambda: 3})
 
 
@@ -509,9 +507,7 @@ def test_one_number_of_several_that_are_equal_is_varied():
         copied_kernel[(1,)](x, z, n, BLOCK=64)
         return z
 
-    report = audit(
-        copied, X, 8, 8, guard=Guard(sizes=False), vary={"n": lambda: [60]}, like=lambda x, n, m: x[:n]
-    )
+    report = audit(copied, X, 8, 8, guard=Guard(sizes=False), vary={"n": [60]}, like=lambda x, n, m: x[:n])
     assert report.ok and seen == [(8, 8)]  # the others are in another process
     report = audit(
         copied, X, 8, 8, guard=Guard(sizes=False), vary={"n": lambda: [60]}, like=lambda x, n, m: x[:m]

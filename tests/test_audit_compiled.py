@@ -82,3 +82,12 @@ def test_a_tensor_on_the_cpu_leaves_no_ignored_exception(monkeypatch):
     with audited(device="cuda", compiled=True) as report:
         torch.testing.assert_close(torch.compile(shifted)(torch.zeros(8)), torch.full((8,), 3.0))
     assert report.ok and ignored == []
+
+
+def test_an_operator_that_is_written_in_c_plus_plus_is_refused_in_a_sentence():
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q, k, v = torch.randn(3, 1, 1, 128, 16)
+    with pytest.raises(RuntimeError, match=r"C\+\+ instead of Triton .* torch.compiler.disable"):
+        with audited(compiled=True):
+            torch.compile(flex_attention)(q, k, v)

@@ -380,7 +380,7 @@ def add_all_kernel(X, Z, stride, N, HOW: tl.constexpr, BLOCK: tl.constexpr):
 @pytest.mark.parametrize(
     "how, make, cure",
     [
-        ("no mask", torch.zeros, "X has shape (3, 5) and strides (8, 1); mask the lanes"),
+        ("no mask", torch.zeros, "strides: X (8, 1) (shape (3, 5)): does the kernel assume that rows follow"),
         ("atomic", torch.empty, "make the tensor with torch.zeros"),
         ("plain", torch.zeros, "use tl.atomic_add"),
     ],

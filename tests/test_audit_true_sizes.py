@@ -5,8 +5,9 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import Guard, audit
-from puzzles_lib.auditor import running
+from puzzles_lib import Guard, audit, auditor
+from puzzles_lib.auditor import edges, running
+from puzzles_lib.runner import run
 
 
 @triton.jit
@@ -310,3 +311,17 @@ def test_a_long_loop_is_shorter_if_another_size_is_large_too(wide):
         assert finding.on.startswith("b.shape[1] = 1,048,560, a.shape[1] and b.shape[0] = ")
         assert finding.verdict.site.source.startswith("b = tl.load(")
         assert "cols" not in finding.verdict.diagnosis
+
+
+def test_more_seconds_are_more_for_enlarged_sizes_too(monkeypatch):
+    given = set()
+
+    def spy(*args):
+        given.add(args[-1].seconds)
+        return run(*args)
+
+    monkeypatch.setattr(edges, "run", spy)
+    monkeypatch.setattr(auditor, "aside", lambda work: work())
+    for seconds in (1.0, 5.0, 50.0):
+        audit(by_token, torch.randn(2, 7, 12), True, guard=Guard(seconds=seconds))
+    assert given == {edges.SECONDS, 10 * edges.SECONDS}

@@ -68,6 +68,30 @@ def test_what_is_derived_is_computed_in_float64():
     assert torch.equal(made["total"], made["x"].double().sum(0).float())
 
 
+def test_a_fill_that_is_transposed_or_has_gaps_is_refused():
+    def same(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
+        return x
+
+    def puzzle_of(fill):
+        return Puzzle(spec=same, grid=lambda s: (1,), cases=(Case(M=3, N=5, fill={"x": fill}),))
+
+    def transposed(shape, dtype, generator):
+        return torch.zeros(shape[::-1], dtype=dtype).t()
+
+    def padded(shape, dtype, generator):
+        return torch.zeros(shape[0], shape[1] + 1, dtype=dtype)[:, :-1]
+
+    def repeated(shape, dtype, generator):
+        return torch.zeros(1, 1, dtype=dtype).expand(shape)
+
+    for fill in (transposed, padded):
+        puzzle = puzzle_of(fill)
+        with pytest.raises(ValueError, match=f"{fill.__name__} made x with strides .* use audit"):
+            inputs.make_inputs(puzzle, puzzle.cases[0])
+    puzzle = puzzle_of(repeated)
+    assert inputs.make_inputs(puzzle, puzzle.cases[0])["x"].is_contiguous()
+
+
 def test_a_fill_of_the_wrong_dtype_is_refused():
     def halves(shape, dtype, generator):
         return torch.zeros(shape, dtype=torch.float16)

@@ -177,7 +177,10 @@ def test_autotune_gives_what_the_launch_leaves_out():
     report = examine(TUNED(doubled_kernel), launched_with())
     assert report.ok and "2 configurations" in str(report)
     twice = str(examine(triton.autotune(CONFIGS, key=["n"])(doubled_kernel), launched_with()))
-    assert "wrong on the results that other configurations leave" in twice
+    assert (
+        "wrong on the results that other configurations leave: pass restore_value=['a'] to triton.autotune"
+        in twice
+    )
 
 
 def triton_takes(kernel, *args: object, **kwargs: object) -> bool:

@@ -27,12 +27,14 @@ from puzzles_lib.auditor import hard as hard_inputs
 from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
+from puzzles_lib.auditor.cures import with_strides
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.reference import (
     TooSlow,
     Uncomparable,
     Wanted,
+    Wrong,
     cloned,
     compare,
     flat,
@@ -44,6 +46,7 @@ from puzzles_lib.auditor.reference import (
 )
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.session import CONFIGURATIONS, Session, audited, found
+from puzzles_lib.auditor.stores import Stores, line_of, why_unwritten
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.dtypes import of_torch
@@ -67,7 +70,7 @@ def audit(
     resident: bool = False,
     guard: Guard | None = None,
     allowance: float = 0.0,
-    vary: Mapping[str, Callable[[], Sequence[Any]]] | None = None,
+    vary: Mapping[str, Sequence[Any] | Callable[[], Sequence[Any]]] | None = None,
     **kwargs: Any,
 ) -> AuditReport:
     """Call ``function(*args, **kwargs)`` and report what is wrong with the kernels that it launches.
@@ -75,18 +78,21 @@ def audit(
     function: any Python function that launches Triton kernels. It gets copies of the tensors, which say that
         they are on a GPU, and its launches run on the CPU.
     like: a reference, called with the same arguments. It returns the same tensors, alone or in tuples, lists,
-        dictionaries or dataclasses; if ``function`` works in
-        place and returns None, so does the reference. It is computed in float64, and the tolerance is derived
-        from how far its results move when the inputs move by a roundoff.
+        dictionaries or dataclasses. If ``function`` works in place and returns None, so does the reference.
+        It is computed in float64. A result may be off as far as the reference's moves if each input moves by
+        one rounding error. That's float32's, or that of the narrowest dtype that the kernel uses (TF32 for a
+        `tl.dot` of float32 without ``input_precision="ieee"``). The report says how far ("allowed").
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
     resident: all programs of each grid run at the same time, so that each may wait for any other one. A
         launch with ``launch_cooperative_grid=True`` promises that by itself.
-    guard: what to look for; see `Guard`.
+    guard: what to look for; see `Guard`. It has ``hard`` and ``resident``, too: True in one place is enough.
     allowance: how far off an element of a result may be beyond the tolerance, relative to the largest
-    element.
-    vary: other values for an argument, such as ``{"lengths": lambda: [short, long]}``. They are tried with
-        ``hard=True`` and without. Hard inputs keep integers, which may be indices or lengths. Only an integer
-        that says how long the rows of a flattened tensor are changes, together with the tensor.
+        element.
+    vary: other values for an argument, such as ``{"n": [1, 17]}``, or a function that returns them. They are
+        tried with ``hard=True`` and without. Hard inputs keep integers, which may be indices or lengths. Only
+        an integer that says how long the rows of a flattened tensor are changes, together with the tensor.
+
+    Returns an `AuditReport`. ``report.ok`` is False if anything is wrong, and ``report.findings`` says what.
 
     Raises TypeError or ValueError for a bad argument, for a call that launches no Triton kernel, and for a
     reference that raises or returns other shapes. Exceptions of ``function`` itself pass through.
@@ -115,7 +121,7 @@ def audit(
 
 
 def _others(
-    vary: Mapping[str, Callable[[], Sequence[Any]]], named: Sequence[str]
+    vary: Mapping[str, Sequence[Any] | Callable[[], Sequence[Any]]], named: Sequence[str]
 ) -> dict[str, Sequence[Any]]:
     """Return the other values for arguments. named: what the arguments are called."""
     found = {}
@@ -123,13 +129,11 @@ def _others(
         if name not in named:
             known = ", ".join(named) or "there are none"
             raise ValueError(f"audit: vary must name arguments ({known}), but names {name!r}")
-        found[name] = given = values()
+        found[name] = given = values() if callable(values) else values
         if not isinstance(given, list | tuple):
-            words = f"vary's function for {name} must return a list of values, but returns {given!r}"
-            raise TypeError(f"audit: {words}")
+            raise TypeError(f"audit: vary must have a list of values for {name}, but has {given!r}")
         if not given:
-            words = f"vary's function for {name} must return at least one value, but returns none"
-            raise ValueError(f"audit: {words}")
+            raise ValueError(f"audit: vary must have at least one value for {name}, but has none")
     return found
 
 
@@ -149,8 +153,8 @@ def _check(
     is_number = isinstance(allowance, int | float) and not isinstance(allowance, bool)
     if not is_number or not 0 <= float(allowance) < float("inf"):  # type: ignore[arg-type]
         raise ValueError(f"audit: allowance must be a number of at least 0, but is {allowance!r}")
-    if vary is not None and not (isinstance(vary, Mapping) and all(callable(v) for v in vary.values())):
-        raise TypeError("audit: vary must map names of arguments to functions that return lists of values")
+    if vary is not None and not isinstance(vary, Mapping):
+        raise TypeError(f"audit: vary must map names of arguments to lists of values, but is {vary!r}")
 
 
 @dataclasses.dataclass
@@ -163,6 +167,25 @@ class _Ran:
     in_place: bool = False  # whether the function returned None
     read: str = ""  # the torch operator that read undefined elements
     where: list[torch.Tensor] | None = None  # elements that are as a whole run leaves them; None for all
+    stores: Stores = dataclasses.field(default_factory=Stores)
+    own: list[torch.Tensor] = dataclasses.field(default_factory=list)  # the results themselves, not copies
+
+    def finding(self, wrong: Verdict, report: AuditReport, on: str = "") -> Finding:
+        """Return what is wrong with a result as a finding, with the launch and the line that stored it."""
+        bare = Verdict(wrong.kind, wrong.message, wrong.site, wrong.diagnosis)
+        finding = _with_strides(Finding(bare, on=on), report)
+        with plain():
+            stored = (
+                self.stores.of(self.own[wrong.result], wrong.element) if isinstance(wrong, Wrong) else None
+            )
+        if stored is None:
+            return finding
+        store, element = stored
+        outcome = report.launches[store.launch].outcome
+        site, how = line_of(outcome, store, element)
+        told = "; ".join(filter(None, (how, finding.verdict.diagnosis)))
+        verdict = dataclasses.replace(finding.verdict, site=site, diagnosis=told)
+        return found(dataclasses.replace(outcome, verdict=verdict), store.launch, on)
 
 
 class _Call:
@@ -200,7 +223,8 @@ class _Call:
         """Call the function under guard with copies of these arguments."""
         guard = guard or self.guard
         given, named = cloned((tuple(args), dict(kwargs)), keeping())
-        session = Session(guard, report, configuration=configuration, poison=poison)
+        stores = Stores()
+        session = Session(guard, report, configuration=configuration, poison=poison, stores=stores)
         with entered(pretended(), session.active()):
             result = self.function(*given, **named)
         with plain():
@@ -211,20 +235,21 @@ class _Call:
             after = flat((given, named))
             changed = {id(b) for b, a in zip(before, after, strict=True) if not _same(a, b)}
             if guard.undefined and _all_ran(report) and not report.unsupported:
-                self._never_written(results, session, report, on)
+                self._never_written(results, session, report, on, stores)
             where = None
             if report.is_sampled and not session.defined.reads_missing:
                 where = [_where(t, session.defined.stored.elements(t)) for t in results]
-            results = [t.detach().clone() for t in results]
+            own, results = results, [t.detach().clone() for t in results]
         outcomes = [each.outcome for each in report.launches]
         coarsest = max((o.coarsest for o in outcomes), default=0.0)
         coarsest = max([coarsest, *(o.rounding for o in outcomes)])
         floats = [of_torch(t.dtype).roundoff or 0.0 for t in results if t.is_floating_point()]
         coarsest = max([coarsest, *floats, FLOAT32_ROUNDOFF])
-        return _Ran(results, coarsest, changed, result is None, session.defined.read, where)
+        is_none = result is None
+        return _Ran(results, coarsest, changed, is_none, session.defined.read, where, stores, own)
 
     def _never_written(
-        self, results: list[torch.Tensor], session: Session, report: AuditReport, on: str
+        self, results: list[torch.Tensor], session: Session, report: AuditReport, on: str, stores: Stores
     ) -> None:
         if report.lacks_results:
             return
@@ -240,8 +265,16 @@ class _Call:
                 first.insert(0, at)
             verb = "is" if missing == 1 else "are"
             text = f"{missing} of {holds.size} elements of {name} {verb} never written, the first at {first}"
-            advice = "they contain what torch.empty found in memory"
-            report.findings.append(Finding(Verdict("never written", text, diagnosis=advice), on=on))
+            verdict = Verdict(
+                "never written", text, diagnosis="they contain what torch.empty found in memory"
+            )
+            if (store := next(stores.to(tensor), None)) is None:
+                report.findings.append(Finding(verdict, on=on))
+                continue
+            outcome = report.launches[store.launch].outcome
+            why = why_unwritten(outcome, store, holds) or verdict.diagnosis
+            verdict = dataclasses.replace(verdict, diagnosis=why)
+            report.findings.append(found(dataclasses.replace(outcome, verdict=verdict), store.launch, on))
 
     def compare(self, ran: _Ran) -> None:
         """Compare the results with those of the reference."""
@@ -270,7 +303,7 @@ class _Call:
             raise ValueError(f"audit: {error}") from None
         report.compared = not lacks
         if verdict:
-            report.findings.append(_with_strides(Finding(verdict), report))
+            report.findings.append(ran.finding(verdict, report))
         elif lacks:
             report.unjudged.append(_compared_in_part(ran))
 
@@ -374,7 +407,8 @@ class _Call:
             verdict = compare(ran.results, want, ran.coarsest, self.allowance, False, where=ran.where)
             if verdict:
                 names = [each.launch.configuration for each in own.launches if each.launch.configuration]
-                report.findings.append(Finding(verdict, on=", ".join(dict.fromkeys(names))))
+                on = ", ".join(dict.fromkeys(names))
+                report.findings.append(dataclasses.replace(ran.finding(verdict, own, on), launch=None))
                 return
         for left, how in ((count - compared - in_part, "compare"), (in_part, "compare wholly")):
             if left:
@@ -412,7 +446,8 @@ class _Call:
     def true_sizes(self) -> None:
         """Pretend each size so large that offsets pass 2**31."""
         report = self.report
-        end = time.thread_time() + (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
+        patience = self.guard.patience
+        end = time.thread_time() + patience * (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
         paired: set[frozenset[int]] = set()
         names = hard_inputs.names(self.function, self.args, self.kwargs)
@@ -447,7 +482,7 @@ class _Call:
                     if (both := frozenset((way.size, *pair.also))) not in paired:
                         paired.add(both)
                         left.appendleft(pair)
-                end += edges.SECONDS  # what the loop has taken for nothing
+                end += patience * edges.SECONDS  # what the loop has taken for nothing
             report.unjudged += [f"with {on}: {text}" for text in tried.unreached]
             if tried.nothing_yet and not way.rows:
                 left += call.reaching(tried.way, names)
@@ -515,7 +550,8 @@ class _Call:
                 if finding.verdict.kind in ("compiler", "launch"):  # refused, loudly, before anything runs
                     report.unjudged.append(f"with {variant.name}: {finding.verdict.message}")
                     continue
-                key = finding.verdict.kind, finding.verdict.site or variant.kind
+                kind = finding.verdict.kind
+                key = kind, variant.kind if kind == "values" else finding.verdict.site or variant.kind
                 if is_wrong and finding.verdict.kind == "values":  # as with the call's own inputs
                     continue
                 if variant.is_vector:  # few functions promise to take such a vector
@@ -557,6 +593,7 @@ class _Call:
             want = wanted(self.like, variant.args, variant.kwargs, ran.coarsest, self.in_place)
         if variant.makes_ties:  # which of several NaN, infinities or zeros is the largest, nobody says
             want = want.but_no_indices(not variant.is_finite)
+        verdict: Verdict | None
         try:
             floor = self._floor(variant)
             verdict = compare(ran.results, want, ran.coarsest, self.allowance, True, floor, ran.where)
@@ -577,7 +614,7 @@ class _Call:
                 self._note_once(f"with {variant.name}: {verdict.message}", verdict.diagnosis)
                 verdict = None
         if verdict:
-            own.findings.append(Finding(verdict, on=variant.name))
+            own.findings.append(ran.finding(verdict, own, variant.name))
         return True
 
 
@@ -590,22 +627,7 @@ def _all_ran(report: AuditReport) -> bool:
 def _with_strides(finding: Finding, report: AuditReport) -> Finding:
     """Return a finding that says which tensors of the launches aren't contiguous."""
     launches = report.launches if finding.launch is None else [report.launches[finding.launch]]
-    found = {
-        name: (tuple(tensor.shape), tensor.stride())
-        for each in launches
-        for name, tensor in each.launch.tensors.items()
-        if not tensor.is_contiguous()
-    }
-    if not found:
-        return finding
-    verdict = finding.verdict
-    strides = ", ".join(f"{name} {stride} (shape {shape})" for name, (shape, stride) in found.items())
-    assumes = "that rows follow each other without a gap"
-    if any(stride[-1] != 1 for _, stride in found.values()):
-        assumes = "a stride of 1 along the last axis"
-    text = f"strides: {strides}: does the kernel assume {assumes}?"
-    diagnosis = "; ".join(part for part in (verdict.diagnosis, text) if part)
-    return dataclasses.replace(finding, verdict=dataclasses.replace(verdict, diagnosis=diagnosis))
+    return dataclasses.replace(finding, verdict=with_strides(finding.verdict, [r.launch for r in launches]))
 
 
 def _where(tensor: torch.Tensor, stored: np.ndarray | None) -> torch.Tensor:

@@ -7,6 +7,7 @@ While `caught` is active, `JITFunction.run` and `Autotuner.run` are replaced: ``
 import contextlib
 import enum
 import functools
+import itertools
 import math
 import sys
 import threading
@@ -456,13 +457,24 @@ def benched(fn: Callable, *_: Any, quantiles: Any = None, return_mode: str = "me
 def _place() -> Place | None:
     """Return where the user's code has launched a kernel."""
     frame: FrameType | None = sys._getframe(1)
+    user: list[FrameType] = []  # the launch, and what has called it, up to the audited function
     while frame is not None:
         file = frame.f_code.co_filename
         path = Path(file)
+        if user and path.is_relative_to(_OWN):
+            caller = _of(user[-1]) if user[-1] is not user[0] else None
+            return replace(_of(user[0]), caller=caller)
         if not (path.is_relative_to(_OWN) or path.is_relative_to(_TRITON) or "/torch/" in file):
-            return Place(file, frame.f_lineno)
+            user.append(frame)
         frame = frame.f_back
-    return None
+    return _of(user[0]) if user else None
+
+
+def _of(frame: FrameType) -> Place:
+    """Return the place of the call that a frame is in."""
+    positions = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    first, last = positions[0] or frame.f_lineno, positions[1] or frame.f_lineno
+    return Place(frame.f_code.co_filename, first, last)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from typing import Any
 
 from puzzles_lib.auditor import Guard, audit
 
+_LIBRARY = Path(__file__).parent.parent
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 for no finding, 1 for findings, 2 for a bad command."""
@@ -58,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except Exception as error:
         if not str(error).startswith(("audit: ", "Guard: ")):  # of the user's code, so its lines are shown
-            traceback.print_exc()
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [each for each in frames if not Path(each.filename).is_relative_to(_LIBRARY)]
+            print("".join(traceback.format_list(own)), end="", file=sys.stderr)
         print(f"{parser.prog}: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
     print(report)

@@ -7,6 +7,7 @@ race between programs can show.
 
 import contextlib
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -23,9 +24,12 @@ def writing_triton(launch: Callable[..., Any], largest_block: int = LARGEST_BLOC
 
     launch: called with a stand-in for an autotuned kernel, the launch's arguments, and its configurations.
     Code that was compiled before the block is compiled again within it, and once more after it.
+
+    Raises RuntimeError if Inductor can't write Triton for the code.
     """
     import torch._dynamo  # seconds, so only here
     import torch._inductor.config
+    import torch._inductor.exc
     from torch._inductor.runtime import triton_heuristics as heuristics
 
     def run(tuner: Any, *args: Any, stream: object = None, benchmark_run: bool = False, **kwargs: Any) -> Any:
@@ -54,8 +58,22 @@ def writing_triton(launch: Callable[..., Any], largest_block: int = LARGEST_BLOC
             mock.patch.object(heuristics.CachingAutotuner, "run", run),
         ):
             yield
+    except torch._inductor.exc.InductorError as error:
+        raise RuntimeError(f"audited: {_in_words(error)}") from None
     finally:
         torch._dynamo.reset()
+
+
+def _in_words(error: Exception) -> str:
+    """Say why `torch.compile` wrote no Triton for the code, and what to do."""
+    if "CppTemplate" in str(error):
+        return (
+            "on the CPU, torch.compile writes C++ instead of Triton for some operators, such as "
+            "flex_attention, so they can't be audited: exclude them, for example with "
+            "torch.compiler.disable(flex_attention), and the rest is audited"
+        )
+    words = textwrap.shorten(str(error), 300, placeholder=" ...")
+    return f"torch.compile can't write Triton for this code on the CPU ({words}): compile less of it"
 
 
 class _Tuned:

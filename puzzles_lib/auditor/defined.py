@@ -83,7 +83,7 @@ class Notes:
             mine = notes[first : first + tensor.numel() * size].reshape(-1, size)
             mine[slice(None) if which is None else which] = to
             return
-        places = _places(tensor)
+        places = places_of(tensor)
         if which is not None:
             places = places[which]
         notes[(places[:, None] * size + np.arange(size)).ravel()] = to
@@ -105,7 +105,7 @@ class Notes:
             return None
         found = self.places(tensor)
         if not tensor.is_contiguous():
-            found = found[_places(tensor) - tensor.storage_offset()]
+            found = found[places_of(tensor) - tensor.storage_offset()]
         return None if found.all() else found
 
 
@@ -251,7 +251,7 @@ def span_of(tensor: torch.Tensor) -> int:
     return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def _places(tensor: torch.Tensor) -> np.ndarray:
+def places_of(tensor: torch.Tensor) -> np.ndarray:
     """Return each element's place in storage, by flat index."""
     index = np.zeros(tuple(tensor.shape), np.int64)
     for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):

@@ -20,11 +20,13 @@ MANY = 4096  # programs
 _ACCESSES = ("tt.load", "tt.store", "tt.atomic_")
 
 
-def at_edges(code: compiler.Program, launch: Launch, values: Mapping[str, np.ndarray]) -> Run:
+def at_edges(
+    code: compiler.Program, launch: Launch, values: Mapping[str, np.ndarray], patience: float
+) -> Run:
     """Run a launch's programs at the edges of its grid.
 
     values: the elements of tensors, by name, repeated as often as needed. Other tensors have made-up
-    elements.
+    elements. patience: `Guard.patience`.
     """
     every = {}
     for name, tensor in launch.all_tensors.items():
@@ -34,7 +36,7 @@ def at_edges(code: compiler.Program, launch: Launch, values: Mapping[str, np.nda
     options = Options(
         zeroed=set(every),
         suffix="",
-        seconds=SECONDS,
+        seconds=SECONDS * patience,
         quiet=True,
         only=list(dict.fromkeys([*edges(launch.full_grid, sizes), *_near_the_end(launch.full_grid)])),
         others=launch.reached_in(every),

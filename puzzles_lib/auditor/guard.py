@@ -12,15 +12,16 @@ def guard_of(guard: "Guard | None", caller: str) -> "Guard":
 
 @dataclass(frozen=True)
 class Guard:
-    """What an audit looks for, and how. All is on by default, except ``hard``, ``resident`` and ``strict``.
+    """What an audit looks for, and how. All switches are on, except ``hard``, ``resident`` and ``strict``.
 
         audit(softmax, x, guard=Guard(races=False, seconds=30))
 
     races: run the programs in reverse order too, and look for threads and atomics that nothing orders.
     undefined: look for uses of undefined lanes and elements.
-    hints: look for `tl.multiple_of` and similar hints that are false.
+    hints: look for `tl.multiple_of` and similar hints that are false and do harm.
     sizes: in a call of `audit`, pretend that each size is so large that offsets pass 2**31.
-    hard: in a call of `audit`, also try hard inputs: zeros, infinities, NaN, ties, padded rows, ...
+    hard: in a call of `audit`, also try hard inputs: zeros, infinities, NaN, ties, padded rows, ... The same
+        as ``audit(..., hard=True)``; so is ``resident``.
     resident: all programs of a grid run at the same time, as a launch with ``launch_cooperative_grid=True``
         promises by itself, so that each may wait for any other.
     bounds: ``"view"``: a kernel may touch the elements of the tensor that it is given; ``"storage"``: also
@@ -31,7 +32,7 @@ class Guard:
         Wasteful are programs that store the same values to the same elements.
     seconds: CPU time for one launch. If a grid needs more, only its edges and a random sample of programs
         run. All configurations of an autotuned launch share four times as much. The report counts those for
-        which no time is left.
+        which no time is left. Launches at enlarged sizes get 0.7 s, and more if this is more than 5.
     """
 
     races: bool = True
@@ -44,6 +45,11 @@ class Guard:
     configurations: bool = True
     strict: bool = False
     seconds: float = 5.0
+
+    @property
+    def patience(self) -> float:
+        """By how much to multiply other limits of time: 1 or more."""
+        return max(1.0, self.seconds / Guard.seconds)
 
     def __post_init__(self) -> None:
         if self.bounds not in ("view", "storage"):

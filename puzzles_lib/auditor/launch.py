@@ -19,23 +19,34 @@ from puzzles_lib.puzzle import Argument
 __all__ = ["Copies", "Launch", "NoAddress", "Place", "Unsupported", "bind"]
 
 
+MOST_LINES = 8  # of a call that are shown
+
+
 class NoAddress(RuntimeError):
     """Raised for a tensor without an address, such as a sparse one, as a launch on a GPU raises."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the user's code launches a kernel: a file, a line, and its text."""
+    """Where the user's code launches a kernel: a file, a line, and its text.
+
+    last: the last line of the call. caller: where the audited function calls what launches the kernel; None
+    if it launches the kernel itself.
+    """
 
     file: str
     line: int
+    last: int = 0
+    caller: "Place | None" = None
 
     @property
     def source(self) -> str:
-        return linecache.getline(self.file, self.line).strip()
+        lines = range(self.line, min(max(self.line, self.last), self.line + MOST_LINES - 1) + 1)
+        text = " ".join(linecache.getline(self.file, line).strip() for line in lines)
+        return f"{text} ..." if self.last > lines[-1] else text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Launch:
     """A kernel with its arguments, its grid and its options: what a GPU would be given.
 
@@ -147,7 +158,7 @@ class Launch:
 
     def released(self, kept: "Copies | None") -> "Launch":
         """Return the launch without the caller's tensors: with copies that are kept, or none with memory."""
-        tensors = kept.kept() if kept else {name: _bare(each) for name, each in self.all_tensors.items()}
+        tensors = kept.kept() if kept else {name: bare(each) for name, each in self.all_tensors.items()}
 
         def other(name: str, value: object) -> object:
             if isinstance(value, tuple):
@@ -159,7 +170,7 @@ class Launch:
         arguments = {name: other(name, value) for name, value in self.arguments.items()}
         return dataclasses.replace(self, arguments=arguments, reached=self.reached_in(tensors))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         grid = ", ".join(map(str, self.full_grid[: self.axes]))
         told = f"{self.name}[{grid}]"
         return f"{told} ({self.configuration})" if self.configuration else told
@@ -244,7 +255,7 @@ class Copies:
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]):
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors.values()}
-        self._shapes = {name: (t.untyped_storage().data_ptr(), _bare(t)) for name, t in tensors.items()}
+        self._shapes = {name: (t.untyped_storage().data_ptr(), bare(t)) for name, t in tensors.items()}
         self._kept = {place: storage.clone() for place, storage in storages.items()}
         self.bytes = sum(storage.nbytes() for storage in storages.values())
 
@@ -264,7 +275,7 @@ class Copies:
         return found
 
 
-def _bare(tensor: torch.Tensor) -> torch.Tensor:
+def bare(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor of the same shape, strides, offset and dtype that has no memory."""
     span = tensor.storage_offset() + span_of(tensor)
     made = torch.empty(span, dtype=tensor.dtype, device="meta")

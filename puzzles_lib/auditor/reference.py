@@ -39,6 +39,14 @@ class Uncomparable(Exception):
     """Raised if a reference fails, or returns other shapes than the function. The message says why."""
 
 
+@dataclass(frozen=True)
+class Wrong(Verdict):
+    """The verdict on a wrong result. result: its number. element: the flat index of the first wrong one."""
+
+    result: int = 0
+    element: int = 0
+
+
 class TooSlow(Exception):
     """Raised if a reference takes too long. The message says so."""
 
@@ -287,7 +295,7 @@ def compare(
     only_sure: bool,
     floor: float = 0.0,
     where: Sequence[torch.Tensor] | None = None,
-) -> Verdict | None:
+) -> Wrong | None:
     """Return the verdict on results that differ from the reference's; None if none does.
 
     allowance: how far off an element may be beyond the tolerance, relative to the largest element of its
@@ -322,7 +330,8 @@ def compare(
         if where is not None:
             right = right | ~where[place]
         if not right.all():
-            return Verdict("values", _message(name, found, expected, right))
+            text = _message(name, found, expected, right)
+            return Wrong("values", text, result=place, element=int((~right).flatten().int().argmax()))
     return None
 
 
@@ -359,7 +368,7 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 def lost_nan(
     got: Sequence[torch.Tensor], want: Wanted, where: Sequence[torch.Tensor] | None = None
-) -> tuple[Verdict, bool] | None:
+) -> tuple[Wrong, bool] | None:
     """Return a verdict on results that lack a NaN of the inputs which the reference passes on, or None.
 
     With it, return whether the results are numbers, as `tl.max` and a ReLU compute them, or an infinity that
@@ -390,7 +399,9 @@ def lost_nan(
                     f"at [{', '.join(map(str, at))}]: got {found[at].item():.9g}, want nan"
                 )
                 either = "" if ignored else "without the NaN, the reference has no infinity, either; "
-                return Verdict("values", text, diagnosis=either + KEEPS_NAN), ignored
+                first = int(missing.flatten().int().argmax())
+                wrong = Wrong("values", text, diagnosis=either + KEEPS_NAN, result=place, element=first)
+                return wrong, ignored
     return None
 
 

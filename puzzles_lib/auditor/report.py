@@ -48,7 +48,9 @@ class Finding:
         if self.verdict.site and self.verdict.site.source:
             lines.append(f"{_at(self.file, self.verdict.site.line)}: {self.verdict.site.source}")
         if self.place is not None:
-            lines.append(f"launched at {_at(self.place.file, self.place.line)}: {self.place.source}")
+            lines.append(f"launched at {_placed(self.place)}")
+            if self.place.caller is not None:
+                lines.append(f"called at {_placed(self.place.caller)}")
         return lines
 
 
@@ -76,6 +78,10 @@ def _at(file: str, line: int) -> str:
     return f"{_short(file)}:{line}" if file else f"line {line}"
 
 
+def _placed(place: Place) -> str:
+    return f"{_at(place.file, place.line)}: {place.source}"
+
+
 def _short(file: str) -> str:
     path = Path(file)
     try:
@@ -84,24 +90,30 @@ def _short(file: str) -> str:
         return path.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LaunchResult:
     """One launch of the audited code. status: ``"ok"``, ``"FINDING"`` or ``"unjudged"``, and then why."""
 
     outcome: Outcome
 
+    def __repr__(self) -> str:
+        return f"<{self.launch}: {self.status}>"
+
     @property
     def launch(self) -> Launch:
+        """The kernel with its arguments, its grid and its options."""
         return self.outcome.launch
 
     @property
     def status(self) -> str:
+        """``"ok"``, ``"FINDING"`` or ``"unjudged"``."""
         if self.outcome.verdict:
             return "FINDING"
         return "unjudged" if self.outcome.unjudged else "ok"
 
     @property
     def why(self) -> str:
+        """Why the launch was not judged, or only in part; "" if it was."""
         return self.outcome.unjudged
 
     def watch(self, program: int | tuple[int, ...] | None = None) -> Any:
@@ -126,6 +138,7 @@ class LaunchResult:
         return staged(self.outcome, target)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the result as JSON types."""
         launch = self.launch
         return {
             "kernel": launch.name,
@@ -149,8 +162,8 @@ class AuditReport:
     launches: the call's launches in order, without those on hard inputs. findings: what is wrong, in order.
     unjudged: what could not be judged, and why. unsupported: kernels that could not be run at all, one per
     launch; these launches are not in ``launches``. tried: the hard inputs and other sizes that were tried.
-    compared: whether all results were compared with a reference's. lacking: the numbers of the launches that
-    did not run wholly, so that their results may be missing. remarks: with ``Guard(strict=True)``, what is
+    compared: whether all results were compared with a reference's. lacking: the numbers of the launches of
+    which only a part ran, so that results may be missing. remarks: with ``Guard(strict=True)``, what is
     wasteful or imprecise; at the end of an audit they become findings of these two kinds.
     """
 
@@ -166,7 +179,7 @@ class AuditReport:
     remarks: list[Finding] = field(default_factory=list)
 
     def be_strict(self) -> None:
-        """Make findings of the remarks. Before the end, they would keep an audit from going on."""
+        """Turn the remarks into findings, at the end of an audit."""
         for remark in self.remarks:
             outcome = self.launches[remark.launch].outcome if remark.launch is not None else None
             if outcome is not None and outcome.verdict is None:
@@ -177,6 +190,7 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
+        """Whether nothing is wrong with what was judged."""
         return not self.findings
 
     @property
@@ -191,6 +205,7 @@ class AuditReport:
         return bool(lacking) and not self.unsupported and all(o.is_sampled and not o.atomics for o in lacking)
 
     def headline(self) -> str:
+        """Return the first line: how many findings there are, or how much is clean."""
         count = len(self.launches) + len(self.unsupported)
         launches = f"{count} launch" + "es" * (count != 1)
         if self.findings:

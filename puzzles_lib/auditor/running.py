@@ -6,7 +6,7 @@ Undefined values may hide a race between programs, or elements that none writes,
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 from puzzles_lib import compiler
 from puzzles_lib.auditor.catching import alike, allocator_is_set
+from puzzles_lib.auditor.cures import of_bounds
 from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.edges import at_edges, integers
 from puzzles_lib.auditor.factors import where_set
@@ -62,7 +63,9 @@ class Outcome:
     remarks: what is wasteful or imprecise, if nothing is wrong. notes: what else a reader should know.
     unjudged: why the launch was not judged, or only in part.
     programs: how many ran, of how many. stopped: whether the run ended early, so that results are missing.
-    atomics: how many the programs did. rounding: the roundoff with which products in `tl.dot` use factors.
+    launched: the programs, in the order in which they ran. writers: for each tensor, the number in that order
+    of the last program that stored each element. atomics: how many the programs did. rounding: the roundoff
+    with which products in `tl.dot` use factors.
     """
 
     launch: Launch
@@ -79,6 +82,8 @@ class Outcome:
     coarsest: float = 0.0
     stopped: bool = False
     atomics: int = 0
+    launched: Sequence[Program] = ()
+    writers: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -146,7 +151,7 @@ class Runner:
 
     def _at_edges(self, launch: Launch, outcome: Outcome, code: compiler.Program, size: int) -> None:
         """Check only the programs at the edges of a grid, on tensors that are too large to copy."""
-        ran = at_edges(code, launch, integers(launch.all_tensors))
+        ran = at_edges(code, launch, integers(launch.all_tensors), self.guard.patience)
         outcome.programs, outcome.stopped = ran.programs, True
         if ran.stop and _of_no_known_tensor(launch, ran.stop.message):
             outcome.unjudged = f"{launch.name}: {_NO_KNOWN_TENSOR}"
@@ -260,7 +265,11 @@ class _Guarded:
         if why := self._not_judged(forwards):
             outcome.unjudged, outcome.stopped = f"{self.launch.name}: {why}", True
             return True
-        outcome.verdict = self._verdict(forwards, after)
+        verdict = self._verdict(forwards, after)
+        if verdict and verdict.kind == "out of bounds" and not verdict.diagnosis and forwards.program:
+            recorded = self._run(Options(record=True, quiet=True, only=[forwards.program]))
+            verdict = of_bounds(verdict, self.launch, recorded)
+        outcome.verdict = verdict
         outcome.stopped = forwards.stop is not None
         if outcome.verdict is None:
             outcome.remarks = remarks(self.launch, self.code, forwards)
@@ -271,6 +280,8 @@ class _Guarded:
                 launch: Any = self.launch  # it stands for the puzzle and the case
                 outcome.also = verdicts.race_between(launch, launch, forwards.conflict)
         self._give_back(after, forwards)
+        if outcome.before is not None:
+            outcome.launched, outcome.writers = forwards.launched, forwards.writers
         if self.only is not None and outcome.verdict is None:
             outcome.unjudged = (
                 f"{self.launch.name}: too large to run completely: {len(self.only)} of {outcome.of:,} "

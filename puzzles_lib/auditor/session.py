@@ -2,23 +2,24 @@
 
 import contextlib
 import math
-import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 
 from puzzles_lib.auditor.catching import Ran, caught
 from puzzles_lib.auditor.compiled import LARGEST_BLOCK
+from puzzles_lib.auditor.cures import with_cure
 from puzzles_lib.auditor.defined import Defined, Notes
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import Held, entered, held
 from puzzles_lib.auditor.launch import Addresses, Launch, Place, Unsupported
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.running import Outcome, Runner
+from puzzles_lib.auditor.stores import Stores
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.tuning import skips
 from puzzles_lib.runner import Busy, alone
 
-_IS_READ = re.compile(r"reads .*, which program .* wrote")
 CONFIGURATIONS = 4  # how many launches of CPU time all configurations of an autotuned launch share
 
 
@@ -34,8 +35,9 @@ class Session:
         reverse: bool = False,
         configuration: int | None = None,
         compiled: bool = False,
+        stores: Stores | None = None,
     ):
-        self.guard, self.report = guard, report
+        self.guard, self.report, self.stores = guard, report, stores
         self.compiled = LARGEST_BLOCK if compiled else 0
         self.configuration = configuration  # of autotune, which alone is launched
         self.defined = Defined(poison)
@@ -66,7 +68,7 @@ class Session:
         except Exception as error:  # a user must not see a traceback of ours for their launch
             if error is signals.raised:  # it is the user's own
                 raise
-            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            words = textwrap.shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
             outcome = Outcome(launch, unjudged=f"{launch.name}: a bug in the audit itself: {words}")
         if launch.configuration and outcome.verdict and skips(outcome.verdict):
             self.report.notes.append(f"{launch}: autotune skips it: {outcome.verdict.message}")
@@ -104,6 +106,9 @@ class Session:
             finding = found(replace(outcome, verdict=verdict), number, on)
             if not any(finding.repeats(earlier) for earlier in report.findings):
                 report.findings.append(finding)
+        if self.stores is not None:
+            self.stores.add(number, outcome)
+        outcome.launched, outcome.writers = (), {}
         outcome.launch = outcome.launch.released(outcome.before)  # a report must not keep tensors alive
 
     def on_error(self, kernel: str, error: Exception) -> None:
@@ -164,28 +169,7 @@ def found(outcome: Outcome, number: int | None, on: str = "") -> Finding:
     assert outcome.verdict is not None
     file = launch.kernel.fn.__code__.co_filename
     name = f"{launch.name} ({launch.configuration})" if launch.configuration else launch.name
-    return Finding(_with_cure(outcome.verdict, launch), number, name, launch.place, file, on)
-
-
-def _with_cure(verdict: Verdict, launch: Launch) -> Verdict:
-    """Return a verdict with advice, if it has none yet and its kind has a usual cure."""
-    if verdict.diagnosis:
-        return verdict
-    advice = ""
-    if verdict.kind == "out of bounds":
-        strided = [
-            f"{name} has shape {tuple(tensor.shape)} and strides {tensor.stride()}"
-            for name, tensor in launch.tensors.items()
-            if not tensor.is_contiguous() and re.search(rf"\b{name}\b", verdict.message)
-        ]
-        advice = "; ".join([*strided, "mask the lanes that have no element, or correct the offsets"])
-    elif verdict.kind == "uninitialised" and "before anything is stored there" in verdict.message:
-        advice = "if the kernel adds to what is there, make the tensor with torch.zeros"
-    elif verdict.kind == "race" and _IS_READ.search(verdict.message) and "_fused_" not in launch.name:
-        advice = (
-            "to add to one element from several programs, use tl.atomic_add; if not, let one program own it"
-        )
-    return replace(verdict, diagnosis=advice)
+    return Finding(with_cure(outcome.verdict, launch), number, name, launch.place, file, on)
 
 
 @contextlib.contextmanager
@@ -200,7 +184,7 @@ def audited(
 
     Each launch runs on the CPU, on the tensors that the code gives it, which then hold the results.
     device: with ``"cuda"``, code that asks for a GPU runs here: new tensors, ``.cuda()`` and ``.to("cuda")``
-        give CPU tensors that say they are on a GPU, and `torch.cuda` answers for an H100.
+        give CPU tensors that say they are on a GPU, and `torch.cuda` reports an H100.
     guard: what to look for; see `Guard`.
     compiled: also audit kernels that `torch.compile` writes. In the block it compiles functions of CPU
         tensors to Triton. Its blocks are capped at 16 elements along an axis, so that races between programs

@@ -1,5 +1,6 @@
 """Look at one launch of an audit: play it, draw what it touches, read what the compiler makes of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +14,10 @@ from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.report import Report, Verdict
 from puzzles_lib.compiler import find_target, translate
 from puzzles_lib.inspector import Stages, built_from, source_lines
-from puzzles_lib.player import Player, played
+from puzzles_lib.player import Player, played, racing
 from puzzles_lib.player.story import RIGHT, Sheet
 from puzzles_lib.puzzle import pick_program
-from puzzles_lib.runner import Options, Recorder, Run, alone, run
+from puzzles_lib.runner import NaNs, Options, Program, Recorder, Run, alone, run
 from puzzles_lib.source import Refusal
 from puzzles_lib.tracer import Trace
 
@@ -37,15 +38,16 @@ def watched(outcome: Outcome, program: int | tuple[int, ...] | None) -> Player:
     launch = outcome.launch
     before = _before(outcome, "watch")
     recorder = Recorder()
-    done = alone(lambda: _recorded(launch, before, recorder))
+    done = alone(lambda: recorded(launch, before, recorder))
     title = str(launch)
     if isinstance(done, Report):
         return Player(title, refusal=done)
     grid = launch.full_grid[: launch.axes]
     number = pick_program(program, grid, "watch")
+    number = racing(done, grid) if number is None else number
     if number is not None and number not in recorder.recordings:
         recorder = Recorder({number})
-        alone(lambda: _recorded(launch, before, recorder))
+        alone(lambda: recorded(launch, before, recorder))
     shown = [_Open(a, tuple(before[a.name].shape), values=before[a.name]) for a in launch.results]
     return played(title, grid, recorder, shown, number, done)
 
@@ -55,7 +57,7 @@ def traced(outcome: Outcome) -> Trace:
     launch = outcome.launch
     before = _before(outcome, "trace")
     grid = launch.full_grid[: launch.axes]
-    done = alone(lambda: _recorded(launch, before, None))
+    done = alone(lambda: recorded(launch, before, None))
     if isinstance(done, Report):
         return Trace(str(launch), grid, refusal=done)
     tensors = {n: (tuple(map(str, t.shape)), tuple(t.shape)) for n, t in before.items()}
@@ -85,7 +87,14 @@ def _before(outcome: Outcome, caller: str) -> dict[str, torch.Tensor]:
     return before
 
 
-def _recorded(launch: Launch, before: dict[str, torch.Tensor], recorder: Recorder | None) -> Run | Report:
+def recorded(
+    launch: Launch,
+    before: dict[str, torch.Tensor],
+    recorder: Recorder | None,
+    only: Sequence[Program] | None = None,
+    nans: NaNs | None = None,
+) -> Run | Report:
+    """Run a launch, or some of its programs, and keep the accesses. nans: watches the run."""
     code = compiler.program(launch.kernel, launch.arguments, record=recorder is not None)
     if isinstance(code, Refusal):
         return Report(str(launch), verdict=verdicts.of_refusal(code))
@@ -103,6 +112,8 @@ def _recorded(launch: Launch, before: dict[str, torch.Tensor], recorder: Recorde
             suffix="",
             record=True,
             recorder=recorder,
+            only=only,
+            nans=nans,
             quiet=True,
             seconds=SECONDS,
         ),

@@ -407,10 +407,12 @@ class Call:
             return outcome, []
         code = compiler.program_of(launch.kernel, launch.arguments, opinion)
         known = {name: self._values.get(t.untyped_storage()._cdata) for name, t in launch.tensors.items()}
-        ran = at_edges(code, launch, {name: each for name, each in known.items() if each is not None})
+        values = {name: each for name, each in known.items() if each is not None}
+        ran = at_edges(code, launch, values, self.guard.patience)
         outcome.programs = ran.programs
         if ran.stop and ran.stop.kind in ("time limit", "memory limit", "error", "deadlock"):
-            outcome.unjudged = f"{launch.name}: {ran.stop.message}"
+            more = "; Guard(seconds=...) allows more" if ran.stop.kind == "time limit" else ""
+            outcome.unjudged = f"{launch.name}: {ran.stop.message}{more}"
         elif ran.stop and ran.stop.kind == "true size":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             advice = ran.stop.advice or where_set(launch.kernel, ran.stop.site)

@@ -44,7 +44,7 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
             last = int(numbers[past].max())
             lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
             has = f"{dim} = {size}" if dim != str(size) else dim
-            fact = f"lanes for {lanes} are on, but {argument.name} has {has} {noun}s"
+            fact = f"lanes for {lanes} are on, but {argument.name} has {has} {noun}{'s' * (size != 1)}"
             told.append((fact, noun, dim, "" if is_alike else ", with < instead of <="))
     if not told:
         return None

@@ -511,6 +511,13 @@ def uninitialised(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
         if shape is not None:
             element = f"{use.what}[{index_of(use.element, shape)}]" if shape else use.what
             text = text.replace(f"{use.what}[{use.element}]", element, 1)
+    if source.first is not None:  # a launch's tensors are called as its parameters are
+        shape = next((r.shape(case.numbers) for r in puzzle.results if r.name == source.what), ())
+        text = (
+            f"{source.what}[{index_of(source.first, shape)}]{text.removeprefix(source.what)}"
+            if shape
+            else text
+        )
     if source.kind == "lanes":
         padded = "boundary_check" in source.site.source
         first = "" if padded else "if the lane has an element, extend the load's mask; if not, "

@@ -21,7 +21,8 @@ from puzzles_lib.player.frame import Frame, frame_of
 from puzzles_lib.player.packing import packed
 from puzzles_lib.player.story import Sheet, Teller, Told, sheets
 from puzzles_lib.puzzle import Case, NoSuchProgram, Puzzle, expect_puzzle, pick_case, pick_program
-from puzzles_lib.runner import Access, Conflict, Options, Recorder, Run
+from puzzles_lib.runner import Access, Conflict, Options, Recorder, Recording, Run
+from puzzles_lib.session import failing_case
 from puzzles_lib.wrapped import is_wrapped
 
 MOST_ELEMENTS = 1_000_000  # of all tensors of a case
@@ -34,7 +35,7 @@ LARGE = 50_000  # elements of a tensor: the values of such are left out where a 
 def watch(
     kernel: object,
     puzzle: Puzzle,
-    case: int | Case = 0,
+    case: int | Case | None = None,
     program: int | tuple[int, ...] | None = None,
     step: int | None = None,
 ) -> "Player":
@@ -43,16 +44,17 @@ def watch(
         watch(outer_add_kernel, OUTER_ADD, case=2, program=1)
 
     kernel: with `triton.autotune`, its first configuration is shown.
-    case: the number of the case in ``puzzle.cases``, or a `Case` of your own.
+    case: the number of the case in ``puzzle.cases``, or a `Case` of your own. By default it is the first in
+        which your last check of this kernel has failed, or else 0.
     program: the program to begin with, as its number in launch order or its ids along the grid's axes. By
-        default it is the first that stores a wrong value, or else one that stops early, goes out of bounds or
-        has masked-off lanes, or else 0.
+        default it is the second of two that race. If none do, it is the first that stores a wrong value,
+        stops early, goes out of bounds or has masked-off lanes, or else 0.
     step: the step to open at, counted from 1 as on the page; a larger number than the last opens the last.
 
     Without ``step``, the page opens at the line that first stores a wrong value. If there is none, it opens
-    at the line that stops the run or goes out of bounds, or else at the start. This function returns whatever
-    the kernel does: a run that stops early ends at the line that stopped it, and a kernel that cannot run
-    gets the checker's report.
+    at the line that stops the run, goes out of bounds or races, or else at the start. This function returns
+    whatever the kernel does: a run that stops early ends at the line that stopped it, and a kernel that
+    cannot run gets the checker's report.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and KeyboardInterrupt when interrupted. Raises
     ValueError if a case or program does not exist, a case is too large to show, or ``step`` is not an integer
@@ -62,7 +64,7 @@ def watch(
     if step is not None and (type(step) is not int or step < 1):
         raise ValueError(f"watch: step must be an integer of at least 1, but is {step!r}")
     expect_puzzle("watch", kernel, puzzle)
-    case = pick_case(puzzle, case, "watch")
+    case = pick_case(puzzle, failing_case(kernel, puzzle) if case is None else case, "watch")
     if case.pretend:
         raise ValueError(f"watch: case {case} can't be shown, because its tensors have no values")
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
@@ -96,6 +98,7 @@ def _watched(
     bound, ran = done
     grid = tuple(int(n) for n in puzzle.grid(bound.case))
     number = pick_program(program, grid, "watch")
+    number = racing(ran, grid) if number is None else number
     tensors = _tensors(bound, goal, ran)
     if number is None:
         number = _first_to_store_wrong(recorder, tensors, ran.accesses, grid)
@@ -143,6 +146,25 @@ def _tensors(
     return sheets([a for a in every if a.name in bound.takes], shapes, *goal, ran)
 
 
+def racing(ran: Run, grid: tuple[int, ...]) -> int | None:
+    """Return the second of two programs that race, as its number in launch order; None if none do."""
+    if ran.conflict is None or ran.stop is not None:
+        return None
+    return int(np.ravel_multi_index(ran.conflict.programs[1][: len(grid)], grid))
+
+
+def _racing_step(recording: Recording, ran: Run) -> int:
+    """Return the step in which a program touches the element that it races for; 0 if there is none."""
+    if (conflict := ran.conflict) is None:
+        return 0
+    for place, step in enumerate(recording.steps):
+        for access in (done.access for done in step.accesses):
+            is_here = access.argument == conflict.argument and access.program in conflict.programs
+            if is_here and bool((access.mask & (access.elements == conflict.element)).any()):
+                return place
+    return 0
+
+
 def _first_to_store_wrong(
     recorder: Recorder, tensors: Sequence[Sheet], accesses: Sequence[Access], grid: tuple[int, ...]
 ) -> int | None:
@@ -185,7 +207,9 @@ def played(
         told = {n: teller.told(recorder.recordings[n], most_steps) for n in kept}
         if number is None:
             number = _telling(told)
-        place = told[number].opening if step is None else min(step, len(told[number].steps)) - 1
+        last = len(told[number].steps) - 1
+        opening = told[number].opening or _racing_step(recorder.recordings[number], ran)
+        place = min(opening if step is None else step - 1, last)
         functions = teller.functions()
         tree = {
             "title": title,

@@ -543,7 +543,9 @@ class Memory:
         if buffer.is_output:
             unwritten = ~buffer.written[places]
             if unwritten.any():
-                source = Source("early", self.pointer(buffer.name), self.site())
+                place = int(places[unwritten.argmax()]) * buffer.unit // buffer.data.itemsize
+                name, first = self.pointer(buffer.name), buffer.element(place)
+                source = Source("early", name, self.site(), first=first)
                 if reads:
                     self.early_reads.setdefault(buffer.name, source.site)
                 found = joined(found, where(unwritten, self._label(source)))

@@ -98,12 +98,14 @@ class Source:
         an output that nothing was stored to; ``"operation"``, a result that no GPU defines.
     what: the name of the pointer; of an operation, what is undefined, in words.
     use: what depends on the values; None if nothing does yet. It is not compared.
+    first: the flat index of the first such element that was read; None if there is none. It is not compared.
     """
 
     kind: str
     what: str
     site: Site
     use: Use | None = field(default=None, compare=False)
+    first: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         if self.kind == "early":

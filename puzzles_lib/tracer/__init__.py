@@ -21,6 +21,7 @@ from puzzles_lib.drawing.layout import plural
 from puzzles_lib.drawing.sheet import Picture
 from puzzles_lib.puzzle import Case, Puzzle, expect_puzzle, pick_case, pick_program
 from puzzles_lib.runner import Access, Program, Stop, alone
+from puzzles_lib.session import failing_case
 from puzzles_lib.tracer.explorer import Explorer, explore
 from puzzles_lib.tracer.page import Recording, recorded
 from puzzles_lib.wrapped import is_wrapped
@@ -31,14 +32,15 @@ MOST_ELEMENTS = 10_000_000  # of all tensors of a case; each takes about 90 byte
 def trace(
     kernel: object,
     puzzle: Puzzle,
-    case: int | Case = 0,
+    case: int | Case | None = None,
     program: int | tuple[int, ...] | None = None,
     only: Sequence[str] = (),
 ) -> "Trace":
     """Run a ``@triton.jit`` kernel on one case of a puzzle and show what it accesses.
 
     kernel: with `triton.autotune`, its first configuration is shown.
-    case: the number of the case in ``puzzle.cases``, or a `Case` of your own.
+    case: the number of the case in ``puzzle.cases``, or a `Case` of your own. By default it is the first in
+        which your last check of this kernel has failed, or else 0.
     program: the program to outline, as its number in launch order or its ids along the grid's axes. By
         default it is the last with lanes out of bounds, or else with masked-off lanes, or else 0.
     only: the names of the tensors to show, such as ``("dy", "parts")``; by default all that the kernel takes.
@@ -51,7 +53,7 @@ def trace(
     """
     __tracebackhide__ = True
     expect_puzzle("trace", kernel, puzzle)
-    case = pick_case(puzzle, case, "trace")
+    case = pick_case(puzzle, failing_case(kernel, puzzle) if case is None else case, "trace")
     chosen = _chosen(puzzle, only)
     elements = sum(math.prod(a.shape(case.numbers)) for a in puzzle.tensors)
     if elements > MOST_ELEMENTS:

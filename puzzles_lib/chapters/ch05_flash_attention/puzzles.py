@@ -35,7 +35,7 @@ def around_minus_ten(shape: tuple[int, ...], dtype: torch.dtype, generator: torc
 
 def late_keys(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return rows that rise along the first axis, so that every block of keys brings a new maximum."""
-    return inputs.late_maximum(shape[::-1], dtype, generator).mT
+    return inputs.late_maximum(shape[::-1], dtype, generator).mT.contiguous()
 
 
 def scalar_flash_attention(

@@ -1,0 +1,320 @@
+"""`audit` says which launch and line stored a wrong element, and what to change."""
+
+import torch
+import triton
+import triton.language as tl
+
+from puzzles_lib import Guard, audit
+from puzzles_lib.auditor.command import main
+from puzzles_lib.auditor.report import AuditReport, Finding
+
+QUICK = Guard(sizes=False)
+
+
+@triton.jit
+def double_kernel(X, Z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(X + i, mask=i < n)
+    tl.store(Z + i, x * 2, mask=i < n)
+
+
+@triton.jit
+def bump_kernel(Z, n, at, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    z = tl.load(Z + i, mask=i < n)
+    tl.store(Z + i, z, mask=i < n)
+    tl.debug_barrier()
+    if at >= 0:
+        tl.store(Z + at, 77.0)
+
+
+def doubled(x, at=-1, programs=0, block=32):
+    z = torch.empty_like(x)
+    n = x.numel()
+    double_kernel[(programs or triton.cdiv(n, block),)](x, z, n, BLOCK=block)
+    if at >= 0:
+        bump_kernel[(1,)](z, n, at, BLOCK=128)
+    return z
+
+
+def reference(x, **_):
+    return 2 * x
+
+
+def only(report: AuditReport) -> Finding:
+    (finding,) = report.findings
+    return finding
+
+
+def test_wrong_values_name_the_launch_and_the_line_that_stored_the_first():
+    finding = only(audit(doubled, torch.ones(100), at=70, like=reference, guard=QUICK))
+    assert finding.verdict.message.startswith("wrong values in the result: 1 of 100, the first at [70]")
+    assert (finding.kernel, finding.launch) == ("bump_kernel", 1)
+    assert finding.verdict.site.source == "tl.store(Z + at, 77.0)"
+    assert finding.place.source.startswith("bump_kernel[(1,)]")
+
+
+def test_other_elements_are_the_first_launch_s():
+    finding = only(audit(lambda x: doubled(x), torch.ones(100), like=lambda x: 3 * x, guard=QUICK))
+    assert (finding.kernel, finding.launch) == ("double_kernel", 0)
+    assert finding.verdict.site.source == "tl.store(Z + i, x * 2, mask=i < n)"
+
+
+def test_a_view_of_a_transposed_result_is_found():
+    def turned(x):
+        z = torch.empty(5, 20).t()
+        double_kernel[(4,)](x, z, 100, BLOCK=32)
+        return z[3:]
+
+    finding = only(
+        audit(
+            turned,
+            torch.ones(100),
+            like=lambda x: torch.ones(17, 5),
+            guard=Guard(sizes=False, bounds="storage"),
+        )
+    )
+    assert finding.verdict.site.source == "tl.store(Z + i, x * 2, mask=i < n)"
+
+
+def test_what_torch_changes_afterwards_is_no_kernel_s():
+    def changed(x):
+        return doubled(x).add_(1)
+
+    finding = only(audit(changed, torch.ones(100), like=reference, guard=QUICK))
+    assert finding.kernel == "" and finding.verdict.site is None
+
+
+def test_wrong_values_with_the_users_own_transposed_input_have_a_line_and_the_strides():
+    def flat(x):
+        z = torch.empty(x.shape)
+        double_kernel[(4,)](x, z, 100, BLOCK=32)
+        return z
+
+    finding = only(audit(flat, torch.randn(20, 5).t(), like=reference, guard=QUICK))
+    assert finding.verdict.site.source == "tl.store(Z + i, x * 2, mask=i < n)"
+    assert "X (1, 5) (shape (5, 20))" in finding.verdict.diagnosis
+
+
+def test_a_grid_that_is_too_small_is_told():
+    finding = only(audit(doubled, torch.ones(150), programs=4, guard=QUICK))
+    assert finding.verdict.kind == "never written" and finding.kernel == "double_kernel"
+    assert finding.verdict.diagnosis == (
+        "the grid has 4 programs, and each stores 32 elements: "
+        "150 elements need triton.cdiv(150, 32) = 5 programs"
+    )
+
+
+def test_a_gap_in_the_middle_is_no_fault_of_the_grid():
+    def gap(x):
+        z = torch.empty(100)
+        double_kernel[(1,)](x, z, 32, BLOCK=32)
+        double_kernel[(1,)](x, z[68:], 32, BLOCK=32)
+        return z
+
+    finding = only(audit(gap, torch.ones(32), guard=QUICK))
+    assert finding.verdict.diagnosis == "they contain what torch.empty found in memory"
+
+
+@triton.jit
+def bare_kernel(X, Z, n_elements, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + offs, tl.load(X + offs) * 2, mask=offs < n_elements)
+
+
+def test_a_vector_without_a_mask_is_told_the_mask():
+    def bare(x):
+        z = torch.empty_like(x)
+        bare_kernel[(4,)](x, z, x.numel(), BLOCK=32)
+        return z
+
+    finding = only(audit(bare, torch.ones(10, 10), guard=QUICK))
+    assert finding.verdict.diagnosis == "X has n_elements = 100 elements: add mask=offs < n_elements"
+
+
+@triton.jit
+def tile_kernel(X, Z, M, N, stride, EVEN_M: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.arange(0, BN)
+    if EVEN_M:
+        mask = (rows[:, None] >= 0) & (cols[None, :] < N)
+        tl.store(Z + rows[:, None] * stride + cols[None, :], 1.0, mask=mask)
+    else:
+        mask = (rows[:, None] < M) & (cols[None, :] < N)
+        tl.store(Z + rows[:, None] * stride + cols[None, :], 1.0, mask=mask)
+
+
+def tiles(x, even=True):
+    z = torch.empty_like(x)
+    M, N = x.shape
+    tile_kernel[(triton.cdiv(M, 16),)](x, z, M, N, z.stride(0), EVEN_M=even, BM=16, BN=32)
+    return z
+
+
+def test_an_axis_that_a_mask_leaves_out_is_named_and_the_constant_that_lets_it():
+    assert audit(tiles, torch.ones(20, 30), even=False, guard=QUICK).ok
+    finding = only(audit(tiles, torch.ones(20, 30), guard=QUICK))
+    assert finding.verdict.diagnosis == (
+        "lanes for rows 20 to 31 are on, but Z has M = 20 rows: compare the rows with M in the mask; "
+        "this line runs because EVEN_M is True in this launch"
+    )
+
+
+@triton.jit
+def rows_kernel(X, Z, stride_x, stride_z, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    c = tl.arange(0, BLOCK)
+    tl.store(Z + row * stride_z + c, tl.load(X + row * stride_x + c, mask=c < N), mask=c < N)
+
+
+def test_the_strides_of_another_tensor_are_told():
+    def copied(x):
+        z = torch.empty(x.shape)
+        rows_kernel[(x.shape[0],)](x, z, x.stride(0), x.stride(0), x.shape[1], BLOCK=32)
+        return z
+
+    finding = only(audit(copied, torch.ones(5, 40)[:, :32], guard=QUICK))
+    assert finding.verdict.diagnosis.startswith(
+        "strides: X (40, 1), Z (32, 1): does the kernel use those of X for Z?"
+    )
+
+
+@triton.jit
+def sum_kernel(P, Z, rows, N, BLOCK: tl.constexpr):
+    c = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for row in range(rows):
+        total += tl.load(P + row * N + c, mask=c < N, other=0.0)
+    tl.store(Z + c, total, mask=c < N)
+
+
+def test_the_first_element_that_is_read_and_never_written_is_named():
+    def summed(x):
+        parts, z = torch.empty(4, 30), torch.empty(30)
+        tile_kernel[(1,)](x, parts, 3, 30, 30, EVEN_M=False, BM=16, BN=32)
+        sum_kernel[(1,)](parts, z, 4, 30, BLOCK=32)
+        return z
+
+    finding = only(audit(summed, torch.ones(3, 30), guard=QUICK))
+    assert finding.verdict.message.startswith("P[3, 0] is read before anything is stored there")
+    assert finding.verdict.diagnosis.endswith("if not, read only what earlier launches store")
+
+
+def helped(x, z):
+    double_kernel[(triton.cdiv(x.numel(), 32),)](
+        x,
+        z,
+        x.numel() + 1,
+        BLOCK=32,
+    )
+    return z
+
+
+def test_a_launch_over_several_lines_is_shown_whole_with_what_calls_its_helper():
+    def wrapper(x):
+        return helped(x, torch.empty_like(x))
+
+    report = audit(wrapper, torch.ones(100), guard=QUICK)
+    *_, launched, called = only(report).lines()
+    assert launched.endswith("double_kernel[(triton.cdiv(x.numel(), 32),)]( x, z, x.numel() + 1, BLOCK=32, )")
+    assert called.startswith("called at ") and called.endswith(": return helped(x, torch.empty_like(x))")
+    assert repr(report.launches[0]) == "<double_kernel[4]: FINDING>"
+    assert "tensor(" not in repr(report.launches[0].launch)
+
+
+def test_a_wrong_argument_of_the_command_shows_no_frame_of_the_library(tmp_path, monkeypatch, capsys):
+    (tmp_path / "wrongly.py").write_text("def f(x): pass\ndef g(): return 1, 2\ndef h(x): int('a')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["wrongly:f", "--inputs", "wrongly:g"]) == 2
+    assert capsys.readouterr().err.startswith("python -m puzzles_lib.audit: TypeError: f() takes 1")
+    (tmp_path / "wrongly2.py").write_text("def g(): return 1\ndef h(x):\n    int('a')\n")
+    assert main(["wrongly2:h", "--inputs", "wrongly2:g"]) == 2
+    told = capsys.readouterr().err
+    assert "wrongly2.py" in told and "auditor" not in told.replace("puzzles_lib.audit:", "")
+
+
+@triton.jit
+def moved_kernel(X, Z, n, step, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if MASKED:
+        tl.store(Z + i, tl.load(X + i + step, mask=i < n, other=0.0), mask=i < n)
+    else:
+        tl.store(Z + i, tl.load(X + (i + step)), mask=i < n)
+
+
+def moved(x, step, masked=True):
+    z = torch.empty_like(x)
+    moved_kernel[(triton.cdiv(x.numel(), 32),)](x, z, x.numel(), step, MASKED=masked, BLOCK=32)
+    return z
+
+
+def test_a_mask_that_compares_something_else_is_not_told_to_be_added():
+    past, before = (
+        only(audit(moved, torch.ones(96), step, guard=QUICK)).verdict.diagnosis for step in (8, -8)
+    )
+    told = (
+        "X has n = 96 elements, but the mask lets offsets {} through: compare the offsets themselves with {}"
+    )
+    assert past.startswith(told.format("from n on", "n"))
+    assert before.startswith(told.format("below 0", "0"))
+    unmasked = only(audit(moved, torch.ones(96), -8, masked=False, guard=QUICK)).verdict.diagnosis
+    assert unmasked == "X has n = 96 elements: add mask=(i + step) >= 0"
+    assert past.endswith("; this line runs because MASKED is True in this launch")
+
+
+@triton.jit
+def flat_kernel(X, Z, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + i, tl.load(X + i))
+
+
+@triton.jit
+def row_kernel(X, Z, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, BLOCK)
+    tl.store(Z + i, tl.load(X + i))
+
+
+def test_a_row_without_a_mask_is_told_its_columns_and_a_flat_block_is_not():
+    def flat(x):
+        z = torch.empty_like(x)
+        flat_kernel[(4,)](x, z, BLOCK=32)
+        return z
+
+    def rows(x):
+        z = torch.empty_like(x)
+        row_kernel[(len(x),)](x, z, x.shape[1], BLOCK=32)
+        return z
+
+    assert only(audit(flat, torch.ones(5, 20), guard=QUICK)).verdict.diagnosis.startswith("mask the lanes")
+    assert only(audit(rows, torch.ones(5, 20), guard=QUICK)).verdict.diagnosis == (
+        "lanes for columns 20 to 31 are on, but X has N = 20 columns: compare the columns with N in the mask"
+    )
+
+
+def test_one_row_is_not_plural():
+    finding = only(audit(tiles, torch.ones(1, 30), guard=QUICK))
+    assert "lanes for rows 1 to 15 are on, but Z has M = 1 row: compare" in finding.verdict.diagnosis
+
+
+@triton.jit
+def careless_kernel(X, Z, N, BLOCK: tl.constexpr):
+    c = tl.arange(0, BLOCK)
+    e = tl.exp(tl.load(X + c, mask=c < N, other=-float("inf")))
+    p = e / tl.sum(e, 0)
+    tl.store(Z + c, p, mask=c < N)
+
+
+def test_the_line_that_makes_a_nan_is_named():
+    def careless(x):
+        z = torch.empty_like(x)
+        careless_kernel[(1,)](x, z, len(x), BLOCK=32)
+        return z
+
+    x = torch.tensor([200.0, 1.0, 2.0])
+    finding = only(audit(careless, x, like=lambda x: torch.softmax(x, -1), guard=QUICK))
+    assert finding.verdict.site.source == "tl.store(Z + c, p, mask=c < N)"
+    line = finding.verdict.site.line - 1
+    assert finding.verdict.diagnosis == (
+        f"the NaN is made in line {line}, by inf / inf, and the inf comes from an exp that overflows"
+    )
