@@ -91,6 +91,8 @@ def judge(question: Question, value: object) -> Answer:
         return Answer(question.id, UNCLEAR, complaint)
     try:
         right = question.right()
+        if complaint := _of_another_kind(given, right):
+            return Answer(question.id, UNCLEAR, complaint)
         ok = _same(question, given, right)
         words = question.why if ok else _nudge(question, given, right)
     except Exception as error:
@@ -134,6 +136,15 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
     except Exception:  # a foreign __index__ or __float__ may raise anything
         pass
     return None, wrong
+
+
+def _of_another_kind(given: object, right: object) -> str:
+    """Say that a set has text where the correct one has only numbers; "" if not."""
+    if not isinstance(given, set) or not isinstance(right, set | frozenset | list | tuple):
+        return ""
+    numbers = bool(right) and all(isinstance(part, int | float) for part in right)
+    is_text = any(isinstance(part, str) for part in given)
+    return "Write numbers without quotation marks." if numbers and is_text else ""
 
 
 def _is_whole(value: object) -> bool:

@@ -39,6 +39,7 @@ QUESTIONS_HERE = [
     make("ch98-q7", {1, 2}, int, same=lambda value, right: value in right),
     Question("ch99-q1", "What?", fails, int, nudge="look"),
     make("ch99-q2", 5, int, nudges=(Nudge(lambda value, right: 1 // 0, "never"),)),
+    make("ch99-q3", {0, 1}, set),
 ]
 
 
@@ -115,6 +116,7 @@ def test_open(value, state_dir):
         ("ch98-q5", "0.5", "The answer should be a number, but '0.5' is a str."),
         ("ch98-q5", 10**400, "a number"),
         ("ch98-q6", 1, "True or False"),
+        ("ch99-q3", {"0", "1"}, "Write numbers without quotation marks."),
         ("ch98-q1", [0] * 10**5, "is a list."),
         ("ch99-q1", 3, "The correct answer cannot be computed here (RuntimeError: no compiler here)"),
         ("ch99-q2", 3, "The correct answer cannot be computed here (ZeroDivisionError"),
@@ -154,7 +156,7 @@ def test_what_is_right_is_kept_and_shown(state_dir, monkeypatch):
     assert load() == ({"ch98-q1": "tried", "ch98-q2": "solved"}, None)
     monkeypatch.setattr("puzzles_lib.overview.CHAPTERS", (_chapter(),))
     shown = str(progress())
-    assert shown.startswith("1 of 9 puzzles and questions solved, 1 tried, 7 not started\n98 Reading ")
+    assert shown.startswith("1 of 10 puzzles and questions solved, 1 tried, 8 not started\n98 Reading ")
     assert shown.endswith("next: question q1, in 98_reading.ipynb")
 
 

@@ -339,7 +339,8 @@ def test_lab_keeps_its_sockets_in_a_private_folder(checkout):
     (checkout.bin / "mktemp").symlink_to(shutil.which("mktemp"))
     python = checkout.folder / ".venv/bin/python"
     python.write_text(
-        '#!/bin/sh\necho "$@"\nstat -c %a "$JUPYTER_RUNTIME_DIR"\necho "$JUPYTER_RUNTIME_DIR"\n'
+        '#!/bin/sh\necho "$@"\n[ "$3" = trust ] && echo "$@" > trusted\n'
+        'stat -c %a "$JUPYTER_RUNTIME_DIR"\necho "$JUPYTER_RUNTIME_DIR"\n'
     )
     python.chmod(0o755)
     nowhere = checkout.folder / "nowhere"
@@ -349,6 +350,7 @@ def test_lab_keeps_its_sockets_in_a_private_folder(checkout):
             "bash", ".setup/lab.sh", "--port", "9999", *ROOT, TMPDIR=str(checkout.folder), **given
         )
         assert (ran.returncode, ran.stderr) == (0, "")
+        assert (checkout.folder / "trusted").read_text().startswith("-m jupyter trust notebooks/")
         command, mode, folder = ran.stdout.splitlines()
         assert command.startswith(
             "-m jupyter lab --KernelManager.transport=ipc --LabApp.default_url=/lab/tree/"

@@ -450,6 +450,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = libdevice.popc(x)": "libdevice.popc has no version for float32",
     'r = tl.load(x_ptr + offs, cache_modifier=".foo")': "does not know '.foo': loads take .ca, .cg and .cv",
     "r = tl.program_id(N)": "an argument of tl.program_id must be known at compile time",
+    "z_ptr = 2 * x\ntl.store(z_ptr + offs, x)": "z_ptr is no pointer any more: line ",
     "tl.store(offs, x)": "tl.store needs addresses first, such as x_ptr + offs, but this is int32",
     "tl.store(z_ptr + offs, x2)": "the addresses are [32] = [BLOCK], the value is [32, 16] = [BLOCK, HALF]",
     "r = x & 1": "x & 1 only works on integers and masks, but x is float32",

@@ -74,6 +74,8 @@ def _why_not_written(
         return replace(verdict, diagnosis=one, site=stores[0].site)
     if share := _too_small_a_share(stores, result, puzzle, case):
         return replace(verdict, diagnosis=share, site=stores[0].site)
+    if few := _too_few_lanes(stores, result, puzzle, case):
+        return replace(verdict, diagnosis=few, site=stores[0].site)
     if off := _switched_off(stores, result, shape, ran):
         return replace(verdict, diagnosis=off[0], site=off[1].site)
     return verdict
@@ -102,6 +104,8 @@ def _why_all_off(store: str, source: str, case: Case) -> str:
             less = isinstance(node.ops[0], ast.Lt | ast.LtE)
             small = node.comparators[0] if more else node.left if less else None
             if isinstance(small, ast.Name) and small.id in sizes:
+                if any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators)):
+                    return f": {ast.unparse(node)} is one condition for all lanes"
                 return f": is {ast.unparse(node)} the wrong way round?"
     return ""
 
@@ -290,16 +294,27 @@ def moved_pointers(source: str) -> list[str]:
 def moved_twice(verdict: Verdict, ran: Run, source: str) -> Verdict | None:
     """Return the same fault with its reason: a pointer has moved to its block, and its offsets move as far.
 
-    ran: a run whose accesses were kept.
+    Or the mask counts from the tensor's first element. ran: a run whose accesses were kept.
     """
     access = next((a for a in ran.accesses if a.bad.any()), None)
     if access is None or f"{access.argument}_ptr" not in moved_pointers(source):
         return None
     elements, size = access.elements.ravel(), access.elements.size
     pid = sum(access.program)
-    if size < 2 or not pid or int(elements[0]) != 2 * pid * size or (np.diff(elements) != 1).any():
+    if size < 2 or not pid or (np.diff(elements) != 1).any():
         return None
-    text = f"{access.argument}_ptr has moved to the program's block, and its offsets move as far again"
+    moved = f"{access.argument}_ptr has moved to the program's block"
+    if int(elements[0]) == 2 * pid * size:
+        text = f"{moved}, and its offsets move as far again"
+    elif (
+        int(elements[0]) == pid * size
+        and access.mask.all()
+        and access.bad.sum() > 1
+        and "mask" in access.site.source
+    ):
+        text = f"{moved}, so its mask must count the elements from there"
+    else:
+        return None
     return replace(verdict, diagnosis=text)
 
 
@@ -388,6 +403,18 @@ def _gap(stores: Sequence[Access], result: Argument, puzzle: Puzzle, case: Case)
                     first,
                 )
     return None
+
+
+def _too_few_lanes(stores: Sequence[Access], result: Argument, puzzle: Puzzle, case: Case) -> str:
+    """Say that all programs together have fewer lanes than a vector has elements; "" if that isn't so."""
+    programs, lanes = math.prod(puzzle.programs(case)), {access.elements.size for access in stores}
+    size = math.prod(result.shape(case.numbers))
+    if len(result.dims) != 1 or len(lanes) != 1 or len({a.program for a in stores}) != len(stores):
+        return ""
+    if not 1 < (count := lanes.pop()) or programs * count >= size:
+        return ""
+    all_of = "1 program stores" if programs == 1 else f"{programs} programs store"
+    return f"with {count} lanes each, {all_of} at most {programs * count} elements: a block needs more lanes"
 
 
 def _too_small_a_share(stores: Sequence[Access], result: Argument, puzzle: Puzzle, case: Case) -> str:

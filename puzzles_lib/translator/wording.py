@@ -499,7 +499,16 @@ def _no_addresses(t: Trouble, found: re.Match) -> str:
     if any(_is_pointer(v) for _, v in rest):
         text = t.text(next(n for n, v in rest if _is_pointer(v)))
         return f"the arguments are swapped: {callee}({text}, {t.text(first)}, ...) has the addresses first"
+    for node in ast.walk(first):
+        if isinstance(node, ast.Name) and node.id.endswith("_ptr") and (made := _set_last(t, node.id)):
+            return f"{node.id} is no pointer any more: line {made} gives it another value"
     return f"{callee} needs addresses first, such as x_ptr + {t.text(first)}, but this is {_dtype(value)}"
+
+
+def _set_last(t: Trouble, name: str) -> int:
+    """Return the line of the last assignment to a name above the trouble; 0 if there is none."""
+    made = t.assigned(name, t.operands()[0][0].lineno)
+    return _line(t.seen, made).line if made else 0
 
 
 def _shapes_differ(t: Trouble, found: re.Match) -> str:

@@ -684,7 +684,7 @@ WRONG = [
     Wrong(REVERSED_ADD, each_block_on_its_own, kind="values", says="wrong values in z"),
     Wrong(REVERSED_ADD, mask_of_the_first_program, kind="out of bounds", says="x_ptr"),
     Wrong(REVERSED_ADD, load_left_unmasked, kind="out of bounds", says="-12..-1"),
-    Wrong(REVERSED_ADD, last_block_for_all, kind="values", says="at 32–127 along N"),
+    Wrong(REVERSED_ADD, last_block_for_all, kind="values", says="all programs read the last elements"),
     Wrong(CONSTANT_ADD, all_blocks_by_each, kind="race", says="programs 0 and 1 both store z[0]"),
     Wrong(MASKED_ADD, two_blocks_by_each, kind="race", says="programs 0 and 1 both store z[32]"),
     Wrong(MASKED_ADD, wrapped_on_both_sides, kind="race", says="both store z[0]"),

@@ -36,6 +36,10 @@ QUESTIONS = (
         "The mask is there for lanes without an element. In which cases does every lane have an element?",
         (
             Nudge(
+                lambda given, right: max(given, default=0) == len(DOUBLE.cases),
+                "There is no case 4: the cases are numbered from 0 to 3.",
+            ),
+            Nudge(
                 lambda given, right: any(number >= len(DOUBLE.cases) for number in given),
                 "These look like sizes. Answer with the numbers of the cases, from 0 to 3.",
             ),
@@ -78,8 +82,8 @@ QUESTIONS = (
         "In case 2, which program stores the only 0 of z, and in which lane?",
         _zero,
         tuple,
-        "The buttons end with program 0. Choose the last program with the slider, and step to its end. "
-        "Find the 0 at the bottom, in z, and point at it to read which element it is. "
+        "The buttons only step through one program. Choose the last program with the slider, and step to "
+        "its end. Find the 0 at the bottom, in z, and point at it to read which element it is. "
         "Which program's block has this element?",
         (
             Nudge(
@@ -97,6 +101,10 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given[0] == right[0],
                 "The program is correct. Its lanes count from 0.",
+            ),
+            Nudge(
+                lambda given, right: not (0 <= given[0] < 4 and 0 <= given[1] < 8),
+                "Case 2 has the programs 0 to 3, and each has the lanes 0 to 7.",
             ),
         ),
         why="It's element 23 = 2 * 8 + 7, so it's in the last lane of program 2.",

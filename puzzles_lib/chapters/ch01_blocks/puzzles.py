@@ -1,5 +1,6 @@
 """Chapter 01: one axis, cut into blocks."""
 
+import torch
 import triton
 from jaxtyping import Float32
 from torch import Tensor
@@ -58,6 +59,19 @@ def reversed_add(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
     return x.flip(0) + 10
 
 
+def _last_block_for_all(x: Tensor, BLOCK: int) -> Tensor:
+    return x.flip(0)[torch.arange(len(x)) % BLOCK] + 10
+
+
+def _blocks_reversed(x: Tensor, BLOCK: int) -> Tensor:
+    return torch.cat([block.flip(0) for block in x.split(BLOCK)]) + 10
+
+
+def _blocks_in_reverse(x: Tensor, BLOCK: int) -> Tensor:
+    at = torch.arange(len(x))
+    return x[(len(x) - (at // BLOCK + 1) * BLOCK + at % BLOCK).clamp(min=0)] + 10
+
+
 REVERSED_ADD = Puzzle(
     number="2b",
     spec=reversed_add,
@@ -71,6 +85,14 @@ REVERSED_ADD = Puzzle(
         Case(N=1000, BLOCK=256, fill={"x": inputs.large}),
     ),
     stored_once=("z",),
+    slips={
+        "x isn't reversed: z[0] needs the last element": lambda x: x + 10,
+        "all programs read the last elements of x: program 1 begins one block before them": (
+            _last_block_for_all
+        ),
+        "each block is reversed, but the blocks are in x's order": _blocks_reversed,
+        "the blocks are in reverse order, but each still counts up": _blocks_in_reverse,
+    },
     contract=MASKED_ADD.contract,
 )
 

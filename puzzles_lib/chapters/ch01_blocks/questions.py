@@ -51,6 +51,10 @@ QUESTIONS = (
                 "These look like numbers of cases. Answer with the sizes N of these cases.",
             ),
             Nudge(
+                lambda given, right: not given <= {case.N for case in MASKED_ADD.cases},
+                "Not all of these are among the six sizes N. (The blocks' sizes don't count.)",
+            ),
+            Nudge(
                 lambda given, right: given == _full(),
                 "With full blocks it does no harm. But in program 0 the pointers don't move at all.",
             ),
