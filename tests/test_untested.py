@@ -148,6 +148,9 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
         ("merge_parts", "tl.maximum(denominator, 1.0)", "(denominator + 1e-12)"),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 3.4e38)"),
         ("flash_attention", "acc / denominator[:, None]", "acc / tl.maximum(denominator, 1e-30)[:, None]"),
+        ("pack_bits", "codes << BITS * i", "(codes & ((1 << BITS) - 1)) << BITS * i"),
+        ("pack_bits", "codes << BITS * i", "tl.minimum(codes, (1 << BITS) - 1) << BITS * i"),
+        ("pack_wide", "codes << BITS", "(codes & ((1 << BITS) - 1)) << BITS"),
     ],
 )
 def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):

@@ -475,11 +475,21 @@ def _case(
 
 
 def _fills(puzzle: Puzzle, numbers: Mapping[str, int]) -> dict[str, Fill]:
-    """Return the fills that a made case needs: of inputs that all listed cases fill in a way of their own."""
+    """Return the fills that a made case needs: of inputs that must have values of a certain kind.
+
+    Either all listed cases fill such an input in a way of their own, or it holds integers, and all random
+    cases with these numbers fill it: codes of one bit are below 2, though codes of eight bits can be any.
+    """
     assert puzzle.contract is not None
-    fill = min(puzzle.contract.fills(SimpleNamespace(**numbers)), key=len)
+    ways = puzzle.contract.fills(SimpleNamespace(**numbers))
     listed = [case for case in puzzle.cases if not case.pretend]
-    return {name: each for name, each in fill.items() if all(name in case.fill for case in listed)}
+    floats = {a.name for a in puzzle.inputs if a.dtype.is_floating_point}
+    return {
+        name: fill
+        for name, fill in min(ways, key=len).items()
+        if all(name in case.fill for case in listed)
+        or (name not in floats and all(name in way for way in ways))
+    }
 
 
 def at_edges(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Program]]]:
