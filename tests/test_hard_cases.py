@@ -344,3 +344,28 @@ BY_RATIO = (
 )
 def test_no_step_overflows_that_a_task_does_not_have(puzzle, edits, says):
     assert says in shown(puzzle, *edits)
+
+
+WHERE_KEPT = "tl.sum(tl.where(keep != 0, tl.exp(x - base), 0.0))"
+
+
+@pytest.mark.parametrize(
+    "puzzle, edits, says",
+    [
+        (
+            "kept_scores",
+            (("mask=keep != 0", "mask=n < N"), ("tl.sum(tl.exp(x - base))", WHERE_KEPT)),
+            "isn't kept",
+        ),
+        (
+            "random_rounding",
+            (("tl.floor(x + u)", "tl.floor(x) + (u > 1 - (x - tl.floor(x))).to(tl.float32)"),),
+            "a whole number",
+        ),
+        ("nucleus_token", (("before < P,", "before < P - 1e-4,"),), "just below P"),
+        ("nucleus_token", (("p >= least,", "p > least * 0.99999,"),), "nearly the same"),
+        ("varlen_attention", (("+ keys - queries,", "+ (keys - queries).to(tl.uint8),"),), "hundreds of keys"),
+    ],
+)
+def test_what_hardly_counts_counts(puzzle, edits, says):
+    assert says in shown(puzzle, *edits)

@@ -948,6 +948,18 @@ def tied_at_0(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
     return torch.randint(-2, 1, shape, generator=generator).to(dtype)
 
 
+def just_below_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return logits of three tokens per row, whose probabilities are 0.49995, 0.3 and 0.20005."""
+    return torch.tensor([0.49995, 0.3, 0.20005]).log().expand(shape).to(dtype)
+
+
+def second_a_little_less(
+    shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+) -> Tensor:
+    """Return logits of four tokens per row: the second one is less likely than the first by 5 millionths."""
+    return torch.tensor([0.0, -5e-6, -0.4, -0.4]).expand(shape).to(dtype)
+
+
 def one_of_12(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return logits of 0, and 12 for token 20, whose u is 0 in the hard cases: it never wins."""
     values = torch.zeros(shape)
@@ -1827,6 +1839,12 @@ NUCLEUS_TOKEN = Puzzle(
             Case(B=1, V=33, P=1.0, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12})
         ),
         "SEED can be 0": Case(B=24, V=64, P=0.9, SEED=0, BLOCK_V=64),
+        "the sum before a token can be just below P": (
+            Case(B=24, V=3, P=0.5, SEED=6, BLOCK_V=4, fill={"logits": just_below_half})
+        ),
+        "two probabilities can be nearly the same, and only one of them kept": (
+            Case(B=24, V=4, P=0.25, SEED=6, BLOCK_V=4, fill={"logits": second_a_little_less})
+        ),
     },
     contract=Contract(
         {
