@@ -8,6 +8,7 @@ of the kernel looks at. Three dots continue the line above. The right column say
     ... and so are others                         sizes that turn two comparisons at once: `together`
     an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
+    100 lanes are compared with a size            the same, if no block grows with the size: `beyond_lanes`
     ... or divided by 100, and 0 is left          the same
     ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
     ... cut off at 16 bits                        a pretended size beyond it: `at_true_size`
@@ -243,6 +244,62 @@ def beyond(
         yield from _more_programs(puzzle, name, number, most, elements)
 
 
+def beyond_lanes(puzzle: Puzzle, ops: Iterable[Operation]) -> Iterator[tuple[Case, tuple[int, int]]]:
+    """Yield cases in which a size is larger than a `tl.arange` that is compared with it.
+
+    Also the line of the `tl.arange`, and where it ends. Lanes from 0 on cover a whole axis: either their
+    number is that of a block of the case, which grows with the axis, or the axis must not grow beyond it.
+    """
+    if puzzle.contract is None:
+        return
+    most: dict[tuple[int, tuple[str, ...]], int] = {}
+    for op in ops:
+        if op.name != "arith.cmpi":
+            continue
+        for lanes, limit in (op.operands, op.operands[::-1]):
+            if not depends_on((limit,)) <= _OF_LIMITS or (found := _lanes_from_0(lanes)) is None:
+                continue
+            names = {value.location.name for value in sources((limit,)) if value.maker is None}
+            growing = tuple(name for name in (*puzzle.contract.sizes, *puzzle.contract.free) if name in names)
+            line, count = found
+            most[line, growing] = max(count, most.get((line, growing), 0))  # a loop may be unrolled
+    for (line, growing), count in most.items():
+        least = int(count * BEYOND[0]) + 1
+        if growing:
+            each = [
+                _case(puzzle, {name: least}, block, MOST_TO_RUN, MOST_ELEMENTS)
+                for name, block in itertools.product(growing, (min, max))
+            ]
+        else:  # such as a number of programs
+            each = [
+                case
+                for name in puzzle.contract.sizes
+                for case in _more_programs(puzzle, name, count, MOST_TO_RUN, MOST_ELEMENTS)
+            ]
+        own = count in _blocks([*puzzle.cases, *puzzle.drawn("")])
+        found = [case for case in each if case and not (own and max(_blocks([case]), default=0) >= least)]
+        for case in sorted(found, key=lambda case: _work(puzzle, case))[:MOST_GUESSES]:
+            yield case, (line, count)
+
+
+def _blocks(cases: Iterable[Case]) -> set[int]:
+    """Return the sizes of the blocks of cases."""
+    return {n for case in cases for name, n in case.numbers.items() if name.startswith("BLOCK") and n}
+
+
+def _lanes_from_0(value: Value) -> tuple[int, int] | None:
+    """Return the line of a `tl.arange` that a value is, with constants added, and where it ends."""
+    found, end = None, 0
+    for each in sources((value,)):
+        if each.maker is None or each.maker.name not in _OF_LANES:
+            return None
+        if each.maker.name == "tt.make_range":
+            found, end = each.maker.location.line, end + each.maker.integer("end")
+        elif each.maker.name == "arith.constant":
+            end += integer(each)
+    return None if found is None else (found, end)
+
+
 def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
     """Return cases in which a comparison of a kernel's numbers comes out as in no listed case.
 
@@ -400,6 +457,11 @@ def _compared(op: Operation, x: int, y: int) -> bool:
 _OF_NUMBERS = {
     "arith.addi", "arith.andi", "arith.constant", "arith.divsi", "arith.extsi", "arith.muli", "arith.remsi",
     "arith.subi", "arith.trunci", "tt.call",
+}  # fmt: skip
+_OF_LIMITS = _OF_NUMBERS | {"tt.broadcast", "tt.get_num_programs", "tt.splat"}
+_OF_LANES = {
+    "arith.addi", "arith.constant", "arith.extsi", "tt.broadcast", "tt.expand_dims", "tt.make_range",
+    "tt.reshape", "tt.splat",
 }  # fmt: skip
 _ORDERS = operator.lt, operator.le, operator.gt, operator.ge  # signed, then unsigned
 _COMPARE = dict(enumerate([operator.eq, operator.ne, *_ORDERS, *_ORDERS]))
