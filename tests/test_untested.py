@@ -115,6 +115,32 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
     assert failed.drawn and ends in failed.verdict.diagnosis, str(report)
 
 
+IN_ONE_STEP = "range(0, N, BLOCK_N)", "range(1)"
+
+
+@pytest.mark.parametrize(
+    "puzzle, edits, says",
+    [
+        ("long_sum", (("start + tl.arange(0, BLOCK_N)", "tl.arange(0, 4096)"), IN_ONE_STEP), "may be larger"),
+        (
+            "kept_scores",
+            (("first + tl.arange(0, BLOCK_N)", "tl.arange(0, 512)"), IN_ONE_STEP),
+            "the tl.arange on line 6 ends at 512",
+        ),
+        (
+            "rope",
+            (("tl.load(position_ptr + t)", "tl.load(position_ptr + t).to(tl.bfloat16).to(tl.int32)"),),
+            "bfloat16",
+        ),
+        ("rms_norm", (("/ N", "/ (N * 1.0).to(tl.float16).to(tl.float32)"),), "that float16 does not have"),
+    ],
+)
+def test_lanes_and_whole_numbers_that_end(puzzle, edits, says):
+    report = edited(puzzle, *edits)
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.drawn and says in failed.verdict.diagnosis, str(report)
+
+
 @pytest.mark.parametrize(
     "puzzle, old, new",
     [

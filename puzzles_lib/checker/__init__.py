@@ -417,6 +417,8 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
         each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle, products)] if uneven else []
         pairs = made_cases.together(bound.puzzle, shared.untested.ops)
         each = [(case, TOGETHER.format(*lines)) for case, lines in pairs] + each
+        whole = made_cases.beyond_whole(bound.puzzle, module) if module else ()
+        each = [(case, WHOLE.format(*found)) for case, found in whole] + each
         lanes = made_cases.beyond_lanes(bound.puzzle, shared.untested.ops.values())
         each = [(case, LANES.format(*found)) for case, found in lanes] + each
         each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
@@ -440,6 +442,9 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
 UNEVEN = "no listed case has a size that blocks divide beside sizes that they don't"
 TOGETHER = "no listed case has these outcomes of the comparisons on lines {} and {} together"
 LANES = "the tl.arange on line {} ends at {}, but a size or a number of programs may be larger"
+WHOLE = (
+    "the cast on line {} loses whole numbers that {} does not have, but a size or an index may be so large"
+)
 PAST_HALF = "no listed case has numbers that are too large or too small for float16, but they can occur"
 
 

@@ -15,6 +15,7 @@ of the kernel looks at. Three dots continue the line above. The right column say
     an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
     a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
     ... with 1e-30 or 1e30                        values near it, or results beyond it: `at_a_limit`
+    a whole number becomes float16 or bfloat16    a size, or a number of programs, beyond 2048 or 256: `beyond_whole`
     a float becomes float16, as no tensor is      numbers beyond it: `beyond_half`
     the bits of a float are compared              zeros of both signs: `with_zeros`
     a float is made of bits                       zeros alone: `with_zeros`
@@ -47,6 +48,7 @@ from puzzles_lib.checker.untested import (
     BITCASTS,
     DIVISIONS,
     LOADS,
+    TRITON,
     depends_on,
     integer,
     is_float,
@@ -745,6 +747,7 @@ BEYOND_HALF = 30  # an exponent: neither 2^30 nor 2^-30 is a number of float16
 LARGEST = 1e30  # of which a kernel must be correct, as `check` says
 MOST_EXPONENT = 97  # of normal values, so that these are below it
 CLOSE = 2.0**-40  # `rows_a_little_closer` reaches it
+MOST_BEYOND_WHOLE = 12  # cases for one cast
 MOST_HALVINGS = 12  # in the search of a scale
 BEYOND_A_LIMIT, MOST_OF_A_RESULT = 2.0, 1e38  # times the limit, and at most
 
@@ -931,6 +934,37 @@ def beyond_half(puzzle: Puzzle, module: Module) -> Iterator[Case]:
             case = _scaled_case(puzzle, [name], _all_by(exponent))
             if fits_float32(puzzle, case, loosely=True):
                 yield case
+
+
+WHOLE = {"f16": 1 << 11, "bf16": 1 << 8}  # up to which all whole numbers are numbers of a dtype
+_TO_FLOATS = ("arith.sitofp", "arith.uitofp")
+
+
+def beyond_whole(puzzle: Puzzle, module: Module) -> Iterator[tuple[Case, tuple[int, str]]]:
+    """Yield cases in which whole numbers are too large for float16 or bfloat16, if a kernel casts them.
+
+    These count programs, lanes or elements. Also the line of the cast, and the dtype.
+    """
+    if puzzle.contract is None:
+        return
+    for op in module.operations():
+        kind = op.results[0].type.element if op.results else ""
+        if kind not in WHOLE or not (op.name in _TO_FLOATS or op.name == "arith.truncf"):
+            continue
+        found = depends_on(op.operands)
+        wide = op.name in _TO_FLOATS and int(op.operands[0].type.element[1:]) > 16
+        whole = wide or (op.name == "arith.truncf" and found & set(_TO_FLOATS))
+        if (
+            not whole
+            or found & {"arith.andi", "arith.shrsi", "arith.shrui", "tt.dot", *BITCASTS}
+            or op.location.file.startswith(TRITON)
+        ):
+            continue
+        others = {f"{a.name}_ptr" for a in puzzle.inputs if a.dtype not in (torch.int32, torch.int64)}
+        if not _loaded_from(op.operands) & others:
+            cases = sorted(beyond(puzzle, WHOLE[kind]), key=lambda case: _work(puzzle, case))
+            for case in cases[:MOST_BEYOND_WHOLE]:
+                yield case, (op.location.line, {"f16": "float16", "bf16": "bfloat16"}[kind])
 
 
 # ---- integers

@@ -953,9 +953,7 @@ def just_below_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch
     return torch.tensor([0.49995, 0.3, 0.20005]).log().expand(shape).to(dtype)
 
 
-def second_a_little_less(
-    shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
-) -> Tensor:
+def second_a_little_less(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return logits of four tokens per row: the second one is less likely than the first by 5 millionths."""
     return torch.tensor([0.0, -5e-6, -0.4, -0.4]).expand(shape).to(dtype)
 
