@@ -364,8 +364,29 @@ WHERE_KEPT = "tl.sum(tl.where(keep != 0, tl.exp(x - base), 0.0))"
         ),
         ("nucleus_token", (("before < P,", "before < P - 1e-4,"),), "just below P"),
         ("nucleus_token", (("p >= least,", "p > least * 0.99999,"),), "nearly the same"),
-        ("varlen_attention", (("+ keys - queries,", "+ (keys - queries).to(tl.uint8),"),), "hundreds of keys"),
+        (
+            "varlen_attention",
+            (("+ keys - queries,", "+ (keys - queries).to(tl.uint8),"),),
+            "hundreds of keys",
+        ),
     ],
 )
 def test_what_hardly_counts_counts(puzzle, edits, says):
     assert says in shown(puzzle, *edits)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("layer_norm", "m.to(tl.int64)", "m.to(tl.uint32)"),
+        ("layer_norm_dx", "m.to(tl.int64)", "m.to(tl.uint32)"),
+        ("paged_attention", "+ number).to(tl.int64)", "+ number).to(tl.uint32)"),
+    ],
+)
+def test_offsets_pass_what_32_bits_hold(puzzle, old, new):
+    assert "2^32" in shown(puzzle, (old, new))
+
+
+def test_values_that_are_not_the_reason_are_not_named():
+    failed = failing("layer_norm", ("centered, axis=1) / N", "centered, axis=1) / (N - N // 1024)"))
+    assert failed.drawn and "far from all others" not in str(failed.verdict)

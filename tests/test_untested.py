@@ -125,7 +125,7 @@ IN_ONE_STEP = "range(0, N, BLOCK_N)", "range(1)"
         (
             "kept_scores",
             (("first + tl.arange(0, BLOCK_N)", "tl.arange(0, 512)"), IN_ONE_STEP),
-            "the tl.arange on line 6 ends at 512",
+            "the loop on line 5 ends at 1",
         ),
         (
             "rope",

@@ -332,10 +332,25 @@ def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
         result = _made(bound.at(case, number), its_own)
         if result and result.verdict:
             verdict = result.verdict
-            if verdict.kind not in made_cases.UNRELATED:
+            if verdict.kind not in made_cases.UNRELATED and not _fails_anyway(bound, case, number, its_own):
                 verdict = dataclasses.replace(verdict, diagnosis=text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
     return []
+
+
+def _fails_anyway(bound: Bound, case: Case, number: int, shared: _Shared) -> bool:
+    """Return whether a kernel fails a hard case with ordinary values, too: then its values aren't the reason.
+
+    A hard case that has no values of its own is about its sizes.
+    """
+    if case.pretend:
+        return False
+    with the_puzzles_own("its contract", case):
+        ordinary = made_cases.with_ordinary_values(bound.puzzle, case)
+    if ordinary is None:
+        return False
+    result = _made(bound.at(ordinary, number), dataclasses.replace(shared, untested=Untested()))
+    return result is not None and not result.ok
 
 
 def _at_the_least_sizes(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:

@@ -556,6 +556,19 @@ def _fills(puzzle: Puzzle, numbers: Mapping[str, int]) -> dict[str, Fill]:
     }
 
 
+def with_ordinary_values(puzzle: Puzzle, case: Case) -> Case | None:
+    """Return a case with random values, but for inputs that must have values of a certain kind.
+
+    None if a case has no other values, or if some of its integers are its own.
+    """
+    listed = [each for each in puzzle.cases if not each.pretend]
+    always = {name for name in case.fill if all(name in each.fill for each in listed)}
+    floats = {a.name for a in puzzle.inputs if a.dtype.is_floating_point}
+    if always >= set(case.fill) or set(case.fill) - always - floats:
+        return None
+    return Case(fill={name: case.fill[name] for name in always}, **case.numbers)
+
+
 def at_edges(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Program]]]:
     """Yield cases of any number of programs in which an integer may pass a bound, and programs to run.
 

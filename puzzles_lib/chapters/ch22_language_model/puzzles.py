@@ -476,6 +476,10 @@ PAGED_ATTENTION = Puzzle(
         ),
     },
     hard={
+        "k and v can have 2^32 elements or more": Case(
+            pretend=True, B=2, H=2, H_KV=1, D=128, PAGES=2**22 + 4, PAGE=16, W=2, PART=1,
+            fill=spread(4, 16, 32, 17, first=2**22),
+        ),
         LIGHT: Case(
             B=1, H=1, H_KV=1, D=16, PAGES=4, PAGE=16, W=4, PART=4, fill=spread(4, 16, 64) | FAR_KEYS
         ),
@@ -1493,7 +1497,7 @@ MXFP4_MATMUL = Puzzle(
         "the scales of w are taken by columns: row n of w_scale has the scales of w[n]": _by_columns,
     },
     hard={
-        "scales go up to 254: they're bytes without a sign": (
+        "scales go up to 254": (
             Case(
                 M=17, N=20, K=96, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
                 fill={"x": from_one_to_two, "x_scale": scales(252), "w_scale": scales(3)},
