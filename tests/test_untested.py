@@ -132,10 +132,21 @@ IN_ONE_STEP = "range(0, N, BLOCK_N)", "range(1)"
             (("tl.load(position_ptr + t)", "tl.load(position_ptr + t).to(tl.bfloat16).to(tl.int32)"),),
             "bfloat16",
         ),
+        ("square", (("x * x", "(x + 1) * (x + 1) - 2 * x - 1"),), "small numbers lose bits"),
+        (
+            "long_sum",
+            (
+                (
+                    "tl.sum(x, axis=1)",
+                    "tl.sum((x * 16777216.0).to(tl.int64), axis=1).to(tl.float32) / 16777216.0",
+                ),
+            ),
+            "small numbers lose bits",
+        ),
         ("rms_norm", (("/ N", "/ (N * 1.0).to(tl.float16).to(tl.float32)"),), "that float16 does not have"),
     ],
 )
-def test_lanes_and_whole_numbers_that_end(puzzle, edits, says):
+def test_lanes_whole_numbers_and_bits_that_end(puzzle, edits, says):
     report = edited(puzzle, *edits)
     (failed,) = (case for case in report.cases if not case.ok)
     assert failed.drawn and says in failed.verdict.diagnosis, str(report)

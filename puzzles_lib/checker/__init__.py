@@ -434,6 +434,8 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
         each = [(case, TOGETHER.format(*lines)) for case, lines in pairs] + each
         whole = made_cases.beyond_whole(bound.puzzle, module) if module else ()
         each = [(case, WHOLE.format(*found)) for case, found in whole] + each
+        near = made_cases.small_ones(bound.puzzle, module) if module else ()
+        each = [(case, SMALL.format(line)) for case, line in near] + each
         lanes = made_cases.beyond_lanes(bound.puzzle, shared.untested.ops.values())
         each = [(case, LANES.format(*found)) for case, found in lanes] + each
         each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
@@ -460,6 +462,7 @@ LANES = "the tl.arange on line {} ends at {}, but a size or a number of programs
 WHOLE = (
     "the cast on line {} loses whole numbers that {} does not have, but a size or an index may be so large"
 )
+SMALL = "small numbers lose bits on the way to line {}, although the task keeps them"
 PAST_HALF = "no listed case has numbers that are too large or too small for float16, but they can occur"
 
 

@@ -15,7 +15,9 @@ of the kernel looks at. Three dots continue the line above. The right column say
     an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
     a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
     ... with 1e-30 or 1e30                        values near it, or results beyond it: `at_a_limit`
-    a whole number becomes float16 or bfloat16    a size, or a number of programs, beyond 2048 or 256: `beyond_whole`
+    a float has 64 added and taken away again     values closer to 0: `small_ones`
+    ... or is cut to an integer and divided       the same
+    a whole number becomes float16 or bfloat16    a size, or programs, beyond 2048 or 256: `beyond_whole`
     a float becomes float16, as no tensor is      numbers beyond it: `beyond_half`
     the bits of a float are compared              zeros of both signs: `with_zeros`
     a float is made of bits                       zeros alone: `with_zeros`
@@ -947,6 +949,61 @@ def beyond_half(puzzle: Puzzle, module: Module) -> Iterator[Case]:
             case = _scaled_case(puzzle, [name], _all_by(exponent))
             if fits_float32(puzzle, case, loosely=True):
                 yield case
+
+
+SMALL_BY = -15  # an exponent
+LEAST_ADDED, MOST_ADDED = 0.25, 2.0**22  # larger numbers are added to round
+_SUMS = ("arith.addf", "arith.subf")
+_CUT = ("arith.fptosi", "arith.fptoui", "math.floor", "math.ceil", "math.rint", "math.round")
+_PRECISE = (
+    "math.exp",
+    "math.exp2",
+    "math.log",
+    "math.log2",
+    "tt.extern_elementwise",
+    "tt.dot",
+    "arith.truncf",
+)
+
+
+def small_ones(puzzle: Puzzle, module: Module) -> Iterator[tuple[Case, int]]:
+    """Yield cases with small values if a number is added to a float and another one is taken away later.
+
+    Likewise if a float becomes an integer and is divided by a number. In both ways bits of small floats get
+    lost. Also the line where it ends.
+    """
+    line = _ends_as_it_began(module) if puzzle.contract else 0
+    for name in _free(puzzle) if line else ():
+        case = _scaled_case(puzzle, [name], _all_by(SMALL_BY))
+        if fits_float32(puzzle, case):
+            yield case, line
+
+
+def _added(op: Operation) -> float:
+    """Return the absolute value of the float32 constant that an operation takes; 0 if it takes none."""
+    texts = [text for text in map(literal, op.operands) if re.fullmatch("0x[0-9A-F]{8}", text)]
+    written = [float(np.array(int(text, 16), np.uint32).view(np.float32)) for text in texts]
+    return max([abs(number) for number in written if math.isfinite(number)] + [_float(op)])
+
+
+def _ends_as_it_began(module: Module) -> int:
+    """Return the line of the second step that `small_ones` looks for; 0 if there is none."""
+    for op in module.operations():
+        if op.name not in (*_SUMS, "arith.mulf", "arith.divf") or op.location.file.startswith(TRITON):
+            continue
+        number = _added(op)
+        if not number:
+            continue
+        before = {value.maker for value in sources(op.operands) if value.maker not in (None, op)}
+        if any(maker.name in _PRECISE for maker in before):
+            continue
+        for maker in before:
+            added = maker.name in _SUMS and LEAST_ADDED <= _added(maker) < MOST_ADDED
+            if op.name in _SUMS and added and LEAST_ADDED <= number < MOST_ADDED:
+                return op.location.line
+            if op.name not in _SUMS and maker.name in _CUT and min(number, 1 / number) < 0.01:
+                return op.location.line
+    return 0
 
 
 WHOLE = {"f16": 1 << 11, "bf16": 1 << 8}  # up to which all whole numbers are numbers of a dtype

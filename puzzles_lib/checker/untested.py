@@ -95,7 +95,7 @@ def named(verdict: Verdict, listed: Untested, made: Untested) -> Verdict:
 
 
 def _has_fewer_parameters(op: Operation, other: Operation) -> bool:
-    """Return whether an operand of an operation is a constant where another launch has a size that isn't 1."""
+    """Return whether an operand is a constant where in another launch it's a size, because that isn't 1."""
     each = zip(op.operands, other.operands, strict=False)
     return any(literal(value) and not literal(instead) for value, instead in each)
 

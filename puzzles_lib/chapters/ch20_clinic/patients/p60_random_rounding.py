@@ -29,7 +29,7 @@ def beyond_int64(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
 
 
 def one_minus_draws(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Return 1 - u for the draws u of seed 7 that are at least 1/2, so that x + u is 1, and 1/4 for others."""
+    """Return 1 - u for those draws u of seed 7 that are at least 1/2, and 1/4 for others."""
     u = uniform(7, torch.arange(shape[0]))
     return torch.where(u >= 0.5, 1 - u, 0.25).to(dtype)
 
