@@ -281,8 +281,8 @@ def beyond_lanes(puzzle: Puzzle, ops: Iterable[Operation]) -> Iterator[tuple[Cas
                 for case in _more_programs(puzzle, name, count, MOST_TO_RUN, MOST_ELEMENTS)
             ]
         own = count in _blocks([*puzzle.cases, *puzzle.drawn("")])
-        found = [case for case in each if case and not (own and max(_blocks([case]), default=0) >= least)]
-        for case in sorted(found, key=lambda case: _work(puzzle, case))[:MOST_GUESSES]:
+        larger = [case for case in each if case and not (own and max(_blocks([case]), default=0) >= least)]
+        for case in sorted(larger, key=lambda case: _work(puzzle, case))[:MOST_GUESSES]:
             yield case, (line, count)
 
 
