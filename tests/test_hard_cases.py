@@ -121,7 +121,7 @@ def test_a_count_in_float16_ends_at_2048():
 def test_the_start_of_a_sequence_is_no_multiple_of_16():
     hints = "tl.multiple_of(tl.load(cu_ptr + b), 16), tl.multiple_of(tl.load(cu_ptr + b + 1), 16)"
     says = shown("running_sums", ("tl.load(cu_ptr + b), tl.load(cu_ptr + b + 1)", hints))
-    assert "begin and end anywhere" in says
+    assert "begin within the 4 neighboring lanes" in says
 
 
 @pytest.mark.parametrize(

@@ -561,9 +561,17 @@ def _fills(puzzle: Puzzle, numbers: Mapping[str, int]) -> dict[str, Fill]:
 def with_ordinary_values(puzzle: Puzzle, case: Case) -> Case | None:
     """Return a case with random values, but for inputs that must have values of a certain kind.
 
-    None if a case has no other values, or if some of its integers are its own.
+    None if a case has no other values, or if its numbers can't be the reason that it fails: then its sizes
+    are no larger than those of listed cases. Also if some of its integers, or a seed, are its own.
     """
     listed = [each for each in puzzle.cases if not each.pretend]
+    sizes = puzzle.contract.sizes if puzzle.contract else ()
+    for name, number in case.numbers.items():
+        is_size = name in sizes or name.startswith("BLOCK")
+        if not is_size and all(number != each.numbers[name] for each in listed):
+            return None
+    if all(case.numbers[name] <= max(each.numbers[name] for each in listed) for name in sizes):
+        return None
     always = {name for name in case.fill if all(name in each.fill for each in listed)}
     floats = {a.name for a in puzzle.inputs if a.dtype.is_floating_point}
     if always >= set(case.fill) or set(case.fill) - always - floats:
