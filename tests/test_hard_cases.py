@@ -121,7 +121,7 @@ def test_a_count_in_float16_ends_at_2048():
 def test_the_start_of_a_sequence_is_no_multiple_of_16():
     hints = "tl.multiple_of(tl.load(cu_ptr + b), 16), tl.multiple_of(tl.load(cu_ptr + b + 1), 16)"
     says = shown("running_sums", ("tl.load(cu_ptr + b), tl.load(cu_ptr + b + 1)", hints))
-    assert "begin and end anywhere" in says
+    assert "begin within the 4 neighboring lanes" in says
 
 
 @pytest.mark.parametrize(
@@ -344,3 +344,49 @@ BY_RATIO = (
 )
 def test_no_step_overflows_that_a_task_does_not_have(puzzle, edits, says):
     assert says in shown(puzzle, *edits)
+
+
+WHERE_KEPT = "tl.sum(tl.where(keep != 0, tl.exp(x - base), 0.0))"
+
+
+@pytest.mark.parametrize(
+    "puzzle, edits, says",
+    [
+        (
+            "kept_scores",
+            (("mask=keep != 0", "mask=n < N"), ("tl.sum(tl.exp(x - base))", WHERE_KEPT)),
+            "isn't kept",
+        ),
+        (
+            "random_rounding",
+            (("tl.floor(x + u)", "tl.floor(x) + (u > 1 - (x - tl.floor(x))).to(tl.float32)"),),
+            "a whole number",
+        ),
+        ("nucleus_token", (("before < P,", "before < P - 1e-4,"),), "just below P"),
+        ("nucleus_token", (("p >= least,", "p > least * 0.99999,"),), "nearly the same"),
+        (
+            "varlen_attention",
+            (("+ keys - queries,", "+ (keys - queries).to(tl.uint8),"),),
+            "hundreds of keys",
+        ),
+    ],
+)
+def test_what_hardly_counts_counts(puzzle, edits, says):
+    assert says in shown(puzzle, *edits)
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new",
+    [
+        ("layer_norm", "m.to(tl.int64)", "m.to(tl.uint32)"),
+        ("layer_norm_dx", "m.to(tl.int64)", "m.to(tl.uint32)"),
+        ("paged_attention", "+ number).to(tl.int64)", "+ number).to(tl.uint32)"),
+    ],
+)
+def test_offsets_pass_what_32_bits_hold(puzzle, old, new):
+    assert "2^32" in shown(puzzle, (old, new))
+
+
+def test_values_that_are_not_the_reason_are_not_named():
+    failed = failing("layer_norm", ("centered, axis=1) / N", "centered, axis=1) / (N - N // 1024)"))
+    assert failed.drawn and "far from all others" not in str(failed.verdict)

@@ -115,6 +115,43 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
     assert failed.drawn and ends in failed.verdict.diagnosis, str(report)
 
 
+IN_ONE_STEP = "range(0, N, BLOCK_N)", "range(1)"
+
+
+@pytest.mark.parametrize(
+    "puzzle, edits, says",
+    [
+        ("long_sum", (("start + tl.arange(0, BLOCK_N)", "tl.arange(0, 4096)"), IN_ONE_STEP), "may be larger"),
+        (
+            "kept_scores",
+            (("first + tl.arange(0, BLOCK_N)", "tl.arange(0, 512)"), IN_ONE_STEP),
+            "the loop on line 5 ends at 1",
+        ),
+        (
+            "rope",
+            (("tl.load(position_ptr + t)", "tl.load(position_ptr + t).to(tl.bfloat16).to(tl.int32)"),),
+            "bfloat16",
+        ),
+        ("square", (("x * x", "(x + 1) * (x + 1) - 2 * x - 1"),), "small numbers lose bits"),
+        (
+            "long_sum",
+            (
+                (
+                    "tl.sum(x, axis=1)",
+                    "tl.sum((x * 16777216.0).to(tl.int64), axis=1).to(tl.float32) / 16777216.0",
+                ),
+            ),
+            "small numbers lose bits",
+        ),
+        ("rms_norm", (("/ N", "/ (N * 1.0).to(tl.float16).to(tl.float32)"),), "that float16 does not have"),
+    ],
+)
+def test_lanes_whole_numbers_and_bits_that_end(puzzle, edits, says):
+    report = edited(puzzle, *edits)
+    (failed,) = (case for case in report.cases if not case.ok)
+    assert failed.drawn and says in failed.verdict.diagnosis, str(report)
+
+
 @pytest.mark.parametrize(
     "puzzle, old, new",
     [
@@ -148,6 +185,9 @@ def test_what_no_listed_case_reaches_is_tried(puzzle, old, new):
         ("merge_parts", "tl.maximum(denominator, 1.0)", "(denominator + 1e-12)"),
         ("mul_relu", "tl.maximum(product, 0.0)", "tl.clamp(product, 0.0, 3.4e38)"),
         ("flash_attention", "acc / denominator[:, None]", "acc / tl.maximum(denominator, 1e-30)[:, None]"),
+        ("pack_bits", "codes << BITS * i", "(codes & ((1 << BITS) - 1)) << BITS * i"),
+        ("pack_bits", "codes << BITS * i", "tl.minimum(codes, (1 << BITS) - 1) << BITS * i"),
+        ("pack_wide", "codes << BITS", "(codes & ((1 << BITS) - 1)) << BITS"),
     ],
 )
 def test_a_correct_kernel_may_compare_with_such_numbers(puzzle, old, new):

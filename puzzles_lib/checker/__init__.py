@@ -332,10 +332,25 @@ def _hard_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
         result = _made(bound.at(case, number), its_own)
         if result and result.verdict:
             verdict = result.verdict
-            if verdict.kind not in made_cases.UNRELATED:
+            if verdict.kind not in made_cases.UNRELATED and not _fails_anyway(bound, case, number, its_own):
                 verdict = dataclasses.replace(verdict, diagnosis=text)
             return [dataclasses.replace(result, verdict=verdict, drawn=True)]
     return []
+
+
+def _fails_anyway(bound: Bound, case: Case, number: int, shared: _Shared) -> bool:
+    """Return whether a kernel fails a hard case with ordinary values, too: then its values aren't the reason.
+
+    A hard case that has no values of its own is about its sizes.
+    """
+    if case.pretend:
+        return False
+    with the_puzzles_own("its contract", case):
+        ordinary = made_cases.with_ordinary_values(bound.puzzle, case)
+    if ordinary is None:
+        return False
+    result = _made(bound.at(ordinary, number), dataclasses.replace(shared, untested=Untested()))
+    return result is not None and not result.ok
 
 
 def _at_the_least_sizes(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
@@ -417,6 +432,12 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
         each = [(case, UNEVEN) for case in made_cases.uneven(bound.puzzle, products)] if uneven else []
         pairs = made_cases.together(bound.puzzle, shared.untested.ops)
         each = [(case, TOGETHER.format(*lines)) for case, lines in pairs] + each
+        whole = made_cases.beyond_whole(bound.puzzle, module) if module else ()
+        each = [(case, WHOLE.format(*found)) for case, found in whole] + each
+        near = made_cases.small_ones(bound.puzzle, module) if module else ()
+        each = [(case, SMALL.format(line)) for case, line in near] + each
+        lanes = made_cases.beyond_lanes(bound.puzzle, shared.untested.ops.values())
+        each = [(case, LANES.format(*found)) for case, found in lanes] + each
         each += [(case, PAST_HALF) for case in made_cases.beyond_half(bound.puzzle, module)] if module else []
     for case, text in each[: made_cases.MOST_CASES]:
         one = bound.at(case, number) if made_cases.fits(bound.puzzle, case) else None
@@ -437,6 +458,11 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
 
 UNEVEN = "no listed case has a size that blocks divide beside sizes that they don't"
 TOGETHER = "no listed case has these outcomes of the comparisons on lines {} and {} together"
+LANES = "the tl.arange on line {} ends at {}, but a size or a number of programs may be larger"
+WHOLE = (
+    "the cast on line {} loses whole numbers that {} does not have, but a size or an index may be so large"
+)
+SMALL = "small numbers lose bits on the way to line {}, although the task keeps them"
 PAST_HALF = "no listed case has numbers that are too large or too small for float16, but they can occur"
 
 

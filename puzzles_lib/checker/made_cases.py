@@ -8,12 +8,16 @@ of the kernel looks at. Three dots continue the line above. The right column say
     ... and so are others                         sizes that turn two comparisons at once: `together`
     an integer that was loaded is compared        inputs with the other number: `with_a_number`
     an integer is compared with 100, or cut off   a size, or a number of programs, beyond 100: `beyond`
+    100 lanes are compared with a size            the same, if no block grows with the size: `beyond_lanes`
     ... or divided by 100, and 0 is left          the same
     ... with 32768, or cut off at 16 bits         the same, running only the grid's edges: `at_edges`
     ... cut off at 16 bits                        a pretended size beyond it: `at_true_size`
     an offset passes through a float              2^25 elements that exist as a formula: `at_true_size`
     a float is compared, or made of bits          values closer to 0, and larger ones: `of_any_size`
     ... with 1e-30 or 1e30                        values near it, or results beyond it: `at_a_limit`
+    a float has 64 added and taken away again     values closer to 0: `small_ones`
+    ... or is cut to an integer and divided       the same
+    a whole number becomes float16 or bfloat16    a size, or programs, beyond 2048 or 256: `beyond_whole`
     a float becomes float16, as no tensor is      numbers beyond it: `beyond_half`
     the bits of a float are compared              zeros of both signs: `with_zeros`
     a float is made of bits                       zeros alone: `with_zeros`
@@ -46,6 +50,7 @@ from puzzles_lib.checker.untested import (
     BITCASTS,
     DIVISIONS,
     LOADS,
+    TRITON,
     depends_on,
     integer,
     is_float,
@@ -243,6 +248,62 @@ def beyond(
         yield from _more_programs(puzzle, name, number, most, elements)
 
 
+def beyond_lanes(puzzle: Puzzle, ops: Iterable[Operation]) -> Iterator[tuple[Case, tuple[int, int]]]:
+    """Yield cases in which a size is larger than a `tl.arange` that is compared with it.
+
+    Also the line of the `tl.arange`, and where it ends. Lanes from 0 on cover a whole axis: either their
+    number is that of a block of the case, which grows with the axis, or the axis must not grow beyond it.
+    """
+    if puzzle.contract is None:
+        return
+    most: dict[tuple[int, tuple[str, ...]], int] = {}
+    for op in ops:
+        if op.name != "arith.cmpi":
+            continue
+        for lanes, limit in (op.operands, op.operands[::-1]):
+            if not depends_on((limit,)) <= _OF_LIMITS or (found := _lanes_from_0(lanes)) is None:
+                continue
+            names = {value.location.name for value in sources((limit,)) if value.maker is None}
+            growing = tuple(name for name in (*puzzle.contract.sizes, *puzzle.contract.free) if name in names)
+            line, count = found
+            most[line, growing] = max(count, most.get((line, growing), 0))  # a loop may be unrolled
+    for (line, growing), count in most.items():
+        least = int(count * BEYOND[0]) + 1
+        if growing:
+            each = [
+                _case(puzzle, {name: least}, block, MOST_TO_RUN, MOST_ELEMENTS)
+                for name, block in itertools.product(growing, (min, max))
+            ]
+        else:  # such as a number of programs
+            each = [
+                case
+                for name in puzzle.contract.sizes
+                for case in _more_programs(puzzle, name, count, MOST_TO_RUN, MOST_ELEMENTS)
+            ]
+        own = count in _blocks([*puzzle.cases, *puzzle.drawn("")])
+        larger = [case for case in each if case and not (own and max(_blocks([case]), default=0) >= least)]
+        for case in sorted(larger, key=lambda case: _work(puzzle, case))[:MOST_GUESSES]:
+            yield case, (line, count)
+
+
+def _blocks(cases: Iterable[Case]) -> set[int]:
+    """Return the sizes of the blocks of cases."""
+    return {n for case in cases for name, n in case.numbers.items() if name.startswith("BLOCK") and n}
+
+
+def _lanes_from_0(value: Value) -> tuple[int, int] | None:
+    """Return the line of a `tl.arange` that a value is, with constants added, and where it ends."""
+    found, end = None, 0
+    for each in sources((value,)):
+        if each.maker is None or each.maker.name not in _OF_LANES:
+            return None
+        if each.maker.name == "tt.make_range":
+            found, end = each.maker.location.line, end + each.maker.integer("end")
+        elif each.maker.name == "arith.constant":
+            end += integer(each)
+    return None if found is None else (found, end)
+
+
 def turning(puzzle: Puzzle, op: Operation) -> list[Case]:
     """Return cases in which a comparison of a kernel's numbers comes out as in no listed case.
 
@@ -401,6 +462,11 @@ _OF_NUMBERS = {
     "arith.addi", "arith.andi", "arith.constant", "arith.divsi", "arith.extsi", "arith.muli", "arith.remsi",
     "arith.subi", "arith.trunci", "tt.call",
 }  # fmt: skip
+_OF_LIMITS = _OF_NUMBERS | {"tt.broadcast", "tt.get_num_programs", "tt.splat"}
+_OF_LANES = {
+    "arith.addi", "arith.constant", "arith.extsi", "tt.broadcast", "tt.expand_dims", "tt.make_range",
+    "tt.reshape", "tt.splat",
+}  # fmt: skip
 _ORDERS = operator.lt, operator.le, operator.gt, operator.ge  # signed, then unsigned
 _COMPARE = dict(enumerate([operator.eq, operator.ne, *_ORDERS, *_ORDERS]))
 _COMPUTE: dict[str, Callable[[int, int], int]] = {
@@ -475,11 +541,42 @@ def _case(
 
 
 def _fills(puzzle: Puzzle, numbers: Mapping[str, int]) -> dict[str, Fill]:
-    """Return the fills that a made case needs: of inputs that all listed cases fill in a way of their own."""
+    """Return the fills that a made case needs: of inputs that must have values of a certain kind.
+
+    Either all listed cases fill such an input in a way of their own, or it holds integers, and all random
+    cases with these numbers fill it: codes of one bit are below 2, though codes of eight bits can be any.
+    """
     assert puzzle.contract is not None
-    fill = min(puzzle.contract.fills(SimpleNamespace(**numbers)), key=len)
+    ways = puzzle.contract.fills(SimpleNamespace(**numbers))
     listed = [case for case in puzzle.cases if not case.pretend]
-    return {name: each for name, each in fill.items() if all(name in case.fill for case in listed)}
+    floats = {a.name for a in puzzle.inputs if a.dtype.is_floating_point}
+    return {
+        name: fill
+        for name, fill in min(ways, key=len).items()
+        if all(name in case.fill for case in listed)
+        or (name not in floats and all(name in way for way in ways))
+    }
+
+
+def with_ordinary_values(puzzle: Puzzle, case: Case) -> Case | None:
+    """Return a case with random values, but for inputs that must have values of a certain kind.
+
+    None if a case has no other values, or if its numbers can't be the reason that it fails: then its sizes
+    are no larger than those of listed cases. Also if some of its integers, or a seed, are its own.
+    """
+    listed = [each for each in puzzle.cases if not each.pretend]
+    sizes = puzzle.contract.sizes if puzzle.contract else ()
+    for name, number in case.numbers.items():
+        is_size = name in sizes or name.startswith("BLOCK")
+        if not is_size and all(number != each.numbers[name] for each in listed):
+            return None
+    if all(case.numbers[name] <= max(each.numbers[name] for each in listed) for name in sizes):
+        return None
+    always = {name for name in case.fill if all(name in each.fill for each in listed)}
+    floats = {a.name for a in puzzle.inputs if a.dtype.is_floating_point}
+    if always >= set(case.fill) or set(case.fill) - always - floats:
+        return None
+    return Case(fill={name: case.fill[name] for name in always}, **case.numbers)
 
 
 def at_edges(puzzle: Puzzle, op: Operation) -> Iterator[tuple[Case, list[Program]]]:
@@ -673,6 +770,7 @@ BEYOND_HALF = 30  # an exponent: neither 2^30 nor 2^-30 is a number of float16
 LARGEST = 1e30  # of which a kernel must be correct, as `check` says
 MOST_EXPONENT = 97  # of normal values, so that these are below it
 CLOSE = 2.0**-40  # `rows_a_little_closer` reaches it
+MOST_BEYOND_WHOLE = 12  # cases for one cast
 MOST_HALVINGS = 12  # in the search of a scale
 BEYOND_A_LIMIT, MOST_OF_A_RESULT = 2.0, 1e38  # times the limit, and at most
 
@@ -859,6 +957,92 @@ def beyond_half(puzzle: Puzzle, module: Module) -> Iterator[Case]:
             case = _scaled_case(puzzle, [name], _all_by(exponent))
             if fits_float32(puzzle, case, loosely=True):
                 yield case
+
+
+SMALL_BY = -15  # an exponent
+LEAST_ADDED, MOST_ADDED = 0.25, 2.0**22  # larger numbers are added to round
+_SUMS = ("arith.addf", "arith.subf")
+_CUT = ("arith.fptosi", "arith.fptoui", "math.floor", "math.ceil", "math.rint", "math.round")
+_PRECISE = (
+    "math.exp",
+    "math.exp2",
+    "math.log",
+    "math.log2",
+    "tt.extern_elementwise",
+    "tt.dot",
+    "arith.truncf",
+)
+
+
+def small_ones(puzzle: Puzzle, module: Module) -> Iterator[tuple[Case, int]]:
+    """Yield cases with small values if a number is added to a float and another one is taken away later.
+
+    Likewise if a float becomes an integer and is divided by a number. In both ways bits of small floats get
+    lost. Also the line where it ends.
+    """
+    line = _ends_as_it_began(module) if puzzle.contract else 0
+    for name in _free(puzzle) if line else ():
+        case = _scaled_case(puzzle, [name], _all_by(SMALL_BY))
+        if fits_float32(puzzle, case):
+            yield case, line
+
+
+def _added(op: Operation) -> float:
+    """Return the absolute value of the float32 constant that an operation takes; 0 if it takes none."""
+    texts = [text for text in map(literal, op.operands) if re.fullmatch("0x[0-9A-F]{8}", text)]
+    written = [float(np.array(int(text, 16), np.uint32).view(np.float32)) for text in texts]
+    return max([abs(number) for number in written if math.isfinite(number)] + [_float(op)])
+
+
+def _ends_as_it_began(module: Module) -> int:
+    """Return the line of the second step that `small_ones` looks for; 0 if there is none."""
+    for op in module.operations():
+        if op.name not in (*_SUMS, "arith.mulf", "arith.divf") or op.location.file.startswith(TRITON):
+            continue
+        number = _added(op)
+        if not number:
+            continue
+        before = {value.maker for value in sources(op.operands) if value.maker not in (None, op)}
+        if any(maker.name in _PRECISE for maker in before):
+            continue
+        for maker in before:
+            added = maker.name in _SUMS and LEAST_ADDED <= _added(maker) < MOST_ADDED
+            if op.name in _SUMS and added and LEAST_ADDED <= number < MOST_ADDED:
+                return op.location.line
+            if op.name not in _SUMS and maker.name in _CUT and min(number, 1 / number) < 0.01:
+                return op.location.line
+    return 0
+
+
+WHOLE = {"f16": 1 << 11, "bf16": 1 << 8}  # up to which all whole numbers are numbers of a dtype
+_TO_FLOATS = ("arith.sitofp", "arith.uitofp")
+
+
+def beyond_whole(puzzle: Puzzle, module: Module) -> Iterator[tuple[Case, tuple[int, str]]]:
+    """Yield cases in which whole numbers are too large for float16 or bfloat16, if a kernel casts them.
+
+    These count programs, lanes or elements. Also the line of the cast, and the dtype.
+    """
+    if puzzle.contract is None:
+        return
+    for op in module.operations():
+        kind = op.results[0].type.element if op.results else ""
+        if kind not in WHOLE or not (op.name in _TO_FLOATS or op.name == "arith.truncf"):
+            continue
+        found = depends_on(op.operands)
+        wide = op.name in _TO_FLOATS and int(op.operands[0].type.element[1:]) > 16
+        whole = wide or (op.name == "arith.truncf" and found & set(_TO_FLOATS))
+        if (
+            not whole
+            or found & {"arith.andi", "arith.shrsi", "arith.shrui", "tt.dot", *BITCASTS}
+            or op.location.file.startswith(TRITON)
+        ):
+            continue
+        others = {f"{a.name}_ptr" for a in puzzle.inputs if a.dtype not in (torch.int32, torch.int64)}
+        if not _loaded_from(op.operands) & others:
+            cases = sorted(beyond(puzzle, WHOLE[kind]), key=lambda case: _work(puzzle, case))
+            for case in cases[:MOST_BEYOND_WHOLE]:
+                yield case, (op.location.line, {"f16": "float16", "bf16": "bfloat16"}[kind])
 
 
 # ---- integers

@@ -201,7 +201,14 @@ def _order_matters(trial: Trial) -> bool:
 
 def _in_reverse(trial: Trial) -> Verdict | None:
     """A fault that shows only if the programs run from the last to the first."""
-    return _in_another_order(trial, "in reverse order", Options(reverse=True, waits=trial.first.atomics > 0))
+    waits = trial.first.atomics > 0
+    verdict = _in_another_order(trial, "in reverse order", Options(reverse=True, waits=waits))
+    if verdict is None or not waits or verdict.kind != "race":
+        return verdict
+    programs = [trial.first.launched[number] for number in reversed(range(trial.first.programs))]
+    backwards = Options(only=programs, waits=waits)  # lanes as in the first run
+    alone = _in_another_order(trial, "in reverse order", backwards)
+    return verdict if alone else verdicts.depends_on_lanes(verdict)
 
 
 def _may_count_arrivals(trial: Trial) -> bool:

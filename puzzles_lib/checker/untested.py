@@ -57,7 +57,8 @@ class Untested:
             count[at] = count.get(at, 0) + 1
             place = (*at, count[at])
             self.seen[place] = self.seen.get(place, 0) | outcome
-            self.ops[place] = op
+            if place not in self.ops or not _has_fewer_parameters(op, self.ops[place]):
+                self.ops[place] = op
 
     def one_sided(self) -> Iterator[Operation]:
         """Yield the comparisons of which not all sides were seen, unless they look at constants or locks."""
@@ -91,6 +92,12 @@ def named(verdict: Verdict, listed: Untested, made: Untested) -> Verdict:
 
 
 # ---- what the IR says of an operation
+
+
+def _has_fewer_parameters(op: Operation, other: Operation) -> bool:
+    """Return whether an operand is a constant where in another launch it's a size, because that isn't 1."""
+    each = zip(op.operands, other.operands, strict=False)
+    return any(literal(value) and not literal(instead) for value, instead in each)
 
 
 def _may_stand_for_zero(op: Operation) -> bool:

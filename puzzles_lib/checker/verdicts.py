@@ -312,6 +312,14 @@ def depends_on_order(verdict: Verdict, order: str = "in reverse order") -> Verdi
     return Verdict("race", text, verdict.site, verdict.diagnosis if verdict.kind == "deadlock" else "")
 
 
+def depends_on_lanes(verdict: Verdict) -> Verdict:
+    """Return the verdict on a fault that shows only when the lanes of an atomic come in reverse order."""
+    text = verdict.message.replace("the programs run", "lanes that meet in an atomic come", 1)
+    return replace(
+        verdict, message=text, diagnosis=verdict.diagnosis or "the lanes of an atomic have no order"
+    )
+
+
 def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Plan) -> Verdict:
     """Return the verdict on a fault that shows only when another program runs between two atomics."""
     axes = len(puzzle.grid(case))

@@ -429,7 +429,7 @@ def packed_along_k(
     x[k, n] = minimum[g, k] + scale[g, k] · code[k, n] with g = n // GROUP.
     code[k, n] is field j of words[b, r, n] where k = 16 · F · b + 16 · j + r,
     F = 16 // BITS, r < 16: the format of puzzles_lib.kernels. Past row K, words,
-    scales and minima can be any finite numbers. GROUP is a multiple of BLOCK_N.
+    scales and minima can be any numbers up to 1e30. GROUP is a multiple of BLOCK_N.
     Sums are in float32, and the checker's x are bfloat16 numbers. In tiles of
     128 x 128, no computed value goes from thread to thread.
     """

@@ -597,6 +597,10 @@ LINEAR_BACKWARD = Puzzle(
         "minimum": lambda s: s.NEED_DW * s.M * triton.cdiv(s.N, s.GROUP),
     },
     hard={
+        "words, scale and minimum can have 2^32 elements or more": Case(
+            pretend=True, M=288, COUT=20, N=66_000_000, BITS=8, GROUP=4, NEED_DW=1, NEED_DB=1,
+            BLOCK_C=32, BLOCK_N=1024, BLOCK_M=16,
+        ),
         BY_RECIPROCAL.replace("41", "164"): _backward_case(
             M=16, COUT=1, N=10496, BITS=8, GROUP=164, NEED_DW=1, NEED_DB=1,
             BLOCK_C=16, BLOCK_N=512, BLOCK_M=16,

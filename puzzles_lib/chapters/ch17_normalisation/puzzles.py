@@ -79,6 +79,7 @@ def ones(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator)
     return torch.ones(shape, dtype=dtype)
 
 
+PAST_UINT32 = "a tensor can have 2^32 elements or more, too many for an offset of 32 bits"
 FIRST_FAR = "the first numbers of a row can be far from all others"
 LARGE_PART = "a part of the rows can have 2^31 elements"
 """What hard cases show."""
@@ -150,7 +151,7 @@ def layer_norm(
 
     rstd[m] = 1 / sqrt(mean over n of (x[m, n] - mean[m])² + 1e-5). Each program has
     BLOCK_M rows, which fit into one block of columns. Load x once. The numbers can
-    be far from zero. x can have 2^31 elements or more.
+    be far from zero. x can have 2^31 elements or more, but M and N are below 2^31.
     """
     mean = x.mean(1)  # [M]
     centered = x - mean[:, None]  # [M, N]
@@ -201,7 +202,10 @@ LAYER_NORM = Puzzle(
         ),
         "lanes past the end of the row are counted in the variance: 0 - mean isn't 0 there": _padded_squares,
     },
-    hard={FIRST_FAR: Case(M=1, N=2048, BLOCK_M=1, BLOCK_N=2048, fill={"x": first_far})},
+    hard={
+        FIRST_FAR: Case(M=1, N=2048, BLOCK_M=1, BLOCK_N=2048, fill={"x": first_far}),
+        PAST_UINT32: Case(pretend=True, M=1_200_001, N=4000, BLOCK_M=2, BLOCK_N=4096),
+    },
     contract=Contract(
         {
             "N": Size(1500),
@@ -227,7 +231,7 @@ def layer_norm_dx(
 
     The forward pass has stored the mean and rstd of each row. Each program has
     BLOCK_M rows, which fit into one block of columns. Load dy and x once. Sum in
-    float32. The tensors can have 2^31 elements or more.
+    float32. The tensors can have 2^31 elements or more, but M and N are below 2^31.
     """
     with torch.enable_grad():
         x = x.detach().requires_grad_()
@@ -340,6 +344,7 @@ LAYER_NORM_DX = Puzzle(
         "the sum of g · x̂ lacks w: g is dy times w": _means_of_dy(False, True),
         "the sums of g and of g · x̂ lack w: g is dy times w": _means_of_dy(True, True),
     },
+    hard={PAST_UINT32: Case(pretend=True, M=1_200_001, N=4000, BLOCK_M=2, BLOCK_N=4096)},
     contract=Contract(
         {
             "N": Size(1500, least=3),  # in shorter rows dx is all cancellation
@@ -602,7 +607,10 @@ LONG_LAYER_NORM = Puzzle(
         "M2 grows by δ² n1 n2: divide by n": _weighted(lambda n1, n2: n1 * n2),
         "M2 grows by δ² n2: the factor n1 / n is missing": _weighted(lambda n1, n2: n2),
     },
-    hard={FIRST_FAR: Case(M=1, N=2048, BLOCK_N=8, fill={"x": first_far})},
+    hard={
+        FIRST_FAR: Case(M=1, N=2048, BLOCK_N=8, fill={"x": first_far}),
+        PAST_UINT32: Case(pretend=True, M=1_200_001, N=4000, BLOCK_N=1024),
+    },
     contract=Contract(
         {"N": Size(1500), "M": Size(17), "BLOCK_N": (64, 128)},
         fills=lambda s: ({"x": far_from_zero}, {}),

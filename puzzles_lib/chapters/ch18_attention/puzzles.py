@@ -430,6 +430,10 @@ VARLEN_ATTENTION = Puzzle(
             B=1, NQ=1, NK=64, MAX_Q=1, H=1, H_KV=1, D=16, BLOCK_Q=16, BLOCK_K=32,
             fill={"cu_q": lengths(1), "cu_k": lengths(64), **FAR_KEYS},
         ),
+        "a text can have hundreds of keys more than queries": Case(
+            B=1, NQ=4, NK=304, MAX_Q=4, H=1, H_KV=1, D=16, BLOCK_Q=16, BLOCK_K=32,
+            fill={"cu_q": lengths(4), "cu_k": lengths(304)},
+        ),
         FLOAT_HEADS: Case(
             B=1, NQ=1, NK=1, MAX_Q=1, H=82, H_KV=2, D=16, BLOCK_Q=16, BLOCK_K=16,
             fill={"cu_q": lengths(1), "cu_k": lengths(1)},

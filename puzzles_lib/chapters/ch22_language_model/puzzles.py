@@ -476,6 +476,10 @@ PAGED_ATTENTION = Puzzle(
         ),
     },
     hard={
+        "k and v can have 2^32 elements or more": Case(
+            pretend=True, B=2, H=2, H_KV=1, D=128, PAGES=2**22 + 4, PAGE=16, W=2, PART=1,
+            fill=spread(4, 16, 32, 17, first=2**22),
+        ),
         LIGHT: Case(
             B=1, H=1, H_KV=1, D=16, PAGES=4, PAGE=16, W=4, PART=4, fill=spread(4, 16, 64) | FAR_KEYS
         ),
@@ -946,6 +950,16 @@ def few_values(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
 def tied_at_0(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return -2, -1 and 0: the largest is 0, which no division changes, and is there many times."""
     return torch.randint(-2, 1, shape, generator=generator).to(dtype)
+
+
+def just_below_half(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return logits of three tokens per row, whose probabilities are 0.49995, 0.3 and 0.20005."""
+    return torch.tensor([0.49995, 0.3, 0.20005]).log().expand(shape).to(dtype)
+
+
+def second_a_little_less(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return logits of four tokens per row: the second one is less likely than the first by 5 millionths."""
+    return torch.tensor([0.0, -5e-6, -0.4, -0.4]).expand(shape).to(dtype)
 
 
 def one_of_12(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -1483,7 +1497,7 @@ MXFP4_MATMUL = Puzzle(
         "the scales of w are taken by columns: row n of w_scale has the scales of w[n]": _by_columns,
     },
     hard={
-        "scales go up to 254: they're bytes without a sign": (
+        "scales go up to 254": (
             Case(
                 M=17, N=20, K=96, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32,
                 fill={"x": from_one_to_two, "x_scale": scales(252), "w_scale": scales(3)},
@@ -1827,6 +1841,12 @@ NUCLEUS_TOKEN = Puzzle(
             Case(B=1, V=33, P=1.0, SEED=74293844, BLOCK_V=64, fill={"logits": one_of_12})
         ),
         "SEED can be 0": Case(B=24, V=64, P=0.9, SEED=0, BLOCK_V=64),
+        "the sum before a token can be just below P": (
+            Case(B=24, V=3, P=0.5, SEED=6, BLOCK_V=4, fill={"logits": just_below_half})
+        ),
+        "two probabilities can be nearly the same, and only one of them kept": (
+            Case(B=24, V=4, P=0.25, SEED=6, BLOCK_V=4, fill={"logits": second_a_little_less})
+        ),
     },
     contract=Contract(
         {

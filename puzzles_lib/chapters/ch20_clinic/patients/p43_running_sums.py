@@ -58,7 +58,7 @@ PUZZLE = Puzzle(
         "a sequence's sums don't depend on the one before, however large that is": (
             Case(T=40, B=2, BLOCK=16, fill={"cu": lengths(20, 20), "x": huge_at_first})
         ),
-        "a sequence can begin and end anywhere, even if a thread has 4 neighboring lanes": (
+        "a sequence can be longer than a block, and begin within the 4 neighboring lanes of a thread": (
             Case(T=1024, B=2, BLOCK=512, fill={"cu": lengths(513, 511)})
         ),
     },

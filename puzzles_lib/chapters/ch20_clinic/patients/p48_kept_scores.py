@@ -43,6 +43,13 @@ def one_and_many(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
     return x.to(dtype)
 
 
+def half_far_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values, and 200 is added to those in the first half of each row."""
+    x = torch.randn(shape, generator=generator)
+    x[..., : shape[-1] // 2] += 200
+    return x.to(dtype)
+
+
 def kept_scores(
     x: Float32[Tensor, "M N"],
     keep: Int8[Tensor, "M N"],
@@ -76,6 +83,9 @@ PUZZLE = Puzzle(
         Case(M=2, N=40, BLOCK_N=16, fill={"keep": late, "x": far_below}),  # no maximum starts at 0
     ),
     hard={
+        "a score that isn't kept can be far above all others": (
+            Case(M=3, N=40, BLOCK_N=16, fill={"x": half_far_above, "keep": late})
+        ),
         CREEPING: Case(M=1, N=512, BLOCK_N=16, fill={"x": creeping, "keep": all_of_them}),
         "many small exponentials are no longer small": (
             Case(M=1, N=512, BLOCK_N=64, fill={"x": one_and_many, "keep": all_of_them})

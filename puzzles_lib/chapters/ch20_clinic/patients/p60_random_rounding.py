@@ -28,6 +28,12 @@ def beyond_int64(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
     return (1e20 * torch.randn(shape, generator=generator)).to(dtype)
 
 
+def one_minus_draws(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return 1 - u for those draws u of seed 7 that are at least 1/2, and 1/4 for others."""
+    u = uniform(7, torch.arange(shape[0]))
+    return torch.where(u >= 0.5, 1 - u, 0.25).to(dtype)
+
+
 def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"]:
     """z[n] = floor(x[n] + u[n]), where SEED gives a program with N lanes the draws u
 
@@ -72,6 +78,7 @@ PUZZLE = Puzzle(
     },
     hard={
         "x can be beyond int64": Case(N=64, SEED=7, BLOCK_N=64, fill={"x": beyond_int64}),
+        "x + u can be a whole number": Case(N=64, SEED=7, BLOCK_N=64, fill={"x": one_minus_draws}),
         "SEED can be 0": Case(N=64, SEED=0, BLOCK_N=64),
     },
     contract=Contract(
