@@ -93,7 +93,7 @@ def _without_permute(words: Tensor, block_n: int) -> Tensor:
 
 
 def _shifted_by_16(words: Tensor, block_n: int) -> Tensor:
-    """Return the codes of rung 8 if `pair` is shifted by 16 bits: odd rows' words, then copies of the sign."""
+    """Return rung 8's codes if `pair` is shifted by 16 bits: odd rows' words, then copies of the sign."""
     odd = words.int()[:, 1::2]
     second = torch.stack([odd, odd >> 16], dim=2).flatten(1, 2)  # [b, 16, CIN]
     return torch.cat([codes_of(words)[:, :4], codes_of(second)[:, :4]], dim=1)
