@@ -38,6 +38,7 @@ CORNER = "[block * 16, n]"
 CUTS = "[i // 4])[i // 2 % 2])[i % 2]"
 CORNERS = """[group + 4 * block + half, 0]) * unit  # [1, BLOCK_K]
         minimum = params_in.load([group + 4 * block + 2 + half, 0])"""
+SCALE, MINIMUM = "[group + 4 * block + half, 0]", "[group + 4 * block + 2 + half, 0]"
 MIXED = (CORNERS, CORNERS.replace("+ half", "+ 2 * half").replace("2 + 2 * half", "2 * half + 1"))
 TRIES = [
     (versions.along_k, ("(words >> 2 * j)", "(words >> j)"), "shifted by j bits", "Field j"),
@@ -66,6 +67,13 @@ TRIES = [
     (versions.by_tma, ("4 * block", "block"), "a block has 4 rows", "Four rows per block"),
     (versions.by_tma, ("block + 2 + half", "block + 1 + half"), "1 row after the scale", "Four rows"),
     (versions.subnormal, ("(101 - 2 * (j % 4))", "(101 - 2 * j)"), "use j % 4", "The exponent"),
+    (versions.subnormal, (PARTS, "(words >> 2 * j) & 3"), "shifted down to bits 0 and 1", ""),
+    (versions.one_dot, ("3 << 2 * tl.load", "2 << 2 * tl.load"), "only the upper bit of each field", ""),
+    (versions.by_tma, (SCALE, SCALE.replace("4 * block", "block")), "corner of the scale moves", ""),
+    (versions.by_tma, (MINIMUM, MINIMUM.replace("4 * block", "block")), "corner of the minimum moves", ""),
+    (versions.whole, ("pair >> 8", "pair >> 16"), "drops a whole word", ""),
+    (versions.whole, ("tl.join(pair, pair >> 8)", "tl.join(pair >> 8, pair)"), "come before fields 0 to 3",
+     ""),
     (versions.by_tma, MIXED, "rows are mixed up", "Four rows per block"),
     (versions.by_tma, ("* unit", ""), "power of two is missing", "Scaled as in rung 4"),
     (versions.whole, (PLACED, "tl.join(pair, pair >> 8)"), "count faster", "Put the new axis in the middle"),

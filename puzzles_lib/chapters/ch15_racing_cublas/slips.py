@@ -92,6 +92,13 @@ def _without_permute(words: Tensor, block_n: int) -> Tensor:
     return bits.reshape(blocks, 8, 16, columns) / 4.0 ** (torch.arange(8) % 4)[:, None, None]
 
 
+def _shifted_by_16(words: Tensor, block_n: int) -> Tensor:
+    """Return rung 8's codes if `pair` is shifted by 16 bits: odd rows' words, then copies of the sign."""
+    odd = words.int()[:, 1::2]
+    second = torch.stack([odd, odd >> 16], dim=2).flatten(1, 2)  # [b, 16, CIN]
+    return torch.cat([codes_of(words)[:, :4], codes_of(second)[:, :4]], dim=1)
+
+
 def _words_of(which: Callable[[int, int], int]) -> Callable[[Tensor, int], Tensor]:
     """Return codes of other rows of words. which: (block, half) -> the first row that is read."""
 
@@ -158,6 +165,18 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "three bits of the word are kept: & 3 keeps the two bits of a field": _of_codes(
         lambda words, _: codes_of(words, keep=7)
     ),
+    "only the upper bit of each field is kept: 3 << 2 * i keeps both": _of_codes(
+        lambda words, _: codes_of(words, keep=2)
+    ),
+    "each field is shifted down to bits 0 and 1, but the scale undoes the power of two of field j": _of_codes(
+        lambda words, _: codes_of(words) / 4.0 ** (torch.arange(8) % 4)[:, None, None]
+    ),
+    "the second half of a block gets the other row's word: pair >> 16 drops a whole word": _of_codes(
+        _shifted_by_16
+    ),
+    "fields 4 to 7 come before fields 0 to 3: pair is the first of the two, pair >> 8 the second": _of_codes(
+        lambda words, _: codes_of(words, field=lambda j: (j + 4) % 8)
+    ),
     "the masks are 1 bit apart, but fields are 2 bits apart: 3 << 2 * i": _of_codes(_masks_one_bit_apart),
     "the 64 rows of x̂ are out of order: in k = 16 i + r, the row r of the words counts fastest": _of_codes(
         _fields_count_fastest
@@ -182,6 +201,12 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     ),
     "the corner of scale and minimum moves on by 1 row per block, but a block has 4 rows": _rows_of_params(
         lambda block, half: block + half, lambda block, half: block + half + 2
+    ),
+    "the corner of the scale moves on by 1 row per block, but a block has 4 rows": _rows_of_params(
+        lambda block, half: block + half, lambda block, half: 4 * block + half + 2
+    ),
+    "the corner of the minimum moves on by 1 row per block, but a block has 4 rows": _rows_of_params(
+        lambda block, half: 4 * block + half, lambda block, half: block + half + 2
     ),
     "the minimum is read 1 row after the scale: it is 2 rows further": _rows_of_params(
         lambda block, half: 4 * block + half, lambda block, half: 4 * block + half + 1
