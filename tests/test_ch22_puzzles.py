@@ -5,11 +5,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
+from puzzles_lib import check
+from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters.ch22_language_model import pictures
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
     NUCLEUS_TOKEN,
     PAGED_ATTENTION,
+    ROPE,
+    ROUTE,
     SAMPLE_TOKEN,
     grouped_matmul,
     linear_cross_entropy,
@@ -26,6 +30,7 @@ from puzzles_lib.chapters.ch22_language_model.puzzles import (
 )
 from puzzles_lib.checker.expected import evaluate
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.source import define
 from puzzles_lib.speaking.model import Sizes, angles
 
 
@@ -123,6 +128,24 @@ def test_the_router_chooses_as_torch_does():
     of_all = logits.softmax(1).gather(1, expert)
     assert torch.allclose(weight, (of_all / of_all.sum(1, keepdim=True)).flatten()[order.long()])
     assert torch.allclose(weight, top.softmax(1).flatten()[order.long()])
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new, told",
+    [
+        (ROPE, "(t * H + h)", "(t + h)", "differ by D = 32 elements, but z[1, ...] is H · D = 256 elements"),
+        (GROUPED_MATMUL, "tl.where(begin < end, tl.cdiv(K, BLOCK_K), 0)", "tl.cdiv(K, BLOCK_K)",
+         "program (0, 0, 1) stores nothing, but loads w_ptr here"),
+        (ROUTE, "tl.where(t < T, below, 0)", "below", "lanes with t >= T are counted, too"),
+        (ROUTE, "tl.cumsum(count) - count", "tl.cumsum(count)", "every choice is one place too far"),
+    ],
+)  # fmt: skip
+def test_a_report_names_the_cause(puzzle, old, new, told):
+    right = kernel_sources()[puzzle.name]
+    assert old in right
+    report = str(check(define(right.replace(old, new), "<wrong>"), puzzle))
+    assert told in report
+    assert "do their offsets depend" not in report and "only as often" not in report
 
 
 @pytest.mark.parametrize("puzzle", [SAMPLE_TOKEN, NUCLEUS_TOKEN])

@@ -151,6 +151,19 @@ def _why_unwritten(trial: Trial) -> Verdict | None:
     return unwritten.why_never_written(trial.bound.puzzle, trial.bound.case, recorded, trial.bound.kernel.src)
 
 
+def _is_loaded_too_often(trial: Trial) -> bool:
+    return (
+        trial.verdict is not None and trial.verdict.kind == "loads" and " are enough" in trial.verdict.message
+    )
+
+
+def _who_needs_no_load(trial: Trial) -> Verdict | None:
+    """The same fault with a program that loads the tensor and stores nothing; None if there is none."""
+    assert trial.verdict is not None
+    recorded = trial.run(Options(record=True, quiet=True))
+    return unwritten.idle_program_loads(trial.verdict, trial.bound.puzzle, trial.bound.case, recorded)
+
+
 def _is_beyond(trial: Trial) -> bool:
     verdict = trial.verdict
     return verdict is not None and verdict.kind == "out of bounds" and not verdict.diagnosis
@@ -363,6 +376,7 @@ PROBES: Sequence[Probe] = (
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
     Probe("why lanes are past the end", _is_beyond, _why_beyond),
+    Probe("who needs no load", _is_loaded_too_often, _who_needs_no_load),
     Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),
