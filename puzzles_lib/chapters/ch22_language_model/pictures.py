@@ -87,12 +87,11 @@ def chain() -> Picture:
     label(ax, 19.65, 11.55, "torch", align="left")
     return Picture(
         figure,
-        "A token's way through the model. A byte's row of the embedding, 128 numbers, passes three layers. "
-        "In each, a norm of the row (puzzle 28) goes through q, k, v (12c), RoPE (66), paged attention (67), "
-        "merge (68) and out (12c), and the result is added to the row. Then a norm of the row goes through "
-        "the router (74), gate and up (69), SwiGLU and down (70) and the sum of two experts, and the result "
-        "is added to the row. After the layers come norm, 256 logits (12c) and the draw of the next byte "
-        "(71).",
+        "A token's way through the model. A byte's row of the embedding, 128 numbers, passes three layers. A "
+        "layer has two branches, whose results are added to the row. The first is norm (puzzle 28), q, k, v "
+        "(12c), RoPE (66), paged attention (67), merge (68) and out (12c). The second is norm (28), router "
+        "(74), gate and up (69), SwiGLU and down (70) and the sum of two. After the layers come norm (28), "
+        "256 logits (12c) and the draw of the next byte (71).",
     )
 
 
