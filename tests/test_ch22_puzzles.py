@@ -1,15 +1,24 @@
 """Chapter 22's puzzles: their formulas are attention, rotations, experts and draws as torch has them."""
 
+import json
+import math
+import re
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
+from puzzles_lib import check
+from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters.ch22_language_model import pictures
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
+    LINEAR_CROSS_ENTROPY,
     NUCLEUS_TOKEN,
     PAGED_ATTENTION,
+    ROPE,
+    ROUTE,
     SAMPLE_TOKEN,
     grouped_matmul,
     linear_cross_entropy,
@@ -26,7 +35,13 @@ from puzzles_lib.chapters.ch22_language_model.puzzles import (
 )
 from puzzles_lib.checker.expected import evaluate
 from puzzles_lib.inputs import make_inputs
+from puzzles_lib.source import define
 from puzzles_lib.speaking.model import Sizes, angles
+from tests.conftest import REPO
+
+
+def cells(folder: str) -> list[dict]:
+    return json.loads((REPO / folder / "22_language_model.ipynb").read_text())["cells"]
 
 
 def normal(*shape: int) -> Tensor:
@@ -123,6 +138,45 @@ def test_the_router_chooses_as_torch_does():
     of_all = logits.softmax(1).gather(1, expert)
     assert torch.allclose(weight, (of_all / of_all.sum(1, keepdim=True)).flatten()[order.long()])
     assert torch.allclose(weight, top.softmax(1).flatten()[order.long()])
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new, told",
+    [
+        (ROPE, "(t * H + h)", "(t + h)", "differ by D = 32 elements, but z[1, ...] is H · D = 256 elements"),
+        (GROUPED_MATMUL, "tl.where(begin < end, tl.cdiv(K, BLOCK_K), 0)", "tl.cdiv(K, BLOCK_K)",
+         "program (0, 0, 1) stores nothing, but loads w_ptr here"),
+        (ROUTE, "tl.where(t < T, below, 0)", "below", "lanes with t >= T are counted, too"),
+        (ROUTE, "tl.cumsum(count) - count", "tl.cumsum(count)", "every choice is one place too far"),
+    ],
+)  # fmt: skip
+def test_a_report_names_the_cause(puzzle, old, new, told):
+    right = kernel_sources()[puzzle.name]
+    assert old in right
+    report = str(check(define(right.replace(old, new), "<wrong>"), puzzle))
+    assert told in report
+    assert "do their offsets depend" not in report and "only as often" not in report
+
+
+def test_the_loss_with_a_logit_of_0_is_the_one_in_the_text():
+    case = LINEAR_CROSS_ENTROPY.cases[5]
+    inputs = make_inputs(LINEAR_CROSS_ENTROPY, case)
+    loss, lse = (float(each[0]) for each in evaluate(LINEAR_CROSS_ENTROPY, case, inputs).values())
+    right = kernel_sources()["linear_cross_entropy"]
+    wrong = right.replace('logit, float("-inf"))', "logit, 0.0)")
+    report = check(define(wrong, "<wrong>"), LINEAR_CROSS_ENTROPY).listed[5]
+    assert f"got {loss - lse + math.log(15):.6g}, want" in str(report.verdict.message)
+    (text,) = [each["source"] for each in cells("solutions") if each["id"] == "p72-wrong-told"]
+    for number in (loss, -lse, lse - loss, loss - lse + math.log(15)):
+        assert f"{abs(number):.1f}" in "".join(text)
+
+
+def test_bytes_stop_in_the_ratio_of_their_weights():
+    alt = pictures.waits().alt
+    for part in re.findall(r"(\d+) and (\d+)", alt)[:6]:
+        first, second = map(int, part)
+        assert 0.69 < first / (first + second) < 0.81
+    assert "drawn in 74.6%" in alt
 
 
 @pytest.mark.parametrize("puzzle", [SAMPLE_TOKEN, NUCLEUS_TOKEN])

@@ -276,6 +276,15 @@ def test_mistakes_and_open_holes_are_named(fresh):
     assert "torch (your lines are missing)" in str(speak("The mask", {"rope": hole}, length=1))
 
 
+def test_the_steps_that_torch_runs_are_one_row():
+    alone = str(speak("The mask", length=1)).splitlines()
+    assert len(alone) == 2 and alone[1].startswith("rms norm, quantized matmul, rope, ")
+    with_one = str(speak("The mask", {"rope": solutions()["rope"]}, length=1)).splitlines()
+    (mine,) = (line for line in with_one if line.startswith("rope "))
+    (others,) = (line for line in with_one if line.startswith("rms norm, "))
+    assert "rope_kernel" in mine and "rope" not in others and "torch" in others
+
+
 def test_without_top_p_the_kernel_that_draws_from_the_likely_is_not_used():
     mine = {"nucleus_token": solutions()["nucleus_token"]}
     spoken = speak("The mask", mine, length=2)

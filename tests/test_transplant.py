@@ -191,6 +191,17 @@ def test_a_change_is_made_in_a_kernel_that_takes_other_steps(puzzle, mistake, li
             },
             "place = end + tl.cumsum(count)",
         ),
+        (
+            "route",
+            "counts_itself",
+            {
+                "count = mine.to(tl.int32)": "count = tl.where(mine, 1, 0)",
+                "p = end + tl.cumsum(count) - count": "place = end + tl.cumsum(count, axis=0) - count",
+                "order_ptr + p,": "order_ptr + place,",
+                "weight_ptr + p,": "weight_ptr + place,",
+            },
+            "place = end + tl.cumsum(count)",
+        ),
     ],
 )
 def test_a_change_is_made_in_a_kernel_that_has_another_formula(puzzle, mistake, edits, line):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from puzzles_lib.checker.expected import FACTOR_CONDITION, FLOAT32_ROUNDOFF, Expected, evaluate
@@ -146,6 +147,34 @@ def only_slip(
         if not all(expected[name].accepts(slip[name]).all() for name in right):
             texts.discard(text)
     return texts.pop() if len(texts) == 1 else ""
+
+
+def slip_so_far(
+    expected: Mapping[str, Expected],
+    outputs: Mapping[str, torch.Tensor],
+    written: Mapping[str, np.ndarray],
+    puzzle: Puzzle,
+    case: Case,
+    inputs: Mapping[str, torch.Tensor],
+) -> str:
+    """Return the puzzle's text on the only slip that explains what a stopped run has stored; "" if none does.
+
+    written: which elements of each result were stored, flat. Without a wrong one among them, nothing is said.
+    """
+    stored = {name: torch.as_tensor(written[name]).reshape(got.shape) for name, got in outputs.items()}
+
+    def all_fit(wanted: Mapping[str, torch.Tensor]) -> bool:
+        return all(
+            torch.isclose(got.double(), wanted[name].double(), rtol=1e-3, atol=1e-5)[stored[name]].all()
+            for name, got in outputs.items()
+        )
+
+    if all_fit({name: each.value for name, each in expected.items()}):
+        return ""
+    texts = [
+        text for text, spec in (puzzle.slips or {}).items() if all_fit(evaluate(puzzle, case, inputs, spec))
+    ]
+    return texts[0] if len(texts) == 1 else ""
 
 
 def _number_of(tensor: torch.Tensor, place: tuple[int, ...]) -> float:

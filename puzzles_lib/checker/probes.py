@@ -16,6 +16,7 @@ from puzzles_lib.binding import Bound
 from puzzles_lib.checker import algebra, arithmetic, atomicity, edges, failure, idle, unwritten, verdicts
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, attempt, blank, fill_in_place
+from puzzles_lib.checker.compare import slip_so_far
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
@@ -149,6 +150,27 @@ def _why_unwritten(trial: Trial) -> Verdict | None:
         return swapped
     recorded = trial.run(Options(record=True, quiet=True))
     return unwritten.why_never_written(trial.bound.puzzle, trial.bound.case, recorded, trial.bound.kernel.src)
+
+
+def _which_slip_so_far(trial: Trial) -> Verdict | None:
+    """The same fault with the slip that explains what was stored before it; None if that isn't clear."""
+    assert trial.verdict is not None
+    ran, bound = trial.first, trial.bound
+    text = slip_so_far(trial.expected, ran.outputs, ran.written, bound.puzzle, bound.case, trial.inputs)
+    return replace(trial.verdict, diagnosis=text) if text else None
+
+
+def _is_loaded_too_often(trial: Trial) -> bool:
+    return (
+        trial.verdict is not None and trial.verdict.kind == "loads" and " are enough" in trial.verdict.message
+    )
+
+
+def _who_needs_no_load(trial: Trial) -> Verdict | None:
+    """The same fault with a program that loads the tensor and stores nothing; None if there is none."""
+    assert trial.verdict is not None
+    recorded = trial.run(Options(record=True, quiet=True))
+    return unwritten.idle_program_loads(trial.verdict, trial.bound.puzzle, trial.bound.case, recorded)
 
 
 def _is_beyond(trial: Trial) -> bool:
@@ -370,6 +392,8 @@ PROBES: Sequence[Probe] = (
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
     Probe("why lanes are past the end", _is_beyond, _why_beyond),
+    Probe("which slip came before", _is_beyond, _which_slip_so_far),
+    Probe("who needs no load", _is_loaded_too_often, _who_needs_no_load),
     Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from puzzles_lib.checker.naming import index_of, the_programs
+from puzzles_lib.checker.naming import index_of, the_program, the_programs
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.verdicts import never_written
 from puzzles_lib.puzzle import Argument, Case, Puzzle
@@ -25,6 +25,23 @@ def why_never_written(puzzle: Puzzle, case: Case, ran: Run, source: str = "") ->
         verdict = never_written(puzzle, result, case, ran)
         if verdict:
             return _why_not_written(verdict, result, puzzle, case, ran, source)
+    return None
+
+
+def idle_program_loads(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """Return a verdict on too many loads with a program that does them and stores nothing; None without one.
+
+    ran: a run whose accesses were kept.
+    """
+    busy = {a.program for a in ran.accesses if a.kind != "load" and a.mask.any()}
+    for access in ran.accesses:
+        pointer = puzzle.pointer(access.argument)
+        idle = access.kind == "load" and access.mask.any() and access.program not in busy
+        if idle and f"loads of {pointer}:" in verdict.message:
+            text = f"{the_program(access.program, puzzle, case)} stores nothing, but loads {pointer} here"
+            return replace(
+                verdict, diagnosis=f"{text}: a program without results must not load it", site=access.site
+            )
     return None
 
 
@@ -62,6 +79,7 @@ def _why_not_written(
                     _wrong_stride(access, stores, result, case)
                     or _wrong_start(first, access, result, case, source)
                     or _starts_too_soon(first, access, stores, result, source)
+                    or _begins_after(first, access, result, puzzle, case)
                     or "do their offsets depend on tl.program_id?"
                 )
                 both = the_programs(first.program, access.program, puzzle, case)
@@ -266,6 +284,28 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
         return "both places depend on loaded values"
     start = "1 element" if apart == 1 else f"{apart} elements"
     return f"one starts {start} after the other, but each program covers {_named(sizes, case)}"
+
+
+def _begins_after(first: Access, second: Access, result: Argument, puzzle: Puzzle, case: Case) -> str:
+    """Say by how much the offsets of two neighboring programs differ; "" if it isn't clear.
+
+    If the axis on which they differ has a program for each index of the result's first axis, say how far
+    apart these are.
+    """
+    if first.site != second.site or first.elements.shape != second.elements.shape:
+        return ""
+    differences = np.unique(second.elements - first.elements)
+    axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
+    if differences.size != 1 or len(axes) != 1 or second.program[axes[0]] - first.program[axes[0]] != 1:
+        return ""
+    apart, shape = int(differences[0]), result.shape(case.numbers)
+    begins = f"their offsets differ by {_named(apart, case)}"
+    wanted = math.prod(shape[1:])
+    if len(shape) < 2 or apart <= 0 or apart == wanted or puzzle.grid(case)[axes[0]] != shape[0]:
+        return begins
+    product = " · ".join(result.dims[1:])
+    equals = f"{product} = {wanted} elements" if product != str(wanted) else f"{wanted} elements"
+    return f"{begins}, but {result.name}[1, ...] is {equals} after {result.name}[0, ...]"
 
 
 def _others_moved(pointer: str, source: str) -> str:

@@ -144,10 +144,7 @@ class _Meaning:
                 return self._number("Add", *sorted(map(self.of, terms)))
             if name in _LOOPS and (bounds := _bounds(node)):
                 return self._number("range", *map(self.of, bounds))
-            if name in _ALONG_AN_AXIS and len(node.args) == 2:
-                node = ast.Call(node.func, node.args[:1], [ast.keyword("axis", node.args[1]), *node.keywords])
-            if name == "tl.cumsum" and len(node.args) == 1 and not node.keywords:
-                node = ast.Call(node.func, node.args, [ast.keyword("axis", ast.Constant(0))])
+            node = _along_its_axis(node)
             if name in _PLACES:
                 node = ast.Call(node.func, *_by_name(node))
             if name == "tl.zeros" and len(node.args) == 2:
@@ -265,6 +262,17 @@ def _by_name(node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
     return placed, sorted([*named, *node.keywords], key=lambda each: each.arg or "")
 
 
+def _along_its_axis(node: ast.Call) -> ast.Call:
+    """Return a reduction or scan with its axis by name; any other call as it is."""
+    if (name := _called(node)) not in _ALONG_AN_AXIS:
+        return node
+    if len(node.args) == 2:
+        return ast.Call(node.func, node.args[:1], [ast.keyword("axis", node.args[1]), *node.keywords])
+    if name == "tl.cumsum" and len(node.args) == 1 and not node.keywords:
+        return ast.Call(node.func, node.args, [ast.keyword("axis", ast.Constant(0))])
+    return node
+
+
 def _added_dot(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
     """Return the terms of ``tl.dot(x, y, acc)``, which is ``acc + tl.dot(x, y)``; None without ``acc``."""
     others = [each for each in node.keywords if each.arg != "acc"]
@@ -280,7 +288,7 @@ def _as_compared(node: object) -> object:
         return ast.Call(node.func, *_by_name(node))
     if isinstance(node, ast.Call) and _called(node) == "tl.dot" and (terms := _added_dot(node)):
         return ast.BinOp(terms[0], ast.Add(), terms[1])
-    return node
+    return _along_its_axis(node) if isinstance(node, ast.Call) else node
 
 
 class _Added(ast.BinOp):

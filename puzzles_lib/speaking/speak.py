@@ -110,17 +110,23 @@ class Spoken:
         return remarks
 
     def _table(self) -> list[tuple[str, str, int, str]]:
-        """Return a row per puzzle: its name, what ran it, launches, and its share of the kernels' bytes."""
+        """Return a row per kernel: its step, what ran it, launches, and its share of the kernels' bytes.
+
+        Steps that torch runs for the same reason are one row, below.
+        """
         total = sum(tally.bytes for tally in self.tallies.values()) or 1
-        return [
-            (
-                name.replace("_", " "),
-                (tally.kernel or _TORCH) + (f" ({self.doubts[name]})" if name in self.doubts else ""),
-                tally.launches,
-                _share(tally.bytes / total) if tally.kernel and len(self.yours) > 1 else "",
-            )
-            for name, tally in self.tallies.items()
-        ]
+        table, others = [], dict[str, list[str]]()
+        for name, tally in self.tallies.items():
+            doubt = f" ({self.doubts[name]})" if name in self.doubts else ""
+            if tally.kernel:
+                share = _share(tally.bytes / total) if len(self.yours) > 1 else ""
+                table.append((_spaced([name]), tally.kernel + doubt, tally.launches, share))
+            else:
+                others.setdefault(_TORCH + doubt, []).append(name)
+        for by, names in others.items():
+            launches = sum(self.tallies[name].launches for name in names)
+            table.append((_spaced(names), by, launches, ""))
+        return table
 
     def __str__(self) -> str:
         lines = [self._headline, *self._remarks] + ([str(self.report)] if self.report else [])
@@ -128,7 +134,8 @@ class Spoken:
         width = max((len(by) + 2 for _, by, *_ in table), default=0)
         for name, by, launches, share in table:
             moved = f"  {share} of your kernels' bytes" if share else ""
-            lines.append(f"{name:<18}{by:<{max(width, 28)}}{launches:5} launches{moved}")
+            step = f"{name:<18}" if len(name) < 18 else f"{name}: "
+            lines.append(f"{step}{by:<{max(width, 28)}}{launches:5} launches{moved}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -149,6 +156,11 @@ class Spoken:
         theme = Theme.WRONG if self.report or failed else Theme.NEUTRAL
         table = f'<table style="margin:0.3em 0">{head}{bars}</table>' if bars else ""
         return card(theme, self._headline, f"{body}{table}")
+
+
+def _spaced(names: Sequence[str]) -> str:
+    """Return puzzles' names as one reads them."""
+    return ", ".join(name.replace("_", " ") for name in names)
 
 
 def _share(part: float) -> str:

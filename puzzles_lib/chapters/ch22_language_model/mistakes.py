@@ -1133,7 +1133,7 @@ MISTAKES = (
             "tl.cumsum(count) - count": "tl.cumsum(count)",
         },
         kind="out of bounds",
-        says="order",
+        says="one place too far",
         asks="In case 0, where does expert 1's last choice go?",
         otherwise={"tl.cumsum(count) - count": "tl.cumsum(count) - 1"},
     ),
@@ -1165,7 +1165,7 @@ MISTAKES = (
             "tl.where(t < T, below, 0)": "below",
         },
         kind="out of bounds",
-        says="order",
+        says="lanes with t >= T are counted",
     ),
     Mistake(
         ROUTE,

@@ -33,70 +33,70 @@ MINUS = "\N{MINUS SIGN}"
 
 def chain() -> Picture:
     """Draw a token's way through the model, and which puzzle is which step."""
-    figure, ax = new_sheet(27, 11.4)
-    steps = (
-        ("add, norm", "28", PALE_SKY),
-        ("q, k, v", "12c", PALE_SKY),
-        ("RoPE", "66", PALE_GREEN),
-        ("attention\nover pages", "67", PALE_GREEN),
-        ("merge", "68", PALE_GREEN),
-        ("out", "12c", PALE_SKY),
+    figure, ax = new_sheet(27, 12.4)
+    stem, top, apart = 2.1, 3.6, 2.3
+    columns = (
+        (4.0, (("norm", "28"), ("q, k, v", "12c"), ("RoPE", "66"))),
+        (8.4, (("out", "12c"), ("merge", "68"), ("paged attention", "67"))),
+        (13.0, (("norm", "28"), ("router", "74"), ("gate and up", "69"))),
+        (17.4, (("sum of two", ""), None, ("SwiGLU and down", "70"))),
+        (22.8, (("norm", "28"), ("256 logits", "12c"), ("draw", "71"))),
     )
-    experts = (
-        ("add, norm", "28", PALE_SKY),
-        ("router", "74", PALE_GREEN),
-        ("gate and up\nper expert", "69", PALE_GREEN),
-        ("SwiGLU\nand down", "70", PALE_GREEN),
-        ("sum of two", "", None),
-    )
-    box(ax, 0.4, 0.5, 2.6, 1.2, "byte", color=PALE_ORANGE)
-    label(ax, 3.4, 1.1, "its row of the embedding", align="left", color=FAINT, fontsize=9)
-    box(ax, 0.2, 2.4, 26.4, 6.3, color=None, dashed=True)
-    label(ax, 26.3, 2.05, "three such layers, one after the other", align="right", color=FAINT, fontsize=9)
-    for y, row in ((3.2, steps), (6.0, experts)):
-        for number, (text, puzzle, color) in enumerate(row):
-            x = 0.9 + 4.3 * number
-            box(ax, x, y, 3.5, 1.5, text, color=color, fontsize=10, dashed=color is None)
-            if puzzle:
-                label(ax, x + 1.75, y + 1.85, f"puzzle {puzzle}", color=FAINT, fontsize=9)
-            if number:
-                arrow(ax, (x - 0.75, y + 0.75), (x - 0.05, y + 0.75))
-    arrow(ax, (1.7, 1.75), (1.7, 3.1))
-    for top, bottom in ((4.75, 5.95), (7.55, 9.25)):
-        arrow(ax, (1.2, top), (1.2, bottom), color=SKY)
+    box(ax, 3.5, 0.5, 18.3, 10.4, color=None, dashed=True)
     label(
-        ax, 14.0, 1.1, "blue arrows: the row itself, to which each result is added", fontsize=9, color=FAINT
+        ax, 3.8, 1.05, "a layer; there are three, one after the other", align="left", fontsize=9, color=FAINT
     )
-    ax.plot([25.95, 26.25, 26.25, 2.65, 2.65], [3.95, 3.95, 5.5, 5.5, 5.7], color=INK, linewidth=1)
-    arrow(ax, (2.65, 5.4), (2.65, 6.05))
-    for number, (text, puzzle, color) in enumerate(
-        (("add, norm", "28", PALE_SKY), ("256 logits", "12c", PALE_SKY), ("draw", "71", PALE_GREEN))
-    ):
-        x = 0.9 + 4.3 * number
-        box(ax, x, 9.3, 3.5, 1.0, text, color=color)
-        label(ax, x + 1.75, 10.7, f"puzzle {puzzle}", color=FAINT, fontsize=9)
-        if number:
-            arrow(ax, (x - 0.75, 9.8), (x - 0.05, 9.8))
-    ax.plot([21.65, 22.1, 22.1, 1.7, 1.7], [6.75, 6.75, 8.5, 8.5, 9.0], color=INK, linewidth=1)
-    arrow(ax, (1.7, 8.8), (1.7, 9.3))
-    arrow(ax, (13.1, 9.8), (14.3, 9.8))
-    box(ax, 14.4, 9.3, 3.4, 1.0, "next byte", color=PALE_ORANGE)
-    legend(ax, 9.2, (19.2, PALE_GREEN, "this chapter"), (23.3, PALE_SKY, "earlier"))
-    box(ax, 19.2, 10.2, 0.7, 0.6, color=None, dashed=True)
-    label(ax, 20.15, 10.5, "torch", align="left")
-    legend(ax, 10.2, (23.3, PALE_ORANGE, "a byte"))
+    box(ax, 0.3, stem - 0.6, 2.2, 1.2, "byte", color=PALE_ORANGE)
+    label(ax, 0.3, stem + 1.0, "its embedding:", align="left", fontsize=9, color=FAINT)
+    label(ax, 0.3, stem + 1.6, "128 numbers", align="left", fontsize=9, color=FAINT)
+    ax.plot([2.5, 24.7], [stem, stem], color=SKY, linewidth=4, zorder=0)
+    for column, (x, steps) in enumerate(columns):
+        middle, is_up = x + 1.9, column in (1, 3)
+        for row, step in enumerate(steps):
+            if not step:
+                continue
+            name, puzzle = step
+            y = top + apart * row
+            earlier = puzzle in ("28", "12c")
+            color = None if not puzzle else PALE_SKY if earlier else PALE_GREEN
+            box(ax, x, y, 3.8, 1.6, color=color, dashed=color is None)
+            label(ax, middle, y + (0.55 if puzzle else 0.8), name)
+            if puzzle:
+                label(ax, middle, y + 1.15, f"puzzle {puzzle}", color=FAINT, fontsize=9)
+            if row < 2 and not is_up:
+                arrow(ax, (middle, y + 1.65), (middle, y + apart - 0.05))
+        if is_up:
+            arrow(ax, (middle, top - 0.05), (middle, stem + 0.5))
+            box(ax, middle - 0.45, stem - 0.45, 0.9, 0.9, "+", color=SKY, fontsize=12)
+            arrow(ax, (x - 0.55, top + 2 * apart + 0.8), (x - 0.05, top + 2 * apart + 0.8))
+            if column == 1:
+                arrow(ax, (middle, top + 2 * apart - 0.05), (middle, top + apart + 1.65))
+                arrow(ax, (middle, top + apart - 0.05), (middle, top + 1.65))
+            else:
+                arrow(ax, (middle, top + 2 * apart - 0.05), (middle, top + 1.65))
+        else:
+            arrow(ax, (middle, stem + 0.1), (middle, top - 0.05))
+    for x, name in ((8.1, "attention"), (17.1, "experts")):
+        label(ax, x, 10.35, name, fontsize=11)
+    arrow(ax, (24.7, top + 2 * apart + 1.65), (24.7, 10.75))
+    box(ax, 22.8, 10.8, 3.8, 1.2, "next byte", color=PALE_ORANGE)
+    box(ax, 0.3, 11.4, 1.4, 0.25, color=SKY, edge=SKY)
+    label(ax, 2.0, 11.55, "the row; results are added", align="left")
+    legend(ax, 11.25, (10.4, PALE_GREEN, "this chapter"), (15.2, PALE_SKY, "earlier"))
+    box(ax, 18.7, 11.25, 0.7, 0.6, color=None, dashed=True)
+    label(ax, 19.65, 11.55, "torch", align="left")
     return Picture(
         figure,
-        "A token's way through the model. A byte's row of the embedding passes three layers. First come "
-        "add and norm (puzzle 28), q, k, v (12c), RoPE (66), attention over pages (67), merge (68) and out "
-        "(12c). Then come add and norm, router (74), gate and up per expert (69), SwiGLU and down (70), and "
-        "the sum of two experts. After the layers come add and norm, 256 logits (12c) and the draw of the "
-        "next byte (71). The row itself is kept: each add puts the latest result on it.",
+        "A token's way through the model. A byte's row of the embedding, 128 numbers, passes three layers. A "
+        "layer has two branches, whose results are added to the row. The first is norm (puzzle 28), q, k, v "
+        "(12c), RoPE (66), paged attention (67), merge (68) and out (12c). The second is norm (28), router "
+        "(74), gate and up (69), SwiGLU and down (70) and the sum of two. After the layers come norm (28), "
+        "256 logits (12c) and the draw of the next byte (71).",
     )
 
 
 def rotations(
-    places: Sequence[tuple[int, int]] = ((2, 0), (3, 1), (8, 6), (0, 2)), size: int = 16, apart: float = 0.7
+    places: Sequence[tuple[int, int]] = ((2, 0), (3, 1), (8, 6), (0, 2)), size: int = 16, apart: float = 1.0
 ) -> Picture:
     """Draw the first two pairs of a query and a key as arrows, at several (query's, key's) positions.
 
@@ -113,8 +113,9 @@ def rotations(
             x = 8.6 + 4.3 * column
             ring = [2 * math.pi * n / 60 for n in range(61)]
             ax.plot([x + 1.3 * math.cos(a) for a in ring], [y - 1.3 * math.sin(a) for a in ring], color=MIST)
-            for color, angle, length in ((SKY, speed * of_k, 1.3), (ORANGE, speed * of_q + apart, 1.3)):
-                tip = (x + length * math.cos(angle), y - length * math.sin(angle))
+            for color, angle in ((SKY, speed * of_k), (ORANGE, speed * of_q + apart)):
+                tip = (x + 1.3 * math.cos(angle), y - 1.3 * math.sin(angle))
+                ax.plot([x, x + 0.8 * (tip[0] - x)], [y, y + 0.8 * (tip[1] - y)], color=color, linewidth=2.5)
                 arrow(ax, (x, y), tip, color=color)
             if not row:
                 label(ax, x, 0.45, f"query at {of_q}", color=ORANGE, fontsize=10)
@@ -301,6 +302,39 @@ def gated() -> Picture:
     )
 
 
+def waits(
+    weights: tuple[float, float] = (3.0, 1.0), draws: int = 10_000, step: float = 0.1, steps: int = 10
+) -> Picture:
+    """Draw when many draws by waiting end, and with which of two bytes."""
+    u = uniform(1, torch.arange(2 * draws)).view(draws, 2)
+    wait = -u.log() / torch.tensor(weights)
+    ended, byte = (wait.amin(1) / step).long(), wait.argmin(1)
+    counts = [[int(((ended == n) & (byte == b)).sum()) for b in range(2)] for n in range(steps)]
+    figure, ax = new_sheet(26, 9.6)
+    foot, unit, width, left = 7.4, 6.2 / sum(counts[0]), 1.7, 1.0
+    for n, (first, second) in enumerate(counts):
+        x = left + width * n
+        box(ax, x, foot - unit * first, 1.45, unit * first, color=SKY)
+        box(ax, x, foot - unit * (first + second), 1.45, unit * second, color=ORANGE)
+        label(ax, x, foot + 0.45, f"{n * step:.1f}", fontsize=9, color=FAINT)
+        label(ax, x + 0.72, foot + 1.2, f"{first / (first + second):.0%}", fontsize=9)
+    label(ax, left + width * steps + 0.2, foot + 0.45, "time", align="left", fontsize=9, color=FAINT)
+    label(ax, left + width * steps + 0.2, foot + 1.2, "byte 0's part of the bar", align="left", fontsize=9)
+    shares = [int((byte == b).sum()) / draws for b in range(2)]
+    names = [f"byte {b}, weight {weights[b]:g}: drawn in {shares[b]:.1%}" for b in range(2)]
+    for b, color in ((1, ORANGE), (0, SKY)):
+        y = 1.2 + 1.0 * (1 - b)
+        box(ax, 9.0, y, 0.7, 0.6, color=color)
+        label(ax, 9.95, y + 0.3, names[b], align="left")
+    parts = [f"{first} and {second}" for first, second in counts]
+    return Picture(
+        figure,
+        f"{draws} draws by waiting, from two bytes with the weights {weights[0]:g} and {weights[1]:g}. In "
+        f"each {step:g} of time, so many end with byte 0 and byte 1: {'; '.join(parts)}. {names[0]}, "
+        f"{names[1]}.",
+    )
+
+
 def noisy(
     logits: Sequence[float] = (2.0, 1.0, 0.0, -1.0), seeds: Sequence[int] = (1, 2), draws: int = 2000
 ) -> Picture:
@@ -436,74 +470,70 @@ def both_gradients(rows: int = 3, classes: int = 4, now: tuple[int, int] = (1, 2
     )
 
 
-def microscaled(shown: int = 2, group: int = MX_GROUP, scale: int = 128) -> Picture:
-    """Draw 32 codes in 16 bytes with one scale, the bits of a code, and the numbers on a line."""
-    figure, ax = new_sheet(27, 9.6)
-    label(
-        ax,
-        0.4,
-        0.6,
-        f"{group} numbers of a row of w: {group // 2} bytes, two codes each",
-        align="left",
-        fontsize=11,
-    )
-    numbers = [(n * 7 + n // 16 * 3) % 16 for n in range(group)]
-    byte = numbers[2 * shown] | numbers[2 * shown + 1] << 4
-    colors = [ORANGE if n // 2 == shown else PALE_SKY if n // 2 % 2 else PALE for n in range(group)]
-    cells(ax, [f"{n:X}" for n in numbers], x=0.4, y=1.1, width=0.72, colors=colors, fontsize=9)
-    label(
-        ax,
-        0.4,
-        2.5,
-        f"k = 0, 1, 2, …, {group - 1}; two cells are a byte",
-        align="left",
-        fontsize=9,
-        color=FAINT,
-    )
-    box(ax, 24.4, 1.1, 2.0, 1.0, str(scale), color=YELLOW, fontsize=10)
-    factor = 2.0 ** (scale - 127)
-    label(ax, 26.4, 2.5, f"their scale: {scale} means {factor:g}", align="right", fontsize=9, color=FAINT)
-    low, high = byte & 15, byte >> 4
-    words = f"byte {shown}, which has k = {2 * shown} and {2 * shown + 1}, is 0x{byte:02X}"
-    label(ax, 0.4, 3.5, words, align="left", fontsize=11)
-    bits = f"{byte:08b}"
-    roles = [VERMILLION, PALE_ORANGE, PALE_ORANGE, PALE_GREEN] * 2
-    cells(ax, list(bits), x=0.4, y=4.0, width=1.1, colors=roles)
-    for at, code, name in (
-        (0.4, high, f"high half: k = {2 * shown + 1}"),
-        (4.8, low, f"low half: k = {2 * shown}"),
-    ):
-        label(ax, at + 2.2, 5.5, name, fontsize=9, color=FAINT)
-        number = E2M1[code & 7] * (-1) ** (code >> 3)
-        product = f"{number:g} · {factor:g} = {number * factor:g}".replace("-", MINUS)
-        label(ax, at + 2.2, 6.1, product, fontsize=10)
-    legend(
-        ax, 4.2, (11.0, VERMILLION, "sign"), (14.0, PALE_ORANGE, "exponent"), (18.6, PALE_GREEN, "fraction")
-    )
-    label(
-        ax,
-        0.4,
-        7.2,
-        "all 16 codes, and their numbers before the scale",
-        align="left",
-        fontsize=11,
-    )
-    zero, unit = 13.4, 2.0
-    ax.plot([zero - 6.2 * unit, zero + 6.2 * unit], [8.3, 8.3], color=INK, linewidth=1)
+def e2m1() -> Picture:
+    """Draw the numbers of the 16 codes on a line."""
+    figure, ax = new_sheet(27, 4.0)
+    zero, unit = 14.6, 1.9
+    label(ax, 2.2, 0.7, "code", align="right", fontsize=9, color=FAINT)
+    label(ax, 2.2, 3.3, "number", align="right", fontsize=9, color=FAINT)
+    ax.plot([zero - 6.2 * unit, zero + 6.2 * unit], [2.0, 2.0], color=INK, linewidth=1)
     for number in sorted({sign * n for n in E2M1 for sign in (1, -1)}):
         x = zero + unit * number
-        ax.plot([x, x], [8.05, 8.55], color=INK, linewidth=1.5)
-        codes = "0, 8" if not number else f"{E2M1.index(abs(number)) + 8 * (number < 0):X}"
-        label(ax, x, 7.8, codes, fontsize=8, color=FAINT)
-        if abs(number) != 0.5 and abs(number) != 1.5:
-            label(ax, x, 9.1, f"{number:g}".replace("-", MINUS), fontsize=9)
+        ax.plot([x, x], [1.6, 2.4], color=INK, linewidth=1.5)
+        code = E2M1.index(abs(number)) + 8 * (number < 0)
+        label(ax, x, 0.7, str(code) if number else "0, 8", fontsize=9, color=FAINT)
+        label(ax, x, 3.3, f"{number:g}".replace("-", MINUS), fontsize=9)
     told = ", ".join(f"{n:g}" for n in E2M1)
     return Picture(
         figure,
-        f"mxfp4: {group} numbers take {group // 2} bytes, with two codes each, and share a scale of one "
-        f"byte. A code has a sign, two bits of exponent and one of fraction; in byte 0x{byte:02X} the low "
-        f"half is that of k = 2j and comes first. The numbers are {told} and the same with a minus. "
-        f"The scale {scale} means {factor:g}.",
+        f"The numbers of the codes 0 to 7 on a line: {told}. Codes 8 to 15 are the same with a minus, "
+        "so 8 is 0, too. The numbers are further apart the larger they are.",
+    )
+
+
+def microscaled(shown: int = 2, group: int = MX_GROUP, scale: int = 128) -> Picture:
+    """Draw 16 bytes with one scale, and how one of them becomes two numbers."""
+    figure, ax = new_sheet(27, 8.6)
+    count = group // 2
+    heading = f"{group} numbers of a row of w: {count} bytes"
+    label(ax, 0.4, 0.6, heading, align="left", fontsize=11)
+    numbers = [(n * 7 + n // 16 * 3) % 16 for n in range(group)]
+    every = [low | high << 4 for low, high in zip(numbers[::2], numbers[1::2], strict=True)]
+    texts = [f"{byte:02X}" for byte in every]
+    colors = [ORANGE if n == shown else PALE for n in range(count)]
+    top = cells(ax, texts, x=0.4, y=1.1, width=1.3, colors=colors, fontsize=10)
+    box(ax, 23.2, 1.1, 2.4, 1.0, str(scale), color=YELLOW)
+    factor = 2.0 ** (scale - 127)
+    label(ax, 24.4, 0.6, "their scale", fontsize=11)
+    label(ax, 24.4, 2.5, f"{scale} means {factor:g}", fontsize=9, color=FAINT)
+    byte = every[shown]
+    low, high = byte & 15, byte >> 4
+    left, width = 5.0, 1.5
+    bits = cells(
+        ax,
+        list(f"{byte:08b}"),
+        x=left,
+        y=4.3,
+        width=width,
+        height=1.2,
+        colors=[VERMILLION, PALE_ORANGE, PALE_ORANGE, PALE_GREEN] * 2,
+    )
+    arrow(ax, top.foot(shown), bits.top(0), color=FAINT)
+    label(ax, left - 0.4, 4.9, f"0x{byte:02X}, its bits", align="right")
+    for first, code, half in ((0, high, "high"), (4, low, "low")):
+        middle = left + width * (first + 2)
+        number = E2M1[code & 7] * (-1) ** (code >> 3)
+        product = f"{number:g} · {factor:g} = {number * factor:g}".replace("-", MINUS)
+        name = f"{half} half, k = {2 * shown + (half == 'high')}: code {code}"
+        label(ax, middle, 6.0, name, fontsize=9, color=FAINT)
+        label(ax, middle, 6.8, product, fontsize=11)
+    roles = ((5.0, VERMILLION, "sign"), (9.0, PALE_ORANGE, "exponent"), (14.6, PALE_GREEN, "fraction"))
+    legend(ax, 7.7, *roles)
+    return Picture(
+        figure,
+        f"mxfp4: {group} numbers take {count} bytes, with two codes each, and share a scale of one byte. A "
+        f"code has a sign, two bits of exponent and one of fraction; in byte 0x{byte:02X} the low half is "
+        f"that of k = {2 * shown} and comes first. The scale {scale} means {factor:g}.",
     )
 
 

@@ -1573,6 +1573,24 @@ def _no_last_end(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return order, weight, torch.cat((start[:-1], start[-2:-1]))
 
 
+def _moved_up(logits: Tensor, by: int, first: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `route` with the choices from a place on moved up. What is moved past the end is lost."""
+    order, weight, start = route(logits)
+    gap = order.new_full((by,), -1)
+    order, weight = (
+        torch.cat((each[:first], gap.to(each.dtype), each[first:]))[: len(each)] for each in (order, weight)
+    )
+    return order, weight, start
+
+
+def _padding_is_counted(logits: Tensor, T: int, BLOCK_T: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `route` if lanes past T, which choose expert 0 twice, are counted."""
+    missing = 2 * (-T % BLOCK_T)
+    first = int(route(logits)[2][1])
+    order, weight, start = _moved_up(logits, missing, first)
+    return order, weight, torch.cat((start[:1], start[1:] + missing))
+
+
 def preferring(*experts: int, over: float = 20.0) -> Fill:
     """Return a fill for logits in which these experts are far above all others."""
 
@@ -1636,6 +1654,12 @@ ROUTE = Puzzle(
         ),
         "all second choices have numbers from T on here: token t's second choice is 2t + 1": (
             lambda logits: _with_order(logits, lambda order: order // 2 + order % 2 * len(logits))
+        ),
+        "lanes with t >= T are counted, too: their logits are all -inf, so both their choices are expert 0": (
+            _padding_is_counted
+        ),
+        "every choice is one place too far: tl.cumsum counts the lane itself, so subtract its count": (
+            lambda logits: _moved_up(logits, 1, 0)
         ),
     },
     most_loads={"logits": lambda s: 2 * s.T * s.E * s.E},

@@ -170,6 +170,18 @@ QUESTIONS = (
             Nudge(
                 lambda value, right: value == 589824 // 2, "That's the experts' part. What about the rest?"
             ),
+            Nudge(
+                lambda value, right: value == 772480 - 589824,
+                "That's the part outside the experts. How many weights of the experts does a byte use?",
+            ),
+            Nudge(
+                lambda value, right: value == 772480 - 589824 + 589824 // 4,
+                "You've counted one expert of four in each layer. A token takes two.",
+            ),
+            Nudge(
+                lambda value, right: value == 772480 // 2,
+                "Only the experts are used by halves. All other weights are used for every byte.",
+            ),
         ),
         nudge="Which weights does every byte use? And how many of the experts does it use?",
     ),
@@ -382,7 +394,8 @@ QUESTIONS = (
         same=lambda value, right: abs(value - right) < 0.06,  # one decimal is enough
         nudges=(
             Nudge(
-                lambda value, right: value < -700, "That's the correct lse. Which lanes does it count, too?"
+                lambda value, right: value < -700,
+                "About that is correct without a fault. Which lanes does this kernel count, too?",
             ),
             Nudge(lambda value, right: value == 0, "exp(0) is 1, but how many lanes have logit 0?"),
             Nudge(
