@@ -146,7 +146,7 @@ ROWS = {
     r"`_semantic` argument": ("r = offs[mask]", "a block cannot be filtered"),
     r"^unsupported tensor index": (
         "r = x[3]",
-        "the elements of a block cannot be picked: only : and None can index a block, to",
+        "the elements of a block cannot be picked: only `:` and None can index a block, to",
     ),
     r"^cannot cast pointer<": (
         "tl.store(z_ptr + offs, x_ptr + offs + 10)",

@@ -1,4 +1,4 @@
-"""Run the programs at the edges of a grid on tensors whose elements are made up."""
+"""Run the programs at the edges of a grid on tensors whose elements are generated when loaded."""
 
 import itertools
 import math

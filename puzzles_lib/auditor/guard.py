@@ -12,7 +12,9 @@ def guard_of(guard: "Guard | None", caller: str) -> "Guard":
 
 @dataclass(frozen=True)
 class Guard:
-    """What an audit looks for, and how. All switches are on, except ``hard``, ``resident`` and ``strict``.
+    """What an audit looks for, and how.
+
+    Every switch is on by default, except ``hard``, ``resident`` and ``strict``.
 
         audit(softmax, x, guard=Guard(races=False, seconds=30))
 

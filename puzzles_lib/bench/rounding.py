@@ -1,6 +1,6 @@
 """Measure what stochastic rounding costs: the quantizer with it, with nearest codes, and a copy.
 
-The copy moves as many bytes as the quantizer must at least move. The error is the share of words and params
+The copy moves the fewest bytes that the quantizer could move. The error is the share of words and params
 that differ from the torch reference.
 """
 

@@ -559,7 +559,7 @@ def _fills(puzzle: Puzzle, numbers: Mapping[str, int]) -> dict[str, Fill]:
 
 
 def with_ordinary_values(puzzle: Puzzle, case: Case) -> Case | None:
-    """Return a case with random values, but for inputs that must have values of a certain kind.
+    """Return a case with random values, except for inputs that must have values of a certain kind.
 
     None if a case has no other values, or if its numbers can't be the reason that it fails: then its sizes
     are no larger than those of listed cases. Also if some of its integers, or a seed, are its own.

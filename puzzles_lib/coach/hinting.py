@@ -71,7 +71,7 @@ class Shown:
 def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     """Return the next hint of a puzzle. Hints that fit the last check of this session come first.
 
-    If the last check passed, it says so instead.
+    If the last check passed, the function says so instead.
 
     The versions of chapter 15's kernel that you complete have hints, too: ``hint(subnormal)``. Those that fit
     what the last `race` found come first.

@@ -1,4 +1,4 @@
-"""Start kernels with little work for the host.
+"""Launch kernels with little overhead on the host.
 
 A training step on a GPU is often limited by the host, which takes longer to start a kernel than the kernel
 runs. Two things here keep that time short:

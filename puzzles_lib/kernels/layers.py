@@ -386,7 +386,7 @@ class PackedLayerNorm(_Norm, nn.LayerNorm):
 
     Parameters and ``state_dict`` are those of nn.LayerNorm. The gradient of bias is exact. The gradient of
     weight is computed from n̂, the values that the codes stand for. So is one term of x's gradient,
-    n̂ · mean(dy · weight · n̂). Options are those of `PackedLinear`.
+    n̂ · mean(dy · weight · n̂). bits, group_size and rounding are those of `PackedLinear`.
     """
 
     rms = False

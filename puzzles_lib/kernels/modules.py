@@ -93,7 +93,7 @@ def pack_activations(
     that are packed already get the new options.
 
     The losses of a byte language model show what to choose (1500 steps, three seeds, against torch's 0.897;
-    ``python -m puzzles_lib.bench language``): 8 bits +0.003 and 4 bits +0.002, no more than seeds differ by;
+    ``python -m puzzles_lib.bench language``): 8 bits +0.003 and 4 bits +0.002, within the seeds' spread;
     2 bits +0.012, 2 bits stochastic +0.030, 1 bit stochastic +0.17. 1 bit, nearest, doesn't train.
     On small images (``python -m puzzles_lib.bench digits``) 2 bits follow float32's curve only if they are
     rounded stochastically. Language models have columns that are far larger than others. If one column of 512

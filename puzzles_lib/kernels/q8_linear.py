@@ -29,8 +29,8 @@ def quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return codes and scales of the rows of x, each row by itself.
 
     x: [..., K], float32, float16 or bfloat16; any strides, any size, K = 0 too.
-    Returns (codes int8 [..., K] in -127 .. 127, scale float32 [...]), both contiguous: x is about
-    ``codes * scale[..., None]``, off by half a scale at most.
+    Returns (codes int8 [..., K] in -127 .. 127, scale float32 [...]), both contiguous: x equals
+    ``codes * scale[..., None]`` to within half of the scale.
     A row whose scale would be below 2^-126 has scale 0 and codes 0. A row with a NaN or an infinity has
     scale NaN and codes 0.
 

@@ -1252,7 +1252,7 @@ def _integers_wanted(t: Trouble, found: re.Match) -> str:
 def _subscript(t: Trouble, _: re.Match) -> str:
     if re.search(r"_ptr\s*\[", t.line):
         return _POINTER_INDEXED
-    return "the elements of a block cannot be picked: only : and None can index a block, to add axes"
+    return "the elements of a block cannot be picked: only `:` and None can index a block, to add axes"
 
 
 Say = str | Callable[[Trouble, re.Match], str]
