@@ -31,7 +31,7 @@ def asides(source: str, tree: ast.Module, classes: Collection[str] = ()) -> str:
 
     classes: the names of the notebook's own classes.
     """
-    found = list(dict.fromkeys(_found(source, tree, classes)))
+    found = list(dict.fromkeys(_found(source, tree, {*classes, *_layers(tree)})))
     return ", ".join([*found[:MOST_TOLD], *(["and more"] if len(found) > MOST_TOLD else [])])
 
 
@@ -52,12 +52,26 @@ def _found(source: str, tree: ast.Module, classes: Collection[str]) -> Iterator[
                 yield "has an endless loop"
 
 
+def _layers(tree: ast.Module) -> Iterator[str]:
+    """Yield the variables of loops over a function's parameter, such as the layers of a model."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            given = {each.arg for each in function.args.args} | {"enumerate"}
+            for loop in ast.walk(function):
+                if isinstance(loop, ast.For) and _names(loop.iter) <= given:
+                    yield from _names(loop.target)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
 def _is_elsewheres(target: ast.expr, classes: Collection[str]) -> bool:
     """Return whether it is part of a module or a class: ``torch.equal``, ``sys.modules["torch"]``."""
     owner = target.value if isinstance(target, ast.Subscript) else target
     match owner:
         case ast.Attribute(value=ast.Name(id=name)) if name == "self" or name in classes:
-            return False  # of one of the notebook's own classes
+            return False  # of one of the notebook's own classes, or of a layer
     return isinstance(owner, ast.Attribute)
 
 
