@@ -115,6 +115,7 @@ PYTHON = (
     _python("Report patched", "assigns report.Report.ok", "from puzzles_lib.checker import report\nreport.Report.ok = 1"),
     _python("examine patched", "assigns c.examine", "import puzzles_lib.checker as c\nc.examine = c.check = 1"),
     _python("builtins patched", "assigns builtins.all", "import builtins\nbuiltins.all = lambda x: True"),
+    _python("torch in a loop", "assigns t.equal", "import torch\ndef f(m):\n    for t in (torch, m):\n        t.equal = 1"),
     _python("modules replaced", "assigns sys.modules", "import sys\nsys.modules['puzzles_lib'] = 1"),
     _python("puzzle emptied", "assigns CONSTANT_ADD.cases", "CONSTANT_ADD.cases = ()\nMASKED_ADD.spec = None"),
     _python("answers from the disk", "calls exec, calls open", "exec(open('../../s/01_blocks.ipynb').read())"),
