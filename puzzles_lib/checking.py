@@ -61,7 +61,7 @@ def check(
     expect_puzzle("check", kernel, puzzle)
     positive("check", seconds)
     if not isinstance(salt, str):
-        raise TypeError(f"check: salt must be a string, but is a {type(salt).__name__}")
+        raise TypeError(f"check: salt must be a string, not {type(salt).__name__}")
     if num_warps is not None and (type(num_warps) is not int or num_warps not in WARPS):
         allowed = ", ".join(map(str, WARPS))
         raise ValueError(f"check: num_warps must be one of {allowed} or None, but is {num_warps!r}")

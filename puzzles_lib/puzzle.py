@@ -474,7 +474,7 @@ class Puzzle:
         if self.descriptors:
             raise ValueError(f"{self.name}: descriptors and launch are both given: launch makes descriptors")
         if not callable(self.launch):
-            raise ValueError(f"{self.name}: launch must be a function, but is a {type(self.launch).__name__}")
+            raise ValueError(f"{self.name}: launch must be a function, not {type(self.launch).__name__}")
         taken = list(inspect.signature(self.launch).parameters.values())
         kinds = [p.kind for p in taken[:2]]
         if len(taken) < 2 or not all(
@@ -722,7 +722,7 @@ def expect_puzzle(call: str, kernel: object, puzzle: object) -> None:
     if isinstance(kernel, Puzzle):
         name = getattr(puzzle, "__name__", "kernel")
         raise TypeError(f"{call}: the arguments are swapped, write {call}({name}, {kernel.name.upper()})")
-    raise TypeError(f"{call}(kernel, puzzle): puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
+    raise TypeError(f"{call}(kernel, puzzle): puzzle must be a Puzzle, not {type(puzzle).__name__}")
 
 
 _NUMBERS = (int, float, bool)  # annotations of what is not a tensor

@@ -43,7 +43,7 @@ def shell():
 @pytest.mark.parametrize(
     "line, said",
     [
-        ("check(kernel, kernel)", "check(kernel, puzzle): puzzle must be a Puzzle, but is a JITFunction"),
+        ("check(kernel, kernel)", "check(kernel, puzzle): puzzle must be a Puzzle, not JITFunction"),
         *(
             (
                 f"{call}(CONSTANT_ADD, kernel)",
@@ -56,10 +56,10 @@ def shell():
         ("watch(kernel, CONSTANT_ADD, program='x')", "watch: program must be from 0 to "),
         ("run(kernel, CONSTANT_ADD)", "run: x is missing, constant_add takes Float32[N]"),
         ("run(kernel, CONSTANT_ADD, 1)", "run: name each tensor, as in run(kernel, CONSTANT_ADD, x=...)"),
-        ("hint('constant_add')", "hint(PUZZLE): puzzle must be a Puzzle, but is a str"),
+        ("hint('constant_add')", "hint(PUZZLE): puzzle must be a Puzzle, not str"),
         ("hint(CONSTANT_ADD, 99)", "hint: number must be from 1 to "),
         ("mistake(SQUARE, 'x')", "mistake: which must be from 1 to "),
-        ("race(kernel)", "race(rung): rung must be a Rung, but is a JITFunction"),
+        ("race(kernel)", "race(rung): rung must be a Rung, not JITFunction"),
         ("stages(kernel, CONSTANT_ADD, 'sm_91')", "target must be one of sm_80, sm_90, "),
         ("stages(kernel, CONSTANT_ADD, num_warps=3)", "stages: num_warps must be one of 1, 2, 4, "),
         ("stages(kernel, CONSTANT_ADD, BLOK=8)", "stages: BLOK is not a number of the case, which has "),
@@ -72,7 +72,7 @@ def shell():
         ("made.lines('ttgir', 99)", "source is 99, but the kernel has lines "),
         ("made.line('tl.laod')", "source is 'tl.laod', but the kernel has lines "),
         ("made.text(None)", "stage must be one of ttir, ttgir, llir, ptx, sass for sm_90, but is None"),
-        ("made.diff(CONSTANT_ADD)", "diff: other must be what stages(...) returns, but is a Puzzle"),
+        ("made.diff(CONSTANT_ADD)", "diff: other must be what stages(...) returns, not Puzzle"),
         (
             "made.diff(made, 'pptx')",
             "stage must be one of ttir, ttgir, llir, ptx, sass for sm_90, but is 'pptx'",
@@ -80,7 +80,7 @@ def shell():
         ("made.passes[999]", "there is no pass 999: the passes are 0 to"),
         ("made.passes['coalesce']", "there is no pass 'coalesce'; did you mean tritongpu-coalesce"),
         ("made.passes['tritongpu-colaesce']", "did you mean tritongpu-coalesce"),
-        ("step(kernel)", "step: compiled must be what stages(...) returns, but is a JITFunction"),
+        ("step(kernel)", "step: compiled must be what stages(...) returns, not JITFunction"),
         ("resident(32, 0, warps=0)", "resident: warps must be an integer of at least 1, but is 0"),
         ("resident(32, '0', 4)", "resident: shared must be an integer of at least 0, but is '0'"),
         ("excerpt('kernels/quantise.py', 'a', 'b')", "there is no file 'kernels/quantise.py' in the library"),

@@ -171,9 +171,9 @@ def test_in_a_notebook_race_notices_an_edited_kernel(monkeypatch):
 
 
 def test_it_wants_rungs():
-    with pytest.raises(TypeError, match=r"before must be a Rung, but is a str"):
+    with pytest.raises(TypeError, match=r"before must be a Rung, not str"):
         changed("1 first", versions.bigger)
-    with pytest.raises(TypeError, match="after must be a Rung, but is a JITFunction"):
+    with pytest.raises(TypeError, match="after must be a Rung, not JITFunction"):
         changed(versions.first, versions.along_k_kernel)
 
 

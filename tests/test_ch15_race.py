@@ -739,7 +739,7 @@ def test_under_full_load_the_clock_falls():
 
 
 def test_race_wants_a_rung():
-    with pytest.raises(TypeError, match=r"race\(rung\): rung must be a Rung, but is a JITFunction"):
+    with pytest.raises(TypeError, match=r"race\(rung\): rung must be a Rung, not JITFunction"):
         racing.race(RUNGS["1 first"].kernel)
 
 

@@ -792,7 +792,7 @@ def test_words_packed_in_the_appendix_are_the_librarys(capsys):
         (
             "words = fields.sum(0).to(torch.int16)",
             'words = "abc"',
-            "False: words must be a tensor, but is a str",
+            "False: words must be a tensor, not str",
         ),
     ):
         assert PROSE["prod-pack"].count(right) == 1

@@ -179,5 +179,5 @@ def test_bad_arguments_are_named():
         packed_checkpoint(nn.Identity(), draw(), bits=3)
     with pytest.raises(ValueError, match="^group_size must be an integer of at least 1, but is 0$"):
         pack_checkpoints(nn.Identity(), group_size=0)
-    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a str$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, not str$"):
         pack_checkpoints("model")

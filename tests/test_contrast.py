@@ -315,7 +315,7 @@ def test_html_escapes_and_colours_by_the_theme():
 
 
 def test_what_is_no_puzzle_or_no_mistake_is_refused():
-    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a str"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, not str"):
         mistake("pack_bits")
     for wrong in (True, "no_such", 1.5, None):
         with pytest.raises(ValueError, match=r"which must be from 1 to \d+ or shifted_down, .*, but is "):

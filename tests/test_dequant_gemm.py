@@ -175,10 +175,8 @@ REFUSED = {
     ),
 }
 REFUSED_TYPES = {
-    "packed must be a PackedTensor, but is a Tensor": lambda: dequant_gemm_dw(draw((20, 6)), draw((20, 30))),
-    "packed_weight must be a PackedTensor, but is a Tensor": lambda: dequant_gemm(
-        draw((4, 30)), draw((20, 30))
-    ),
+    "packed must be a PackedTensor, not Tensor": lambda: dequant_gemm_dw(draw((20, 6)), draw((20, 30))),
+    "packed_weight must be a PackedTensor, not Tensor": lambda: dequant_gemm(draw((4, 30)), draw((20, 30))),
     "dy must have the dtype of packed, torch.float32, but is torch.bfloat16": lambda: dequant_gemm_dw(
         draw((20, 6), torch.bfloat16), small()
     ),

@@ -116,7 +116,7 @@ def test_the_compilers_no_to_a_drawn_case_is_told_with_that_case():
 
 
 def test_a_salt_is_a_string():
-    with pytest.raises(TypeError, match="salt must be a string, but is a int"):
+    with pytest.raises(TypeError, match="salt must be a string, not int"):
         check(typed_in(), LONG_SUM, salt=3)
 
 

@@ -825,7 +825,7 @@ def test_markdown_has_the_text_as_it_is_written():
 
 
 def test_what_is_no_puzzle_or_no_number_is_refused():
-    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a str"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, not str"):
         hint("masked_add")
     for wrong in (0, 99, True, "1"):
         with pytest.raises(ValueError, match="number must be from 1 to 4, but is .*"):

@@ -367,7 +367,7 @@ REFUSED_TYPES = {
     "mask must be torch.uint8, but is torch.bool": [
         lambda: relu_unpack_backward(draw((16,)), torch.zeros(2, dtype=torch.bool))
     ],
-    "packed must be a PackedTensor, but is a Tensor": [lambda: dequantize(U8)],
+    "packed must be a PackedTensor, not Tensor": [lambda: dequantize(U8)],
     "packed.words must be torch.int16, but is torch.int32": [
         packed_with(words=torch.zeros(1, 16, 30, dtype=torch.int32))
     ],

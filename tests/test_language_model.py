@@ -304,7 +304,7 @@ def test_none_and_an_open_hole_are_torch():
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ({"prompt": 3}, "prompt must be a string, but is a int"),
+        ({"prompt": 3}, "prompt must be a string, not int"),
         ({"prompt": ""}, "prompt must have 1 to 255 bytes, but has 0"),
         ({"prompt": "x" * 256}, "prompt must have 1 to 255 bytes, but has 256"),
         ({"kernels": {"masked_add": None}}, "kernels must be among rms_norm"),
@@ -342,7 +342,7 @@ def test_a_kernel_of_an_earlier_chapter_is_found_in_its_notebook(fresh, monkeypa
     cell = {"source": ["1 / 0\n", "def f(): ...\n", "check(f, RMS_NORM)"]}
     (tmp_path / "17_normalisation.ipynb").write_text(json.dumps({"cells": [cell]}))
     assert kernel_of(RMS_NORM) is None
-    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a str"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, not str"):
         kernel_of("rms_norm")
 
 

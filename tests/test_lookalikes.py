@@ -646,7 +646,7 @@ def test_a_report_measures():
     assert f"autograd keeps {found.after:,} bytes, and {found.before:,} without packing" in str(found)
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), state.values(), strict=True))
     assert all(p.grad is None for p in model.parameters())
-    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a str$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, not str$"):
         report("model")
 
 

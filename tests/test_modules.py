@@ -446,7 +446,7 @@ def test_bad_input_is_refused():
         PackedLinear(4, 4, bits=3)
     with pytest.raises(ValueError, match="^group_size must be an integer of at least 1, but is 0$"):
         PackedLinear(4, 4, group_size=0)
-    with pytest.raises(TypeError, match="^linear must be torch.nn.Linear, but is a ReLU$"):
+    with pytest.raises(TypeError, match="^linear must be torch.nn.Linear, not ReLU$"):
         PackedLinear.from_linear(nn.ReLU())
     with pytest.raises(TypeError, match="^x must be float32, float16 or bfloat16, but is torch.float64$"):
         linear(dtype=torch.float64)(draw((4, 70), torch.float64))
@@ -713,9 +713,9 @@ def test_how_packed_layers_show_themselves():
 
 
 def test_bad_options_of_models_are_refused():
-    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a int$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, not int$"):
         pack_activations(3)
-    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a int$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, not int$"):
         unpack_activations(3)
     with pytest.raises(ValueError, match="^rounding must be nearest or stochastic, but is 'up'$"):
         pack_activations(Block(nn.ReLU()), rounding="up")
@@ -749,7 +749,7 @@ def test_what_is_no_option_is_named():
         pack_activations(block(), predicate="x")
     with pytest.raises(ValueError, match=f"^seed must be an integer that fits in 64 bits, but is {2**70}$"):
         seed_rounding(block(), 2**70)
-    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, but is a str$"):
+    with pytest.raises(TypeError, match="^model must be a torch.nn.Module, not str$"):
         seed_rounding("block", 1)
 
 

@@ -469,7 +469,7 @@ def test_a_step_that_is_none_is_refused(step):
 
 
 def test_no_puzzle_is_a_type_error():
-    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a int"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, not int"):
         watch(add_ten_kernel, 3)
 
 

@@ -276,7 +276,7 @@ def test_a_launch_that_does_not_fit_the_kernel_is_a_verdict():
     [
         ({}, "grid is missing"),
         ({"launch": lambda kernel, s: kernel[(1,)](), "grid": lambda s: (1,)}, "give grid or launch"),
-        ({"launch": "kernel"}, "launch must be a function, but is a str"),
+        ({"launch": "kernel"}, "launch must be a function, not str"),
         ({"launch": lambda kernel: None}, "launch must take the kernel, the case"),
         ({"launch": lambda kernel, s, y: kernel[(1,)](y)}, "launch may only take x, z"),
         ({"launch": lambda kernel, s, x: None}, "launches the kernel 0 times"),

@@ -314,7 +314,7 @@ REFUSED_TYPES = {
     "x must be float32, float16 or bfloat16, but is": lambda: Q8Linear.from_linear(
         nn.Linear(3, 3, dtype=torch.float64)
     ),
-    "model must be a torch.nn.Module, but is a Tensor": lambda: swap_linears(X),
+    "model must be a torch.nn.Module, not Tensor": lambda: swap_linears(X),
     "linear must be a function of (x, wq, w_scale, bias), but is int": lambda: override_linear_dynamic(
         3
     ).__enter__(),

@@ -128,7 +128,7 @@ def test_a_size_of_an_expression_must_fit_too():
 
 
 def test_the_puzzle_must_be_one():
-    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a function"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, not function"):
         run(scale_rows_kernel, scale_rows, x=X, s=S)
 
 

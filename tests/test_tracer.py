@@ -306,7 +306,7 @@ def test_a_program_that_does_not_exist(program):
 
 
 def test_a_puzzle_is_needed():
-    with pytest.raises(TypeError, match="puzzle must be a Puzzle, but is a int"):
+    with pytest.raises(TypeError, match="puzzle must be a Puzzle, not int"):
         trace(masked_kernel, 3)
 
 

@@ -124,7 +124,7 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     """
     __tracebackhide__ = True
     if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"mistake(PUZZLE, n): puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
+        raise TypeError(f"mistake(PUZZLE, n): puzzle must be a Puzzle, not {type(puzzle).__name__}")
     known = mistakes(puzzle)
     if not known:
         return Contrast(puzzle.name, "this puzzle has no mistakes to show.")

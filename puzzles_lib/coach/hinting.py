@@ -92,7 +92,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         key, code = puzzle.hint_key, ""
         said, name, source = last_race(key), _name(puzzle, caller.f_locals, caller.f_globals), "race"
     else:
-        raise TypeError(f"hint(PUZZLE): puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
+        raise TypeError(f"hint(PUZZLE): puzzle must be a Puzzle, not {type(puzzle).__name__}")
     known = hints().get(key, ())
     if not known:
         return Shown(puzzle.name, None, notes=("This puzzle has no hints.",))

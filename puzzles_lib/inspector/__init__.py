@@ -332,7 +332,7 @@ class Stages:
         """
         __tracebackhide__ = True
         if not isinstance(other, Stages):
-            raise TypeError(f"diff: other must be what stages(...) returns, but is a {type(other).__name__}")
+            raise TypeError(f"diff: other must be what stages(...) returns, not {type(other).__name__}")
         one, two = self.read(stage), other.read(stage)
         before, after = (tuple(line.text for line in each) for each in (one, two))
         return Diff(f"{stage}, {_difference(self, other)}", stage, before, after)
@@ -400,7 +400,7 @@ def diff(before: Stages, after: Stages, stage: str = "ttgir") -> Diff:
     """Return the difference between a stage of the first compilation and of the second."""
     __tracebackhide__ = True
     if not isinstance(before, Stages):
-        raise TypeError(f"diff: before must be what stages(...) returns, but is a {type(before).__name__}")
+        raise TypeError(f"diff: before must be what stages(...) returns, not {type(before).__name__}")
     return before.diff(after, stage)
 
 

@@ -95,9 +95,7 @@ def step(compiled: Stages) -> Step | None:
     Raises ValueError for another target, and TypeError if ``compiled`` is not a compiled kernel.
     """
     if not isinstance(compiled, Stages):
-        raise TypeError(
-            f"step: compiled must be what stages(...) returns, but is a {type(compiled).__name__}"
-        )
+        raise TypeError(f"step: compiled must be what stages(...) returns, not {type(compiled).__name__}")
     if compiled.target.name != "sm_90":
         raise ValueError(
             f"step: the kernel must be compiled for sm_90, but is compiled for {compiled.target.name}"

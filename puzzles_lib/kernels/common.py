@@ -34,7 +34,7 @@ def check_integer(name: str, value: int) -> None:
 def check_model(model: nn.Module) -> None:
     """Raise TypeError if ``model`` is not a module."""
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, but is a {type(model).__name__}")
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
 
 
 @triton.jit

@@ -252,7 +252,7 @@ class PackedLinear(Quantizing, nn.Linear):
         Raises TypeError if ``linear`` is not an nn.Linear.
         """
         if not isinstance(linear, nn.Linear):
-            raise TypeError(f"linear must be torch.nn.Linear, but is a {type(linear).__name__}")
+            raise TypeError(f"linear must be torch.nn.Linear, not {type(linear).__name__}")
         packed = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         packed.weight, packed.bias = linear.weight, linear.bias
         packed.set_format(bits, group_size, rounding)

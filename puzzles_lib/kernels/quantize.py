@@ -141,7 +141,7 @@ def check_group_size(group_size: int) -> None:
 def check_packed(name: str, packed: PackedTensor) -> None:
     """Raise TypeError or ValueError if the parts of a packed tensor do not fit together."""
     if not isinstance(packed, PackedTensor):
-        raise TypeError(f"{name} must be a PackedTensor, but is a {type(packed).__name__}")
+        raise TypeError(f"{name} must be a PackedTensor, not {type(packed).__name__}")
     check_bits(packed.bits)
     check_group_size(packed.group_size)
     check_dtype(f"{name}.words", packed.words, (torch.int16,))

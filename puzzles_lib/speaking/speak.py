@@ -331,7 +331,7 @@ def _check_arguments(
     """Raise TypeError or ValueError for arguments of `speak` that don't fit, except the length."""
     __tracebackhide__ = True
     if not isinstance(prompt, str):
-        raise TypeError(f"speak: prompt must be a string, but is a {type(prompt).__name__}")
+        raise TypeError(f"speak: prompt must be a string, not {type(prompt).__name__}")
     if model not in _STEPS:
         raise ValueError(f"speak: model must be {' or '.join(map(repr, _STEPS))}, but is {model!r}")
     names = [step.name for step in (*STEPS, *OPTIONAL)]
@@ -388,7 +388,7 @@ def kernel_of(puzzle: Puzzle) -> object | None:
     Return None if there is no such notebook, or if the cell with the puzzle's `check` defines no kernel.
     """
     if not isinstance(puzzle, Puzzle):
-        raise TypeError(f"kernel_of: puzzle must be a Puzzle, but is a {type(puzzle).__name__}")
+        raise TypeError(f"kernel_of: puzzle must be a Puzzle, not {type(puzzle).__name__}")
     if kernel := passed(puzzle):
         return kernel
     (chapter,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)

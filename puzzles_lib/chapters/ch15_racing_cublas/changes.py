@@ -78,7 +78,7 @@ def changed(before: Rung, after: Rung) -> Changes:
     __tracebackhide__ = True
     for name, rung in (("before", before), ("after", after)):
         if not isinstance(rung, Rung):
-            raise TypeError(f"changed(before, after): {name} must be a Rung, but is a {type(rung).__name__}")
+            raise TypeError(f"changed(before, after): {name} must be a Rung, not {type(rung).__name__}")
     old, new = dict(_settings(before)), dict(_settings(after))
     launch = tuple(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}"

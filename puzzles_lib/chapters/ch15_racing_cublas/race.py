@@ -220,7 +220,7 @@ def race(rung: Rung) -> Race:
     """
     __tracebackhide__ = True
     if not isinstance(rung, Rung):
-        raise TypeError(f"race(rung): rung must be a Rung, but is a {type(rung).__name__}")
+        raise TypeError(f"race(rung): rung must be a Rung, not {type(rung).__name__}")
     found = _raced(rung)
     session.remember_race(rung.hint_key, found.heard())
     if isinstance(rung.kernel, JITFunction) and rung.kernel.__name__ in RUNGS:

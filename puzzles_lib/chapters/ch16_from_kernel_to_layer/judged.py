@@ -337,7 +337,7 @@ def same_words(words: object, wanted: Tensor) -> str:
     if words is None:
         return "not solved yet"
     if not isinstance(words, Tensor):
-        return f"False: words must be a tensor, but is a {type(words).__name__}"
+        return f"False: words must be a tensor, not {type(words).__name__}"
     if words.shape != wanted.shape:
         return f"False: yours are {list(words.shape)}, the library's {list(wanted.shape)}"
     if words.dtype == wanted.dtype:
