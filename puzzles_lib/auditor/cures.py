@@ -36,7 +36,8 @@ def with_cure(verdict: Verdict, launch: Launch) -> Verdict:
             advice += "; if not, read only what earlier launches store"
     elif verdict.kind == "race" and _IS_READ.search(verdict.message) and "_fused_" not in launch.name:
         advice = (
-            "to add to one element from several programs, use tl.atomic_add; if not, let one program own it"
+            "if both add to the element, use tl.atomic_add; if one only reads it, "
+            "write to another tensor, or in a second launch"
         )
     return replace(verdict, diagnosis=advice)
 

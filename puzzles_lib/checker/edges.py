@@ -1,6 +1,6 @@
 """Find out from a run's recorded accesses which axis a mask leaves out, or that a block has too few lanes.
 
-The functions take a verdict and return it with that diagnosis, or unchanged if they find nothing.
+Given a verdict, they return it with that diagnosis, or None if they find nothing.
 """
 
 import re

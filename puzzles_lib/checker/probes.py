@@ -182,7 +182,7 @@ def _why_beyond(trial: Trial) -> Verdict | None:
     """Return the same fault with its reason: a moved pointer, or an axis that the mask leaves out."""
     assert trial.verdict is not None
     recorded = trial.run(Options(record=True, quiet=True))
-    moved = unwritten.moved_twice(trial.verdict, recorded, trial.bound.kernel.src)
+    moved = unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
     return moved or edges.past_an_edge(trial.verdict, trial.bound.puzzle, trial.bound.case, recorded)
 
 

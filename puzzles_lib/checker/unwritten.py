@@ -331,10 +331,11 @@ def moved_pointers(source: str) -> list[str]:
     return [name for name in moved if name.endswith("_ptr")]
 
 
-def moved_twice(verdict: Verdict, ran: Run, source: str) -> Verdict | None:
-    """Return the same fault with its reason: a pointer has moved to its block, and its offsets move as far.
+def of_a_moved_pointer(verdict: Verdict, ran: Run, source: str) -> Verdict | None:
+    """Return the same fault with its reason: a pointer has moved to its program's block.
 
-    Or the mask counts from the tensor's first element. ran: a run whose accesses were kept.
+    The offsets move as far once more, or the mask counts from the tensor's first element. None if neither
+    is so. ran: a run whose accesses were kept.
     """
     access = next((a for a in ran.accesses if a.bad.any()), None)
     if access is None or f"{access.argument}_ptr" not in moved_pointers(source):

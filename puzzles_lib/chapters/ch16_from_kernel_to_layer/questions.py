@@ -152,6 +152,8 @@ def _shape_of_words() -> tuple[int, int, int]:
     return -(-33 // (16 * fields)), 16, 70
 
 
+NO_TEST = Nudge(lambda v, r: _test(v) not in TESTS, "Answer with one of the four names in the table above.")
+
 QUESTIONS = (
     Question(
         id="ch16-q1",
@@ -205,7 +207,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: v < 0.1,
-                "Errors that cancel by chance don't shrink as fast as 1/64. What does chance leave?",
+                "Errors cancel only by chance here, so they don't shrink as fast as 1/64.",
             ),
         ),
         nudge="The mean of independent errors shrinks with the square root of their number.",
@@ -217,10 +219,7 @@ QUESTIONS = (
         kind=str,
         same=lambda value, right: _test(value) == _test(right),
         nudges=(
-            Nudge(
-                lambda v, r: _test(v) not in TESTS,
-                "Answer with one of the four names in the table above.",
-            ),
+            NO_TEST,
             Nudge(
                 lambda v, r: _test(v) == "faketensor",
                 "The fake is honest: it has one byte per eight columns, rounded up, like the result.",
@@ -278,10 +277,7 @@ QUESTIONS = (
         kind=str,
         same=lambda value, right: _test(value) == _test(right),
         nudges=(
-            Nudge(
-                lambda v, r: _test(v) not in TESTS,
-                "Answer with one of the four names in the table above.",
-            ),
+            NO_TEST,
             Nudge(
                 lambda v, r: _test(v) == "autograd_registration",
                 "It sounds like it. But that test only looks where a backward was registered, and here "
