@@ -29,9 +29,10 @@ class Guard:
     bounds: ``"view"``: a kernel may touch the elements of the tensor that it is given; ``"storage"``: also
         what is between and around them in the same allocation.
     configurations: try every configuration of `triton.autotune`, not only the first that can be launched.
-    strict: what is wasteful or imprecise is a finding, too, and not only a note. Imprecise are sums of 16 or
-        more numbers in float16 or bfloat16, and a value that is rounded to one of them between two stores.
-        Wasteful are programs that store the same values to the same elements.
+    strict: report waste and imprecision as findings, and not only as notes. Programs are wasteful if they
+        store the same values to the same elements. A kernel is imprecise if it adds up numbers in float16 or
+        bfloat16, in a loop or 16 and more at once. It is also imprecise if it stores an element in one of
+        these dtypes, loads it again, and updates it.
     seconds: CPU time for one launch. If a grid needs more, only its edges and a random sample of programs
         run. All configurations of an autotuned launch share four times as much. The report counts those for
         which no time is left. Launches at enlarged sizes get 0.7 s, and more if this is more than 5.
