@@ -128,7 +128,11 @@ class Progress:
 
 
 def progress() -> Progress:
-    """Return each chapter with its puzzles, rungs and reading exercises: solved, tried or open."""
+    """Return your progress in each chapter: which puzzles and questions are solved, tried or not started.
+
+    In chapter 15, the versions of its kernel that you complete ("rungs") are counted, too. The progress is
+    read from the file in which `check`, `answer` and `race` record it.
+    """
     states, note = ledger.load()
     chapters = []
     for chapter in CHAPTERS:

@@ -116,8 +116,8 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
 
     which: the mistake's number, from 1, or its name. Until your kernel has passed the puzzle in this session,
     the mistake is only described in words, and ``.kernel`` is None. If it can't be made in your kernel, the
-    course's kernel is shown instead. A line says so if the puzzle has no mistakes, or none with this number.
-    `progress` does not change.
+    course's kernel is shown instead. If the puzzle has no mistake with this number, the returned object says
+    so. `progress` does not change.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if ``which`` is neither a whole number
     nor the name of a mistake.

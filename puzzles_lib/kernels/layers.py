@@ -436,16 +436,20 @@ class PackedRMSNorm(_Norm, nn.RMSNorm):
 
 
 class PackedMLP(nn.Sequential):
-    """Linear, activation, linear, with one pass between the products in forward and one in backward.
+    """Two linear layers with an activation between them, which share kernels to save memory and time.
 
-    x [..., in_features] gives [..., out_features]. The module is an nn.Sequential of a `PackedLinear`, a
-    packed activation and a `PackedLinear`, with the same gradients and the same ``state_dict``. But the
-    hidden activation overwrites the first product, and in backward the first product's gradient overwrites
-    the activation's. So there are never two tensors of the hidden size at once.
+    Between the two matmuls, forward and backward each make a single pass over the hidden tensor. x
+    [..., in_features] gives [..., out_features]. The module is an nn.Sequential of a `PackedLinear`, a packed
+    activation and a `PackedLinear`, with the same gradients and the same ``state_dict``. But the hidden
+    activation overwrites the first matmul's result, and in backward that result's gradient overwrites the
+    activation's. So there are never two tensors of the hidden size at once.
 
-    activation: relu, gelu, gelu_tanh or silu; its slopes are kept in 1 bit (relu) or ``slope_bits``. Other
-    options and errors are those of `PackedLinear`. The layers run separately if one of them is frozen or
-    has hooks, if the two linear layers have different formats, or after layers were added or removed.
+    hidden_features: the number of features between the two layers. out_features: None is ``in_features``.
+    activation: "relu", "gelu", "gelu_tanh" or "silu". Its slopes are kept in 1 bit (relu) or ``slope_bits``.
+    bias, device, dtype, bits, group_size and rounding are those of `PackedLinear`, and so are the errors.
+
+    The layers run separately if one of them is frozen or has hooks, if the two linear layers have different
+    formats, or after layers were added or removed.
     """
 
     def __init__(

@@ -84,8 +84,8 @@ class Q8Linear(nn.Module):
     def from_linear(cls, linear: nn.Linear) -> "Q8Linear":
         """Return a layer with the quantized weights of an `nn.Linear`, one scale per output channel.
 
-        The bias is copied. Raises TypeError if ``linear`` is not an nn.Linear, or if x could not have the
-        dtype of its weights.
+        The bias is copied. Raises TypeError if ``linear`` is not an nn.Linear, or if its weights are not
+        float32, float16 or bfloat16. Raises ValueError if it has more than 133144 inputs.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"linear must be an nn.Linear, but is {type(linear).__name__}")
@@ -112,12 +112,14 @@ class Q8Linear(nn.Module):
 
 
 def swap_linears(model: nn.Module) -> nn.Module:
-    """Replace every `nn.Linear` below ``model`` by a `Q8Linear`, and return the model.
+    """Replace every `nn.Linear` in a model by a `Q8Linear` with int8 weights, and return the model.
 
-    The model itself is changed, unless it is an nn.Linear. Subclasses of nn.Linear stay as they are, because
-    other code may use their weights. A module in two places stays one module.
+    The model is changed in place. If ``model`` itself is an nn.Linear, a new `Q8Linear` is returned instead.
+    Subclasses of nn.Linear stay as they are, because other code may use their weights. A module in two places
+    stays one module.
 
-    Raises TypeError if ``model`` is not a module.
+    Raises TypeError if ``model`` is not a module, or if a weight is not float32, float16 or bfloat16. Raises
+    ValueError if a layer has more than 133144 inputs, because the sums would not fit into int32.
     """
     check_model(model)
     swapped: dict[nn.Module, nn.Module] = {}
