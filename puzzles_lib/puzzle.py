@@ -611,10 +611,40 @@ class Puzzle:
         return inspect.getsource(self.spec).rstrip()
 
     def __str__(self) -> str:
+        return f"{self._heading()}\n\n{self.source()}\n\n{self._told_cases()}"
+
+    def _told_cases(self) -> str:
         cases = "\n".join(f"    {case}" for case in self.cases)
         goals = "".join(f"\n{goal}" for goal in self.machine + self.traffic)
         terms = "".join(f"\n{term}" for term in self._terms())
-        return f"{self._heading()}\n\n{self.source()}\n\ncases\n{cases}{terms}{goals}"
+        return f"cases\n{cases}{terms}{goals}"
+
+    def _told_arguments(self) -> str:
+        """Return what a kernel may take, a line each: tensors with dtype and shape, descriptors, numbers."""
+        roles = {result.name: ", a result" for result in self.results}
+        roles |= dict.fromkeys(self.in_place, ", an input that the kernel changes")
+        lines = []
+        for each in self.tensors:
+            about = f"{of_torch(each.dtype).name} [{', '.join(each.dims)}]{roles.get(each.name, '')}"
+            lines.append(f"{self.pointer(each.name)}: {about}")
+        for name, block in (self.descriptors or {}).items():
+            tile = block(self.cases[0])
+            lines.append(f"{name}_desc: a descriptor of {name}, with tiles of {tile} in case 0")
+        if self.launch is not None:
+            head, last = "tensors", [f"In case 0, the kernel is launched as {self._told_launch()}"]
+        else:
+            head, last = "your kernel may take", []
+            if names := ", ".join(dict.fromkeys(name for case in self.cases for name in case.numbers)):
+                lines.append(f"{names}: numbers of the case")
+        return "\n".join([head, *(f"    {line}" for line in lines), *last])
+
+    def _told(self) -> str:
+        """Return the whole statement as text: what to compute, what a kernel may take, and the cases."""
+        try:
+            source = [self.source()]
+        except OSError:  # the spec was made by exec
+            source = []
+        return "\n\n".join([self._heading(), *source, self._told_arguments(), self._told_cases()])
 
     def _heading(self) -> str:
         return f"Puzzle {self.number}: {self.title}".replace("Puzzle :", "Puzzle:")
@@ -668,6 +698,22 @@ class Puzzle:
             + "".join(_goal_markdown(goal) for goal in self.machine)
             + "".join(_traffic_markdown(goal) for goal in self.traffic)
         )
+
+
+class OwnDoc:
+    """The ``__doc__`` of a class whose instances have their own, which `help` and Jupyter's ``?`` show.
+
+    whole: the class's docstring. told: a function that returns an instance's docstring.
+    """
+
+    def __init__(self, whole: str | None, told: Callable[[Any], str]):
+        self.whole, self.told = whole, told
+
+    def __get__(self, instance: object, owner: type) -> str | None:
+        return self.whole if instance is None else self.told(instance)
+
+
+Puzzle.__doc__ = OwnDoc(Puzzle.__doc__, Puzzle._told)  # type: ignore[assignment]
 
 
 def _goal_markdown(goal: Goal | Once) -> str:
