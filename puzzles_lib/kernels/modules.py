@@ -310,9 +310,10 @@ def report(
 
     inputs, named: if any are given, a packed and an unpacked copy of the model are called with them. The
         report then says how many bytes autograd keeps in each.
-    loss: a function of the model's output. If given, it is differentiated in both copies, and the report has
-        the cosine between the gradients of each weight.
-    Raises TypeError if ``model`` is not a module or ``loss`` not a function.
+    loss: a function of the model's output that returns a scalar. If given, it is differentiated in both
+        copies, and the report has the cosine between the two gradients of each weight.
+
+    Raises TypeError if ``model`` is not a module or ``loss`` is not a function.
     """
     check_model(model)
     if loss is not None and not callable(loss):
