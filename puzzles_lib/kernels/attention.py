@@ -46,7 +46,7 @@ def attention(
     max_seqlen: int | None = None,
     return_lse: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Return softmax(scale · q kᵀ) v, differentiable in q, k and v, as FlashAttention-2 computes it.
+    """Return softmax(scale · q kᵀ) v, differentiable in q, k and v.
 
     q: [B, H, T, D], float16, bfloat16, float32 or float64. D is 16, 32, 64 or 128; T is any number.
     k, v: [B, G, T, D] with q's dtype, on its device. H is a multiple of G, and head h of q uses head
@@ -61,9 +61,9 @@ def attention(
         correct but may start programs that have nothing to do.
     return_lse: also return the logarithm of the sum of exp of each row's scores.
 
-    float16 and bfloat16 on a GPU run Triton kernels. float32, float64 and everything on the CPU run plain
-    torch, which keeps all scores in memory. Tensors can have any strides; [B, T, H, D] transposed is as fast
-    as contiguous tensors.
+    float16 and bfloat16 on a GPU run Triton kernels, which never store a score (FlashAttention-2). float32,
+    float64 and everything on the CPU run plain torch, which keeps all scores in memory. Tensors can have any
+    strides; [B, T, H, D] transposed is as fast as contiguous tensors.
 
     Returns o, of q's shape and dtype. With ``return_lse``, returns (o, lse), where lse is [B, H, T], float32
     (float64 if q is float64).

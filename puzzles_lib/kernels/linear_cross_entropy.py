@@ -13,7 +13,8 @@ place, unless the graph is kept for another backward.
 
 torch computes the products. The kernel here does what is between them: it reads a row of logits twice and
 writes it once. A part is an eighth of the rows, or more if their logits take at most 2^28 bytes. So the
-weight's gradient is a sum of few products, each rounded to its dtype.
+weight's gradient is a sum of few products, each rounded to its dtype. Liger Kernel also computes the
+gradients part by part in the forward pass (Hsu et al., 2024, arXiv:2410.10989).
 """
 
 import torch

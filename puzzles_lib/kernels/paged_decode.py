@@ -1,11 +1,12 @@
 """Attention of one query per text over keys and values in pages, as servers generate text.
 
 Keys are nearly all the bytes of this step, and each is used once per query. So a program takes all heads of q
-that share a head of keys, and the keys of a text are divided among several programs: a part each. A part
-gives o and the log-sum-exp of its scores, and a second kernel averages the parts, each with the weight
-exp(lse). If texts and heads are programs enough, there is one part, and one kernel.
+that share a head of keys, and the keys of a text are divided among several programs, one part per program. A
+part gives o and the log-sum-exp of its scores, and a second kernel averages the parts, each with the weight
+exp(lse). If there are enough texts and heads to keep the GPU busy, there is one part, and one kernel.
 
-A block of keys may span several pages: each lane looks up the page of its own key.
+A block of keys may span several pages: each lane looks up the page of its own key. A cache in pages is vLLM's
+idea (Kwon et al., 2023, arXiv:2309.06180).
 """
 
 import torch

@@ -4,7 +4,8 @@ With a, b the halves of a head, and c, s the cosines and sines of the token's po
 
     a' = a c - b s,    b' = b c + a s
 
-The gradient is the rotation back: the same with -s.
+The gradient is the rotation back: the same with -s. The method is RoPE's (Su et al., 2021, arXiv:2104.09864),
+with the pairs half a head apart, as in transformers.
 """
 
 import torch
