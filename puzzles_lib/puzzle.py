@@ -288,7 +288,7 @@ class Puzzle:
         all others pass, and doesn't list them. If a kernel fails one, the report shows its sentence.
     machine: goals for the machine code, or for how often the kernel is compiled. They count once all cases
         pass.
-    traffic: goals for how many bytes are fetched from memory. They count once all cases pass.
+    traffic: goals for how much is fetched from memory. They count once all cases pass.
     resident: whether all programs of the grid run at the same time, as a cooperative launch promises, so that
         each may wait for any other. A ``launch`` with ``launch_cooperative_grid=True`` promises this itself.
     broken_by: the name of the mistake in the kernel that learners have to repair; "" if their kernel has a

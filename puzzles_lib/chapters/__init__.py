@@ -135,7 +135,7 @@ def mistakes(puzzle: Puzzle) -> tuple[Mistake, ...]:
 
 
 def breaking(puzzle: Puzzle) -> Mistake | None:
-    """Return the mistake in the kernel that learners get to repair (`Puzzle.broken_by`), or None."""
+    """Return the mistake in the kernel that learners have to repair (`Puzzle.broken_by`), or None."""
     return next((each for each in mistakes(puzzle) if each.name == puzzle.broken_by), None)
 
 
