@@ -66,12 +66,14 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class Contrast:
-    """A correct kernel compared with a wrong one, or the reason why nothing is shown yet.
+    """What `mistake` returns: a correct kernel compared with a wrong one, or why nothing is shown yet.
 
-    what: the slip, in a sentence, or why nothing is shown. If there is a report, it's shown only with it.
-    lines: (sign, text) of the diff: ``"-"`` for the correct kernel, ``"+"`` for the wrong one, ``" "`` for
-    both. own: whether the correct kernel is the learner's. kernel: the wrong kernel; None if nothing is
-    shown. asks: what to guess before the report. wait: what to do first, if the slip is only described.
+    what: the mistake in a sentence, or why nothing is shown. If there is a report, both are shown together.
+    lines: the lines of the diff as (sign, text): ``"-"`` is a line of the correct kernel, ``"+"`` of the
+        wrong one, and ``" "`` of both.
+    own: whether the correct kernel is the learner's. kernel: the wrong kernel; None if nothing is shown.
+    report: what `check` says about the wrong kernel. asks: what to guess before you read the report.
+    wait: what to do first, if the mistake is only described.
     """
 
     title: str

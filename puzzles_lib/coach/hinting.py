@@ -39,10 +39,10 @@ class Version(Protocol):
 
 @dataclass(frozen=True)
 class Shown:
-    """A hint as it is shown, or a line instead of one.
+    """What `hint` returns: a hint, or a line that says why there is none.
 
-    hint: None if there is no hint to show. number: the hint's number, from 1. count: how many the puzzle has.
-    notes: the lines below the hint. lead: the line above it, about a hint that was shown before.
+    hint: None if there is no hint to show. number: the hint's number, from 1. count: how many hints the
+    puzzle has. notes: the lines below the hint. lead: the line above it, about a hint that was shown before.
     """
 
     puzzle: str

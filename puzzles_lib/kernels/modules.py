@@ -261,8 +261,9 @@ def seed_rounding(model: nn.Module, seed: int) -> None:
 class Line:
     """One layer in a report.
 
-    name, kind: those of the module. packed: how, or "" if it is not. why: the reason if it is not.
-    cosine: between the weight's gradient and the one without packing, or None.
+    name: the module's name in the model. kind: the name of its class. packed: what is kept for backward, such
+    as ``"slopes of 4 bits"``; "" if the layer isn't packed. why: why it isn't packed. cosine: the cosine
+    between the weight's gradients with and without packing; None if they weren't computed.
     """
 
     name: str
@@ -274,10 +275,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Report:
-    """What `report` found. Printed, it is a table.
+    """What `report` returns. ``print`` shows it as a table.
 
-    lines: one for each layer that has parameters or computes an activation. before, after: the bytes that
-    autograd keeps for backward without and with packing (parameters not counted), or None.
+    lines: a `Line` for each layer that has parameters or computes an activation. before, after: the bytes
+    that autograd keeps for backward without and with packing, not counting parameters; None if `report` got
+    no inputs.
     """
 
     lines: Sequence[Line]

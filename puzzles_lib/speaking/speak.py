@@ -39,13 +39,16 @@ _STEPS = {"course": STEPS, "smollm2": smollm2.STEPS}  # by the model's name
 
 @dataclass(frozen=True)
 class Spoken:
-    """What the model wrote, and who computed it.
+    """What `speak` returns: the text that the model wrote, and which kernels computed it.
 
-    text: with the prompt. tallies: by the puzzle's name, in the order of a token's steps. report: why a
-    reader's kernel was stopped, or None. steps: how many kernels can take part. where: in which layers, if
-    not in all. missing: why nothing was written, if the model or a mistake isn't there. by_torch: what torch
-    writes, with the prompt; "" if that isn't known. doubts: by the puzzle's name, what is known of a kernel
-    that hasn't passed `check` in its current form.
+    text: the prompt and its continuation.
+    tallies: a dict from a puzzle's name to what ran its step and how often, in the order of a token's steps.
+    report: why one of your kernels was stopped, or None. steps: how many kernels can take part.
+    where: in which layers your kernels ran, if not in all.
+    missing: why nothing was written: SmolLM2 isn't installed, or a mistake isn't shown yet.
+    by_torch: the prompt and the text that torch writes; "" if that isn't known.
+    doubts: a dict from a puzzle's name to what is known of a kernel that hasn't passed `check` in its current
+        form.
     """
 
     prompt: str
