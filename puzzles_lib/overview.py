@@ -20,7 +20,10 @@ _COLOURS = {SOLVED: Theme.OK, TRIED: Theme.OPEN}
 
 @dataclass(frozen=True)
 class Item:
-    """A puzzle, a rung of chapter 15 or a reading exercise. number: such as ``"9b"`` or ``"q2"``."""
+    """A puzzle, a version of chapter 15's kernel ("rung"), or a question. number: ``"9b"`` or ``"q2"``, say.
+
+    state: ``"solved"``, ``"tried"`` or ``"open"``, which means not started.
+    """
 
     number: str
     name: str
@@ -86,7 +89,7 @@ class Progress:
     note: str | None = None
 
     def count(self, state: str) -> int:
-        """Return how many puzzles, rungs and reading exercises are "solved", "tried" or "open"."""
+        """Return how many puzzles, rungs and questions are "solved", "tried" or "open" (not started)."""
         return sum(chapter.count(state) for chapter in self.chapters)
 
     @property
@@ -128,7 +131,11 @@ class Progress:
 
 
 def progress() -> Progress:
-    """Return each chapter with its puzzles, rungs and reading exercises: solved, tried or open."""
+    """Return your progress in each chapter: which puzzles and questions are solved, tried or not started.
+
+    In chapter 15, the versions of its kernel that you complete ("rungs") are counted, too. The progress is
+    read from the file in which `check`, `answer` and `race` record it.
+    """
     states, note = ledger.load()
     chapters = []
     for chapter in CHAPTERS:

@@ -1,4 +1,4 @@
-"""Audit a call: run every Triton kernel that it launches on the CPU, under guard, and say what is wrong.
+"""Audit a call: run every Triton kernel that it launches on the CPU, check each access, say what is wrong.
 
     from puzzles_lib import audit
 
@@ -77,20 +77,22 @@ def audit(
 
     function: any Python function that launches Triton kernels. It gets copies of the tensors, which say that
         they are on a GPU, and its launches run on the CPU.
-    like: a reference, called with the same arguments. It returns the same tensors, alone or in tuples, lists,
-        dictionaries or dataclasses. If ``function`` works in place and returns None, so does the reference.
-        It is computed in float64. A result may be off as far as the reference's moves if each input moves by
-        one rounding error. That's float32's, or that of the narrowest dtype that the kernel uses (TF32 for a
-        `tl.dot` of float32 without ``input_precision="ieee"``). The report says how far ("allowed").
+    like: a reference: a function that is called with the same arguments, as float64. It must return tensors
+        of the same shapes in the same order, alone or in tuples, lists, dictionaries or dataclasses. If
+        ``function`` works in place and returns None, the reference may do that, too. The tolerance is
+        computed from how far the reference's results change when the inputs change by one rounding error.
+        That's the rounding error of float32, or of the narrowest dtype that the kernel uses (TF32 for a
+        `tl.dot` of float32 without ``input_precision="ieee"``). The report shows it ("allowed").
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
     resident: all programs of each grid run at the same time, so that each may wait for any other one. A
         launch with ``launch_cooperative_grid=True`` promises that by itself.
     guard: what to look for; see `Guard`. It has ``hard`` and ``resident``, too: True in one place is enough.
     allowance: how far off an element of a result may be beyond the tolerance, relative to the largest
         element.
-    vary: other values for an argument, such as ``{"n": [1, 17]}``, or a function that returns them. They are
-        tried with ``hard=True`` and without. Hard inputs keep integers, which may be indices or lengths. Only
-        an integer that says how long the rows of a flattened tensor are changes, together with the tensor.
+    vary: a dict from an argument's name to other values for it, such as ``{"n": [1, 17]}``, or to a function
+        that returns them. These values are tried with ``hard=True`` and without. ``hard=True`` by itself
+        doesn't change integers, because they may be indices or lengths. There is one exception: an integer
+        that gives the row length of a flattened tensor changes along with the tensor.
 
     Returns an `AuditReport`. ``report.ok`` is False if anything is wrong, and ``report.findings`` says what.
 
@@ -220,7 +222,7 @@ class _Call:
         configuration: int | None = None,
         poison: int = 0,
     ) -> _Ran:
-        """Call the function under guard with copies of these arguments."""
+        """Call the function with copies of these arguments, and check its launches."""
         guard = guard or self.guard
         given, named = cloned((tuple(args), dict(kwargs)), keeping())
         stores = Stores()

@@ -18,23 +18,30 @@ class Guard:
 
         audit(softmax, x, guard=Guard(races=False, seconds=30))
 
-    races: run the programs in reverse order too, and look for threads and atomics that nothing orders.
+    races: run the programs in reverse order, too, and look for accesses of threads and atomics that nothing
+        orders.
     undefined: look for uses of undefined lanes and elements.
     hints: look for `tl.multiple_of` and similar hints that are false and do harm.
     sizes: in a call of `audit`, pretend that each size is so large that offsets pass 2**31.
-    hard: in a call of `audit`, also try hard inputs: zeros, infinities, NaN, ties, padded rows, ... The same
-        as ``audit(..., hard=True)``; so is ``resident``.
-    resident: all programs of a grid run at the same time, as a launch with ``launch_cooperative_grid=True``
-        promises by itself, so that each may wait for any other.
-    bounds: ``"view"``: a kernel may touch the elements of the tensor that it is given; ``"storage"``: also
-        what is between and around them in the same allocation.
+    hard: in a call of `audit`, also try hard inputs: zeros, infinities, NaN, ties, padded rows, ... This is
+        the same as ``audit(..., hard=True)``.
+    resident: all programs of a grid run at the same time, so that each may wait for any other. This is the
+        same as ``audit(..., resident=True)``. A launch with ``launch_cooperative_grid=True`` promises it by
+        itself.
+    bounds: which elements a kernel may touch. ``"view"``: those of the tensor that it is given.
+        ``"storage"``: also those between and around them in the same allocation.
     configurations: try every configuration of `triton.autotune`, not only the first that can be launched.
-    strict: what is wasteful or imprecise is a finding, too, and not only a note. Imprecise are sums of 16 or
-        more numbers in float16 or bfloat16, and a value that is rounded to one of them between two stores.
-        Wasteful are programs that store the same values to the same elements.
-    seconds: CPU time for one launch. If a grid needs more, only its edges and a random sample of programs
-        run. All configurations of an autotuned launch share four times as much. The report counts those for
-        which no time is left. Launches at enlarged sizes get 0.7 s, and more if this is more than 5.
+    strict: report waste and imprecision as findings, and not only as notes. Programs are wasteful if they
+        store the same values to the same elements. A kernel is imprecise if it adds up numbers in float16 or
+        bfloat16, in a loop or 16 and more at once. It is also imprecise if it stores an element in one of
+        these dtypes, loads it again, and updates it.
+    seconds: the CPU time for one launch. If a grid needs more, only its edges and a random sample of programs
+        run. All configurations of an autotuned launch share four times as much. The report counts the
+        configurations for which no time is left. Launches at enlarged sizes get 0.7 s, and proportionally
+        more if ``seconds`` is above 5.
+
+    Raises TypeError if a switch is not True or False, and ValueError for any other ``bounds`` and for
+    ``seconds`` that is not a number above 0.
     """
 
     races: bool = True

@@ -1,4 +1,4 @@
-"""Bind one launch of a kernel as Triton does, and run it under guard on the CPU."""
+"""Bind the arguments of one launch to a kernel's parameters, as Triton does."""
 
 import dataclasses
 import linecache

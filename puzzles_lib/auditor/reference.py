@@ -1,9 +1,10 @@
 """Compare what a call returns with a reference in float64, and say how far off a correct kernel may be.
 
-The tolerance is derived as in `puzzles_lib.checker.expected`, from how far the exact result moves when each
-input moves by a roundoff. This is done twice. The first time, the roundoff is float32's, in which kernels
-compute. The second time, it is that of the coarsest dtype in use, because kernels may round intermediate
-results to it. TF32 counts as such a dtype if a kernel's `tl.dot` uses it. So do float16 and bfloat16.
+The tolerance is computed as in `puzzles_lib.checker.expected`, from how far the exact result changes when the
+inputs change by one rounding error. This is done twice. The first time, the rounding error is float32's,
+because kernels compute in float32. The second time, it is that of the coarsest dtype in use, because kernels
+may round intermediate results to it. float16 and bfloat16 are such dtypes, and so is TF32 if a kernel's
+`tl.dot` uses it.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Run a launch under guard and say what is wrong with it, the most basic fault first.
+"""Run a launch, check what it does, and say what is wrong with it, the most basic fault first.
 
 Undefined values may hide a race between programs, or elements that none writes, so these are reported, too.
 """

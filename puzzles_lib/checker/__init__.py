@@ -579,7 +579,7 @@ def _at_edges(bound: Bound, shared: _Shared, programs: Sequence[Program], made: 
 def guarded(
     kernel: object, puzzle: Puzzle, case: Case, options: Options = LINE_BY_LINE
 ) -> tuple[Bound, Run] | Report:
-    """Run a kernel on a case under guard; return a `Report` if it cannot be run at all.
+    """Run a kernel on a case and check its accesses. Return a `Report` if it cannot be run at all.
 
     Accesses are kept, and an out-of-bounds one does not end the run.
     """

@@ -36,7 +36,7 @@ _EXACT: dict[Callable[..., Any], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Pretended:
-    """Stands for a tensor. values: what its elements hold, repeated; None for made-up values."""
+    """Stands for a tensor. values: its elements, repeated as often as needed; None to generate them."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
