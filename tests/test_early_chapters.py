@@ -148,20 +148,33 @@ def test_a_loop_over_the_lanes_is_correct_as_the_text_says():
     assert examine(define(head + loop, "<loop>"), puzzle).ok
 
 
-def test_each_part_of_the_message_is_read_by_its_puzzles_kernel_alone():
+def test_each_part_of_the_message_is_read_by_its_puzzles_kernel():
     kernels = solutions()
-    first = message.first_part(kernels["constant_add"]).alt
-    assert "“dear-reader-the-rest-is-reversed”" in first
-    told = message.second_part(kernels["reversed_add"]).alt
-    assert "“well-done-your-pointers-go-anywhere”" in told
-    assert "No letters yet" in message.second_part(kernels["constant_add"]).alt  # it has no mask
-    assert "“" + "well-done-your-pointers-go-anywhere"[::-1] in message.second_part(kernels["masked_add"]).alt
-    letters = secret.second_part().numel()
-    assert (
-        f"{letters} letters" in cells("01")["p2-idea"]
-        and letters % 2
-        and secret.first_part().numel() % 8 == 0
-    )
+    for part, name, told in (
+        (message.first_part, "constant_add", "you-are-reading-this-in-parallel"),
+        (message.second_part, "masked_add", "a-block-may-end-early"),
+        (message.third_part, "reversed_add", "hooray--pointers-go-both-ways"),
+    ):
+        assert part(kernels[name]).alt.endswith(f"“{told}”")
+    assert "“syaw-htob-og-sretniop--yarooh”" in message.third_part(kernels["masked_add"]).alt
+    parts = (secret.first_part(), secret.second_part(), secret.third_part())
+    for letters, cell in zip(parts, ("p1-message-idea", "p2-idea", "p2b-message-idea"), strict=True):
+        assert f"{len(letters)} letters" in cells("01")[cell]
+    assert [len(letters) % 8 for letters in parts] == [0, 5, 5]
+
+
+def test_a_wrong_kernel_shows_the_letters_that_it_stores():
+    sources = kernel_sources()
+    first = define(sources["constant_add"].replace("z_ptr + pid * BLOCK", "z_ptr"), "<first>")
+    told = message.first_part(first).alt
+    assert "“parallel" + "_" * 24 + "”" in told and "24 of 32 letters are missing" in told
+    unmasked = define(sources["masked_add"].replace("N - pid * BLOCK", "N"), "<unmasked>")
+    told = message.second_part(unmasked).alt
+    assert "“a-block-may-end-early”" in told and "isn't clean" in told
+    typo = define(sources["constant_add"].replace("tl.load", "tl.laod"), "<typo>")
+    assert "No letters yet" in message.first_part(typo).alt
+    stub = re.sub(r"    (x =|tl.store).*\n", "", sources["constant_add"])
+    assert "No letters yet" in message.first_part(define(stub, "<stub>")).alt
 
 
 # ---- chapter 02
