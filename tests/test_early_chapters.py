@@ -14,7 +14,7 @@ from puzzles_lib import (
     DOUBLE,
     MUL_RELU_BACKWARD,
     OUTER_ADD_BLOCKS,
-    SQUARE,
+    PAIR_DIFFERENCE,
     answer,
     check,
     run,
@@ -22,7 +22,7 @@ from puzzles_lib import (
 from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
 from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
-from puzzles_lib.chapters.ch00_welcome.dusk import brightened
+from puzzles_lib.chapters.ch00_welcome.dusk import brightened, revealed
 from puzzles_lib.chapters.ch01_blocks import message, secret
 from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
 from puzzles_lib.chapters.ch03_fusion import silu
@@ -32,7 +32,6 @@ from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checker.verdicts import STILL_OPEN
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import make_inputs
 from puzzles_lib.source import define
 from puzzles_lib.timing import recorded
 from tests.browser import faint
@@ -90,17 +89,31 @@ def test_the_first_picture_is_the_learners_or_says_where_to_look():
     assert "no picture, read the report above" in brightened(refused).alt
 
 
-def test_the_only_zero_of_a_case_is_where_the_question_looks_for_it():
-    case = DOUBLE.cases[2]
-    z = run(solutions()["double"], DOUBLE, x=make_inputs(DOUBLE, case)["x"], BLOCK=case.BLOCK)
-    program, lane = questions()["ch00-q3"].right()
-    assert (z == 0).nonzero().tolist() == [[program * case.BLOCK + lane]]
+def test_the_sun_is_where_the_first_question_looks_for_it():
+    sun = (scene() == 1).nonzero().float().mean(0).round().int().tolist()
+    assert sun[0] * 96 + sun[1] == ch00_pictures.SUN
+    assert f"element {ch00_pictures.SUN:,}" in cells("00")["q1-ask"]
+    assert "program 2, lane 394" in ch00_pictures.painters().alt
+    assert questions()["ch00-q1"].right() == (2, 394)
 
 
-def test_a_sum_is_a_square_nowhere_in_the_first_case():
-    """The mistake says so."""
-    x = make_inputs(SQUARE, SQUARE.cases[0])["x"]
-    assert not ((x == 0) | (x == 2)).any()
+def test_the_noise_has_a_picture_that_only_the_pairs_show():
+    kernel = solutions()["pair_difference"]
+    drawn = revealed(kernel).alt
+    assert "x (0 is black, 1 white)" in drawn and "yours (0 is gray), 64 x 48" in drawn
+    first, second = ch00_pictures.noise().view(-1, 2).unbind(1)
+    white = second > first
+    assert 0.1 < white.float().mean() < 0.5
+    assert abs(float((first + second)[white].mean() - (first + second)[~white].mean())) < 0.05
+
+
+def test_a_picture_shows_what_a_wrong_kernel_stores():
+    source = first_definition("00", "break-offset")
+    drawn = brightened(define(source, "<pid>")).alt
+    assert "hatched: never written" in drawn
+    assert "12 programs" not in drawn
+    unmasked = brightened(define(first_definition("00", "break-mask"), "<no mask>")).alt
+    assert "never written" not in unmasked and "pixels from 0.12 to 1.00" in unmasked
 
 
 def test_a_kernel_with_another_bug_than_the_chapters_is_accepted():
@@ -347,6 +360,6 @@ def test_a_line_typed_into_the_comment_is_noticed():
 
 
 def test_run_calls_an_unsolved_kernel_unsolved():
-    left = re.sub(r"    (offs|mask) = .*\n", "", kernel_sources()["square"])
-    with pytest.raises(RuntimeError, match="(?s)square_kernel.*not solved yet"):
-        run(define(left, "<stub>"), SQUARE, x=torch.ones(8), BLOCK=8)
+    left = re.sub(r"    (first|second|tl.store).*\n", "", kernel_sources()["pair_difference"])
+    with pytest.raises(RuntimeError, match="(?s)pair_difference_kernel.*not solved yet"):
+        run(define(left, "<stub>"), PAIR_DIFFERENCE, x=torch.ones(8), BLOCK=8)

@@ -319,7 +319,7 @@ def test_nearly_all_mistakes_can_be_made_in_a_kernel_with_other_masks(way):
 
 
 MASKS = {
-    ("square", "mask_one_too_far"): (
+    ("pair_difference", "mask_of_the_numbers"): (
         {"mask = offs < N": "", "mask=mask": "mask=offs < N"},
         ["mask=offs <= N)", "x * x, mask=offs <= N)"],
     ),
