@@ -13,8 +13,8 @@ from puzzles_lib import (
     LINEAR_RECURRENCE,
     MASKED_ADD,
     PACK_BITS,
-    SCALAR_FLASH_ATTENTION,
     PAIR_DIFFERENCE,
+    SCALAR_FLASH_ATTENTION,
     TILE_SHAPES,
     ledger,
     mistake,
@@ -275,9 +275,14 @@ def test_it_is_made_in_a_function_that_ones_own_kernel_calls():
 def test_ones_own_is_the_puzzles_kernel_and_not_another_that_passes():
     """Chapter 00's sneaky kernel may pass as well; its line isn't the learner's solution."""
     own = kernel_sources()["pair_difference"]
-    for source in (own, own.replace("pair_difference_kernel", "sneaky_kernel").replace("second - first", "-(first - second)")):
+    for source in (
+        own,
+        own.replace("pair_difference_kernel", "sneaky_kernel").replace("second - first", "-(first - second)"),
+    ):
         assert check(define(source, "<a kernel>"), PAIR_DIFFERENCE).ok
-    assert "tl.store(z_ptr + offs, second - first, mask=mask)" in signs(mistake(PAIR_DIFFERENCE, "pairs_are_added"), "-")
+    assert "tl.store(z_ptr + offs, second - first, mask=mask)" in signs(
+        mistake(PAIR_DIFFERENCE, "pairs_are_added"), "-"
+    )
 
 
 def test_comments_around_a_hole_are_not_shown():

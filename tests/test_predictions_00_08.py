@@ -492,6 +492,15 @@ def test_times_in_the_prose_are_recorded(cell, bench, case, path, baseline, digi
         assert f"{row[figure]:.{digits}f} µs" in cells(cell[0])[cell[1]]
 
 
+def test_no_kernel_of_chapter_00s_example_can_be_faster_than_its_bytes():
+    numbers = 100_864 * 768
+    moved = 2 * numbers + numbers / 4 + 2 * 2 * numbers / 256  # bfloat16, 2-bit codes, scale and offset
+    least = moved / 4.8e12 * 1e6
+    told = cells("00")["why-idea"]
+    assert f"{numbers / 1e6:.0f} million" in told and f"{least:.0f} µs" in told
+    assert 3.5 < 139 / least < 4 and "almost four times" in told
+
+
 def test_the_steps_of_chapter_08_are_recorded():
     steps = [row["us"] for row in rows("quantized-matmul") if row["case"].endswith("N = 1")][:5]
     prose = cells("08")

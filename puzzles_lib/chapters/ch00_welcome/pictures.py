@@ -41,8 +41,8 @@ def noise() -> torch.Tensor:
 
     Both numbers of a pair have the same random number added, so neither alone shows the picture.
     """
-    halves = (_trident().float() - 0.5) / 2  # -0.25 or 0.25
-    base = torch.rand(halves.shape, generator=torch.Generator().manual_seed(5)) / 2 + 0.25
+    halves = (_trident().float() - 0.5) * 0.3  # -0.15 or 0.15
+    base = torch.rand(halves.shape, generator=torch.Generator().manual_seed(5)) * 0.7 + 0.15
     return torch.stack([base - halves, base + halves], dim=2).flatten(1)
 
 
@@ -78,11 +78,11 @@ def painters() -> Picture:
     ax.plot([x_at], [y_at], marker="+", markersize=11, markeredgewidth=2, color=JET)
     program, lane = divmod(SUN, BLOCK)
     text = f"element {SUN:,}: program {program}, lane {lane}"
-    label(ax, x_at - 0.5, y_at, text, align="right", fontsize=9, color=JET, behind=SNOW, pad=2)
+    label(ax, x_at - 0.5, y_at, text, align="right", fontsize=9, color=JET, behind=SNOW, pad=4)
     return Picture(
         figure,
-        f"""The picture at dusk in {rows * columns // BLOCK} stripes, one per program, in a color each. A stripe
-        has {BLOCK} pixels, which is {BLOCK // columns} rows and a third. The middle of the sun, element
+        f"""The picture at dusk in {rows * columns // BLOCK} stripes, one per program, in a color each. A
+        stripe has {BLOCK} pixels, which is {BLOCK // columns} rows and a third. The middle of the sun, element
         {SUN:,}, is in the stripe of program {program}, in lane {lane}.""",
     )
 
@@ -94,15 +94,15 @@ def pairs(count: int = 4) -> Picture:
     colors = [PROGRAM_COLORS[0] if at % 2 else PALE for at in range(2 * count)]
     names = [f"x[{at}]" for at in range(2 * count)]
     x = cells(ax, names, x=left, y=1.3, width=wide, colors=colors, title="x")
-    z = cells(ax, [f"z[{n}]" for n in range(count)], x=left + 1.0, y=4.4, width=2 * wide, height=1.0,
+    z = cells(ax, [f"z[{n}]" for n in range(count)], x=left, y=4.4, width=2 * wide, height=1.0,
               colors=PROGRAM_COLORS[0], title="z")  # fmt: skip
     for n in range(count):
         label(ax, left + (2 * n + 1) * wide, 0.75, f"pair {n}", fontsize=11)
-        target = (left + 1.0 + (2 * n + 1) * wide, 4.4)
+        target = (left + (2 * n + 1) * wide, 4.4)
         arrow(ax, x.foot(2 * n), target)
         arrow(ax, x.foot(2 * n + 1), target)
-        label(ax, x.foot(2 * n)[0] - 0.05, 3.0, "\N{MINUS SIGN}", fontsize=13)
-        label(ax, x.foot(2 * n + 1)[0] + 0.35, 3.0, "+", fontsize=13)
+        label(ax, x.foot(2 * n)[0] - 0.05, 3.2, "\N{MINUS SIGN}", fontsize=13)
+        label(ax, x.foot(2 * n + 1)[0] + 0.05, 3.2, "+", fontsize=13)
     label(ax, z.right + 0.3, 4.9, "...", align="left")
     return Picture(
         figure,
@@ -158,9 +158,10 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     color = PROGRAM_COLORS[program % len(PROGRAM_COLORS)]
     figure, ax = new_sheet(24.4, 11.4)
     left, wide = 11.4, 1.55
+    as_code = {"align": "left", "fontsize": 9.5, "family": "monospace"}
 
     def row(y: float, line: str, values: list, colors: object, hatch: object = None) -> None:
-        label(ax, 0.2, y + 0.5, line, align="left", fontsize=9.5, family="monospace")
+        label(ax, 0.2, y + 0.5, line, **as_code)
         cells(ax, values, x=left, y=y, width=wide, colors=colors, hatch=hatch, index=y > 2.5 and y < 3)
 
     row(0.8, "pid = tl.program_id(0)", [program], color)
@@ -169,7 +170,7 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     row(4.2, "mask = offs < N", mask, on)
     row(5.7, "x = tl.load(x_ptr + offs, mask=mask)", [_signed(v) for v in loaded], on, hatched)
     row(7.2, "z = 2 * x", [_signed(v) for v in results], on, hatched)
-    label(ax, 0.2, 9.2, "tl.store(z_ptr + offs, z, mask=mask)", align="left", fontsize=9.5, family="monospace")
+    label(ax, 0.2, 9.2, "tl.store(z_ptr + offs, z, mask=mask)", **as_code)
     live = sum(mask)
     cells(ax, [f"z[{at}]" for at in offs[:live]], x=left, y=10.2, width=wide, colors=color, title="in memory")
     for lane in range(live):
@@ -177,9 +178,9 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
         arrow(ax, (at, 8.3), (at, 10.1))
     return Picture(
         figure,
-        f"""Program {program} of the kernel on N = {case.N}, BLOCK = {case.BLOCK}, one line of code per row and
-        one column per lane. offs runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live} lanes
-        and False in the last {case.BLOCK - live}; x is
+        f"""Program {program} of the kernel on N = {case.N}, BLOCK = {case.BLOCK}, one line of code per row
+        and one column per lane. offs runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live}
+        lanes and False in the last {case.BLOCK - live}; x is
         {", ".join(_signed(v) for v in loaded[:live])}; z is twice that, and is stored to z[{offs[0]}] to
         z[{offs[live - 1]}].""",
     )

@@ -1,4 +1,4 @@
-"""Chapter 00: a first line to write, which the text then explains, and the lines that find a hidden picture."""
+"""Chapter 00: a first line, which the text then explains, and lines that find a hidden picture."""
 
 import triton
 from jaxtyping import Float32

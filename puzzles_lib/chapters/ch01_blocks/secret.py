@@ -1,4 +1,4 @@
-"""A message in three parts for the reader's kernels: codes of letters, each 10 too low; the third is reversed."""
+"""A message in three parts: codes of letters, each 10 too low; the third part is reversed."""
 
 import torch
 from torch import Tensor
