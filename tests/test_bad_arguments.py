@@ -11,7 +11,19 @@ from puzzles_lib.authoring.solutions import solutions
 KERNEL = """
 import triton
 import triton.language as tl
-from puzzles_lib import CONSTANT_ADD, PAIR_DIFFERENCE, check, excerpt, hint, mistake, race, run, stages, trace, watch
+from puzzles_lib import (
+    CONSTANT_ADD,
+    PAIR_DIFFERENCE,
+    check,
+    excerpt,
+    hint,
+    mistake,
+    race,
+    run,
+    stages,
+    trace,
+    watch,
+)
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.inspector.step import step
 

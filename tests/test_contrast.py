@@ -10,6 +10,7 @@ import pytest
 
 from puzzles_lib import (
     BATCHED_MATMUL,
+    DOUBLE,
     LINEAR_RECURRENCE,
     MASKED_ADD,
     PACK_BITS,
@@ -193,10 +194,11 @@ def test_a_mistake_that_some_cases_refuse_is_asked_about_these():
 
 def test_no_two_choices_are_true():
     """Programs that overwrite each other leave elements unwritten; the report says both."""
-    slip = next(each for each in mistakes(DOUBLE) if each.name == "every_program_on_the_first_block")
+    edits = {"pid * BLOCK +": "pid +"}
+    slip = Mistake(DOUBLE, "apart", "One element apart.", edits, kind="never written", says="overwrite")
     report = examine(define(slip.apply(kernel_sources()["double"]), "<apart>"), DOUBLE)
     assert "overwrite each other" in str(report)
-    asked = contrast._question(report, slip, mistakes(DOUBLE))
+    asked = contrast._question(report, slip, (*mistakes(DOUBLE), slip))
     assert contrast._CHOICES["never written"] in asked and contrast._CHOICES["race"] not in asked
 
 

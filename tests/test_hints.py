@@ -461,7 +461,7 @@ def numbers(puzzle, count: int) -> list[int]:
     ids=[
         "no mask", "max of a number", "shapes",
         "relu of each factor", "gate of x", "no y", "no parentheses", "one too many", "lanes below N",
-        "half a step", "half a block", "one too many of two blocks", "no mask of the store",
+        "pairs overlap", "the next pair", "stored in pairs", "wrong way round", "no mask of the store",
         "mask from N alone", "load without its mask", "one past the last", "all at the end", "forwards",
         "the last maximum", "a fold of two",
         "other axis", "all axes", "last block", "padding of zeros",

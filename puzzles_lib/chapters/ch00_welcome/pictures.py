@@ -82,8 +82,8 @@ def painters() -> Picture:
     return Picture(
         figure,
         f"""The picture at dusk in {rows * columns // BLOCK} stripes, one per program, in a color each. A
-        stripe has {BLOCK} pixels, which is {BLOCK // columns} rows and a third. The middle of the sun, element
-        {SUN:,}, is in the stripe of program {program}, in lane {lane}.""",
+        stripe has {BLOCK} pixels, which is {BLOCK // columns} rows and a third. The middle of the sun,
+        element {SUN:,}, is in the stripe of program {program}, in lane {lane}.""",
     )
 
 
