@@ -93,7 +93,7 @@ def test_the_sun_is_where_the_first_question_looks_for_it():
     sun = (scene() == 1).nonzero().float().mean(0).round().int().tolist()
     assert sun[0] * 96 + sun[1] == ch00_pictures.SUN
     assert f"element {ch00_pictures.SUN:,}" in cells("00")["q1-ask"]
-    assert "program 2, lane 394" in ch00_pictures.painters().alt
+    assert "program 2, in lane 394" in ch00_pictures.painters().alt
     assert questions()["ch00-q1"].right() == (2, 394)
 
 
@@ -362,4 +362,4 @@ def test_a_line_typed_into_the_comment_is_noticed():
 def test_run_calls_an_unsolved_kernel_unsolved():
     left = re.sub(r"    (first|second|tl.store).*\n", "", kernel_sources()["pair_difference"])
     with pytest.raises(RuntimeError, match="(?s)pair_difference_kernel.*not solved yet"):
-        run(define(left, "<stub>"), PAIR_DIFFERENCE, x=torch.ones(8), BLOCK=8)
+        run(define(left, "<stub>"), PAIR_DIFFERENCE, x=torch.ones(16), N=8, BLOCK=8)

@@ -228,7 +228,7 @@ def numbers(puzzle, count: int) -> list[int]:
         (MASKED_ADD, "N - pid * BLOCK", "N", "mask must count the elements", "How many elements are left"),
         (PAIR_DIFFERENCE, "x_ptr + 2 * offs, ", "x_ptr + offs, ", "wrong values", "Where a pair begins"),
         (PAIR_DIFFERENCE, "2 * offs + 1", "2 * offs + 2", "out-of-bounds", "Where a pair begins"),
-        (PAIR_DIFFERENCE, "z_ptr + offs", "z_ptr + 2 * offs", "never written", "Where a result goes"),
+        (PAIR_DIFFERENCE, "z_ptr + offs", "z_ptr + 2 * offs", "out-of-bounds store", "Where a result goes"),
         (PAIR_DIFFERENCE, "second - first", "first - second", "wrong way round", "Which from which"),
         (MASKED_ADD, "x + 10, mask=mask", "x + 10", "elements 20..31", "What needs a mask"),
         (REVERSED_ADD, "lanes < N - pid * BLOCK", "lanes < N", "elements -5..-1", "The mask"),

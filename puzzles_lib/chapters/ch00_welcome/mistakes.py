@@ -65,8 +65,8 @@ MISTAKES = (
         "results_stored_in_pairs",
         "The results are stored to every second element of z, but z has only one element per pair.",
         {"z_ptr + offs": "z_ptr + 2 * offs"},
-        kind="never written",
-        says="z[1]",
+        kind="out of bounds",
+        says="z_ptr",
     ),
     Mistake(
         PAIR_DIFFERENCE,
