@@ -17,6 +17,7 @@ from puzzles_lib import (
     PAIR_DIFFERENCE,
     answer,
     check,
+    checking,
     run,
 )
 from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
@@ -159,6 +160,16 @@ def test_a_loop_over_the_lanes_is_correct_as_the_text_says():
     small = Contract({"BLOCK": (64,), "N": Size(300, step=lambda s: s.BLOCK)})  # each lane is a step
     puzzle = dataclasses.replace(CONSTANT_ADD, cases=CONSTANT_ADD.cases[:2], contract=small)
     assert examine(define(head + loop, "<loop>"), puzzle).ok
+
+
+def test_a_loop_over_the_lanes_passes_with_a_note(monkeypatch):
+    loops = checking._loops_over_lanes
+    body = "    for i in range(BLOCK):\n        x = tl.load(x_ptr + i)\n"
+    assert loops(body) and loops(body.replace("range(", "range(0, "))
+    assert not loops(body.replace("range(BLOCK)", "range(0, N, BLOCK)"))
+    assert not any(loops(source) for source in kernel_sources().values())
+    monkeypatch.setattr(checking, "_loops_over_lanes", lambda source: True)
+    assert "your loop moves one number at a time" in str(check(solutions()["double"], DOUBLE))
 
 
 def test_each_part_of_the_message_is_read_by_its_puzzles_kernel():

@@ -132,7 +132,6 @@ IN_ONE_STEP = "range(0, N, BLOCK_N)", "range(1)"
             (("tl.load(position_ptr + t)", "tl.load(position_ptr + t).to(tl.bfloat16).to(tl.int32)"),),
             "bfloat16",
         ),
-        ("double", (("2 * x", "(x + 1) - (1 - x)"),), "small numbers lose bits"),
         (
             "long_sum",
             (
