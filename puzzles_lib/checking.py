@@ -106,10 +106,24 @@ def _without_cures(report: Report) -> Report:
     return dataclasses.replace(report, verdict=uncured(report.verdict), cases=cases)
 
 
+_LOOP = (
+    "It's correct, but your loop moves one number at a time. With tl.arange(0, BLOCK), one load moves a "
+    "whole block."
+)
+
+
+def _loops_over_lanes(source: str) -> bool:
+    """Return whether a kernel loops over the elements of a block and has no vector."""
+    over_lanes = re.search(r"\bin (tl\.)?(static_)?range\((0, *)?BLOCK\w*\)", source)
+    return bool(over_lanes) and "tl.arange" not in source and "tl.load(" in source
+
+
 def _kept(kernel: object, puzzle: Puzzle, report: Report, salt: str) -> Report:
     """Record the check and return its report, with any notes."""
     wrapped = unwrap(kernel)
     notes = [stale_note(wrapped.kernel) if wrapped else ""]
+    if report.ok and wrapped and _loops_over_lanes(wrapped.kernel.src):
+        notes.append(_LOOP)
     name = wrapped.kernel.__name__ if wrapped else ""
     own = name in ("", f"{puzzle.name}_kernel") or (puzzle.name, name) in hints()
     known, _ = ledger.load()

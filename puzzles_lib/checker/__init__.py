@@ -619,6 +619,30 @@ def outputs(
         return _busy(puzzle, reason)
 
 
+def stored(
+    kernel: object, puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor], *, seconds: float
+) -> tuple[Run, Verdict | None] | Report:
+    """Return a run of a kernel on given inputs, which goes on after an access out of bounds, and its fault.
+
+    Returns a `Report` if the kernel can't be run or its lines are missing.
+    """
+
+    def work() -> tuple[Run, Verdict | None] | Report:
+        bound = _ready(kernel, puzzle, case)
+        if isinstance(bound, Report):
+            return bound
+        ran = attempt(bound, inputs, Options(seconds=seconds, record=True))
+        fault = verdicts.misconduct(puzzle, case, ran)
+        if fault and is_untouched(bound.kernel):
+            return Report(bound.kernel.__name__, verdict=verdicts.still_open(bound.kernel.src))
+        return ran, fault
+
+    try:
+        return alone(work)
+    except Busy as reason:
+        return _busy(puzzle, reason)
+
+
 def _outputs(
     kernel: object, puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor], seconds: float
 ) -> dict[str, torch.Tensor] | Report:
