@@ -252,8 +252,8 @@ class Puzzle:
         programs. For puzzles whose point is to read something only once.
     needed: for an input's name, case -> how many of its elements the results depend on; all by default. The
         least traffic that is possible, as `check` reports it, counts only these.
-    fewest_bytes: case -> the fewest bytes that kernels with these blocks must load and store. If one that
-        passes moves more, its report says so.
+    load_slips: what a report says of more loads than that, by its text: case -> the most loads of an input
+        that this slip explains. The first one counts.
     descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see `Tiled`.
         The kernel may take it as well as, or instead of, the pointer.
     tables: for an int64 input's name, the name of another input: when the kernel starts, the first one holds
@@ -290,7 +290,7 @@ class Puzzle:
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
     needed: Mapping[str, Callable[[Case], int]] | None = None
-    fewest_bytes: Callable[[Case], int] | None = None
+    load_slips: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, ...]]] | None = None
     tables: Mapping[str, str] | None = None
     exact: tuple[str, ...] = ()
