@@ -1,7 +1,7 @@
 """Name a slip in a loop with running sums, as an online softmax has: the lines show it, and the values fit.
 
-A sum that is never added to gives 0 or 0 / 0, and so does ``(total + new) * factor``, because the first factor
-of an online softmax is 0. Such values have many causes, so the source decides between them.
+A sum that is never added to gives 0 or 0 / 0, and so does ``(total + new) * factor``, because the first
+factor of an online softmax is 0. Such values have many causes, so the source decides between them.
 """
 
 import ast
@@ -15,24 +15,20 @@ from puzzles_lib.checker.compare import ZERO
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.source import site_in
 
-ADDED = "no line of the loop adds to"
+ADDED = "no line adds to"
+_ZEROS = (ZERO, " NaN: 0 / 0", "divided by 0")
+_INFINITIES = (" NaN: 0 * inf", " NaN: inf / inf")
 _STARTS = ("tl.zeros", "tl.full")
 _EXPONENTIALS = ("tl.exp", "tl.exp2", "tl.math.exp", "tl.math.exp2")
 
 
 @dataclass(frozen=True)
 class _Slip:
-    """A slip: the words, the line, and whether it leads to infinities, or else to zeros."""
+    """A slip: the words, with {} for its line, what they explain, and the line in the source."""
 
     text: str
+    explains: tuple[str, ...]
     line: int = 0
-    infinite: bool = False
-
-    def explains(self, verdict: Verdict) -> bool:
-        told = verdict.diagnosis
-        if self.infinite:
-            return " NaN: 0 * inf" in told or " NaN: inf / inf" in told
-        return not told or told.startswith(ZERO) or " NaN: 0 / 0" in told
 
 
 def named(verdict: Verdict, kernel: JITFunction) -> Verdict | None:
@@ -42,30 +38,29 @@ def named(verdict: Verdict, kernel: JITFunction) -> Verdict | None:
     except (SyntaxError, ValueError):  # an inner function with a docstring whose lines begin further left
         return None
     for slip in (*_never_added_to(function), *_in_loops(function)):
-        if slip.explains(verdict):
+        if any(words in verdict.diagnosis for words in slip.explains):
             site = site_in(kernel, slip.line) if slip.line else None
-            return replace(verdict, diagnosis=slip.text, site=site)
+            text = slip.text.replace("{}", str(site.line)) if site else slip.text
+            return replace(verdict, diagnosis=text, site=site)
     return None
 
 
 def _never_added_to(function: ast.AST) -> Iterator[_Slip]:
-    """Yield the sums that start before a loop and are used after it, but not set or used in it."""
-    body = getattr(function, "body", [])
-    places = [place for place, each in enumerate(body) if isinstance(each, ast.For | ast.While)]
-    if not places:
-        return
-    before, after = body[: places[0]], body[places[-1] + 1 :]
-    starts = [
-        each.targets[0].id
-        for each in before
-        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and _starts(each.value)
-    ]
-    used_after = {name for each in after for name in _names(each)}
-    used_in = {name for place in places for name in _names(body[place])}
-    found = [name for name in dict.fromkeys(starts) if name in used_after - used_in]
+    """Yield the sums that start before a loop and are used after it, and aren't mentioned in between."""
+    body: list[ast.stmt] = getattr(function, "body", [])
+    found = []
+    for place, each in enumerate(body):
+        name, value = _set(each)
+        if not name or value is None or not _starts(value):
+            continue
+        later = body[place + 1 :]
+        used = next((n for n, each in enumerate(later) if name in _names(each)), 0)
+        loops = any(isinstance(each, ast.For | ast.While) for each in later[:used])
+        if loops and not any(_set(node)[0] == name for each in later for node in ast.walk(each)):
+            found.append(name)
     if found:
         stay = "it stays as it was" if len(found) == 1 else "they stay as they were"
-        yield _Slip(f"{ADDED} {' or '.join(found)}: {stay} before the loop")
+        yield _Slip(f"{ADDED} {' or '.join(found)}: {stay} before the loop", _ZEROS)
 
 
 def _starts(value: ast.expr) -> bool:
@@ -95,14 +90,13 @@ def _new_terms_scaled(body: list[ast.stmt]) -> Iterator[_Slip]:
             for sides in ((value.left, value.right), (value.right, value.left)):
                 is_sum = _is_sum_with(sides[0], name)
                 if is_sum or (_is(sides[0], name) and name in added):
-                    factor = ast.unparse(sides[1])
-                    text = f"line {{}} multiplies the new terms by {factor}, too, and the first {factor} is 0"
-                    yield _Slip(f"{text}: multiply only the old {name}", statement.lineno)
+                    text = "line {} multiplies the new terms by the factor, too, and the first factor is 0"
+                    yield _Slip(f"{text}: multiply only the old {name}", _ZEROS, statement.lineno)
         if _is_sum_with(value, name):
             added.add(name)
 
 
-def _set(statement: ast.stmt) -> tuple[str, ast.expr | None]:
+def _set(statement: ast.AST) -> tuple[str, ast.expr | None]:
     """Return the name that a statement sets, and its new value; ``x += y`` sets x to ``x + y``."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         name = statement.target.id
@@ -132,8 +126,8 @@ def _upside_down(loop: ast.For | ast.While) -> Iterator[_Slip]:
         match node:
             case ast.Call(func, [ast.BinOp(ast.Name(new), ast.Sub(), ast.Name(old))]):
                 if ast.unparse(func) in _EXPONENTIALS and (old, new) in becomes:
-                    text = f"the factor on line {{}} is upside down, and inf in the first block: {old} - {new}"
-                    yield _Slip(f"{text} is old minus new", node.lineno, infinite=True)
+                    text = "the factor on line {} is inf in the first block: take old minus new"
+                    yield _Slip(f"{text}, {old} - {new}", _INFINITIES, node.lineno)
 
 
 def _swapped(loop: ast.For | ast.While) -> Iterator[_Slip]:
@@ -144,7 +138,7 @@ def _swapped(loop: ast.For | ast.While) -> Iterator[_Slip]:
                 is_where = ast.unparse(func) == "tl.where"
                 if is_where and _is_infinite(value) and not _is_infinite(other) and _is_mask(condition):
                     text = "tl.where on line {} hides the lanes that exist"
-                    yield _Slip(f"{text}: swap its last two arguments", node.lineno)
+                    yield _Slip(f"{text}: swap its last two arguments", _ZEROS, node.lineno)
 
 
 def _is_infinite(value: ast.expr) -> bool:

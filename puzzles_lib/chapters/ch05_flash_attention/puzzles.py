@@ -227,7 +227,9 @@ SCALAR_FLASH_ATTENTION = Puzzle(
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _scalar_loads, "v": _scalar_loads},
     slips={
-        "lanes past the last key count as keys, with a score of 0: hide their scores": _with_padding,
+        "lanes past the last key get a weight: their scores, where mask_k is False, have to be -inf": (
+            _with_padding
+        ),
         "a padded key's 0 counts in the maximum: hide the scores, not only p": _padding_in_the_maximum,
         NO_FACTOR_BELOW: _only_acc_rescaled,
         NO_FACTOR: _only_denominator_rescaled,
@@ -454,8 +456,8 @@ FLASH_ATTENTION = Puzzle(
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _loads, "v": _loads},
     load_slips={
-        "all results are correct, but keys after a program's last query are loaded in vain: "
-        "is `end` the first key that none of its queries sees?": _loads_of_all,
+        "the values are correct here, but keys after a program's last query are loaded in vain: "
+        "let `end` be the first key after this query": _loads_of_all,
     },
     slips={
         "the scores aren't divided by the root of D": _undivided,
@@ -490,10 +492,10 @@ FLASH_ATTENTION = Puzzle(
         "the last key is never loaded: a range stops before its end, so end is one more than the last key": (
             _without_the_last_key
         ),
-        "all keys get the same weight, as if their scores were 0: your lines have to replace the zeros": (
+        "all keys get the same weight, as if their scores were 0: write the lines that replace the zeros": (
             _without_scores
         ),
-        "all keys that a query sees get the same weight, as if their scores were 0: compute them from q and k": (
+        "all keys that a query sees get the same weight, as if scores were 0: compute them from q and k": (
             _without_products
         ),
         "a hidden score counts in the maximum: hide the scores, not only p": (
