@@ -18,7 +18,6 @@ from puzzles_lib.source import site_in
 ADDED = "no line adds to"
 _ZEROS = (ZERO, " NaN: 0 / 0", "divided by 0")
 _INFINITIES = (" NaN: 0 * inf", " NaN: inf / inf")
-_STARTS = ("tl.zeros", "tl.full")
 _EXPONENTIALS = ("tl.exp", "tl.exp2", "tl.math.exp", "tl.math.exp2")
 
 
@@ -41,6 +40,8 @@ def named(verdict: Verdict, kernel: JITFunction) -> Verdict | None:
         if any(words in verdict.diagnosis for words in slip.explains):
             site = site_in(kernel, slip.line) if slip.line else None
             text = slip.text.replace("{}", str(site.line)) if site else slip.text
+            if text.startswith(ADDED) and verdict.diagnosis.startswith(ZERO):
+                text = f"{ZERO}: {text}"
             return replace(verdict, diagnosis=text, site=site)
     return None
 
@@ -64,7 +65,11 @@ def _never_added_to(function: ast.AST) -> Iterator[_Slip]:
 
 
 def _starts(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and ast.unparse(value.func) in _STARTS
+    """Return whether a sum may start as this value, a block of zeros."""
+    match value:
+        case ast.Call(func, [_, ast.Constant(0), *_]) if ast.unparse(func) == "tl.full":
+            return True
+    return isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.zeros"
 
 
 def _names(node: ast.AST) -> set[str]:

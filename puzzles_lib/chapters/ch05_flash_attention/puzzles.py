@@ -421,17 +421,14 @@ def _keys_within_the_tile_to_the_end(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: i
     return _tile_positions(q, k, v, BLOCK_Q, BLOCK_K, ends=False, of_queries=False)
 
 
-def _causal_walk(slip: str, to_diagonal: bool = True) -> Callable[[Tensor, Tensor, Tensor, int, int], Tensor]:
-    """Return a kernel's results with one slip from block to block, in float32 as on a GPU.
-
-    to_diagonal: whether its loop ends at the diagonal, or else at T.
-    """
+def _causal_walk(slip: str) -> Callable[[Tensor, Tensor, Tensor, int, int], Tensor]:
+    """Return a kernel's results with one slip from block to block, in float32 as on a GPU."""
 
     def walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
         every = q @ k.T / q.shape[1] ** 0.5
         scores = every.masked_fill(_each_pair(q).triu(1), float("-inf"))
         unmasked = every if slip == "padding in the maximum" else None
-        return _walked(scores, v, BLOCK_K, slip, BLOCK_Q, causal=to_diagonal, unmasked=unmasked)
+        return _walked(scores, v, BLOCK_K, slip, BLOCK_Q, causal=True, unmasked=unmasked)
 
     return walked
 
@@ -500,9 +497,6 @@ FLASH_ATTENTION = Puzzle(
         ),
         "a hidden score counts in the maximum: hide the scores, not only p": (
             _causal_walk("padding in the maximum")
-        ),
-        "a hidden score counts in the maximum: hide the scores instead of p": (
-            _causal_walk("padding in the maximum", to_diagonal=False)
         ),
         MAX_OF_ALL: _causal_walk("maximum of all queries"),
         TWOS: _causal_walk("factor in powers of 2"),
