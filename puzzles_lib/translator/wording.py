@@ -994,7 +994,7 @@ def _small_dot(t: Trouble, found: re.Match) -> str:
         return ""
     if sizes[0][-1] == 1:
         left, right = (t.text(node) for node, _ in t.operands()[:2])
-        t.advice = f"there is nothing to sum in a column times a row: write {left} * {right}"
+        t.advice = f"a product of a column and a row has nothing to sum: write {left} * {right}"
     return (
         f"tl.dot sums over an axis of {sizes[0][-1]} here, but this axis needs at least {found[1]} elements"
     )
