@@ -30,7 +30,7 @@ def report_on(name: str, source: str) -> str:
         (SCALAR, ("denominator = denominator", "acc = acc"), "no line adds to denominator or acc: they stay"),
         (SCALAR, ("new_max", "factor", "p =", "denominator = d", "acc = a", "row_max = n"), "or acc: they"),
         (SCALAR, ("denominator = denominator",), "no line adds to denominator: it stays"),
-        (FLASH, ("acc = acc",), "no line adds to acc: it stays as it was before the loop"),
+        (FLASH, ("acc = acc",), "the result is zero everywhere: no line adds to acc"),
         (ONLINE, ("denominator = denominator",), "no line adds to denominator"),
         ("long_sum", ("acc +=",), "no line adds to acc"),
         ("long_softmax", ("denominator +=",), "no line adds to denominator"),

@@ -41,7 +41,7 @@ def named(verdict: Verdict, kernel: JITFunction) -> Verdict | None:
             site = site_in(kernel, slip.line) if slip.line else None
             text = slip.text.replace("{}", str(site.line)) if site else slip.text
             if text.startswith(ADDED) and verdict.diagnosis.startswith(ZERO):
-                text = f"{ZERO}: {text}"
+                text = f"{verdict.diagnosis}: {text.partition(':')[0]}"
             return replace(verdict, diagnosis=text, site=site)
     return None
 
