@@ -259,8 +259,9 @@ class Puzzle:
     needed: a dict from an input's name to a function of the case. It returns how many elements of this input
         the results depend on; all by default. `check` counts only these when it reports the least possible
         traffic.
-    fewest_bytes: a function of the case that returns the fewest bytes that kernels with these blocks must
-        load and store. If a kernel passes but moves more, its report says so.
+    load_slips: a dict from a sentence for the report to a function of the case. It returns the most loads of
+        an input that this slip explains. If a kernel loads more than ``most_loads``, the first one that
+        explains its loads is shown.
     descriptors: a dict from an input's name to a function of the case. It returns the shape of the tile that
         the descriptor ``<name>_desc`` loads, see `Tiled`. The kernel may take the descriptor as well as, or
         instead of, the pointer.
@@ -305,7 +306,7 @@ class Puzzle:
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
     needed: Mapping[str, Callable[[Case], int]] | None = None
-    fewest_bytes: Callable[[Case], int] | None = None
+    load_slips: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, ...]]] | None = None
     tables: Mapping[str, str] | None = None
     exact: tuple[str, ...] = ()

@@ -18,8 +18,9 @@ from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch02_broadcasting.questions import PLANE, counts, window
 from puzzles_lib.chapters.ch03_fusion import silu
 from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05_pictures
+from puzzles_lib.chapters.ch05_flash_attention import questions as ch05_questions
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
-from puzzles_lib.checker import examine
+from puzzles_lib.checker import examine, guarded
 from puzzles_lib.timing.recorded import rows
 from tests.conftest import REPO
 
@@ -114,10 +115,18 @@ MISTAKES = [
     ("ch05-q4", 12.8, "final result"),
     ("ch05-q4", 10, "what the new key adds"),
     ("ch05-q4", 1, "As in block 2"),
-    ("ch05-q6", 1.25, "for blocks of 64"),
-    ("ch05-q6", 2.5, "And q and z"),
-    ("ch05-q6", 1, "all queries"),
-    ("ch05-q6", 2, "Count the keys"),
+    ("ch05-q4", 27.15, "That is z after two blocks"),
+    ("ch05-q4", 13.7, "isn't divided yet"),
+    ("ch05-q4", 15, "one digit after the point"),
+    ("ch05-q7", 50, "in percent"),
+    ("ch05-q8", (16,), "two numbers"),
+    ("ch05-q8", (0, 15), "All four programs"),
+    ("ch05-q8", (32, 47), "Only the last two"),
+    ("ch05-q8", (48, 63), "Only the last program"),
+    ("ch05-q8", (16, 32), "the last key itself"),
+    ("ch05-q8", (17, 32), "counted from 0"),
+    ("ch05-q8", (0, 31), "program 0 loads some"),
+    ("ch05-q8", (5, 9), "up to its last query"),
     ("ch05-q7", 0, "add up to 1"),
     ("ch05-q7", 1, "itself as well"),
     ("ch05-q7", 0.125, "eight equal weights"),
@@ -369,10 +378,18 @@ def test_the_tile_on_a_budget_of_chapter_06_loads_the_fewest_different_pixels():
     ]
 
 
-def test_chapter_05_counts_the_traffic_of_smaller_blocks_as_the_checker_does():
+def test_chapter_05_counts_programs_per_key_as_the_map_of_its_kernel_does():
+    case = ch05_questions.FOUR_PROGRAMS
     puzzle = PUZZLES["flash_attention"]
-    case = puzzle.cases[1].but(BLOCK_Q=32)
-    assert puzzle.fewest_bytes(case) / (4 * 4 * case.T * case.D) == MINE["ch05-q6"].right()
+    ran = guarded(define(kernel_sources()[puzzle.name], "<correct>"), puzzle, case)[1]
+    loads = [each for each in ran.accesses if each.argument == "k"]
+    programs = [
+        {each.program for each in loads if (each.elements[each.mask] // case.D == key).any()}
+        for key in range(case.T)
+    ]
+    by_three = [key for key, each in enumerate(programs) if len(each) == 3]
+    assert MINE["ch05-q8"].right() == (by_three[0], by_three[-1])
+    assert by_three == list(range(by_three[0], by_three[-1] + 1))
 
 
 def test_chapter_05_shares_the_weight_if_a_word_looks_for_a_later_one():

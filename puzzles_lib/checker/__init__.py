@@ -177,23 +177,10 @@ def _examine_one(
     if isinstance(results, Refusal):
         return _refused(puzzle, results)
     notes |= dict.fromkeys([*shared.arithmetic.notes(), *shared.threads.notes])
-    if puzzle.fewest_bytes and all(result.ok for result in results):
-        notes |= dict.fromkeys(_without_need(puzzle, results))
     told: Sequence[CaseResult] = results
     if not until_failure:
         told = verdicts.with_blocks(puzzle, told, lambda case: _is_right(bound.at(case, number), shared))
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
-
-
-def _without_need(puzzle: Puzzle, results: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield a remark on the first case in which a correct kernel moves more bytes than it must."""
-    assert puzzle.fewest_bytes is not None
-    for case, result in zip(puzzle.cases, results, strict=False):
-        if result.bytes_least and result.bytes_moved > (fewest := puzzle.fewest_bytes(case)):
-            ratios = [f"{count / result.bytes_least:.2f}x" for count in (result.bytes_moved, fewest)]
-            possible = f"{ratios[1]} is possible: some loads have no effect"
-            yield f"case {result.number} takes {ratios[0]}, but {possible}"
-            return
 
 
 class _Opinions:
