@@ -964,3 +964,24 @@ def test_a_size_that_fits_some_strides_only_fails(size, faulty, words, capsys):
     found = {name for name, line in zip(inputs, told, strict=False) if "FAILS" in line}
     assert found == faulty and any(words in line for line in told)
     assert not any("stride_xm" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    "early, words",
+    [
+        ("", "Return early: there are no elements to compute with"),
+        ("    if x.numel() == 0:\n        return None\n", "The operator returns None, but must return words"),
+    ],
+)
+def test_an_x_without_elements_gets_words_of_its_own(early, words):
+    scope = cells_run("layer-pack", "op-demo")
+    right = "    if x.numel() == 0:\n        return storage(x)\n"
+    assert PROSE["train-op"].count(right) == 1
+    source = PROSE["train-op"].replace(right, early).replace('"ch16::', f'"ch16_empty_{len(early)}::')
+    exec(source, scope)
+    given = scope["pack_by_mine"], scope["pack_by_spec"], [torch.randn(5, 0)]
+    assert words in next(judged.contract(*given))
+    rest = "    size = (M - 1) * down + (N - 1) * across + 1\n"
+    source = source.replace(rest, "").replace('"ch16_empty_', '"ch16_bare_')
+    exec(source, scope)
+    assert words in next(judged.contract(*given))

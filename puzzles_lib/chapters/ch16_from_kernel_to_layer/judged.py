@@ -458,10 +458,12 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
             told += _unlike(results, spec(given, 3)) if x.numel() else ""
         except Exception as error:
             told = f"FAILS. {_told(error)}"
-            if x.numel() == 0 and any(words in told for words in _COMPUTED_ANYWAY):
+            if x.numel() == 0 and (_SPAN.search(told) or any(words in told for words in _COMPUTED_ANYWAY)):
                 told = "FAILS. Return early: there are no elements to compute with"
             elif x.numel() and "setStorage" in told:
                 told = "FAILS. size is too large: it goes beyond the end of x's memory"
+            elif "'NoneType' is not" in told:
+                told = "FAILS. The operator returns None, but must return words, scale and minimum"
         told = _SPAN.sub(lambda found, x=x: _about_the_end(int(found[1]), x), told)  # type: ignore[misc]
         yield f"x {list(x.shape)}, strides {x.stride()}: {told}"
     refused = {
