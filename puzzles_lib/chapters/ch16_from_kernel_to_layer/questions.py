@@ -316,8 +316,8 @@ QUESTIONS = (
             Nudge(lambda v, r: 0 in v, "A grid with 0 programs on an axis runs none at all."),
             Nudge(lambda v, r: v == (45, 1), "A program sums 16 rows of COUT. How many programs cover 45?"),
         ),
-        nudge="A program sums 16 of the 45 rows of dyᵀ. How many programs cover all rows? And how many programs "
-        "should sum the same strip?",
+        nudge="A program sums 16 of the 45 rows of dyᵀ. How many programs cover all rows? And how many "
+        "programs should sum the same strip?",
     ),
     Question(
         id="ch16-q9",
