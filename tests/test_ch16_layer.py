@@ -1,6 +1,7 @@
 """Chapter 16: the digits that it trains on, and the loss curves that were recorded."""
 
 import base64
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -183,6 +184,27 @@ def test_nearest_codes_of_one_bit_make_gradients_too_long_at_first():
     assert all(abs(gain - 1) < 0.1 for layers in random for gain in layers)
     drawn = pictures.gains((0, 15, 30), {"1 bit, nearest": nearest[:3]})
     assert all(f"{gain:.2f}" in drawn.alt for layers in nearest[:3] for gain in layers)
+
+
+def test_nearest_codes_exaggerate_how_x_varies_from_row_to_row():
+    """In the inputs of all three layers, by as much as the text says, at the steps of its picture."""
+    told = PROSE["train-gains-why"]
+    low, high = map(int, re.search(r"by (\d+) to (\d+)%", told).groups())
+    found = []
+    for steps in range(0, 31, 5):
+        model = digits.mlp()
+        digits.train(model, steps)
+        *_, (images, _) = digits.batches(steps + 1)
+        with torch.no_grad():
+            first = model[1](model[0](images))
+            inputs = images, first, model[3](model[2](first))
+        for x in inputs:
+            groups = x.unflatten(1, (-1, 64))
+            least, most = groups.aminmax(dim=2, keepdim=True)
+            near = torch.where(groups - least > (most - least) / 2, most, least).flatten(1)
+            around, near = x - x.mean(0), near - near.mean(0)
+            found.append(float((near * around).sum() / around.square().sum()))
+    assert [round(100 * (each - 1)) for each in (min(found), max(found))] == [low, high]
 
 
 def test_what_the_text_says_of_one_bit_to_the_nearest():
@@ -542,13 +564,18 @@ def test_the_whole_model_compiles_and_no_two_layers_share_a_seed(capsys):
         ("step", "layer 2 in step 0 has the seed 0, like layer 0 in step 0"),
         ("step + place", "layer 0 in step 2 has the seed 2, like layer 2 in step 0"),
         ("place / 2", "layer 0 in step 0: its seed must be an integer, but is 0.0"),
+        ("-place", "layer 2 in step 0: its seed must be at least 0, but is -2"),
+        (
+            "next(count)",
+            "the same step gets other seeds when it's asked again, so no run can be repeated",
+        ),
         ("7919 * step + place", ""),
         ("step * len(model) + place", ""),
     ):
 
-        def seed_layers(model, step, seeds=seeds):
+        def seed_layers(model, step, seeds=seeds, count=itertools.count()):  # noqa: B008
             for place, layer in enumerate(model):
-                layer.seed = eval(seeds, {"step": step, "place": place, "model": model})
+                layer.seed = eval(seeds, {"step": step, "place": place, "model": model, "count": count})
 
         assert judged.seeds(seed_layers, digits.mlp(), 6) == words
 

@@ -225,7 +225,10 @@ ASKED = (
 
 
 def seeds(seed_layers: Callable, model: torch.nn.Sequential, steps: int) -> str:
-    """Return which two layers or steps share a seed; "" if each layer has another one in each step."""
+    """Return which two layers or steps share a seed, or that a step's seeds change when it's seeded again.
+
+    Return "" if each layer has another seed in each step, and the same one whenever the step is run.
+    """
     seen: dict[object, str] = {}
     for step in range(steps):
         seed_layers(model, step)
@@ -234,9 +237,15 @@ def seeds(seed_layers: Callable, model: torch.nn.Sequential, steps: int) -> str:
                 here = f"layer {place} in step {step}"
                 if type(layer.seed) is not int:
                     return f"{here}: its seed must be an integer, but is {layer.seed!r}"
+                if layer.seed < 0:
+                    return f"{here}: its seed must be at least 0, but is {layer.seed}"
                 if layer.seed in seen:
                     return f"{here} has the seed {layer.seed}, like {seen[layer.seed]}"
                 seen[layer.seed] = here
+    given = {layer: layer.seed for layer in model if isinstance(layer, torch.nn.Linear)}
+    seed_layers(model, steps - 1)
+    if any(layer.seed != seed for layer, seed in given.items()):
+        return "the same step gets other seeds when it's asked again, so no run can be repeated"
     return ""
 
 
