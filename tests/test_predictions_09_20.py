@@ -457,7 +457,7 @@ MISTAKES = [
     ("ch16-q8", (1, 3), "Swap them"),
     ("ch16-q8", (45, 1), "sums 16 rows"),
     ("ch16-q8", (3,), "two axes"),
-    ("ch16-q8", (6, 6), "cover the rows"),
+    ("ch16-q8", (6, 6), "cover all rows"),
     ("ch16-q8", (3, 0), "runs none at all"),
     ("ch16-q9", True, "Which x does backward have"),
     ("ch16-q10", "float32", "the dtype of the tensor"),
