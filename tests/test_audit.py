@@ -124,7 +124,7 @@ def test_elements_that_nothing_stores_to():
         return z
 
     (finding,) = audit(part, X, guard=QUICK).findings
-    assert finding.verdict.message == "2 of 102 elements of the result are never written, the first at [100]"
+    assert finding.verdict.message == "2 of 102 elements of the result are never written. The first is [100]"
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -45,8 +45,10 @@ from puzzles_lib.auditor.reference import (
     wanted,
 )
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
+from puzzles_lib.auditor.running import Outcome
 from puzzles_lib.auditor.session import CONFIGURATIONS, Session, audited, found
-from puzzles_lib.auditor.stores import Stores, line_of, why_unwritten
+from puzzles_lib.auditor.stores import Store, Stores, line_of
+from puzzles_lib.auditor.unwritten import which, why_unwritten
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.dtypes import of_torch
@@ -174,18 +176,48 @@ class _Ran:
         """Return what is wrong with a result as a finding, with the launch and the line that stored it."""
         bare = Verdict(wrong.kind, wrong.message, wrong.site, wrong.diagnosis)
         finding = _with_strides(Finding(bare, on=on), report)
-        with plain():
-            stored = (
-                self.stores.of(self.own[wrong.result], wrong.element) if isinstance(wrong, Wrong) else None
-            )
-        if stored is None:
+        if not isinstance(wrong, Wrong):
             return finding
-        store, element = stored
-        outcome = report.launches[store.launch].outcome
-        site, how = line_of(outcome, store, element)
-        told = "; ".join(filter(None, (how, finding.verdict.diagnosis)))
+        result = self.own[wrong.result]
+        with plain():
+            stored = self.stores.of(result, wrong.element)
+            last, written = next(self.stores.to(result), None), self.stores.written(result)
+        left_out = ""
+        if last is not None and written is not None:
+            outcome = report.launches[last.launch].outcome
+            left_out = _left_out(outcome, last, written, wrong.wrong, tuple(result.shape))
+        site, how, store = None, "", last if left_out else None
+        if stored is not None:
+            store, element = stored
+            site, how = line_of(report.launches[store.launch].outcome, store, element)
+        if store is None:
+            return finding
+        told = "; ".join(filter(None, (how, left_out, finding.verdict.diagnosis)))
         verdict = dataclasses.replace(finding.verdict, site=site, diagnosis=told)
+        outcome = report.launches[store.launch].outcome
         return found(dataclasses.replace(outcome, verdict=verdict), store.launch, on)
+
+
+def _left_out(
+    outcome: Outcome, last: Store, written: np.ndarray, wrong: np.ndarray, shape: tuple[int, ...]
+) -> str:
+    """Say that no program has stored some wrong elements, and why; "" if a launch has stored all of them.
+
+    last: the last store to the result, in the launch of ``outcome``. written: whether a launch has stored
+    each element. wrong: flat indices.
+    """
+    missing = wrong[~written[wrong]]
+    if not len(missing):
+        return ""
+    named = which(missing, shape)
+    if len(missing) == len(wrong):
+        text = f"no program stores {named or 'them'}"
+    else:
+        text = f"no program stores {len(missing):,} of them" + (f", {named}" if named else "")
+    # If elements that nothing stores are correct, the kernel may be meant to leave them out.
+    is_all = bool(np.isin(np.flatnonzero(~written)[[0, -1]], missing).all())
+    why = why_unwritten(outcome, last, written, shape) if is_all else ""
+    return "; ".join(filter(None, (text, why)))
 
 
 class _Call:
@@ -263,8 +295,12 @@ class _Call:
             for size in reversed(tensor.shape):
                 rest, at = divmod(rest, size)
                 first.insert(0, at)
-            verb = "is" if missing == 1 else "are"
-            text = f"{missing} of {holds.size} elements of {name} {verb} never written, the first at {first}"
+            if holds.size == 1:
+                text = f"{name} is never written"
+            elif missing == 1:
+                text = f"1 of {holds.size} elements of {name} is never written: {first}"
+            else:
+                text = f"{missing} of {holds.size} elements of {name} are never written. The first is {first}"
             verdict = Verdict(
                 "never written", text, diagnosis="they contain what torch.empty found in memory"
             )
@@ -272,7 +308,7 @@ class _Call:
                 report.findings.append(Finding(verdict, on=on))
                 continue
             outcome = report.launches[store.launch].outcome
-            why = why_unwritten(outcome, store, holds) or verdict.diagnosis
+            why = why_unwritten(outcome, store, holds, tuple(tensor.shape)) or verdict.diagnosis
             verdict = dataclasses.replace(verdict, diagnosis=why)
             report.findings.append(found(dataclasses.replace(outcome, verdict=verdict), store.launch, on))
 
@@ -604,9 +640,8 @@ class _Call:
             judged = [d | (found == found) for found, d in zip(ran.results, depends, strict=True)]
             judged = [j & w for j, w in zip(judged, ran.where or judged, strict=True)]
             if not compare(ran.results, want, ran.coarsest, self.allowance, True, floor, judged):
-                nan = verdict.message.removeprefix("wrong values in ")
                 why = "it doesn't depend on the infinity, so is this 0 times inf?"
-                self._note_once(f"with {variant.name}: {nan}", why)
+                self._note_once(f"with {variant.name}: {verdict.message}", why)
                 verdict = None
         if verdict is None and variant.has_nan and (lost := lost_nan(ran.results, want, ran.where)):
             verdict, is_ignored = lost
