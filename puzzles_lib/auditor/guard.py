@@ -29,9 +29,10 @@ class Guard:
     bounds: ``"view"``: a kernel may touch the elements of the tensor that it is given; ``"storage"``: also
         what is between and around them in the same allocation.
     configurations: try every configuration of `triton.autotune`, not only the first that can be launched.
-    strict: what is wasteful or imprecise is a finding, too, and not only a note. Imprecise are sums of 16 or
+    strict: report wasteful or imprecise code as findings, and not only as notes. Imprecise are sums of 16 or
         more numbers in float16 or bfloat16, and a value that is rounded to one of them between two stores.
-        Wasteful are programs that store the same values to the same elements.
+        Wasteful are programs that store the same values to the same elements. With them comes a random
+        number that two programs, or two iterations of a loop, use for different elements.
     seconds: CPU time for one launch. If a grid needs more, only its edges and a random sample of programs
         run. All configurations of an autotuned launch share four times as much. The report counts those for
         which no time is left. Launches at enlarged sizes get 0.7 s, and more if this is more than 5.

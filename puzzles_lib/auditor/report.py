@@ -20,10 +20,10 @@ class Finding:
     """One thing that is wrong.
 
     verdict: what is wrong, in which line of the kernel, and why if that is known. With ``Guard(strict=True)``
-    its kind may also be ``"imprecise"`` or ``"wasteful"``. launch: the number of the launch in
-    `AuditReport.launches`; None for a result of the call as a whole. kernel: the kernel's name. file: its
-    file. place: where the user's code launches it. on: the inputs, such as ``"a row of zeros in x"``; ``""``
-    for the call's own inputs.
+    its kind may also be ``"imprecise"``, ``"wasteful"`` or ``"repeated draws"``. launch: the number of the
+    launch in `AuditReport.launches`; None for a result of the call as a whole. kernel: the kernel's name.
+    file: its file. place: where the user's code launches it. on: the inputs, such as
+    ``"a row of zeros in x"``; ``""`` for the call's own inputs.
     """
 
     verdict: Verdict
