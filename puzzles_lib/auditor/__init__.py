@@ -28,6 +28,7 @@ from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.cures import with_strides
+from puzzles_lib.auditor.factors import root
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.reference import (
@@ -490,6 +491,7 @@ class _Call:
         left = collections.deque(sizes.ways((self.args, self.kwargs), names))
         slow: list[tuple[sizes.Sized, list[str]]] = []  # loops that took too long, and what the report says
         shown: set[frozenset[int]] = set()  # sizes that were judged together
+        roots: set[tuple[str, str, int]] = set()  # factors that were reported: file, name, and line
         failed: set[int] = set()  # sizes with which the function does not run, or a kernel does not compile
         while left:
             way = left.popleft()
@@ -530,8 +532,13 @@ class _Call:
             for outcome in tried.outcomes:
                 if outcome.verdict:
                     finding = found(outcome, None, on)
-                    if not any(finding.repeats(earlier) for earlier in report.findings):
+                    # A factor that is too narrow in several lines is one fault, cured where it is set.
+                    factor = root(outcome.launch.kernel, outcome.verdict.site)
+                    known = factor is not None and (finding.file, *factor) in roots
+                    if not known and not any(finding.repeats(earlier) for earlier in report.findings):
                         report.findings.append(finding)
+                    if factor is not None:
+                        roots.add((finding.file, *factor))
                 elif outcome.unjudged and not way.last:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
             if way.also and (tried.clean or any(outcome.verdict for outcome in tried.outcomes)):
@@ -548,7 +555,8 @@ class _Call:
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
-        text = f"{tried.way.axis(tried.way.size)} can be at most {tried.most:,}: beyond that, {tried.limit}"
+        axes = tried.way.axis(tried.way.size)
+        text = f"no GPU launches this with {axes} above {tried.most:,}: {tried.limit}"
         if self.guard.hard and tried.most < PRACTICAL:
             self.report.findings.append(Finding(Verdict("true size", text)))
         else:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from puzzles_lib.auditor.blocks import axes, counts, together
+from puzzles_lib.auditor.blocks import axes, counts, listed, together
 from puzzles_lib.auditor.reference import kept
 
 INF = float("inf")
@@ -242,7 +242,7 @@ def _other_sizes(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterator[
             if other == size or any(new <= i < old for old, new in replaced.items() for i in largest):
                 continue
             fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-            name = ", ".join(f"{where[old]} = {new}" for old, new in replaced.items())
+            name = listed([f"{where[old]} = {new}" for old, new in replaced.items()])
             given, named = pytree.tree_unflatten(fresh, spec)
             yield Variant("size", name, given, named, size, other > 1)
 
@@ -276,8 +276,8 @@ def _other_numbers(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterato
             replaced = {size: other * rows for size, rows in flat.items()}
             fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
             fresh[place] = other
-            name = f"{told[place]}={other}"
-            name += "".join(f", {where[old]} = {new}" for old, new in replaced.items())
+            resized = [f"{where[old]} = {new}" for old, new in replaced.items()]
+            name = listed([f"{told[place]}={other}", *resized])
             yield Variant("size", name, *pytree.tree_unflatten(fresh, spec))
 
 
