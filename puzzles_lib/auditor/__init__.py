@@ -85,7 +85,8 @@ def audit(
         It is computed in float64. A result may be off as far as the reference's moves if each input moves by
         one rounding error. That's float32's, or that of the narrowest dtype that the kernel uses (TF32 for a
         `tl.dot` of float32 without ``input_precision="ieee"``). The report says how far ("allowed").
-    hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
+    hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ... If your function
+        never gets a tensor that isn't contiguous, pass ``guard=Guard(contiguous=True)``.
     resident: all programs of each grid run at the same time, so that each may wait for any other one. A
         launch with ``launch_cooperative_grid=True`` promises that by itself.
     guard: what to look for; see `Guard`. It has ``hard`` and ``resident``, too: True in one place is enough.
@@ -104,7 +105,9 @@ def audit(
     guard = guard_of(guard, "audit")
     _check(function, like, allowance, vary, {"hard": hard, "resident": resident})
     guard = dataclasses.replace(guard, hard=hard or guard.hard, resident=resident or guard.resident)
-    others = _others(vary or {}, hard_inputs.names(function, args, kwargs))
+    named = hard_inputs.names(function, args, kwargs)
+    others = _others(vary or {}, named)
+    _check_names(guard, named)
     call = _Call(function, args, kwargs, like, guard, allowance)
     report = call.report
     first = call.run(args, kwargs, report)
@@ -138,6 +141,14 @@ def _others(
         if not given:
             raise ValueError(f"audit: vary must have at least one value for {name}, but has none")
     return found
+
+
+def _check_names(guard: Guard, named: Sequence[str]) -> None:
+    """Raise ValueError if a guard names arguments that the call doesn't have."""
+    for name in () if isinstance(guard.contiguous, bool) else guard.contiguous:
+        if name not in named and name not in {each.partition("[")[0] for each in named}:
+            known = ", ".join(named) or "there are none"
+            raise ValueError(f"audit: contiguous must name arguments ({known}), but names {name!r}")
 
 
 def _check(
@@ -568,9 +579,7 @@ class _Call:
         guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
         told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
         is_wrong = any(kind == "values" for kind, _ in told)
-        tried = hard_inputs.variants(
-            self.function, self.args, self.kwargs, self.changed, others, self.guard.hard
-        )
+        tried = hard_inputs.variants(self.function, self.args, self.kwargs, self.changed, others, self.guard)
         bound: set[int] = set()  # sizes that other sizes must fit
         for variant in tried:
             if variant.size and variant.size in bound:

@@ -13,6 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from puzzles_lib.auditor.blocks import axes, counts, listed, together
+from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.reference import kept
 
 INF = float("inf")
@@ -164,13 +165,13 @@ def variants(
     kwargs: Mapping[str, Any],
     stored: set[int],
     others: Mapping[str, Sequence[Any]],
-    hard: bool = True,
+    guard: Guard,
 ) -> Iterator[Variant]:
     """Yield hard inputs for a call. Kinds that have found most faults come first.
 
     stored: ids of the tensors that the function changes; they keep their layout.
     others: for an argument's name, other values for it.
-    hard: whether to yield hard inputs as well, not only ``others``.
+    guard: whether to yield hard inputs as well, not only ``others``, and which tensors keep their layout.
     """
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     told = names(function, args, kwargs)
@@ -195,12 +196,14 @@ def variants(
             is_short = isinstance(value, int | float | str | None) and len(repr(value)) < 40
             label = f"{name}={value!r}" if is_short else f"{name}: value {number} of {len(values)} of vary"
             yield Variant("vary", label, *changed(told.index(name), value))
-    if not hard:
+    if not guard.hard:
         return
     for label, (axes_of, change) in LAYOUTS.items():
         for place in places:
             tensor = leaves[place]
             if id(tensor) in stored or not tensor.is_contiguous() or tensor.dim() not in axes_of:
+                continue
+            if guard.keeps_strides(told[place]):
                 continue
             if label.endswith("stride 0") and tensor.shape[0] < 2:
                 continue
