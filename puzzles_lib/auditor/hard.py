@@ -194,7 +194,7 @@ def variants(
     for name, values in others.items():
         for number, value in enumerate(values, 1):
             is_short = isinstance(value, int | float | str | None) and len(repr(value)) < 40
-            label = f"{name}={value!r}" if is_short else f"{name}: value {number} of {len(values)} of vary"
+            label = f"{name}={value!r}" if is_short else f"value {number} of {len(values)} for {name}"
             yield Variant("vary", label, *changed(told.index(name), value))
     if not guard.hard:
         return

@@ -316,15 +316,13 @@ def compare(
     if not got and not want.exact:
         raise Uncomparable("neither the function nor the reference returns a tensor or a number to compare")
     if len(got) != len(want.exact):
-        raise Uncomparable(
-            f"the function returns {_tensors(len(got))}, but the reference {_tensors(len(want.exact))}: "
-            "both must return the same number"
-        )
+        numbers = f"{_tensors(len(got))}, but the reference returns {_tensors(len(want.exact))}"
+        raise Uncomparable(f"the function returns {numbers}: both must return the same number")
     for place, (found, exact) in enumerate(zip(got, want.exact, strict=True)):
         name = "the result" if len(got) == 1 else f"result {place}"
         if found.shape != exact.shape:
-            shapes = f"{tuple(found.shape)}, but the reference's {tuple(exact.shape)}"
-            raise Uncomparable(f"{name} has shape {shapes}: they must be the same")
+            shapes = f"{tuple(found.shape)}, but the reference returns shape {tuple(exact.shape)}"
+            raise Uncomparable(f"{name} has shape {shapes}: both must return the same shape")
         expected = _expected(found, want, place, coarsest, allowance)
         if floor and expected.tolerance is not None:
             expected = replace(expected, tolerance=expected.tolerance + floor)

@@ -244,7 +244,10 @@ class AuditReport:
         lines = [self.headline(), *(f"  {line}" for line, _ in self._lines())]
         if len(lines) > MOST_LINES:
             left = len(lines) - MOST_LINES + 1
-            lines = [*lines[: MOST_LINES - 1], f"  ({left} more lines in .findings, .unjudged and .notes)"]
+            lines = [
+                *lines[: MOST_LINES - 1],
+                f"  ({left} more lines; see report.findings, .unjudged and .notes)",
+            ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -45,7 +45,10 @@ INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ASSERTION = "AssertionError"
 _ELSEWHERE = "through a pointer that is not an argument"
-_NO_KNOWN_TENSOR = "a table of pointers has addresses outside all known tensors"
+_NO_KNOWN_TENSOR = (
+    "the kernel read an address from a table, but no tensor is known to be there: call data_ptr() inside the "
+    "audited code"
+)
 _NO_ALLOCATOR = (
     "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
 )
