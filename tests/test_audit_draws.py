@@ -136,3 +136,22 @@ def test_each_of_four_blocks_of_a_call_may_have_its_program():
 
     report = audit(drawn, guard=QUICK)
     assert report.ok and not report.notes
+
+
+@triton.jit
+def keyed_kernel(X, S, Z, N, seed, BLOCK: tl.constexpr):
+    row, columns = tl.program_id(0), tl.arange(0, BLOCK)
+    key = tl.randint(seed, row * 0).to(tl.int32)
+    drawn = tl.rand(key, row * N + columns)
+    x = tl.load(X + row * N + columns, mask=columns < N) * tl.load(S + row)
+    tl.store(Z + row * N + columns, x + drawn, mask=columns < N)
+
+
+def test_a_key_that_all_programs_make_is_nothing_to_note():
+    def keyed(x, s):
+        z = torch.empty_like(x)
+        keyed_kernel[(len(x),)](x, s, z, x.shape[1], 7, BLOCK=16)
+        return z
+
+    report = audit(keyed, torch.randn(4, 10), torch.randn(4), guard=QUICK)
+    assert report.ok and not report.notes

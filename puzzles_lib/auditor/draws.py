@@ -51,7 +51,7 @@ class _Use:
     """What becomes of one random number: the elements that it changes, and what the program accesses."""
 
     def __init__(self, changed: _Elements, accesses: list[Access], event: Event, lane: int):
-        self.changed, self.lane = changed, lane
+        self.changed, self.lane, self.is_block = changed, lane, bool(event.shape)
         shape = event.shape or (1,)
         self.accesses = [a for a in accesses if (a.elements.shape or (1,)) == shape]
 
@@ -66,9 +66,12 @@ class _Use:
         return found
 
     def loaded(self) -> dict[tuple[str, object], _Elements]:
-        """Return the elements that the lane loads, by tensor and line."""
+        """Return the elements that the lane loads, by tensor and line.
+
+        A single number may be a key, from which a program makes other numbers: it belongs to no element.
+        """
         found: dict[tuple[str, object], _Elements] = {}
-        for access in self.accesses:
+        for access in self.accesses if self.is_block else ():
             if access.kind == "load" and (own := self._element(access)):
                 found.setdefault((access.argument, access.site), set()).add(own)
         return found
