@@ -29,7 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run and check Triton kernels on the CPU, as if there were a GPU; a finding fails the test",
     )
     group.addoption("--audit-seconds", type=_seconds, default=2.0, help="CPU time of one launch (default 2)")
-    group.addoption("--audit-strict", action="store_true", help="what is wasteful or imprecise is a finding")
+    group.addoption(
+        "--audit-strict", action="store_true", help="report wasteful or imprecise code as findings"
+    )
 
 
 def _seconds(text: str) -> float:

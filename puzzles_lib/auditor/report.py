@@ -20,7 +20,7 @@ class Finding:
     """One thing that is wrong.
 
     verdict: what is wrong, in which line of the kernel, and why if that is known. With ``Guard(strict=True)``
-        its kind may also be ``"imprecise"`` or ``"wasteful"``.
+        its kind may also be ``"imprecise"``, ``"wasteful"`` or ``"repeated draws"``.
     launch: the launch's place in `AuditReport.launches`, from 0; None for a result of the call as a whole.
     kernel: the kernel's name. file: the kernel's file. place: where the user's code launches the kernel.
     on: the inputs, such as ``"a row of zeros in x"``; ``""`` for the call's own inputs.
@@ -254,7 +254,10 @@ class AuditReport:
         lines = [self.headline(), *(f"  {line}" for line, _ in self._lines())]
         if len(lines) > MOST_LINES:
             left = len(lines) - MOST_LINES + 1
-            lines = [*lines[: MOST_LINES - 1], f"  ({left} more lines in .findings, .unjudged and .notes)"]
+            lines = [
+                *lines[: MOST_LINES - 1],
+                f"  ({left} more lines; see report.findings, .unjudged and .notes)",
+            ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -17,6 +17,7 @@ from puzzles_lib import compiler
 from puzzles_lib.auditor.catching import alike, allocator_is_set
 from puzzles_lib.auditor.cures import of_bounds
 from puzzles_lib.auditor.defined import Defined, span_of
+from puzzles_lib.auditor.draws import repeated_draws
 from puzzles_lib.auditor.edges import at_edges, integers
 from puzzles_lib.auditor.factors import where_set
 from puzzles_lib.auditor.guard import Guard
@@ -34,6 +35,7 @@ from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
 from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, Stop, run
 from puzzles_lib.runner.arithmetic import TF32_ROUNDOFF
+from puzzles_lib.runner.draws import Draws
 
 _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
@@ -43,7 +45,10 @@ INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ASSERTION = "AssertionError"
 _ELSEWHERE = "through a pointer that is not an argument"
-_NO_KNOWN_TENSOR = "a table of pointers has addresses outside all known tensors"
+_NO_KNOWN_TENSOR = (
+    "the kernel read an address from a table, but no tensor is known to be there: call data_ptr() inside the "
+    "audited code"
+)
 _NO_ALLOCATOR = (
     "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
 )
@@ -235,6 +240,11 @@ class _Guarded:
             ),
         )
 
+    def _again(self, options: Options) -> tuple[Run, Mapping[str, torch.Tensor]]:
+        """Run the launch from the tensors as they were, and return these as they are then."""
+        tensors = self.copies.fresh()
+        return self._run(options, tensors), tensors
+
     def _seen(self, tensor: torch.Tensor) -> torch.Tensor:
         """The elements that a kernel may touch."""
         if self.guard.bounds == "view" or not tensor.numel():
@@ -253,7 +263,8 @@ class _Guarded:
         )
         self.only = self._sample()
         after = self.copies.fresh()
-        forwards = self._run(Options(reverse=self.runner.reverse and self.only is None), after)
+        draws = Draws()
+        forwards = self._run(Options(reverse=self.runner.reverse and self.only is None, draws=draws), after)
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
         outcome.atomics = forwards.atomics
@@ -273,6 +284,8 @@ class _Guarded:
         outcome.stopped = forwards.stop is not None
         if outcome.verdict is None:
             outcome.remarks = remarks(self.launch, self.code, forwards)
+            if repeated := repeated_draws(self.launch, draws, self._again, self.guard.seconds / 2):
+                outcome.remarks.append(repeated)
         if outcome.verdict and forwards.undefined and not outcome.stopped:
             after = self.copies.fresh()  # what is launched next works on what a GPU would leave
             forwards = self._run(replace(QUIET, holes_are_zero=True), after)
