@@ -4,10 +4,11 @@
 
 ``check(kernel, PUZZLE)`` reports whether a kernel is correct, ``trace(kernel, PUZZLE)`` draws which elements
 it touched, ``watch(kernel, PUZZLE)`` plays it line by line, and ``run(kernel, PUZZLE, **tensors)`` runs it on
-your own tensors. ``hint(PUZZLE)`` helps before a puzzle is solved, ``mistake(PUZZLE, n)`` after.
-``progress()`` shows what you have solved. The package also has every puzzle by its name in capitals and every
-chapter by its number (``ch02``). Names are imported on first use, so that ``import puzzles_lib`` alone is
-fast and works with any torch and Triton.
+your own tensors. ``hint(PUZZLE)`` gives a hint while you work on a puzzle. Afterwards, ``mistake(PUZZLE, n)``
+shows your kernel with a typical mistake in it. ``progress()`` shows what you have solved. ``audit(function,
+...)`` checks kernels of your own. The package also has every puzzle by its name in capitals and every chapter
+by its number (``ch02``). Names are imported on first use, so that ``import puzzles_lib`` alone is fast and
+works with any torch and Triton.
 
 The production kernels are in `puzzles_lib.kernels`.
 """

@@ -35,7 +35,11 @@ _OLD = (
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of an answer. status: ``"right"``, ``"wrong"``, ``"open"`` or ``"not checked"``."""
+    """What `answer` returns: whether the answer is correct, and what to look at if it isn't.
+
+    id: the question's. status: ``"right"``, ``"wrong"``, ``"open"`` (no answer yet) or ``"not checked"``.
+    words: the reason, the next step, or the question. notes: what else the reader should know.
+    """
 
     id: str
     status: str

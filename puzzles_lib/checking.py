@@ -33,23 +33,25 @@ def check(
 ) -> Report:
     """Try a ``@triton.jit`` kernel on every case of a puzzle and on a few random cases; return the report.
 
-    The kernel runs on the CPU under guard, so this returns a report even if the kernel crashes. Checks in
-    several threads wait for each other. ``tl.static_print`` shows each text once. `progress` records the
-    attempt.
+    The kernel runs on the CPU, with every memory access checked, so you get a report even if the kernel would
+    crash a GPU. Checks in several threads wait for each other. ``tl.static_print`` shows each text once.
+    `progress` records the attempt.
 
     Inputs are contiguous and, unless a case pretends to be larger, have fewer than 2**31 elements. For
     strides and large sizes of your own kernel, use `audit`.
 
-    Inputs are finite and at most 1e30 in absolute value, unless a case or the task says otherwise. So are
-    scores that are computed from them, and no sum or product overflows float32. So -1e30 may stand for minus
-    infinity in a maximum, but -1e20 must not. -0.0 counts as 0.0. Instead of x / s, a kernel may compute
-    x * (1 / s), because `/` itself may be 2 units in the last place off on a GPU. Terms that don't move a
-    result by half a unit in its last place may be left out.
+    Inputs are finite and at most 1e30 in absolute value, unless a case or the task says otherwise. The same
+    holds for values on the way to a result, such as attention scores, and no sum or product overflows
+    float32. Your kernel may therefore use -1e30 instead of minus infinity in a maximum, but not -1e20. -0.0
+    counts as 0.0. Instead of x / s, your kernel may compute x * (1 / s), because `/` itself may be 2 units in
+    the last place off on a GPU. It may leave out terms that change a result by less than half a unit in the
+    last place.
 
     seconds: the limit on the CPU time of each run of a case. A run may last ten times as long on the clock.
         The whole check may use six times this CPU time.
     salt: for graders. Another salt gives other random cases, and other input values in all cases. With the
-        same salt the report is the same at every call. Only the first pass of a puzzle adds a line.
+        same salt, the report is the same at every call, except that the first time you solve one of the
+        course's puzzles, a line announces it.
     num_warps: the number of warps of the launch, which decides what threads do: 1, 2, 4, 8, 16 or 32. None is
         Triton's 4, or what `triton.autotune` sets. Races between threads are judged as on an H100 or MI300.
 
@@ -104,10 +106,24 @@ def _without_cures(report: Report) -> Report:
     return dataclasses.replace(report, verdict=uncured(report.verdict), cases=cases)
 
 
+_LOOP = (
+    "It's correct, but your loop moves one number at a time. With tl.arange(0, BLOCK), one load moves a "
+    "whole block."
+)
+
+
+def _loops_over_lanes(source: str) -> bool:
+    """Return whether a kernel loops over the elements of a block and has no vector."""
+    over_lanes = re.search(r"\bin (tl\.)?(static_)?range\((0, *)?BLOCK\w*\)", source)
+    return bool(over_lanes) and "tl.arange" not in source and "tl.load(" in source
+
+
 def _kept(kernel: object, puzzle: Puzzle, report: Report, salt: str) -> Report:
     """Record the check and return its report, with any notes."""
     wrapped = unwrap(kernel)
     notes = [stale_note(wrapped.kernel) if wrapped else ""]
+    if report.ok and wrapped and _loops_over_lanes(wrapped.kernel.src):
+        notes.append(_LOOP)
     name = wrapped.kernel.__name__ if wrapped else ""
     own = name in ("", f"{puzzle.name}_kernel") or (puzzle.name, name) in hints()
     known, _ = ledger.load()

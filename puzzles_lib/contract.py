@@ -48,13 +48,14 @@ def no_fills(numbers: SimpleNamespace) -> tuple[Mapping[str, Fill], ...]:
 class Contract:
     """How random cases are chosen.
 
-    numbers: for each number of a case, a `Size`, a tuple of its values, or a function of the numbers before
-        it that returns such a tuple. Each size is large in one of the `DRAWS` draws, in the order written:
-        larger than in any case of the puzzle, and above the largest power of two below its ``most``, so that
-        ``Size(300)`` draws more than 256. Otherwise it is small: 1, a prime, one more than a power of two, or
-        any.
-    fills: numbers -> the inputs' fills, a mapping for each draw.
-    most_programs: the most programs of a draw, if a few tries find one.
+    numbers: a dict from the name of each number of a case to its values. These are a `Size`, a tuple, or a
+        function of the numbers before it that returns a tuple. Each size is large in one of the `DRAWS`
+        random cases, in the order written: larger than in any case of the puzzle, and above the largest power
+        of two below its ``most``, so that ``Size(300)`` draws more than 256. Otherwise it is small: 1, a
+        prime, one more than a power of two, or any.
+    fills: a function of the numbers that returns a tuple of dicts, one for each random case: the fills of
+        inputs, as in `Case`.
+    most_programs: the most programs of a random case, if a few tries find one with so few.
     free: names of numbers that have few values in random cases, such as a count of heads, but that a kernel
         must take with any value. If the values are computed from other numbers, any multiple of them.
     """

@@ -54,10 +54,13 @@ def _in_brackets(lines: Sequence[str]) -> bool:
 
 
 def excerpt(file: str, first: str, last: str) -> Excerpt:
-    """Return lines of a file of this package, from the first with ``first`` to the next with ``last``.
+    """Return lines of a file in this package, to show them in a notebook.
 
-    file: such as ``"kernels/quantize.py"``. A statement that begins on the last line is included as a whole,
-    and comments for the formatter are left out.
+    They start at the first line that contains ``first``, and end at the next line that contains ``last``. A
+    statement that begins on the last line is included as a whole. Comments for the formatter are left out.
+
+    file: the path below ``puzzles_lib``, such as ``"kernels/quantize.py"``.
+
     Raises ValueError if there are no such lines, or no such file.
     """
     path = Path(__file__).parent / file

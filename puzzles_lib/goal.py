@@ -82,10 +82,10 @@ class Want:
 
 @dataclass(frozen=True)
 class Goal:
-    """The bounds that the machine code for some cases of a puzzle must meet.
+    """The bounds that a kernel's machine code must meet in some cases of a puzzle.
 
-    cases: their numbers in ``puzzle.cases``. wants: the bounds, all of which must be met in each case.
-    num_warps: the number of warps of the launch. target: as for `stages`.
+    cases: the numbers of the cases in ``puzzle.cases``, from 0. wants: the bounds, all of which must be met
+    in each of these cases. num_warps: the number of warps of the launch. target: as for `stages`.
     """
 
     cases: tuple[int, ...]
@@ -112,11 +112,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Once:
-    """Launches of these cases must all use the same compiled kernel.
+    """The goal that the launches of some cases all use the same compiled kernel.
 
-    Triton compiles one for each class of an integer: 1, a multiple of 16, or any other.
-    target: as for `stages`.
-    keeps: integers that must be compiled as multiples of 16, as they are in these cases.
+    Triton compiles a kernel once for each class of an integer argument: 1, a multiple of 16, or any other.
+
+    cases: the numbers of the cases in ``puzzle.cases``, from 0. target: as for `stages`.
+    keeps: names of integers that must be compiled as multiples of 16, which they are in these cases.
     """
 
     cases: tuple[int, ...]
@@ -150,10 +151,12 @@ def named(cases: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Traffic:
-    """The most lines that a cache, which all programs share, may fetch from memory in a case.
+    """A limit on what a kernel fetches from memory in one case, through a cache that all programs share.
 
-    in_flight: how many programs run at a time. cache: its size in bytes. most: the number of lines.
-    why: a function of the puzzle, the goal and a recorded run that fetches more; returns the cause, or "".
+    case: the case's number in ``puzzle.cases``, from 0. in_flight: how many programs run at a time.
+    cache: the size of the cache in bytes. most: the most lines of 128 bytes that the cache may fetch.
+    why: a function of the puzzle, this goal and a recorded run that fetches more. It returns the cause, or
+        "" if the cause is unknown.
     """
 
     case: int

@@ -20,7 +20,10 @@ _COLOURS = {SOLVED: Theme.OK, TRIED: Theme.OPEN}
 
 @dataclass(frozen=True)
 class Item:
-    """A puzzle, a rung of chapter 15 or a reading exercise. number: such as ``"9b"`` or ``"q2"``."""
+    """A puzzle, a version of chapter 15's kernel ("rung"), or a question. number: ``"9b"`` or ``"q2"``, say.
+
+    state: ``"solved"``, ``"tried"`` or ``"open"``, which means not started.
+    """
 
     number: str
     name: str
@@ -86,7 +89,7 @@ class Progress:
     note: str | None = None
 
     def count(self, state: str) -> int:
-        """Return how many puzzles, rungs and reading exercises are "solved", "tried" or "open"."""
+        """Return how many puzzles, rungs and questions are "solved", "tried" or "open" (not started)."""
         return sum(chapter.count(state) for chapter in self.chapters)
 
     @property
@@ -117,18 +120,30 @@ class Progress:
 
     def _repr_html_(self) -> str:
         note = f"<div>{html.escape(self.note)}</div>" if self.note else ""
-        rows = "".join(map(_row, self.chapters))
+        here = self.next[0] if self.next else None
+        begun = [each for each in self.chapters if each is here or each.count(OPEN) < len(each.items)]
+        later = [each for each in self.chapters if each not in begun]
         after = "You have solved everything. Well done!"
         if self.next:
             chapter, item = self.next
             after = f"Next: {_link(chapter.notebook, f'{item.label}, in chapter {chapter.number}')}"
         head = heads("chapter", "solved", "", "left")
-        table = f'<table style="margin:0.3em 0">{head}{rows}</table>'
-        return card(Theme.NEUTRAL, self.summary, f"{note}{table}<div>{after}</div>")
+        table = f'<table style="margin:0.3em 0">{head}{"".join(map(_row, begun))}</table>'
+        title = self.summary
+        if later:  # 20 empty bars would only discourage
+            title = f"{_counted(self.count(SOLVED), 'puzzle or question', 'puzzles and questions')} solved"
+            more = f"{_counted(len(later), 'more chapter')}. In all: {self.summary}"
+            rows = f"<table>{''.join(map(_row, later))}</table>"
+            table += f'<details style="margin:0.3em 0"><summary>{more}</summary>{rows}</details>'
+        return card(Theme.NEUTRAL, title, f"{note}{table}<div>{after}</div>")
 
 
 def progress() -> Progress:
-    """Return each chapter with its puzzles, rungs and reading exercises: solved, tried or open."""
+    """Return your progress in each chapter: which puzzles and questions are solved, tried or not started.
+
+    In chapter 15, the versions of its kernel that you complete ("rungs") are counted, too. The progress is
+    read from the file in which `check`, `answer` and `race` record it.
+    """
     states, note = ledger.load()
     chapters = []
     for chapter in CHAPTERS:
@@ -200,5 +215,5 @@ def _link(notebook: str, text: str) -> str:
     return f'<a href="{html.escape(notebook)}">{html.escape(text)}</a>'
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number > 1)}"
+def _counted(number: int, what: str, several: str = "") -> str:
+    return f"{number} {what if number == 1 else several or what + 's'}"

@@ -57,11 +57,15 @@ class Case:
     (or an expanded one, which is made contiguous).
 
     ``salt``: another salt gives other values for the inputs.
+
     ``pretend=True``: a case with tensors of more than 2**31 elements, to find offsets that overflow int32. No
-    other case does. The grid and the offsets are as large as the numbers say, but no memory is allocated:
-    values are computed where a kernel loads them. Programs at the edges of the grid are
-    run, and the check covers where they access memory, not what they store. Only integers can have a
-    ``fill``, such as the numbers of pages.
+    other case finds them. The grid and the offsets are as large as the numbers say, but no memory is
+    allocated: values are generated when a kernel loads them. Only programs at the edges of the grid run. The
+    check covers their addresses, not the values that they store. Only integer tensors can have a ``fill``,
+    such as a table of page numbers.
+
+    Raises ValueError for a negative integer, and for a number that is not an integer, a float, a boolean or
+    None.
     """
 
     numbers: dict[str, Any]
@@ -131,8 +135,9 @@ class Argument:
 class Tiled:
     """A tensor of a puzzle that a kernel gets as a descriptor made by the host.
 
-    ``block`` is the tile. If it has as many axes as the tensor, so has the descriptor. Otherwise it has two,
-    rows and columns, and the descriptor is a matrix whose rows are the tensor's last axis.
+    ``block`` is the shape of the tile. If it has as many axes as the tensor, so does the descriptor.
+    Otherwise it must have two, rows and columns, and the descriptor is a matrix whose rows are the tensor's
+    last axis.
     """
 
     argument: Argument
@@ -235,49 +240,60 @@ class Puzzle:
     spec: a PyTorch function with jaxtyping annotations on its parameters and result. It must also be
         correct in float64, because the checker computes its reference there. A parameter annotated ``int``,
         ``float`` or ``bool`` is a number of the case, such as ``BITS`` or ``eps``, not an input.
-    grid: case -> the number of programs along one to three axes. The names of the kernel's parameters then
-        say what it gets: ``x_ptr``, ``N``, ``stride_x0``.
-    launch: instead of ``grid``, how the kernel is launched. Then its parameters may have any names, and its
-        arguments any values: ``launch=lambda kernel, s, x, z: kernel[(s.M,)](x, z, x.stride(0), 1e-6,
-        BLOCK=s.BLOCK)``. The lambda gets a stand-in for the kernel, the case, and the tensors that its other
-        parameters name. Those have shapes and no values. It is called when the puzzle is made, too. If its
-        grid depends on what `triton.autotune` sets, give each case any value for that number. It may pass a
-        part of a tensor (``x[s.N:]``), or a tensor as another dtype (``x.view(torch.int8)``). Accesses must
-        then be within the whole tensor.
+    grid: a function of the case that returns the number of programs along one to three axes, as a tuple. The
+        names of the kernel's parameters then decide what it gets: ``x_ptr``, ``N``, ``stride_x0``.
+    launch: instead of ``grid``, a function that launches the kernel. The kernel's parameters may then have
+        any names, and its arguments any values: ``launch=lambda kernel, s, x, z: kernel[(s.M,)](x, z,
+        x.stride(0), 1e-6, BLOCK=s.BLOCK)``. The function gets a stand-in for the kernel, the case, and the
+        tensors that its other parameters name. These tensors have shapes and no values. The function is
+        called when the puzzle is made, too. If the grid depends on what `triton.autotune` sets, give each
+        case any value for that number. The function may pass a part of a tensor (``x[s.N:]``), or a tensor as
+        another dtype (``x.view(torch.int8)``). Accesses must then be within the whole tensor.
     cases: what `check` tries, the easiest first.
     formula: the mathematics in LaTeX, shown in the notebook.
     outputs: the names of the results, ``("z",)`` by default. The kernel's pointers are then ``z_ptr`` and so
         on. A result with the name of an input is that input, changed in place.
-    most_loads: for an input's name, case -> how many of its elements may be loaded at most, summed over all
-        programs. For puzzles whose point is to read something only once.
-    needed: for an input's name, case -> how many of its elements the results depend on; all by default. The
-        least traffic that is possible, as `check` reports it, counts only these.
-    fewest_bytes: case -> the fewest bytes that kernels with these blocks must load and store. If one that
-        passes moves more, its report says so.
-    descriptors: for an input's name, case -> the tile that its descriptor ``<name>_desc`` loads, see `Tiled`.
-        The kernel may take it as well as, or instead of, the pointer.
-    tables: for an int64 input's name, the name of another input: when the kernel starts, the first one holds
-        the address of each row of the second (its first axis), as a grouped matmul takes them.
-    exact: results that are copied or chosen, not computed. They are compared bit for bit.
-    stored_once: results of which no element may be stored twice, not even the same value: neither by two
-        programs nor by two stores of one.
-    zeroed: results that are zero when the kernel starts, such as a lock. All others contain NaN or garbage.
-    locks: the results among them that are locks: 0 is free, and 1 is held by the only program that may store.
+    most_loads: a dict from an input's name to a function of the case. It returns how many elements of this
+        input may be loaded at most, summed over all programs. For puzzles whose point is to read something
+        only once.
+    needed: a dict from an input's name to a function of the case. It returns how many elements of this input
+        the results depend on; all by default. `check` counts only these when it reports the least possible
+        traffic.
+    load_slips: a dict from a sentence for the report to a function of the case. It returns the most loads of
+        an input that this slip explains. If a kernel loads more than ``most_loads``, the first one that
+        explains its loads is shown.
+    descriptors: a dict from an input's name to a function of the case. It returns the shape of the tile that
+        the descriptor ``<name>_desc`` loads, see `Tiled`. The kernel may take the descriptor as well as, or
+        instead of, the pointer.
+    tables: a dict from an int64 input's name to another input's name. When the kernel starts, the first input
+        contains the address of each row of the second (along its first axis), as a grouped matmul takes them.
+    exact: names of results that are copied or chosen, not computed. They are compared bit for bit.
+    stored_once: names of results whose elements must each be stored only once. Two stores to one element fail
+        even if they store the same value, and even if one program makes both.
+    zeroed: names of results that are zero when the kernel starts, such as a lock. All others contain NaN or
+        garbage.
+    locks: names of results that are locks. List them in ``zeroed``, too. A lock is 0 while it is free, and 1
+        while a program holds it. Only that program may store to the other results.
     same_bits: whether the results must be the same, bit for bit, in any order of the programs.
-    derived: for an input's name, a function of the inputs before it, by their names in the spec, that
-        computes it as an earlier kernel would. A case's fill for it takes precedence.
-    allowance: a function like the spec that returns how far a correct kernel may be from it. It is for
-        kernels that round values to half precision for `tl.dot`; None allows only float32's own error.
-    slips: functions like the spec, each with a common slip, by the report's text about it. They may also take
-        any number of the case, by its name.
+    derived: a dict from an input's name to a function that computes this input from earlier ones, as a
+        previous kernel would. The function's parameters have the spec's names. If a case has a fill for the
+        input, the fill is used instead.
+    allowance: a function with the spec's parameters that returns how far each element of a result may be
+        off. It is for kernels that round values to half precision for `tl.dot`. None allows only the error of
+        computing in float32.
+    slips: a dict from a sentence for the report to a function like the spec that makes a common mistake. If a
+        kernel's results are those of the function, the report shows the sentence. The function can also take
+        any number of the case as a parameter.
     contract: how random cases are chosen; without a contract there are none.
-    hard: cases that aren't listed, by what they show; they are tried once all others pass. They are for
-        mistakes that few inputs show.
-    machine: goals for the machine code, or for how often it is compiled, once all cases pass.
-    traffic: goals for how much is fetched from memory, once all cases pass.
+    hard: a dict from a sentence to a case, for mistakes that few inputs show. `check` tries these cases once
+        all others pass, and doesn't list them. If a kernel fails one, the report shows its sentence.
+    machine: goals for the machine code, or for how often the kernel is compiled. They count once all cases
+        pass.
+    traffic: goals for how much is fetched from memory. They count once all cases pass.
     resident: whether all programs of the grid run at the same time, as a cooperative launch promises, so that
         each may wait for any other. A ``launch`` with ``launch_cooperative_grid=True`` promises this itself.
-    broken_by: the name of the mistake in the kernel that learners get to fix; "" if they get one with a hole.
+    broken_by: the name of the mistake in the kernel that learners have to repair; "" if their kernel has a
+        gap to fill in instead.
 
     Raises ValueError if the parts do not fit together.
     """
@@ -290,7 +306,7 @@ class Puzzle:
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
     needed: Mapping[str, Callable[[Case], int]] | None = None
-    fewest_bytes: Callable[[Case], int] | None = None
+    load_slips: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, ...]]] | None = None
     tables: Mapping[str, str] | None = None
     exact: tuple[str, ...] = ()
@@ -596,10 +612,40 @@ class Puzzle:
         return inspect.getsource(self.spec).rstrip()
 
     def __str__(self) -> str:
+        return f"{self._heading()}\n\n{self.source()}\n\n{self._told_cases()}"
+
+    def _told_cases(self) -> str:
         cases = "\n".join(f"    {case}" for case in self.cases)
         goals = "".join(f"\n{goal}" for goal in self.machine + self.traffic)
         terms = "".join(f"\n{term}" for term in self._terms())
-        return f"{self._heading()}\n\n{self.source()}\n\ncases\n{cases}{terms}{goals}"
+        return f"cases\n{cases}{terms}{goals}"
+
+    def _told_arguments(self) -> str:
+        """Return what a kernel may take, a line each: tensors with dtype and shape, descriptors, numbers."""
+        roles = {result.name: ", a result" for result in self.results}
+        roles |= dict.fromkeys(self.in_place, ", an input that the kernel changes")
+        lines = []
+        for each in self.tensors:
+            about = f"{of_torch(each.dtype).name} [{', '.join(each.dims)}]{roles.get(each.name, '')}"
+            lines.append(f"{self.pointer(each.name)}: {about}")
+        for name, block in (self.descriptors or {}).items():
+            tile = block(self.cases[0])
+            lines.append(f"{name}_desc: a descriptor of {name}, with tiles of {tile} in case 0")
+        if self.launch is not None:
+            head, last = "tensors", [f"In case 0, the kernel is launched as {self._told_launch()}"]
+        else:
+            head, last = "your kernel may take", []
+            if names := ", ".join(dict.fromkeys(name for case in self.cases for name in case.numbers)):
+                lines.append(f"{names}: numbers of the case")
+        return "\n".join([head, *(f"    {line}" for line in lines), *last])
+
+    def _told(self) -> str:
+        """Return the whole statement as text: what to compute, what a kernel may take, and the cases."""
+        try:
+            source = [self.source()]
+        except OSError:  # the spec was made by exec
+            source = []
+        return "\n\n".join([self._heading(), *source, self._told_arguments(), self._told_cases()])
 
     def _heading(self) -> str:
         return f"Puzzle {self.number}: {self.title}".replace("Puzzle :", "Puzzle:")
@@ -653,6 +699,22 @@ class Puzzle:
             + "".join(_goal_markdown(goal) for goal in self.machine)
             + "".join(_traffic_markdown(goal) for goal in self.traffic)
         )
+
+
+class OwnDoc:
+    """The ``__doc__`` of a class whose instances have their own, which `help` and Jupyter's ``?`` show.
+
+    whole: the class's docstring. told: a function that returns an instance's docstring.
+    """
+
+    def __init__(self, whole: str | None, told: Callable[[Any], str]):
+        self.whole, self.told = whole, told
+
+    def __get__(self, instance: object, owner: type) -> str | None:
+        return self.whole if instance is None else self.told(instance)
+
+
+Puzzle.__doc__ = OwnDoc(Puzzle.__doc__, Puzzle._told)  # type: ignore[assignment]
 
 
 def _goal_markdown(goal: Goal | Once) -> str:

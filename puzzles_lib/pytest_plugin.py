@@ -1,4 +1,4 @@
-"""``pytest --audit``: a project's own GPU tests, run on the CPU with every Triton launch under guard.
+"""``pytest --audit``: run a project's own GPU tests on the CPU, and check every launch of a Triton kernel.
 
 The plugin is off unless asked for. A finding fails the test. Launches that could not be judged are counted at
 the end: they are never silently ok.
@@ -26,10 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--audit",
         action="store_true",
-        help="run Triton kernels on the CPU under guard, as if there were a GPU; a finding fails the test",
+        help="run and check Triton kernels on the CPU, as if there were a GPU; a finding fails the test",
     )
     group.addoption("--audit-seconds", type=_seconds, default=2.0, help="CPU time of one launch (default 2)")
-    group.addoption("--audit-strict", action="store_true", help="what is wasteful or imprecise is a finding")
+    group.addoption(
+        "--audit-strict", action="store_true", help="report wasteful or imprecise code as findings"
+    )
 
 
 def _seconds(text: str) -> float:

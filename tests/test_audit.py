@@ -124,7 +124,7 @@ def test_elements_that_nothing_stores_to():
         return z
 
     (finding,) = audit(part, X, guard=QUICK).findings
-    assert finding.verdict.message == "2 of 102 elements of the result are never written, the first at [100]"
+    assert finding.verdict.message == "2 of 102 elements of the result are never written. The first is [100]"
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -307,10 +307,10 @@ def test_results_that_are_not_found_are_a_note():
         (lambda: audit(scale_kernel, X), TypeError, "scale_kernel is a kernel; pass the function"),
         (lambda: audit(3, X), TypeError, "function must be a function, but is 3"),
         (lambda: audit(scaled, X, like=4), TypeError, "like must be a function, but is 4"),
-        (lambda: audit(scaled, X, like=lambda x: x[:5]), ValueError, "but the reference's (5,)"),
-        (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "but the reference 2 tensors"),
+        (lambda: audit(scaled, X, like=lambda x: x[:5]), ValueError, "but the reference returns shape (5,)"),
+        (lambda: audit(scaled, X, like=lambda x: (x, x)), ValueError, "but the reference returns 2 tensors"),
         (lambda: audit(scaled, X, like=lambda x: x.nothing), ValueError, "the reference raises Attr"),
-        (lambda: audit(scaled, X, like=lambda x: "x"), ValueError, "but the reference no tensors"),
+        (lambda: audit(scaled, X, like=lambda x: "x"), ValueError, "but the reference returns no tensors"),
         (lambda: audit(hidden, X, like=Hidden), ValueError, "returns a tensor or a number to compare"),
         (lambda: audit(scaled, X, like=lambda x: None), ValueError, "the reference returns None"),
         (lambda: audit(scaled, X, allowance=-1), ValueError, "allowance must be a number of at least 0"),
@@ -490,8 +490,8 @@ def test_other_values_for_integers_are_the_callers_to_give():
     vary = {"where": lambda: [torch.tensor([1, 5, 100], dtype=torch.int32)]}
     for hard in (True, False):
         report = audit(taken, X, where, guard=Guard(sizes=False), hard=hard, vary=vary)
-        assert [finding.on for finding in report.findings] == ["where: value 1 of 1 of vary"]
-    assert report.tried == ["where: value 1 of 1 of vary"]
+        assert [finding.on for finding in report.findings] == ["value 1 of 1 for where"]
+    assert report.tried == ["value 1 of 1 for where"]
     with pytest.raises(ValueError, match=r"vary must name arguments \(x, where.*\), but names 'which'"):
         audit(taken, X, where, vary={"which": list})
     with pytest.raises(TypeError, match="vary must have a list of values for where, but has 3"):
@@ -513,7 +513,7 @@ def test_one_number_of_several_that_are_equal_is_varied():
         copied, X, 8, 8, guard=Guard(sizes=False), vary={"n": lambda: [60]}, like=lambda x, n, m: x[:m]
     )
     (finding,) = report.findings
-    assert finding.on == "n=60" and "shape (60,), but the reference's (8,)" in str(report)
+    assert finding.on == "n=60" and "shape (60,), but the reference returns shape (8,)" in str(report)
 
 
 @triton.jit

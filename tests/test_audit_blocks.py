@@ -41,15 +41,15 @@ def test_the_columns_of_scales_change_with_those_that_they_scale(monkeypatch, ro
     report = audit(
         dequantized, torch.randn(6, 64), torch.rand(6, 4), rounds_up, like=reference, hard=True, guard=guard
     )
-    assert "x.shape[1] = 65, s.shape[1] = 5" in report.tried
+    assert "x.shape[1] = 65 and s.shape[1] = 5" in report.tried
     assert not any(name.startswith("s.shape[1]") for name in report.tried)
     assert not any("out-of-bounds" in text for text in report.unjudged)
     wrong = [each for each in report.findings if "at most" not in each.verdict.message]
     if rounds_up:
         assert not wrong
-        assert any("x.shape[1] = 4,194,240, s.shape[1] = 262,140" in name for name in report.tried)
+        assert any("x.shape[1] = 4,194,240, s.shape[1] = 262,140 and " in name for name in report.tried)
     else:
-        assert [each.on for each in wrong] == ["x.shape[1] = 65, s.shape[1] = 5"]
+        assert [each.on for each in wrong] == ["x.shape[1] = 65 and s.shape[1] = 5"]
 
 
 def test_only_sizes_that_count_blocks_and_nothing_else_are_bound():
@@ -75,7 +75,7 @@ def test_a_tensor_of_one_axis_may_have_blocks_as_well_as_rows(monkeypatch):
         return reference(x[None], s[None], True)[0]
 
     report = audit(scaled, torch.randn(64), torch.rand(4), 16, like=like, hard=True, guard=Guard(sizes=False))
-    assert report.ok and "x.shape[0] = 65, s.shape[0] = 5" in report.tried
+    assert report.ok and "x.shape[0] = 65 and s.shape[0] = 5" in report.tried
 
 
 # ---- flattened tensors
@@ -108,8 +108,8 @@ def test_an_argument_says_how_long_the_rows_of_a_flattened_tensor_are(monkeypatc
 
     scale = torch.rand(4, 3) if lengths is None else lengths
     report = audit(summed, torch.randn(32), scale, 8, like=like, hard=True, guard=Guard(sizes=False))
-    assert "n=9, flat.shape[0] = 36" in report.tried
+    assert "n=9 and flat.shape[0] = 36" in report.tried
     assert not any(name.startswith("flat.shape") for name in report.tried)
-    assert ("scale.shape[0] = 5, flat.shape[0] = 40" in report.tried) is (lengths is None)
-    found = [(each.verdict.kind, each.on.split(",")[0]) for each in report.findings]
+    assert ("scale.shape[0] = 5 and flat.shape[0] = 40" in report.tried) is (lengths is None)
+    found = [(each.verdict.kind, each.on.split(" and ")[0]) for each in report.findings]
     assert found == ([] if fills else [("uninitialised", "n=9")])

@@ -67,7 +67,9 @@ def test_an_infinity_made_of_nan_is_wrong():
     report = running("wrong")
     (finding,) = report.findings
     assert (finding.verdict.kind, finding.on) == ("values", "x: one NaN")
-    assert "NaN is lost in" in finding.verdict.message and "got inf, want nan" in finding.verdict.message
+    assert (
+        "NaN is lost in" in finding.verdict.message and "is inf, but should be nan" in finding.verdict.message
+    )
     assert "without the NaN" in finding.verdict.diagnosis
 
 
@@ -105,7 +107,7 @@ def test_a_relu_that_drops_nan_is_no_finding():
         return z
 
     report = audit(sums, X + 10, like=lambda x: 1 + x.sum(1).abs(), hard=True, guard=GUARD)
-    assert report.ok and any("got 1, want nan" in note for note in report.notes)
+    assert report.ok and any("is 1, but should be nan" in note for note in report.notes)
 
 
 @triton.jit
@@ -178,4 +180,4 @@ def test_nan_that_depends_on_an_infinity_stays_a_finding():
 
     report = audit(softmax, X, like=like, hard=True, guard=GUARD)
     assert [finding.on for finding in report.findings] == ["x: a row of -inf"]
-    assert "got nan, want 0" in report.findings[0].verdict.message
+    assert "is nan, but should be 0" in report.findings[0].verdict.message

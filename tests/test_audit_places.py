@@ -48,7 +48,9 @@ def only(report: AuditReport) -> Finding:
 
 def test_wrong_values_name_the_launch_and_the_line_that_stored_the_first():
     finding = only(audit(doubled, torch.ones(100), at=70, like=reference, guard=QUICK))
-    assert finding.verdict.message.startswith("wrong values in the result: 1 of 100, the first at [70]")
+    assert finding.verdict.message == (
+        "1 of 100 elements of the result is wrong: [70] is 77, but should be 2 (off by 75, allowed 8.7e-06)"
+    )
     assert (finding.kernel, finding.launch) == ("bump_kernel", 1)
     assert finding.verdict.site.source == "tl.store(Z + at, 77.0)"
     assert finding.place.source.startswith("bump_kernel[(1,)]")
@@ -103,6 +105,124 @@ def test_a_grid_that_is_too_small_is_told():
         "the grid has 4 programs, and each stores 32 elements: "
         "150 elements need triton.cdiv(150, 32) = 5 programs"
     )
+
+
+@triton.jit
+def scale_kernel(X, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(X + i, tl.load(X + i, mask=i < n) * 2, mask=i < n)
+
+
+def test_elements_in_place_that_no_program_stores_are_named_with_the_launch_and_its_grid():
+    def scaled(x):
+        scale_kernel[(x.numel() // 32,)](x, x.numel(), BLOCK=32)
+
+    for function in (scaled, lambda x: (z := x.clone(), scaled(z))[0]):
+        finding = only(audit(function, torch.ones(100), like=lambda x: x.mul_(2), guard=QUICK))
+        assert finding.kernel == "scale_kernel" and finding.place.source.startswith("scale_kernel[(x.numel()")
+        assert finding.verdict.message.startswith(
+            "4 of 100 elements of the result are wrong. The first, [96]"
+        )
+        assert finding.verdict.diagnosis == (
+            "no program stores [96] to [99]; the grid has 3 programs, and each stores 32 elements: "
+            "100 elements need triton.cdiv(100, 32) = 4 programs"
+        )
+
+
+def test_elements_that_nothing_must_store_are_no_fault_of_the_grid():
+    """The first 64 elements are doubled; the last 36 stay as they are. The reference changes one of them."""
+
+    def scaled(x):
+        scale_kernel[(2,)](x, 64, BLOCK=32)
+
+    def like(x):
+        x[:64] *= 2
+        x[70] = 9
+
+    finding = only(audit(scaled, torch.ones(100), like=like, guard=QUICK))
+    assert finding.verdict.diagnosis == "no program stores [70]"
+
+
+def test_what_torch_stores_is_not_left_out():
+    def scaled(x):
+        scale_kernel[(3,)](x, x.numel(), BLOCK=32)
+        x[96:] += 2
+
+    finding = only(audit(scaled, torch.ones(100), like=lambda x: x.mul_(2), guard=QUICK))
+    assert "[96]" in finding.verdict.message and finding.verdict.diagnosis == ""
+
+
+def test_elements_that_no_program_stores_are_counted_beside_wrong_ones():
+    def wrong(x):
+        scale_kernel[(3,)](x, x.numel(), BLOCK=32)
+        bump_kernel[(1,)](x, 96, 10, BLOCK=128)
+
+    finding = only(audit(wrong, torch.ones(100), like=lambda x: x.mul_(2), guard=QUICK))
+    assert finding.verdict.site.source == "tl.store(Z + at, 77.0)" and finding.kernel == "bump_kernel"
+    assert finding.verdict.diagnosis.startswith("no program stores 4 of them, [96] to [99]")
+
+
+@triton.jit
+def box_kernel(X, Z, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    offsets = rows[:, None] * N + columns[None, :]
+    mask = (rows[:, None] < M) & (columns[None, :] < N)
+    tl.store(Z + offsets, tl.load(X + offsets, mask=mask), mask=mask)
+
+
+def test_rows_and_columns_that_no_program_stores_are_counted_on_their_axis_of_the_grid():
+    def tiled(x, floors=0):
+        z = torch.empty_like(x)
+        m, n = x.shape
+        grid = m // 16 if floors == 1 else triton.cdiv(m, 16), n // 8 if floors == 2 else triton.cdiv(n, 8)
+        box_kernel[grid](x, z, m, n, BM=16, BN=8)
+        return z
+
+    assert audit(tiled, torch.ones(40, 20), guard=QUICK).ok
+    for floors, axis, count, each, unit, size, need in (
+        (1, 0, 2, 16, "rows", 40, 3),
+        (2, 1, 2, 8, "columns", 20, 3),
+    ):
+        finding = only(audit(tiled, torch.ones(40, 20), floors=floors, guard=QUICK))
+        assert finding.verdict.diagnosis == (
+            f"the grid has {count} programs along axis {axis}, and each stores {each} {unit}: "
+            f"{size} {unit} need triton.cdiv({size}, {each}) = {need} programs"
+        )
+
+
+def test_a_grid_with_one_program_per_row_and_a_row_too_many():
+    def rows(x):
+        z = torch.empty_like(x)
+        box_kernel[(x.shape[0] - 1, 1)](x, z, *x.shape, BM=1, BN=32)
+        return z
+
+    finding = only(audit(rows, torch.ones(5, 20), guard=QUICK))
+    assert "has 4 programs along axis 0, and each stores 1 row: 5 rows need" in finding.verdict.diagnosis
+
+
+@triton.jit
+def persistent_kernel(X, Z, n, tiles, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
+    count = n // BLOCK
+    if tiles:
+        count = tiles
+    for tile in range(tl.program_id(0), count, PROGRAMS):
+        i = tile * BLOCK + tl.arange(0, BLOCK)
+        tl.store(Z + i, tl.load(X + i, mask=i < n), mask=i < n)
+
+
+def test_a_count_of_blocks_that_is_rounded_down_in_the_kernel_is_named_or_asked_for():
+    def copied(x, tiles=0):
+        z = torch.empty_like(x)
+        persistent_kernel[(4,)](x, z, x.numel(), tiles, PROGRAMS=4, BLOCK=32)
+        return z
+
+    finding = only(audit(copied, torch.ones(300), guard=QUICK))
+    line = persistent_kernel.fn.__code__.co_firstlineno + 2
+    why = f"n // BLOCK in line {line} rounds down to 9, and 9 blocks have 288 elements"
+    assert finding.verdict.diagnosis == f"{why}: tl.cdiv(n, BLOCK) rounds up"
+    finding = only(audit(copied, torch.ones(300), tiles=8, guard=QUICK))
+    assert "is a count of blocks rounded down?" in finding.verdict.diagnosis
 
 
 def test_a_gap_in_the_middle_is_no_fault_of_the_grid():

@@ -93,7 +93,7 @@ def test_sums_in_a_narrow_dtype(how, dtype):
     else:
         (note,), (finding,) = report.notes, strict.findings
         name = str(dtype).removeprefix("torch.")
-        text = {"sum": f"16 numbers are added up in {name}", "loop": f"the loop adds up numbers in {name}"}
+        text = {"sum": f"16 numbers are added in {name},", "loop": f"the loop adds numbers in {name},"}
         assert text[how] in note and note.startswith("column_sums_kernel, line ")
         line = {"sum": "z = tl.sum(x, 0)", "loop": "z += tl.load(X + i * N + c)"}
         assert finding.verdict.kind == "imprecise" and finding.verdict.site.source == line[how]

@@ -56,7 +56,7 @@ def test_elements_that_sampled_programs_store_are_compared(monkeypatch, programs
         report = audit(plus, X, wrong=wrong, like=lambda x, wrong: x + 1, guard=QUICK)
         assert not report.compared
         if wrong and is_found:
-            assert "wrong values in the result: 16 of 200, the first at [32]: got 34" in str(report)
+            assert "16 of 200 elements of the result are wrong. The first, [32], is 34" in str(report)
         else:
             assert report.ok and "0 of 1 launch clean, the rest not judged" in str(report)
             assert f"not judged: values: 40 of 200 {IN_PART}" in str(report)

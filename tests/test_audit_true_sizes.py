@@ -58,7 +58,7 @@ def test_a_grid_that_ends_at_65535_leaves_room_for_another_size(wide):
     report = audit(by_head, torch.randn(2, 7, 12), wide)
     assert report.ok == wide and any("at most 65,535" in note for note in report.notes)
     if not wide:
-        assert report.findings[0].on == "x.shape[0] = 65,522, x.shape[1] = 2,919"
+        assert report.findings[0].on == "x.shape[0] = 65,522 and x.shape[1] = 2,919"
         assert "does not fit int32" in str(report)
 
 
@@ -76,7 +76,7 @@ def test_a_limit_that_few_calls_reach_is_a_note(block, ok):
         return z
 
     report = audit(tiled, torch.randn(40), guard=Guard(hard=True))
-    limit = f"x.shape[0] can be at most {65_535 * block:,}"
+    limit = f"no GPU launches this with x.shape[0] above {65_535 * block:,}"
     assert report.ok == ok and limit in str(report)
 
 
@@ -308,9 +308,35 @@ def test_a_long_loop_is_shorter_if_another_size_is_large_too(wide):
     assert not report.unjudged, report
     if not wide:
         (finding,) = report.findings
-        assert finding.on.startswith("b.shape[1] = 1,048,560, a.shape[1] and b.shape[0] = ")
+        assert finding.on.startswith("b.shape[1] = 1,048,560 and a.shape[1] = b.shape[0] = ")
         assert finding.verdict.site.source.startswith("b = tl.load(")
         assert "cols" not in finding.verdict.diagnosis
+
+
+@triton.jit
+def outer_kernel(X, W, Z, M, N, K, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    cols = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    x = tl.load(X + rows * K, mask=rows < M, other=0.0)
+    w = tl.load(W + cols, mask=cols < N, other=0.0)
+    tl.store(Z + rows * N + cols, x * w, mask=(rows < M) & (cols < N))
+
+
+def test_a_factor_that_is_too_narrow_in_several_lines_is_one_finding():
+    """With many rows, the load of ``x`` overflows first; with many columns and some rows, the store does."""
+
+    def outer(x, w):
+        z = torch.empty(len(x), len(w))
+        grid = triton.cdiv(len(x), 64), triton.cdiv(len(w), 64)
+        outer_kernel[grid](x, w, z, *z.shape, x.shape[1], BM=64, BN=64)
+        return z
+
+    (finding,) = audit(outer, torch.randn(30, 100), torch.randn(70)).findings
+    line = outer_kernel.fn.__code__.co_firstlineno + 2
+    assert finding.on.startswith("x.shape[0] = ") and finding.verdict.site.line == line + 2
+    assert finding.verdict.diagnosis == (
+        f"rows is also a factor in line {line + 4}: convert it where it is set, in line {line}"
+    )
 
 
 def test_more_seconds_are_more_for_enlarged_sizes_too(monkeypatch):

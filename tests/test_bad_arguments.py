@@ -11,7 +11,19 @@ from puzzles_lib.authoring.solutions import solutions
 KERNEL = """
 import triton
 import triton.language as tl
-from puzzles_lib import CONSTANT_ADD, SQUARE, check, excerpt, hint, mistake, race, run, stages, trace, watch
+from puzzles_lib import (
+    CONSTANT_ADD,
+    PAIR_DIFFERENCE,
+    check,
+    excerpt,
+    hint,
+    mistake,
+    race,
+    run,
+    stages,
+    trace,
+    watch,
+)
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.inspector.step import step
 
@@ -58,7 +70,7 @@ def shell():
         ("run(kernel, CONSTANT_ADD, 1)", "run: name each tensor, as in run(kernel, CONSTANT_ADD, x=...)"),
         ("hint('constant_add')", "hint(PUZZLE): puzzle must be a Puzzle, not str"),
         ("hint(CONSTANT_ADD, 99)", "hint: number must be from 1 to "),
-        ("mistake(SQUARE, 'x')", "mistake: which must be from 1 to "),
+        ("mistake(PAIR_DIFFERENCE, 'x')", "mistake: which must be from 1 to "),
         ("race(kernel)", "race(rung): rung must be a Rung, not JITFunction"),
         ("stages(kernel, CONSTANT_ADD, 'sm_91')", "target must be one of sm_80, sm_90, "),
         ("stages(kernel, CONSTANT_ADD, num_warps=3)", "stages: num_warps must be one of 1, 2, 4, "),

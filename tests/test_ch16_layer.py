@@ -1,6 +1,7 @@
 """Chapter 16: the digits that it trains on, and the loss curves that were recorded."""
 
 import base64
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -183,6 +184,27 @@ def test_nearest_codes_of_one_bit_make_gradients_too_long_at_first():
     assert all(abs(gain - 1) < 0.1 for layers in random for gain in layers)
     drawn = pictures.gains((0, 15, 30), {"1 bit, nearest": nearest[:3]})
     assert all(f"{gain:.2f}" in drawn.alt for layers in nearest[:3] for gain in layers)
+
+
+def test_nearest_codes_exaggerate_how_x_varies_from_row_to_row():
+    """In the inputs of all three layers, by as much as the text says, at the steps of its picture."""
+    told = PROSE["train-gains-why"]
+    low, high = map(int, re.search(r"by (\d+) to (\d+)%", told).groups())
+    found = []
+    for steps in range(0, 31, 5):
+        model = digits.mlp()
+        digits.train(model, steps)
+        *_, (images, _) = digits.batches(steps + 1)
+        with torch.no_grad():
+            first = model[1](model[0](images))
+            inputs = images, first, model[3](model[2](first))
+        for x in inputs:
+            groups = x.unflatten(1, (-1, 64))
+            least, most = groups.aminmax(dim=2, keepdim=True)
+            near = torch.where(groups - least > (most - least) / 2, most, least).flatten(1)
+            around, near = x - x.mean(0), near - near.mean(0)
+            found.append(float((near * around).sum() / around.square().sum()))
+    assert [round(100 * (each - 1)) for each in (min(found), max(found))] == [low, high]
 
 
 def test_what_the_text_says_of_one_bit_to_the_nearest():
@@ -463,7 +485,7 @@ def test_the_operator_keeps_the_contract(capsys):
     [
         ("", "FAILS. Return early"),
         ("x, x, x", "FAILS. RuntimeError: pack: The output of this custom operator (1) must not also be"),
-        ("None", "FAILS. TypeError: Object of type 'NoneType'"),
+        ("None", "FAILS. The operator returns None, but must return words"),
         ("storge(x)", "FAILS. NameError: name 'storge' is not defined"),
         ("(x.new_empty(0),) + storage(x)[1:]", "test_faketensor FAILS"),
     ],
@@ -542,13 +564,18 @@ def test_the_whole_model_compiles_and_no_two_layers_share_a_seed(capsys):
         ("step", "layer 2 in step 0 has the seed 0, like layer 0 in step 0"),
         ("step + place", "layer 0 in step 2 has the seed 2, like layer 2 in step 0"),
         ("place / 2", "layer 0 in step 0: its seed must be an integer, but is 0.0"),
+        ("-place", "layer 2 in step 0: its seed must be at least 0, but is -2"),
+        (
+            "next(count)",
+            "the same step gets other seeds when it's asked again, so no run can be repeated",
+        ),
         ("7919 * step + place", ""),
         ("step * len(model) + place", ""),
     ):
 
-        def seed_layers(model, step, seeds=seeds):
+        def seed_layers(model, step, seeds=seeds, count=itertools.count()):  # noqa: B008
             for place, layer in enumerate(model):
-                layer.seed = eval(seeds, {"step": step, "place": place, "model": model})
+                layer.seed = eval(seeds, {"step": step, "place": place, "model": model, "count": count})
 
         assert judged.seeds(seed_layers, digits.mlp(), 6) == words
 
@@ -964,3 +991,24 @@ def test_a_size_that_fits_some_strides_only_fails(size, faulty, words, capsys):
     found = {name for name, line in zip(inputs, told, strict=False) if "FAILS" in line}
     assert found == faulty and any(words in line for line in told)
     assert not any("stride_xm" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    "early, words",
+    [
+        ("", "Return early: there are no elements to compute with"),
+        ("    if x.numel() == 0:\n        return None\n", "The operator returns None, but must return words"),
+    ],
+)
+def test_an_x_without_elements_gets_words_of_its_own(early, words):
+    scope = cells_run("layer-pack", "op-demo")
+    right = "    if x.numel() == 0:\n        return storage(x)\n"
+    assert PROSE["train-op"].count(right) == 1
+    source = PROSE["train-op"].replace(right, early).replace('"ch16::', f'"ch16_empty_{len(early)}::')
+    exec(source, scope)
+    given = scope["pack_by_mine"], scope["pack_by_spec"], [torch.randn(5, 0)]
+    assert words in next(judged.contract(*given))
+    rest = "    size = (M - 1) * down + (N - 1) * across + 1\n"
+    source = source.replace(rest, "").replace('"ch16_empty_', '"ch16_bare_')
+    exec(source, scope)
+    assert words in next(judged.contract(*given))

@@ -18,6 +18,7 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
     stochastic_pack,
     uniform,
 )
+from puzzles_lib.coach import hinting
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.source import define
 from tests.kernel_lab import evaluate
@@ -86,6 +87,11 @@ def test_a_spec_that_differentiates_is_not_the_first_to_import_torchs_compiler()
             {"    if NEED_DB:\n        tl.store": "    if True:\n        tl.store"},
             "isn't needed",
         ),
+        (LINEAR_BACKWARD, {"(pid_n == 0)": "(tl.program_id(0) == 0)"}, "Who stores db?"),
+        (LINEAR_BACKWARD, {"tl.store(db_ptr": "tl.atomic_add(db_ptr"}, "Who stores db?"),
+        (LINEAR_BACKWARD, {"if NEED_DB:": "if NEED_DB > 1:"}, "The sums of dy"),
+        (STOCHASTIC_PACK, {"u), TOP)": "u), BITS)"}, "The highest code"),
+        (STOCHASTIC_PACK, {"row * N + n)": "row * GROUP + n)"}, "Which number does an element draw?"),
         (
             STRIDED_COPY,
             {"tl.program_id(0)": "tl.program_id(-1)", "tl.program_id(1)": "tl.program_id(0)", "(-1)": "(1)"},
@@ -108,7 +114,8 @@ def test_a_spec_that_differentiates_is_not_the_first_to_import_torchs_compiler()
         ),
     ],
 )
-def test_a_hint_is_about_the_mistake_that_the_report_shows(puzzle, changes, title):
+def test_a_hint_is_about_the_mistake_that_the_report_shows(puzzle, changes, title, monkeypatch):
+    monkeypatch.setattr(hinting, "_shown", {})
     source = kernel_sources()[puzzle.name]
     for right, wrong in changes.items():
         assert right in source
@@ -168,6 +175,14 @@ ALWAYS = "    if True:\n        tl.store"
         (STOCHASTIC_PACK, {"tl.rand(": "tl.randint("}, "u is from tl.randint"),
         (STOCHASTIC_PACK, {"tl.floor(steps + u)": "tl.ceil(steps + u)"}, "one step too high: use tl.floor"),
         (STOCHASTIC_PACK, {FLOOR: "tl.floor(steps) + (u > 0.5).to(tl.float32)"}, "a coin toss"),
+        (
+            STOCHASTIC_PACK,
+            {FLOOR: "tl.where(u > 0.5, tl.ceil(steps), tl.floor(steps))"},
+            "a coin toss: u above 0.5 gives the upper code",
+        ),
+        (STOCHASTIC_PACK, {PLACE: "OFFSET + row * GROUP + n"}, "the place counts GROUP elements per row"),
+        (STOCHASTIC_PACK, {PLACE: "OFFSET + n * N + row"}, "row and column are swapped"),
+        (STOCHASTIC_PACK, {"u), TOP)": "u), BITS)"}, "codes are clamped to BITS"),
         (STOCHASTIC_PACK, {"u), TOP)": "u), TOP + 1)"}, "after the floor, clamp to TOP, one less"),
         (
             STOCHASTIC_PACK,
@@ -191,6 +206,7 @@ ALWAYS = "    if True:\n        tl.store"
             "the wrong way round: let u be above 1 - fraction",
         ),
         (LINEAR_BACKWARD, {"offs_c, total, mask": "offs_c, tl.sum(acc, axis=1), mask"}, "row sums of dw"),
+        (LINEAR_BACKWARD, {"dy.to(tl.float32), axis=1": "dy.to(tl.float32)"}, "along m only, with axis=1"),
         (LINEAR_BACKWARD, {DB: "total += 1.0"}, "db counts the iterations of the loop"),
         (LINEAR_BACKWARD, {DB: "total += tl.minimum(M - start, BLOCK_M)"}, "db counts the rows of dy"),
         (LINEAR_BACKWARD, {" & (pid_n == 0)": ""}, "2 and 6   a race: several programs store the same value"),

@@ -261,7 +261,7 @@ SLIPS = [
     ("long_softmax", {" / denominator[:, None]": ""}, "aren't divided by the denominator"),
     ("long_sum", {"mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)": "mask = offs < M * N"}, "next row"),
     ("long_softmax", {"row_max[:, None]), axis=1)": "row_max[:, None]))"}, "does tl.sum have its axis?"),
-    ("online_softmax", {"denominator * factor + added": "(denominator + added) * factor"}, "divided by 0"),
+    ("online_softmax", {"denominator * factor + added": "(denominator + added) * factor"}, "the new terms"),
     ("online_softmax", {"denominator * factor": "denominator"}, "isn't rescaled when the maximum rises"),
     ("online_softmax", {"new_max[:, None]), axis=1)": "new_max[:, None]))"}, "does tl.sum have its axis?"),
     ("online_softmax", {"tl.exp(x - new_max": "tl.exp(x - row_max"}, "lack the new maximum?"),

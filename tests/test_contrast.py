@@ -10,11 +10,12 @@ import pytest
 
 from puzzles_lib import (
     BATCHED_MATMUL,
+    DOUBLE,
     LINEAR_RECURRENCE,
     MASKED_ADD,
     PACK_BITS,
+    PAIR_DIFFERENCE,
     SCALAR_FLASH_ATTENTION,
-    SQUARE,
     TILE_SHAPES,
     ledger,
     mistake,
@@ -193,10 +194,11 @@ def test_a_mistake_that_some_cases_refuse_is_asked_about_these():
 
 def test_no_two_choices_are_true():
     """Programs that overwrite each other leave elements unwritten; the report says both."""
-    slip = next(each for each in mistakes(SQUARE) if each.name == "programs_start_one_block_apart")
-    report = examine(define(slip.apply(kernel_sources()["square"]), "<apart>"), SQUARE)
+    edits = {"pid * BLOCK +": "pid +"}
+    slip = Mistake(DOUBLE, "apart", "One element apart.", edits, kind="never written", says="overwrite")
+    report = examine(define(slip.apply(kernel_sources()["double"]), "<apart>"), DOUBLE)
     assert "overwrite each other" in str(report)
-    asked = contrast._question(report, slip, mistakes(SQUARE))
+    asked = contrast._question(report, slip, (*mistakes(DOUBLE), slip))
     assert contrast._CHOICES["never written"] in asked and contrast._CHOICES["race"] not in asked
 
 
@@ -274,10 +276,15 @@ def test_it_is_made_in_a_function_that_ones_own_kernel_calls():
 
 def test_ones_own_is_the_puzzles_kernel_and_not_another_that_passes():
     """Chapter 00's sneaky kernel may pass as well; its line isn't the learner's solution."""
-    own = kernel_sources()["square"]
-    for source in (own, own.replace("square_kernel", "sneaky_kernel").replace("x * x", "x * x * 1")):
-        assert check(define(source, "<a kernel>"), SQUARE).ok
-    assert "tl.store(z_ptr + offs, x * x, mask=mask)" in signs(mistake(SQUARE, "doubled"), "-")
+    own = kernel_sources()["pair_difference"]
+    for source in (
+        own,
+        own.replace("pair_difference_kernel", "sneaky_kernel").replace("second - first", "-(first - second)"),
+    ):
+        assert check(define(source, "<a kernel>"), PAIR_DIFFERENCE).ok
+    assert "tl.store(z_ptr + offs, second - first, mask=mask)" in signs(
+        mistake(PAIR_DIFFERENCE, "pairs_are_added"), "-"
+    )
 
 
 def test_comments_around_a_hole_are_not_shown():

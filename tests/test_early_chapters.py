@@ -14,15 +14,16 @@ from puzzles_lib import (
     DOUBLE,
     MUL_RELU_BACKWARD,
     OUTER_ADD_BLOCKS,
-    SQUARE,
+    PAIR_DIFFERENCE,
     answer,
     check,
+    checking,
     run,
 )
 from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
 from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
-from puzzles_lib.chapters.ch00_welcome.dusk import brightened
+from puzzles_lib.chapters.ch00_welcome.dusk import brightened, revealed
 from puzzles_lib.chapters.ch01_blocks import message, secret
 from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
 from puzzles_lib.chapters.ch03_fusion import silu
@@ -32,7 +33,6 @@ from puzzles_lib.checker import examine
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checker.verdicts import STILL_OPEN
 from puzzles_lib.contract import Contract, Size
-from puzzles_lib.inputs import make_inputs
 from puzzles_lib.source import define
 from puzzles_lib.timing import recorded
 from tests.browser import faint
@@ -90,17 +90,31 @@ def test_the_first_picture_is_the_learners_or_says_where_to_look():
     assert "no picture, read the report above" in brightened(refused).alt
 
 
-def test_the_only_zero_of_a_case_is_where_the_question_looks_for_it():
-    case = DOUBLE.cases[2]
-    z = run(solutions()["double"], DOUBLE, x=make_inputs(DOUBLE, case)["x"], BLOCK=case.BLOCK)
-    program, lane = questions()["ch00-q3"].right()
-    assert (z == 0).nonzero().tolist() == [[program * case.BLOCK + lane]]
+def test_the_sun_is_where_the_first_question_looks_for_it():
+    sun = (scene() == 1).nonzero().float().mean(0).round().int().tolist()
+    assert sun[0] * 96 + sun[1] == ch00_pictures.SUN
+    assert f"element {ch00_pictures.SUN:,}" in cells("00")["q1-ask"]
+    assert "program 2, in lane 394" in ch00_pictures.painters().alt
+    assert questions()["ch00-q1"].right() == (2, 394)
 
 
-def test_a_sum_is_a_square_nowhere_in_the_first_case():
-    """The mistake says so."""
-    x = make_inputs(SQUARE, SQUARE.cases[0])["x"]
-    assert not ((x == 0) | (x == 2)).any()
+def test_the_noise_has_a_picture_that_only_the_pairs_show():
+    kernel = solutions()["pair_difference"]
+    drawn = revealed(kernel).alt
+    assert "x (0 is black, 1 white)" in drawn and "yours (0 is gray), 64 x 48" in drawn
+    first, second = ch00_pictures.noise().view(-1, 2).unbind(1)
+    white = second > first
+    assert 0.1 < white.float().mean() < 0.5
+    assert abs(float((first + second)[white].mean() - (first + second)[~white].mean())) < 0.05
+
+
+def test_a_picture_shows_what_a_wrong_kernel_stores():
+    source = first_definition("00", "break-offset")
+    drawn = brightened(define(source, "<pid>")).alt
+    assert "hatched: never written" in drawn
+    assert "12 programs" not in drawn
+    unmasked = brightened(define(first_definition("00", "break-mask"), "<no mask>")).alt
+    assert "never written" not in unmasked and "pixels from 0.12 to 1.00" in unmasked
 
 
 def test_a_kernel_with_another_bug_than_the_chapters_is_accepted():
@@ -148,20 +162,43 @@ def test_a_loop_over_the_lanes_is_correct_as_the_text_says():
     assert examine(define(head + loop, "<loop>"), puzzle).ok
 
 
-def test_each_part_of_the_message_is_read_by_its_puzzles_kernel_alone():
+def test_a_loop_over_the_lanes_passes_with_a_note(monkeypatch):
+    loops = checking._loops_over_lanes
+    body = "    for i in range(BLOCK):\n        x = tl.load(x_ptr + i)\n"
+    assert loops(body) and loops(body.replace("range(", "range(0, "))
+    assert not loops(body.replace("range(BLOCK)", "range(0, N, BLOCK)"))
+    assert not any(loops(source) for source in kernel_sources().values())
+    monkeypatch.setattr(checking, "_loops_over_lanes", lambda source: True)
+    assert "your loop moves one number at a time" in str(check(solutions()["double"], DOUBLE))
+
+
+def test_each_part_of_the_message_is_read_by_its_puzzles_kernel():
     kernels = solutions()
-    first = message.first_part(kernels["constant_add"]).alt
-    assert "“dear-reader-the-rest-is-reversed”" in first
-    told = message.second_part(kernels["reversed_add"]).alt
-    assert "“well-done-your-pointers-go-anywhere”" in told
-    assert "No letters yet" in message.second_part(kernels["constant_add"]).alt  # it has no mask
-    assert "“" + "well-done-your-pointers-go-anywhere"[::-1] in message.second_part(kernels["masked_add"]).alt
-    letters = secret.second_part().numel()
-    assert (
-        f"{letters} letters" in cells("01")["p2-idea"]
-        and letters % 2
-        and secret.first_part().numel() % 8 == 0
-    )
+    for part, name, told in (
+        (message.first_part, "constant_add", "you-are-reading-this-in-parallel"),
+        (message.second_part, "masked_add", "a-block-may-end-early"),
+        (message.third_part, "reversed_add", "hooray--pointers-go-both-ways"),
+    ):
+        assert part(kernels[name]).alt.endswith(f"“{told}”")
+    assert "“syaw-htob-og-sretniop--yarooh”" in message.third_part(kernels["masked_add"]).alt
+    parts = (secret.first_part(), secret.second_part(), secret.third_part())
+    for letters, cell in zip(parts, ("p1-message-idea", "p2-idea", "p2b-message-idea"), strict=True):
+        assert f"{len(letters)} letters" in cells("01")[cell]
+    assert [len(letters) % 8 for letters in parts] == [0, 5, 5]
+
+
+def test_a_wrong_kernel_shows_the_letters_that_it_stores():
+    sources = kernel_sources()
+    first = define(sources["constant_add"].replace("z_ptr + pid * BLOCK", "z_ptr"), "<first>")
+    told = message.first_part(first).alt
+    assert "“parallel" + "_" * 24 + "”" in told and "24 of 32 letters are missing" in told
+    unmasked = define(sources["masked_add"].replace("N - pid * BLOCK", "N"), "<unmasked>")
+    told = message.second_part(unmasked).alt
+    assert "“a-block-may-end-early”" in told and "isn't clean" in told
+    typo = define(sources["constant_add"].replace("tl.load", "tl.laod"), "<typo>")
+    assert "No letters yet" in message.first_part(typo).alt
+    stub = re.sub(r"    (x =|tl.store).*\n", "", sources["constant_add"])
+    assert "No letters yet" in message.first_part(define(stub, "<stub>")).alt
 
 
 # ---- chapter 02
@@ -316,7 +353,7 @@ def test_a_run_is_reported_under_the_name_of_its_kernel():
 
 
 def test_a_whole_float_is_an_integer_and_a_factor_may_end_in_x(state_dir):
-    assert answer("ch00-q2", 21.0).ok
+    assert answer("ch00-q3", 21.0).ok
     assert answer("ch03-q4", "3.02x").ok
     assert "a tuple, such as (5,) or (1, 2), but 63 is an int" in repr(answer("ch04-q7", 63))
 
@@ -334,6 +371,6 @@ def test_a_line_typed_into_the_comment_is_noticed():
 
 
 def test_run_calls_an_unsolved_kernel_unsolved():
-    left = re.sub(r"    (offs|mask) = .*\n", "", kernel_sources()["square"])
-    with pytest.raises(RuntimeError, match="(?s)square_kernel.*not solved yet"):
-        run(define(left, "<stub>"), SQUARE, x=torch.ones(8), BLOCK=8)
+    left = re.sub(r"    (first|second|tl.store).*\n", "", kernel_sources()["pair_difference"])
+    with pytest.raises(RuntimeError, match="(?s)pair_difference_kernel.*not solved yet"):
+        run(define(left, "<stub>"), PAIR_DIFFERENCE, x=torch.ones(16), N=8, BLOCK=8)

@@ -109,7 +109,7 @@ def test_who_submits_half_a_file_reads_that_it_is_not_graded(archive: Path, tmp_
     root = unpacked(archive, tmp_path / "autograder", {"01_blocks.ipynb": half})
     assert autograder.main([str(root)]) == 0
     result = json.loads((root / "results/results.json").read_text())
-    assert result["score"] == 0 and "Not graded: a file cannot be read." in result["output"]
+    assert result["score"] == 0 and "Not graded: a file cannot be read (01_blocks.ipynb: " in result["output"]
     assert all("the file cannot be read" in test["output"] for test in result["tests"] if "number" in test)
 
 

@@ -226,7 +226,7 @@ def test_just_the_puzzles_is_not_graded_and_says_so_where_it_is_begun() -> None:
     assert by_chapter({"ann/just_the_puzzles.ipynb": data}, CHAPTERS) == ({}, [])
     begun = data.replace(b"    # your code here", b"    x = 1", 1)
     notebooks, remarks = by_chapter({"ann/just_the_puzzles.ipynb": begun}, CHAPTERS)
-    told = "ann/just_the_puzzles.ipynb: not graded; only kernels in the chapters' own notebooks count"
+    told = "ann/just_the_puzzles.ipynb: not graded, because only kernels in the chapter notebooks count"
     assert (notebooks, remarks) == ({}, [told])
 
 
@@ -296,7 +296,7 @@ def test_helpers_and_constants_are_found(cells: dict[str, str], in_a_fork: None)
     [
         (
             "if torch.cuda.is_available():",
-            "under `if torch.cuda.is_available()`, and grading cannot tell whether",
+            "under `if torch.cuda.is_available()`, which the grader cannot evaluate: write it at",
         ),
         ("for _ in range(1):", "under `for`, which grading does not run: write it at the top level"),
     ],

@@ -519,12 +519,22 @@ def test_an_anonymous_submission_is_read_as_if_it_had_its_own_names(tmp_path: Pa
 
 
 def test_open_means_one_thing_on_the_class_page() -> None:
-    grades = [grade_of(mark("masked_add", state)) for state in ("solved", "open", "missing", "missing")]
+    states = ("solved", "wrong", "limit", "open", "missing", "missing")
+    grades = [grade_of(mark("masked_add", state)) for state in states]
     shown = overview(grades, [], True)
     (row,) = re.findall("<tr><td>masked_add</td>(.*?)</tr>", shown)
-    assert re.findall(r">(\d+)<", row) == ["1", "1", "1", "2"]  # solved, tried, not started, not handed in
+    assert re.findall(r">(\d+)<", row) == ["1", "2", "1", "2"]
     heads = re.findall("<th[^>]*>(.*?)</th>", shown)
-    assert heads[:5] == ["puzzle", "solved", "tried", "not started", "not handed in"] and "open" not in heads
+    assert heads[:5] == ["puzzle", "solved", "tried, not solved", "not started", "not handed in"]
+    assert "open" not in heads and "unreadable file" not in heads
+
+
+def test_a_row_of_the_class_page_counts_unreadable_files() -> None:
+    grades = [grade_of(mark("masked_add", state)) for state in ("solved", "unread", "unread")]
+    shown = overview(grades, [], True)
+    (row,) = re.findall("<tr><td>masked_add</td>(.*?)</tr>", shown)
+    assert re.findall(r">(\d+)<", row) == ["1", "0", "0", "0", "2"]
+    assert re.findall("<th[^>]*>(.*?)</th>", shown)[5] == "unreadable file"
 
 
 # ---- how far it is

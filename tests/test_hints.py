@@ -28,6 +28,7 @@ from puzzles_lib import (
     OUTER_ADD_BLOCKS,
     PACK_BITS,
     PACKED_ALONG_K,
+    PAIR_DIFFERENCE,
     QUANTIZE_CODES,
     QUANTIZE_PACK,
     QUANTIZE_ROWS,
@@ -38,7 +39,6 @@ from puzzles_lib import (
     RMS_NORM,
     SCALAR_FLASH_ATTENTION,
     SPLIT_K,
-    SQUARE,
     TILED_LINEAR,
     UNPACK_DEQUANTIZE,
     WEIGHT_CODES,
@@ -226,9 +226,10 @@ def numbers(puzzle, count: int) -> list[int]:
         ),
         (MASKED_ADD, "lanes < N", "lanes <= N", "element 20; x has 20", "How many elements are left"),
         (MASKED_ADD, "N - pid * BLOCK", "N", "mask must count the elements", "How many elements are left"),
-        (SQUARE, "pid * 2 * BLOCK", "pid * BLOCK", "overwrite each other", "Where a part begins"),
-        (SQUARE, "tl.arange(0, 2 * BLOCK)", "tl.arange(0, BLOCK)", "needs more lanes", "Where a part begins"),
-        (SQUARE, "offs < N", "offs <= N", "element 20; x has 20", "The mask"),
+        (PAIR_DIFFERENCE, "x_ptr + 2 * offs, ", "x_ptr + offs, ", "wrong values", "Where a pair begins"),
+        (PAIR_DIFFERENCE, "2 * offs + 1", "2 * offs + 2", "out-of-bounds", "Where a pair begins"),
+        (PAIR_DIFFERENCE, "z_ptr + offs", "z_ptr + 2 * offs", "out-of-bounds store", "Where a result goes"),
+        (PAIR_DIFFERENCE, "second - first", "first - second", "wrong way round", "Which from which"),
         (MASKED_ADD, "x + 10, mask=mask", "x + 10", "elements 20..31", "What needs a mask"),
         (REVERSED_ADD, "lanes < N - pid * BLOCK", "lanes < N", "elements -5..-1", "The mask"),
         (REVERSED_ADD, "x_ptr - lanes, mask=mask", "x_ptr - lanes", "elements -12..-1", "The mask"),
@@ -249,14 +250,14 @@ def numbers(puzzle, count: int) -> list[int]:
         ),
         (
             SCALAR_FLASH_ATTENTION, 'tl.where(mask_k[None, :], scores, float("-inf"))', "scores",
-            "lanes past the last key count as keys", "Keys that don't exist",
+            "lanes past the last key get a weight", "Keys that don't exist",
         ),
         (
             SCALAR_FLASH_ATTENTION, "acc * factor", "acc", "acc isn't multiplied",
             "From one block of keys to the next",
         ),
         (
-            SCALAR_FLASH_ATTENTION, "tl.exp(row_max - new_max)", "tl.exp(new_max - row_max)", "are NaN",
+            SCALAR_FLASH_ATTENTION, "tl.exp(row_max - new_max)", "tl.exp(new_max - row_max)", "old minus new",
             "From one block of keys to the next",
         ),
         (
@@ -265,7 +266,7 @@ def numbers(puzzle, count: int) -> list[int]:
         ),
         (
             SCALAR_FLASH_ATTENTION, "acc * factor + tl.sum(p * v[None, :], axis=1)",
-            "(acc + tl.sum(p * v[None, :], axis=1)) * factor", "zero everywhere",
+            "(acc + tl.sum(p * v[None, :], axis=1)) * factor", "multiplies the new terms",
             "From one block of keys to the next",
         ),
         (SCALAR_FLASH_ATTENTION, "p * v[None, :]", "scores * v[None, :]", "wrong values", "The two sums"),
@@ -282,12 +283,12 @@ def numbers(puzzle, count: int) -> list[int]:
         (
             SCALAR_FLASH_ATTENTION,
             "denominator * factor + tl.sum(p, axis=1)\n        acc = acc * factor + ",
-            "(denominator + tl.sum(p, axis=1)) * factor\n        acc = factor * ", "0 / 0",
-            "Zero divided by zero",
+            "(denominator + tl.sum(p, axis=1)) * factor\n        acc = factor * ", "the new terms",
+            "From one block of keys to the next",
         ),
         (
-            SCALAR_FLASH_ATTENTION, 'scores, float("-inf"))', 'float("-inf"), scores)', "0 / 0",
-            "Zero divided by zero",
+            SCALAR_FLASH_ATTENTION, 'scores, float("-inf"))', 'float("-inf"), scores)', "lanes that exist",
+            "Keys that don't exist",
         ),
         (
             SCALAR_FLASH_ATTENTION, "        row_max = new_max\n",
@@ -298,18 +299,18 @@ def numbers(puzzle, count: int) -> list[int]:
         (
             FLASH_ATTENTION, "        row_max = new_max\n",
             "        row_max = new_max\n        acc = acc / denominator[:, None]\n", "divided inside",
-            "Divide once",
+            "The lines that are given",
         ),
         (FLASH_ATTENTION, 'scores, float("-inf"))', 'float("-inf"), scores)', "tl.where hides", "The mask"),
         (
             FLASH_ATTENTION, "offs_k[None, :] <= offs_q[:, None]",
             "tl.arange(0, BLOCK_Q)[:, None] >= tl.arange(0, BLOCK_K)[None, :]", "within the tile", "The mask",
         ),
-        (FLASH_ATTENTION, "        row_max = new_max\n", "", "row_max never", "From one block of keys"),
-        (FLASH_ATTENTION, "p = tl.exp(scores - new_max", "p = tl.exp(scores - row_max", "NaN", "From one bl"),
+        (FLASH_ATTENTION, "        row_max = new_max\n", "", "row_max never", "The lines that are"),
+        (FLASH_ATTENTION, "p = tl.exp(scores - new_max", "p = tl.exp(scores - row_max", "NaN", "The lines"),
         (
             FLASH_ATTENTION, "tl.maximum(row_max, tl.max(scores, axis=1))", "tl.max(scores, axis=1)", "NaN",
-            "From one block of keys",
+            "The lines that are given",
         ),
         (
             FLASH_ATTENTION, "offs_k[None, :] <=", "tl.arange(0, BLOCK_K)[None, :] <=", "within the tile",
@@ -460,7 +461,7 @@ def numbers(puzzle, count: int) -> list[int]:
     ids=[
         "no mask", "max of a number", "shapes",
         "relu of each factor", "gate of x", "no y", "no parentheses", "one too many", "lanes below N",
-        "half a step", "half a block", "one too many of two blocks", "no mask of the store",
+        "pairs overlap", "the next pair", "stored in pairs", "wrong way round", "no mask of the store",
         "mask from N alone", "load without its mask", "one past the last", "all at the end", "forwards",
         "the last maximum", "a fold of two",
         "other axis", "all axes", "last block", "padding of zeros",
@@ -848,7 +849,12 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
             "keep the larger",
             "The maximum so far",
         ),
-        ("denominator * factor + added", "(denominator + added) * factor", "divided by 0", "The old sum"),
+        (
+            "denominator * factor + added",
+            "(denominator + added) * factor",
+            "multiplies the new terms",
+            "The old sum",
+        ),
         ("row_max = new_max", "row_max = row_max", "an exp overflowed", "The old maximum must follow"),
         (
             "tl.exp(row_max - new_max)",
@@ -874,6 +880,13 @@ HIDE_FUTURE = f'tl.where({CAUSAL}, scores, float("-inf"))'
 OF_BLOCK, OF_X = "tl.max(scores, axis=1)", "tl.max(x, axis=1)"
 P, END, EARLY = "tl.exp(scores - new_max[:, None])", "min(start_q + BLOCK_Q, T)", "        factor = "
 SUM_OF_V, SUM_OF_EXP = "tl.sum(p * v[None, :], axis=1)", "tl.sum(tl.exp(x - row_max[:, None]), axis=1)"
+SCORES_ONLY = 'scores = tl.dot(q, k.T, input_precision="ieee") / root_d  # [BLOCK_Q, BLOCK_K]\n        '
+SCORES = f"{SCORES_ONLY}scores = {HIDE_FUTURE}\n        "
+DOT = 'tl.dot(p, v, input_precision="ieee")'
+NEW_ACC = f"        acc = acc * factor[:, None] + {DOT}\n"
+BOTH_SUMS = f"""        denominator = denominator * factor + tl.sum(p, axis=1)
+        acc = acc * factor + {SUM_OF_V}
+"""
 TOO_EARLY = {EARLY: f"        row_max = new_max\n{EARLY}"}
 NO_FOLD, FROM_BLOCK = "to one number per row: tl.", "From one block of keys to the next"
 ALWAYS_1 = "is the factor missing, or always 1"
@@ -890,8 +903,8 @@ OF_LINE = "fold scores on line"
         (SCALAR, {OF_BLOCK: "scores"}, OF_LINE, "Shapes first"),
         (SCALAR, {"tl.sum(p, axis=1)": "p"}, f"fold p {NO_FOLD}sum(p, axis=1)", "Shapes first"),
         (SCALAR, {SUM_OF_V: "tl.dot(p, v)"}, "v is a vector", "Shapes first"),
-        (FLASH, {OF_BLOCK: "scores"}, OF_LINE, "What stays the same"),
-        (FLASH, {"tl.sum(p, axis=1)": "p"}, f"fold p {NO_FOLD}sum(p, axis=1)", "The factor has one"),
+        (FLASH, {OF_BLOCK: "scores"}, OF_LINE, "The lines that are given"),
+        (FLASH, {"tl.sum(p, axis=1)": "p"}, f"fold p {NO_FOLD}sum(p, axis=1)", "The lines that are given"),
         (
             SCALAR, {"q[:, None] * k[None, :]": "q * k"}, "such as q[:, None] and k[None, :]",
             "Shapes first",
@@ -901,12 +914,12 @@ OF_LINE = "fold scores on line"
         (ONLINE_SOFTMAX, {"factor = tl.exp(": "factor = tl.exp2("}, "powers of 2", "Powers of two"),
         (SCALAR, {"tl.exp(": "tl.exp2("}, "exp2 instead of exp", "Powers of two"),
         (SCALAR, {"factor = tl.exp(": "factor = tl.exp2("}, "powers of 2", "Powers of two"),
-        (FLASH, {"tl.exp(": "tl.exp2("}, "exp2 instead of exp", "Powers of two"),
-        (FLASH, {"factor = tl.exp(": "factor = tl.exp2("}, "powers of 2", "Powers of two"),
+        (FLASH, {"tl.exp(": "tl.exp2("}, "exp2 instead of exp", "The lines that are"),
+        (FLASH, {"factor = tl.exp(": "factor = tl.exp2("}, "powers of 2", "The lines that"),
         (LONG_SOFTMAX, {OF_X: "tl.max(x)"}, "does tl.max have its axis", "Shapes"),
         (ONLINE_SOFTMAX, {OF_X: "tl.max(x)"}, "does tl.max have its axis", "The order of the lines"),
         (SCALAR, {OF_BLOCK: "tl.max(scores)"}, "does tl.max have its axis", "Shapes first"),
-        (FLASH, {OF_BLOCK: "tl.max(scores)"}, "does tl.max have its axis", "The factor has one"),
+        (FLASH, {OF_BLOCK: "tl.max(scores)"}, "does tl.max have its axis", "The lines that"),
         (SCALAR, {f"tl.maximum(row_max, {OF_BLOCK})": OF_BLOCK}, "keep the larger", FROM_BLOCK),
         (
             SCALAR, {HIDE_KEYS: "scores", P: f"tl.where(mask_k[None, :], {P}, 0.0)"},
@@ -916,15 +929,28 @@ OF_LINE = "fold scores on line"
             FLASH, {HIDE_FUTURE: "scores", P: f"tl.where({CAUSAL}, {P}, 0.0)"},
             "hide the scores, not only p", "The mask",
         ),
-        (
-            FLASH, {HIDE_FUTURE: "scores", P: f"tl.where({CAUSAL}, {P}, 0.0)", END: "T"},
-            "a hidden score counts in the maximum", "The mask",
-        ),
         (ONLINE_SOFTMAX, TOO_EARLY, ALWAYS_1, "The old sum"),
         (SCALAR, TOO_EARLY, ALWAYS_1, FROM_BLOCK),
-        (FLASH, TOO_EARLY, ALWAYS_1, FROM_BLOCK),
+        (FLASH, TOO_EARLY, ALWAYS_1, "The lines that are given"),
         (FLASH, {END: "start_q + BLOCK_K"}, "does end cover", "Where the keys end"),
         (FLASH, {END: "start_q + 1"}, "does end cover", "Where the keys end"),
+        (FLASH, {END: "BLOCK_Q"}, "grow by BLOCK_Q", "Where the keys end"),
+        (FLASH, {END: "tl.program_id(0) + 1"}, "counts keys, not programs", "Where the keys end"),
+        (FLASH, {END: "tl.cdiv(start_q + BLOCK_Q, BLOCK_K)"}, "counts keys, not programs", "Where the keys"),
+        (FLASH, {END: f"{END} - 1"}, "the last key is never loaded", "Where the keys end"),
+        (FLASH, {END: "T"}, "loaded in vain", "Where the keys end"),
+        (FLASH, {f"    end = {END}\n": ""}, "loaded in vain", "Where the keys end"),
+        (FLASH, {SCORES: ""}, "write the lines that replace the zeros", "The scores"),
+        (FLASH, {SCORES_ONLY: ""}, "compute them from q and k", "The scores"),
+        (FLASH, {NEW_ACC: ""}, "no line adds to acc", "The weighted sum"),
+        (
+            FLASH, {f"acc * factor[:, None] + {DOT}": f"(acc + {DOT}) * factor[:, None]"}, "the new terms",
+            "The weighted sum",
+        ),
+        (SCALAR, {BOTH_SUMS: ""}, "no line adds to denominator or acc", "The two sums"),
+        (SCALAR, {"mask_k[None, :], scores": "mask_q[:, None], scores"}, "where mask_k is False", "Keys"),
+        (LONG_SUM, {"        acc += tl.sum(x, axis=1)  # [BLOCK_M]\n": ""}, "adds to acc", "One iteration"),
+        (ONLINE_SOFTMAX, {"row_max - new_max": "new_max - row_max"}, "old minus new", "Which way around"),
         (FLASH, {END: "(tl.program_id(0) + 1) * BLOCK_K"}, "end is too small", "Where the keys end"),
         (FLASH, {CAUSAL: "start_q >= offs_k[None, :]"}, "see the same keys", "The mask"),
         (FLASH, {CAUSAL: "offs_q[:, None] - offs_k[None, :] < 4"}, "only hides old keys", "The mask"),

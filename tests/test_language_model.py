@@ -1,5 +1,6 @@
 """The model that speaks: its weights in 4 bits, its training, and the same text by kernels as by torch."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -151,6 +152,11 @@ def test_the_chain_computes_the_model(kernels):
     assert (last - wanted[-1:]).abs().max() < 0.03 * size
     found = torch.cat(logits(kernels(), [TEXT[:20], TEXT[20:21], TEXT[21:22]]))  # over a page's end, too
     assert (found - wanted[[19, 20, 21]]).abs().max() < 0.03 * size
+
+
+def test_a_puzzle_that_is_not_the_courses_has_no_saved_kernel():
+    with pytest.raises(ValueError, match="kernel_of: rope isn't one of the course's puzzles"):
+        kernel_of(dataclasses.replace(ROPE, number=""))
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)

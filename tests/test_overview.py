@@ -99,6 +99,16 @@ def test_the_whole_course_fits_a_screen():
     assert progress()._repr_html_().count("<tr>") == len(CHAPTERS) + 1  # and a head
 
 
+def test_chapters_that_are_not_begun_are_folded(state_dir):
+    record("double", True)
+    record("pair_difference", True)
+    page = progress()._repr_html_()
+    shown, folded = page.split("<details")
+    assert "2 puzzles and questions solved" in shown
+    assert "00 Welcome" in shown and "01 Blocks" in shown and "02 Broadcasting" not in shown
+    assert f"{len(CHAPTERS) - 2} more chapters" in folded and progress().summary in folded
+
+
 class Links(HTMLParser):
     def __init__(self, page: str):
         super().__init__()

@@ -18,8 +18,9 @@ from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch02_broadcasting.questions import PLANE, counts, window
 from puzzles_lib.chapters.ch03_fusion import silu
 from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05_pictures
+from puzzles_lib.chapters.ch05_flash_attention import questions as ch05_questions
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
-from puzzles_lib.checker import examine
+from puzzles_lib.checker import examine, guarded
 from puzzles_lib.timing.recorded import rows
 from tests.conftest import REPO
 
@@ -28,15 +29,15 @@ MINE = {question.id: question for chapter in EARLY for question in chapter.quest
 PUZZLES = {puzzle.name: puzzle for puzzle in (DOUBLE, *puzzles())}
 
 MISTAKES = [
-    ("ch00-q1", {0, 1, 2, 3}, "Divide"),
-    ("ch00-q1", {0, 1, 3}, "Divide"),
-    ("ch00-q1", {8, 32}, "look like sizes"),
-    ("ch00-q1", {1}, "another case"),
-    ("ch00-q1", set(), "every lane have an element"),
-    ("ch00-q2", 11, "How many are never written"),
-    ("ch00-q2", 0, "mostly the same"),
-    ("ch00-q2", 24, "Where does program 1 start"),
-    ("ch00-q2", 23, "program 0 store"),
+    ("ch00-q2", {0, 1, 2, 3}, "Divide"),
+    ("ch00-q2", {0, 1, 3}, "Divide"),
+    ("ch00-q2", {8, 32}, "look like sizes"),
+    ("ch00-q2", {1}, "another case"),
+    ("ch00-q2", set(), "every lane have an element"),
+    ("ch00-q3", 11, "How many are never written"),
+    ("ch00-q3", 0, "mostly the same"),
+    ("ch00-q3", 24, "Where does program 1 start"),
+    ("ch00-q3", 23, "program 0 store"),
     ("ch01-q1", {32}, "there are more"),
     ("ch01-q1", {32, 128}, "in program 0"),
     ("ch01-q1", {20, 32, 128, 200}, "With N = 200"),
@@ -114,10 +115,18 @@ MISTAKES = [
     ("ch05-q4", 12.8, "final result"),
     ("ch05-q4", 10, "what the new key adds"),
     ("ch05-q4", 1, "As in block 2"),
-    ("ch05-q6", 1.25, "for blocks of 64"),
-    ("ch05-q6", 2.5, "And q and z"),
-    ("ch05-q6", 1, "all queries"),
-    ("ch05-q6", 2, "Count the keys"),
+    ("ch05-q4", 27.15, "That is z after two blocks"),
+    ("ch05-q4", 13.7, "isn't divided yet"),
+    ("ch05-q4", 15, "one digit after the point"),
+    ("ch05-q7", 50, "in percent"),
+    ("ch05-q8", (16,), "two numbers"),
+    ("ch05-q8", (0, 15), "All four programs"),
+    ("ch05-q8", (32, 47), "Only the last two"),
+    ("ch05-q8", (48, 63), "Only the last program"),
+    ("ch05-q8", (16, 32), "the last key itself"),
+    ("ch05-q8", (17, 32), "counted from 0"),
+    ("ch05-q8", (0, 31), "program 0 loads some"),
+    ("ch05-q8", (5, 9), "up to its last query"),
     ("ch05-q7", 0, "add up to 1"),
     ("ch05-q7", 1, "itself as well"),
     ("ch05-q7", 0.125, "eight equal weights"),
@@ -207,13 +216,16 @@ MISTAKES = [
     ("ch08-q3", 2, "how many lanes load it"),
     ("ch08-q3", 9360, "per word"),
     ("ch08-q3", 64, "Follow one word"),
-    ("ch00-q3", (23,), "two numbers"),
-    ("ch00-q3", (7, 2), "wrong order"),
-    ("ch00-q3", (1, 7), "The lane is correct"),
-    ("ch00-q3", (2, 8), "count from 0"),
-    ("ch00-q3", (0, 1), "Choose the last program with the slider"),
-    ("ch00-q3", (5, 1), "programs 0 to 3"),
-    ("ch00-q1", {0, 1, 4}, "There is no case 4"),
+    ("ch00-q1", (1418,), "two numbers"),
+    ("ch00-q1", (394, 2), "wrong order"),
+    ("ch00-q1", (2, 1418), "from the beginning of the program's block"),
+    ("ch00-q1", (3, 394), "programs count from 0"),
+    ("ch00-q1", (2, 393), "Lanes count from 0"),
+    ("ch00-q1", (2, 7), "That one is in lane 0"),
+    ("ch00-q1", (14, 74), "programs 0 to 11"),
+    ("ch00-q1", (1, 906), "the lanes 0 to 511"),
+    ("ch00-q1", (4, 4), "Where does program 2 begin"),
+    ("ch00-q2", {0, 1, 4}, "There is no case 4"),
     ("ch01-q1", {20, 32, 64}, "among the six sizes"),
     ("ch01-q1", {1, 3}, "numbers of cases"),
     ("ch01-q1", {20, 32, 128, 1000}, "program 3 is element 768"),
@@ -366,10 +378,18 @@ def test_the_tile_on_a_budget_of_chapter_06_loads_the_fewest_different_pixels():
     ]
 
 
-def test_chapter_05_counts_the_traffic_of_smaller_blocks_as_the_checker_does():
+def test_chapter_05_counts_programs_per_key_as_the_map_of_its_kernel_does():
+    case = ch05_questions.FOUR_PROGRAMS
     puzzle = PUZZLES["flash_attention"]
-    case = puzzle.cases[1].but(BLOCK_Q=32)
-    assert puzzle.fewest_bytes(case) / (4 * 4 * case.T * case.D) == MINE["ch05-q6"].right()
+    ran = guarded(define(kernel_sources()[puzzle.name], "<correct>"), puzzle, case)[1]
+    loads = [each for each in ran.accesses if each.argument == "k"]
+    programs = [
+        {each.program for each in loads if (each.elements[each.mask] // case.D == key).any()}
+        for key in range(case.T)
+    ]
+    by_three = [key for key, each in enumerate(programs) if len(each) == 3]
+    assert MINE["ch05-q8"].right() == (by_three[0], by_three[-1])
+    assert by_three == list(range(by_three[0], by_three[-1] + 1))
 
 
 def test_chapter_05_shares_the_weight_if_a_word_looks_for_a_later_one():
@@ -418,7 +438,7 @@ def test_a_window_of_chapter_06_has_the_colour_of_its_result_and_nothing_lies_ac
 @pytest.mark.parametrize(
     "id, cell",
     [
-        ("ch00-q1", "break-mask"),
+        ("ch00-q2", "break-mask"),
         ("ch04-q3", "start_at_minus_infinity"),
         ("ch05-q2", "p9-wrong"),
         ("ch07-q1", "p11-break"),
@@ -487,6 +507,15 @@ def test_times_in_the_prose_are_recorded(cell, bench, case, path, baseline, digi
     (row,) = (r for r in rows(bench) if (r["case"], r["path"], r["baseline"]) == (case, path, baseline))
     for figure in ("us", "baseline_us"):
         assert f"{row[figure]:.{digits}f} µs" in cells(cell[0])[cell[1]]
+
+
+def test_no_kernel_of_chapter_00s_example_can_be_faster_than_its_bytes():
+    numbers = 100_864 * 768
+    moved = 2 * numbers + numbers / 4 + 2 * 2 * numbers / 256  # bfloat16, 2-bit codes, scale and offset
+    least = moved / 4.8e12 * 1e6
+    told = cells("00")["why-idea"]
+    assert f"{numbers / 1e6:.0f} million" in told and f"{least:.0f} µs" in told
+    assert 3.5 < 139 / least < 4 and "almost four times" in told
 
 
 def test_the_steps_of_chapter_08_are_recorded():

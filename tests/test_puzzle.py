@@ -1,5 +1,7 @@
 """Puzzles read their contract from annotations, and refuse what does not fit together."""
 
+import inspect
+import pydoc
 import re
 
 import pytest
@@ -8,6 +10,7 @@ from jaxtyping import Float32, Int32
 from torch import Tensor
 
 from puzzles_lib.chapters import CHAPTERS, puzzles
+from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD
 from puzzles_lib.puzzle import Case, Puzzle, evaluate
 
 
@@ -192,6 +195,48 @@ def blocked_size(numbers: dict[str, int], block: str) -> int:
 def test_every_grid_axis_has_several_programs_in_some_case(puzzle):
     for axis in range(len(puzzle.grid(puzzle.cases[0]))):
         assert any(puzzle.programs(c)[axis] > 1 for c in puzzle.cases)
+
+
+def test_help_shows_the_puzzles_own_task():
+    shown = pydoc.plain(pydoc.render_doc(OUTER_ADD))
+    assert inspect.getdoc(OUTER_ADD).startswith(f"Puzzle 3: outer add\n\n{OUTER_ADD.source()}\n\n")
+    assert "    x_ptr: float32 [N]\n" in shown and "    z_ptr: float32 [M, N], a result\n" in shown
+    assert "    M, N, BLOCK_M, BLOCK_N: numbers of the case\n" in shown
+    assert all(str(case) in shown for case in OUTER_ADD.cases) and "class Puzzle" not in shown
+    assert Puzzle.__doc__.startswith("What to compute") and "class Puzzle" in pydoc.plain(
+        pydoc.render_doc(Puzzle)
+    )
+
+
+def test_help_shows_descriptors_launches_and_changed_inputs():
+    told = make(descriptors={"x": lambda s: (s.BLOCK,)}).__doc__
+    assert "\n    x_desc: a descriptor of x, with tiles of (8,) in case 0\n" in told
+
+    def doubled(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
+        return 2 * x
+
+    launched = {"grid": lambda s: (1,)}, {"launch": lambda kernel, s, x: kernel[(1,)](x, s.N, BLOCK=8)}
+    by_grid, by_launch = (
+        Puzzle(spec=doubled, outputs=("x",), cases=(Case(N=5),), **how).__doc__ for how in launched
+    )
+    assert "\n    x_ptr: float32 [N], an input that the kernel changes\n    N: numbers of" in by_grid
+    assert "\n    x: float32 [N], an input that the kernel changes\nIn case 0, the kernel is" in by_launch
+    assert "is launched as kernel[(1,)](x, 5, BLOCK=8)\n" in by_launch
+
+
+def test_help_works_for_a_spec_without_source():
+    names = dict(globals())
+    exec('def made(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]: return x', names)
+    told = make(names["made"], grid=lambda s: (1,)).__doc__
+    assert told.startswith("Puzzle 0: made\n\nyour kernel may take\n")
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.number)
+def test_help_shows_a_chapters_puzzles(chapter):
+    shown = pydoc.plain(pydoc.render_doc(chapter))
+    assert f"Chapter {chapter.number}: {chapter.title}\n" in shown and chapter.notebook in shown
+    assert all(f"{puzzle.name.upper()} (puzzle {puzzle.number})\n" in shown for puzzle in chapter.puzzles)
+    assert all(puzzle.name in puzzle.__doc__ for puzzle in chapter.puzzles)
 
 
 @pytest.mark.parametrize("puzzle", puzzles(), ids=lambda p: p.name)

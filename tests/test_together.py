@@ -123,7 +123,7 @@ def shapes(x_ptr, z_ptr, n, BLOCK: tl.constexpr):
     pairs = tl.trans(tl.reshape(tl.join(odd, even), (2, BLOCK // 2)))
     x = tl.gather(tl.reshape(pairs, (BLOCK,)), (i * 3 + row) % BLOCK, 0)
     best, place = tl.max(x, 0, return_indices=True)
-    tl.store(z_ptr + row * BLOCK + i, tl.where(i == place, best * 2, x) + tl.rand(7, row * BLOCK + i))
+    tl.store(z_ptr + row * BLOCK + i, tl.where(i == place, best * 2, x))
 
 
 @triton.jit

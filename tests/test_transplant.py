@@ -319,9 +319,9 @@ def test_nearly_all_mistakes_can_be_made_in_a_kernel_with_other_masks(way):
 
 
 MASKS = {
-    ("square", "mask_one_too_far"): (
+    ("pair_difference", "mask_of_the_numbers"): (
         {"mask = offs < N": "", "mask=mask": "mask=offs < N"},
-        ["mask=offs <= N)", "x * x, mask=offs <= N)"],
+        ["2 * offs, mask=2 * offs < N)", "1, mask=2 * offs < N)", "second - first, mask=2 * offs < N)"],
     ),
     ("grouped_matmul", "masked_by_all_rows"): (
         {"is_row = p[:, None] < end": "is_row = (p < end)[:, None]"},

@@ -29,7 +29,7 @@ LIMIT = 2**31
 
 BEYOND = {
     "double": Case(pretend=True, N=LIMIT + 5, BLOCK=1_024),
-    "square": Case(pretend=True, N=LIMIT + 5, BLOCK=1_024),
+    "pair_difference": Case(pretend=True, N=LIMIT // 2 + 5, BLOCK=1_024),
     "constant_add": Case(pretend=True, N=LIMIT + 2048, BLOCK=1_024),
     "masked_add": Case(pretend=True, N=LIMIT + 5, BLOCK=1_024),
     "reversed_add": Case(pretend=True, N=LIMIT + 5, BLOCK=1_024),
@@ -102,7 +102,7 @@ INDEXED = {  # by a tensor's values
 }  # fmt: skip
 SMALLER = {  # the number that makes the largest tensor a little smaller than 2^31
     "double": {"N": LIMIT - 1029},
-    "square": {"N": LIMIT - 1029},
+    "pair_difference": {"N": LIMIT // 2 - 1029},
     "constant_add": {"N": LIMIT - 1024},
     "masked_add": {"N": LIMIT - 1029},
     "reversed_add": {"N": LIMIT - 1029},

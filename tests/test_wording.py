@@ -284,6 +284,10 @@ ROWS = {
     ),
     r"equal ranks >= 2": ("r = tl.dot(x2, x)", "x2 is [32, 16] = [BLOCK, HALF], x is [32] = [BLOCK]"),
     r"equal reduction dimensions": ("r = tl.dot(x2, x2)", "multiplies [M, K] by [K, N], but x2 is [32, 16]"),
+    r"^Input shapes should have M >= \d+, N >= \d+ and K >= (\d+)": (
+        "r = tl.dot(x[:, None], x[None, :])",
+        "sums over an axis of 1 here, but this axis needs at least 16",
+    ),
     r"^Unsupported lhs dtype (\w+)": (
         "r = tl.dot(x2.to(tl.int32), tl.trans(x2).to(tl.int32))",
         "floats and int8, not int32",

@@ -1,4 +1,4 @@
-"""Audit a call: run every Triton kernel that it launches on the CPU, under guard, and say what is wrong.
+"""Audit a call: run every Triton kernel that it launches on the CPU, check each access, say what is wrong.
 
     from puzzles_lib import audit
 
@@ -28,6 +28,7 @@ from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.cures import with_strides
+from puzzles_lib.auditor.factors import root
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.reference import (
@@ -45,8 +46,10 @@ from puzzles_lib.auditor.reference import (
     wanted,
 )
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
+from puzzles_lib.auditor.running import Outcome
 from puzzles_lib.auditor.session import CONFIGURATIONS, Session, audited, found
-from puzzles_lib.auditor.stores import Stores, line_of, why_unwritten
+from puzzles_lib.auditor.stores import Store, Stores, line_of
+from puzzles_lib.auditor.unwritten import which, why_unwritten
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.dtypes import of_torch
@@ -77,20 +80,23 @@ def audit(
 
     function: any Python function that launches Triton kernels. It gets copies of the tensors, which say that
         they are on a GPU, and its launches run on the CPU.
-    like: a reference, called with the same arguments. It returns the same tensors, alone or in tuples, lists,
-        dictionaries or dataclasses. If ``function`` works in place and returns None, so does the reference.
-        It is computed in float64. A result may be off as far as the reference's moves if each input moves by
-        one rounding error. That's float32's, or that of the narrowest dtype that the kernel uses (TF32 for a
-        `tl.dot` of float32 without ``input_precision="ieee"``). The report says how far ("allowed").
-    hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ...
+    like: a reference: a function that is called with the same arguments, as float64. It must return tensors
+        of the same shapes in the same order, alone or in tuples, lists, dictionaries or dataclasses. If
+        ``function`` works in place and returns None, the reference may do that, too. The tolerance is
+        computed from how far the reference's results change when the inputs change by one rounding error.
+        That's the rounding error of float32, or of the narrowest dtype that the kernel uses (TF32 for a
+        `tl.dot` of float32 without ``input_precision="ieee"``). The report shows it ("allowed").
+    hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ... If your function
+        never gets a tensor that isn't contiguous, pass ``guard=Guard(contiguous=True)``.
     resident: all programs of each grid run at the same time, so that each may wait for any other one. A
         launch with ``launch_cooperative_grid=True`` promises that by itself.
     guard: what to look for; see `Guard`. It has ``hard`` and ``resident``, too: True in one place is enough.
     allowance: how far off an element of a result may be beyond the tolerance, relative to the largest
         element.
-    vary: other values for an argument, such as ``{"n": [1, 17]}``, or a function that returns them. They are
-        tried with ``hard=True`` and without. Hard inputs keep integers, which may be indices or lengths. Only
-        an integer that says how long the rows of a flattened tensor are changes, together with the tensor.
+    vary: a dict from an argument's name to other values for it, such as ``{"n": [1, 17]}``, or to a function
+        that returns them. These values are tried with ``hard=True`` and without. ``hard=True`` by itself
+        doesn't change integers, because they may be indices or lengths. There is one exception: an integer
+        that gives the row length of a flattened tensor changes along with the tensor.
 
     Returns an `AuditReport`. ``report.ok`` is False if anything is wrong, and ``report.findings`` says what.
 
@@ -101,7 +107,9 @@ def audit(
     guard = guard_of(guard, "audit")
     _check(function, like, allowance, vary, {"hard": hard, "resident": resident})
     guard = dataclasses.replace(guard, hard=hard or guard.hard, resident=resident or guard.resident)
-    others = _others(vary or {}, hard_inputs.names(function, args, kwargs))
+    named = hard_inputs.names(function, args, kwargs)
+    others = _others(vary or {}, named)
+    _check_names(guard, named)
     call = _Call(function, args, kwargs, like, guard, allowance)
     report = call.report
     first = call.run(args, kwargs, report)
@@ -135,6 +143,14 @@ def _others(
         if not given:
             raise ValueError(f"audit: vary must have at least one value for {name}, but has none")
     return found
+
+
+def _check_names(guard: Guard, named: Sequence[str]) -> None:
+    """Raise ValueError if a guard names arguments that the call doesn't have."""
+    for name in () if isinstance(guard.contiguous, bool) else guard.contiguous:
+        if name not in named and name not in {each.partition("[")[0] for each in named}:
+            known = ", ".join(named) or "there are none"
+            raise ValueError(f"audit: contiguous must name arguments ({known}), but names {name!r}")
 
 
 def _check(
@@ -174,18 +190,48 @@ class _Ran:
         """Return what is wrong with a result as a finding, with the launch and the line that stored it."""
         bare = Verdict(wrong.kind, wrong.message, wrong.site, wrong.diagnosis)
         finding = _with_strides(Finding(bare, on=on), report)
-        with plain():
-            stored = (
-                self.stores.of(self.own[wrong.result], wrong.element) if isinstance(wrong, Wrong) else None
-            )
-        if stored is None:
+        if not isinstance(wrong, Wrong):
             return finding
-        store, element = stored
-        outcome = report.launches[store.launch].outcome
-        site, how = line_of(outcome, store, element)
-        told = "; ".join(filter(None, (how, finding.verdict.diagnosis)))
+        result = self.own[wrong.result]
+        with plain():
+            stored = self.stores.of(result, wrong.element)
+            last, written = next(self.stores.to(result), None), self.stores.written(result)
+        left_out = ""
+        if last is not None and written is not None:
+            outcome = report.launches[last.launch].outcome
+            left_out = _left_out(outcome, last, written, wrong.wrong, tuple(result.shape))
+        site, how, store = None, "", last if left_out else None
+        if stored is not None:
+            store, element = stored
+            site, how = line_of(report.launches[store.launch].outcome, store, element)
+        if store is None:
+            return finding
+        told = "; ".join(filter(None, (how, left_out, finding.verdict.diagnosis)))
         verdict = dataclasses.replace(finding.verdict, site=site, diagnosis=told)
+        outcome = report.launches[store.launch].outcome
         return found(dataclasses.replace(outcome, verdict=verdict), store.launch, on)
+
+
+def _left_out(
+    outcome: Outcome, last: Store, written: np.ndarray, wrong: np.ndarray, shape: tuple[int, ...]
+) -> str:
+    """Say that no program has stored some wrong elements, and why; "" if a launch has stored all of them.
+
+    last: the last store to the result, in the launch of ``outcome``. written: whether a launch has stored
+    each element. wrong: flat indices.
+    """
+    missing = wrong[~written[wrong]]
+    if not len(missing):
+        return ""
+    named = which(missing, shape)
+    if len(missing) == len(wrong):
+        text = f"no program stores {named or 'them'}"
+    else:
+        text = f"no program stores {len(missing):,} of them" + (f", {named}" if named else "")
+    # If elements that nothing stores are correct, the kernel may be meant to leave them out.
+    is_all = bool(np.isin(np.flatnonzero(~written)[[0, -1]], missing).all())
+    why = why_unwritten(outcome, last, written, shape) if is_all else ""
+    return "; ".join(filter(None, (text, why)))
 
 
 class _Call:
@@ -220,7 +266,7 @@ class _Call:
         configuration: int | None = None,
         poison: int = 0,
     ) -> _Ran:
-        """Call the function under guard with copies of these arguments."""
+        """Call the function with copies of these arguments, and check its launches."""
         guard = guard or self.guard
         given, named = cloned((tuple(args), dict(kwargs)), keeping())
         stores = Stores()
@@ -263,8 +309,12 @@ class _Call:
             for size in reversed(tensor.shape):
                 rest, at = divmod(rest, size)
                 first.insert(0, at)
-            verb = "is" if missing == 1 else "are"
-            text = f"{missing} of {holds.size} elements of {name} {verb} never written, the first at {first}"
+            if holds.size == 1:
+                text = f"{name} is never written"
+            elif missing == 1:
+                text = f"1 of {holds.size} elements of {name} is never written: {first}"
+            else:
+                text = f"{missing} of {holds.size} elements of {name} are never written. The first is {first}"
             verdict = Verdict(
                 "never written", text, diagnosis="they contain what torch.empty found in memory"
             )
@@ -272,7 +322,7 @@ class _Call:
                 report.findings.append(Finding(verdict, on=on))
                 continue
             outcome = report.launches[store.launch].outcome
-            why = why_unwritten(outcome, store, holds) or verdict.diagnosis
+            why = why_unwritten(outcome, store, holds, tuple(tensor.shape)) or verdict.diagnosis
             verdict = dataclasses.replace(verdict, diagnosis=why)
             report.findings.append(found(dataclasses.replace(outcome, verdict=verdict), store.launch, on))
 
@@ -454,6 +504,7 @@ class _Call:
         left = collections.deque(sizes.ways((self.args, self.kwargs), names))
         slow: list[tuple[sizes.Sized, list[str]]] = []  # loops that took too long, and what the report says
         shown: set[frozenset[int]] = set()  # sizes that were judged together
+        roots: set[tuple[str, str, int]] = set()  # factors that were reported: file, name, and line
         failed: set[int] = set()  # sizes with which the function does not run, or a kernel does not compile
         while left:
             way = left.popleft()
@@ -494,8 +545,13 @@ class _Call:
             for outcome in tried.outcomes:
                 if outcome.verdict:
                     finding = found(outcome, None, on)
-                    if not any(finding.repeats(earlier) for earlier in report.findings):
+                    # A factor that is too narrow in several lines is one fault, cured where it is set.
+                    factor = root(outcome.launch.kernel, outcome.verdict.site)
+                    known = factor is not None and (finding.file, *factor) in roots
+                    if not known and not any(finding.repeats(earlier) for earlier in report.findings):
                         report.findings.append(finding)
+                    if factor is not None:
+                        roots.add((finding.file, *factor))
                 elif outcome.unjudged and not way.last:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
             if way.also and (tried.clean or any(outcome.verdict for outcome in tried.outcomes)):
@@ -512,7 +568,8 @@ class _Call:
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
-        text = f"{tried.way.axis(tried.way.size)} can be at most {tried.most:,}: beyond that, {tried.limit}"
+        axes = tried.way.axis(tried.way.size)
+        text = f"no GPU launches this with {axes} above {tried.most:,}: {tried.limit}"
         if self.guard.hard and tried.most < PRACTICAL:
             self.report.findings.append(Finding(Verdict("true size", text)))
         else:
@@ -524,9 +581,7 @@ class _Call:
         guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
         told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
         is_wrong = any(kind == "values" for kind, _ in told)
-        tried = hard_inputs.variants(
-            self.function, self.args, self.kwargs, self.changed, others, self.guard.hard
-        )
+        tried = hard_inputs.variants(self.function, self.args, self.kwargs, self.changed, others, self.guard)
         bound: set[int] = set()  # sizes that other sizes must fit
         for variant in tried:
             if variant.size and variant.size in bound:
@@ -604,9 +659,8 @@ class _Call:
             judged = [d | (found == found) for found, d in zip(ran.results, depends, strict=True)]
             judged = [j & w for j, w in zip(judged, ran.where or judged, strict=True)]
             if not compare(ran.results, want, ran.coarsest, self.allowance, True, floor, judged):
-                nan = verdict.message.removeprefix("wrong values in ")
                 why = "it doesn't depend on the infinity, so is this 0 times inf?"
-                self._note_once(f"with {variant.name}: {nan}", why)
+                self._note_once(f"with {variant.name}: {verdict.message}", why)
                 verdict = None
         if verdict is None and variant.has_nan and (lost := lost_nan(ran.results, want, ran.where)):
             verdict, is_ignored = lost

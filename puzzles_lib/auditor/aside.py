@@ -1,7 +1,8 @@
 """Do work in a forked process, so that its changes do not reach this process.
 
-An audit calls a function again and again, with sizes that are only pretended and with NaN in the inputs. What
-the function keeps between calls, such as a workspace in a global variable, must not be left like that.
+An audit calls a function again and again, with sizes that are only pretended and with NaN in the inputs. A
+function may keep something between calls, such as a workspace in a global variable. These trials must not
+change that.
 """
 
 import contextlib

@@ -57,7 +57,7 @@ def together(size: int, other: int, known: Counts) -> dict[int, int]:
 
 
 def axes(leaves: Sequence[Any], told: Sequence[str]) -> dict[int, str]:
-    """Return the axes with each size of a call's tensors, such as ``"x.shape[0]"``.
+    """Return the axes with each size of a call's tensors, such as ``"x.shape[1] = w.shape[0]"``.
 
     told: the leaves' names.
     """
@@ -69,8 +69,12 @@ def axes(leaves: Sequence[Any], told: Sequence[str]) -> dict[int, str]:
 
 
 def _few(every: Sequence[str]) -> str:
-    shown = (
-        every if len(every) <= MOST_AXES else [*every[: MOST_AXES - 1], f"{len(every) - MOST_AXES + 1} more"]
-    )
-    *rest, last = shown
+    if len(every) <= MOST_AXES:
+        return " = ".join(every)
+    return f"{' = '.join(every[: MOST_AXES - 1])} (and {len(every) - MOST_AXES + 1} more)"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return a list in words, such as ``"n=9, x.shape[0] = 36 and y.shape[0] = 4"``."""
+    *rest, last = parts
     return f"{', '.join(rest)} and {last}" if rest else last

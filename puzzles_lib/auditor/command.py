@@ -1,6 +1,7 @@
 """Audit a function of a module from the command line, with inputs that another function makes."""
 
 import argparse
+import ast
 import importlib
 import json
 import os
@@ -21,20 +22,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m puzzles_lib.audit",
         description="Run on the CPU all Triton kernels that a function launches, and report what is wrong.",
     )
-    parser.add_argument("function", help="what to call, as module:function")
+    parser.add_argument("function", metavar="MODULE:FUNCTION", help="the function to audit")
     parser.add_argument(
         "--inputs",
         required=True,
-        help="a function that returns the arguments, as a tuple or as a dict; as module:function",
+        metavar="MODULE:FUNCTION",
+        help="a function that returns the arguments as a tuple or a dict",
     )
-    parser.add_argument("--like", help="a reference that takes the same arguments, as module:function")
-    parser.add_argument("--hard", action="store_true", help="try hard inputs, too")
-    parser.add_argument("--resident", action="store_true", help="all programs of a grid run at the same time")
-    parser.add_argument("--strict", action="store_true", help="what is wasteful or imprecise is a finding")
-    parser.add_argument("--no-sizes", action="store_true", help="don't try sizes whose offsets pass 2**31")
-    parser.add_argument("--seconds", type=float, default=Guard.seconds, help="CPU seconds per launch")
-    parser.add_argument("--json", metavar="FILE", help="write the report to this file, as JSON")
-    parser.add_argument("--sarif", metavar="FILE", help="write the findings to this file, as SARIF 2.1.0")
+    parser.add_argument(
+        "--like", metavar="MODULE:FUNCTION", help="compare values with this reference, called the same way"
+    )
+    parser.add_argument(
+        "--vary",
+        metavar="NAME=VALUES",
+        action="append",
+        default=[],
+        help="also try other values for an argument, such as n=1,17; can be repeated",
+    )
+    parser.add_argument(
+        "--allowance",
+        type=float,
+        default=0.0,
+        help="allow a further error of this number times the largest element of a result",
+    )
+    parser.add_argument("--hard", action="store_true", help="also try hard inputs")
+    parser.add_argument(
+        "--contiguous",
+        action="store_true",
+        help="the function gets contiguous tensors only: don't pad, transpose or repeat their rows",
+    )
+    parser.add_argument(
+        "--resident",
+        action="store_true",
+        help="assume that all programs of a grid run at the same time, so that each may wait for any other",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="report wasteful or imprecise code as findings, not as notes"
+    )
+    parser.add_argument(
+        "--no-sizes", action="store_true", help="don't enlarge sizes until offsets pass 2**31"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=Guard.seconds,
+        help=f"limit on the CPU time of a launch in seconds (by default {Guard.seconds:g})",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file as JSON")
+    parser.add_argument("--sarif", metavar="FILE", help="write the findings to this file as SARIF 2.1.0")
     given = parser.parse_args(arguments)
     for option, file in (("--json", given.json), ("--sarif", given.sarif)):
         if file and not Path(file).absolute().parent.is_dir():
@@ -47,14 +82,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         values = inputs()
         args, kwargs = ((), values) if isinstance(values, dict) else (values, {})
         args = args if isinstance(args, tuple | list) else (args,)
+        vary = dict(map(_values, given.vary))
         guard = Guard(
             hard=given.hard,
+            contiguous=given.contiguous,
             resident=given.resident,
             strict=given.strict,
             sizes=not given.no_sizes,
             seconds=given.seconds,
         )
-        report = audit(function, *args, like=like, guard=guard, **kwargs)
+        report = audit(
+            function, *args, like=like, guard=guard, allowance=given.allowance, vary=vary, **kwargs
+        )
     except _Misnamed as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
@@ -73,7 +112,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Misnamed(Exception):
-    """A name of no function. The message says why."""
+    """An option that names no function, or no values. The message says why."""
+
+
+def _values(option: str) -> tuple[str, list[Any]]:
+    """Return what ``n=1,17`` means: a name and values. Raises `_Misnamed` for anything else."""
+    name, _, values = option.partition("=")
+    try:
+        found = list(ast.literal_eval(f"({values},)"))
+    except (SyntaxError, ValueError):
+        found = []
+    if not name or not found:
+        raise _Misnamed(f"--vary must be like n=1,17, but is {option!r}")
+    return name, found
 
 
 def _named(name: str) -> Callable[..., Any]:

@@ -1,9 +1,9 @@
 """Let code that asks for a GPU run here: its tensors stay on the CPU and say that they are on a GPU.
 
 A torch function mode treats ``device="cuda"``, ``.cuda()`` and ``.to("cuda")`` as the CPU, and answers
-``is_cuda`` and ``device`` as a GPU tensor would. `torch.cuda` and Triton's driver answer for one H100. What a
-CUDA library computes (cuBLAS, cuDNN, extensions in C++) is not there: torch computes on the CPU, and an
-extension raises as it does without a GPU.
+``is_cuda`` and ``device`` as a GPU tensor would. `torch.cuda` and Triton's driver answer for one H100. CUDA
+libraries don't run. What torch would compute with cuBLAS or cuDNN, it computes on the CPU. C++ extensions for
+CUDA raise an error, as they do without a GPU.
 """
 
 import collections

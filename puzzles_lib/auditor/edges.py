@@ -25,8 +25,8 @@ def at_edges(
 ) -> Run:
     """Run a launch's programs at the edges of its grid.
 
-    values: the elements of tensors, by name, repeated as often as needed. Other tensors have made-up
-    elements. patience: `Guard.patience`.
+    values: a dict from a tensor's name to its elements, repeated as often as needed. Elements of other
+    tensors are generated. patience: `Guard.patience`.
     """
     every = {}
     for name, tensor in launch.all_tensors.items():

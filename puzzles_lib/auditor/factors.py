@@ -16,26 +16,40 @@ _ACCESS = {
 
 def where_set(kernel: JITFunction, site: Site | None) -> str:
     """Return where the factors of a line's products are set, if other lines multiply by them, too; or ""."""
+    shared = _shared(kernel, site)
+    if not shared:
+        return ""
+    lines = sorted(set().union(*(others for _, others in shared.values())))
+    verb, each = (
+        ("is also a factor", "it") if len(shared) == 1 else ("are also factors", "the one that overflows")
+    )
+    where = f"line{'s' * (len(lines) > 1)} {_joined(lines, 'and')}"
+    return (
+        f"{_joined(list(shared), 'and')} {verb} in {where}: convert {each} where it is set, "
+        f"in line {_joined(sorted({place for place, _ in shared.values()}), 'or')}"
+    )
+
+
+def root(kernel: JITFunction, site: Site | None) -> tuple[str, int] | None:
+    """Return the factor of a line's products that other lines multiply by, too, and the line that sets it.
+
+    None if there are several such factors, or none: then it is unknown which conversion cures all lines.
+    """
+    shared = _shared(kernel, site)
+    return next(((name, place) for name, (place, _) in shared.items()), None) if len(shared) == 1 else None
+
+
+def _shared(kernel: JITFunction, site: Site | None) -> dict[str, tuple[int, set[int]]]:
+    """Return the factors of a line that other lines have, too: the line that sets each, and the others."""
     products = [(site_in(kernel, line), name) for line, name in _factors(nodes(kernel))]
     wide = _int64(nodes(kernel))
-    names, lines, places = [], set(), []
+    found = {}
     for name in dict.fromkeys(name for at, name in products if at == site):
         sets = [node.lineno for node in nodes(kernel) if isinstance(node, ast.Assign) and _sets(node, name)]
         others = {at.line for at, other in products if other == name and at != site}
         if others and len(sets) == 1 and name not in wide:
-            names.append(name)
-            lines |= others
-            places.append(site_in(kernel, sets[0]).line)
-    if not names:
-        return ""
-    verb, each = (
-        ("is also a factor", "it") if len(names) == 1 else ("are also factors", "the one that overflows")
-    )
-    where = f"line{'s' * (len(lines) > 1)} {_joined(sorted(lines), 'and')}"
-    return (
-        f"{_joined(names, 'and')} {verb} in {where}: convert {each} where it is set, "
-        f"in line {_joined(sorted(set(places)), 'or')}"
-    )
+            found[name] = site_in(kernel, sets[0]).line, others
+    return found
 
 
 def _joined(parts: Sequence[object], word: str) -> str:

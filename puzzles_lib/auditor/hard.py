@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from puzzles_lib.auditor.blocks import axes, counts, together
+from puzzles_lib.auditor.blocks import axes, counts, listed, together
+from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.reference import kept
 
 INF = float("inf")
@@ -164,13 +165,13 @@ def variants(
     kwargs: Mapping[str, Any],
     stored: set[int],
     others: Mapping[str, Sequence[Any]],
-    hard: bool = True,
+    guard: Guard,
 ) -> Iterator[Variant]:
     """Yield hard inputs for a call. Kinds that have found most faults come first.
 
     stored: ids of the tensors that the function changes; they keep their layout.
     others: for an argument's name, other values for it.
-    hard: whether to yield hard inputs as well, not only ``others``.
+    guard: whether to yield hard inputs as well, not only ``others``, and which tensors keep their layout.
     """
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     told = names(function, args, kwargs)
@@ -193,14 +194,16 @@ def variants(
     for name, values in others.items():
         for number, value in enumerate(values, 1):
             is_short = isinstance(value, int | float | str | None) and len(repr(value)) < 40
-            label = f"{name}={value!r}" if is_short else f"{name}: value {number} of {len(values)} of vary"
+            label = f"{name}={value!r}" if is_short else f"value {number} of {len(values)} for {name}"
             yield Variant("vary", label, *changed(told.index(name), value))
-    if not hard:
+    if not guard.hard:
         return
     for label, (axes_of, change) in LAYOUTS.items():
         for place in places:
             tensor = leaves[place]
             if id(tensor) in stored or not tensor.is_contiguous() or tensor.dim() not in axes_of:
+                continue
+            if guard.keeps_strides(told[place]):
                 continue
             if label.endswith("stride 0") and tensor.shape[0] < 2:
                 continue
@@ -242,7 +245,7 @@ def _other_sizes(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterator[
             if other == size or any(new <= i < old for old, new in replaced.items() for i in largest):
                 continue
             fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-            name = ", ".join(f"{where[old]} = {new}" for old, new in replaced.items())
+            name = listed([f"{where[old]} = {new}" for old, new in replaced.items()])
             given, named = pytree.tree_unflatten(fresh, spec)
             yield Variant("size", name, given, named, size, other > 1)
 
@@ -276,8 +279,8 @@ def _other_numbers(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterato
             replaced = {size: other * rows for size, rows in flat.items()}
             fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
             fresh[place] = other
-            name = f"{told[place]}={other}"
-            name += "".join(f", {where[old]} = {new}" for old, new in replaced.items())
+            resized = [f"{where[old]} = {new}" for old, new in replaced.items()]
+            name = listed([f"{told[place]}={other}", *resized])
             yield Variant("size", name, *pytree.tree_unflatten(fresh, spec))
 
 

@@ -1,4 +1,4 @@
-"""Bind one launch of a kernel as Triton does, and run it under guard on the CPU."""
+"""Bind the arguments of one launch to a kernel's parameters, as Triton does."""
 
 import dataclasses
 import linecache
@@ -189,7 +189,9 @@ def bind(
     those that are not judged here.
     """
     if kernel.is_gluon():
-        raise Unsupported("it is a Gluon kernel, and only kernels in triton.language are run here")
+        raise Unsupported(
+            "it is a Gluon kernel, but only kernels written with triton.language can be audited"
+        )
     values, options = parameters(kernel, args, kwargs)
     sizes = sizes_of(grid, values, kernel.__name__)
     full = (*sizes, 1, 1)[:3]

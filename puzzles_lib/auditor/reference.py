@@ -1,18 +1,20 @@
 """Compare what a call returns with a reference in float64, and say how far off a correct kernel may be.
 
-The tolerance is derived as in `puzzles_lib.checker.expected`, from how far the exact result moves when each
-input moves by a roundoff. This is done twice. The first time, the roundoff is float32's, in which kernels
-compute. The second time, it is that of the coarsest dtype in use, because kernels may round intermediate
-results to it. TF32 counts as such a dtype if a kernel's `tl.dot` uses it. So do float16 and bfloat16.
+The tolerance is computed as in `puzzles_lib.checker.expected`, from how far the exact result changes when the
+inputs change by one rounding error. This is done twice. The first time, the rounding error is float32's,
+because kernels compute in float32. The second time, it is that of the coarsest dtype in use, because kernels
+may round intermediate results to it. float16 and bfloat16 are such dtypes, and so is TF32 if a kernel's
+`tl.dot` uses it.
 """
 
 import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -41,10 +43,15 @@ class Uncomparable(Exception):
 
 @dataclass(frozen=True)
 class Wrong(Verdict):
-    """The verdict on a wrong result. result: its number. element: the flat index of the first wrong one."""
+    """The verdict on a wrong result. result: its number. wrong: the flat indices of the wrong elements."""
 
     result: int = 0
-    element: int = 0
+    wrong: np.ndarray = field(default_factory=lambda: np.zeros(1, int), compare=False)
+
+    @property
+    def element(self) -> int:
+        """The flat index of the first wrong element."""
+        return int(self.wrong[0])
 
 
 class TooSlow(Exception):
@@ -310,15 +317,13 @@ def compare(
     if not got and not want.exact:
         raise Uncomparable("neither the function nor the reference returns a tensor or a number to compare")
     if len(got) != len(want.exact):
-        raise Uncomparable(
-            f"the function returns {_tensors(len(got))}, but the reference {_tensors(len(want.exact))}: "
-            "both must return the same number"
-        )
+        numbers = f"{_tensors(len(got))}, but the reference returns {_tensors(len(want.exact))}"
+        raise Uncomparable(f"the function returns {numbers}: both must return the same number")
     for place, (found, exact) in enumerate(zip(got, want.exact, strict=True)):
         name = "the result" if len(got) == 1 else f"result {place}"
         if found.shape != exact.shape:
-            shapes = f"{tuple(found.shape)}, but the reference's {tuple(exact.shape)}"
-            raise Uncomparable(f"{name} has shape {shapes}: they must be the same")
+            shapes = f"{tuple(found.shape)}, but the reference returns shape {tuple(exact.shape)}"
+            raise Uncomparable(f"{name} has shape {shapes}: both must return the same shape")
         expected = _expected(found, want, place, coarsest, allowance)
         if floor and expected.tolerance is not None:
             expected = replace(expected, tolerance=expected.tolerance + floor)
@@ -331,8 +336,13 @@ def compare(
             right = right | ~where[place]
         if not right.all():
             text = _message(name, found, expected, right)
-            return Wrong("values", text, result=place, element=int((~right).flatten().int().argmax()))
+            return Wrong("values", text, result=place, wrong=_places(~right))
     return None
+
+
+def _places(where: torch.Tensor) -> np.ndarray:
+    """Return the flat indices at which a tensor is True."""
+    return where.flatten().nonzero().flatten().numpy()
 
 
 def _tensors(count: int) -> str:
@@ -395,13 +405,14 @@ def lost_nan(
                 name = "the result" if len(got) == 1 else f"result {place}"
                 at = tuple(int(i) for i in missing.nonzero()[0])
                 text = (
-                    f"NaN is lost in {int(missing.sum())} of {found.numel()} elements of {name}, the first "
-                    f"at [{', '.join(map(str, at))}]: got {found[at].item():.9g}, want nan"
+                    f"NaN is lost in {int(missing.sum())} of {found.numel()} elements of {name}. The first, "
+                    f"[{', '.join(map(str, at))}], is {found[at].item():.9g}, but should be nan"
                 )
                 either = "" if ignored else "without the NaN, the reference has no infinity, either; "
-                first = int(missing.flatten().int().argmax())
-                wrong = Wrong("values", text, diagnosis=either + KEEPS_NAN, result=place, element=first)
-                return wrong, ignored
+                diagnosis = either + KEEPS_NAN
+                return Wrong(
+                    "values", text, diagnosis=diagnosis, result=place, wrong=_places(missing)
+                ), ignored
     return None
 
 
@@ -422,14 +433,15 @@ def _unsure(own: torch.Tensor, expected: Expected) -> torch.Tensor:
 def _message(name: str, found: torch.Tensor, expected: Expected, right: torch.Tensor) -> str:
     wrong = ~right
     first = tuple(int(i) for i in wrong.nonzero()[0])
-    place = ", ".join(map(str, first))
+    place = f"[{', '.join(map(str, first))}]"
     got, value = found[first].item(), expected.value[first].item()
     count, size = int(wrong.sum()), found.numel()
-    text = (
-        f"wrong values in {name}: {count} of {size}, the first at [{place}]: got {got:.9g}, want {value:.9g}"
-    )
-    if expected.tolerance is not None and found.is_floating_point():
-        off, allowed = abs(got - value), float(expected.tolerance[first])
-        if off == off and off != float("inf"):
-            text += f", off by {off:.2g}, allowed {allowed:.2g}"
-    return text
+    off, allowed = abs(got - value), ""
+    if expected.tolerance is not None and found.is_floating_point() and math.isfinite(off):
+        allowed = f" (off by {off:.2g}, allowed {float(expected.tolerance[first]):.2g})"
+    what = f"is {got:.9g}, but should be {value:.9g}{allowed}"
+    if size == 1:
+        return f"{name} {what}"
+    if count == 1:
+        return f"1 of {size} elements of {name} is wrong: {place} {what}"
+    return f"{count} of {size} elements of {name} are wrong. The first, {place}, {what}"

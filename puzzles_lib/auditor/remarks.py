@@ -21,7 +21,7 @@ from puzzles_lib.translator.ir import Operation
 
 _TRITON = str(triton.__path__[0])
 _NARROW = {"bf16": "bfloat16", "f16": "float16"}
-_WIDER = "each addition rounds; .to(tl.float32) before it keeps float32's precision"
+_WIDER = ", which rounds after every addition. Convert them with .to(tl.float32) before the sum"
 
 
 def remarks(launch: Launch, code: compiler.Program, ran: Run) -> list[Verdict]:
@@ -43,14 +43,14 @@ def _stored_again(launch: Any, ran: Run) -> Iterator[tuple[Site, str]]:
 def _in_narrow_dtypes(launch: Launch, code: compiler.Program, ran: Run) -> Iterator[tuple[Site, str]]:
     """Many numbers are added up in float16 or bfloat16: by `tl.sum`, or in a loop."""
     for site, (dtype, count) in ran.arithmetic.narrow.items():
-        yield site, f"{count} numbers are added up in {dtype}: {_WIDER}"
+        yield site, f"{count} numbers are added in {dtype}{_WIDER}"
     for op in code.module.operations():
         if op.name == "scf.for":
             for added in _added_in_loop(op):
                 dtype = _NARROW[added.results[0].type.element]
                 line = added.location.line
                 source = linecache.getline(launch.kernel.fn.__code__.co_filename, line).strip()
-                yield Site(line, source), f"the loop adds up numbers in {dtype}: {_WIDER}"
+                yield Site(line, source), f"the loop adds numbers in {dtype}{_WIDER}"
 
 
 def _added_in_loop(loop: Operation) -> Iterator[Operation]:

@@ -20,10 +20,10 @@ class Finding:
     """One thing that is wrong.
 
     verdict: what is wrong, in which line of the kernel, and why if that is known. With ``Guard(strict=True)``
-    its kind may also be ``"imprecise"`` or ``"wasteful"``. launch: the number of the launch in
-    `AuditReport.launches`; None for a result of the call as a whole. kernel: the kernel's name. file: its
-    file. place: where the user's code launches it. on: the inputs, such as ``"a row of zeros in x"``; ``""``
-    for the call's own inputs.
+        its kind may also be ``"imprecise"``, ``"wasteful"`` or ``"repeated draws"``.
+    launch: the launch's place in `AuditReport.launches`, from 0; None for a result of the call as a whole.
+    kernel: the kernel's name. file: the kernel's file. place: where the user's code launches the kernel.
+    on: the inputs, such as ``"a row of zeros in x"``; ``""`` for the call's own inputs.
     """
 
     verdict: Verdict
@@ -92,7 +92,11 @@ def _short(file: str) -> str:
 
 @dataclass(frozen=True, repr=False)
 class LaunchResult:
-    """One launch of the audited code. status: ``"ok"``, ``"FINDING"`` or ``"unjudged"``, and then why."""
+    """One launch of the audited code.
+
+    launch: the kernel with its arguments, grid and options. status: ``"ok"``, ``"FINDING"`` or
+    ``"unjudged"``. why: why the launch wasn't judged, or only in part; ``""`` if it was.
+    """
 
     outcome: Outcome
 
@@ -157,14 +161,20 @@ class LaunchResult:
 
 @dataclass
 class AuditReport:
-    """The result of an audit. ok: whether everything that was judged is correct.
+    """The result of an audit: what was launched, and what is wrong. ``print(report)`` shows it.
 
-    launches: the call's launches in order, without those on hard inputs. findings: what is wrong, in order.
-    unjudged: what could not be judged, and why. unsupported: kernels that could not be run at all, one per
-    launch; these launches are not in ``launches``. tried: the hard inputs and other sizes that were tried.
-    compared: whether all results were compared with a reference's. lacking: the numbers of the launches of
-    which only a part ran, so that results may be missing. remarks: with ``Guard(strict=True)``, what is
-    wasteful or imprecise; at the end of an audit they become findings of these two kinds.
+    ok: whether everything that was judged is correct.
+    launches: the call's launches in order (`LaunchResult`), without those on hard inputs.
+    findings: what is wrong, in order (`Finding`).
+    unjudged: sentences that say what could not be judged, and why.
+    notes: what else the report says.
+    tried: the hard inputs and other sizes that were tried.
+    unsupported: the kernels that could not be run at all, one per launch. These launches aren't in
+        ``launches``.
+    compared: whether all results were compared with the reference's.
+    lacking: the places in ``launches`` of those that ran only in part, so that results may be missing.
+    remarks: with ``Guard(strict=True)``, what is wasteful or imprecise. At the end of an audit, the remarks
+        become findings of these two kinds.
     """
 
     title: str = "audit"
@@ -244,7 +254,10 @@ class AuditReport:
         lines = [self.headline(), *(f"  {line}" for line, _ in self._lines())]
         if len(lines) > MOST_LINES:
             left = len(lines) - MOST_LINES + 1
-            lines = [*lines[: MOST_LINES - 1], f"  ({left} more lines in .findings, .unjudged and .notes)"]
+            lines = [
+                *lines[: MOST_LINES - 1],
+                f"  ({left} more lines; see report.findings, .unjudged and .notes)",
+            ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""Run a launch under guard and say what is wrong with it, the most basic fault first.
+"""Run a launch, check what it does, and say what is wrong with it, the most basic fault first.
 
 Undefined values may hide a race between programs, or elements that none writes, so these are reported, too.
 """
@@ -16,6 +16,7 @@ from puzzles_lib import compiler
 from puzzles_lib.auditor.catching import alike, allocator_is_set
 from puzzles_lib.auditor.cures import of_bounds
 from puzzles_lib.auditor.defined import Defined, span_of
+from puzzles_lib.auditor.draws import repeated_draws
 from puzzles_lib.auditor.edges import at_edges, integers
 from puzzles_lib.auditor.factors import where_set
 from puzzles_lib.auditor.guard import Guard
@@ -33,6 +34,7 @@ from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
 from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, Stop, group_of, run
 from puzzles_lib.runner.arithmetic import TF32_ROUNDOFF
+from puzzles_lib.runner.draws import Draws
 
 _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
@@ -42,7 +44,10 @@ INTERLEAVED = 8  # runs in which two programs take turns
 _NOT_JUDGED = ("error", "time limit", "memory limit")  # no fault of the kernel's
 _ASSERTION = "AssertionError"
 _ELSEWHERE = "through a pointer that is not an argument"
-_NO_KNOWN_TENSOR = "a table of pointers has addresses outside all known tensors"
+_NO_KNOWN_TENSOR = (
+    "the kernel read an address from a table, but no tensor is known to be there: call data_ptr() inside the "
+    "audited code"
+)
 _NO_ALLOCATOR = (
     "the kernel makes a tensor descriptor: a launch on an H100 needs memory for it, but has no allocator"
 )
@@ -236,6 +241,11 @@ class _Guarded:
             ),
         )
 
+    def _again(self, options: Options) -> tuple[Run, Mapping[str, torch.Tensor]]:
+        """Run the launch from the tensors as they were, and return these as they are then."""
+        tensors = self.copies.fresh()
+        return self._run(options, tensors), tensors
+
     def _seen(self, tensor: torch.Tensor) -> torch.Tensor:
         """The elements that a kernel may touch."""
         if self.guard.bounds == "view" or not tensor.numel():
@@ -253,10 +263,11 @@ class _Guarded:
             (of_torch(t.dtype).roundoff or 0.0 for t in self.tensors.values()), default=0.0
         )
         self.only = self._sample()
-        forwards, after = self._forwards()
+        draws = Draws()
+        forwards, after = self._forwards(draws)
         if self.took and self.only is None and _takes_long(forwards):
-            self.only = self._some(self.took)
-            forwards, after = self._forwards()
+            self.only, draws = self._some(self.took), Draws()
+            forwards, after = self._forwards(draws)
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
         outcome.atomics = forwards.atomics
@@ -276,6 +287,8 @@ class _Guarded:
         outcome.stopped = forwards.stop is not None
         if outcome.verdict is None:
             outcome.remarks = remarks(self.launch, self.code, forwards)
+            if repeated := repeated_draws(self.launch, draws, self._again, self.guard.seconds / 2):
+                outcome.remarks.append(repeated)
         if outcome.verdict and forwards.undefined and not outcome.stopped:
             after = self.copies.fresh()  # what is launched next works on what a GPU would leave
             forwards = self._run(replace(QUIET, holes_are_zero=True), after)
@@ -292,9 +305,10 @@ class _Guarded:
             )
         return True
 
-    def _forwards(self) -> tuple[Run, dict[str, torch.Tensor]]:
+    def _forwards(self, draws: Draws) -> tuple[Run, dict[str, torch.Tensor]]:
         after = self.copies.fresh()
-        return self._run(Options(reverse=self.runner.reverse and self.only is None), after), after
+        options = Options(reverse=self.runner.reverse and self.only is None, draws=draws)
+        return self._run(options, after), after
 
     def _not_judged(self, ran: Run) -> str:
         """Why a run that has ended early says nothing about the kernel; "" if it does."""

@@ -183,14 +183,17 @@ def audited(
         print(report)
 
     Each launch runs on the CPU, on the tensors that the code gives it, which then hold the results.
-    device: with ``"cuda"``, code that asks for a GPU runs here: new tensors, ``.cuda()`` and ``.to("cuda")``
-        give CPU tensors that say they are on a GPU, and `torch.cuda` reports an H100.
+    device: ``"cpu"`` or ``"cuda"``. With ``"cuda"``, code that asks for a GPU runs here: new tensors,
+        ``.cuda()`` and ``.to("cuda")`` give CPU tensors that say they are on a GPU, and `torch.cuda` reports
+        an H100.
     guard: what to look for; see `Guard`.
-    compiled: also audit kernels that `torch.compile` writes. In the block it compiles functions of CPU
-        tensors to Triton. Its blocks are capped at 16 elements along an axis, so that races between programs
-        can show.
+    title: the report's title.
+    compiled: also audit kernels that `torch.compile` writes. Inside the block, `torch.compile` translates
+        functions of CPU tensors to Triton. Its blocks are capped at 16 elements along an axis, so that races
+        between programs can show.
 
-    Findings do not stop the block. Raises ValueError or TypeError for a bad argument.
+    Yields an `AuditReport`, which is complete after the block. Findings do not stop the block. Raises
+    ValueError or TypeError for a bad argument.
     """
     if device not in ("cpu", "cuda"):
         raise ValueError(f"audited: device must be 'cpu' or 'cuda', but is {device!r}")

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
-from puzzles_lib.auditor.blocks import Counts, axes, counts, together
+from puzzles_lib.auditor.blocks import Counts, axes, counts, listed, together
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges, rows_by_number
@@ -76,7 +76,7 @@ class Sized:
         replaced = self.replaced
         every = [f"{self.axis(size)} = {large:,}" for size, large in replaced.items()]
         rows = f", and numbers of the last rows in {self.rows[1]}" if self.rows else ""
-        return f"{', '.join(every)}{rows}"
+        return f"{listed(every)}{rows}"
 
     def axis(self, size: int) -> str:
         """Return the axes with a size, such as ``"x.shape[0]"``."""

@@ -51,14 +51,35 @@ class Stores:
 
     def to(self, tensor: torch.Tensor) -> Iterator[Store]:
         """Yield what was stored to a tensor's memory since torch has last changed it, the last first."""
+        for store in self._back(tensor):
+            if store is None:
+                return
+            yield store
+
+    def _back(self, tensor: torch.Tensor) -> Iterator[Store | None]:
+        """Yield what was stored to a tensor's memory, the last first; then None if more is unknown."""
         storage = memory_of(tensor)
         if storage is None or tensor.is_inference():
+            yield None
             return
         for store in reversed(self._all):
             if store.storage.cdata == storage._cdata and not store.storage.expired():
                 if store.version != tensor._version or store.writers is None:
+                    yield None
                     return
                 yield store
+
+    def written(self, tensor: torch.Tensor) -> np.ndarray | None:
+        """Return whether a launch has stored each element of a tensor, by flat index; None if unknown."""
+        places = places_of(tensor) * tensor.element_size()
+        found = np.zeros(len(places), bool)
+        for store in self._back(tensor):
+            if store is None:
+                return None
+            assert store.writers is not None
+            own = places_of(store.shape) * store.shape.element_size()
+            found |= np.isin(places, own[store.writers >= 0])
+        return found
 
     def of(self, tensor: torch.Tensor, flat: int) -> tuple[Store, int] | None:
         """Return what stored an element last, and its flat index in the launch's tensor; None if unknown."""
@@ -109,22 +130,3 @@ def _how_made(nans: NaNs, result: torch.Tensor, element: int) -> str:
     if np.isinf(value) and nans.divided:
         return f"a number is divided by 0 in line {nans.divided.line}"
     return ""
-
-
-def why_unwritten(outcome: Outcome, store: Store, holds: np.ndarray) -> str:
-    """Say that a grid is too small, if a launch has stored all elements of a result but the last; "" if not.
-
-    holds: whether each element of the result is written, by flat index.
-    """
-    assert store.writers is not None
-    counts = np.bincount(store.writers[store.writers >= 0])
-    written, each = int(holds.sum()), int(counts[0])
-    if len(counts) != outcome.of or (counts != each).any() or len(counts) * each != written:
-        return ""
-    if not holds[:written].all() or written == holds.size:
-        return ""
-    needed = -(-holds.size // each)
-    return (
-        f"the grid has {outcome.of:,} program{'s' * (outcome.of != 1)}, and each stores {each:,} elements: "
-        f"{holds.size:,} elements need triton.cdiv({holds.size}, {each}) = {needed:,} programs"
-    )

@@ -1,9 +1,9 @@
 """Compare a linear layer with a packed weight and few rows with cuBLAS on the bfloat16 weight.
 
 With few rows such a layer takes the time to read its weight: 4 bits per element are a quarter of bfloat16's
-bytes. PyTorch's own product with 4-bit weights, tinygemm, is measured too. So is gemlite's for 4096 x 4096,
-tuned by itself, if it is installed. The error of a path is relative: its distance from the product in float64
-with its own weight (packed or bfloat16), over the norm of that product.
+bytes. PyTorch's own product with 4-bit weights, tinygemm, is measured, too. If gemlite is installed, its
+kernel is measured at 4096 x 4096, with its own tuning. The error of a path is its distance from the product
+in float64 with the path's own weight (packed or bfloat16), divided by the norm of that product.
 """
 
 import importlib.util

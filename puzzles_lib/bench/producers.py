@@ -30,7 +30,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 def measure() -> list[dict[str, object]]:
-    """Yield the rows of this bench. Raise RuntimeError without a GPU."""
+    """Return the rows of this bench. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench producers needs a CUDA device")
     torch.manual_seed(0)

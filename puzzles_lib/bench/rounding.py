@@ -21,7 +21,7 @@ CHECKED = 4096  # rows of the first: the reference takes a hundred bytes per ele
 
 
 def measure() -> list[dict[str, object]]:
-    """Yield the rows of this bench. Raise RuntimeError without a GPU."""
+    """Return the rows of this bench. Raise RuntimeError without a GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench rounding needs a CUDA device")
     torch.manual_seed(0)

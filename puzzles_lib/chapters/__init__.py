@@ -23,7 +23,7 @@ from types import ModuleType
 
 from puzzles_lib.hints import Hint, Key, read_hints
 from puzzles_lib.mistakes import Mistake
-from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.puzzle import OwnDoc, Puzzle
 from puzzles_lib.question import Question
 
 
@@ -83,11 +83,22 @@ class Chapter:
         """The module with the notebook's pictures."""
         return self._part("pictures")
 
+    def _told(self) -> str:
+        """Return the chapter's title, notebook, puzzles and parts, for `help`."""
+        puzzles = "".join(f"\n    {puzzle.name.upper()} (puzzle {puzzle.number})" for puzzle in self.puzzles)
+        return (
+            f"Chapter {self.number}: {self.title}\n\nnotebook: {self.notebook}"
+            + f"\npuzzles:{puzzles or ' none'}\nreading exercises: {len(self.questions)}"
+        )
+
     def _part(self, name: str) -> ModuleType | None:
         return self._module(f".{name}") if name in _parts(str(self.place)) else None
 
     def _module(self, name: str) -> ModuleType:
         return importlib.import_module(f"{__name__}.{self.folder}{name}")
+
+
+Chapter.__doc__ = OwnDoc(Chapter.__doc__, Chapter._told)  # type: ignore[assignment]
 
 
 @cache
@@ -124,7 +135,7 @@ def mistakes(puzzle: Puzzle) -> tuple[Mistake, ...]:
 
 
 def breaking(puzzle: Puzzle) -> Mistake | None:
-    """Return the mistake in the kernel that learners get to repair (`Puzzle.broken_by`), or None."""
+    """Return the mistake in the kernel that learners have to repair (`Puzzle.broken_by`), or None."""
     return next((each for each in mistakes(puzzle) if each.name == puzzle.broken_by), None)
 
 

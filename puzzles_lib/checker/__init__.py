@@ -177,23 +177,10 @@ def _examine_one(
     if isinstance(results, Refusal):
         return _refused(puzzle, results)
     notes |= dict.fromkeys([*shared.arithmetic.notes(), *shared.threads.notes])
-    if puzzle.fewest_bytes and all(result.ok for result in results):
-        notes |= dict.fromkeys(_without_need(puzzle, results))
     told: Sequence[CaseResult] = results
     if not until_failure:
         told = verdicts.with_blocks(puzzle, told, lambda case: _is_right(bound.at(case, number), shared))
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
-
-
-def _without_need(puzzle: Puzzle, results: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield a remark on the first case in which a correct kernel moves more bytes than it must."""
-    assert puzzle.fewest_bytes is not None
-    for case, result in zip(puzzle.cases, results, strict=False):
-        if result.bytes_least and result.bytes_moved > (fewest := puzzle.fewest_bytes(case)):
-            ratios = [f"{count / result.bytes_least:.2f}x" for count in (result.bytes_moved, fewest)]
-            possible = f"{ratios[1]} is possible: some loads have no effect"
-            yield f"case {result.number} takes {ratios[0]}, but {possible}"
-            return
 
 
 class _Opinions:
@@ -579,7 +566,7 @@ def _at_edges(bound: Bound, shared: _Shared, programs: Sequence[Program], made: 
 def guarded(
     kernel: object, puzzle: Puzzle, case: Case, options: Options = LINE_BY_LINE
 ) -> tuple[Bound, Run] | Report:
-    """Run a kernel on a case under guard; return a `Report` if it cannot be run at all.
+    """Run a kernel on a case and check its accesses. Return a `Report` if it cannot be run at all.
 
     Accesses are kept, and an out-of-bounds one does not end the run.
     """
@@ -615,6 +602,30 @@ def outputs(
     """
     try:
         return alone(lambda: _outputs(kernel, puzzle, case, inputs, seconds))
+    except Busy as reason:
+        return _busy(puzzle, reason)
+
+
+def stored(
+    kernel: object, puzzle: Puzzle, case: Case, inputs: Mapping[str, torch.Tensor], *, seconds: float
+) -> tuple[Run, Verdict | None] | Report:
+    """Return a run of a kernel on given inputs, which goes on after an access out of bounds, and its fault.
+
+    Returns a `Report` if the kernel can't be run or its lines are missing.
+    """
+
+    def work() -> tuple[Run, Verdict | None] | Report:
+        bound = _ready(kernel, puzzle, case)
+        if isinstance(bound, Report):
+            return bound
+        ran = attempt(bound, inputs, Options(seconds=seconds, record=True))
+        fault = verdicts.misconduct(puzzle, case, ran)
+        if fault and is_untouched(bound.kernel):
+            return Report(bound.kernel.__name__, verdict=verdicts.still_open(bound.kernel.src))
+        return ran, fault
+
+    try:
+        return alone(work)
     except Busy as reason:
         return _busy(puzzle, reason)
 

@@ -1,4 +1,4 @@
-"""Run a bound kernel once, under guard, on its own copies of the tensors."""
+"""Run a bound kernel once, on its own copies of the tensors, and check its accesses."""
 
 import math
 import time
@@ -59,7 +59,7 @@ def attempt(
     *,
     results: Mapping[str, torch.Tensor] | None = None,
 ) -> Run:
-    """Run a kernel under guard, on copies of the inputs and on outputs as they are at the start.
+    """Run a kernel on copies of the inputs and on outputs as they are at the start, and check its accesses.
 
     options: the options of the run; those that the puzzle sets for its tensors are added.
     results: outputs to write to instead, without copying them.

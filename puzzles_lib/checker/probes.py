@@ -13,7 +13,17 @@ from typing import NamedTuple
 import torch
 
 from puzzles_lib.binding import Bound
-from puzzles_lib.checker import algebra, arithmetic, atomicity, edges, failure, idle, unwritten, verdicts
+from puzzles_lib.checker import (
+    algebra,
+    arithmetic,
+    atomicity,
+    edges,
+    failure,
+    idle,
+    sums,
+    unwritten,
+    verdicts,
+)
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, attempt, blank, fill_in_place
 from puzzles_lib.checker.compare import slip_so_far
@@ -382,6 +392,15 @@ def _with_axes_exchanged(trial: Trial) -> Verdict | None:
     return None
 
 
+def _has_wrong_values(trial: Trial) -> bool:
+    return trial.verdict is not None and trial.verdict.kind == "values"
+
+
+def _a_slip_in_a_sum(trial: Trial) -> Verdict | None:
+    assert trial.verdict is not None
+    return sums.named(trial.verdict, trial.bound.kernel)
+
+
 def _a_line_without_effect(trial: Trial) -> Verdict | None:
     assert trial.verdict is not None
     return idle.without_effect(trial.verdict, trial.bound.kernel)
@@ -406,6 +425,7 @@ PROBES: Sequence[Probe] = (
     Probe("in the compiler's arithmetic", _compiler_computes_otherwise, _as_compiled),
     Probe("in float64", _rounding_hides, _in_float64),
     Probe("with two axes of the grid exchanged", _may_be_exchanged, _with_axes_exchanged),
+    Probe("what a running sum lacks", _has_wrong_values, _a_slip_in_a_sum),
     Probe("a line without effect", _has_wrong_values_and_no_line, _a_line_without_effect),
 )
 """What a check looks for in each case, in this order."""

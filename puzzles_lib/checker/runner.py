@@ -28,12 +28,13 @@ def run(
 
         z = run(outer_add_kernel, OUTER_ADD, x=torch.ones(5), y=torch.zeros(3), BLOCK_M=4, BLOCK_N=8)
 
-    values: by name, a CPU tensor for each input of the puzzle, with the dtype and the number of axes of its
-        spec. Add each number that no tensor's shape gives, such as a block size, as in `Case`. Tensors need
-        not be contiguous and are not changed.
+    values: a CPU tensor for each input of the puzzle, under the input's name, with the dtype and the number
+        of axes that the spec gives it. Add each number that no tensor's shape gives, such as a block size, as
+        in `Case`. Your tensors need not be contiguous. They are copied, so the kernel doesn't change them.
     seconds: the limit on the run's CPU time. The limit on elapsed time is ten times as long.
 
-    The kernel runs once under guard, as in `check`. Its results are not compared with anything.
+    The kernel runs once on the CPU, with every memory access checked, as in `check`. Its results are not
+    compared with anything.
 
     Raises TypeError or ValueError, with the name, for values that do not fit the puzzle or each other.
     Raises RuntimeError, with the checker's report, if the run is not clean: an access out of bounds,

@@ -176,7 +176,9 @@ def judge(
             how = (
                 "keep what you loaded, broadcast a row or column, skip blocks and lanes that no result needs"
             )
-            return Verdict("loads", text, diagnosis=f"load {name} only as often as its results need: {how}")
+            slips = (each for each, most in (puzzle.load_slips or {}).items() if loads <= most(case))
+            advice = next(slips, f"load {name} only as often as its results need: {how}")
+            return Verdict("loads", text, diagnosis=advice)
     for name in puzzle.stored_once:
         if name in ran.repeated:
             return stored_again(puzzle, case, ran.repeated[name])

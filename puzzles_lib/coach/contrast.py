@@ -66,12 +66,14 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class Contrast:
-    """A correct kernel compared with a wrong one, or the reason why nothing is shown yet.
+    """What `mistake` returns: a correct kernel compared with a wrong one, or why nothing is shown yet.
 
-    what: the slip, in a sentence, or why nothing is shown. If there is a report, it's shown only with it.
-    lines: (sign, text) of the diff: ``"-"`` for the correct kernel, ``"+"`` for the wrong one, ``" "`` for
-    both. own: whether the correct kernel is the learner's. kernel: the wrong kernel; None if nothing is
-    shown. asks: what to guess before the report. wait: what to do first, if the slip is only described.
+    what: the mistake in a sentence, or why nothing is shown. If there is a report, both are shown together.
+    lines: the lines of the diff as (sign, text): ``"-"`` is a line of the correct kernel, ``"+"`` of the
+        wrong one, and ``" "`` of both.
+    own: whether the correct kernel is the learner's. kernel: the wrong kernel; None if nothing is shown.
+    report: what `check` says about the wrong kernel. asks: what to guess before you read the report.
+    wait: what to do first, if the mistake is only described.
     """
 
     title: str
@@ -116,8 +118,8 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
 
     which: the mistake's number, from 1, or its name. Until your kernel has passed the puzzle in this session,
     the mistake is only described in words, and ``.kernel`` is None. If it can't be made in your kernel, the
-    course's kernel is shown instead. A line says so if the puzzle has no mistakes, or none with this number.
-    `progress` does not change.
+    course's kernel is shown instead. If the puzzle has no mistake with this number, the returned object says
+    so. `progress` does not change.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if ``which`` is neither a whole number
     nor the name of a mistake.

@@ -39,10 +39,10 @@ class Version(Protocol):
 
 @dataclass(frozen=True)
 class Shown:
-    """A hint as it is shown, or a line instead of one.
+    """What `hint` returns: a hint, or a line that says why there is none.
 
-    hint: None if there is no hint to show. number: the hint's number, from 1. count: how many the puzzle has.
-    notes: the lines below the hint. lead: the line above it, about a hint that was shown before.
+    hint: None if there is no hint to show. number: the hint's number, from 1. count: how many hints the
+    puzzle has. notes: the lines below the hint. lead: the line above it, about a hint that was shown before.
     """
 
     puzzle: str
@@ -73,13 +73,14 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
 
     If the last check passed, the function says so instead.
 
-    The versions of chapter 15's kernel that you complete have hints, too: ``hint(subnormal)``. Those that fit
-    what the last `race` found come first.
+    puzzle: a puzzle. Some puzzles ask for two kernels; their hints are for the kernel that you checked last.
+        In chapter 15, pass one of the versions that you complete, such as ``hint(subnormal)``. Hints that fit
+        what the last `race` found then come first.
+    number: return the hint with this number, no matter which hints you have seen. Hint 1 is a nudge, and the
+        last hint is nearly the answer.
 
-    number: return this hint, from 1, whatever was shown before. Hints go from a nudge to nearly the answer.
-    If a puzzle is solved twice, in two kernels, the hints are for the kernel that was checked last.
-
-    Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if it has no hint with this number.
+    Raises TypeError if ``puzzle`` is neither a `Puzzle` nor a version of chapter 15's kernel, and ValueError
+    if it has no hint with this number.
     """
     __tracebackhide__ = True
     if isinstance(puzzle, Puzzle):

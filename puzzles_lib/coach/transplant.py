@@ -1,4 +1,6 @@
-"""Make the change between two kernels in a third one, which computes the same with other names.
+"""Put a mistake into a learner's kernel, given a correct kernel and a wrong version of it.
+
+The learner's kernel computes the same as the correct one, but has other names.
 
     right: words = tl.sum(codes << BITS * i, axis=1)
     wrong: words = tl.sum(codes >> BITS * i, axis=1)

@@ -1,9 +1,9 @@
 """Show what Triton's compiler makes of a kernel, and what it refuses, on a machine without a GPU.
 
 None of it runs in this process, because the compiler may crash, hang or use up the memory. Triton's front
-end, for `Opinions`, `front_end` and `translate`, runs in a forked `child`, which has the kernel and all that
-it names. `vetting` has passed what the child gets, and `puzzles_lib.translator` is what it runs. Everything
-after the front end, in `build`, runs in programs of its own.
+end, for `Opinions`, `front_end` and `translate`, runs in a forked process (`child`). That process gets the
+kernel and everything that the kernel names, after `vetting` has checked it, and runs
+`puzzles_lib.translator`. Everything after the front end, in `build`, runs in separate programs.
 """
 
 from puzzles_lib.compiler.arithmetic import Steps, steps

@@ -19,7 +19,7 @@ from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading import executors, people, sandbox
 from puzzles_lib.grading.bar import Bar
 from puzzles_lib.grading.class_view import overview
-from puzzles_lib.grading.grade import LIMIT, UNREAD, Job, is_unread, warm_up
+from puzzles_lib.grading.grade import LIMIT, Job, is_unread, warm_up, why_unread
 from puzzles_lib.grading.results import InUse, Results, csv_text, gradebook, key_of, summary, write
 from puzzles_lib.grading.rules import (
     Late,
@@ -302,7 +302,7 @@ def _upload(
     for grade in graded:
         person = roster.find(real[grade["student"]])
         if person is None:
-            remarks.append(f"{grade['student']}: not in the --columns table, so not in upload.csv")
+            remarks.append(f"{grade['student']} is not in the --columns table, so not in upload.csv")
         else:
             of.setdefault(id(person), []).append(grade)
             persons[id(person)] = person
@@ -343,12 +343,13 @@ def _summarize(
             file=sys.stderr,
         )
     if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:
-        print(f"please check these; a limit ended one of their checks: {', '.join(cut)}", file=sys.stderr)
+        what = "review these students by hand, because a limit of time or memory stopped a check"
+        print(f"{what}: {', '.join(cut)}", file=sys.stderr)
     for grade in unread:
-        why = dict.fromkeys(mark["words"] for mark in grade["puzzles"] if mark["state"] == UNREAD)
-        print(f"NOT GRADED: {grade['student']}: {'; '.join(why)}", file=sys.stderr)
+        print(f"NOT GRADED: {grade['student']}: {why_unread(grade)}", file=sys.stderr)
     if unread:
-        print("their points are left empty; ask them to hand in the file again", file=sys.stderr)
+        who = "this student" if len(unread) == 1 else "these students"
+        print(f"the points of {who} are left empty: ask for the file again", file=sys.stderr)
     if failed:
         print(f"error: {failed} not graded; run the same command to try them again", file=sys.stderr)
 

@@ -122,21 +122,29 @@ def counted(grades: Grades) -> dict[str, Counter[str]]:
 
 
 def _table_of_puzzles(grades: Grades, progress: Progress) -> str:
-    """For each puzzle: how many solved it, tried it, left it open and didn't hand it in, the median of tries,
-    and why most of the others fail."""
+    """For each puzzle: how many students are in each state, the median of tries, and why most others fail.
+
+    The numbers of a row add up to the number of students.
+    """
     counts = counted(grades)
     kinds: dict[str, Counter[str]] = {name: Counter() for name in counts}
     for grade in grades:
         for mark in grade["puzzles"]:
             if mark["state"] in (WRONG, REFUSED, LIMIT):
                 kinds[mark["puzzle"]][mark["kind"] or _NAMES[mark["state"]]] += 1
-    columns = ["puzzle", "solved", "tried", _NAMES[UNTOUCHED], _NAMES[MISSING]]
+    unread = any(states[UNREAD] for states in counts.values())
+    columns = ["puzzle", "solved", "tried, not solved", _NAMES[UNTOUCHED], _NAMES[MISSING]]
+    columns += [_NAMES[UNREAD]] if unread else []
     rows = [heads(*columns, *(["tries"] if progress else []), "why most others fail")]
     for name, states in counts.items():
-        tried = states[SOLVED] + states[WRONG] + states[REFUSED] + states[LIMIT]
+        tried = states[WRONG] + states[REFUSED] + states[LIMIT]
         why = ", ".join(f"{kind} {number}" for kind, number in kinds[name].most_common(_KINDS))
         numbers = (states[SOLVED], tried, states[UNTOUCHED], states[MISSING])
-        shown = [*numbers, *([_tries(name, progress)] if progress else [])]
+        shown = [
+            *numbers,
+            *([states[UNREAD]] if unread else []),
+            *([_tries(name, progress)] if progress else []),
+        ]
         cells = "".join(f'<td class="number">{number}</td>' for number in shown)
         rows.append(f"<tr><td>{html.escape(name)}</td>{cells}<td>{html.escape(why)}</td></tr>")
     note = (

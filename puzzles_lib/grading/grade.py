@@ -183,6 +183,12 @@ def is_unread(grade: Mapping[str, Any]) -> bool:
     return any(mark["state"] == UNREAD for mark in grade["puzzles"])
 
 
+def why_unread(grade: Mapping[str, Any]) -> str:
+    """Return which files cannot be read, and why."""
+    why = dict.fromkeys(mark["words"] for mark in grade["puzzles"] if mark["state"] == UNREAD)
+    return "; ".join(why)
+
+
 def _questions(chapters: Iterable[Chapter]) -> list[Question]:
     return [question for chapter in chapters for question in chapter.questions if not question.computed]
 

@@ -264,11 +264,12 @@ def by_chapter(
             continue
         if label.rpartition("/")[2] == JUST_THE_PUZZLES:
             if notebook.is_begun():
-                remarks.append(f"{label}: not graded; only kernels in the chapters' own notebooks count")
+                remarks.append(f"{label}: not graded, because only kernels in the chapter notebooks count")
             continue
         if notebook.misleading:
             remarks.append(
-                f"{label}: characters in it reverse the order of text, so it is not what it looks like"
+                f"{label}: invisible characters in it reverse the order of text, so the code is not what it "
+                "looks like"
             )
         if not any(notebook.ids):
             remarks.append(

@@ -194,13 +194,13 @@ def _done(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 def _ending(status: int, data: bytes | None, job: Mapping[str, Any]) -> str:
     by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if data is None:
-        return f"no verdict within {CLOCK * job['puzzle_seconds']:g} s, or the verdict is too long"
+        return f"no verdict within {CLOCK * job['puzzle_seconds']:g} s, or the report is too long to keep"
     if by in (signal.SIGXCPU, signal.SIGKILL):
         return f"no verdict: it took more than {job['puzzle_seconds']:g} s of CPU time, or too much memory"
     return (
-        f"no verdict: its process ended by {signal.Signals(by).name}"
+        f"no verdict: the process that checked it was ended by {signal.Signals(by).name}"
         if by
-        else "no verdict: its process ended"
+        else "no verdict: the process that checked it ended unexpectedly"
     )
 
 

@@ -1,4 +1,4 @@
-"""Who is who: a platform's own table of students, comments for them, and names that hide them."""
+"""Read a platform's table of students and the teachers' comments, and give students pseudonyms."""
 
 import csv
 import difflib
@@ -211,7 +211,7 @@ def nobody(who: str, known: Iterable[str]) -> str:
     return f"no submission of {who!r}" + (f"; similar names: {', '.join(like)}" if like else "")
 
 
-# ---- names that hide
+# ---- pseudonyms
 
 
 def pseudonym(student: str, salt: str) -> str:

@@ -185,7 +185,8 @@ def _chosen(node: ast.If, lines: list[str], known: Known) -> list[Definition]:
     try:
         branch = node.body if value(node.test, known) else node.orelse
     except NotPlain:
-        why = f"it is under `if {ast.unparse(node.test)[:60]}`, and grading cannot tell whether that is true"
+        advice = "which the grader cannot evaluate: write it at the top level of the cell"
+        why = f"it is under `if {ast.unparse(node.test)[:60]}`, {advice}"
         return _others(node, known, why)
     return [one for each in branch for one in _defined(each, lines, known)]
 

@@ -32,7 +32,17 @@ from typing import Any
 from puzzles_lib.answers import OPEN
 from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.card import Theme, card, heads, rows
-from puzzles_lib.grading.grade import LIMIT, MISSING, REFUSED, SCHEMA, SOLVED, UNREAD, UNTOUCHED, is_unread
+from puzzles_lib.grading.grade import (
+    LIMIT,
+    MISSING,
+    REFUSED,
+    SCHEMA,
+    SOLVED,
+    UNREAD,
+    UNTOUCHED,
+    is_unread,
+    why_unread,
+)
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # A spreadsheet would compute a cell that begins with one of these.
@@ -203,7 +213,11 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
                 "visibility": "visible",
             }
         )
-    unread = ["Not graded: a file cannot be read. Please submit it again."] if is_unread(grade) else []
+    unread = (
+        [f"Not graded: a file cannot be read ({why_unread(grade)}). Please submit it again."]
+        if is_unread(grade)
+        else []
+    )
     return {
         "score": grade["points"],
         "output": "\n".join([*unread, *_said_of_all(grade), *grade["remarks"]]),
@@ -331,7 +345,8 @@ def report(grade: Mapping[str, Any]) -> str:
 
 def _headline(grade: Mapping[str, Any]) -> str:
     if is_unread(grade):
-        return "<strong>Not graded:</strong> a file cannot be read. Please hand it in again."
+        why = html.escape(why_unread(grade))
+        return f"<strong>Not graded:</strong> a file cannot be read ({why}). Please hand it in again."
     if "late" not in grade:
         return f"<strong>{grade['points']} of {grade['of']}</strong> puzzles are solved."
     solved = sum(mark["state"] == SOLVED for mark in grade["puzzles"])

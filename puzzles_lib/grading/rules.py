@@ -175,7 +175,7 @@ def lateness(rules: Rules, handed_in: datetime | None, marked_late: bool = False
     how = (
         f"late by {_span(by)}"
         if by is not None
-        else "late: Canvas marks the submission as late, but doesn't say by how much"
+        else "Canvas marks the submission as late, but doesn't say by how much"
     )
     return told | {"is_late": True, "taken": taken, "words": f"{how}; {taken:g}% of the points are taken off"}
 

@@ -410,7 +410,7 @@ def _read_file(path: str, most: int) -> bytes:
         if not stat.S_ISREG(state.st_mode):
             raise Unread("not a plain file")
         if state.st_nlink > 1:
-            raise Unread("a file with a second name (a hard link) may belong to someone else: hand in a copy")
+            raise Unread("it is a hard link, which may lead to somebody else's file: hand in a copy")
         if state.st_size > most:
             raise Unread(f"it is {state.st_size >> 20} MB, but at most {most >> 20} MB are read")
         return opened.read(most)

@@ -1,4 +1,4 @@
-"""Compute how many programs run on a multiprocessor at a time, and what would allow one more."""
+"""Compute how many programs fit on a multiprocessor at a time, and which resource limits that number."""
 
 from puzzles_lib.timing.h200 import PROGRAMS, REGISTERS, RESERVED, SHARED, WARPS
 

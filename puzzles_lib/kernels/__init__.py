@@ -4,10 +4,9 @@
 
     pack_activations(model, bits=4)  # the same model; it now keeps activations in 4 bits for backward
 
-They need only torch 2.9 and Triton 3.6, or later. They were run on GPUs with Triton 3.6 and 3.7, and compiled
-with 3.9 (`make test-next`). For
-tensors on the CPU, plain torch gives the same results, so everything works without a GPU. The names below are
-imported on first use.
+The kernels need only torch 2.9 and Triton 3.6, or later versions. They have been run on GPUs with Triton 3.6
+and 3.7, and compiled with 3.9 (`make test-next`). Tensors on the CPU are computed by plain torch, with the
+same results up to rounding, so everything works without a GPU. The names below are imported on first use.
 """
 
 import importlib

@@ -48,21 +48,27 @@ def attention(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Return softmax(scale · q kᵀ) v, differentiable in q, k and v.
 
-    q: [B, H, T, D]. k, v: [B, G, T, D], where H is a multiple of G; head h of q uses head h // (H // G) of k
-        and v. D is 16, 32, 64 or 128; T is any number. float16 and bfloat16 on a GPU run Triton kernels.
-        float32, float64 and everything on the CPU run plain torch, which keeps all scores in memory. Strides
-        are free; [B, T, H, D] transposed is as fast as contiguous tensors.
-    causal: query i sees the keys j <= i. window, with ``causal=True`` only: query i sees the last ``window``
-        of these keys, i - window < j <= i. scale: D ** -0.5 by default.
-    cu_seqlens: int32 [n + 1], for n sequences packed into one: B is 1, and sequence i is from row
-        cu_seqlens[i] up to cu_seqlens[i + 1]. It begins with 0 and ends with T. Sequences don't see each
-        other, and a NaN stays in its own sequence. max_seqlen: at least the longest sequence; T by default,
-        which is correct but may start programs that have nothing to do.
+    q: [B, H, T, D], float16, bfloat16, float32 or float64. D is 16, 32, 64 or 128; T is any number.
+    k, v: [B, G, T, D] with q's dtype, on its device. H is a multiple of G, and head h of q uses head
+        h // (H // G) of k and v.
+    causal: query i sees only the keys j <= i.
+    window: with ``causal=True`` only. Query i sees the last ``window`` of its keys: i - window < j <= i.
+    scale: D ** -0.5 by default.
+    cu_seqlens: int32 [n + 1], for n sequences packed into one. B is then 1, and sequence i has the rows
+        cu_seqlens[i] to cu_seqlens[i + 1] - 1. It starts at 0, ends at T, and is nondecreasing. Sequences
+        don't see each other, and a NaN stays in its own sequence.
+    max_seqlen: with ``cu_seqlens`` only: at least the length of the longest sequence. T, the default, is
+        correct but may start programs that have nothing to do.
+    return_lse: also return the logarithm of the sum of exp of each row's scores.
 
-    Returns o, of q's shape and dtype, and with return_lse also the log of the sum of exp of each row's
-    scores, float32 (float64 of float64) [B, H, T].
+    float16 and bfloat16 on a GPU run Triton kernels, which never store a score (FlashAttention-2). float32,
+    float64 and everything on the CPU run plain torch, which keeps all scores in memory. Tensors can have any
+    strides; [B, T, H, D] transposed is as fast as contiguous tensors.
 
-    Raises TypeError for another dtype, ValueError for shapes or options that do not go together.
+    Returns o, of q's shape and dtype. With ``return_lse``, returns (o, lse), where lse is [B, H, T], float32
+    (float64 if q is float64).
+
+    Raises TypeError for another dtype, and ValueError for shapes or options that do not fit together.
     """
     _check(q, k, v, causal, window, cu_seqlens, max_seqlen)
     longest = q.shape[2] if max_seqlen is None else max_seqlen

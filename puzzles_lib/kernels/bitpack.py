@@ -38,10 +38,12 @@ def check_bits(bits: int, name: str = "bits") -> None:
 def pack_bits(codes: torch.Tensor, bits: int) -> torch.Tensor:
     """Pack codes [..., C] (uint8, each below 2^bits) into words [blocks, 16, C] (int16).
 
-    Leading axes are flattened to K rows; any K and C, empty ones too; non-contiguous is accepted. Bits
-    above the lowest ``bits`` of a code are ignored.
+    All axes except the last are flattened to K rows. The codes can have any size, including 0, and need not
+    be contiguous. The top of `puzzles_lib.kernels.bitpack` shows where each code goes.
 
-    Raises ValueError for other bits or a scalar, TypeError for a dtype other than uint8.
+    bits: 1, 2, 4 or 8. Only the lowest ``bits`` bits of a code are used.
+
+    Raises ValueError for any other ``bits`` and for a scalar, and TypeError for a dtype other than uint8.
     """
     check_bits(bits)
     if not isinstance(codes, torch.Tensor) or codes.dtype != torch.uint8:
@@ -52,9 +54,12 @@ def pack_bits(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def unpack_bits(words: torch.Tensor, bits: int, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return the codes (uint8, of ``shape``) from which `pack_bits` made ``words``.
+    """Return the codes, uint8 of ``shape``, from which `pack_bits` made the words.
 
-    Raises ValueError if the words do not fit bits and shape, and TypeError for a dtype other than int16.
+    words: int16 [blocks, 16, C]. bits: 1, 2, 4 or 8, as in `pack_bits`. shape: the shape of the codes.
+
+    Raises ValueError if the words do not fit ``bits`` and ``shape``, and TypeError for a dtype other than
+    int16.
     """
     check_bits(bits)
     if not isinstance(words, torch.Tensor) or words.dtype != torch.int16:

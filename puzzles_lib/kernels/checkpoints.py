@@ -35,10 +35,15 @@ def packed_checkpoint(
 ) -> Any:
     """Call a function under gradient checkpointing, with its inputs kept in ``bits`` bits for backward.
 
-    Inputs that have a gradient and are float32, float16 or bfloat16 are packed. Parameters, masks and other
-    inputs are kept as they are, because other blocks keep them, too.
+    Inputs that have a gradient are packed if they are float32, float16 or bfloat16, with at least 1024
+    elements. Parameters, masks and other inputs are kept as they are, because other blocks keep them, too.
+
+    function: a function or a module, such as a block of a model. inputs: its arguments.
+    bits: 1, 2, 4 or 8. group_size: how many adjacent elements of a row share a scale and a minimum.
     options: those of `torch.utils.checkpoint.checkpoint`; ``use_reentrant`` is False by default.
-    Raises ValueError for other bits or group sizes, and TypeError if ``function`` can't be called.
+
+    Returns what ``function`` returns. Raises ValueError for any other ``bits`` or ``group_size``, and
+    TypeError if ``function`` can't be called.
     """
     if not callable(function):
         raise TypeError(f"function must be a function or a module, but is {type(function).__name__}")
@@ -63,9 +68,13 @@ def pack_checkpoints(model: nn.Module, bits: int = 8, group_size: int = 256) -> 
     """Let a transformers model keep the inputs of its checkpointed blocks in few bits, and return the model.
 
     Call ``model.gradient_checkpointing_enable()`` first (or ``activation_checkpointing_enable``, its newer
-    name). Calling `pack_checkpoints` again sets other bits.
-    Raises ValueError for other bits or group sizes, or if no block of the model is checkpointed. Raises
-    TypeError if ``model`` is not a module.
+    name). You can call `pack_checkpoints` again to set other bits.
+
+    model: the model, which is changed in place. bits: 1, 2, 4 or 8. group_size: how many adjacent elements of
+        a row share a scale and a minimum.
+
+    Raises ValueError for any other ``bits`` or ``group_size``, or if no block of the model is checkpointed.
+    Raises TypeError if ``model`` is not a module.
     """
     check_model(model)
     check_bits(bits)

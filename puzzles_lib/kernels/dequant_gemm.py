@@ -25,6 +25,8 @@ FEW_ROWS = 32  # of x: up to here `dequant_gemm` makes no ŵ on GPUs other than 
 def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
     """Return the gradient [COUT, CIN] of a linear layer's weight, computed from its packed input.
 
+    x̂ [..., CIN] below is what `dequantize` returns for that input.
+
     dy: [..., COUT], the gradient of the layer's output. Its dtype (float32, float16 or bfloat16), device and
         leading axes must be those of ``packed``. It can be empty or non-contiguous.
     packed: the layer's input [..., CIN].
@@ -37,9 +39,10 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
     - groups are whole rows, 64, or a multiple of 128 (with up to 4 bits also 16 or 32),
     - the unfused way wasn't faster at these sizes on an H200 (see the source of `unfused_is_faster`).
 
-    Otherwise x̂ is made for some rows at a time and multiplied by cuBLAS. That takes at most 32 MiB or
-    as much as dW in float32, whichever is more. float32 then follows torch's setting for TF32. 16-bit floats
-    follow the settings for reduced-precision reductions if x̂ is made as a whole.
+    Otherwise a few rows at a time are dequantized into a temporary tensor and multiplied by cuBLAS. This
+    takes at most 32 MiB or as much memory as the result in float32, whichever is more. float32 then follows
+    torch's setting for TF32. If all of x̂ fits at once, 16-bit floats follow torch's settings for
+    reduced-precision reductions.
 
     Raises TypeError if ``packed`` is not a `PackedTensor` or the dtypes differ, and ValueError if shapes or
     devices don't fit.
@@ -53,7 +56,7 @@ def dequant_gemm_dw(dy: torch.Tensor, packed: PackedTensor) -> torch.Tensor:
 
 
 def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
-    """Return x @ ŵᵀ: a linear layer with a packed weight.
+    """Return x @ ŵᵀ, a linear layer with a packed weight. ŵ is what `dequantize` returns for that weight.
 
     x: [..., K], with the dtype (float32, float16 or bfloat16) and device of ``packed_weight``. It can be
         empty or non-contiguous.
@@ -63,8 +66,10 @@ def dequant_gemm(x: torch.Tensor, packed_weight: PackedTensor) -> torch.Tensor:
     With few rows, the product is memory-bound: its time is that of reading the weight. So a GPU of the Ampere
     generation or later multiplies up to 32 rows of 16-bit floats by the packed weight while reading it. A
     Hopper GPU does so for up to 128 rows. The only memory this takes is for float32 sums if K is split.
-    Groups must be whole rows or a multiple of 32 (of 64 above 32 rows). In other cases, and in backward, ŵ is
-    made temporarily, because arithmetic takes most of the time then.
+    Groups must be whole rows or a multiple of 32 (of 64 above 32 rows).
+
+    In all other cases, and in backward, the weight is first dequantized into a temporary tensor ŵ [N, K] in
+    x's dtype. With many rows this costs little, because arithmetic takes most of the time.
 
     Raises TypeError if ``packed_weight`` is not a `PackedTensor` or the dtypes differ, and ValueError if
     shapes or devices don't fit.

@@ -27,18 +27,23 @@ DTYPES = (*HALVES, torch.float32, torch.float64)
 
 
 def grouped_matmul(x: torch.Tensor, w: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-    """Return each row of x times the matrix of its expert, differentiable in x and w.
+    """Multiply each row of x by the matrix of its group, such as its expert in a mixture of experts.
 
-    x: [P, K], rows of the same expert adjacent, in the order of the experts. w: [E, K, N], contiguous, or the
-        transpose ``.mT`` of a contiguous [E, N, K]; other strides cost a copy. Both have one dtype. float16
-        and bfloat16 on a GPU run Triton kernels; everything else runs plain torch, expert by expert.
-    start: int32 [E + 1]: the rows of expert e are start[e] to start[e + 1] - 1. It begins with 0, ends with P
-        and never falls. An expert may have no rows.
+    The product is differentiable in x and w.
 
-    Returns y: [P, N] of x's dtype, with sums in float32. The gradients are sums in a fixed order.
+    x: [P, K], float16, bfloat16, float32 or float64. The rows of a group are adjacent, and the groups are in
+        order.
+    w: [E, K, N], with x's dtype and on its device: one matrix per group. It is contiguous, or the transpose
+        ``.mT`` of a contiguous [E, N, K]; other strides cost a copy.
+    start: int32 [E + 1], on x's device. The rows of group e are start[e] to start[e + 1] - 1. It starts at 0,
+        ends at P, and is nondecreasing. A group may have no rows.
 
-    Raises TypeError for another dtype, ValueError for shapes or devices that do not fit. An invalid ``start``
-    isn't detected: rows may then be read or written out of bounds.
+    Returns y: [P, N] of x's dtype, with sums in float32 (float64 for float64). The gradients are sums in a
+    fixed order. float16 and bfloat16 on a GPU run Triton kernels; everything else runs plain torch, group by
+    group.
+
+    Raises TypeError for another dtype, and ValueError for shapes or devices that do not fit. An invalid
+    ``start`` isn't detected: rows may then be read or written out of bounds.
     """
     _check(x, w, start)
     if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad):

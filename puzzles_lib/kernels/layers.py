@@ -223,7 +223,9 @@ class PackedLinear(Quantizing, nn.Linear):
     bits: 1, 2, 4 or 8. group_size: 1 or more; the last group of a row may be shorter.
     rounding: "nearest" (the default except for 1 bit), or "stochastic", which is correct on average over many
         steps and noisier in each. Its random numbers come from the data, or from `seed_rounding`.
-    Raises ValueError for other bits, group sizes or roundings, and TypeError if x has another dtype.
+
+    Raises ValueError for any other ``bits``, ``group_size`` or ``rounding``, and TypeError if x has another
+    dtype.
     """
 
     def __init__(
@@ -308,9 +310,14 @@ class Sloped(nn.Module):
 class PackedGELU(Sloped, nn.GELU):
     """`torch.nn.GELU` that keeps the slope of each element in ``slope_bits`` bits for backward.
 
-    The gradient of x is off by at most dy / 22 with 4 bits, dy / 400 with 8; see
-    `puzzles_lib.kernels.packed_activation`. x as for `PackedReLU`. approximate: "none" or "tanh".
-    slope_bits: 1, 2, 4 or 8; others raise a ValueError.
+    The gradient of x is off by at most dy / 22 with 4 bits, and dy / 400 with 8 bits; see
+    `puzzles_lib.kernels.packed_activation`. x is float32, float16 or bfloat16, of any shape and on any
+    device. The layer keeps nothing if no gradient is needed, and is then torch's function, for any dtype.
+
+    approximate: "none" or "tanh", as in nn.GELU. slope_bits: 1, 2, 4 or 8.
+
+    Raises ValueError for any other ``slope_bits``, and TypeError if x has another dtype and needs a gradient.
+    Double backward raises a RuntimeError.
     """
 
     def __init__(self, approximate: str = "none", *, slope_bits: int = 4) -> None:
@@ -322,7 +329,7 @@ class PackedGELU(Sloped, nn.GELU):
 
 
 class PackedSiLU(Sloped, nn.SiLU):
-    """`torch.nn.SiLU` that keeps the slope of each element in ``slope_bits`` bits, as `PackedGELU`."""
+    """`torch.nn.SiLU` that keeps the slope of each element in ``slope_bits`` bits, like `PackedGELU`."""
 
     def __init__(self, *, slope_bits: int = 4) -> None:
         super().__init__()
@@ -335,9 +342,9 @@ class PackedSiLU(Sloped, nn.SiLU):
 class PackedDropout(nn.Dropout):
     """`torch.nn.Dropout` that keeps one bit per element for backward: was it dropped?
 
-    The random numbers are torch's: with the same seed, the same elements are dropped. x is of any shape and
-    on any device. With another dtype than float32, float16 and bfloat16 the layer runs as torch's. Gradients
-    of gradients raise a RuntimeError.
+    The random numbers are torch's: with the same seed, the same elements are dropped. x has any shape and is
+    on any device. If x isn't float32, float16 or bfloat16, the layer runs as torch's. Double backward raises
+    a RuntimeError.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -384,9 +391,10 @@ class _Norm(Quantizing):
 class PackedLayerNorm(_Norm, nn.LayerNorm):
     """`torch.nn.LayerNorm` that keeps its normalized input n in codes, and one number per row.
 
-    Parameters and ``state_dict`` are those of nn.LayerNorm. The gradient of bias is exact. The gradient of
-    weight is computed from n̂, the values that the codes stand for. So is one term of x's gradient,
-    n̂ · mean(dy · weight · n̂). bits, group_size and rounding are those of `PackedLinear`.
+    Parameters and ``state_dict`` are those of nn.LayerNorm. The gradient of bias is exact. Two things are
+    computed from n̂, the values that the codes stand for: the gradient of weight, and one term of x's
+    gradient, n̂ · mean(dy · weight · n̂). bits, group_size and rounding are those of `PackedLinear`, and so are
+    the dtypes of x and the errors.
     """
 
     rms = False
@@ -436,16 +444,20 @@ class PackedRMSNorm(_Norm, nn.RMSNorm):
 
 
 class PackedMLP(nn.Sequential):
-    """Linear, activation, linear, with one pass between the products in forward and one in backward.
+    """Two linear layers with an activation between them, which share kernels to save memory and time.
 
-    x [..., in_features] gives [..., out_features]. The module is an nn.Sequential of a `PackedLinear`, a
-    packed activation and a `PackedLinear`, with the same gradients and the same ``state_dict``. But the
-    hidden activation overwrites the first product, and in backward the first product's gradient overwrites
-    the activation's. So there are never two tensors of the hidden size at once.
+    Between the two matmuls, forward and backward each make a single pass over the hidden tensor. x
+    [..., in_features] gives [..., out_features]. The module is an nn.Sequential of a `PackedLinear`, a packed
+    activation and a `PackedLinear`, with the same gradients and the same ``state_dict``. But the hidden
+    activation overwrites the first matmul's result, and in backward that result's gradient overwrites the
+    activation's. So there are never two tensors of the hidden size at once.
 
-    activation: relu, gelu, gelu_tanh or silu; its slopes are kept in 1 bit (relu) or ``slope_bits``. Other
-    options and errors are those of `PackedLinear`. The layers run separately if one of them is frozen or
-    has hooks, if the two linear layers have different formats, or after layers were added or removed.
+    hidden_features: the number of features between the two layers. out_features: None is ``in_features``.
+    activation: "relu", "gelu", "gelu_tanh" or "silu". Its slopes are kept in 1 bit (relu) or ``slope_bits``.
+    bias, device, dtype, bits, group_size and rounding are those of `PackedLinear`, and so are the errors.
+
+    The layers run separately if one of them is frozen or has hooks, if the two linear layers have different
+    formats, or after layers were added or removed.
     """
 
     def __init__(

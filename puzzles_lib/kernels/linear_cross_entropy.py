@@ -13,7 +13,8 @@ place, unless the graph is kept for another backward.
 
 torch computes the products. The kernel here does what is between them: it reads a row of logits twice and
 writes it once. A part is an eighth of the rows, or more if their logits take at most 2^28 bytes. So the
-weight's gradient is a sum of few products, each rounded to its dtype.
+weight's gradient is a sum of few products, each rounded to its dtype. Liger Kernel also computes the
+gradients part by part in the forward pass (Hsu et al., 2024, arXiv:2410.10989).
 """
 
 import torch
@@ -37,18 +38,21 @@ def linear_cross_entropy(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """Return the cross entropy of x weightᵀ, differentiable in x and weight, without keeping all logits.
+    """Return the cross entropy of the logits x weightᵀ, without keeping all of them in memory.
+
+    It is differentiable in x and weight.
 
     x: [..., K]. weight: [V, K], V at least 1. Both are float32, bfloat16 or (on the CPU) float64, on one
         device. Logits are rounded to this dtype, as torch's linear layers do.
-    label: int64 [...], from 0 to V - 1, or ``ignore_index``: such a row has no loss and no gradient.
-    reduction: "mean", over the rows that have a label, or "sum".
+    label: int64 [...], the class of each row, from 0 to V - 1. A row with the label ``ignore_index`` has no
+        loss and no gradient.
+    reduction: "mean", over the rows that aren't ignored, or "sum".
 
-    Returns a scalar, float32 (float64 of float64). The mean of no rows is NaN, as torch's is, and its
-    gradients are 0. A label outside the classes gives NaN. The gradients are computed with the loss, if x or
-    weight needs one. They can't be differentiated again.
+    Returns a scalar, float32 (float64 if x is float64). The mean of no rows is NaN, as in torch, and its
+    gradients are 0. Any other label outside 0 to V - 1 gives NaN. The gradients are computed along with the
+    loss, if x or weight needs one. They can't be differentiated again.
 
-    Raises TypeError for another dtype, ValueError for shapes, devices or options that do not fit.
+    Raises TypeError for another dtype, and ValueError for shapes, devices or options that do not fit.
     """
     _check(x, weight, label, ignore_index, reduction)
     gradients = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)

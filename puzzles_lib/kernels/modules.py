@@ -83,8 +83,8 @@ def pack_activations(
     - nn.Linear, nn.ReLU, nn.GELU, nn.SiLU, nn.LayerNorm, nn.RMSNorm and nn.Dropout,
     - an nn.Sequential of a linear layer, an activation and a linear layer, which becomes a `PackedMLP`,
     - nn.MultiheadAttention, and the activation function of nn.TransformerEncoderLayer,
-    - Conv1D, norms and activations of transformers and timm, if they give the same as torch's on a few
-      numbers,
+    - Conv1D, norms and activations of transformers and timm, if they compute the same as torch's layer on a
+      few test values,
     - the product in these libraries' gated MLPs (such as Llama's), and their mixtures of gated experts. The
       factors of the product are kept in ``slope_bits`` bits, because each is the other's slope.
 
@@ -95,24 +95,33 @@ def pack_activations(
     The losses of a byte language model show what to choose (1500 steps, three seeds, against torch's 0.897;
     ``python -m puzzles_lib.bench language``): 8 bits +0.003 and 4 bits +0.002, within the seeds' spread;
     2 bits +0.012, 2 bits stochastic +0.030, 1 bit stochastic +0.17. 1 bit, nearest, doesn't train.
-    On small images (``python -m puzzles_lib.bench digits``) 2 bits follow float32's curve only if they are
-    rounded stochastically. Language models have columns that are far larger than others. If one column of 512
-    is 100 times larger, the weight gradients of the others suffer: their cosine is 0.997 with 8 bits, 0.64
-    with 4 and 0.30 with 2.
+
+    A small MLP on images of digits behaves differently (``python -m puzzles_lib.bench digits``). With
+    stochastic 2-bit codes, its loss stays within 0.001 of float32's on average. With the nearest codes, its
+    loss falls a little faster than float32's. Try both on your model.
+
+    Language models have columns that are far larger than others. If one column of 512 is 100 times larger,
+    the weight gradients of the others suffer: their cosine is 0.997 with 8 bits, 0.64 with 4 and 0.30 with 2.
 
     Gradient checkpointing keeps less than packing does, but a step takes 20 to 40% longer. If you
     need it, `puzzles_lib.kernels.pack_checkpoints` packs what it keeps.
 
-    bits, group_size, rounding: those of `PackedLinear`. slope_bits: those of `PackedGELU`, and of products.
-    predicate: called with the name and the module of each layer that could be packed; False leaves it alone.
-        Call the function again with a predicate to give some layers other bits than the rest.
-    extra: for layers of other classes, which packed class computes the same: ``{MyLinear: PackedLinear}``.
-        Both are compared on a few numbers. If they differ, that raises a ValueError.
-    Call it before the model is wrapped (compile, DDP, FSDP2), and after LoRA layers are added: then the
-    layers that train are packed, while frozen ones keep nothing anyway. `unpack_activations` undoes it.
+    bits, group_size, rounding: those of `PackedLinear`.
+    slope_bits: 1, 2, 4 or 8. These bits keep the slopes of GELU and SiLU, as in `PackedGELU`, and the factors
+        of gated MLPs.
+    predicate: a function of the name and the module of each layer that could be packed. If it returns False,
+        that layer is left alone. Call `pack_activations` again with a predicate to give some layers other
+        bits than the rest.
+    extra: a dict from a class of your own to the packed class that computes the same, such as
+        ``{MyLinear: PackedLinear}``. Both are compared on a few test values.
 
-    Warns if nothing could be packed. Raises ValueError for other options, TypeError if ``model`` is not a
-    module.
+    Call this function before the model is wrapped (compile, DDP, FSDP2), and after LoRA layers are added:
+    then the layers that train are packed, while frozen ones keep nothing anyway. `unpack_activations` undoes
+    it.
+
+    Warns if nothing could be packed. Raises TypeError if ``model`` is not a module, if ``predicate`` is not a
+    function, or if ``extra`` is not a dict. Raises ValueError for any other ``bits``, ``group_size``,
+    ``slope_bits`` or ``rounding``, and if a class in ``extra`` computes something else.
     """
     check_model(model)
     if predicate is not None and not callable(predicate):
@@ -224,13 +233,19 @@ def unpack_activations(model: nn.Module) -> nn.Module:
 def seed_rounding(model: nn.Module, seed: int) -> None:
     """Let every layer that rounds stochastically use the random numbers of ``seed`` from now on.
 
-    You need not call it: without it, random numbers come from the data. Call it before each step, with the
-    step's number, if you want to choose them. The same seed then gives the same codes. All layers draw from
-    that one seed, so that layers that read one input can share its codes, compiled or not. Give each of
-    several ranks its own seeds, so that their errors cancel, and wrap the model in DDP before the first call
-    or with ``broadcast_buffers=False``. Call it before you capture a CUDA graph.
+    You don't have to call this function: without it, random numbers come from the data. If you want to choose
+    them, call it before each step, with the step's number. The same seed gives the same codes. All layers
+    draw from that one seed, so that layers that read one input can share its codes, compiled or not. If you
+    capture a CUDA graph, call this function before the capture.
 
-    seed: an integer of 64 bits. Raises TypeError or ValueError for anything else.
+    In distributed training, give each rank its own seeds, so that their errors cancel. The seeds are buffers
+    of the layers, and DDP copies buffers that it knows from rank 0 to the others. So wrap the model in DDP
+    before the first call of this function, or pass ``broadcast_buffers=False`` to DDP.
+
+    seed: an integer that fits in 64 bits.
+
+    Raises TypeError if ``seed`` is not an integer or ``model`` is not a module, and ValueError if ``seed``
+    doesn't fit in 64 bits.
     """
     check_integer("seed", seed)
     check_model(model)
@@ -246,8 +261,9 @@ def seed_rounding(model: nn.Module, seed: int) -> None:
 class Line:
     """One layer in a report.
 
-    name, kind: those of the module. packed: how, or "" if it is not. why: the reason if it is not.
-    cosine: between the weight's gradient and the one without packing, or None.
+    name: the module's name in the model. kind: the name of its class. packed: what is kept for backward, such
+    as ``"slopes of 4 bits"``; "" if the layer isn't packed. why: why it isn't packed. cosine: the cosine
+    between the weight's gradients with and without packing; None if they weren't computed.
     """
 
     name: str
@@ -259,10 +275,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Report:
-    """What `report` found. Printed, it is a table.
+    """What `report` returns. ``print`` shows it as a table.
 
-    lines: one for each layer that has parameters or computes an activation. before, after: the bytes that
-    autograd keeps for backward without and with packing (parameters not counted), or None.
+    lines: a `Line` for each layer that has parameters or computes an activation. before, after: the bytes
+    that autograd keeps for backward without and with packing, not counting parameters; None if `report` got
+    no inputs.
     """
 
     lines: Sequence[Line]
@@ -295,9 +312,10 @@ def report(
 
     inputs, named: if any are given, a packed and an unpacked copy of the model are called with them. The
         report then says how many bytes autograd keeps in each.
-    loss: a function of the model's output. If given, it is differentiated in both copies, and the report has
-        the cosine between the gradients of each weight.
-    Raises TypeError if ``model`` is not a module or ``loss`` not a function.
+    loss: a function of the model's output that returns a scalar. If given, it is differentiated in both
+        copies, and the report has the cosine between the two gradients of each weight.
+
+    Raises TypeError if ``model`` is not a module or ``loss`` is not a function.
     """
     check_model(model)
     if loss is not None and not callable(loss):

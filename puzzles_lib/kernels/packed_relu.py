@@ -18,11 +18,13 @@ FORWARD_BLOCK, BACKWARD_BLOCK = 2048, 1024  # elements per program
 
 
 def relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ReLU of x and the mask for its backward.
+    """Return ReLU of x and the mask for `relu_unpack_backward`.
 
-    x: any shape, float32, float16 or bfloat16; non-contiguous and empty tensors are accepted.
-    Returns y (shape and dtype of x, contiguous) and the mask (uint8, one bit per element). As in torch, NaN
-    stays NaN and lets the gradient pass, and the gradient at 0 is 0.
+    x: float32, float16 or bfloat16, of any shape. It can be empty, and need not be contiguous.
+
+    Returns (y, mask), both contiguous. y has the shape and dtype of x. mask is uint8 [ceil(elements / 8)],
+    one bit per element of x. As in torch, NaN stays NaN and lets the gradient pass, and the gradient at 0 is
+    0.
 
     Raises TypeError for another dtype.
     """
@@ -31,7 +33,11 @@ def relu_pack(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def relu_unpack_backward(dy: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of x: dy if the mask has a one, else 0. It has shape and dtype of dy, contiguous.
+    """Return the gradient of ReLU's input x: dy where the mask has a one, and 0 elsewhere.
+
+    dy: the gradient of y, float32, float16 or bfloat16, with the shape of x. mask: uint8, from `relu_pack`.
+
+    Returns a contiguous tensor with the shape and dtype of dy.
 
     Raises TypeError for another dtype, and ValueError if mask and dy do not fit or are on two devices.
     """

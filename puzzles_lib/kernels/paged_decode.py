@@ -1,11 +1,12 @@
 """Attention of one query per text over keys and values in pages, as servers generate text.
 
 Keys are nearly all the bytes of this step, and each is used once per query. So a program takes all heads of q
-that share a head of keys, and the keys of a text are divided among several programs: a part each. A part
-gives o and the log-sum-exp of its scores, and a second kernel averages the parts, each with the weight
-exp(lse). If texts and heads are programs enough, there is one part, and one kernel.
+that share a head of keys, and the keys of a text are divided among several programs, one part per program. A
+part gives o and the log-sum-exp of its scores, and a second kernel averages the parts, each with the weight
+exp(lse). If there are enough texts and heads to keep the GPU busy, there is one part, and one kernel.
 
-A block of keys may span several pages: each lane looks up the page of its own key.
+A block of keys may span several pages: each lane looks up the page of its own key. A cache in pages is vLLM's
+idea (Kwon et al., 2023, arXiv:2309.06180).
 """
 
 import torch
@@ -41,21 +42,26 @@ def paged_attention(
     scale: float | None = None,
     max_length: int | None = None,
 ) -> torch.Tensor:
-    """Return softmax(scale · q kᵀ) v for one decoding step of each text, whose keys are in pages.
+    """Return softmax(scale · q kᵀ) v for one decoding step of several texts, whose keys are in pages.
 
-    q: [B, H, D], one query per text and head. k, v: [pages, page, G, D], where H is a multiple of G; head h
-        of q uses head h // (H // G). D is 16, 32, 64, 128 or 256; a page has any number of slots. float16
-        and bfloat16 on a GPU run Triton kernels, everything else plain torch.
-    table: int32 [B, W]: key j of text b is in page table[b, j // page], slot j % page. length: int32 [B], how
-        many keys a text has, up to W · page. What is after a text's last key, in its last page and in its row
-        of the table, is never used.
-    scale: D ** -0.5 by default. max_length: at least the longest length; W · page by default, which is
-        correct but may start programs that have nothing to do.
+    q: [B, H, D], one query per text and head: float16, bfloat16, float32 or float64. D is 16, 32, 64, 128 or
+        256.
+    k, v: the cache, [pages, slots, G, D] with q's dtype. A page has any number of slots, and a slot has one
+        key (or value) per head. H is a multiple of G: head h of q uses head h // (H // G).
+    table: int32 [B, W]. Key j of text b is in page table[b, j // slots], slot j % slots.
+    length: int32 [B], how many keys each text has, up to W · slots. What is after a text's last key, in its
+        last page and in its row of the table, is never used.
+    scale: D ** -0.5 by default.
+    max_length: at least the largest length. W · slots, the default, is correct but may start programs that
+        have nothing to do.
+
+    All tensors are on one device. float16 and bfloat16 on a GPU run Triton kernels; everything else runs
+    plain torch.
 
     Returns o, of q's shape and dtype; zeros for a text without keys. There is no gradient.
 
-    Raises TypeError for another dtype, ValueError for shapes, devices or options that do not fit. Pages
-    outside the cache and lengths that are too large aren't detected, and read out of bounds on a GPU.
+    Raises TypeError for another dtype, and ValueError for shapes, devices or options that do not fit. Pages
+    outside the cache and lengths that are too large aren't detected: they read out of bounds on a GPU.
     """
     _check(q, k, v, table, length, max_length)
     scale = q.shape[2] ** -0.5 if scale is None else float(scale)

@@ -28,13 +28,13 @@ MAX_K = (2**31 - 1) // TOP**2  # 133144: the sum of so many products still fits 
 def quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return codes and scales of the rows of x, each row by itself.
 
-    x: [..., K], float32, float16 or bfloat16; any strides, any size, K = 0 too.
-    Returns (codes int8 [..., K] in -127 .. 127, scale float32 [...]), both contiguous: x equals
-    ``codes * scale[..., None]`` to within half of the scale.
-    A row whose scale would be below 2^-126 has scale 0 and codes 0. A row with a NaN or an infinity has
-    scale NaN and codes 0.
+    x: [..., K], float32, float16 or bfloat16, of any size and with any strides; K may be 0.
 
-    Raises TypeError for another dtype, ValueError for a scalar.
+    Returns (codes, scale), both contiguous: codes is int8 [..., K], from -127 to 127, and scale is float32
+    [...]. x equals ``codes * scale[..., None]`` to within half of the scale. A row whose scale would be below
+    2^-126 has scale 0 and codes 0. A row with a NaN or an infinity has scale NaN and codes 0.
+
+    Raises TypeError for another dtype, and ValueError for a scalar.
     """
     _check_x(x)
     return _quantize_rows(x)
@@ -43,10 +43,12 @@ def quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def q8_linear(
     x: torch.Tensor, wq: torch.Tensor, w_scale: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Return x @ (wq * w_scale)ᵀ + bias, with int8 rows of x and exact int32 sums.
+    """Quantize the rows of x to int8, and return x @ (wq * w_scale[:, None])ᵀ + bias, with exact int32 sums.
 
-    x: [..., K], float32, float16 or bfloat16; any strides, any size. wq: int8 [N, K], from `quantize_rows` of
-    a weight matrix. w_scale: float32 [N]. bias: [N], float32, float16 or bfloat16. All are on one device.
+    x: [..., K], float32, float16 or bfloat16, of any size and with any strides.
+    wq, w_scale: int8 [N, K] and float32 [N], which `quantize_rows` returns for a weight matrix.
+    bias: [N], float32, float16 or bfloat16, or None. All tensors are on one device.
+
     Returns y: [..., N] in x's dtype, rounded once from float32. A row with a NaN or an infinity becomes NaN
     and does not affect other rows. A row of zeros gives the bias. There is no gradient.
 
@@ -67,8 +69,11 @@ def q8_linear(
 class Q8Linear(nn.Module):
     """`nn.Linear` for inference with int8 weights; rows of the input are quantized in each call.
 
-    Buffers: weight int8 [N, K], scale float32 [N], bias [N] or None. They move and are saved with the
-    module; ``scale`` stays float32 when a model is cast.
+    Make it with `Q8Linear.from_linear` or `swap_linears`: a new layer's weights are zeros. It computes
+    `q8_linear`.
+
+    Buffers: weight int8 [N, K], scale float32 [N], bias [N] or None. They move and are saved with the module.
+    ``scale`` stays float32 when a model is cast.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device=None, dtype=None):
@@ -84,8 +89,8 @@ class Q8Linear(nn.Module):
     def from_linear(cls, linear: nn.Linear) -> "Q8Linear":
         """Return a layer with the quantized weights of an `nn.Linear`, one scale per output channel.
 
-        The bias is copied. Raises TypeError if ``linear`` is not an nn.Linear, or if x could not have the
-        dtype of its weights.
+        The bias is copied. Raises TypeError if ``linear`` is not an nn.Linear, or if its weights are not
+        float32, float16 or bfloat16. Raises ValueError if it has more than 133144 inputs.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"linear must be an nn.Linear, but is {type(linear).__name__}")
@@ -112,12 +117,14 @@ class Q8Linear(nn.Module):
 
 
 def swap_linears(model: nn.Module) -> nn.Module:
-    """Replace every `nn.Linear` below ``model`` by a `Q8Linear`, and return the model.
+    """Replace every `nn.Linear` in a model by a `Q8Linear` with int8 weights, and return the model.
 
-    The model itself is changed, unless it is an nn.Linear. Subclasses of nn.Linear stay as they are, because
-    other code may use their weights. A module in two places stays one module.
+    The model is changed in place. If ``model`` itself is an nn.Linear, a new `Q8Linear` is returned instead.
+    Subclasses of nn.Linear stay as they are, because other code may use their weights. A module in two places
+    stays one module.
 
-    Raises TypeError if ``model`` is not a module.
+    Raises TypeError if ``model`` is not a module, or if a weight is not float32, float16 or bfloat16. Raises
+    ValueError if a layer has more than 133144 inputs, because the sums would not fit into int32.
     """
     check_model(model)
     swapped: dict[nn.Module, nn.Module] = {}

@@ -52,14 +52,16 @@ _PAIRS_REGISTERS = 128  # of a thread, at most, with stochastic rounding: as `ST
 
 @dataclass(frozen=True)
 class PackedTensor:
-    """A quantized tensor.
+    """A quantized tensor, as `quantize_pack` returns it.
 
-    The tensor counts as a matrix [K, C]: C is its last axis.
+    It is stored as a matrix [K, C]. C is the tensor's last axis, and all other axes are flattened to K rows.
 
     words: int16 [blocks, 16, C], the codes of blocks of rows; see `puzzles_lib.kernels.bitpack`.
-    params: dtype of the tensor, [groups, blocks, 2, rows of a block]; scales at 0 and minima at 1. Rows
-        past K have scale 1 and minimum 0.
-    bits, group_size: those of the quantization; the last group of a row may be shorter.
+    params: scales and minima in the tensor's dtype, [groups, blocks, 2, rows of a block]: along the third
+        axis, the scale is at 0 and the minimum at 1. Rows past K have scale 1 and minimum 0.
+    bits: the number of bits of a code: 1, 2, 4 or 8.
+    group_size: the number of adjacent elements of a row that share a scale and a minimum. The last group of a
+        row may be shorter.
     shape, dtype: those of the tensor that was quantized.
     """
 
@@ -97,7 +99,13 @@ def quantize_pack(
 ) -> PackedTensor:
     """Quantize x in groups of ``group_size`` along its last axis, and pack the codes.
 
-    x: float32, float16 or bfloat16, with one axis or more, of any size; non-contiguous is accepted.
+    Each group keeps its minimum and a scale, the step between codes: (maximum - minimum) / (2^bits - 1), both
+    in x's dtype. `dequantize` returns x̂, which is code · scale + minimum.
+
+    x: float32, float16 or bfloat16, of any shape with at least one axis. It need not be contiguous.
+    bits: 1, 2, 4 or 8, the number of bits of a code.
+    group_size: how many adjacent elements of a row share a scale and a minimum, at least 1. The last group of
+        a row may be shorter.
     rounding: "nearest" or "stochastic". Stochastic rounds up with a probability equal to the distance to the
         code below (in steps between codes), and down otherwise. The mean of x̂ over many seeds is then x.
         Scales are rounded up, so that no x is outside the codes.
@@ -111,8 +119,9 @@ def quantize_pack(
     than 65504 · (2^bits - 1) makes the scale infinite and its group NaN. Values next to the ends of float16's
     range may come back as infinities.
 
-    Raises ValueError for other bits or rounding, a group size below 1 or a scalar, and TypeError for another
-    dtype.
+    Raises ValueError for any other ``bits`` or ``rounding``, for a group size below 1, for a scalar, and if
+    ``seed`` or ``offset`` doesn't fit in 64 bits. Raises TypeError for another dtype, and if ``seed`` or
+    ``offset`` is not an integer.
     """
     check_bits(bits)
     check_group_size(group_size)
@@ -125,7 +134,7 @@ def quantize_pack(
 
 
 def dequantize(packed: PackedTensor) -> torch.Tensor:
-    """Return the tensor that the codes stand for: shape and dtype of the original, contiguous.
+    """Return the tensor that the codes stand for. It has the original's shape and dtype, and is contiguous.
 
     Raises TypeError if ``packed`` is not a `PackedTensor`, and ValueError if its parts do not fit.
     """

@@ -4,7 +4,8 @@ With a, b the halves of a head, and c, s the cosines and sines of the token's po
 
     a' = a c - b s,    b' = b c + a s
 
-The gradient is the rotation back: the same with -s.
+The gradient is the rotation back: the same with -s. The method is RoPE's (Su et al., 2021, arXiv:2104.09864),
+with the pairs half a head apart, as in transformers.
 """
 
 import torch
@@ -20,11 +21,17 @@ NUMBERS = 1024  # of the first halves, in a program
 
 
 def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-    """Return x with pair (i, i + D / 2) of each head rotated by its token's angle, differentiable in x.
+    """Rotate each head of x by its token's angles (rotary position embedding); differentiable in x.
 
-    x: [T, H, D], D even. Heads that are side by side, such as a slice of q, k and v, need no copy. float32
-        and 16-bit floats on a GPU run a Triton kernel, which computes in float32.
-    cos, sin: [C, D / 2], float32 (or float64 with such an x). position: int32 [T], from 0 to C - 1.
+    Elements i and i + D / 2 of a head are a pair (a, b), which becomes (a cos - b sin, b cos + a sin).
+
+    x: [T, H, D], D even: float16, bfloat16, float32 or float64. x can be a slice of a tensor that contains q,
+        k and v side by side: that needs no copy.
+    cos, sin: [C, D / 2], float32 (float64 if x is float64): the cosine and sine of each pair's angle at each
+        position.
+    position: int32 [T], the position of each token, from 0 to C - 1.
+
+    Everything except float64 runs a Triton kernel on a GPU, which computes in float32.
 
     Returns a contiguous tensor of x's shape and dtype.
 

@@ -1,7 +1,7 @@
 """Keep the codes of one tensor once when several layers read that tensor.
 
-q, k and v read one input. The first of the three layers quantizes the input and leaves a note. The other two
-find the note and keep the same codes.
+The layers for q, k and v read one input. The first of the three quantizes the input and records a note: which
+tensor it was, the tensor's version, and its codes. The other two find the note and keep the same codes.
 
 A note must never be used after it has become wrong. A tensor's memory can change without torch noticing,
 through NumPy, ``x.data``, ``dist.recv`` or a kernel of your own. So a tensor's identity and version alone

@@ -52,9 +52,10 @@ def watch(
     step: the step to open at, counted from 1 as on the page; a larger number than the last opens the last.
 
     Without ``step``, the page opens at the line that first stores a wrong value. If there is none, it opens
-    at the line that stops the run, goes out of bounds or races, or else at the start. This function returns
-    whatever the kernel does: a run that stops early ends at the line that stopped it, and a kernel that
-    cannot run gets the checker's report.
+    at the line that stops the run, goes out of bounds or races, or else at the start.
+
+    You get a player no matter what the kernel does. If a run stops early, the player ends at the line that
+    stopped it. If a kernel cannot run, the player shows the checker's report.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and KeyboardInterrupt when interrupted. Raises
     ValueError if a case or program does not exist, a case is too large to show, or ``step`` is not an integer

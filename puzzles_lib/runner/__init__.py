@@ -163,6 +163,7 @@ def run(
     machine = Machine(code.module, memory, grid, options.quiet, code.calls)
     if options.nans:
         options.nans.take(machine)
+    machine.draws = options.draws
     memory.site, memory.is_used = machine.site, machine.is_used
     memory.ordering.held_by = options.held_by
     memory.ordering.at_atomics = versions.has_barriers_at_atomics(triton.__version__)

@@ -4,8 +4,8 @@ A label is 0 for a lane that is defined. Otherwise it is a number for the source
 lane has two sources, it keeps the one that the run met first. Lanes without labels are all defined, and need
 no work.
 
-Data may be smaller than its type: what is the same in all lanes, or along an axis, is kept once, and NumPy
-broadcasts it. `Lanes.full` returns all of it.
+``data`` can have a smaller shape than the block: values that are equal in all lanes, or along an axis, are
+stored once, and NumPy broadcasts them. `Lanes.full` returns the data in the block's shape.
 """
 
 import functools
@@ -55,18 +55,18 @@ class Lanes:
         self.terms: tuple[tuple[str, np.ndarray], ...] = ()
 
     def full(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return the data in the whole shape of its type. It must not be changed."""
+        """Return the data in the block's shape, ``shape``. The result must not be changed."""
         shape = shape or (1,)
         return self.data if self.data.shape == shape else np.broadcast_to(self.data, shape)
 
     def full_labels(self, shape: tuple[int, ...]) -> Labels:
-        """Return the labels in the whole shape of the lanes' type."""
+        """Return the labels in the shape of the block, or None if there are none."""
         if self.labels is None or self.labels.shape == (shape or (1,)):
             return self.labels
         return np.broadcast_to(self.labels, shape or (1,))
 
     def spread(self, shape: tuple[int, ...]) -> "Lanes":
-        """Return the same lanes, with data and labels in the whole shape."""
+        """Return the same lanes, with data and labels in the shape of the block."""
         whole = shape or (1,)
         if self.data.shape == whole and (self.labels is None or self.labels.shape == whole):
             return self

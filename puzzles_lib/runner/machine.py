@@ -17,6 +17,7 @@ import numpy as np
 import triton
 
 from puzzles_lib.runner import loops
+from puzzles_lib.runner.draws import Draws
 from puzzles_lib.runner.lanes import Lanes, joined, row_of
 from puzzles_lib.runner.memory import Halt, Memory
 from puzzles_lib.runner.operations import TABLE, Unsupported, operation
@@ -105,6 +106,7 @@ class Machine:
         self.used: dict[Operation, bool] = {}
         self.values: list[Any] = []
         self.calls: list[Step] = []
+        self.draws: Draws | None = None
         self.here: Step | None = None
         self.printed = 0
         self.iterations = 0  # of the loop that runs, if that is known
@@ -322,12 +324,18 @@ def call(machine: Machine, step: Step, *given: Any) -> Any:
     function = machine.module.functions[name]
     if _FLIP.match(name):
         return _flip(machine, step, function, *given)
-    if name.startswith(_RANDOM) and not (machine.calls and _callee(machine.calls[-1]).startswith(_RANDOM)):
+    is_draw = name.startswith(_RANDOM) and not (
+        machine.calls and _callee(machine.calls[-1]).startswith(_RANDOM)
+    )
+    if is_draw:
         machine.memory.counts_draws(joined(*(lanes.labels for lanes in given[1:2])))
     machine.calls.append(step)
     made = machine.call(function, given)
     machine.calls.pop()
     machine.here = step
+    if is_draw and machine.draws is not None:
+        shape = step.op.results[0].type.shape
+        made = machine.draws.drawn(name, machine.memory.program, machine.site(), shape, given, made)
     return made[0] if len(made) == 1 else tuple(made)
 
 

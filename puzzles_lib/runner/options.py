@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from puzzles_lib.runner.draws import Draws
 from puzzles_lib.runner.interleaving import Plan
 from puzzles_lib.runner.nans import NaNs
 from puzzles_lib.runner.ordering import HeldBy
@@ -49,6 +50,7 @@ class Options:
     held_by: which threads hold the lanes of an access (`ordering`), to look for races within a program.
     at_once: which lanes of an access one instruction takes, to look for the harm of false hints.
     nans: notes where NaNs are made.
+    draws: notes the calls of Triton's random functions, and may change one number.
     narrowing: a line whose casts make narrower integers. In a pretended run, these must not wrap around in
         lanes that are compared, or stored as a wider integer.
     """
@@ -78,6 +80,7 @@ class Options:
     held_by: HeldBy | None = None
     at_once: TakenAtOnce | None = None
     nans: NaNs | None = None
+    draws: Draws | None = None
     narrowing: int | None = None
 
     @property

@@ -36,7 +36,7 @@ _EXACT: dict[Callable[..., Any], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Pretended:
-    """Stands for a tensor. values: what its elements hold, repeated; None for made-up values."""
+    """Stands for a tensor. values: its elements, repeated as often as needed; None to generate them."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -271,7 +271,8 @@ class PretendedMemory(Memory):
         """End the run if numbers have wrapped around, because they then repeat the draws of others."""
         for source, own in [] if labels is None else self._wraps(labels):
             if own.any():
-                raise Halt(Stop("true size", f"the draws repeat: {source.what}", source.site))
+                what = source.what.replace("wraps around: ", "wraps around, so the random draws repeat: ")
+                raise Halt(Stop("true size", what, source.site))
 
     def _wrap(self, kind: str, value: int, row: DType, single: bool, narrowing: bool) -> int:
         """The label of lanes that have wrapped around at the running line; value: what one should be.

@@ -1,4 +1,4 @@
-"""Run a step of the model by a reader's kernel, under guard, or by the puzzle's own formula in torch."""
+"""Run a step of the model by a reader's kernel and check its accesses, or by the puzzle's spec in torch."""
 
 import dataclasses
 import inspect
@@ -42,7 +42,8 @@ class Tally:
 class Launcher:
     """Runs puzzles on tensors: by the kernels given, or in torch. Keeps a `Tally` for each.
 
-    kernels: by the puzzle's name. A kernel whose hole is still open counts as not given.
+    kernels: a dict from a puzzle's name to its kernel. A kernel that still has a gap to fill in counts as not
+        given.
     """
 
     def __init__(self, kernels: Mapping[str, object]):

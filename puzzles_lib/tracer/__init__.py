@@ -89,10 +89,10 @@ class Trace:
     """What the programs of one launch accessed, shown as a picture or as text.
 
     title: what was run. grid: the number of programs along each axis.
-    tensors: the names of the axes and the shape of each tensor that the kernel takes, by name.
+    tensors: a dict from the name of each tensor that the kernel takes to the names of its axes and its shape.
     accesses: every load, store and atomic, program by program.
     program: the outlined program. stop: why the run ended early; None if it didn't.
-    note: that the puzzle isn't solved yet, and the configuration in which it ran, if the kernel has several.
+    note: a line for the reader: the puzzle isn't solved yet, or which configuration of several was run.
     refusal: the checker's report if the kernel could not run at all; everything else is empty then.
     recording: what `explore` shows; None for a run that did not end well.
     """

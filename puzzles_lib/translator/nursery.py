@@ -1,9 +1,9 @@
-"""Run a small process that forks children for this one.
+"""Run a nursery: a small process that forks children for this one.
 
-A fork copies the page tables of a process, and a process with torch has many. The small process also has no
-threads, which could hold a lock forever in a forked child. Starting it costs more than it saves if there
-are few children. So the first are forked from the process itself, and so are others while the nursery is
-not ready, or if their work is not `portable`.
+A fork copies the page tables of a process, and a process with torch has many. The nursery also has no
+threads, which could hold a lock forever in a forked child. Starting a nursery costs more than it saves if
+there are few children. The first children are therefore forked from the process itself. So are all others
+while the nursery isn't ready, or if their work isn't `portable`.
 """
 
 import atexit

@@ -988,6 +988,18 @@ def _dot_of(t: Trouble, _: re.Match) -> str:
     return f"tl.dot multiplies [M, K] by [K, N], but {', '.join(parts)}"
 
 
+def _small_dot(t: Trouble, found: re.Match) -> str:
+    sizes = [_sizes(value) for _, value in t.operands()[:2]]
+    if len(sizes) < 2 or sizes[0][-1] >= int(found[1]):
+        return ""
+    if sizes[0][-1] == 1:
+        left, right = (t.text(node) for node, _ in t.operands()[:2])
+        t.advice = f"a product of a column and a row has nothing to sum: write {left} * {right}"
+    return (
+        f"tl.dot sums over an axis of {sizes[0][-1]} here, but this axis needs at least {found[1]} elements"
+    )
+
+
 def _dot_dtypes(t: Trouble, found: re.Match) -> str:
     one, other = _dtype(found[1]), _dtype(found[2])
     return f"tl.dot's operands must be of one dtype, but are {one} and {other}: convert one with .to(...)"
@@ -1399,6 +1411,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     ),
     (r"equal ranks >= 2", _dot_of),
     (r"equal reduction dimensions", _dot_of),
+    (r"^Input shapes should have M >= \d+, N >= \d+ and K >= (\d+)", _small_dot),
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype (.*) but got (\w+)", _floats_wanted),

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib.chapters.ch00_welcome.puzzles import SQUARE
+from puzzles_lib.chapters.ch00_welcome.puzzles import PAIR_DIFFERENCE
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD, REVERSED_ADD
 from puzzles_lib.chapters.ch01_blocks.puzzles import constant_add as constant_add_spec
 from tests.kernels import Wrong
@@ -528,14 +528,32 @@ def lanes_times_the_id(x_ptr, z_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def blocks_pid_and_the_next(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
-    """Two blocks in two steps, but the first one is block pid, not block 2 * pid."""
+def one_block_of_x(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """Each program takes BLOCK numbers of x, which are only half as many pairs."""
+    offs = tl.program_id(0) * BLOCK + 2 * tl.arange(0, BLOCK)
+    mask = offs < 2 * N
+    first = tl.load(x_ptr + offs, mask=mask)
+    second = tl.load(x_ptr + offs + 1, mask=mask)
+    tl.store(z_ptr + offs // 2, second - first, mask=mask)
+
+
+@triton.jit
+def pairs_split(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    """One load of both numbers; tl.split takes the pairs apart."""
+    at = tl.program_id(0) * 2 * BLOCK + tl.arange(0, 2 * BLOCK)
+    x = tl.load(x_ptr + at, mask=at < 2 * N)
+    first, second = tl.split(tl.reshape(x, (BLOCK, 2)))
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs, mask=offs < N)
-    tl.store(z_ptr + offs, x * x, mask=offs < N)
-    offs += BLOCK
-    x = tl.load(x_ptr + offs, mask=offs < N)
-    tl.store(z_ptr + offs, x * x, mask=offs < N)
+    tl.store(z_ptr + offs, second - first, mask=offs < N)
+
+
+@triton.jit
+def pointer_moved_to_the_second(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    first = tl.load(x_ptr + offs * 2, mask=offs < N)
+    x_ptr += 1
+    second = tl.load(x_ptr + offs * 2, mask=offs < N)
+    tl.store(z_ptr + offs, second - first, mask=offs < N)
 
 
 # ---- puzzle 2b, wrong --------------------------------------------------------------------------
@@ -677,7 +695,7 @@ WRONG = [
     Wrong(MASKED_ADD, loop_changes_type, kind="compiler", says="acc is one int32"),
     Wrong(CONSTANT_ADD, only_x_moved, kind="never written", says="z_ptr hasn't moved as x_ptr has"),
     Wrong(CONSTANT_ADD, lanes_times_the_id, kind="never written", says="each lane needs its own offset"),
-    Wrong(SQUARE, blocks_pid_and_the_next, kind="never written", says="8 elements after the other, but each"),
+    Wrong(PAIR_DIFFERENCE, one_block_of_x, kind="never written", says="z"),
     Wrong(REVERSED_ADD, read_forwards, kind="out of bounds", says="x_ptr"),
     Wrong(REVERSED_ADD, not_reversed, kind="values", says="z[0]"),
     Wrong(REVERSED_ADD, one_past_the_last, kind="out of bounds", says="x has 32"),
@@ -798,6 +816,8 @@ def from_the_left_of_its_part(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 
 
 RIGHT = [
+    (PAIR_DIFFERENCE, pairs_split),
+    (PAIR_DIFFERENCE, pointer_moved_to_the_second),
     (REVERSED_ADD, from_the_end_without_moving),
     (REVERSED_ADD, from_the_left_of_its_part),
     (MASKED_ADD, mask_with_and),

@@ -90,6 +90,7 @@ SIZES = (
         {
             "range(0, end, BLOCK_K):": "tl.static_range(1):",
             "start_k + tl.arange(0, BLOCK_K)": "start_k + tl.arange(0, 256)",
+            "mask_kv = (offs_k[:, None] < T)": "mask_kv = (offs_k[:, None] < end)",
         },
         kind="values",
         says="z[256",

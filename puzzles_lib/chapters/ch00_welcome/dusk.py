@@ -1,23 +1,41 @@
-"""What the reader's first kernel makes of a picture at dusk."""
+"""What the reader's kernels make of two pictures: one at dusk, and one that's hidden in noise."""
 
 import torch
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.chapters.ch00_welcome import pictures
-from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.checker import SECONDS_PER_CASE, outputs
+from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE, PAIR_DIFFERENCE
+from puzzles_lib.checker import SECONDS_PER_CASE, stored
+from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.sheet import Picture
-from puzzles_lib.puzzle import Case
+from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.staleness import stale_note
 
 
 def brightened(kernel: object) -> Picture:
     """Draw the picture at dusk, and what a kernel for the first puzzle makes of it in 12 programs."""
     x = pictures.dusk()
+    return _before_and_after(kernel, DOUBLE, "dusk", x, x.shape)
+
+
+def revealed(kernel: object) -> Picture:
+    """Draw noise, and what a kernel for puzzle 0b finds in it."""
+    x = pictures.noise()
+    return _before_and_after(kernel, PAIR_DIFFERENCE, "x", x, (x.shape[0], x.shape[1] // 2))
+
+
+def _before_and_after(
+    kernel: object, puzzle: Puzzle, name: str, x: torch.Tensor, shape: tuple[int, ...]
+) -> Picture:
+    """Draw a picture and a kernel's result. What the kernel doesn't store is NaN, which is hatched."""
     old = stale_note(kernel) if isinstance(kernel, JITFunction) else ""
-    case = Case(fill=None, salt="", pretend=False, N=x.numel(), BLOCK=512)
-    found = outputs(kernel, DOUBLE, case, {"x": x.flatten()}, seconds=SECONDS_PER_CASE)
-    if old or not isinstance(found, dict):
+    size = shape[0] * shape[1]
+    case = Case(fill=None, salt="", pretend=False, N=size, BLOCK=min(pictures.BLOCK, size))
+    found = stored(kernel, puzzle, case, {"x": x.flatten()}, seconds=SECONDS_PER_CASE)
+    if old or isinstance(found, Report):
         why = "run the cell above again" if old else "read the report above"
-        return pictures.gallery(**{"dusk": x, f"yours: no picture, {why}": torch.ones_like(x)})
-    return pictures.gallery(dusk=x, yours=found["z"].view(x.shape))
+        return pictures.gallery(**{name: x, f"yours: no picture, {why}": torch.full(shape, torch.nan)})
+    ran, _ = found
+    written = torch.as_tensor(ran.written["z"]).view(size)
+    z = torch.where(written, ran.outputs["z"].view(size), torch.nan)
+    return pictures.gallery(**{name: x, "yours": z.view(shape)})

@@ -3,28 +3,112 @@
 from collections.abc import Sequence
 
 import torch
+from matplotlib.colors import to_rgb
+from matplotlib.image import AxesImage
 
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch06_convolution.pictures import gallery, scene
 from puzzles_lib.drawing.colours import (
     FAINT,
     INK,
+    JET,
     LINE,
     ORANGE,
     PALE,
     PROGRAM_COLORS,
+    SNOW,
 )
-from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_sheet
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
 
 MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, according to NVIDIA
 
-__all__ = ["dusk", "gallery", "gpu", "launch", "line_by_line", "programs"]
+BLOCK = 512  # of the kernels that make pictures
+SUN = 14 * 96 + 74  # the element in the middle of the sun
+
+__all__ = [
+    "dusk", "gallery", "gpu", "launch", "line_by_line", "noise", "painters", "pairs", "programs",
+]  # fmt: skip
 
 
 def dusk() -> torch.Tensor:
     """Return a small dark picture: float32 [64, 96], where 0 is black and 0.5 is the brightest."""
     return scene() / 2
+
+
+def noise() -> torch.Tensor:
+    """Return float32 [64, 96]: 48 pairs a row, in which the second number is larger where a picture is white.
+
+    Both numbers of a pair have the same random number added, so neither alone shows the picture.
+    """
+    halves = (_trident().float() - 0.5) * 0.3  # -0.15 or 0.15
+    base = torch.rand(halves.shape, generator=torch.Generator().manual_seed(5)) * 0.7 + 0.15
+    return torch.stack([base - halves, base + halves], dim=2).flatten(1)
+
+
+def _trident() -> torch.Tensor:
+    """Return the picture in the noise: bool [64, 48]."""
+    i, j = torch.meshgrid(torch.arange(64.0), torch.arange(48.0) - 23.5, indexing="ij")
+    ring = (i >= 26) & (((i - 26) ** 2 + j**2).sqrt() - 13).abs().lt(1.8)
+    prongs = (i >= 12) & (i < 27) & ((j.abs() - 13).abs() < 1.8)
+    shaft = (i >= 8) & (i < 60) & (j.abs() < 1.8)
+    tips = ((i >= 6) & (i < 13) & ((j.abs() - 13).abs() < (i - 5) * 0.7)) | (
+        (i >= 2) & (i < 10) & (j.abs() < (i - 1) * 0.7)
+    )
+    return ring | prongs | shaft | tips
+
+
+def painters() -> Picture:
+    """Draw the picture at dusk with a tint for each program, and mark the middle of the sun."""
+    x, size = dusk(), 0.17
+    rows, columns = x.shape
+    figure, ax = new_sheet(columns * size + 5.0, rows * size + 0.9)
+    owner = torch.arange(rows * columns).view(rows, columns) // BLOCK
+    palette = torch.tensor([to_rgb(color) for color in PROGRAM_COLORS])
+    tinted = (0.25 + 1.5 * x[..., None]) * palette[owner % len(palette)]
+    shown = AxesImage(ax, extent=(0.3, 0.3 + columns * size, rows * size + 0.6, 0.6), interpolation="none")
+    shown.set_data((255 * tinted.clamp(max=1)).round().byte().numpy())
+    ax.add_image(shown)
+    right = 0.3 + columns * size
+    for program in range(rows * columns // BLOCK):
+        middle = 0.6 + size * BLOCK / columns * (program + 0.5)
+        label(ax, right + 0.25, middle, f"program {program}", align="left", fontsize=9)
+    row, column = divmod(SUN, columns)
+    x_at, y_at = 0.3 + size * (column + 0.5), 0.6 + size * (row + 0.5)
+    ax.plot([x_at], [y_at], marker="+", markersize=11, markeredgewidth=2, color=JET)
+    program, lane = divmod(SUN, BLOCK)
+    text = f"element {SUN:,}: program {program}, lane {lane}"
+    label(ax, x_at - 0.5, y_at, text, align="right", fontsize=9, color=JET, behind=SNOW, pad=4)
+    return Picture(
+        figure,
+        f"""The picture at dusk in {rows * columns // BLOCK} stripes, one per program, in a color each. A
+        stripe has {BLOCK} pixels, which is {BLOCK // columns} rows and a third. The middle of the sun,
+        element {SUN:,}, is in the stripe of program {program}, in lane {lane}.""",
+    )
+
+
+def pairs(count: int = 4) -> Picture:
+    """Draw the pairs of numbers in x, and the element of z that belongs to each."""
+    figure, ax = new_sheet(22.4, 6.1)
+    wide, left = 2.0, 3.0
+    colors = [PROGRAM_COLORS[0] if at % 2 else PALE for at in range(2 * count)]
+    names = [f"x[{at}]" for at in range(2 * count)]
+    x = cells(ax, names, x=left, y=1.3, width=wide, colors=colors, title="x")
+    z = cells(ax, [f"z[{n}]" for n in range(count)], x=left, y=4.4, width=2 * wide, height=1.0,
+              colors=PROGRAM_COLORS[0], title="z")  # fmt: skip
+    for n in range(count):
+        label(ax, left + (2 * n + 1) * wide, 0.75, f"pair {n}", fontsize=11)
+        target = (left + (2 * n + 1) * wide, 4.4)
+        arrow(ax, x.foot(2 * n), target)
+        arrow(ax, x.foot(2 * n + 1), target)
+        label(ax, x.foot(2 * n)[0] - 0.05, 3.2, "\N{MINUS SIGN}", fontsize=13)
+        label(ax, x.foot(2 * n + 1)[0] + 0.05, 3.2, "+", fontsize=13)
+    label(ax, z.right + 0.3, 4.9, "...", align="left")
+    return Picture(
+        figure,
+        f"""x in pairs: x[0] and x[1], x[2] and x[3], and so on. Each pair becomes one element of z, the
+        second number minus the first: {count} elements of z from {2 * count} of x.""",
+    )
 
 
 def programs(case: int = 2) -> Picture:
@@ -62,7 +146,7 @@ def programs(case: int = 2) -> Picture:
 
 
 def line_by_line(program: int = 3, case: int = 2) -> Picture:
-    """Draw the value of every name of the chapter's kernel in one program, from inputs with two decimals."""
+    """Draw what each line of the chapter's kernel computes in one program, from inputs with two decimals."""
     case = DOUBLE.cases[case]
     x = [round(value, 2) for value in make_inputs(DOUBLE, case)["x"].tolist()]
     offs = [program * case.BLOCK + lane for lane in range(case.BLOCK)]
@@ -70,29 +154,35 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     loaded = [x[off] if off < case.N else None for off in offs]
     results = [2 * v if v is not None else None for v in loaded]
     on = [PALE if m else None for m in mask]
-    off = [None if m else "////" for m in mask]
-    figure, ax = new_sheet(5.2 + 1.6 * case.BLOCK + 0.3, 10.1, unit=0.42)
+    hatched = [None if m else "////" for m in mask]
+    color = PROGRAM_COLORS[program % len(PROGRAM_COLORS)]
+    figure, ax = new_sheet(24.4, 11.4)
+    left, wide = 11.4, 1.55
+    as_code = {"align": "left", "fontsize": 9.5, "family": "monospace"}
 
-    def row(y: float, title: str, values: list, colors: object, hatch: object = None) -> None:
-        cells(ax, values, x=5.2, y=y, width=1.6, title=title, colors=colors, hatch=hatch, index=y < 2)
+    def row(y: float, line: str, values: list, colors: object, hatch: object = None) -> None:
+        label(ax, 0.2, y + 0.5, line, **as_code)
+        cells(ax, values, x=left, y=y, width=wide, colors=colors, hatch=hatch, index=y > 2.5 and y < 3)
 
-    row(1.2, "tl.arange(0, BLOCK)", list(range(case.BLOCK)), PALE)
-    row(2.7, "offs", offs, PROGRAM_COLORS[program % len(PROGRAM_COLORS)])
-    row(4.2, "mask", mask, on)
-    addresses = [f"of x[{at}]" if at < case.N else "past x" for at in offs]
-    row(5.7, "x_ptr + offs: address", addresses, on, off)
-    row(7.2, "x", [_signed(v) for v in loaded], on, off)
-    row(8.7, "z = 2 * x", [_signed(v) for v in results], on, off)
-    label(ax, 0.2, 0.5, f"pid = {program}", align="left", fontsize=11)
-    label(ax, 4.95, 0.9, "lane", align="right", fontsize=9, color=FAINT)
+    row(0.8, "pid = tl.program_id(0)", [program], color)
+    row(2.7, "offs = pid * BLOCK + tl.arange(0, BLOCK)", offs, color)
+    label(ax, left - 0.25, 2.4, "lane", align="right", fontsize=9, color=FAINT)
+    row(4.2, "mask = offs < N", mask, on)
+    row(5.7, "x = tl.load(x_ptr + offs, mask=mask)", [_signed(v) for v in loaded], on, hatched)
+    row(7.2, "z = 2 * x", [_signed(v) for v in results], on, hatched)
+    label(ax, 0.2, 9.2, "tl.store(z_ptr + offs, z, mask=mask)", **as_code)
     live = sum(mask)
+    cells(ax, [f"z[{at}]" for at in offs[:live]], x=left, y=10.2, width=wide, colors=color, title="in memory")
+    for lane in range(live):
+        at = left + (lane + 0.5) * wide
+        arrow(ax, (at, 8.3), (at, 10.1))
     return Picture(
         figure,
-        f"""Program {program} of the kernel on N = {case.N}, BLOCK = {case.BLOCK}, one column per lane. offs
-        runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live} lanes and False in the
-        last {case.BLOCK - live}; x_ptr + offs has the addresses of x[{offs[0]}] to x[{offs[live - 1]}],
-        and the last ones are past x; x is {", ".join(_signed(v) for v in loaded[:live])}; z is twice
-        that.""",
+        f"""Program {program} of the kernel on N = {case.N}, BLOCK = {case.BLOCK}, one line of code per row
+        and one column per lane. offs runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live}
+        lanes and False in the last {case.BLOCK - live}; x is
+        {", ".join(_signed(v) for v in loaded[:live])}; z is twice that, and is stored to z[{offs[0]}] to
+        z[{offs[live - 1]}].""",
     )
 
 
@@ -142,7 +232,7 @@ def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
     programs = len(times)
     figure, ax = new_sheet(22.0, 4.0 + 1.15 * places)
     queue = 21.4 - 0.8 * programs
-    label(ax, queue - 0.25, 0.45, "the queue of programs", align="right", fontsize=11)
+    label(ax, queue - 0.25, 0.45, "the queue before the launch", align="right", fontsize=11)
     free, ended = [0] * places, []
     unit = 16.0 / max(sum(times) / places + max(times) / 2, 1)
     for pid in range(programs):
@@ -150,8 +240,9 @@ def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
         start, free[place] = free[place], free[place] + times[pid]
         ended.append((free[place], pid))
         x, y = 5.2 + start * unit, 2.5 + 1.15 * place
-        box(ax, queue + 0.8 * pid, 0.1, 0.8, 0.7, str(pid), fontsize=9)
-        box(ax, x, y, times[pid] * unit, 0.9, f"program {pid}", edge=INK)
+        color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
+        box(ax, queue + 0.8 * pid, 0.1, 0.8, 0.7, str(pid), color=color, fontsize=9)
+        box(ax, x, y, times[pid] * unit, 0.9, f"program {pid}", color=color, edge=INK)
     for place in range(places):
         label(ax, 5.0, 2.95 + 1.15 * place, f"multiprocessor {place}", align="right")
     order = ", ".join(str(pid) for _, pid in sorted(ended))

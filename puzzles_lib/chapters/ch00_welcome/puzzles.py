@@ -1,4 +1,4 @@
-"""Chapter 00: a first line to write, which the text then explains, and two more."""
+"""Chapter 00: a first line, which the text then explains, and lines that find a hidden picture."""
 
 import triton
 from jaxtyping import Float32
@@ -31,24 +31,43 @@ DOUBLE = Puzzle(
 )
 
 
-def square(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
-    """z[n] = x[n] · x[n], with 2 * BLOCK elements per program"""
-    return x * x
+def pair_difference(x: Float32[Tensor, " 2*N"]) -> Float32[Tensor, " N"]:
+    """z[n] = x[2n + 1] - x[2n]"""
+    return x[1::2] - x[::2]
 
 
-SQUARE = Puzzle(
+def _of_neighbors(x: Tensor) -> Tensor:
+    """Return the differences of x[n] and x[n + 1], so that pairs overlap, for the first half of x."""
+    return (x[1:] - x[:-1])[: len(x) // 2]
+
+
+def _of_halves(x: Tensor) -> Tensor:
+    """Return the differences of x[N + n] and x[n]."""
+    first, second = x.chunk(2)
+    return second - first
+
+
+PAIR_DIFFERENCE = Puzzle(
     number="0b",
-    spec=square,
-    formula=r"z_n = x_n \cdot x_n",
-    grid=lambda s: (triton.cdiv(s.N, 2 * s.BLOCK),),
+    spec=pair_difference,
+    formula=r"z_n = x_{2n + 1} - x_{2n}",
+    grid=lambda s: (triton.cdiv(s.N, s.BLOCK),),
     cases=(
-        Case(N=16, BLOCK=8),  # one program
-        Case(N=48, BLOCK=8),  # three programs, full blocks
-        Case(N=20, BLOCK=8),  # the last block is ragged
-        Case(N=100, BLOCK=32, fill={"x": inputs.large}),
+        Case(N=8, BLOCK=8),  # one program
+        Case(N=32, BLOCK=8),  # four programs, full blocks
+        Case(N=30, BLOCK=8),  # the last block is ragged
+        Case(N=100, BLOCK=64, fill={"x": inputs.large}),
     ),
     stored_once=("z",),
+    slips={
+        "the pairs overlap: lane 1 needs x[2] and x[3], not x[1] and x[2]": _of_neighbors,
+        "that's x[N + n] - x[n]: the two numbers of a pair are next to each other in x": _of_halves,
+        "the difference is the wrong way round: subtract the first number of a pair from the second": (
+            lambda x: x[::2] - x[1::2]
+        ),
+        "the two numbers of each pair are added": lambda x: x[1::2] + x[::2],
+    },
     contract=DOUBLE.contract,
 )
 
-PUZZLES = (DOUBLE, SQUARE)
+PUZZLES = (DOUBLE, PAIR_DIFFERENCE)

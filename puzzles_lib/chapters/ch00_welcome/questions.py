@@ -1,7 +1,7 @@
 """The predictions of chapter 00."""
 
+from puzzles_lib.chapters.ch00_welcome.pictures import BLOCK, SUN
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.inputs import make_inputs
 from puzzles_lib.question import Nudge, Question
 
 
@@ -20,16 +20,52 @@ def _covered() -> int:
     return len({pid + lane for pid in range(DOUBLE.programs(case)[0]) for lane in range(case.BLOCK)})
 
 
-def _zero() -> tuple[int, ...]:
-    """Return the program and the lane of the only zero of case 2."""
-    case = DOUBLE.cases[2]
-    (place,) = (make_inputs(DOUBLE, case)["x"] == 0).nonzero().flatten().tolist()
-    return divmod(place, case.BLOCK)
+def _at_the_sun() -> tuple[int, ...]:
+    """Return the program and the lane that brighten the middle of the sun."""
+    return divmod(SUN, BLOCK)
 
 
 QUESTIONS = (
     Question(
         "ch00-q1",
+        "Which program brightens the middle of the sun, element 1,418, and in which lane?",
+        _at_the_sun,
+        tuple,
+        "Program 0 has elements 0 to 511, and program 1 begins at element 512. Where does program 2 begin?",
+        (
+            Nudge(
+                lambda given, right: len(given) != 2,
+                "The answer has two numbers: the program, and the lane.",
+            ),
+            Nudge(
+                lambda given, right: given == right[::-1],
+                "Both numbers are there, but in the wrong order. The program comes first.",
+            ),
+            Nudge(
+                lambda given, right: tuple(given) == (right[0], SUN),
+                "The program is correct. The lane counts from the beginning of the program's block.",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0] + 1 and given[1] == right[1],
+                "The lane is correct. But programs count from 0.",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0] and abs(given[1] - right[1]) == 1,
+                "The program is correct, and the lane is nearly. Lanes count from 0, and so do elements.",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "The program is correct. At which element does its block begin? That one is in lane 0.",
+            ),
+            Nudge(
+                lambda given, right: not (0 <= given[0] < 12 and 0 <= given[1] < BLOCK),
+                "There are the programs 0 to 11, and each has the lanes 0 to 511.",
+            ),
+        ),
+        why="Programs 0 and 1 have the elements before 1,024, and 1,418 = 2 * 512 + 394.",
+    ),
+    Question(
+        "ch00-q2",
         "In which of the four cases is the kernel without a mask correct?",
         _full,
         set,
@@ -56,7 +92,7 @@ QUESTIONS = (
         why="In cases 0 and 1 all blocks are full, so a mask would be True in every lane.",
     ),
     Question(
-        "ch00-q2",
+        "ch00-q3",
         "How many of the 32 elements of z are never written?",
         _unwritten,
         int,
@@ -76,38 +112,6 @@ QUESTIONS = (
             ),
         ),
         why="Program 3 starts at element 3 and stores up to element 10. Nothing is stored from 11 on.",
-    ),
-    Question(
-        "ch00-q3",
-        "In case 2, which program stores the only 0 of z, and in which lane?",
-        _zero,
-        tuple,
-        "The buttons only step through one program. Choose the last program with the slider, and step to "
-        "its end. Find the 0 at the bottom, in z, and point at it to read which element it is. "
-        "Which program's block has this element?",
-        (
-            Nudge(
-                lambda given, right: len(given) != 2,
-                "The answer has two numbers: the program, and the lane.",
-            ),
-            Nudge(
-                lambda given, right: given == right[::-1],
-                "Both numbers are there, but in the wrong order. The program comes first.",
-            ),
-            Nudge(
-                lambda given, right: given[1] == right[1],
-                "The lane is correct. Blocks have 8 elements; rows at the bottom can have more or fewer.",
-            ),
-            Nudge(
-                lambda given, right: given[0] == right[0],
-                "The program is correct. Its lanes count from 0.",
-            ),
-            Nudge(
-                lambda given, right: not (0 <= given[0] < 4 and 0 <= given[1] < 8),
-                "Case 2 has the programs 0 to 3, and each has the lanes 0 to 7.",
-            ),
-        ),
-        why="It's element 23 = 2 * 8 + 7, so it's in the last lane of program 2.",
     ),
     Question(
         "ch00-q4",
@@ -130,7 +134,7 @@ QUESTIONS = (
         same=lambda given, right: right <= given and 2 not in given,
         computed=True,
         why="In full blocks nothing shows, and in the last one the mask does harm. The report says how: "
-        "“out of bounds” means too many lanes, as with `offs <= N`, and “never written” too few, as with "
-        "`offs < N // BLOCK * BLOCK`. Can you find one of the other kind, too?",
+        "“out of bounds” means that the mask lets too many lanes in, and “never written” too few. "
+        "Can you find a mask that fails the other way, too?",
     ),
 )

@@ -1,11 +1,12 @@
-"""What the reader's kernels make of the two parts of a message."""
+"""What the reader's kernels make of the three parts of a message."""
 
 from torch import Tensor
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.chapters.ch01_blocks import secret
-from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, REVERSED_ADD
-from puzzles_lib.checker import SECONDS_PER_CASE, outputs
+from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD, REVERSED_ADD
+from puzzles_lib.checker import SECONDS_PER_CASE, stored
+from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.colours import PROGRAM_COLORS
 from puzzles_lib.drawing.sheet import Picture, cells, label, new_sheet
 from puzzles_lib.puzzle import Case, Puzzle
@@ -18,27 +19,53 @@ def first_part(kernel: object) -> Picture:
 
 
 def second_part(kernel: object) -> Picture:
-    """Draw the second part of the message, and the letters that a kernel for puzzle 2b makes of it."""
-    return _letters(kernel, REVERSED_ADD, secret.second_part())
+    """Draw the second part of the message, and the letters that a kernel for puzzle 2 makes of it."""
+    return _letters(kernel, MASKED_ADD, secret.second_part())
+
+
+def third_part(kernel: object) -> Picture:
+    """Draw the third part of the message, and the letters that a kernel for puzzle 2b makes of it."""
+    return _letters(kernel, REVERSED_ADD, secret.third_part())
 
 
 def _letters(kernel: object, puzzle: Puzzle, codes: Tensor, block: int = 8) -> Picture:
-    """Draw codes as they are in memory, and the letters of each program's results, block by block."""
+    """Draw codes as they are in memory, and the letters of z, in the color of the program that stored each.
+
+    Elements of z that no program stores are hatched.
+    """
+    size, rows = len(codes), -(-len(codes) // block)
     old = stale_note(kernel) if isinstance(kernel, JITFunction) else ""
-    case = Case(fill=None, salt="", pretend=False, N=len(codes), BLOCK=block)
-    found = outputs(kernel, puzzle, case, {"x": codes}, seconds=SECONDS_PER_CASE)
-    told = secret.read(found["z"]) if isinstance(found, dict) and not old else ""
-    rows = -(-len(codes) // block)
-    figure, ax = new_sheet(23.4, 1.3 * rows + 1.5)
-    label(ax, 2.9, 0.4, "x in memory", align="left", fontsize=11)
-    label(ax, 15.2, 0.4, "z, as letters", align="left", fontsize=11)
+    case = Case(fill=None, salt="", pretend=False, N=size, BLOCK=block)
+    found = stored(kernel, puzzle, case, {"x": codes}, seconds=SECONDS_PER_CASE)
+    told, by, why = [""] * size, [-1] * size, ""
+    if old:
+        why = "Run the cell with your kernel again."
+    elif isinstance(found, Report):
+        why = "No letters yet: read the report of your kernel."
+    else:
+        ran, fault = found
+        by = ran.writers["z"].flatten().tolist()
+        letters = secret.read(ran.outputs["z"])
+        told = [letter if program >= 0 else "" for letter, program in zip(letters, by, strict=True)]
+        if missing := by.count(-1):
+            why = f"{missing} of {size} letters are missing."
+        elif fault:
+            why = "But the run isn't clean: read the report of your kernel."
+    figure, ax = new_sheet(22.4, 1.3 * rows + 2.6)
+    label(ax, 1.6, 0.45, "x, as it arrived", align="left", fontsize=11)
+    label(ax, 13.4, 0.45, "z, as letters: a color per program", align="left", fontsize=11)
     numbers = [int(code) for code in codes.tolist()]
+    fills = [PROGRAM_COLORS[program % len(PROGRAM_COLORS)] if program >= 0 else None for program in by]
+    hatch = [None if program >= 0 else "////" for program in by]
     for row in range(rows):
-        y, part = 1.0 + 1.3 * row, slice(row * block, (row + 1) * block)
-        cells(ax, numbers[part], x=2.9, y=y, title=f"x[{row * block}]")
-        letters = list(told[part]) or [""] * len(numbers[part])
-        color = PROGRAM_COLORS[row % len(PROGRAM_COLORS)]
-        cells(ax, letters, x=15.2, y=y, title=f"program {row}", colors=color if told else None)
-    foot = f"“{told}”" if told else "No letters yet: read the report of your kernel."
-    label(ax, 2.9, 1.3 * rows + 1.1, foot, align="left", fontsize=11)
-    return Picture(figure, f"{len(numbers)} codes in blocks of {block}, and what the programs store: {foot}")
+        y, part = 1.1 + 1.3 * row, slice(row * block, (row + 1) * block)
+        cells(ax, numbers[part], x=1.6, y=y, title=f"x[{row * block}]")
+        label(ax, 13.15, y + 0.5, f"z[{row * block}]", align="right", fontsize=11)
+        cells(ax, told[part], x=13.4, y=y, colors=fills[part], hatch=hatch[part], fontsize=13)
+    read = "".join(letter or "_" for letter in told)
+    foot = [f"“{read}”"] * any(told) + [why] * bool(why)
+    for number, line in enumerate(foot):
+        label(ax, 13.4, 1.3 * rows + 1.4 + 0.7 * number, line, align="left", fontsize=11)
+    return Picture(
+        figure, f"{size} codes in blocks of {block}, and what the programs store: {' '.join(foot)}"
+    )

@@ -1,50 +1,79 @@
 """Pictures of chapter 01: a pointer and the offsets of a block, and the mask of the last one."""
 
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
 from puzzles_lib.chapters.ch01_blocks.puzzles import MASKED_ADD
-from puzzles_lib.drawing.colours import FAINT, ORANGE, PALE, PROGRAM_COLORS, VERMILLION
-from puzzles_lib.drawing.sheet import Cells, Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing.colours import FAINT, INK, ORANGE, PALE, PROGRAM_COLORS, VERMILLION
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.puzzle import Case
 
 
-def pointer(pid: int = 1, block: int = 8, start: int = 4096) -> Picture:
-    """Draw two ways to the addresses of a block: from the start of a tensor, and from a moved pointer."""
-    figure, ax = new_sheet(22.4, 10.9)
+def pointer(pid: int = 1, block: int = 8) -> Picture:
+    """Draw a tensor between two rulers: one counts from its start, the other from a moved pointer."""
+    figure, ax = new_sheet(22.4, 6.9)
     color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
-    first, left, count = pid * block, 5.6, 2 * block
-    moved, at = start + 4 * first, left + first
-    fills = [color if first <= i < first + block else PALE for i in range(count)]
-    bytes_ = [str(start + 4 * i) for i in range(count)]
-    memory = cells(ax, range(count), x=left, y=4.3, colors=fills, index=bytes_, title="elements of x")
-    label(ax, left - 0.25, 3.95, "address in bytes", align="right", fontsize=9, color=FAINT)
-
-    def way(y: float, title: str, address: int, numbers: range) -> Cells:
-        label(ax, left - 0.25, y + 0.5, title, align="right", fontsize=11)
-        box(ax, left, y, 3.4, 1.0, f"x_ptr = {address}", color=PALE)
-        label(ax, left + 5.2, y + 0.5, "+", fontsize=14)
-        return cells(ax, numbers, x=at, y=y, colors=color)
-
-    offs = way(0.4, "x_ptr + offs", start, range(first, first + block))
-    lanes = way(7.6, "moved: x_ptr + lanes", moved, range(block))
-    for lane in range(block):
-        x, bottom = memory.foot(first + lane)
-        arrow(ax, offs.foot(lane), (x, 3.6))
-        arrow(ax, lanes.top(lane), (x, bottom + 0.1))
-    arrow(ax, (left + 0.5, 1.4), (left + 0.5, 3.6), color=FAINT)
-    arrow(ax, (left + 3.0, 7.6), (at + 0.3, 5.4), color=FAINT)
-    label(ax, left, 6.4, "x_ptr += pid * BLOCK", align="left")
-    words = f"BLOCK = {block}, pid = {pid}. A float32 takes 4 bytes, so Triton computes "
-    label(ax, left, 9.3, f"{words}{start} + {first} × 4 = {moved}.", align="left", color=FAINT)
-    words = "The arrow from x_ptr: what it points at. The arrow from a lane: the address in that lane."
-    label(ax, left, 9.9, words, align="left", color=FAINT)
-    words = "Only x_ptr has moved. z_ptr still points at element 0 of z."
-    label(ax, left, 10.5, words, align="left", color=FAINT)
+    first, left, count = pid * block, 5.2, 2 * block
+    own = [first <= i < first + block for i in range(count)]
+    strip = cells(ax, [f"x[{i}]" for i in range(count)], x=left, y=3.3, colors=_fills(own, color), fontsize=9)
+    _pin(ax, left, 3.3, "x_ptr", up=True)
+    label(ax, left - 0.25, 2.75, "x_ptr + ...", align="right", fontsize=11)
+    _ruler(ax, left, 2.75, range(count), bold=own)
+    _pin(ax, left + first, strip.bottom, "x_ptr += pid * BLOCK", up=False)
+    label(ax, left - 0.25, 4.85, "x_ptr + ...", align="right", fontsize=11)
+    _ruler(ax, left + first, 4.85, range(block), bold=[True] * block)
+    label(ax, left + first, 0.9, f"the block of program {pid}", align="left", color=FAINT)
     return Picture(
         figure,
-        f"""Blocks of {block} elements of 4 bytes. x_ptr is the address {start}, the first byte of x. Program
-        {pid} adds its offsets {first} to {first + block - 1}, and gets the addresses {moved} to
-        {moved + 4 * (block - 1)} of x[{first}] to x[{first + block - 1}]. Below, x_ptr has moved to {moved}:
-        the numbers of the lanes, 0 to {block - 1}, lead to the same elements. z_ptr hasn't moved.""",
+        f"""A tensor x between two rulers. The upper one begins at x_ptr, the start of x, so the block of
+        program {pid} has the numbers {first} to {first + block - 1}. The lower one begins where x_ptr points
+        after it has moved by pid * BLOCK = {first}: the same elements have the numbers 0 to {block - 1}.""",
     )
+
+
+def task(pid: int = 1, block: int = 8) -> Picture:
+    """Draw x with a moved pointer, and z with one that hasn't moved and a question mark in each lane."""
+    figure, ax = new_sheet(22.4, 8.7)
+    color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
+    first, left, count = pid * block, 5.2, 2 * block
+    own = [first <= i < first + block for i in range(count)]
+    for name, y, start in (("x", 2.7, first), ("z", 7.1, 0)):
+        names = [f"{name}[{i}]" for i in range(count)]
+        cells(ax, names, x=left, y=y, colors=_fills(own, color), fontsize=9)
+        _pin(ax, left + start, y, f"{name}_ptr", up=True)
+        label(ax, left - 0.25, y - 0.55, f"{name}_ptr + ...", align="right", fontsize=11)
+    _ruler(ax, left + first, 2.15, range(block), bold=[True] * block)
+    _ruler(ax, left + first, 6.55, "?" * block, bold=[True] * block)
+    for lane in range(block):
+        arrow(ax, (left + first + lane + 0.5, 3.75), (left + first + lane + 0.5, 6.1))
+    label(ax, left + first - 0.3, 4.4, "+ 10 in each lane", align="right", fontsize=11)
+    return Picture(
+        figure,
+        f"""Program {pid} in blocks of {block}. x_ptr has moved to x[{first}], so the lanes count 0 to
+        {block - 1} from there. z_ptr has not moved: it points at z[0], and the results belong in z[{first}]
+        to z[{first + block - 1}]. What has to be added to z_ptr is left open, with a question mark per
+        lane.""",
+    )
+
+
+def _fills(own: list[bool], color: str) -> list[str]:
+    return [color if each else PALE for each in own]
+
+
+def _pin(ax: Axes, x: float, y: float, text: str, up: bool) -> None:
+    """Draw a flag with a name at the left edge of a cell: what a pointer points at."""
+    far = y - 1.6 if up else y + 1.6
+    ax.plot([x, x], [y, far], color=INK, linewidth=2)
+    width = 0.7 + 0.22 * len(text)
+    box(ax, x, far - (0.8 if up else 0.0), width, 0.8, text, color=None, edge=INK, linewidth=1.4)
+
+
+def _ruler(ax: Axes, x: float, y: float, numbers: Sequence, bold: Sequence[bool]) -> None:
+    """Write numbers above or below the cells of a strip; those that aren't bold are faint."""
+    for place, (number, strong) in enumerate(zip(numbers, bold, strict=True)):
+        style = {"color": INK, "weight": "bold"} if strong else {"color": FAINT}
+        label(ax, x + place + 0.5, y, str(number), fontsize=11, **style)
 
 
 def last_block(case: Case = MASKED_ADD.cases[3], lanes: int = 14) -> Picture:

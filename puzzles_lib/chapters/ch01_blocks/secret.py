@@ -1,10 +1,12 @@
-"""A message for the reader's kernels: codes of letters, each 10 too low; the second part is reversed."""
+"""A message in three parts: codes of letters, each 10 too low; the third part is reversed."""
 
 import torch
 from torch import Tensor
 
-_FIRST = "Z[Wh#h[WZ[h#j^[#h[ij#_i#h[l[hi[Z"
-_SECOND = "[h[^modW#e]#ih[jd_ef#hkeo#[deZ#bb[m"
+# Words end where blocks of 8 end, so that each program's results can be read on their own.
+_FIRST = "oek#Wh[#h[WZ_d]#j^_i#_d#fWhWbb[b"
+_SECOND = "W#XbeYa#cWo#[dZ#[Whbo"
+_THIRD = "ioWm#^jeX#e]#ih[jd_ef##oWhee^"
 
 
 def first_part() -> Tensor:
@@ -13,8 +15,13 @@ def first_part() -> Tensor:
 
 
 def second_part() -> Tensor:
-    """Return the second part, from the last letter to the first: float32 [35]."""
+    """Return the second part: float32 [21], two blocks of 8 and a ragged one."""
     return _codes(_SECOND)
+
+
+def third_part() -> Tensor:
+    """Return the third part, from the last letter to the first: float32 [29]."""
+    return _codes(_THIRD)
 
 
 def _codes(letters: str) -> Tensor:

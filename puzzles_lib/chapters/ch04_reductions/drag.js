@@ -17,7 +17,6 @@
       for (const [name, sum] of Object.entries({ kept, added })) {
         const bar = block.querySelector(`[data-bar=${name}]`);
         bar.style.width = `${(100 * sum) / inputs.length / blocks.length}%`;
-        bar.textContent = sum > 0.8 ? name : "";
       }
     }
   };

@@ -50,7 +50,7 @@ MISTAKES = (
         "The factor is new minus old instead of old minus new.",
         {"tl.exp(row_max - new_max)": "tl.exp(new_max - row_max)"},
         kind="values",
-        says="NaN",
+        says="old minus new",
     ),
     Mistake(
         ONLINE_SOFTMAX,

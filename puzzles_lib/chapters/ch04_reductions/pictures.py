@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
 from puzzles_lib.drawing.colours import FAINT, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
-from puzzles_lib.drawing.live import ON_FILL, Live
+from puzzles_lib.drawing.live import Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
@@ -20,10 +20,10 @@ MINUS = "\u2212"
 def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
     """Draw rows by program, columns by iteration, and the lanes that are outside."""
     programs, steps = LONG_SUM.programs(case)[0], -(-case.N // case.BLOCK_N)
-    width, height = 3.6, 0.75
+    width, height = 2.7, 0.75
     per_column, per_row = width / case.BLOCK_N, height
     left, top = 3.4, 1.6
-    figure, ax = new_sheet(left + width * steps + 2.2, 3.0 + height * case.BLOCK_M * programs)
+    figure, ax = new_sheet(left + width * steps + 2.2, 3.6 + height * case.BLOCK_M * programs)
     for step in range(steps):
         middle = left + width * (step + 0.5)
         label(ax, middle, 1.05, f"start = {step * case.BLOCK_N}", align="baseline")
@@ -37,7 +37,7 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
             at = top + per_row * row
             inside = row < case.M
             name = f"row {row}" if inside else ""
-            label(ax, left + width * steps + 0.3, at + per_row / 2, name, align="left", fontsize=9)
+            label(ax, left + width * steps + 0.3, at + per_row / 2, name, align="left")
             for step in range(steps):
                 real = max(0, min(case.BLOCK_N, case.N - step * case.BLOCK_N)) if inside else 0
                 x = left + width * step
@@ -48,8 +48,8 @@ def walk(case: Case = LONG_SUM.cases[2]) -> Picture:
                     box(ax, x + per_column * real, at, rest, per_row, color=None, hatch="////")
     bottom = top + per_row * case.BLOCK_M * programs
     sizes = f"M = {case.M}, N = {case.N}, BLOCK_M = {case.BLOCK_M}, BLOCK_N = {case.BLOCK_N}"
-    note = f"{sizes}. Hatched: masked-off lanes, past the end of the row or past the last row"
-    label(ax, left, bottom + 0.75, note, align="left")
+    note = f"{sizes}.\nHatched: masked-off lanes, past the end of the row or past the last row"
+    label(ax, left, bottom + 0.5, note, align="left top")
     lanes = programs * steps * case.BLOCK_M * case.BLOCK_N
     return Picture(
         figure,
@@ -126,7 +126,7 @@ def shift(case: Case = LONG_SOFTMAX.cases[3], lanes: int = 7) -> Picture:
     )
 
 
-def padding(case: Case = LONG_SOFTMAX.cases[2], lanes: int = 13) -> Picture:
+def padding(case: Case = LONG_SOFTMAX.cases[2], lanes: int = 9) -> Picture:
     """Draw the last block of a row, with 0 and with -inf in the lanes past its end."""
     row = make_inputs(LONG_SOFTMAX, case)["x"][0]
     start = case.N // case.BLOCK_N * case.BLOCK_N
@@ -225,7 +225,7 @@ def _plain(ax: Axes) -> None:
     ax.tick_params(labelsize=9)
 
 
-NAMED = 0.8  # the smallest sum whose bar has room for its name
+COLORS = {"kept": SKY, "added": ORANGE}
 
 
 def drag(scores: Sequence[int] = (1, 3, 2, 4, 3, 0)) -> Live:
@@ -244,15 +244,18 @@ def drag(scores: Sequence[int] = (1, 3, 2, 4, 3, 0)) -> Live:
         )
         numbers = {"maximum": f"{new_max}", "factor": f"{factor:.4f}", "kept": f"{kept:.4f}"}
         numbers |= {"added": f"{added:.4f}", "denominator": f"{total:.4f}"}
+        square = "display:inline-block;width:.8em;height:.8em;margin-right:.4em;background:"
+        marks = {name: f'<span style="{square}{color}"></span>' for name, color in COLORS.items()}
         table = "".join(
-            f'<div>{name} <b data-is="{name}">{value}</b></div>' for name, value in numbers.items()
+            f'<div>{marks.get(name, "")}{name} <b data-is="{name}">{value}</b></div>'
+            for name, value in numbers.items()
         )
         bars = "".join(
-            f'<div data-bar="{name}" style="background:{colour};{ON_FILL};overflow:hidden;text-align:center;'
-            f'line-height:1.7em;width:{100 * sum_ / len(scores):.1f}%">{name if sum_ > NAMED else ""}</div>'
-            for name, colour, sum_ in (("kept", SKY, kept), ("added", ORANGE, added))
+            f'<div data-bar="{name}" style="background:{COLORS[name]};'
+            f'width:{100 * sum_ / len(scores):.1f}%"></div>'
+            for name, sum_ in (("kept", kept), ("added", added))
         )
-        bar = "display:flex;height:1.7em;margin:.3em 0;font:12px var(--jp-code-font-family,monospace)"
+        bar = "display:flex;height:1.7em;margin:.3em 0"
         columns.append(
             '<div data-block="" style="min-width:0">'
             f'<div style="font-weight:bold">block {block // 2 + 1}</div>'

@@ -74,19 +74,19 @@ def two_sums(
 ) -> Picture:
     """Draw one query's walk over blocks of keys: scores, maximum, p, and the two sums, with bars."""
     wide, gap, left = 2.4, 4.4, 4.6
-    figure, ax = new_sheet(left + len(scores) * (2 * wide + gap) - gap + 2.4, 15.9)
+    figure, ax = new_sheet(left + len(scores) * (2 * wide + gap) - gap + 3.4, 19.2)
     names = (
         (1.7, "scores", ""),
         (2.9, "v", ""),
         (4.5, "new_max", ""),
         (5.7, "p", "exp(score \u2212 new_max)"),
-        (7.9, "denominator", "the sum of p"),
-        (11.2, "acc", "the sum of p \u00d7 v"),
+        (8.4, "denominator", "the sum of p"),
+        (13.2, "acc", "the sum of p \u00d7 v"),
     )
     for y, name, what in names:
         label(ax, left - 0.3, y + (0.3 if what else 0.5), name, align="right", fontsize=11)
         if what:
-            label(ax, left - 0.3, y + 0.85, what, align="right", fontsize=9, color=FAINT)
+            label(ax, left - 0.3, y + 0.95, what, align="right", fontsize=10, color=FAINT)
     steps = _steps(scores, values)
     largest = [max(step.kept[which] + step.added[which] for step in steps) for which in (0, 1)]
     told = []
@@ -101,11 +101,13 @@ def two_sums(
             [f"{each:.4g}" for each in step.p],
             [f"{each:.4g} \u00d7 {value:g}" for each, value in zip(step.p, step.values, strict=True)],
         )
-        for y, digits, which in ((7.9, 4, 0), (11.2, 2, 1)):
+        for y, digits, which in ((8.4, 4, 0), (13.2, 2, 1)):
             unit = 2 * wide / largest[which]
             kept, added = step.kept[which], step.added[which]
             if number:
-                box(ax, x, y - 0.5, unit * step.before[which], 0.35, color=None, edge=INK, dashed=True)
+                old = unit * step.before[which]
+                box(ax, x, y - 0.6, old, 0.45, color=None, edge=INK, dashed=True)
+                label(ax, x + old + 0.2, y - 0.4, "old sum", align="left", fontsize=9, color=FAINT)
                 box(ax, x, y, unit * kept, color=SKY, edge=INK)
                 arrow(ax, (x - gap + 0.3, y + 0.5), (x - 0.2, y + 0.5), color=INK)
                 label(ax, x - gap / 2, y + 0.3, f"\u00d7 {step.factor:.4f}", align="bottom", fontsize=11)
@@ -117,8 +119,8 @@ def two_sums(
                 )
             name = ("denominator", "acc")[which]
             for line, text in enumerate(lines):
-                label(ax, x, y + 1.15 + 0.55 * line, text, align="left top", fontsize=9, color=FAINT)
-            at = y + 1.25 + 0.55 * len(lines)
+                label(ax, x, y + 1.2 + 0.65 * line, text, align="left top", fontsize=10, color=FAINT)
+            at = y + 1.35 + 0.65 * len(lines)
             label(ax, x, at, f"{name} = {kept + added:.{digits}f}", align="left top", weight="bold")
         if number:
             change = (
@@ -134,15 +136,11 @@ def two_sums(
             + f"acc {step.kept[1]:.2f} + {step.added[1]:.2f}"
         )
     denominator, acc = (step.kept[which] + step.added[which] for which in (0, 1))
-    for color, dashed, text, across in (
-        (SKY, False, "kept of the old sum", 0.0),
-        (ORANGE, False, "added", 5.0),
-        (None, True, "the old sum", 8.0),
-    ):
-        box(ax, left + across, 14.8, 0.7, 0.35 if dashed else 0.7, color=color, edge=INK, dashed=dashed)
-        label(ax, left + across + 0.95, 15.15 if not dashed else 14.98, text, align="left", fontsize=9)
-    result = f"z = acc / denominator = {acc / denominator:.2f}"
-    label(ax, x, 14.2, result, align="left", fontsize=11, weight="bold")
+    for color, text, across in ((SKY, "kept of the old sum", 0.0), (ORANGE, "added", 5.2)):
+        box(ax, left + across, 18.2, 0.7, 0.7, color=color, edge=INK)
+        label(ax, left + across + 0.95, 18.55, text, align="left", fontsize=10)
+    result = f"at the end, z = acc / denominator = {acc / denominator:.2f}"
+    label(ax, left, 17.4, result, align="left", fontsize=11)
     return Picture(
         figure,
         f"""One query walks {len(scores)} blocks of keys: {"; ".join(told)}. One factor rescales both sums.
@@ -213,39 +211,59 @@ def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4
 
 def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
     """Draw the two dots of an iteration: queries by keys, then weights by values."""
-    figure, ax = new_sheet(18.5, 14.6)
-    q, k, d = BLOCK_Q / 11, BLOCK_K / 11, BLOCK_D / 11  # all to one scale
-    score, key, query, value = YELLOW, ORANGE, GREEN, SKY
+    figure, ax = new_sheet(21.8, 18.2)
+    sizes = {"BLOCK_Q": BLOCK_Q, "BLOCK_K": BLOCK_K, "BLOCK_D": BLOCK_D}
 
-    def product(y: float, title: str, tiles: Sequence[tuple]) -> None:
+    def product(y: float, tallest: int, title: str, summed: str, tiles: Sequence[tuple]) -> None:
         label(ax, 0.3, y, title, align="left", fontsize=11)
-        middle = y + 0.8 + max(height for _, height, _, _ in tiles) / 2
-        x = 1.0
-        for (width, height, color, name), sign in zip(tiles, ("@", "=", ""), strict=True):
-            look = {"color": color, "edge": INK, "linewidth": 1, "fontsize": 11}
-            box(ax, x, middle - height / 2, width, height, name, **look)
-            names = {q: "BLOCK_Q", k: "BLOCK_K", d: "BLOCK_D"}
-            below = middle + height / 2 + 0.15
-            shape = f"{names[height]}\nx {names[width]}\n{round(height * 11)} x {round(width * 11)}"
-            label(ax, x + width / 2, below, shape, align="top", fontsize=9, color=FAINT)
-            label(ax, x + width + 0.9, middle, sign, fontsize=14)
-            x += width + 1.8
+        middle, x = y + 1.0 + tallest / 20, 1.4
+        for (rows, columns, color, name), sign in zip(tiles, ("@", "=", ""), strict=True):
+            height, width = sizes[rows] / 10, sizes[columns] / 10  # all to one scale
+            top = middle - height / 2
+            box(ax, x, top, width, height, name, color=color, edge=INK, linewidth=1, fontsize=11)
+            bold = ("bold" if axis == summed else "normal" for axis in (rows, columns))
+            label(ax, x - 0.45, middle, rows, fontsize=10, rotation=90, weight=next(bold))
+            label(ax, x + width / 2, middle + height / 2 + 0.5, columns, fontsize=10, weight=next(bold))
+            if rows == summed:
+                box(ax, x - 0.07, top, 0.14, height, color=INK, edge=INK)
+            if columns == summed:
+                box(ax, x, middle + height / 2 - 0.07, width, 0.14, color=INK, edge=INK)
+            label(ax, x + width + 0.8, middle, sign, fontsize=14)
+            x += width + 2.6
+        if summed == "BLOCK_K":
+            label(ax, x - 2.0, middle, "is added to acc", align="left", fontsize=11)
 
     product(
         0.6,
-        "first dot: how well does each key fit each query?",
-        ((d, q, query, "q"), (k, d, key, "k.T"), (k, q, score, "scores")),
+        BLOCK_Q,
+        "first dot: each query times each key, summed over BLOCK_D",
+        "BLOCK_D",
+        (
+            ("BLOCK_Q", "BLOCK_D", GREEN, "q"),
+            ("BLOCK_D", "BLOCK_K", ORANGE, "k.T"),
+            ("BLOCK_Q", "BLOCK_K", YELLOW, "scores"),
+        ),
     )
     product(
-        6.1,
-        "p = exp(scores \u2212 new_max). Second dot: p times the values, summed over the keys",
-        ((k, q, score, "p"), (d, k, value, "v"), (d, q, PALE, "to acc")),
+        7.2,
+        BLOCK_K,
+        "second dot: p = exp(scores \u2212 new_max) times the values, summed over BLOCK_K",
+        "BLOCK_K",
+        (
+            ("BLOCK_Q", "BLOCK_K", YELLOW, "p"),
+            ("BLOCK_K", "BLOCK_D", SKY, "v"),
+            ("BLOCK_Q", "BLOCK_D", PALE, "p @ v"),
+        ),
     )
+    names = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    foot = f"{names}. Thick edges: the axis that a dot sums over"
+    label(ax, 0.3, 17.4, foot, align="left", fontsize=10, color=FAINT)
     return Picture(
         figure,
         f"""Two matrix products of tiles. First q, {BLOCK_Q} x {BLOCK_D}, times the transposed keys,
-        {BLOCK_D} x {BLOCK_K}, gives scores of {BLOCK_Q} x {BLOCK_K}. Then p, {BLOCK_Q} x
-        {BLOCK_K}, times the values v, {BLOCK_K} x {BLOCK_D}, gives {BLOCK_Q} x {BLOCK_D} to add to acc.""",
+        {BLOCK_D} x {BLOCK_K}, gives scores of {BLOCK_Q} x {BLOCK_K}: a sum over BLOCK_D. Then p, {BLOCK_Q} x
+        {BLOCK_K}, times the values v, {BLOCK_K} x {BLOCK_D}, gives {BLOCK_Q} x {BLOCK_D} to add to acc: a sum
+        over BLOCK_K.""",
     )
 
 

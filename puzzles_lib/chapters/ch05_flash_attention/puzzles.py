@@ -227,7 +227,9 @@ SCALAR_FLASH_ATTENTION = Puzzle(
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _scalar_loads, "v": _scalar_loads},
     slips={
-        "lanes past the last key count as keys, with a score of 0: hide their scores": _with_padding,
+        "lanes past the last key get a weight: their scores, where mask_k is False, have to be -inf": (
+            _with_padding
+        ),
         "a padded key's 0 counts in the maximum: hide the scores, not only p": _padding_in_the_maximum,
         NO_FACTOR_BELOW: _only_acc_rescaled,
         NO_FACTOR: _only_denominator_rescaled,
@@ -281,7 +283,8 @@ def flash_attention(
 ) -> Float32[Tensor, "T D"]:
     """z[i, d] = Σ_{j ≤ i} softmax_{j ≤ i}(Σ_c q[i, c] · k[j, c] / √D) · v[j, d]
 
-    A block of queries reads each key and each value at most once.
+    A block of queries reads each key and value at most once, and no tile that is
+    entirely in its future.
     """
     scores = q @ k.T / q.shape[1] ** 0.5
     future = torch.ones_like(scores, dtype=torch.bool).triu(1)
@@ -381,6 +384,26 @@ def _too_short(
     return walked
 
 
+def _without_the_last_key(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    """The loop ends before key T - 1, which is missed if it's the only key of its block."""
+    hidden = _each_pair(q).triu(1)
+    hidden[:, -1] |= len(q) % BLOCK_K == 1
+    return _masked(q, k, v, hidden)
+
+
+def _without_scores(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    """Every score is 0, that of a padded key, too. The loop ends at the diagonal."""
+    ends = ((torch.arange(len(q)) // BLOCK_Q + 1) * BLOCK_Q).clamp(max=len(q))
+    blocks = (ends + BLOCK_K - 1) // BLOCK_K
+    sums = torch.stack([v[: count * BLOCK_K].sum(0) for count in blocks.tolist()])
+    return sums / (blocks * BLOCK_K)[:, None]
+
+
+def _without_products(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The mask is correct, and all other scores are 0."""
+    return flash_attention(torch.zeros_like(q), k, v)
+
+
 def _four_keys_and_the_future(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The mask is that of a window of four, without the causal one."""
     return _masked(q, k, v, _each_pair(q).tril(-4))
@@ -398,31 +421,28 @@ def _keys_within_the_tile_to_the_end(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: i
     return _tile_positions(q, k, v, BLOCK_Q, BLOCK_K, ends=False, of_queries=False)
 
 
-def _causal_walk(slip: str, to_diagonal: bool = True) -> Callable[[Tensor, Tensor, Tensor, int, int], Tensor]:
-    """Return a kernel's results with one slip from block to block, in float32 as on a GPU.
-
-    to_diagonal: whether its loop ends at the diagonal, or else at T.
-    """
+def _causal_walk(slip: str) -> Callable[[Tensor, Tensor, Tensor, int, int], Tensor]:
+    """Return a kernel's results with one slip from block to block, in float32 as on a GPU."""
 
     def walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
         every = q @ k.T / q.shape[1] ** 0.5
         scores = every.masked_fill(_each_pair(q).triu(1), float("-inf"))
         unmasked = every if slip == "padding in the maximum" else None
-        return _walked(scores, v, BLOCK_K, slip, BLOCK_Q, causal=to_diagonal, unmasked=unmasked)
+        return _walked(scores, v, BLOCK_K, slip, BLOCK_Q, causal=True, unmasked=unmasked)
 
     return walked
 
 
-def _loads(case: Case) -> int:
+def _loads_of_all(case: Case) -> int:
     """Return the loads of a kernel that loads every key, all D numbers, once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T * case.D
 
 
-def _fewest_bytes(case: Case) -> int:
-    """Return the bytes of q, z, and the blocks of k and v with keys that a query of the program sees."""
+def _loads(case: Case) -> int:
+    """Return the loads of a kernel that loads the blocks with a key that a query of the program sees."""
     ends = range(case.BLOCK_Q, case.T + case.BLOCK_Q, case.BLOCK_Q)  # of the programs' queries
     keys = sum(min(triton.cdiv(min(end, case.T), case.BLOCK_K) * case.BLOCK_K, case.T) for end in ends)
-    return 4 * case.D * 2 * (case.T + keys)
+    return keys * case.D
 
 
 FLASH_ATTENTION = Puzzle(
@@ -432,7 +452,10 @@ FLASH_ATTENTION = Puzzle(
 \qquad s_{ij} = \frac{1}{\sqrt D} \sum_c q_{ic} \, k_{jc}""",
     grid=lambda s: (triton.cdiv(s.T, s.BLOCK_Q),),
     most_loads={"k": _loads, "v": _loads},
-    fewest_bytes=_fewest_bytes,
+    load_slips={
+        "the values are correct here, but keys after a program's last query are loaded in vain: "
+        "let `end` be the first key after this query": _loads_of_all,
+    },
     slips={
         "the scores aren't divided by the root of D": _undivided,
         "the scores are multiplied by the root of D: divide them by it": _scaled_up,
@@ -457,11 +480,23 @@ FLASH_ATTENTION = Puzzle(
         "end is too small: a program has BLOCK_Q queries, so end grows by BLOCK_Q from program to program": (
             _too_short(lambda program, BLOCK_Q, BLOCK_K: (program + 1) * BLOCK_K)
         ),
+        "end is the same for all programs: it has to grow by BLOCK_Q from program to program": (
+            _too_short(lambda program, BLOCK_Q, BLOCK_K: torch.full_like(program, BLOCK_Q))
+        ),
+        "end is too small: only the first block of keys is loaded. end counts keys, not programs or blocks": (
+            _too_short(lambda program, BLOCK_Q, BLOCK_K: torch.ones_like(program))
+        ),
+        "the last key is never loaded: a range stops before its end, so end is one more than the last key": (
+            _without_the_last_key
+        ),
+        "all keys get the same weight, as if their scores were 0: write the lines that replace the zeros": (
+            _without_scores
+        ),
+        "all keys that a query sees get the same weight, as if scores were 0: compute them from q and k": (
+            _without_products
+        ),
         "a hidden score counts in the maximum: hide the scores, not only p": (
             _causal_walk("padding in the maximum")
-        ),
-        "a hidden score counts in the maximum: hide the scores instead of p": (
-            _causal_walk("padding in the maximum", to_diagonal=False)
         ),
         MAX_OF_ALL: _causal_walk("maximum of all queries"),
         TWOS: _causal_walk("factor in powers of 2"),
@@ -481,8 +516,8 @@ FLASH_ATTENTION = Puzzle(
         # a last block of one key, and scores of about 100
         Case(T=97, D=4, BLOCK_Q=64, BLOCK_K=32, BLOCK_D=16, fill={"q": around_five, "k": around_ten}),
         Case(T=70, D=4, BLOCK_Q=32, BLOCK_K=16, BLOCK_D=16, fill={"q": around_five, "k": around_minus_ten}),
-        # some queries see the largest score first, some last
-        Case(T=75, D=24, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=32, fill={"q": late_keys, "k": late_keys}),
+        # some queries see the largest score first, some last, in a last block of one key
+        Case(T=81, D=24, BLOCK_Q=64, BLOCK_K=16, BLOCK_D=32, fill={"q": late_keys, "k": late_keys}),
     ),
     hard={
         inputs.LIGHT: Case(

@@ -4,7 +4,8 @@ import math
 
 import triton
 
-from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION, SCALAR_FLASH_ATTENTION
+from puzzles_lib.chapters.ch05_flash_attention.puzzles import SCALAR_FLASH_ATTENTION
+from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
 T, BLOCK_Q, BLOCK_K = 512, 128, 64
@@ -30,11 +31,14 @@ def _third_block() -> float:
     return sum(math.exp(score - 6) * value for score, value in zip(scores, values, strict=True))
 
 
-def _smaller_blocks() -> float:
-    """Return how many times the minimum puzzle 9b moves in case 1 with blocks of 32 queries."""
-    case = FLASH_ATTENTION.cases[1].but(BLOCK_Q=32)
-    walked = sum(range(case.BLOCK_Q, case.T + 1, case.BLOCK_Q))  # keys, by all programs
-    return (2 + 2 * walked / case.T) / 4
+FOUR_PROGRAMS = Case(T=64, D=64, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=64)
+
+
+def _loaded_by_three() -> tuple[int, int]:
+    """Return the first and the last key that three of the four programs load."""
+    case = FOUR_PROGRAMS
+    loads = [sum(key < end for end in range(case.BLOCK_Q, case.T + 1, case.BLOCK_Q)) for key in range(case.T)]
+    return loads.index(3), case.T - 1 - loads[::-1].index(3)
 
 
 def _shared_by_two() -> float:
@@ -170,26 +174,17 @@ QUESTIONS = (
                 lambda given, right: given == 10,
                 "That is what the new key adds. What is left of the old acc?",
             ),
-        ),
-    ),
-    Question(
-        "ch05-q6",
-        "What does puzzle 9b move in case 1 with blocks of 32 queries, as a multiple of the minimum?",
-        _smaller_blocks,
-        float,
-        "Count the keys that each of the four programs loads: the first 32, the next one 64, and so on.",
-        (
             Nudge(
-                lambda given, right: given == 1.25,
-                "That is the report's number for blocks of 64. How many programs are there now?",
+                lambda given, right: abs(given - 27.15) < ONE_DIGIT,
+                "That is z after two blocks, acc / denominator. What does a third block make of acc?",
             ),
             Nudge(
-                lambda given, right: given == 2.5,
-                "k and v are loaded 2.5 times, as long as each program stops at the diagonal. And q and z?",
+                lambda given, right: abs(given - 13.67) < ONE_DIGIT,
+                "You started from z, 27.15. The loop keeps acc, which isn't divided yet.",
             ),
             Nudge(
-                lambda given, right: given == 1,
-                "Only if one program has all queries, each key is loaded just once.",
+                lambda given, right: abs(given - right) < 0.5,
+                "That is nearly it. Give one digit after the point.",
             ),
         ),
     ),
@@ -205,12 +200,50 @@ QUESTIONS = (
                 "The weights of a row add up to 1, and cat sees only two words: the and cat.",
             ),
             Nudge(
+                lambda given, right: given == 100 * right,
+                "That is the answer in percent. Give it as a number from 0 to 1.",
+            ),
+            Nudge(
                 lambda given, right: given == 1,
                 "cat sees itself as well. Is the score of one of the two words larger?",
             ),
             Nudge(
                 lambda given, right: abs(given - 1 / 8) < 0.01,
                 "That would be eight equal weights. But the mask hides the words after cat.",
+            ),
+        ),
+    ),
+    Question(
+        "ch05-q8",
+        "Which keys are loaded by exactly three of the four programs? Answer with a pair: (first, last).",
+        _loaded_by_three,
+        tuple,
+        "A program loads the keys up to its last query. Which of the four programs doesn't need these keys?",
+        (
+            Nudge(
+                lambda given, right: len(given) != 2,
+                "The answer has two numbers: the first and the last of these keys.",
+            ),
+            Nudge(lambda given, right: given == (0, 15), "All four programs load the first 16 keys."),
+            Nudge(
+                lambda given, right: given == (32, 47),
+                "Only the last two programs load these keys. Which keys does program 1 load?",
+            ),
+            Nudge(
+                lambda given, right: given == (48, 63),
+                "Only the last program loads the last 16 keys: all others stop earlier.",
+            ),
+            Nudge(
+                lambda given, right: given == (right[0], right[1] + 1),
+                "The first key is right. The second number is the last key itself, not the end of a range.",
+            ),
+            Nudge(
+                lambda given, right: given == (right[0] + 1, right[1] + 1),
+                "You have the right block of keys. Keys are counted from 0.",
+            ),
+            Nudge(
+                lambda given, right: given == (0, right[1]),
+                "Program 1 loads all of these, but program 0 loads some of them, too.",
             ),
         ),
     ),

@@ -36,7 +36,10 @@ def scene() -> torch.Tensor:
 
 
 def gallery(**images: torch.Tensor) -> Picture:
-    """Draw images in a row, by name, in gray from 0 to 1, or from -1 to 1 if an image has values below 0."""
+    """Draw images in a row, by name, in gray from 0 to 1, or from -1 to 1 if an image has values below 0.
+
+    Pixels that are NaN are hatched.
+    """
     return _hung({name: (image, "") for name, image in images.items()})
 
 
@@ -49,16 +52,24 @@ def _hung(images: Mapping[str, tuple[torch.Tensor, str]]) -> Picture:
     for name, (image, note) in images.items():
         rows, width = image.shape
         least = -1.0 if bool((image < 0).any()) else 0.0
-        grey = ((image.numpy() - least) / (1 - least)).clip(0, 1)
+        missing = image.isnan()
+        known = image[~missing] if not bool(missing.all()) else torch.zeros(1)
+        grey = ((image.nan_to_num().numpy() - least) / (1 - least)).clip(0, 1)
         shown = AxesImage(ax, extent=(left, left + width, top + rows, top), interpolation="none", zorder=1)
-        shown.set_data(np.repeat(np.round(255 * grey[..., None]).astype(np.uint8), 3, axis=2))
+        pixels = np.repeat(np.round(255 * grey[..., None]).astype(np.uint8), 3, axis=2)
+        if bool(missing.any()):
+            box(ax, left, top, width, rows, color=None, hatch="////", linewidth=0)
+            pixels = np.concatenate([pixels, np.uint8(255) * ~missing.numpy()[..., None]], axis=2)
+        shown.set_data(pixels)
         ax.add_image(shown)
         box(ax, left, top, width, rows, color=None, edge=INK, linewidth=1)
         white = "1 and more white" if bool((image > 1).any()) else "1 white"
         note = note or ("0 is gray" if least else f"0 is black, {white}")
+        if bool(missing.any()):
+            note = "hatched: never written" if not bool(missing.all()) else ""
         label(ax, left, 4, name, align="left", fontsize=11)
         label(ax, left, 10, note, align="left", color=FAINT, fontsize=9)
-        span = f"{image.min().item():.2f} to {image.max().item():.2f}"
+        span = f"{known.min().item():.2f} to {known.max().item():.2f}"
         told.append(f"{name} ({note}), {rows} x {width} pixels from {span}")
         left += width + 4
     return Picture(figure, f"Images in gray, in a row: {'; '.join(told)}.")

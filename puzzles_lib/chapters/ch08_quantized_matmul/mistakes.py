@@ -395,7 +395,7 @@ MISTAKES = (
             "tl.arange(0, BLOCK_K)[:, None]": "tl.arange(0, 8)[:, None]",
         },
         kind="compiler",
-        says="K >= 16",
+        says="needs at least 16",
     ),
     Mistake(
         ONCE_PER_GROUP,

@@ -208,13 +208,17 @@ def _card(theme: Theme, lines: Sequence[str], more: str = "") -> str:
 
 
 def race(rung: Rung) -> Race:
-    """Check a version, compile it for an H200, and report how fast it is.
+    """Check a version of chapter 15's kernel, compile it for an H200, and report how fast it is.
 
-    rung: a kernel and how it is launched. What limits it, memory or tensor cores, is computed from its
-        machine code. With a Hopper GPU it is measured now, next to dequantize + cuBLAS; that takes about 2 s.
-        Without one, its time is a recorded one, or the nearest recorded version is named. A rung whose kernel
-        has been edited since it was made isn't run. `progress` records a kernel with a hole, and `hint`
-        follows what is found.
+    rung: the version: a kernel and how it is launched. If you edit the kernel, make its `Rung` again: a rung
+        whose kernel was edited later isn't run.
+
+    What limits the version, memory or tensor cores, is computed from its machine code. If you have a Hopper
+    GPU, the version is timed now, alternating with dequantize + cuBLAS, which takes about 2 s. Without a GPU,
+    you see the time that was recorded for this kernel. If there is none, you see the most similar version
+    that was recorded, and its time. On other GPUs, there is no time.
+
+    `progress` records the versions that you complete, and `hint` uses what the race found.
 
     Raises TypeError if ``rung`` isn't a `Rung`.
     """

@@ -31,16 +31,19 @@ MOST = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 128}  # 768 is no multiple of
 
 
 class Rung:
-    """One version, a rung of the ladder: a kernel, and how it is launched.
+    """One version of chapter 15's kernel, a rung of its ladder: a kernel, and how it is launched.
 
+    name: what `race` calls the version.
     kernel: writes float32 partial sums of dW to ``parts_ptr`` [splits, COUT, CIN]. Its parameters are
         bound by name: ``words_ptr`` with ``scale_ptr`` and ``minimum_ptr`` (row-wise words), or with
         ``params_ptr`` (words along K, as the production kernels have them), ``dy_ptr``, ``numbers_ptr``
         (`NUMBERS`), ``K``, and constants.
     splits: the number of parts that K is cut into, none of them empty; ``...`` if it isn't decided yet.
-    descriptors: by the name of a tensor, the tile that its descriptor loads. The host makes the descriptor:
-        the kernel takes ``dy_desc`` instead of ``dy_ptr`` if this has ``dy``. Tensors are seen as matrices
-        whose rows are the last axis; a row of ``params`` is the 256 parameters of a block.
+    num_warps, num_stages: as in any Triton launch.
+    descriptors: a dict from a tensor's name to the tile that its descriptor loads, such as ``{"dy": (64,
+        128)}``. The host makes the descriptor, and the kernel takes ``dy_desc`` instead of ``dy_ptr``.
+        Tensors are seen as matrices whose rows are the last axis; a row of ``params`` is the 256 parameters
+        of a block.
     constants: BLOCK_M (of COUT), BLOCK_N (of CIN), BLOCK_K (rows per iteration), and the kernel's others.
 
     Impossible settings raise nothing here, because readers try them and the cells below should still run.

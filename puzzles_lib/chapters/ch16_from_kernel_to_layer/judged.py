@@ -225,7 +225,10 @@ ASKED = (
 
 
 def seeds(seed_layers: Callable, model: torch.nn.Sequential, steps: int) -> str:
-    """Return which two layers or steps share a seed; "" if each layer has another one in each step."""
+    """Return which two layers or steps share a seed, or that a step's seeds change when it's seeded again.
+
+    Return "" if each layer has another seed in each step, and the same one whenever the step is run.
+    """
     seen: dict[object, str] = {}
     for step in range(steps):
         seed_layers(model, step)
@@ -234,9 +237,15 @@ def seeds(seed_layers: Callable, model: torch.nn.Sequential, steps: int) -> str:
                 here = f"layer {place} in step {step}"
                 if type(layer.seed) is not int:
                     return f"{here}: its seed must be an integer, but is {layer.seed!r}"
+                if layer.seed < 0:
+                    return f"{here}: its seed must be at least 0, but is {layer.seed}"
                 if layer.seed in seen:
                     return f"{here} has the seed {layer.seed}, like {seen[layer.seed]}"
                 seen[layer.seed] = here
+    given = {layer: layer.seed for layer in model if isinstance(layer, torch.nn.Linear)}
+    seed_layers(model, steps - 1)
+    if any(layer.seed != seed for layer, seed in given.items()):
+        return "the same step gets other seeds when it's asked again, so no run can be repeated"
     return ""
 
 
@@ -458,10 +467,12 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
             told += _unlike(results, spec(given, 3)) if x.numel() else ""
         except Exception as error:
             told = f"FAILS. {_told(error)}"
-            if x.numel() == 0 and any(words in told for words in _COMPUTED_ANYWAY):
+            if x.numel() == 0 and (_SPAN.search(told) or any(words in told for words in _COMPUTED_ANYWAY)):
                 told = "FAILS. Return early: there are no elements to compute with"
             elif x.numel() and "setStorage" in told:
                 told = "FAILS. size is too large: it goes beyond the end of x's memory"
+            elif "'NoneType' is not" in told:
+                told = "FAILS. The operator returns None, but must return words, scale and minimum"
         told = _SPAN.sub(lambda found, x=x: _about_the_end(int(found[1]), x), told)  # type: ignore[misc]
         yield f"x {list(x.shape)}, strides {x.stride()}: {told}"
     refused = {

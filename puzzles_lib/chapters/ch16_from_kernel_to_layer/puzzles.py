@@ -267,6 +267,14 @@ def _drawn(place: Callable) -> Callable:
     )
 
 
+def _clamped_to_bits(
+    x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int, BLOCK_G: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A spec with a slip: the highest code is BITS."""
+    rounded = _unclamped(lambda steps, u, top: (steps + u).floor().clamp(max=BITS))
+    return rounded(x, BITS, GROUP, SEED, OFFSET, BLOCK_G)
+
+
 def _lane(n: Tensor, at: SimpleNamespace) -> Tensor:
     """Return each element's lane in its program's block."""
     return n % (at.BLOCK_G * at.GROUP)
@@ -308,6 +316,12 @@ ROUNDING_SLIPS = {
     "the place is one too large: the first element of x draws at OFFSET": _drawn(
         lambda m, n, at: at.OFFSET + m * at.N + n + 1
     ),
+    "the place counts GROUP elements per row: a row of x has N elements": _drawn(
+        lambda m, n, at: at.OFFSET + m * at.GROUP + n
+    ),
+    "row and column are swapped: the place is OFFSET + m * N + n": _drawn(
+        lambda m, n, at: at.OFFSET + n * at.N + m
+    ),
     "the place counts W words per row: a row of x has N elements": _drawn(
         lambda m, n, at: at.OFFSET + m * triton.cdiv(at.N * at.BITS, 32) + n
     ),
@@ -324,6 +338,7 @@ ROUNDING_SLIPS = {
     "codes go up when u is small: the card asks for a large u, to have the same bits": _rounded_by(
         lambda steps, u: steps.floor() + (u < steps - steps.floor())
     ),
+    "codes are clamped to BITS: the highest code is TOP, 2^BITS - 1": _clamped_to_bits,
     "a code is 0 if s + u is above TOP, the highest code: it must be TOP then": _unclamped(
         lambda steps, u, top: torch.where(steps + u > top, 0.0, (steps + u).floor())
     ),
@@ -335,6 +350,9 @@ ROUNDING_SLIPS = {
     ),
     "a coin toss: each code goes up if u is above 0.5, whatever its fraction is": _rounded_by(
         lambda steps, u: steps.floor() + (u > 0.5)
+    ),
+    "a coin toss: u above 0.5 gives the upper code, whatever the fraction is": _rounded_by(
+        lambda steps, u: torch.where(u > 0.5, steps.ceil(), steps.floor())
     ),
     "codes go up if u is above the fraction, the wrong way round: let u be above 1 - fraction": _rounded_by(
         lambda steps, u: steps.floor() + (u > steps - steps.floor())
@@ -519,10 +537,10 @@ def _summed_as_db(sums: Callable) -> Callable:
 
     def spec(
         dy: Tensor, words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS: int, GROUP: int,
-        NEED_DW: int, NEED_DB: int, BLOCK_M: int,
+        NEED_DW: int, NEED_DB: int, BLOCK_M: int, BLOCK_C: int,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         dw, _ = linear_backward(dy, words, scale, minimum, N, BITS, GROUP, 1, 1)
-        db = sums(dy, dw, SimpleNamespace(M=dy.shape[0], BLOCK_M=BLOCK_M, NEED_DW=NEED_DW))
+        db = sums(dy, dw, SimpleNamespace(M=dy.shape[0], BLOCK_M=BLOCK_M, BLOCK_C=BLOCK_C, NEED_DW=NEED_DW))
         return dw[: len(dw) * NEED_DW], db[: len(db) * NEED_DB]
 
     return spec
@@ -580,6 +598,9 @@ LINEAR_BACKWARD = Puzzle(
         ),
         "db counts the iterations of the loop: add the sums of dy in each": _summed_as_db(
             lambda dy, dw, at: torch.full_like(dw[:, 0], triton.cdiv(at.M, at.BLOCK_M))
+        ),
+        "all elements of a block of db are the same sum: sum dy along m only, with axis=1": _summed_as_db(
+            lambda dy, dw, at: torch.cat([one.sum().expand(one.shape[1]) for one in dy.split(at.BLOCK_C, 1)])
         ),
         "db counts the rows of dy: add their values": _summed_as_db(
             lambda dy, dw, at: torch.full_like(dw[:, 0], at.M)

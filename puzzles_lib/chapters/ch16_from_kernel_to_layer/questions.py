@@ -113,8 +113,8 @@ def _checkpointed() -> float:
 
 def _plain(path: str) -> str:
     """Return a path without what a reader may leave out."""
-    plain = path.strip().lower().removeprefix("packed, ").removesuffix(", nearest")
-    return "torch, each block checkpointed" if "checkpoint" in plain else plain
+    plain = path.strip().lower().replace(",", "").removeprefix("packed ").removesuffix(" nearest")
+    return "torch each block checkpointed" if "checkpoint" in plain else plain
 
 
 def _row_of(path: str) -> Mapping[str, Any] | None:
@@ -166,6 +166,8 @@ QUESTIONS = (
                 lambda v, r: v == r - 1,
                 "The first element of this row can still be reached. Only its end can't.",
             ),
+            Nudge(lambda v, r: v == r + 1, "The row before this one begins past 2^31, too."),
+            Nudge(lambda v, r: v > 100_000, "That's an offset, not a row. Each row has 50001 elements."),
             Nudge(
                 lambda v, r: v == 2 * r or v == 2 * r - 1,
                 "An int32 has a sign, so it ends before 2^31. Where does that put the row?",
@@ -185,6 +187,7 @@ QUESTIONS = (
                 lambda v, r: abs(v - 700) <= 50,
                 "That's how many stay below 3. How many get it?",
             ),
+            Nudge(lambda v, r: v in (3, 30), "There are 1000 copies, not ten or a hundred."),
             Nudge(lambda v, r: v == 500, "A coin toss would be biased, because 2.3 is nearer to 2."),
         ),
         nudge="If k of 1000 codes are 3 and the rest are 2, the mean is 2 + k / 1000.",
@@ -206,11 +209,21 @@ QUESTIONS = (
                 "That's the error of the nearest codes, which are the same in each copy.",
             ),
             Nudge(
-                lambda v, r: v < 0.1,
-                "Errors cancel only by chance here, so they don't shrink as fast as 1/64.",
+                lambda v, r: abs(v - 1.87 / 8) < 0.01,
+                "1.87 is the error of the nearest codes, which a mean can't make smaller. One random copy is "
+                "off by 2.46.",
+            ),
+            Nudge(
+                lambda v, r: abs(v - 2.46 / 64) < 0.01,
+                "So small a mean would need a sum that is no further off than one copy. Its error is √64 "
+                "times as long.",
+            ),
+            Nudge(
+                lambda v, r: abs(v - 2.46 * 8) < 1,
+                "That's how far off the sum of the 64 copies is. What about their mean?",
             ),
         ),
-        nudge="The mean of independent errors shrinks with the square root of their number.",
+        nudge="The sum of the 64 copies is off by √64 times as much as one copy. Divide it by 64.",
     ),
     Question(
         id="ch16-q4",
@@ -238,11 +251,13 @@ QUESTIONS = (
         kind=set,
         nudges=(
             Nudge(lambda v, r: not v, "Some x pass. When are the two shapes equal?"),
+            Nudge(lambda v, r: not v <= set(range(30, 41)), "Answer with numbers of columns, from 30 to 40."),
             Nudge(lambda v, r: v < r, "That's right, but another number of columns passes, too."),
             Nudge(
                 lambda v, r: v == set(range(33, 40)) | {30, 31},
                 "With these the two shapes differ. The question is when they agree.",
             ),
+            Nudge(lambda v, r: v > r, "Only some of these pass. When does rounding up change nothing?"),
         ),
         nudge="How many bytes is a row by the operator's formula, and by the fake's? When are they equal?",
     ),
@@ -298,9 +313,11 @@ QUESTIONS = (
                 "That's the grid for dW. For db, all three programs of a row would sum the same dy.",
             ),
             Nudge(lambda v, r: v == tuple(reversed(r)), "Swap them: axis 0 counts the rows of dW, COUT."),
+            Nudge(lambda v, r: 0 in v, "A grid with 0 programs on an axis runs none at all."),
             Nudge(lambda v, r: v == (45, 1), "A program sums 16 rows of COUT. How many programs cover 45?"),
         ),
-        nudge="db has one sum per row of dW. How many programs cover the rows, and how many share a row?",
+        nudge="A program sums 16 of the 45 rows of dyᵀ. How many programs cover all rows? And how many "
+        "programs should sum the same strip?",
     ),
     Question(
         id="ch16-q9",
@@ -337,7 +354,12 @@ QUESTIONS = (
         nudges=(
             Nudge(lambda v, r: v == 8192, "That's the codes alone. What about the scales and minima?"),
             Nudge(lambda v, r: v == 8 * 8192 or v == 8 * 8192 + 2048, "The codes are counted in bits here."),
-            Nudge(lambda v, r: v == 8192 + 1024, "Each group has two numbers, a scale and a minimum."),
+            Nudge(
+                lambda v, r: v in (8192 + 1024, 8192 + 512),
+                "Each group has two numbers, a scale and a minimum, of two bytes each.",
+            ),
+            Nudge(lambda v, r: v == 8192 + 4096, "A bfloat16 number takes two bytes, not four."),
+            Nudge(lambda v, r: v in (8192 + 4, 8192 + 8), "Every row has its own groups, and there are 256."),
         ),
         nudge="There are 4 codes per byte. How many groups has a row, and how many bytes are a group's two "
         "numbers?",
@@ -381,13 +403,15 @@ QUESTIONS = (
                 lambda v, r: abs(v - 0.33) < 0.02,
                 "That's how much is added. How long is the whole step, relative to before?",
             ),
+            Nudge(lambda v, r: v == 4, "That's how many products there are now. How many were there before?"),
             Nudge(lambda v, r: v == 2, "Only forward runs twice. Backward doesn't."),
         ),
         nudge="Count the products: three without checkpointing. How many with it?",
     ),
     Question(
         id="ch16-q16",
-        asks="1024 images per step, and 32 GB for activations: which row of the table would you use?",
+        asks="1024 images per step, and 32 GB for activations: which row of the table fits, and is the "
+        "fastest? If rows are about as fast, choose the largest cosine.",
         right=_chosen,
         kind=str,
         same=lambda value, right: _plain(value) == _plain(right),
@@ -402,11 +426,11 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda v, r: "checkpoint" in v.lower(),
-                "It fits, and its gradient is exact. But another row fits, takes a fifth less time, and its "
-                "cosine is 0.995.",
+                "It fits, and if you need the exact gradient, it's the only one that does. But it takes the "
+                "longest of all. Which rows are faster, and fit?",
             ),
         ),
-        nudge="It fits. But another row fits, too, takes no longer, and its gradient is nearer to torch's.",
+        nudge="It fits. But another row fits, too, takes no longer, and its cosine is larger.",
     ),
     Question(
         id="ch16-q17",
@@ -418,6 +442,10 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: len(v) != 3,
                 "Answer with three numbers: blocks, rows of words per block, columns.",
+            ),
+            Nudge(
+                lambda v, r: sorted(v) == sorted(r),
+                "These are the correct numbers, but the order is: blocks, rows of words per block, columns.",
             ),
             Nudge(lambda v, r: v[2] != 70, "Each column has its own words; no two columns share one."),
             Nudge(

@@ -1,0 +1,158 @@
+"""Name a slip in a loop with running sums, as an online softmax has: the lines show it, and the values fit.
+
+A sum that is never added to gives 0 or 0 / 0, and so does ``(total + new) * factor``, because the first
+factor of an online softmax is 0. Such values have many causes, so the source decides between them.
+"""
+
+import ast
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from triton.runtime.jit import JITFunction
+
+from puzzles_lib.checker.compare import ZERO
+from puzzles_lib.checker.report import Verdict
+from puzzles_lib.source import site_in
+
+ADDED = "no line adds to"
+_ZEROS = (ZERO, " NaN: 0 / 0", "divided by 0")
+_INFINITIES = (" NaN: 0 * inf", " NaN: inf / inf")
+_EXPONENTIALS = ("tl.exp", "tl.exp2", "tl.math.exp", "tl.math.exp2")
+
+
+@dataclass(frozen=True)
+class _Slip:
+    """A slip: the words, with {} for its line, what they explain, and the line in the source."""
+
+    text: str
+    explains: tuple[str, ...]
+    line: int = 0
+
+
+def named(verdict: Verdict, kernel: JITFunction) -> Verdict | None:
+    """Return a verdict of wrong values with the slip in a running sum; None if no line has one."""
+    try:
+        (function,) = ast.parse(textwrap.dedent(kernel.src)).body
+    except (SyntaxError, ValueError):  # an inner function with a docstring whose lines begin further left
+        return None
+    for slip in (*_never_added_to(function), *_in_loops(function)):
+        if any(words in verdict.diagnosis for words in slip.explains):
+            site = site_in(kernel, slip.line) if slip.line else None
+            text = slip.text.replace("{}", str(site.line)) if site else slip.text
+            if text.startswith(ADDED) and verdict.diagnosis.startswith(ZERO):
+                text = f"{verdict.diagnosis}: {text.partition(':')[0]}"
+            return replace(verdict, diagnosis=text, site=site)
+    return None
+
+
+def _never_added_to(function: ast.AST) -> Iterator[_Slip]:
+    """Yield the sums that start before a loop and are used after it, and aren't mentioned in between."""
+    body: list[ast.stmt] = getattr(function, "body", [])
+    found = []
+    for place, each in enumerate(body):
+        name, value = _set(each)
+        if not name or value is None or not _starts(value):
+            continue
+        later = body[place + 1 :]
+        used = next((n for n, each in enumerate(later) if name in _names(each)), 0)
+        loops = any(isinstance(each, ast.For | ast.While) for each in later[:used])
+        if loops and not any(_set(node)[0] == name for each in later for node in ast.walk(each)):
+            found.append(name)
+    if found:
+        stay = "it stays as it was" if len(found) == 1 else "they stay as they were"
+        yield _Slip(f"{ADDED} {' or '.join(found)}: {stay} before the loop", _ZEROS)
+
+
+def _starts(value: ast.expr) -> bool:
+    """Return whether a sum may start as this value, a block of zeros."""
+    match value:
+        case ast.Call(func, [_, ast.Constant(0), *_]) if ast.unparse(func) == "tl.full":
+            return True
+    return isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.zeros"
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _in_loops(function: ast.AST) -> Iterator[_Slip]:
+    for loop in ast.walk(function):
+        if isinstance(loop, ast.For | ast.While):
+            yield from _new_terms_scaled(loop.body)
+            yield from _upside_down(loop)
+            yield from _swapped(loop)
+
+
+def _new_terms_scaled(body: list[ast.stmt]) -> Iterator[_Slip]:
+    """Yield ``total = (total + new) * factor``, and ``total *= factor`` after ``total += new``."""
+    added: set[str] = set()
+    for statement in body:
+        name, value = _set(statement)
+        if not name or value is None:
+            continue
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+            for sides in ((value.left, value.right), (value.right, value.left)):
+                is_sum = _is_sum_with(sides[0], name)
+                if is_sum or (_is(sides[0], name) and name in added):
+                    text = "line {} multiplies the new terms by the factor, too, and the first factor is 0"
+                    yield _Slip(f"{text}: multiply only the old {name}", _ZEROS, statement.lineno)
+        if _is_sum_with(value, name):
+            added.add(name)
+
+
+def _set(statement: ast.AST) -> tuple[str, ast.expr | None]:
+    """Return the name that a statement sets, and its new value; ``x += y`` sets x to ``x + y``."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        name = statement.target.id
+        return name, ast.BinOp(ast.Name(name, ast.Load()), statement.op, statement.value)
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+        return statement.targets[0].id, statement.value
+    return "", None
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _is_sum_with(node: ast.expr, name: str) -> bool:
+    """Return whether an expression is a sum of this name and something else."""
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Add)
+        and (_is(node.left, name) or _is(node.right, name))
+    )
+
+
+def _upside_down(loop: ast.For | ast.While) -> Iterator[_Slip]:
+    """Yield the exponential of a new maximum minus the old one, which becomes the new one in the loop."""
+    becomes = {(name, value.id) for name, value in map(_set, loop.body) if isinstance(value, ast.Name)}
+    for node in ast.walk(loop):
+        match node:
+            case ast.Call(func, [ast.BinOp(ast.Name(new), ast.Sub(), ast.Name(old))]):
+                if ast.unparse(func) in _EXPONENTIALS and (old, new) in becomes:
+                    text = "the factor on line {} is inf in the first block: take old minus new"
+                    yield _Slip(f"{text}, {old} - {new}", _INFINITIES, node.lineno)
+
+
+def _swapped(loop: ast.For | ast.While) -> Iterator[_Slip]:
+    """Yield a tl.where that gives -inf where a mask is true."""
+    for node in ast.walk(loop):
+        match node:
+            case ast.Call(func, [condition, value, other]):
+                is_where = ast.unparse(func) == "tl.where"
+                if is_where and _is_infinite(value) and not _is_infinite(other) and _is_mask(condition):
+                    text = "tl.where on line {} hides the lanes that exist"
+                    yield _Slip(f"{text}: swap its last two arguments", _ZEROS, node.lineno)
+
+
+def _is_infinite(value: ast.expr) -> bool:
+    return ast.unparse(value) in ("float('-inf')", "-float('inf')")
+
+
+def _is_mask(condition: ast.expr) -> bool:
+    """Return whether a condition says which lanes exist, as ``mask_n[None, :]`` and ``offs < N`` do."""
+    if any(isinstance(each, ast.Invert | ast.Not | ast.Gt | ast.GtE) for each in ast.walk(condition)):
+        return False
+    compares = any(isinstance(each, ast.Lt | ast.LtE) for each in ast.walk(condition))
+    return compares or any("mask" in name for name in _names(condition))
