@@ -5,7 +5,6 @@ Undefined values may hide a race between programs, or elements that none writes,
 
 import math
 import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,7 +32,7 @@ from puzzles_lib.compiler import find_target, shared_memory
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
-from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, Stop, run
+from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, Stop, group_of, run
 from puzzles_lib.runner.arithmetic import TF32_ROUNDOFF
 from puzzles_lib.runner.draws import Draws
 
@@ -207,6 +206,7 @@ class _Guarded:
         self.copies = Copies(self.tensors)
         self.defined = self._defined()
         self.only: list[Program] | None = None
+        self.took = 0.0  # seconds that a program takes that runs alone, if that was measured
         self.resident = self.guard.resident or launch.is_cooperative
 
     def _defined(self) -> dict[str, np.ndarray]:
@@ -235,6 +235,7 @@ class _Guarded:
                 others=self.launch.reached_in(given),
                 resident=options.resident or (self.resident and self.only is None and options.only is None),
                 drops_unused_loads=True,
+                together=True,
                 suffix="",
                 seconds=4 * self.guard.seconds if seconds is None else seconds,
             ),
@@ -262,9 +263,11 @@ class _Guarded:
             (of_torch(t.dtype).roundoff or 0.0 for t in self.tensors.values()), default=0.0
         )
         self.only = self._sample()
-        after = self.copies.fresh()
         draws = Draws()
-        forwards = self._run(Options(reverse=self.runner.reverse and self.only is None, draws=draws), after)
+        forwards, after = self._forwards(draws)
+        if self.took and self.only is None and _takes_long(forwards):
+            self.only, draws = self._some(self.took), Draws()
+            forwards, after = self._forwards(draws)
         outcome.programs = forwards.programs
         outcome.bytes_moved = forwards.bytes_moved
         outcome.atomics = forwards.atomics
@@ -302,6 +305,11 @@ class _Guarded:
             )
         return True
 
+    def _forwards(self, draws: Draws) -> tuple[Run, dict[str, torch.Tensor]]:
+        after = self.copies.fresh()
+        options = Options(reverse=self.runner.reverse and self.only is None, draws=draws)
+        return self._run(options, after), after
+
     def _not_judged(self, ran: Run) -> str:
         """Why a run that has ended early says nothing about the kernel; "" if it does."""
         if ran.stop is None:
@@ -320,13 +328,27 @@ class _Guarded:
         if count <= 2 * PROBED:
             return None
         first = [self._program(n) for n in _spread(count, PROBED)]
-        started = time.thread_time()
-        probe = self._run(replace(QUIET, only=first), seconds=self.guard.seconds)
-        took = (time.thread_time() - started) / PROBED
+        probe, took = self._probe(first)
         if probe.stop and probe.stop.kind in ("time limit", "memory limit"):
             return first[:1]
+        self.took = took
         if took * count <= self.guard.seconds:
             return None
+        group = group_of(self.code.module)
+        if 0 < group < count:  # programs that run at once take less time
+            middle = (count - group) // 2
+            probe, took = self._probe([self._program(n) for n in range(middle, middle + group + 1)])
+            took = min(took, self.took) if probe.together and not probe.stop else self.took
+        return None if took * count <= self.guard.seconds else self._some(took)
+
+    def _probe(self, programs: list[Program]) -> tuple[Run, float]:
+        """Run a few programs, and return the run and the seconds that each of them took."""
+        probe = self._run(replace(QUIET, only=programs), seconds=self.guard.seconds)
+        return probe, probe.seconds / len(programs)
+
+    def _some(self, took: float) -> list[Program] | None:
+        """As many programs as there is time for: those at the edges of the grid, and others at random."""
+        count = self.outcome.of
         room = max(FEWEST, int(self.guard.seconds / took))
         if room >= count:
             return None
@@ -466,6 +488,11 @@ def _of_no_known_tensor(launch: Launch, message: str) -> bool:
 def _makes_descriptors(code: compiler.Program) -> bool:
     """Whether a kernel makes descriptors in a program's own part of memory that the launch must provide."""
     return any(op.name == "tt.make_tensor_descriptor" for op in code.module.operations())
+
+
+def _takes_long(ran: Run) -> bool:
+    """Whether a run has reached its time limit, in no loop that never ends."""
+    return ran.stop is not None and ran.stop.kind == "time limit" and "never ends" not in ran.stop.message
 
 
 def _spread(count: int, wanted: int) -> Iterable[int]:

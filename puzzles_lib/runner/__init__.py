@@ -6,6 +6,7 @@ and its memory limit.
 """
 
 import contextlib
+import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -64,6 +65,7 @@ from puzzles_lib.runner.records import (
     WithinProgram,
     asks_again,
 )
+from puzzles_lib.runner.together import Groups, Together, group_of
 from puzzles_lib.runner.turns import Busy, alone
 from puzzles_lib.source import Call
 from puzzles_lib.translator.ir import Module
@@ -110,6 +112,7 @@ __all__ = [
     "WithinProgram",
     "alone",
     "asks_again",
+    "group_of",
     "run",
     "time_limit",
 ]
@@ -153,7 +156,8 @@ def run(
     """
     programs = _Programs(grid, options.reverse) if options.only is None else options.only
     pretends = any(isinstance(_tensor(value), Pretended) for value in arguments.values())
-    memory = (PretendedMemory if pretends else Memory)(
+    together = options.together and not pretends and not options.needs_order
+    memory = (PretendedMemory if pretends else Together if together else Memory)(
         options.record, programs, options.reverse, options.elsewhere, options.suffix
     )
     machine = Machine(code.module, memory, grid, options.quiet, code.calls)
@@ -170,9 +174,10 @@ def run(
     memory.recorder = options.recorder if options.record else None
     memory.arithmetic.as_compiled = options.as_compiled
     memory.holes_are_zero, memory.drops_unused_loads = options.holes_are_zero, options.drops_unused_loads
-    stop = None
+    stop, began = None, 0.0
 
     def launch() -> None:
+        nonlocal began
         given = _given(machine, code, arguments, outputs, options.tensors or {}, options.starts or {})
         for name, (address, tensor) in (options.others or {}).items():
             memory.add(name, tensor, f"{name}{options.suffix}" in outputs, address)
@@ -182,8 +187,12 @@ def run(
             memory.start_with(options.defined)
         memory.start_at_zero({name.removesuffix(options.suffix) for name in options.zeroed})
         _say(machine, code.said, set() if options.said is None else options.said)
+        began = time.thread_time()
         if options.waits or options.resident or options.plan is not None:
             _InTurns(machine, memory, options.plan, code).run(programs, given)
+            return
+        if isinstance(memory, Together):
+            Groups(machine, memory, code.calls).run(programs, given)
             return
         for number, program in enumerate(programs):
             memory.enter(program, number)
@@ -213,6 +222,7 @@ def run(
             stop = Stop("error", _in_words(error), machine.site())
         if memory.recorder:
             memory.recorder.ends(stop)
+        seconds = time.thread_time() - began if began else 0.0
     return Run(
         programs=len(programs),
         outputs={b.name: b.tensor for b in memory.buffers if b.is_output},
@@ -253,6 +263,8 @@ def run(
         between=memory.turns.between if memory.turns else None,
         meetings=memory.meetings.telling(),
         sides=memory.sides.seen,
+        together=memory.together if isinstance(memory, Together) else 0,
+        seconds=seconds,
     )
 
 

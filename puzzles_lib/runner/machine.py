@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import triton
@@ -33,6 +33,7 @@ PRINT_WIDTH = 2000  # characters of each
 _TRITON = str(Path(triton.__file__).parent)
 
 _READY: "WeakKeyDictionary[Module, dict[str, Code]]" = WeakKeyDictionary()  # functions that have run
+_CHANGED: "WeakSet[Module]" = WeakSet()  # those that run with other functions for their steps
 Given = Sequence[Any]  # lanes, descriptors, block pointers
 
 
@@ -64,6 +65,12 @@ def _step(op: Operation) -> Step:
 def made_ready(module: Module, changed: Callable[[Step], Callable[..., Any]]) -> None:
     """Prepare a module to run with other functions for its steps. It must not have run before."""
     _READY[module] = codes_of(module, changed)
+    _CHANGED.add(module)
+
+
+def is_changed(module: Module) -> bool:
+    """Return whether a module runs with other functions for its steps (`made_ready`)."""
+    return module in _CHANGED
 
 
 def codes_of(module: Module, changed: Callable[[Step], Callable[..., Any]]) -> dict[str, Code]:

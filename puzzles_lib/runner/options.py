@@ -35,6 +35,8 @@ class Options:
     reverse: run from the last program to the first, and so the lanes that meet in one atomic.
     plan: two programs that take turns: see `interleaving`. Programs may then wait, too.
     waits: set a program that waits aside until others have run.
+    together: run many programs at once where the result is the same: see `together`. The run doesn't see then
+        what comparisons do (`Run.sides`). Programs of a run that looks at each step still run one by one.
     resident: all programs of the grid run at the same time, so that each may wait for any other one. A store
         to what another program has read is then a race if nothing orders the two.
     elsewhere: one of `ELSEWHERE`. A kernel that uses an address as a number then gets another number.
@@ -65,6 +67,7 @@ class Options:
     reverse: bool = False
     plan: Plan | None = None
     waits: bool = False
+    together: bool = False
     resident: bool = False
     elsewhere: int = 0
     as_compiled: bool = False
@@ -79,3 +82,10 @@ class Options:
     nans: NaNs | None = None
     draws: Draws | None = None
     narrowing: int | None = None
+
+    @property
+    def needs_order(self) -> bool:
+        """Return whether the run looks at each step of a program, or at which program comes first."""
+        watched = self.record, self.locks, self.held_by, self.at_once, self.nans, self.narrowing
+        ordered = self.plan, self.waits, self.resident, self.as_compiled
+        return any(watched) or any(ordered)

@@ -247,6 +247,8 @@ class Run:
     repeated: for outputs in which two programs stored the same element, by name, the first time.
     rewritten: the same for outputs in which one program stored an element in two of its stores.
     sides: what was seen of each comparison; see `puzzles_lib.runner.sides`.
+    together: the number of programs that ran in groups; see `puzzles_lib.runner.together`.
+    seconds: the CPU time of all programs; what it took to begin and end the run isn't counted.
     """
 
     programs: int
@@ -284,6 +286,8 @@ class Run:
     repeated: Mapping[str, Conflict] = field(default_factory=dict)
     rewritten: Mapping[str, Conflict] = field(default_factory=dict)
     sides: Mapping[Operation, int] = field(default_factory=dict)
+    together: int = 0
+    seconds: float = 0.0
 
     def steps(self) -> list[Access | Product]:
         """Return accesses and dots in the order in which they happened."""
