@@ -38,7 +38,6 @@ NO_LINES = Verdict(
 STILL_BROKEN = Verdict("open", "not solved yet: the kernel is still broken, as it was handed out")
 
 LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single block
-_REFUSED = " refuses this kernel: "
 
 
 def still_open(source: str) -> Verdict:
@@ -79,12 +78,8 @@ def of_refusal(refusal: Refusal) -> Verdict:
     """Return the verdict on a kernel that cannot be run at all."""
     if refusal.kind in ("signature", "error"):
         return Verdict(refusal.kind, refusal.message, refusal.site, refusal.advice)
-    # After the first colon, another would be hard to read. Code and the names of errors keep theirs.
-    message = re.sub(
-        r"(`[^`]*`)|(?<!Error): (?!tl\.constexpr)", lambda found: found[1] or "; ", refusal.message
-    )
-    text = f"{refusal.by}{_REFUSED}{message}"
-    return Verdict(refusal.kind, text, refusal.site, refusal.advice)
+    what, more = refusal.parts
+    return Verdict(refusal.kind, f"{refusal.by} refuses this kernel: {what}", refusal.site, more)
 
 
 def of_refusal_in_a_case(refusal: Refusal, puzzle: Puzzle, case: Case) -> Verdict:
