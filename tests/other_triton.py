@@ -81,7 +81,7 @@ DIFFERENCES = (
     Difference(
         "in a loop, the class of a block pointer is looked at, not what it points to",
         ["3.8"],
-        "is a block pointer before the loop or after this line, but not both[:;] use another name",
+        "is a block pointer before the loop or after this line, but not both[:;] assign to another name",
         [f"{_SAID}[{_POINTER}]", f"{_SAID}[{_POINTERS}]"],
     ),
     Difference(

@@ -188,7 +188,7 @@ ALWAYS = "    if True:\n        tl.store"
         (
             STOCHASTIC_PACK,
             {FLOOR: "tl.floor(steps) + (u > steps - tl.floor(steps)).to(tl.float32)"},
-            "the wrong way round: let u be above 1 - fraction",
+            "which is reversed: let u be above 1 - fraction",
         ),
         (LINEAR_BACKWARD, {"offs_c, total, mask": "offs_c, tl.sum(acc, axis=1), mask"}, "row sums of dw"),
         (LINEAR_BACKWARD, {DB: "total += 1.0"}, "db counts the iterations of the loop"),

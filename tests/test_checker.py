@@ -196,8 +196,8 @@ FAULTS = [
     (all_rows_by_all, "race", "programs 0 and 1 write different values to z[0, 0]"),
     (last_one_wins, "never written", "60 of 64"),
     (in_place, "input changed", "the kernel changes its input x"),
-    (accumulates_into_garbage, "uninitialised", "z_ptr is read before anything is stored there"),
-    (leaks_padding, "uninitialised", "depends on a lane that the load of x_ptr masks off"),
+    (accumulates_into_garbage, "uninitialized", "z_ptr is read before anything is stored there"),
+    (leaks_padding, "uninitialized", "depends on a lane that the load of x_ptr masks off"),
     (reads_scales_twice, "loads", "too many loads of s_ptr: 8 elements, but 4 are enough"),
     (adds, "values", "wrong values in z"),
 ]

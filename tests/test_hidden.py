@@ -494,7 +494,7 @@ def in_any_order(x_ptr, z_ptr, N: tl.constexpr):
 def test_an_order_that_is_lost_stays_lost(kernel, spec):
     """The checker's own order is the reverse, and so these give what the spec says."""
     found, text = verdict_of(kernel, spec)
-    assert found == "uninitialised" and "not keep the order" in text
+    assert found == "uninitialized" and "not keep the order" in text
 
 
 def test_what_needs_no_order_may_lose_it():

@@ -755,7 +755,7 @@ def test_a_kind_with_many_causes_is_no_reason_for_a_hint(kind, message):
 
 def test_the_last_line_names_the_hint_that_comes_next():
     assert "hint(MASKED_ADD) shows hint 1." in str(hint(MASKED_ADD, 4))
-    failed(MASKED_ADD, "uninitialised", "masked-off lanes")
+    failed(MASKED_ADD, "uninitialized", "masked-off lanes")
     told = str(hint(MASKED_ADD))  # hint 2; hints 1 and 3 are about other mistakes
     assert "The other 2 hints are about other mistakes: hint(MASKED_ADD, 1) shows hint 1." in told
     assert [hint(MASKED_ADD, n).number for n in (1, 3)] == [1, 3]

@@ -17,7 +17,7 @@ _CODE = "font-family:var(--jp-code-font-family, monospace)"
 
 KINDS = (
     "open", "signature", "compiler", "launch", "error", "deadlock", "time limit", "memory limit",
-    "out of bounds", "uninitialised", "never written", "race", "input changed", "values", "loads",
+    "out of bounds", "uninitialized", "never written", "race", "input changed", "values", "loads",
     "stores", "false hint", "true size", "machine", "traffic", "puzzle",
 )  # fmt: skip
 """The kinds of a `Verdict`. ``"launch"``: the kernel compiles, but a GPU could not launch it.
@@ -33,7 +33,7 @@ KIND_WORDS = {kind: kind for kind in KINDS} | {
     "values": "wrong values",
     "loads": "too many loads, or too few",
     "stores": "too many stores",
-    "uninitialised": "an undefined value",
+    "uninitialized": "an undefined value",
     "machine": "its machine code",
     "traffic": "its traffic",
     "true size": "at true size",

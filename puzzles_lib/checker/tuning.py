@@ -243,7 +243,7 @@ def _named(report: Report, bound: Bound, number: int) -> Report:
             return verdict
         words = str(each.configuration) if isinstance(each, Bound) else f"configuration {number + 1}"
         tuner = bound.wrapped.autotuner
-        if verdict.kind == "uninitialised" and tuner and "before anything is stored" in verdict.message:
+        if verdict.kind == "uninitialized" and tuner and "before anything is stored" in verdict.message:
             words += "; autotune runs a kernel many times on the same results, so it must not add to them"
             if tuner.reset_to_zero or tuner.user_defined_pre_hook:
                 which = "autotune's pre_hook" if tuner.user_defined_pre_hook else "reset_to_zero"

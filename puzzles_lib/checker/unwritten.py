@@ -124,7 +124,7 @@ def _why_all_off(store: str, source: str, case: Case) -> str:
             if isinstance(small, ast.Name) and small.id in sizes:
                 if any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators)):
                     return f": {ast.unparse(node)} is one condition for all lanes"
-                return f": is {ast.unparse(node)} the wrong way round?"
+                return f": is the comparison {ast.unparse(node)} reversed?"
     return ""
 
 

@@ -130,7 +130,7 @@ def judge(
 ) -> Verdict | None:
     """Return the most basic fault of a run; None if there is none."""
     verdict = misconduct(puzzle, case, ran)
-    if verdict and verdict.kind == "uninitialised" and not verdict.diagnosis and puzzle.slips:
+    if verdict and verdict.kind == "uninitialized" and not verdict.diagnosis and puzzle.slips:
         # an undefined value is computed as a GPU computes it today, and other results may be defined
         written = {r.name: ran.outputs[r.name] for r in puzzle.results if r.name in ran.written}
         return replace(verdict, diagnosis=only_slip(expected, written, puzzle, case, inputs))
@@ -206,11 +206,11 @@ def _moves_with(
 
 def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """Return the most basic fault of a run that shows without comparing values; None if there is none."""
-    if ran.stop and ran.stop.kind != "uninitialised":
+    if ran.stop and ran.stop.kind != "uninitialized":
         message = on_the_grid(ran.stop.message, len(puzzle.grid(case)))
         return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
     if ran.undefined and ran.undefined.kind != "early":
-        return uninitialised(ran.undefined, puzzle, case)
+        return uninitialized(ran.undefined, puzzle, case)
     for result in puzzle.results:
         verdict = never_written(puzzle, result, case, ran)
         if verdict:
@@ -221,7 +221,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         return Verdict(
             "input changed", f"the kernel changes its input {name}; it may only write to its outputs", site
         )
-    return uninitialised(ran.undefined, puzzle, case) if ran.undefined else None
+    return uninitialized(ran.undefined, puzzle, case) if ran.undefined else None
 
 
 def not_finite(
@@ -506,7 +506,7 @@ def _factored(line: str) -> str:
     return ""
 
 
-def uninitialised(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
+def uninitialized(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
     """Return the verdict on results that depend on values that a GPU leaves undefined."""
     text, use, diagnosis = str(source), source.use, ""
     if use and use.element is not None:
@@ -529,7 +529,7 @@ def uninitialised(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
             f"the lane's value is undefined: {first}do not use it, or give it a value with {cure} "
             "(or tl.where after the load)"
         )
-    return Verdict("uninitialised", on_the_grid(text, len(puzzle.grid(case))), source.site, diagnosis)
+    return Verdict("uninitialized", on_the_grid(text, len(puzzle.grid(case))), source.site, diagnosis)
 
 
 def _not_taken(puzzle: Puzzle, result: Argument) -> Verdict:

@@ -450,7 +450,7 @@ WRONG = [
     Wrong(OUTER_ADD_BLOCKS, forgets_x_mask, kind="out of bounds", says="100..111"),
     Wrong(OUTER_ADD_BLOCKS, forgets_row_mask_in_store, kind="out of bounds", says="z_ptr"),
     Wrong(OUTER_ADD_BLOCKS, forgets_column_mask_in_store, kind="race", says="(0, 0) and (0, 6)"),
-    Wrong(OUTER_ADD_BLOCKS, load_masks_swapped, kind="uninitialised", says="x_ptr"),
+    Wrong(OUTER_ADD_BLOCKS, load_masks_swapped, kind="uninitialized", says="x_ptr"),
     Wrong(OUTER_ADD_BLOCKS, tiles_stride_of_m, kind="never written", says="z[43, 0]"),
     Wrong(OUTER_ADD_BLOCKS, tiles_transposed, kind="values", says="transposed"),
     Wrong(OUTER_ADD_BLOCKS, tiles_mask_precedence, kind="compiler", says="a < b < c"),

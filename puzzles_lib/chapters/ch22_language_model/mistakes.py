@@ -678,7 +678,7 @@ MISTAKES = (
         "cold_is_noisy",
         "With heat 0, the row's logits are divided by 0.",
         {"tl.where(heat > 0, noisy, logits)": "noisy"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="NaN is neither larger nor smaller",
     ),
     Mistake(
