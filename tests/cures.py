@@ -209,7 +209,7 @@ CURES: dict[str, Edit] = {
     "leave sem out, because the default does both": _sem_left_out,
     "load on a line of its own": _on_its_own,
     "other= gives them a value": _other,
-    "make a factor int64": _int64,
+    "convert a factor to int64": _int64,
     "put tl.debug_barrier() between the two": _barrier,
     "put tl.debug_barrier() into the loop": _barrier,
     "use tl.atomic_add(": _asked,

@@ -105,7 +105,7 @@ def test_a_right_kernel_is_judged_by_what_it_fetches():
     (verdict,) = report.verdicts
     assert (
         verdict.kind == "traffic"
-        and "10 lines of 128 bytes fetched, but the goal is at most 4" in verdict.message
+        and "10 cache lines of 128 bytes are fetched, but the goal is at most 4" in verdict.message
     )
     assert "x is fetched 2.5 times" in verdict.diagnosis
     assert Report.from_dict(report.as_dict()) == report

@@ -192,7 +192,7 @@ FAULTS = [
     ),
     (empty, "never written", "the kernel stores nothing there"),
     (no_result, "never written", "the kernel has no parameter z_ptr"),
-    (first_rows_only, "never written", "78 of 130 elements of z are never written, the first is z[4, 0]"),
+    (first_rows_only, "never written", "78 of 130 elements of z are never written, starting with z[4, 0]"),
     (all_rows_by_all, "race", "programs 0 and 1 write different values to z[0, 0]"),
     (last_one_wins, "never written", "60 of 64"),
     (in_place, "input changed", "the kernel changes its input x"),

@@ -332,7 +332,7 @@ def parts(
         ("halves", ""),
         (
             "halves, relaxed",
-            "race: program 3 reads part[0, 0], which program 0 wrote; nothing orders the two",
+            "race: program 3 reads part[0, 0], which program 0 wrote; the two can happen in either order",
         ),
         ("descriptor", "no atomic waits for a descriptor's store to end"),
     ],

@@ -25,7 +25,7 @@ def test_a_pass_tells_what_it_cost():
         "outer_add: all 2 cases pass",
         "pass   M=32  N=32   1 program, 4.4 kB moved (1.00x)",
         "pass   M=64         12 programs, 26.9 kB moved (1.07x), 31.0 kB by lane",
-        "(1.00x means: each input is read once, each output is written once; "
+        "(1.00x means that each input is read once and each output is written once; 2.00x is twice the traffic; "
         '"by lane" counts every lane, even if several need the same element)',
     ]
 
@@ -163,7 +163,7 @@ def test_a_case_made_to_find_a_fault_is_not_called_random():
     made = dataclasses.replace(FAILED, drawn=True)
     report = Report("outer_add", (PASSED, DRAWN, made))
     assert str(report).splitlines()[:3] == [
-        "outer_add: the only case passes, but one that isn't listed fails",
+        "outer_add: the only listed case passes, but an unlisted one fails",
         "pass   M=32  N=32",
         "FAIL   M=90  N=100   not listed",
     ]

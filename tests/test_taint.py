@@ -327,7 +327,7 @@ def summed_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 @pytest.mark.parametrize(
     "source, case, element, cause, cures",
     [
-        (ONE_SHORT, 0, "z[31]", "masks off", ["it has an element", "extend the load's mask"]),
+        (ONE_SHORT, 0, "z[31]", "masks off", ["the tensor has an element for it", "extend the load's mask"]),
         (SUMMED_TO_THE_EDGE, 1, "z[0]", "boundary_check switches off", ["padding_option=", "tl.where"]),
     ],
 )

@@ -136,7 +136,7 @@ def _note(count: int, done: int, asserts: bool, tuned: bool) -> str:
     if not tuned:
         return "triton.heuristics' values are computed for each case"
     if done == count:
-        each = "each is correct alone and after the others on the same tensors; costs are those of the first"
+        each = "each is correct alone and after the others on the same tensors; costs are the first one's"
         return f"{count} configurations, {each}" if count > 1 else "1 configuration"
     why = "a tl.static_assert or the time limit rules out" if asserts else "there is no time for"
     return f"{done} of {count} configurations are checked: {why} the others"

@@ -159,7 +159,7 @@ def judge(
             return Verdict(
                 "loads",
                 text,
-                diagnosis="are the numbers typed into the kernel? Then it is correct for these inputs only",
+                diagnosis="are results hard-coded in the kernel? Then it is correct only for these inputs",
             )
     for name, most in (puzzle.most_loads or {}).items():
         loads, allowed = ran.loads.get(name, 0), most(case)
@@ -289,8 +289,9 @@ def hidden_by_rounding(
     place = f"[{', '.join(str(int(i)) for i in at)}]" if off.dim() else ""
     what = f"{want.argument.name}{place}"
     text = (
-        f"only rounding hides that {what} is wrong: with every float in float64, got {float(got[at]):.9g}, "
-        f"want {float(want.value[at]):.9g}, off by {float(off[at]):.2g}, allowed {float(allowed[at]):.2g}"
+        f"{what} passes only because rounding hides an error: computed in float64, it is "
+        f"{float(got[at]):.9g}, but should be {float(want.value[at]):.9g} "
+        f"(off by {float(off[at]):.2g}, allowed {float(allowed[at]):.2g})"
     )
     return Verdict("values", text, diagnosis="is a number in the formula slightly off, or a term missing?")
 
@@ -335,8 +336,8 @@ def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Pl
     if why.what in ("release", "acquire", "barrier") and why.sem not in UNMARKED:
         return Verdict("race", text, verdict.site, verdict.diagnosis)
     advice = (
-        "what the first atomic returned is out of date by then: do it in one atomic, repeat tl.atomic_cas "
-        "until it succeeds, or hold one lock from the first to the last"
+        "by then, the value that the first atomic returned is out of date: make the update with one atomic, "
+        "or retry tl.atomic_cas until it succeeds, or hold a lock during the whole update"
     )
     return Verdict("race", text, at, advice)
 
@@ -506,6 +507,9 @@ def _factored(line: str) -> str:
     return ""
 
 
+_FOR_AN_ELEMENT = "if the tensor has an element for this lane, extend the load's mask. Otherwise, "
+
+
 def uninitialized(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
     """Return the verdict on results that depend on values that a GPU leaves undefined."""
     text, use, diagnosis = str(source), source.use, ""
@@ -523,11 +527,11 @@ def uninitialized(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
         )
     if source.kind == "lanes":
         padded = "boundary_check" in source.site.source
-        first = "" if padded else "if the lane has an element, extend the load's mask; if not, "
+        first = "" if padded else _FOR_AN_ELEMENT
         cure = "padding_option=" if padded else "other="
         diagnosis = (
-            f"the lane's value is undefined: {first}do not use it, or give it a value with {cure} "
-            "(or tl.where after the load)"
+            f"the lane's value is undefined: {first}don't use the lane, or give it a value with {cure} "
+            "(or with tl.where after the load)"
         )
     return Verdict("uninitialized", on_the_grid(text, len(puzzle.grid(case))), source.site, diagnosis)
 
@@ -557,7 +561,8 @@ def never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Ver
     place = index_of(int(written.argmin()), shape)
     verb = "is" if missing == 1 else "are"
     text = f"{missing} of {written.size} elements of {result.name} {verb} never written"
-    return Verdict("never written", f"{text}, the first is {result.name}[{place}]")
+    which = ", starting with" if missing > 1 else ":"
+    return Verdict("never written", f"{text}{which} {result.name}[{place}]")
 
 
 def on_the_grid(text: str, axes: int) -> str:
@@ -620,6 +625,9 @@ def _walked(puzzle: Puzzle, block: str) -> str:
     return axis
 
 
+_UNORDERED = "the two can happen in either order"
+
+
 def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     element = f"{conflict.argument}[{index_of(conflict.element, shape)}]" if shape else conflict.argument
@@ -646,12 +654,12 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             )
         elif puzzle.locks and not diagnosis and not why.what:
             diagnosis = f"read {conflict.argument} only while you hold the lock that its writers hold"
-        text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
+        text = f"race: {reader} reads {element}, which {writer} wrote; {_UNORDERED}"
     elif conflict.kind == "overwrite":
         reader, writer = (the_program(one, puzzle, case) for one in (first, second))
-        text = f"race: {writer} stores to {element}, which {reader} has read; nothing orders the two"
+        text = f"race: {writer} stores to {element}, which {reader} has read; {_UNORDERED}"
         if conflict.why.what == "early":
-            text = f"race: {reader} reads {element} before {writer} stores it; nothing orders the two"
+            text = f"race: {reader} reads {element} before {writer} stores it; {_UNORDERED}"
         site, diagnosis = _why_overwritten(conflict, reader, writer)
     elif conflict.kind == "scope":
         both = the_programs(first, second, puzzle, case)
@@ -662,16 +670,16 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         does = "looks at" if conflict.why.what == "looks" else "changes"
         line = f" at line {conflict.why.site.line}" if conflict.why.site else ""
         text = f"race: {writer} stores to {element}, which {other} {does} with an atomic{line}"
-        text += "; nothing orders the two"
+        text += f"; {_UNORDERED}"
         diagnosis = _plain_store(puzzle, case, conflict)
         if conflict.why.what == "looks":
-            diagnosis = "a plain store doesn't release what was stored before it: use tl.atomic_xchg instead"
+            diagnosis = f"{_UNRELEASED}: use tl.atomic_xchg instead"
     elif conflict.kind == "update" and conflict.why.site:
         site = conflict.why.site
         writer, updater = (the_program(one, puzzle, case) for one in (first, second))
         text = (
             f"race: {writer} stores to {element} at line {site.line}, and {updater} changes it "
-            f"with an atomic at line {conflict.site.line}; nothing orders the two"
+            f"with an atomic at line {conflict.site.line}; {_UNORDERED}"
         )
         diagnosis = _plain_store(puzzle, case, conflict)
     elif first == second:
@@ -716,10 +724,13 @@ def _why_overwritten(conflict: Conflict, reader: str, writer: str) -> tuple[Site
     return conflict.site, "one of the two must wait for the other one"
 
 
+_UNRELEASED = "other programs may see a plain store before they see the stores above it"
+
+
 def _plain_store(puzzle: Puzzle, case: Case, conflict: Conflict) -> str:
     """Say what is missing between a plain store of one program and an atomic of another one."""
     if conflict.argument in puzzle.locks:
-        return "a plain store doesn't release what was stored before it: unlock with tl.atomic_xchg"
+        return f"{_UNRELEASED}: unlock with tl.atomic_xchg"
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     first, second = conflict.programs
     apart = [axis for axis in range(3) if first[axis] != second[axis]]

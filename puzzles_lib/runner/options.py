@@ -35,7 +35,7 @@ class Options:
     plan: two programs that take turns: see `interleaving`. Programs may then wait, too.
     waits: set a program that waits aside until others have run.
     resident: all programs of the grid run at the same time, so that each may wait for any other one. A store
-        to what another program has read is then a race if nothing orders the two.
+        to what another program has read is then a race if the two can happen in either order.
     elsewhere: one of `ELSEWHERE`. A kernel that uses an address as a number then gets another number.
     as_compiled: compute as the compiler does instead of line by line: see `arithmetic`.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.

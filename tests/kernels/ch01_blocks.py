@@ -655,7 +655,9 @@ WRONG = [
     Wrong(MASKED_ADD, load_mask_one_short_with_other, kind="values", says="z[31]: got 10"),
     Wrong(MASKED_ADD, mask_from_lanes, kind="out of bounds", says="200..223"),
     Wrong(MASKED_ADD, moved_pointers_and_lanes_below_n, kind="out of bounds", says="200..223"),
-    Wrong(MASKED_ADD, moved_twice, kind="out of bounds", says="its offsets move as far again"),
+    Wrong(
+        MASKED_ADD, moved_twice, kind="out of bounds", says="the offsets add the block's start a second time"
+    ),
     Wrong(MASKED_ADD, mask_from_the_block_size, kind="out of bounds", says="x_ptr"),
     Wrong(MASKED_ADD, whole_blocks_only, kind="never written", says="of z"),
     Wrong(MASKED_ADD, size_of_200, kind="out of bounds", says="20..31"),

@@ -42,7 +42,7 @@ MISTAKES = (
             "offs_m[:, None] * N": "(offs_m[:, None] * N).to(tl.int64)",
         },
         kind="true size",
-        says="make a factor int64",
+        says="convert a factor to int64",
     ),
     Mistake(
         STRIDED_COPY,
@@ -544,7 +544,7 @@ MISTAKES = (
         "Converts the product to int64, but it has already wrapped around.",
         {"offs_c.to(tl.int64)[:, None] * N": "(offs_c[:, None] * N).to(tl.int64)"},
         kind="true size",
-        says="make a factor int64",
+        says="convert a factor to int64",
     ),
     Mistake(
         LINEAR_BACKWARD,

@@ -712,7 +712,7 @@ MISTAKES = (
         "A plain store isn't a release.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "tl.store(lock_ptr + j, 0)"},
         kind="race",
-        says="a plain store doesn't release what was stored before it: unlock with tl.atomic_xchg",
+        says="other programs may see a plain store before they see the stores above it: unlock",
     ),
     Mistake(
         DW_BY_LOCK,

@@ -127,7 +127,7 @@ MISTAKES = (
         "The page's number is int32, so an offset into a large cache wraps around.",
         {".to(tl.int64)": ""},
         kind="true size",
-        says="make a factor int64",
+        says="convert a factor to int64",
     ),
     Mistake(
         PAGED_ATTENTION,
