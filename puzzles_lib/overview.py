@@ -58,7 +58,6 @@ class ChapterProgress:
             named = _runs([item for item in self.items if item.kind == kind])
             if count := unsolved.count(kind):
                 by_name = f"{kind}{'s' * (count > 1)} {', '.join(named)}"
-                by_name += " (versions of the kernel)" * (kind == RUNG)
                 parts.append(by_name if len(named) <= MOST_NAMED else _counted(count, kind))
         questions = unsolved.count(QUESTION)
         return " · ".join(parts + [_counted(questions, QUESTION)] * (questions > 0))

@@ -25,7 +25,7 @@ def test_a_pass_tells_what_it_cost():
         "outer_add: all 2 cases pass",
         "pass   M=32  N=32   1 program, 4.4 kB moved (1.00x)",
         "pass   M=64         12 programs, 26.9 kB moved (1.07x), 31.0 kB by lane",
-        "(1.00x means that each input is read once and each output is written once; 2.00x is twice the traffic; "
+        "(1.00x means that each input is read once and each output is written once; 2.00x is double; "
         '"by lane" counts every lane, even if several need the same element)',
     ]
 
@@ -150,7 +150,7 @@ def test_drawn_cases_are_a_line_together_and_a_failure_is_told_in_full():
     failed = dataclasses.replace(FAILED, drawn=True, number=2)
     report = Report("outer_add", (PASSED, DRAWN, failed))
     assert not report.ok and str(report).splitlines()[:3] == [
-        "outer_add: the only case passes, but a random one fails",
+        "outer_add: the only listed case passes, but a random one fails",
         "pass   M=32  N=32",
         "FAIL   M=90  N=100   random   (case=2)",
     ]

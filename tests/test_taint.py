@@ -345,7 +345,7 @@ def test_a_lane_without_an_element_is_not_cured_by_a_longer_mask(name):
     (puzzle,) = (each for each in puzzles() if each.name == name)
     verdict = examine(define(source, "<no other>"), puzzle, until_failure=True).verdicts[0]
     assert verdict.kind == "uninitialized"
-    assert "it has no element" in verdict.diagnosis and "extend" not in verdict.diagnosis
+    assert "the tensor has no element for it" in verdict.diagnosis and "extend" not in verdict.diagnosis
 
 
 @triton.jit

@@ -11,7 +11,7 @@ from puzzles_lib.source import Site
 
 MOST_LINES = 12
 MOST_CHARACTERS = 300  # per line
-LEAST = "1.00x means that each input is read once and each output is written once; 2.00x is twice the traffic"
+LEAST = "1.00x means that each input is read once and each output is written once; 2.00x is double"
 BY_LANE = '; "by lane" counts every lane, even if several need the same element'
 _CODE = "font-family:var(--jp-code-font-family, monospace)"
 

@@ -94,14 +94,12 @@ CONV2D_SLIPS = {
     "you'd get these values from a mask on the offset: test the row against H, and the column against W": (
         _conv2d_slip(by_offset=True)
     ),
-    "you'd get these values from rows of w that are KH apart, but they are KW apart": _conv2d_slip(
-        narrow=True
-    ),
+    "you'd get these values from rows of w that are KH apart: they are KW apart": _conv2d_slip(narrow=True),
     "you'd get these values from W rows of H pixels: an image has H rows of W pixels": _conv2d_slip(
         turned=True
     ),
     "you'd get these values if x were 1 past the edge: it is 0 there": _conv2d_slip(ones=True),
-    "you'd get these values from images that are H apart, but they are H * W apart": _conv2d_slip(
+    "you'd get these values from images that are H apart: they are H * W apart": _conv2d_slip(
         images=lambda H, W: H
     ),
     "you'd get these values from image 0 in every load: image n is meant": _conv2d_slip(

@@ -115,25 +115,25 @@ SLIPS = {
     "you'd get these values from a loop that ends at M: it ends at K": _blocks_at(
         lambda M, K, BLOCK_M, BLOCK_K: range(0, M, BLOCK_K)
     ),
-    "you'd get these values from rows of x that are N apart, but they are K apart": _wrong_strides(
+    "you'd get these values from rows of x that are N apart: they are K apart": _wrong_strides(
         of_x=lambda M, N, K: (M * K, N, 1)
     ),
-    "you'd get these values from rows of x that are M apart, but they are K apart": _wrong_strides(
+    "you'd get these values from rows of x that are M apart: they are K apart": _wrong_strides(
         of_x=lambda M, N, K: (M * K, M, 1)
     ),
-    "you'd get these values if rows of x were 1 apart, but they are K apart, and columns 1": _wrong_strides(
+    "you'd get these values if rows of x were 1 apart: they are K apart, and columns 1": _wrong_strides(
         of_x=lambda M, N, K: (M * K, 1, M)
     ),
-    "you'd get these values if rows of y were 1 apart, but they are N apart, and columns 1": _wrong_strides(
+    "you'd get these values if rows of y were 1 apart: they are N apart, and columns 1": _wrong_strides(
         of_y=lambda M, N, K: (K * N, 1, K)
     ),
-    "you'd get these values from matrices of x that are M * N apart, but they are M * K apart": _wrong_strides(
+    "you'd get these values from matrices of x that are M * N apart: they are M * K apart": _wrong_strides(
         of_x=lambda M, N, K: (M * N, K, 1)
     ),
-    "you'd get these values from matrices of y that are M * N apart, but they are K * N apart": _wrong_strides(
+    "you'd get these values from matrices of y that are M * N apart: they are K * N apart": _wrong_strides(
         of_y=lambda M, N, K: (M * N, N, 1)
     ),
-    "you'd get these values from matrices of y that are M * K apart, but they are K * N apart": _wrong_strides(
+    "you'd get these values from matrices of y that are M * K apart: they are K * N apart": _wrong_strides(
         of_y=lambda M, N, K: (M * K, N, 1)
     ),
     "you'd get these values from matrix 0 of x in every program: matrix pid_b is meant": _wrong_strides(
