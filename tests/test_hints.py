@@ -853,7 +853,7 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
         (
             "tl.exp(row_max - new_max)",
             "tl.exp2((row_max - new_max) * LOG2E)",
-            "a kernel can't see the global LOG2E); pass it as a parameter",
+            "a kernel can't see the global LOG2E): pass it as a parameter",
             "Powers of two",
         ),
     ],

@@ -228,6 +228,12 @@ def test_keys_that_a_later_version_adds_are_left_alone():
     assert Report.from_dict(told) == Report("outer_add", (FAILED,))
 
 
+def test_a_kind_in_its_old_spelling_is_known():
+    told = Report("outer_add", verdict=Verdict("uninitialized", "a lane is undefined")).as_dict()
+    told["verdict"]["kind"] = "uninitialised"
+    assert Report.from_dict(told).verdict.kind == "uninitialized"
+
+
 def test_what_was_not_run_is_neither_pass_nor_fail():
     report = Report("outer_add", (FAILED, CaseResult("M=9", ran=False)))
     assert str(report).splitlines()[-1] == "skip   M=9"

@@ -527,7 +527,8 @@ def _verdict(told: Mapping[str, Any] | None) -> Verdict | None:
     if told is None:
         return None
     site = Site(**_known(Site, told["site"])) if told["site"] else None
-    return Verdict(**(_known(Verdict, told) | {"site": site}))
+    kind = {"uninitialised": "uninitialized"}.get(told["kind"], told["kind"])  # as 0.3 wrote it
+    return Verdict(**(_known(Verdict, told) | {"kind": kind, "site": site}))
 
 
 def _size(count: int) -> str:

@@ -669,7 +669,7 @@ WRONG = [
         says="is the comparison N < offs reversed?",
     ),
     Wrong(MASKED_ADD, masks_added, kind="never written", says="combine masks with &, not with +"),
-    Wrong(MASKED_ADD, id_loaded_under_a_mask, kind="compiler", says="is a block; use x_ptr + offs"),
+    Wrong(MASKED_ADD, id_loaded_under_a_mask, kind="compiler", says="use x_ptr + offs"),
     Wrong(MASKED_ADD, chained_comparison, kind="compiler", says="a < b < c"),
     Wrong(MASKED_ADD, if_on_a_block, kind="compiler", says="an if"),
     Wrong(MASKED_ADD, last_block_moved_back, kind="out of bounds", says="-12..-1"),
