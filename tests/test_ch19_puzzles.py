@@ -121,7 +121,9 @@ def doubled_of_neighbours(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
 
 
 def test_the_statement_says_what_may_be_fetched_and_cases_must_be_run():
-    words = "traffic of case 5, 8 programs at a time, a cache of 16 KiB: at most 2,200 cache lines of 128 bytes"
+    words = (
+        "traffic of case 5, 8 programs at a time, a cache of 16 KiB: at most 2,200 cache lines of 128 bytes"
+    )
     assert words in TILE_ORDER._repr_markdown_() and words in str(TILE_ORDER)
     with pytest.raises(ValueError, match="traffic names case 2"):
         dataclasses.replace(NEIGHBOURS, traffic=(Traffic(case=2, in_flight=1, cache=128, most=4),))

@@ -1124,7 +1124,8 @@ def _no_such_axis(t: Trouble, _: re.Match) -> str:
         axes = len(value.shape) if isinstance(value, tl.tensor) else 0
         if axes:
             known = " and ".join(f"{text}.shape[{axis}]" for axis in range(axes))
-            return f"{t.text(t.node)} does not exist: {text} has only {known}"
+            whole = t.text(t.node) if t.node else text
+            return f"{whole} does not exist: {text} has only {known}"
         return f"{text} is one number, which has no shape"
     return "the index is out of range: the index of the first element is 0"
 
