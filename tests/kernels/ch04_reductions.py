@@ -870,7 +870,7 @@ WRONG = [
     Wrong(LONG_SUM, accumulator_changes_type, kind="compiler", says="before the loop"),
     Wrong(LONG_SUM, accumulator_changes_shape, kind="compiler", says="before the loop"),
     Wrong(LONG_SUM, row_in_one_arange, kind="compiler", says="tl.arange"),
-    Wrong(LONG_SUM, mask_without_brackets, kind="compiler", says="says="a < b < c" and | bind more tightly"),
+    Wrong(LONG_SUM, mask_without_brackets, kind="compiler", says="bind more tightly"),
     Wrong(LONG_SUM, every_program_the_first_rows, kind="never written", says="z[2]"),
     Wrong(LONG_SUM, atomics_on_what_was_there, kind="uninitialized", says="z_ptr"),
     Wrong(LONG_SOFTMAX, no_maximum, kind="values", says="NaN"),

@@ -820,7 +820,7 @@ WRONG = [
     Wrong(CONV2D, no_mask_on_the_store, kind="out of bounds", says="z_ptr"),
     Wrong(CONV2D, at_most_h, kind="out of bounds", says="x_ptr"),
     Wrong(CONV2D, at_most_w, kind="out of bounds", says="z_ptr"),
-    Wrong(CONV2D, precedence, kind="compiler", says="says="a < b < c" and | bind more tightly"),
+    Wrong(CONV2D, precedence, kind="compiler", says="bind more tightly"),
     Wrong(CONV2D, no_halo, kind="values", says="z[0, 0, 6]"),
     Wrong(CONV2D, height_for_width, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, filter_stride_from_its_height, kind="values", says="rows of w that are KH apart"),
