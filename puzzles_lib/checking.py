@@ -78,8 +78,8 @@ def check(
 _CURES = {  # what a report on a broken kernel leaves out, because its learner looks for it
     "put tl.debug_barrier() into the loop: ": "",
     "put tl.debug_barrier() between the store and the atomic, which waits": "the atomic waits",
-    ": make a factor int64, .to(tl.int64), or tl.cast(..., tl.int64) for a size": "",
-    ": make a factor int64, .to(tl.int64)": "",
+    ": convert a factor to int64 with .to(tl.int64), or a size with tl.cast(size, tl.int64)": "",
+    ": convert a factor to int64 with .to(tl.int64)": "",
     ' without input_precision="ieee"': "",
 }
 _BARRIER = re.compile(r"put tl\.debug_barrier\(\) between the two(, before the loop in line \d+)?: ")

@@ -171,4 +171,4 @@ class Traffic:
         return f"case {self.case}, {self.in_flight} programs at a time, a cache of {self.cache >> 10} KiB"
 
     def __str__(self) -> str:
-        return f"traffic of {self.launch}: at most {self.most:,} lines of 128 bytes fetched"
+        return f"traffic of {self.launch}: at most {self.most:,} cache lines of 128 bytes are fetched"

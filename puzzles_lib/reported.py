@@ -24,7 +24,7 @@ from puzzles_lib.wrapped import unwrap
 _SEEN = {  # kind -> what a user sees, if the message names a line or the cause
     "race": "the results can differ from run to run",
     "out of bounds": "a memory access is out of bounds",
-    "uninitialised": "a result depends on a value that is undefined",
+    "uninitialized": "a result depends on a value that is undefined",
     "true size": "at this size, the results are wrong or the launch fails",
     "error": "this case goes wrong",
     "deadlock": "the kernel never ends",

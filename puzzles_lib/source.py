@@ -4,6 +4,7 @@ import ast
 import collections
 import functools
 import linecache
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -30,6 +31,7 @@ class Site:
 class Refusal:
     """Why a kernel is not run: one line, the learner's line that it is about, and perhaps advice.
 
+    message: what is wrong, and often, after a colon, more about it or what to do: see `parts`.
     kind: ``"compiler"`` for a kernel that no compiler would translate. ``"signature"`` for an object that is
     not a kernel, or does not fit its puzzle. ``"error"`` if the fault is the course's or Triton is too old.
     by: who refuses it.
@@ -43,6 +45,22 @@ class Refusal:
 
     def __str__(self) -> str:
         return "; ".join(part for part in (self.message, self.advice) if part)
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The message up to its first colon, and the rest with the advice. A report has a line for each.
+
+        A colon in code doesn't count, nor one after a single word, such as ``TypeError``.
+        """
+        first = re.search(r"(?<!Error): (?!tl\.constexpr)", _without_code(self.message), re.DOTALL)
+        at = first.start() if first and " " in self.message[: first.start()] else len(self.message)
+        rest = self.message[at + 2 :]
+        return self.message[:at], "; ".join(part for part in (rest, self.advice) if part)
+
+
+def _without_code(text: str) -> str:
+    """Return a text of the same length without what is between backticks."""
+    return re.sub(r"`[^`]*`", lambda found: "`" * len(found[0]), text)
 
 
 def define(source: str, name: str, scope: Scope | None = None) -> KernelInterface:

@@ -168,19 +168,23 @@ def _addresses(lines: list[str], at: int, text: str, new: str) -> Iterator[list[
 
 
 def _loaded(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
-    found = re.search(r"(\S.*) contains addresses, not values[:;] (tl\.load\(.*\)) reads", verdict.message)
+    found = re.search(r"(\S.*) contains addresses, not values: (tl\.load\(.*\)) reads", _joined(verdict))
     if found:
         yield from _addresses(lines, at, found[1].rpartition("kernel: ")[2], found[2])
 
 
+def _joined(verdict: Verdict) -> str:
+    return f"{verdict.message}: {verdict.diagnosis}"
+
+
 def _one_each(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
-    found = re.search(r"(\S.*) is one address, but the \w+ is a block[:;] use (.*)", verdict.message)
+    found = re.search(r"(\S.*) is one address, but the \w+ is a block: use (.*)", _joined(verdict))
     if found:
         yield from _addresses(lines, at, found[1].rpartition("kernel: ")[2], found[2])
 
 
 def _turned(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
-    text = re.search(r": is (.*) the wrong way round", verdict.diagnosis)[1]
+    text = re.search(r": is the comparison (.*) reversed", verdict.diagnosis)[1]
     turned = text.translate(str.maketrans("<>", "><"))
     yield [re.sub(r"\s*#.*", "", line).replace(text, turned) for line in lines]
 
@@ -199,13 +203,13 @@ def _arange(lines: list[str], at: int, verdict: Verdict) -> Iterator[list[str]]:
 CURES: dict[str, Edit] = {
     "reads what is there": _loaded,
     "is one address, but": _one_each,
-    "the wrong way round?": _turned,
+    " reversed?": _turned,
     "combine masks with &": _ampersand,
     "each program stores one element: add": _arange,
     "leave sem out, because the default does both": _sem_left_out,
     "load on a line of its own": _on_its_own,
     "other= gives them a value": _other,
-    "make a factor int64": _int64,
+    "convert a factor to int64": _int64,
     "put tl.debug_barrier() between the two": _barrier,
     "put tl.debug_barrier() into the loop": _barrier,
     "use tl.atomic_add(": _asked,

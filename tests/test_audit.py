@@ -112,7 +112,7 @@ def test_undefined_lanes(filled):
         return z
 
     report = audit(total, X, guard=QUICK)
-    assert kinds(report) == ([] if filled else ["uninitialised"])
+    assert kinds(report) == ([] if filled else ["uninitialized"])
     if not filled:
         assert "depends on a lane that the load of X masks off" in report.findings[0].verdict.message
 
@@ -137,7 +137,7 @@ def test_what_one_launch_leaves_undefined_another_must_not_read(first):
         return z
 
     report = audit(twice, X, like=lambda x: 4 * x, guard=QUICK)
-    assert kinds(report) == ([] if first else ["uninitialised"])
+    assert kinds(report) == ([] if first else ["uninitialized"])
 
 
 def test_what_torch_stores_is_defined():
@@ -893,7 +893,7 @@ def test_undefined_lanes_hide_no_race_and_no_element_that_is_never_written(padde
     if apart:
         assert not kinds
     else:
-        assert kinds == ["uninitialised"] * (not padded) + ["race", "never written"]
+        assert kinds == ["uninitialized"] * (not padded) + ["race", "never written"]
         race, missing = report.findings[-2:]
         assert "write different values to Z[0, 0]" in race.verdict.message
         assert race.verdict.site.source.startswith("tl.store(z, ")

@@ -112,4 +112,4 @@ def test_an_argument_says_how_long_the_rows_of_a_flattened_tensor_are(monkeypatc
     assert not any(name.startswith("flat.shape") for name in report.tried)
     assert ("scale.shape[0] = 5 and flat.shape[0] = 40" in report.tried) is (lengths is None)
     found = [(each.verdict.kind, each.on.split(" and ")[0]) for each in report.findings]
-    assert found == ([] if fills else [("uninitialised", "n=9")])
+    assert found == ([] if fills else [("uninitialized", "n=9")])

@@ -372,7 +372,7 @@ def pick_kernel(X, Which, Z, BEYOND: tl.constexpr):
     tl.store(Z + tl.program_id(0), tl.load(X + at))
 
 
-@pytest.mark.parametrize("beyond, found", [(0, ["uninitialised"]), (100, ["uninitialised", "out of bounds"])])
+@pytest.mark.parametrize("beyond, found", [(0, ["uninitialized"]), (100, ["uninitialized", "out of bounds"])])
 def test_what_follows_undefined_lanes_is_judged_as_a_gpu_leaves_them(beyond, found):
     def picked(x):
         which = torch.empty(2, dtype=torch.int32)
@@ -627,7 +627,7 @@ def test_one_line_is_reported_once_for_all_configurations_and_launches():
         return z
 
     report = audit(sums, X, guard=QUICK)
-    assert kinds(report) == ["uninitialised"] and len(report.launches) == 4
+    assert kinds(report) == ["uninitialized"] and len(report.launches) == 4
     assert SimpleNamespace(**report.launches[3].as_dict()).status == "FINDING"
 
 

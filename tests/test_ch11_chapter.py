@@ -49,9 +49,9 @@ def test_the_two_words_in_the_prose_are_reported_and_differ_in_the_bits_of_nan()
     (slip,) = (m for m in mistakes(RELU_PACK) if m.name == "gradient_of_nan_stopped")
     report = check(define(slip.apply(kernel_sources()["relu_pack"]), "<x > 0>"), RELU_PACK)
     (words,) = (str(case.verdict) for case in report.listed if not case.ok)
-    quoted = re.search(r"`(mask\[0, 0\]: .*differ\))`", CELLS["q6-ask"].source)[1]
+    quoted = re.search(r"`(The first, mask\[0, 0\], is .*differ\))`", CELLS["q6-ask"].source)[1]
     assert quoted in words
-    got, want = re.search(r"got (-?\d+), want (-?\d+)", quoted).groups()
+    got, want = re.search(r"is (-?\d+), but should be (-?\d+)", quoted).groups()
     assert f"got, want = {got}, {want}" in CELLS["q6"].source
     x = make_inputs(RELU_PACK, RELU_PACK.cases[5])["x"]
     nan = x[0, :32].isnan().nonzero().flatten().tolist()

@@ -203,7 +203,7 @@ ALWAYS = "    if True:\n        tl.store"
         (
             STOCHASTIC_PACK,
             {FLOOR: "tl.floor(steps) + (u > steps - tl.floor(steps)).to(tl.float32)"},
-            "the wrong way round: let u be above 1 - fraction",
+            "which is reversed: let u be above 1 - fraction",
         ),
         (LINEAR_BACKWARD, {"offs_c, total, mask": "offs_c, tl.sum(acc, axis=1), mask"}, "row sums of dw"),
         (LINEAR_BACKWARD, {"dy.to(tl.float32), axis=1": "dy.to(tl.float32)"}, "along m only, with axis=1"),

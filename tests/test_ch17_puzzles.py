@@ -201,7 +201,7 @@ def never_taken(x_ptr, z_ptr, flag_ptr, N, BLOCK: tl.constexpr):
 def test_without_a_lock_of_the_puzzle_the_lost_part_is_told_by_the_atomics_around_it():
     for kernel in (never_taken, tried_twice, given_up):
         (verdict,) = examine(kernel, TOTAL).verdicts
-        assert verdict.kind == "race" and "hold one lock from the first to the last" in verdict.diagnosis
+        assert verdict.kind == "race" and "hold a lock during the whole update" in verdict.diagnosis
         assert "race: if program 1 runs while program 0 is between its atomics at lines " in verdict.message
 
 

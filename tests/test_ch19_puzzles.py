@@ -96,7 +96,7 @@ def test_lines_are_those_of_loads_under_their_masks():
 def test_a_right_kernel_is_judged_by_what_it_fetches():
     report = examine(shifted, NEIGHBOURS)
     assert report.ok and report.headline().endswith("all 2 cases pass, and its traffic meets its goal")
-    assert "traffic of case 1, 1 programs at a time, a cache of 0 KiB: 4 lines" in str(report)
+    assert "traffic of case 1, 1 programs at a time, a cache of 0 KiB: 4 cache lines" in str(report)
     narrow = dataclasses.replace(NEIGHBOURS, traffic=(Traffic(case=1, in_flight=1, cache=128, most=4),))
     report = examine(shifted, narrow)
     assert (
@@ -105,7 +105,7 @@ def test_a_right_kernel_is_judged_by_what_it_fetches():
     (verdict,) = report.verdicts
     assert (
         verdict.kind == "traffic"
-        and "10 lines of 128 bytes fetched, but the goal is at most 4" in verdict.message
+        and "10 cache lines of 128 bytes are fetched, but the goal is at most 4" in verdict.message
     )
     assert "x is fetched 2.5 times" in verdict.diagnosis
     assert Report.from_dict(report.as_dict()) == report
@@ -121,7 +121,9 @@ def doubled_of_neighbours(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
 
 
 def test_the_statement_says_what_may_be_fetched_and_cases_must_be_run():
-    words = "traffic of case 5, 8 programs at a time, a cache of 16 KiB: at most 2,200 lines of 128 bytes"
+    words = (
+        "traffic of case 5, 8 programs at a time, a cache of 16 KiB: at most 2,200 cache lines of 128 bytes"
+    )
     assert words in TILE_ORDER._repr_markdown_() and words in str(TILE_ORDER)
     with pytest.raises(ValueError, match="traffic names case 2"):
         dataclasses.replace(NEIGHBOURS, traffic=(Traffic(case=2, in_flight=1, cache=128, most=4),))

@@ -264,7 +264,9 @@ def test_as_it_is_handed_out_it_says_its_fault_and_counts_as_no_try(state_dir):
     assert entries()[0][name].state == "open"
     half = HANDED_OUT[name].replace("T * K", "T * K * 1")
     tried = check(define(half, "<half mended>"), patient.puzzle)
-    assert "does not fit int32 and wraps around\n" in str(tried) and "make a factor int64" not in str(tried)
+    assert "does not fit int32 and wraps around\n" in str(tried) and "convert a factor to int64" not in str(
+        tried
+    )
     assert "so you see only the symptom" not in str(tried)
     assert entries()[0][name].state == "tried"
     assert check(solutions()[name], patient.puzzle).cheer is not None

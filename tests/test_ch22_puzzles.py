@@ -165,7 +165,7 @@ def test_the_loss_with_a_logit_of_0_is_the_one_in_the_text():
     right = kernel_sources()["linear_cross_entropy"]
     wrong = right.replace('logit, float("-inf"))', "logit, 0.0)")
     report = check(define(wrong, "<wrong>"), LINEAR_CROSS_ENTROPY).listed[5]
-    assert f"got {loss - lse + math.log(15):.6g}, want" in str(report.verdict.message)
+    assert f"is {loss - lse + math.log(15):.6g}, but should be" in str(report.verdict.message)
     (text,) = [each["source"] for each in cells("solutions") if each["id"] == "p72-wrong-told"]
     for number in (loss, -lse, lse - loss, loss - lse + math.log(15)):
         assert f"{abs(number):.1f}" in "".join(text)

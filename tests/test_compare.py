@@ -96,22 +96,25 @@ def test_tiny_inputs_are_judged_as_sharply():
 def test_integers_are_compared_exactly():
     x = torch.arange(100, dtype=torch.int32)
     assert judge(doubled, lambda x: 2 * x, x, N=100) is None
-    assert "1 of 100, z[7]: got 15, want 14" in judge(doubled, lambda x: 2 * x + (x == 7), x, N=100).message
+    assert (
+        "1 of 100 elements. z[7] is 15, but should be 14"
+        in judge(doubled, lambda x: 2 * x + (x == 7), x, N=100).message
+    )
 
 
 def test_a_number_that_the_dtype_cannot_hold_is_told_as_0():
     x = torch.tensor([[0.0, -300.0]])
     message = judge(softmax, lambda x: torch.tensor([[1.0, torch.nan]]), x, M=1, T=2).message
-    assert message.endswith("z[0, 1]: got nan, want 0")
+    assert message.endswith("z[0, 1] is nan, but should be 0")
 
 
 @pytest.mark.parametrize(
     "dtype, got, told",
     [
-        ("float32", -1.03125, "got -1.03125, want -1.50092"),
-        ("float16", -1.03125, "got -1.03125, want -1.50098"),
-        ("bfloat16", -1.03125, "got -1.03125, want -1.5"),
-        ("bfloat16", -1.5078125, "got -1.50781, want -1.5"),
+        ("float32", -1.03125, "is -1.03125, but should be -1.50092"),
+        ("float16", -1.03125, "is -1.03125, but should be -1.50098"),
+        ("bfloat16", -1.03125, "is -1.03125, but should be -1.5"),
+        ("bfloat16", -1.5078125, "is -1.50781, but should be -1.5"),
     ],
 )
 def test_a_wanted_value_has_no_digits_that_its_dtype_lacks(dtype, got, told):
@@ -480,7 +483,7 @@ def test_a_wrong_word_is_decoded():
 
 def test_the_error_and_what_is_allowed_are_said_where_values_look_alike():
     ones = judge(row_sum, lambda x: x.sum(1) * (1 + 4.9e-6), torch.ones(4, 1), M=4, T=1)
-    assert re.search(r"got 1\.00000489, want 1, off by 4\.9e-06, allowed \d\S+$", ones.message)
+    assert re.search(r"is 1\.00000489, but should be 1 \(off by 4\.9e-06, allowed \d\S+\)$", ones.message)
 
 
 def test_a_factor_near_1_is_not_told_as_1():

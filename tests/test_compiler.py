@@ -191,7 +191,7 @@ REFUSED = [
     (climbs_the_class_tree, "internals", "__subclasses__"),
     (run_time_block, "known at compile time", "tl.arange(0, BLOCK)"),
     (reads_a_global, "a kernel can't see the global ten): pass it as a parameter", "+ ten"),
-    (forgets_parentheses, "put parentheses around each comparison", "offs < 10 & offs < 20"),
+    (forgets_parentheses, "put each in parentheses: (offs < 10) & (offs < 20)", "offs < 10 & offs < 20"),
     (branches_on_a_block, "", "if offs > 3"),
     (changes_a_type, "one int32 before the loop", "acc += tl.load"),
     (prints_a_shape, "", "print("),
@@ -357,13 +357,13 @@ def test_an_accumulator_of_half_precision_is_told_to_be_float32():
 
 
 HABITS = {  # of NumPy users, with words of the answer
-    "x = x_ptr[0]": "a pointer cannot be indexed: tl.load",
-    "x = x_ptr[i]": "a pointer cannot be indexed: tl.load",
-    "z_ptr[0] = 1.0": "elements cannot be set: tl.where",
-    "i[0] = 1": "elements cannot be set: tl.where",
-    "x = i[0]": "the elements of a block cannot be picked",
-    "x = i ** 2": "** does not work on blocks",
-    "x = 2 ** i": "** does not work on blocks",
+    "x = x_ptr[0]": "a pointer cannot be indexed: use tl.load",
+    "x = x_ptr[i]": "a pointer cannot be indexed: use tl.load",
+    "z_ptr[0] = 1.0": "a pointer cannot be indexed: use tl.load",
+    "i[0] = 1": "you cannot assign to elements of a block: make a new block with tl.where",
+    "x = i[0]": "you cannot pick elements of a block: an index can only contain `:` and None",
+    "x = i ** 2": "** only works on constants",
+    "x = 2 ** i": "** only works on constants",
     "if i < 3: tl.store(z_ptr + i, 1.0)": "an if cannot decide lane by lane",
     "x = i if i < 3 else 0.0": "use tl.where(c, a, b)",
 }
@@ -566,14 +566,15 @@ def kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constex
     assert [c.status for c in report.cases][:2] == ["pass", "FAIL"]
     verdict = report.cases[1].verdict
     assert verdict.kind == "compiler" and verdict.site.line == 7
-    assert "offs_m is [16] = [BLOCK_M], offs_n is [32] = [BLOCK_N]" in verdict.message
-    assert verdict.diagnosis == "the earlier cases compile, because BLOCK_M = BLOCK_N there"
+    facts = "offs_m is [16] = [BLOCK_M], offs_n is [32] = [BLOCK_N]"
+    assert verdict.diagnosis.startswith(facts)
+    assert verdict.diagnosis.endswith("; the earlier cases compile, because BLOCK_M = BLOCK_N there")
 
 
 def test_a_name_outside_the_shapes_is_no_reason_why_earlier_cases_compile():
     message = "shapes that do not fit each other: ok is [16], offs_m < M is [1, 32] = [1, BLOCK_M]"
     verdict = verdicts.of_refusal_in_a_case(Refusal(message), OUTER_ADD_BLOCKS, OUTER_ADD_BLOCKS.cases[1])
-    assert not verdict.diagnosis
+    assert "earlier" not in verdict.diagnosis
     told = message.replace("is [16]", "is [16] = [BLOCK_N]")
     verdict = verdicts.of_refusal_in_a_case(Refusal(told), OUTER_ADD_BLOCKS, OUTER_ADD_BLOCKS.cases[1])
     assert "because BLOCK_M = BLOCK_N there" in verdict.diagnosis
@@ -630,7 +631,8 @@ def test_the_line_that_gave_a_value_its_axes_is_named(puzzle, edits, origin):
         source = source.replace(old, new)
     (task,) = (each for each in puzzles() if each.name == puzzle)
     verdict = examine(define(source, f"<axes of {puzzle}>"), task).verdict
-    assert verdict.kind == "compiler" and verdict.diagnosis == origin
+    assert verdict.kind == "compiler" and verdict.diagnosis.endswith(origin)
+    assert ("because of" in verdict.diagnosis) == ("because of" in origin)
 
 
 def test_a_refusal_in_a_later_case_is_told_before_other_faults():
@@ -720,15 +722,20 @@ def test_who_refuses_is_said():
 
 
 @pytest.mark.parametrize(
-    "reason, told",
+    "reason, what, more",
     [
-        ("x_ptr is an address: tl.load(x_ptr) reads it", "x_ptr is an address; tl.load(x_ptr) reads it"),
-        ("no `a: b` here: write c", "no `a: b` here; write c"),
-        ("TypeError: no", "TypeError: no"),
+        ("x_ptr is an address: tl.load(x_ptr) reads it", "x_ptr is an address", "tl.load(x_ptr) reads it"),
+        ("no `a: b` here: write c, as in x: y", "no `a: b` here", "write c, as in x: y"),
+        ("use `:` in x[:, None] or N: tl.constexpr = 3", "use `:` in x[:, None] or N: tl.constexpr = 3", ""),
+        ("a TypeError: no", "a TypeError: no", ""),
+        ("llir: no", "llir: no", ""),
     ],
 )
-def test_a_reason_has_no_second_colon(reason, told):
-    assert verdicts.of_refusal(Refusal(reason)).message == f"the compiler refuses this kernel: {told}"
+def test_the_cure_of_a_refusal_has_a_line_of_its_own(reason, what, more):
+    verdict = verdicts.of_refusal(Refusal(reason))
+    assert verdict.message == f"the compiler refuses this kernel: {what}" and verdict.diagnosis == more
+    more = f"{more}; and this" if more else "and this"
+    assert verdicts.of_refusal(Refusal(reason, advice="and this")).diagnosis == more
 
 
 def test_a_kernel_of_no_module_is_one_all_the_same():

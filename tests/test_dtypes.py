@@ -446,7 +446,7 @@ def test_a_right_kernel_passes():
             "out of bounds",
             "5: elements 78..80; x has 78, numbered 0 to 77",
         ),
-        (", other=0.0", "", "uninitialised", "tl.load(x_ptr"),
+        (", other=0.0", "", "uninitialized", "tl.load(x_ptr"),
         (
             "float8e5), mask=mask",
             "float8e5), mask=mask & (m > 0)",

@@ -229,7 +229,7 @@ def numbers(puzzle, count: int) -> list[int]:
         (PAIR_DIFFERENCE, "x_ptr + 2 * offs, ", "x_ptr + offs, ", "wrong values", "Where a pair begins"),
         (PAIR_DIFFERENCE, "2 * offs + 1", "2 * offs + 2", "out-of-bounds", "Where a pair begins"),
         (PAIR_DIFFERENCE, "z_ptr + offs", "z_ptr + 2 * offs", "out-of-bounds store", "Where a result goes"),
-        (PAIR_DIFFERENCE, "second - first", "first - second", "wrong way round", "Which from which"),
+        (PAIR_DIFFERENCE, "second - first", "first - second", "the difference is reversed", "Which from which"),
         (MASKED_ADD, "x + 10, mask=mask", "x + 10", "elements 20..31", "What needs a mask"),
         (REVERSED_ADD, "lanes < N - pid * BLOCK", "lanes < N", "elements -5..-1", "The mask"),
         (REVERSED_ADD, "x_ptr - lanes, mask=mask", "x_ptr - lanes", "elements -12..-1", "The mask"),
@@ -461,7 +461,7 @@ def numbers(puzzle, count: int) -> list[int]:
     ids=[
         "no mask", "max of a number", "shapes",
         "relu of each factor", "gate of x", "no y", "no parentheses", "one too many", "lanes below N",
-        "pairs overlap", "the next pair", "stored in pairs", "wrong way round", "no mask of the store",
+        "pairs overlap", "the next pair", "stored in pairs", "the difference is reversed", "no mask of the store",
         "mask from N alone", "load without its mask", "one past the last", "all at the end", "forwards",
         "the last maximum", "a fold of two",
         "other axis", "all axes", "last block", "padding of zeros",
@@ -756,7 +756,7 @@ def test_a_kind_with_many_causes_is_no_reason_for_a_hint(kind, message):
 
 def test_the_last_line_names_the_hint_that_comes_next():
     assert "hint(MASKED_ADD) shows hint 1." in str(hint(MASKED_ADD, 4))
-    failed(MASKED_ADD, "uninitialised", "masked-off lanes")
+    failed(MASKED_ADD, "uninitialized", "masked-off lanes")
     told = str(hint(MASKED_ADD))  # hint 2; hints 1 and 3 are about other mistakes
     assert "The other 2 hints are about other mistakes: hint(MASKED_ADD, 1) shows hint 1." in told
     assert [hint(MASKED_ADD, n).number for n in (1, 3)] == [1, 3]
@@ -859,7 +859,7 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
         (
             "tl.exp(row_max - new_max)",
             "tl.exp2((row_max - new_max) * LOG2E)",
-            "a kernel can't see the global LOG2E); pass it as a parameter",
+            "a kernel can't see the global LOG2E): pass it as a parameter",
             "Powers of two",
         ),
     ],

@@ -30,7 +30,7 @@ def report(puzzle: str, old: str, new: str) -> str:
         ),
         (
             "GROUPED_WEIGHTS", "offs_m * groups + g", "offs_m * ((groups + 7) // 8) + g",
-            "if rows of scale are (K//GROUP+7)//8 elements apart: they are K//GROUP apart",
+            "if rows of scale are taken to be (K//GROUP+7)//8 elements apart, but they are K//GROUP apart",
         ),
         (
             "GROUPED_WEIGHTS", "offs_m * groups + g", "offs_m * groups + 0 * g",
@@ -38,7 +38,7 @@ def report(puzzle: str, old: str, new: str) -> str:
         ),
         (
             "MUL_RELU_BACKWARD", "dz_ptr + offs,", "dz_ptr + (offs_n[None, :] * M + offs_m[:, None]),",
-            "if dz is read as [N, M]: it is [M, N]",
+            "if dz is read as [N, M], but it is [M, N]",
         ),
         (
             "FUSED_LINEAR", "acc += tl.dot(codes.to(tl.int8), w)", "pass",

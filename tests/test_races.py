@@ -613,5 +613,5 @@ def test_a_load_within_a_store_gets_no_advice_about_a_loop():
     report = examine(updates_what_it_loads_on_the_same_line, puzzle)
     assert [verdict.kind for verdict in report.verdicts] == ["race"], report
     assert "into the loop" not in str(report)
-    assert "load on a line of its own" in str(report)
+    assert "load on a separate line" in str(report)
     assert cures.failures(updates_what_it_loads_on_the_same_line, puzzle, report) == []

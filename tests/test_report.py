@@ -25,7 +25,7 @@ def test_a_pass_tells_what_it_cost():
         "outer_add: all 2 cases pass",
         "pass   M=32  N=32   1 program, 4.4 kB moved (1.00x)",
         "pass   M=64         12 programs, 26.9 kB moved (1.07x), 31.0 kB by lane",
-        "(1.00x means: each input is read once, each output is written once; "
+        "(1.00x means that each input is read once and each output is written once; 2.00x is double; "
         '"by lane" counts every lane, even if several need the same element)',
     ]
 
@@ -150,7 +150,7 @@ def test_drawn_cases_are_a_line_together_and_a_failure_is_told_in_full():
     failed = dataclasses.replace(FAILED, drawn=True, number=2)
     report = Report("outer_add", (PASSED, DRAWN, failed))
     assert not report.ok and str(report).splitlines()[:3] == [
-        "outer_add: the only case passes, but a random one fails",
+        "outer_add: the only listed case passes, but a random one fails",
         "pass   M=32  N=32",
         "FAIL   M=90  N=100   random   (case=2)",
     ]
@@ -163,7 +163,7 @@ def test_a_case_made_to_find_a_fault_is_not_called_random():
     made = dataclasses.replace(FAILED, drawn=True)
     report = Report("outer_add", (PASSED, DRAWN, made))
     assert str(report).splitlines()[:3] == [
-        "outer_add: the only case passes, but one that isn't listed fails",
+        "outer_add: the only listed case passes, but an unlisted one fails",
         "pass   M=32  N=32",
         "FAIL   M=90  N=100   not listed",
     ]
@@ -226,6 +226,12 @@ def test_keys_that_a_later_version_adds_are_left_alone():
     told = Report("outer_add", (FAILED,)).as_dict()
     told["later"] = told["cases"][0]["later"] = told["cases"][0]["verdict"]["later"] = 1
     assert Report.from_dict(told) == Report("outer_add", (FAILED,))
+
+
+def test_a_kind_in_its_old_spelling_is_known():
+    told = Report("outer_add", verdict=Verdict("uninitialized", "a lane is undefined")).as_dict()
+    told["verdict"]["kind"] = "uninitialised"
+    assert Report.from_dict(told).verdict.kind == "uninitialized"
 
 
 def test_what_was_not_run_is_neither_pass_nor_fail():

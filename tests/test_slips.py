@@ -166,7 +166,7 @@ def test_a_negative_code_is_told_by_the_slip_that_keeps_the_right_scale_right(ri
     source = kernel_sources()["quantize_codes"]
     assert right in source
     verdict = examine(define(source.replace(right, wrong), "<a slip>"), QUANTIZE_CODES).verdicts[0]
-    assert verdict.kind == "uninitialised" and says in verdict.diagnosis, verdict
+    assert verdict.kind == "uninitialized" and says in verdict.diagnosis, verdict
 
 
 def test_negative_codes_that_wrap_around_in_a_byte_are_counted_from_zero():

@@ -184,7 +184,7 @@ def test_an_exchange_defines_what_it_meets():
 )
 def test_nothing_undefined_decides_what_a_kernel_does(line):
     done = ran(line)
-    assert done.stop.kind == "uninitialised" and done.undefined.kind == "lanes"
+    assert done.stop.kind == "uninitialized" and done.undefined.kind == "lanes"
     assert done.stop.message == str(done.undefined)
     use, told = done.undefined.use, f"depends on a lane that the load of {done.undefined.what} masks off"
     assert done.stop.message == f"in program (0, 0, 0), {use.what} in line {use.site.line} {told}"
@@ -192,7 +192,7 @@ def test_nothing_undefined_decides_what_a_kernel_does(line):
 
 def test_undefined_values_that_are_stored_stay_so_in_memory():
     done = ran("tl.store(z_ptr + offs, x)", "if tl.max(tl.load(z_ptr + offs)) > 0: N += 1")
-    assert done.stop.kind == "uninitialised" and done.undefined.what == "x_ptr"
+    assert done.stop.kind == "uninitialized" and done.undefined.what == "x_ptr"
     done = ran(
         "tl.store(z_ptr + offs, x, mask=m)", "if tl.max(tl.load(z_ptr + offs, mask=m, other=0)) > 0: N += 1"
     )
@@ -303,7 +303,7 @@ def running_maximum_in_z_kernel(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK
 def test_a_result_kept_in_an_output_that_nobody_clears(kernel, puzzle):
     report = examine(kernel, puzzle)
     verdict = report.verdicts[0]
-    assert verdict.kind == "uninitialised" and "z_ptr is read before anything is stored there" in str(report)
+    assert verdict.kind == "uninitialized" and "z_ptr is read before anything is stored there" in str(report)
     assert "tl.load(z_ptr" in verdict.site.source
 
 
@@ -327,7 +327,7 @@ def summed_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
 @pytest.mark.parametrize(
     "source, case, element, cause, cures",
     [
-        (ONE_SHORT, 0, "z[31]", "masks off", ["it has an element", "extend the load's mask"]),
+        (ONE_SHORT, 0, "z[31]", "masks off", ["the tensor has an element for it", "extend the load's mask"]),
         (SUMMED_TO_THE_EDGE, 1, "z[0]", "boundary_check switches off", ["padding_option=", "tl.where"]),
     ],
 )
@@ -344,8 +344,8 @@ def test_a_lane_without_an_element_is_not_cured_by_a_longer_mask(name):
     source = re.sub(r', other=(0\.0|float\("-inf"\))', "", kernel_sources()[name])
     (puzzle,) = (each for each in puzzles() if each.name == name)
     verdict = examine(define(source, "<no other>"), puzzle, until_failure=True).verdicts[0]
-    assert verdict.kind == "uninitialised"
-    assert "it has no element" in verdict.diagnosis and "extend" not in verdict.diagnosis
+    assert verdict.kind == "uninitialized"
+    assert "the tensor has no element for it" in verdict.diagnosis and "extend" not in verdict.diagnosis
 
 
 @triton.jit

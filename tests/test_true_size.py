@@ -308,7 +308,7 @@ def test_kernels_that_hold(kernel, size):
         (divides, "true size", "does not fit int32", "offs = tl.program_id(0) * BLOCK + tl.arange"),
         (off_everywhere, "true size", "does not fit int32", "mask = offs.to(tl.int32) + (2**31 - 1) < 0"),
         (unmasked, "out of bounds", "out-of-bounds load of x_ptr", "tl.load(x_ptr + offs)"),
-        (undefined, "uninitialised", "a lane that the load of x_ptr masks off", "x = tl.load(x_ptr"),
+        (undefined, "uninitialized", "a lane that the load of x_ptr masks off", "x = tl.load(x_ptr"),
         (stores_nothing, "never written", "none of the 3 programs at the edges of the grid stores", ""),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -67,7 +67,7 @@ ROWS = {
     ),
     r"object has no attribute 'func'": (
         "for v in (1, 2): x += v",
-        "a for loop in a kernel runs over range(...), or over tl.static_range(...),",
+        "can only run over range(...), tl.range(...) or tl.static_range(...), which unrolls the loop",
     ),
     r"object has no attribute '(?:arg_names|signature)'": (
         "r = tl.reduce(x, 0, max)",
@@ -79,7 +79,7 @@ ROWS = {
     ),
     r"^'constexpr_type' object has no attribute": (
         "r = tl.broadcast_to(0.5, (BLOCK,))",
-        "tl.broadcast_to needs a value of the kernel, but 0.5 is a constant for the",
+        "tl.broadcast_to needs a value of the kernel, but 0.5 is a compile-time constant",
     ),
     r"^StopIteration": (
         "def f(a): return a",
@@ -141,12 +141,12 @@ ROWS = {
     ),
     r"^__setitem__": (
         "x[mask] = 0",
-        "elements cannot be set: tl.where makes a new block, tl.store",
+        "you cannot assign to elements of a block: make a new block with tl.where, or write to memory with",
     ),
     r"`_semantic` argument": ("r = offs[mask]", "a block cannot be filtered"),
     r"^unsupported tensor index": (
         "r = x[3]",
-        "the elements of a block cannot be picked: only `:` and None can index a block, to",
+        "you cannot pick elements of a block: an index can only contain `:` and None, which adds an axis",
     ),
     r"^cannot cast pointer<": (
         "tl.store(z_ptr + offs, x_ptr + offs + 10)",
@@ -175,7 +175,7 @@ ROWS = {
     ),
     r"^Loop carried variable (\w+) changed type|^cannot reassign constexpr (\w+)": (
         "for i in range(4): BLOCK = BLOCK + 1",
-        "BLOCK is a constant for the compiler",
+        "BLOCK is a compile-time constant (a tl.constexpr), so a loop cannot change it: assign to another",
     ),
     r"^initial value for `(\w+)` is of type (.*), but the \w+ block redefines it as (.*)$": (
         "if N > 3: x = x[:, None]",
@@ -199,15 +199,18 @@ ROWS = {
         "r = tl.arange(0, 30)",
         "a power of 2: mask",
     ),
-    r"^numel \((\d+)\) exceeds": ("r = tl.arange(0, 2**31)", "a block of 2147483648 elements is too large"),
+    r"^numel \((\d+)\) exceeds": (
+        "r = tl.arange(0, 2**31)",
+        "a block of 2,147,483,648 elements is too large: the limit",
+    ),
     r"^'constexpr' object has no attribute 'handle'": ("while True: acc += 1", "computed by the kernel"),
     r"^simultaneous multiple comparison": (
         "r = 0 < offs & offs < N",
-        "put parentheses around each comparison that & or | joins",
+        "& and | bind more tightly than comparisons, so put each in parentheses: (0 < offs) & (offs < N)",
     ),
     r"attribute '__r?pow__'|^unsupported operand type\(s\) for \*\*": (
         "r = x ** 2",
-        "** does not work on blocks: write x * x, 1 << n, or tl.exp2(x)",
+        "** only works on constants: for x ** 2 write x * x, for 2 ** n write 1 << n (integers)",
     ),
     r"^Boolean value of Tensor": ("if x > 0: x += 1", "an if cannot decide lane by lane"),
     r"^Ternary expression.*<\[": ("r = x if mask else x2", "use tl.where(c, a, b)"),
@@ -368,7 +371,7 @@ ROWS = {
     r"^'int' object is not iterable": ("r = tl.zeros(32, tl.float32)", "a shape must be a tuple: (32,)"),
     r"^(?:list|tuple) index out of range": (
         "r = x.shape[1]",
-        "this index is too large: .shape[0] is the size of the first axis",
+        "x.shape[1] does not exist: x has only x.shape[0]",
     ),
     r"^'tensor' object has no attribute '(\w+)'": ("x_ptr.load(offs)", "a kernel's values have no 'load'"),
     r"^For loop bounds and step must all be ints|^For .* must be a scalar": (
@@ -439,11 +442,11 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.arange(0.0, 32.0)": "tl.arange needs integers, but 0.0 is a float",
     "r = tl.arange(N * 2, N * 2 + 8)": "known at compile time: begin at 0, and add N * 2 to it",
     "r = tl.program_id(axis=1.0)": "an axis of the grid: 0, 1 or 2",
-    "r = tl.max(3.0, axis=0)": "tl.max needs a value of the kernel, but 3.0 is a constant for the compiler",
-    "r = tl.join(x, 0.5)": "tl.join needs a value of the kernel, but 0.5 is a constant for the compiler",
+    "r = tl.max(3.0, axis=0)": "tl.max needs a value of the kernel, but 3.0 is a compile-time constant",
+    "r = tl.join(x, 0.5)": "tl.join needs a value of the kernel, but 0.5 is a compile-time constant",
     'r = tl.zeros((BLOCK,), "float32")': "a kernel needs Triton's dtypes, such as tl.float32",
     "r = tl.associative_scan(x, 0, 5)": "the combine function must be a @triton.jit function: def add",
-    "r = tl.rand(0, 0.5)": "tl.rand needs a value of the kernel, but 0.5 is a constant for the compiler",
+    "r = tl.rand(0, 0.5)": "tl.rand needs a value of the kernel, but 0.5 is a compile-time constant",
     "r = tl.rand(0.5, offs)": "tl.rand rejects its arguments",
     "r = tl.sort(x2, dim=0)": "tl.sort rejects its arguments: only minor dimension is currently supported",
     "tl.static_assert(BLOCK == 3, 'three')": "tl.static_assert fails: three",
@@ -484,7 +487,16 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = offs < N - x_ptr": "x_ptr contains addresses, not numbers of elements: it cannot be subtracted",
     "r = offs < len(x_ptr)": "x_ptr is an address, which has no length: use the size of the tensor",
     "r = offs < x_ptr.shape[0]": "x_ptr is an address, which has no shape: use the size of the tensor",
-    "r = x.shape[3]": "this index is too large: .shape[0] is the size of the first axis",
+    "r = x2.shape[3]": "x2.shape[3] does not exist: x2 has only x2.shape[0] and x2.shape[1]",
+    "r = tl.max(x, 0).shape[0]": "tl.max(x, 0) is one number, which has no shape",
+    "r = (1, 2)[2]": "the index is out of range: the index of the first element is 0",
+    "r = x[offs]": "x[offs] cannot pick elements of the block x: load the elements that you need with",
+    "r = tl.load(x_ptr + offs, mask=0 < offs < N)": "cannot chain comparisons: write (0 < offs) & (offs < N)",
+    "r = 0 <= offs | offs < N | offs == 3": "parentheses: (0 <= offs) | (offs < N) | (offs == 3)",
+    "r = 0 < offs < N & x > 0": "cannot chain comparisons: write (0 < offs) & (offs < N) & (x > 0)",
+    "s: str = 'text'": "str is Python's, so a kernel cannot use it: leave the annotation out",
+    "try: x += 1\nexcept ValueError: pass": "a kernel cannot contain try: nothing in a kernel raises an exc",
+    "r = (yield from x)": "a kernel cannot yield: write results with tl.store",
     "r = 2 * x_ptr": "x_ptr contains addresses, not values: tl.load(...) reads the values there",
     "r = x.to(torch.float32)": "here it is tl.float32",
     "r = x.astype(tl.float32)": "there is x.to(dtype)",
@@ -500,7 +512,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     'tl.store(z_ptr + offs, x, cache_modifier=".wt", eviction_policy="evict_last")': "cannot be combined",
     "r = tl.multiple_of(offs, 0)": "tl.multiple_of takes numbers from 1",
     "r = tl.max_contiguous(N, 4)": "tl.max_contiguous is for blocks",
-    "r = tl.multiple_of(BLOCK, 4)": "needs a value of the kernel, but BLOCK is a constant",
+    "r = tl.multiple_of(BLOCK, 4)": "needs a value of the kernel, but BLOCK is a compile-time constant",
     "r = tl.histogram(x.to(tl.uint8), 8)": "int32 and uint32, but x.to(tl.uint8) is uint8: use",
     "r = tl.sum(x, 0.0)": "0.0 is not: to combine two values write x + 0.0",
     "r = x.min(0.0)": "to combine two values write tl.minimum(x, 0.0)",

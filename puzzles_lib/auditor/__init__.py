@@ -641,7 +641,7 @@ class _Call:
                 return False  # what the reference cannot do is nobody's fault
         ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
         if not variant.is_finite and not (want and want.own and _finite(want.own)):
-            own.findings = [f for f in own.findings if f.verdict.kind != "uninitialised"]
+            own.findings = [f for f in own.findings if f.verdict.kind != "uninitialized"]
         if want is None or own.findings or (own.unjudged and not _elements(ran)):
             return True
         if ran.coarsest > FLOAT32_ROUNDOFF and self.like is not None:
@@ -675,7 +675,7 @@ class _Call:
 def _all_ran(report: AuditReport) -> bool:
     """Whether no fault has kept a launch from storing what it stores."""
     kinds = {finding.verdict.kind for finding in report.findings}
-    return kinds <= {"uninitialised", "race"} and not any(each.outcome.stopped for each in report.launches)
+    return kinds <= {"uninitialized", "race"} and not any(each.outcome.stopped for each in report.launches)
 
 
 def _with_strides(finding: Finding, report: AuditReport) -> Finding:

@@ -30,7 +30,7 @@ def with_cure(verdict: Verdict, launch: Launch) -> Verdict:
         advice = _strides(launch, verdict)
         if "between its elements" not in verdict.message:
             advice = f"{advice} If not, {_MASK}" if advice else _MASK
-    elif verdict.kind == "uninitialised" and "before anything is stored there" in verdict.message:
+    elif verdict.kind == "uninitialized" and "before anything is stored there" in verdict.message:
         advice = "if the kernel adds to what is there, make the tensor with torch.zeros"
         if verdict.site and "atomic" not in verdict.site.source:
             advice += "; if not, read only what earlier launches store"

@@ -386,7 +386,7 @@ class _Guarded:
                 replace(QUIET, reverse=not self.runner.reverse, waits=forwards.atomics > 0), other
             )
             if found := self._misconduct(reverse):
-                kept = "race" if found.kind not in ("race", "time limit", "uninitialised") else found.kind
+                kept = "race" if found.kind not in ("race", "time limit", "uninitialized") else found.kind
                 return verdicts.depends_on_order(found) if kept == "race" else found
             if name := _differs(after, other):
                 ordered = False
@@ -417,11 +417,11 @@ class _Guarded:
             return Verdict(
                 "error", text, ran.stop.site, "on a GPU it ends the program if debug=True is passed"
             )
-        if ran.stop and ran.stop.kind != "uninitialised":
+        if ran.stop and ran.stop.kind != "uninitialized":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
         if self.guard.undefined and ran.undefined:
-            return verdicts.uninitialised(ran.undefined, launch, launch)
+            return verdicts.uninitialized(ran.undefined, launch, launch)
         if ran.conflict and self.guard.races:
             return verdicts.race_between(launch, launch, ran.conflict)
         return None

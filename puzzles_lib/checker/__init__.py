@@ -79,7 +79,7 @@ def examine(
     except Exception as error:  # a learner must not see a page of traceback for a bug of the course
         text = (
             f"the checker failed on this kernel ({type(error).__name__}: {error}). "
-            "This is a bug in the course, not in your kernel; written in a simpler way, it may still work"
+            "This is a bug in the course, not in your kernel. A simpler version of your kernel may work"
         )
         return Report(puzzle.name, verdict=Verdict("error", " ".join(text.split())[:250]))
 
@@ -394,9 +394,7 @@ def _made_at_edges(bound: Bound, number: int, shared: _Shared) -> list[CaseResul
             one = bound.at(case, number)
             made = Untested()
             if isinstance(one, Bound) and (verdict := _at_edges(one, shared, programs, made)):
-                text = (
-                    f"no listed case reaches the bound on line {op.location.line}, but the task is the same"
-                )
+                text = f"sizes beyond those of the listed cases reach the bound on line {line}"
                 found = untested.named(verdict, shared.untested, made)
                 verdict = dataclasses.replace(verdict, diagnosis=text) if found is verdict else found
                 return [CaseResult(str(case), verdict, drawn=True)]
@@ -443,14 +441,14 @@ def _made_for_the_kernel(bound: Bound, number: int, shared: _Shared) -> list[Cas
     return []
 
 
-UNEVEN = "no listed case has a size that blocks divide beside sizes that they don't"
-TOGETHER = "no listed case has these outcomes of the comparisons on lines {} and {} together"
+UNEVEN = "blocks divide one size here, but not another, and no listed case has both"
+TOGETHER = "the comparisons on lines {} and {} have results here that no listed case combines"
 LANES = "the tl.arange on line {} ends at {}, but a size or a number of programs may be larger"
 WHOLE = (
     "the cast on line {} loses whole numbers that {} does not have, but a size or an index may be so large"
 )
 SMALL = "small numbers lose bits on the way to line {}, although the task keeps them"
-PAST_HALF = "no listed case has numbers that are too large or too small for float16, but they can occur"
+PAST_HALF = "numbers here are too large or too small for float16, which they are in no listed case"
 
 
 def _made_whole(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
@@ -508,7 +506,7 @@ def _beyond_a_stand_in(bound: Bound, number: int, shared: _Shared) -> list[CaseR
             if not (result and result.verdict and isinstance(one, Bound)):
                 pass
             elif blame.is_cured_by_infinity(one, _wanted, shared.seconds, shared.budget):
-                text = f"no listed case has values beyond the {constant:g} on line {line}, but they can occur"
+                text = blame.beyond(constant, line)
                 verdict = dataclasses.replace(result.verdict, diagnosis=text)
                 return [dataclasses.replace(result, verdict=verdict, drawn=True)]
             if shared.budget.used() >= 1:

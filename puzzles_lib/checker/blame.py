@@ -69,10 +69,18 @@ def constant(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> st
         module = with_constant(program.module, value, other)
         changed = dataclasses.replace(bound, program=dataclasses.replace(program, module=module))
         if _is_right(changed, wanted, seconds, budget):
+            if abs(other) == FAR:
+                return beyond(value, line)
             it = f"the {value:g} on line {line}"
-            values = f"beyond {it}" if abs(other) == FAR else f"so small that {it} matters"
-            return f"no listed case has values {values}, but they can occur"
+            return f"values here are so small that {it} changes the result, but {other:g} would be correct"
     return ""
+
+
+def beyond(value: float, line: int) -> str:
+    """Return that values pass a number that stands for infinity."""
+    side, infinity = ("below", "-inf") if value < 0 else ("above", "inf")
+    cure = f'{math.copysign(FAR, value):g} or float("{infinity}")'
+    return f"values can be {side} the {value:g} on line {line}, and here they are: use {cure}"
 
 
 def is_cured_by_infinity(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> bool:

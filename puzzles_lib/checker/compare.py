@@ -109,15 +109,17 @@ def compare(
     want = in_dtype(expected.value[first], expected.argument.dtype, got[first])
     digits = 6 if _number(got[first]) != _number(want) else 9
     count, size = int(wrong.sum()), got.numel()
-    which = "the first is " if count > 1 else ""
+    where = f"{name}[{place}]" if first else name
     message = (
-        f"wrong values in {name}: {count} of {size}, {which}{name}[{place}]: "
-        f"got {_number(got[first], digits)}, want {_number(want, digits)}"
+        f"wrong values in {name}: {count} of {size} elements. "
+        f"{f'The first, {where},' if count > 1 else where} is {_number(got[first], digits)}, "
+        f"but should be {_number(want, digits)}"
         f"{_field(expected, case, got[first].item(), expected.value[first].item())}"
     )
-    if expected.tolerance is not None and (digits > 6 or (not expected.rounds and expected.is_near(got))):
-        off = abs(_number_of(got, first) - _number_of(expected.value, first))
-        message += f", off by {off:.2g}, allowed {_number_of(expected.tolerance, first):.2g}"
+    off = abs(_number_of(got, first) - _number_of(expected.value, first))
+    seems_equal = off <= SEEMS_EQUAL * abs(_number_of(expected.value, first)) or digits > 6
+    if expected.tolerance is not None and (seems_equal or (not expected.rounds and expected.is_near(got))):
+        message += f" (off by {off:.2g}, allowed {_number_of(expected.tolerance, first):.2g})"
     found = _Wrong(expected, got.double(), wrong, puzzle, case, inputs, dots)
     return Mismatch(message, next(_diagnoses(found), ""))
 
@@ -461,6 +463,7 @@ def _precision(w: _Wrong) -> str:
     return told + tf32 * (w.dots and not short)  # TF32 keeps the bits of short inputs
 
 
+SEEMS_EQUAL = 1e-4  # the relative error of a value that looks like the wanted one
 AS_SMALL_AS_ROUNDING = "the errors are as small as a coarser type's rounding"
 SLIP_SLACK = 2.0**-16  # a slip may lead to sums of large numbers that cancel
 MUCH_FARTHER = 8  # times as far as another slip's result: then a slip isn't the one

@@ -87,11 +87,11 @@ def cure_of_lanes(verdict: Verdict, source: Source, puzzle: Puzzle, case: Case, 
         found |= set(has[lanes if lanes.any() else ~load.mask].tolist())
     if len(found) != 1:
         return None
-    text = "the lane's value is undefined, although it has an element: extend the load's mask"
+    text = "the lane's value is undefined, although the tensor has an element for it: extend the load's mask"
     if not found.pop():
         text = (
-            "the lane's value is undefined, because it has no element: do not use it, "
-            "or give it a value with other= (or tl.where after the load)"
+            "the lane's value is undefined, because the tensor has no element for it: don't use the lane, "
+            "or give it a value with other= (or with tl.where after the load)"
         )
     return replace(verdict, diagnosis=text)
 

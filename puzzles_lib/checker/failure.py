@@ -34,7 +34,7 @@ def telling_program(verdict: Verdict, ran: Run, expected: Mapping[str, Expected]
     """Return the program in which the fault shows; None if it is not in a single one."""
     if ran.stop:
         return ran.program
-    if verdict.kind == "uninitialised" and ran.undefined and ran.undefined.use:
+    if verdict.kind == "uninitialized" and ran.undefined and ran.undefined.use:
         return ran.undefined.use.program
     if verdict.kind == "race" and ran.conflict:
         return ran.conflict.programs[1]

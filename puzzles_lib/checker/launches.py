@@ -16,7 +16,7 @@ from puzzles_lib.source import Refusal, Site
 _TARGET = find_target("sm_90")
 _GPU = "an H100 or H200"
 _CURE = (
-    "it contains the blocks of tl.dot and of loads that run ahead in a loop: "
+    "shared memory contains the blocks of tl.dot and those that a loop loads in advance: "
     "use smaller blocks or fewer stages"
 )
 

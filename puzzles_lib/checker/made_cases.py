@@ -87,7 +87,7 @@ MOST_INTEGERS = 1 << 20  # of an input that is real in a pretended case
 # ---- verdicts on made cases that count
 
 TELLING = (
-    "values", "never written", "out of bounds", "race", "uninitialised", "loads", "stores", "input changed",
+    "values", "never written", "out of bounds", "race", "uninitialized", "loads", "stores", "input changed",
     "false hint",
 )  # fmt: skip
 """Kinds that count if all programs run. Running out of time or memory there is no fault."""

@@ -71,13 +71,14 @@ def _other_inputs(
     rows, columns = tensor.shape
     if rows > 1 and columns > 1:
         turned = tensor.reshape(columns, rows).mT.contiguous()
-        told = f"{name} is read as [{dims[1]}, {dims[0]}]: it is [{dims[0]}, {dims[1]}]"
+        told = f"{name} is read as [{dims[1]}, {dims[0]}], but it is [{dims[0]}, {dims[1]}]"
         yield f"{BECAME} {told}", turned
         flat, at = tensor.flatten(), torch.arange(columns)
         for told, stride in _strides(puzzle, case):
             if stride != columns and (rows - 1) * stride + columns <= flat.numel():
                 apart = flat[torch.arange(rows)[:, None] * stride + at]
-                yield f"{BECAME} rows of {name} are {told} elements apart: they are {dims[1]} apart", apart
+                taken = f"rows of {name} are taken to be {told} elements apart"
+                yield f"{BECAME} {taken}, but they are {dims[1]} apart", apart
 
 
 def _iterations(puzzle: Puzzle, case: Case) -> Iterator[tuple[str, int]]:

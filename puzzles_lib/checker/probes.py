@@ -198,7 +198,7 @@ def _why_beyond(trial: Trial) -> Verdict | None:
 
 def _is_of_lanes(trial: Trial) -> bool:
     source = trial.first.undefined
-    return trial.verdict is not None and trial.verdict.kind == "uninitialised" and source is not None \
+    return trial.verdict is not None and trial.verdict.kind == "uninitialized" and source is not None \
         and source.kind == "lanes"  # fmt: skip
 
 
@@ -269,7 +269,7 @@ def _in_another_order(trial: Trial, order: str, options: Options) -> Verdict | N
         return None
     verdict = trial.judged(ran)
     early = ran.undefined is not None and ran.undefined.kind == "early"
-    own = ("race", "time limit") if early else ("race", "time limit", "uninitialised")
+    own = ("race", "time limit") if early else ("race", "time limit", "uninitialized")
     if verdict and verdict.kind not in own:
         return verdicts.depends_on_order(verdict, order)
     if verdict is None and trial.bound.puzzle.same_bits:

@@ -113,16 +113,16 @@ def _race_within(
     warps = "1 warp" if num_warps == 1 else f"{num_warps} warps"
     where = the_program(race.program, puzzle, case)
     text = f"race within {where}: {element} is {first}, then {second}, with no barrier between"
-    cure = "put tl.debug_barrier() between the two: threads run at their own pace"
+    cure = "put tl.debug_barrier() between the two: threads don't wait for each other"
     if loop is not None:
         cure = (
             f"put tl.debug_barrier() between the two, before the loop in line {loop}: "
-            "threads run at their own pace"
+            "threads don't wait for each other"
         )
     elif race.first.site == race.second.site and race.first.kind == "load" != race.second.kind:
-        cure = "load on a line of its own, and put tl.debug_barrier() after it: threads run at their own pace"
+        cure = "load on a separate line, then put tl.debug_barrier(): threads don't wait for each other"
     elif race.first.site == race.second.site:
-        cure = "put tl.debug_barrier() into the loop: threads run at their own pace"
+        cure = "put tl.debug_barrier() into the loop: threads don't wait for each other"
     alone = "; with num_warps=1 it would be correct" if safe_with_one else ""
     return Verdict("race", text, race.second.site, f"{cure} ({target.name}, {warps}{alone})")
 

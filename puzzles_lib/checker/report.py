@@ -11,13 +11,13 @@ from puzzles_lib.source import Site
 
 MOST_LINES = 12
 MOST_CHARACTERS = 300  # per line
-LEAST = "1.00x means: each input is read once, each output is written once"
+LEAST = "1.00x means that each input is read once and each output is written once; 2.00x is double"
 BY_LANE = '; "by lane" counts every lane, even if several need the same element'
 _CODE = "font-family:var(--jp-code-font-family, monospace)"
 
 KINDS = (
     "open", "signature", "compiler", "launch", "error", "deadlock", "time limit", "memory limit",
-    "out of bounds", "uninitialised", "never written", "race", "input changed", "values", "loads",
+    "out of bounds", "uninitialized", "never written", "race", "input changed", "values", "loads",
     "stores", "false hint", "true size", "machine", "traffic", "puzzle",
 )  # fmt: skip
 """The kinds of a `Verdict`. ``"launch"``: the kernel compiles, but a GPU could not launch it.
@@ -33,9 +33,9 @@ KIND_WORDS = {kind: kind for kind in KINDS} | {
     "values": "wrong values",
     "loads": "too many loads, or too few",
     "stores": "too many stores",
-    "uninitialised": "an undefined value",
-    "machine": "its machine code",
-    "traffic": "its traffic",
+    "uninitialized": "an undefined value",
+    "machine": "machine code that misses the goal",
+    "traffic": "too much memory traffic",
     "true size": "at true size",
 }
 """How a verdict's kind is named for a reader."""
@@ -305,8 +305,8 @@ class Report:
             return f"{self.title}: {every}{told}"
         if passed == count and self.drawn:
             random = all(case.ok or case.number is not None for case in self.drawn)
-            one = "a random one" if random else "one that isn't listed"
-            return f"{self.title}: {every}, but {one} fails"
+            one = "a random one" if random else "an unlisted one"
+            return f"{self.title}: {every.replace('case', 'listed case')}, but {one} fails"
         return f"{self.title}: {passed} of {count} cases pass"
 
     def rows(self, most: int = MOST_LINES) -> list[Row]:
@@ -527,7 +527,8 @@ def _verdict(told: Mapping[str, Any] | None) -> Verdict | None:
     if told is None:
         return None
     site = Site(**_known(Site, told["site"])) if told["site"] else None
-    return Verdict(**(_known(Verdict, told) | {"site": site}))
+    kind = {"uninitialised": "uninitialized"}.get(told["kind"], told["kind"])  # as 0.3 wrote it
+    return Verdict(**(_known(Verdict, told) | {"kind": kind, "site": site}))
 
 
 def _size(count: int) -> str:

@@ -25,7 +25,7 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Traffic, seconds: float) -> Go
     ran = attempt(bound, make_inputs(puzzle, case), Options(record=True, quiet=True, seconds=seconds))
     counted = fetches(puzzle, ran, goal)
     total = sum(times for times, _ in counted.values())
-    told = f"{total:,} lines of {cache_model.LINE} bytes fetched"
+    told = f"{total:,} cache lines of {cache_model.LINE} bytes are fetched"
     verdict = None
     if ran.stop or total > goal.most:
         message = f"{told}, but the goal is at most {goal.most:,}" if not ran.stop else ran.stop.message

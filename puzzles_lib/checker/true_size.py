@@ -16,7 +16,7 @@ import torch
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.launches import too_many_at_once
 from puzzles_lib.checker.report import CaseResult, Verdict
-from puzzles_lib.checker.verdicts import of_refusal, on_the_grid, uninitialised
+from puzzles_lib.checker.verdicts import of_refusal, on_the_grid, uninitialized
 from puzzles_lib.puzzle import MOST_PROGRAMS
 from puzzles_lib.runner import Options, Pretended, Program, run
 from puzzles_lib.source import Refusal
@@ -72,8 +72,8 @@ def check_true_size(
     verdict = None
     if bound.resident and ran.stop and ran.stop.kind == "deadlock":
         pass  # it waits for programs that are not among those that ran
-    elif ran.undefined and (ran.stop is None or ran.stop.kind == "uninitialised"):
-        verdict = uninitialised(ran.undefined, puzzle, case)
+    elif ran.undefined and (ran.stop is None or ran.stop.kind == "uninitialized"):
+        verdict = uninitialized(ran.undefined, puzzle, case)
     elif ran.stop:
         message, site = on_the_grid(ran.stop.message, len(puzzle.grid(case))), ran.stop.site
         late = ran.stop.kind == "true size" and site and _CAST_PRODUCT.search(site.source)

@@ -136,7 +136,7 @@ def _note(count: int, done: int, asserts: bool, tuned: bool) -> str:
     if not tuned:
         return "triton.heuristics' values are computed for each case"
     if done == count:
-        each = "each is correct alone and after the others on the same tensors; costs are those of the first"
+        each = "each is correct alone and after the others on the same tensors; costs are the first one's"
         return f"{count} configurations, {each}" if count > 1 else "1 configuration"
     why = "a tl.static_assert or the time limit rules out" if asserts else "there is no time for"
     return f"{done} of {count} configurations are checked: {why} the others"
@@ -243,7 +243,7 @@ def _named(report: Report, bound: Bound, number: int) -> Report:
             return verdict
         words = str(each.configuration) if isinstance(each, Bound) else f"configuration {number + 1}"
         tuner = bound.wrapped.autotuner
-        if verdict.kind == "uninitialised" and tuner and "before anything is stored" in verdict.message:
+        if verdict.kind == "uninitialized" and tuner and "before anything is stored" in verdict.message:
             words += "; autotune runs a kernel many times on the same results, so it must not add to them"
             if tuner.reset_to_zero or tuner.user_defined_pre_hook:
                 which = "autotune's pre_hook" if tuner.user_defined_pre_hook else "reset_to_zero"

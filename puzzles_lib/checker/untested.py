@@ -81,7 +81,7 @@ def named(verdict: Verdict, listed: Untested, made: Untested) -> Verdict:
         if op in untested and made.seen.get(place, 0) & ~listed.seen[place]:
             line = op.location.line
             what = WORDS.get(op.name, "comparison")
-            text = f"no listed case tests this outcome of the {what} on line {line}, but it can occur"
+            text = f"the {what} on line {line} has a result here that it has in no listed case"
             return replace(verdict, diagnosis=text)
     for op in untested:
         bound = integer(op.operands[1]) if op.name == "scf.for" else 0

@@ -124,7 +124,7 @@ def _why_all_off(store: str, source: str, case: Case) -> str:
             if isinstance(small, ast.Name) and small.id in sizes:
                 if any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators)):
                     return f": {ast.unparse(node)} is one condition for all lanes"
-                return f": is {ast.unparse(node)} the wrong way round?"
+                return f": is the comparison {ast.unparse(node)} reversed?"
     return ""
 
 
@@ -270,8 +270,8 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
         if not rows:
             return "their offsets are the same"
         length = result.shape(case.numbers)[-1]
-        apart_by = f"{columns} = {length}" if columns != str(length) else f"{length} elements"
-        return f"their offsets are the same, but rows of {result.name} are {apart_by} apart"
+        apart_by = f"{columns} = {length} elements" if columns != str(length) else f"{length} elements"
+        return f"their offsets are the same, but each row of {result.name} is {apart_by} after the one before"
     if text := _tiles_apart(first, second, result, case):
         return text
     sizes = first.elements.size
@@ -346,7 +346,7 @@ def of_a_moved_pointer(verdict: Verdict, ran: Run, source: str) -> Verdict | Non
         return None
     moved = f"{access.argument}_ptr has moved to the program's block"
     if int(elements[0]) == 2 * pid * size:
-        text = f"{moved}, and its offsets move as far again"
+        text = f"{moved}, and the offsets add the block's start a second time"
     elif (
         int(elements[0]) == pid * size
         and access.mask.all()

@@ -38,7 +38,6 @@ NO_LINES = Verdict(
 STILL_BROKEN = Verdict("open", "not solved yet: the kernel is still broken, as it was handed out")
 
 LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single block
-_REFUSED = " refuses this kernel: "
 
 
 def still_open(source: str) -> Verdict:
@@ -79,12 +78,8 @@ def of_refusal(refusal: Refusal) -> Verdict:
     """Return the verdict on a kernel that cannot be run at all."""
     if refusal.kind in ("signature", "error"):
         return Verdict(refusal.kind, refusal.message, refusal.site, refusal.advice)
-    # After the first colon, another would be hard to read. Code and the names of errors keep theirs.
-    message = re.sub(
-        r"(`[^`]*`)|(?<!Error): (?!tl\.constexpr)", lambda found: found[1] or "; ", refusal.message
-    )
-    text = f"{refusal.by}{_REFUSED}{message}"
-    return Verdict(refusal.kind, text, refusal.site, refusal.advice)
+    what, more = refusal.parts
+    return Verdict(refusal.kind, f"{refusal.by} refuses this kernel: {what}", refusal.site, more)
 
 
 def of_refusal_in_a_case(refusal: Refusal, puzzle: Puzzle, case: Case) -> Verdict:
@@ -135,7 +130,7 @@ def judge(
 ) -> Verdict | None:
     """Return the most basic fault of a run; None if there is none."""
     verdict = misconduct(puzzle, case, ran)
-    if verdict and verdict.kind == "uninitialised" and not verdict.diagnosis and puzzle.slips:
+    if verdict and verdict.kind == "uninitialized" and not verdict.diagnosis and puzzle.slips:
         # an undefined value is computed as a GPU computes it today, and other results may be defined
         written = {r.name: ran.outputs[r.name] for r in puzzle.results if r.name in ran.written}
         return replace(verdict, diagnosis=only_slip(expected, written, puzzle, case, inputs))
@@ -164,7 +159,7 @@ def judge(
             return Verdict(
                 "loads",
                 text,
-                diagnosis="are the numbers typed into the kernel? Then it is correct for these inputs only",
+                diagnosis="are results hard-coded in the kernel? Then it is correct only for these inputs",
             )
     for name, most in (puzzle.most_loads or {}).items():
         loads, allowed = ran.loads.get(name, 0), most(case)
@@ -213,11 +208,11 @@ def _moves_with(
 
 def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """Return the most basic fault of a run that shows without comparing values; None if there is none."""
-    if ran.stop and ran.stop.kind != "uninitialised":
+    if ran.stop and ran.stop.kind != "uninitialized":
         message = on_the_grid(ran.stop.message, len(puzzle.grid(case)))
         return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
     if ran.undefined and ran.undefined.kind != "early":
-        return uninitialised(ran.undefined, puzzle, case)
+        return uninitialized(ran.undefined, puzzle, case)
     for result in puzzle.results:
         verdict = never_written(puzzle, result, case, ran)
         if verdict:
@@ -228,7 +223,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         return Verdict(
             "input changed", f"the kernel changes its input {name}; it may only write to its outputs", site
         )
-    return uninitialised(ran.undefined, puzzle, case) if ran.undefined else None
+    return uninitialized(ran.undefined, puzzle, case) if ran.undefined else None
 
 
 def not_finite(
@@ -296,8 +291,9 @@ def hidden_by_rounding(
     place = f"[{', '.join(str(int(i)) for i in at)}]" if off.dim() else ""
     what = f"{want.argument.name}{place}"
     text = (
-        f"only rounding hides that {what} is wrong: with every float in float64, got {float(got[at]):.9g}, "
-        f"want {float(want.value[at]):.9g}, off by {float(off[at]):.2g}, allowed {float(allowed[at]):.2g}"
+        f"{what} passes only because rounding hides an error: computed in float64, it is "
+        f"{float(got[at]):.9g}, but should be {float(want.value[at]):.9g} "
+        f"(off by {float(off[at]):.2g}, allowed {float(allowed[at]):.2g})"
     )
     return Verdict("values", text, diagnosis="is a number in the formula slightly off, or a term missing?")
 
@@ -342,8 +338,8 @@ def interrupted(puzzle: Puzzle, case: Case, verdict: Verdict, ran: Run, plan: Pl
     if why.what in ("release", "acquire", "barrier") and why.sem not in UNMARKED:
         return Verdict("race", text, verdict.site, verdict.diagnosis)
     advice = (
-        "what the first atomic returned is out of date by then: do it in one atomic, repeat tl.atomic_cas "
-        "until it succeeds, or hold one lock from the first to the last"
+        "by then, the value that the first atomic returned is out of date: make the update with one atomic, "
+        "or retry tl.atomic_cas until it succeeds, or hold a lock during the whole update"
     )
     return Verdict("race", text, at, advice)
 
@@ -513,7 +509,10 @@ def _factored(line: str) -> str:
     return ""
 
 
-def uninitialised(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
+_FOR_AN_ELEMENT = "if the tensor has an element for this lane, extend the load's mask. Otherwise, "
+
+
+def uninitialized(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
     """Return the verdict on results that depend on values that a GPU leaves undefined."""
     text, use, diagnosis = str(source), source.use, ""
     if use and use.element is not None:
@@ -530,13 +529,13 @@ def uninitialised(source: Source, puzzle: Puzzle, case: Case) -> Verdict:
         )
     if source.kind == "lanes":
         padded = "boundary_check" in source.site.source
-        first = "" if padded else "if the lane has an element, extend the load's mask; if not, "
+        first = "" if padded else _FOR_AN_ELEMENT
         cure = "padding_option=" if padded else "other="
         diagnosis = (
-            f"the lane's value is undefined: {first}do not use it, or give it a value with {cure} "
-            "(or tl.where after the load)"
+            f"the lane's value is undefined: {first}don't use the lane, or give it a value with {cure} "
+            "(or with tl.where after the load)"
         )
-    return Verdict("uninitialised", on_the_grid(text, len(puzzle.grid(case))), source.site, diagnosis)
+    return Verdict("uninitialized", on_the_grid(text, len(puzzle.grid(case))), source.site, diagnosis)
 
 
 def _not_taken(puzzle: Puzzle, result: Argument) -> Verdict:
@@ -564,7 +563,8 @@ def never_written(puzzle: Puzzle, result: Argument, case: Case, ran: Run) -> Ver
     place = index_of(int(written.argmin()), shape)
     verb = "is" if missing == 1 else "are"
     text = f"{missing} of {written.size} elements of {result.name} {verb} never written"
-    return Verdict("never written", f"{text}, the first is {result.name}[{place}]")
+    which = ", starting with" if missing > 1 else ":"
+    return Verdict("never written", f"{text}{which} {result.name}[{place}]")
 
 
 def on_the_grid(text: str, axes: int) -> str:
@@ -627,6 +627,9 @@ def _walked(puzzle: Puzzle, block: str) -> str:
     return axis
 
 
+_UNORDERED = "the two can happen in either order"
+
+
 def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     element = f"{conflict.argument}[{index_of(conflict.element, shape)}]" if shape else conflict.argument
@@ -653,12 +656,12 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             )
         elif puzzle.locks and not diagnosis and not why.what:
             diagnosis = f"read {conflict.argument} only while you hold the lock that its writers hold"
-        text = f"race: {reader} reads {element}, which {writer} wrote; nothing orders the two"
+        text = f"race: {reader} reads {element}, which {writer} wrote; {_UNORDERED}"
     elif conflict.kind == "overwrite":
         reader, writer = (the_program(one, puzzle, case) for one in (first, second))
-        text = f"race: {writer} stores to {element}, which {reader} has read; nothing orders the two"
+        text = f"race: {writer} stores to {element}, which {reader} has read; {_UNORDERED}"
         if conflict.why.what == "early":
-            text = f"race: {reader} reads {element} before {writer} stores it; nothing orders the two"
+            text = f"race: {reader} reads {element} before {writer} stores it; {_UNORDERED}"
         site, diagnosis = _why_overwritten(conflict, reader, writer)
     elif conflict.kind == "scope":
         both = the_programs(first, second, puzzle, case)
@@ -669,16 +672,16 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         does = "looks at" if conflict.why.what == "looks" else "changes"
         line = f" at line {conflict.why.site.line}" if conflict.why.site else ""
         text = f"race: {writer} stores to {element}, which {other} {does} with an atomic{line}"
-        text += "; nothing orders the two"
+        text += f"; {_UNORDERED}"
         diagnosis = _plain_store(puzzle, case, conflict)
         if conflict.why.what == "looks":
-            diagnosis = "a plain store doesn't release what was stored before it: use tl.atomic_xchg instead"
+            diagnosis = f"{_UNRELEASED}: use tl.atomic_xchg instead"
     elif conflict.kind == "update" and conflict.why.site:
         site = conflict.why.site
         writer, updater = (the_program(one, puzzle, case) for one in (first, second))
         text = (
             f"race: {writer} stores to {element} at line {site.line}, and {updater} changes it "
-            f"with an atomic at line {conflict.site.line}; nothing orders the two"
+            f"with an atomic at line {conflict.site.line}; {_UNORDERED}"
         )
         diagnosis = _plain_store(puzzle, case, conflict)
     elif first == second:
@@ -723,10 +726,13 @@ def _why_overwritten(conflict: Conflict, reader: str, writer: str) -> tuple[Site
     return conflict.site, "one of the two must wait for the other one"
 
 
+_UNRELEASED = "other programs may see a plain store before they see the stores above it"
+
+
 def _plain_store(puzzle: Puzzle, case: Case, conflict: Conflict) -> str:
     """Say what is missing between a plain store of one program and an atomic of another one."""
     if conflict.argument in puzzle.locks:
-        return "a plain store doesn't release what was stored before it: unlock with tl.atomic_xchg"
+        return f"{_UNRELEASED}: unlock with tl.atomic_xchg"
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     first, second = conflict.programs
     apart = [axis for axis in range(3) if first[axis] != second[axis]]

@@ -37,18 +37,18 @@ from puzzles_lib.source import define
 _FOR_TOOLS = re.compile(r" +# (?:fmt: skip|noqa.*)$", re.MULTILINE)
 _ASKED = "What will `check` say?"
 _MOST_CHOICES = 4
-_BASIC = ("out of bounds", "never written", "values", "uninitialised", "race", "compiler")
+_BASIC = ("out of bounds", "never written", "values", "uninitialized", "race", "compiler")
 _TOLD = {
     "out of bounds": re.compile("out.of.bounds"),
     "never written": re.compile(r"never written|none of .* is written"),
     "race": re.compile("overwrite each other|both store|several lanes"),
-    "uninitialised": re.compile("undefined"),
+    "uninitialized": re.compile("undefined"),
     "values": re.compile("wrong values"),
 }
 """By a kind, words of a report in which it's true as well, perhaps as the cause of the first fault."""
 _CHOICES = {
     "out of bounds": "an access out of bounds",
-    "uninitialised": "a value that was never set",
+    "uninitialized": "a value that was never set",
     "never written": "elements that are never written",
     "race": "programs that interfere with each other",
     "input changed": "an input that changed",

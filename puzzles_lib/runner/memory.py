@@ -492,7 +492,7 @@ class Memory:
         """
         source = self._note_use(labels, what, on)
         if source is not None and source.kind != "early" and not self.record:
-            raise Halt(Stop("uninitialised", str(source), source.site))
+            raise Halt(Stop("uninitialized", str(source), source.site))
 
     def _note_use(
         self,

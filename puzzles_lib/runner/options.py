@@ -38,7 +38,7 @@ class Options:
     together: run many programs at once where the result is the same: see `together`. The run doesn't see then
         what comparisons do (`Run.sides`). Programs of a run that looks at each step still run one by one.
     resident: all programs of the grid run at the same time, so that each may wait for any other one. A store
-        to what another program has read is then a race if nothing orders the two.
+        to what another program has read is then a race if the two can happen in either order.
     elsewhere: one of `ELSEWHERE`. A kernel that uses an address as a number then gets another number.
     as_compiled: compute as the compiler does instead of line by line: see `arithmetic`.
     holes_are_zero: lanes that a load has masked off without ``other=`` hold 0, as on an NVIDIA GPU today.

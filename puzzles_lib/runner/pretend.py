@@ -283,8 +283,8 @@ class PretendedMemory(Memory):
         site = self.site()
         known = (s for s in self.sources if s.kind == kind and s.site == site)
         if row is INT32:
-            what, how = "int32", "make a factor int64, .to(tl.int64)"
-            how += ", or tl.cast(..., tl.int64) for a size" * single
+            what, how = "int32", "convert a factor to int64 with .to(tl.int64)"
+            how += ", or a size with tl.cast(size, tl.int64)" * single
         else:
             what = f"{8 * row.storage.itemsize} bits"
             how = f"keep offsets in {'int32' if -(2**31) <= value < 2**31 else 'int64'}"

@@ -50,7 +50,7 @@ class Product:
 class Stop:
     """Why a run ended early.
 
-    kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialised"``, ``"deadlock"`` (it waits
+    kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialized"``, ``"deadlock"`` (it waits
         for something that never happens), ``"false hint"``, ``"time limit"`` or ``"memory limit"``.
     advice: what to do about it, or "".
     """

@@ -6,6 +6,7 @@ row fits, the message is Triton's own.
 """
 
 import ast
+import builtins
 import difflib
 import inspect
 import linecache
@@ -269,7 +270,7 @@ _NO_SUCH_STATEMENT = {
     "Continue": "a kernel's loops have no continue: use an if around the rest, or a mask",
     "Dict": "a kernel has no dictionaries, only tuples and blocks",
     "Set": "a kernel has no sets, only tuples and blocks",
-    "Try": "a kernel cannot catch errors: nothing in it raises any",
+    "Try": "a kernel cannot contain try: nothing in a kernel raises an exception",
     "Raise": "a kernel cannot raise: tl.device_assert(condition) stops it, tl.static_assert the compiler",
     "Global": "a kernel cannot set globals: write results with tl.store",
     "Delete": "a kernel cannot delete names: leave that line out",
@@ -279,10 +280,14 @@ _NO_SUCH_STATEMENT = {
     "Yield": "a kernel cannot yield: write results with tl.store",
 }
 _NO_SUCH_STATEMENT |= {
+    "AsyncFunctionDef": NO_FUNCTIONS,
     "ImportFrom": _NO_SUCH_STATEMENT["Import"],
     "DictComp": _NO_SUCH_STATEMENT["Dict"],
+    "Lambda": NO_FUNCTIONS,
     "SetComp": _NO_SUCH_STATEMENT["Set"],
     "Nonlocal": _NO_SUCH_STATEMENT["Global"],
+    "TryStar": _NO_SUCH_STATEMENT["Try"],
+    "YieldFrom": _NO_SUCH_STATEMENT["Yield"],
 }
 
 
@@ -292,7 +297,7 @@ def no_such_statement(node: ast.AST) -> str:
 
 
 def _no_such_kind(name: str) -> str:
-    return _NO_SUCH_STATEMENT.get(name, f"a kernel has no {name}: the compiler cannot translate it")
+    return _NO_SUCH_STATEMENT.get(name, f"a kernel cannot contain {_kind_named(name)}")
 
 
 def _no_such_statement(t: Trouble, found: re.Match) -> str:
@@ -301,12 +306,19 @@ def _no_such_statement(t: Trouble, found: re.Match) -> str:
 
 def kind_of(node: ast.AST) -> str:
     """Return the usual name of a kind of statement or expression."""
-    name = type(node).__name__
+    return _kind_named(type(node).__name__)
+
+
+def _kind_named(name: str) -> str:
     return _KINDS.get(name, a(name))
 
 
 _KINDS = {
+    "Assert": "assert",
+    "AsyncFor": "async for",
     "AsyncFunctionDef": "a function",
+    "AsyncWith": "async with",
+    "Await": "await",
     "ClassDef": "a class",
     "Delete": "del",
     "DictComp": "a dictionary",
@@ -338,7 +350,10 @@ _KINDS = {
 def _not_a_range(t: Trouble, _: re.Match) -> str:
     if isinstance(t.node, ast.With):
         return "a kernel has no with statement"
-    return "a for loop in a kernel runs over range(...), or over tl.static_range(...), which unrolls it"
+    return (
+        "a for loop in a kernel can only run over range(...), tl.range(...) or tl.static_range(...), "
+        "which unrolls the loop"
+    )
 
 
 _TUPLE = "a block is needed here, but this is a tuple: use its parts one by one"
@@ -382,7 +397,10 @@ def _axis_wanted(t: Trouble, _: re.Match) -> str:
 _ASM = "tl.inline_asm_elementwise takes two strings, a list of blocks, a dtype, is_pure= and pack="
 
 
-BROKEN = "Triton's compiler cannot translate this line and doesn't say why: check the arguments of each call"
+BROKEN = (
+    "Triton's compiler cannot translate this line and doesn't say why: "
+    "check the arguments of each call, or write the line in a simpler way"
+)
 
 
 def _broken(t: Trouble, _: re.Match) -> str:
@@ -425,7 +443,7 @@ def _one_target(t: Trouble, _: re.Match) -> str:
             "tl.dot's accumulator has another dtype than out_dtype=, which is tl.float32 by default: "
             "set it (tl.int32 for int8 tiles), or write acc += tl.dot(...)"
         )
-    return "the compiler cannot translate this line: try to write it in a simpler way"
+    return BROKEN
 
 
 _FOLDS = {"max": "tl.maximum(a, b)", "min": "tl.minimum(a, b)", "sum": "a + b"}
@@ -443,8 +461,10 @@ def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
         index = t.seen.value(t.node.slice)
         if isinstance(index, tl.tensor) and index.type.scalar.is_bool():
             return "a block cannot be filtered: keep all lanes, and use mask= in tl.load and tl.store"
-        block = t.text(t.node.value)
-        return f"{block} is a block, and {t.text(t.node)} cannot pick from it: 2 * {block} works on all lanes"
+        return (
+            f"{t.text(t.node)} cannot pick elements of the block {t.text(t.node.value)}: "
+            "load the elements that you need with tl.load"
+        )
     if name in _FOLDS and len(t.arguments()) > 1:
         return f"{callee} folds one block along an axis; to combine two blocks write {_FOLDS[name]}"
     if owner == "triton":
@@ -707,12 +727,15 @@ def _branches_differ(t: Trouble, found: re.Match) -> str:
     return f"{found[1]} is {one} if the condition is true, but {other} if it is false"
 
 
+_RENAME = "assign to another name"
+
+
 def _constant_in_loop(t: Trouble, found: re.Match) -> str:
     name = found[1]
     t.node = _last_assignment(t.node, name) or t.node
     if "_block_ptr" in t.message:  # in Triton 3.8, which may name the two types in either order
-        return f"{name} is a block pointer before the loop or after this line, but not both: use another name"
-    return f"{name} is a constant for the compiler, so a loop cannot change it: use another name"
+        return f"{name} is a block pointer before the loop or after this line, but not both: {_RENAME}"
+    return f"{name} is a compile-time constant (a tl.constexpr), so a loop cannot change it: {_RENAME}"
 
 
 _FROM_NUMPY = {
@@ -804,6 +827,8 @@ def _undefined(t: Trouble, found: re.Match) -> str:
         return f"{name} is not defined: did you mean {' or '.join(close)}?"
     if name in _OPERATORS:
         return f"{name} is not defined: write {_OPERATORS[name]} instead"
+    if hasattr(builtins, name) and _annotates(t, name):
+        return f"{name} is Python's, so a kernel cannot use it: leave the annotation out"
     if hasattr(tl, name):
         return f"{name} is not defined: in a kernel it is tl.{name}"
     if name in _ELSEWHERE and (used := re.search(rf"(?<![\w.]){name}\.(\w+)", t.line)):
@@ -815,6 +840,13 @@ def _undefined(t: Trouble, found: re.Match) -> str:
     if re.search(rf"(?<![\w.]){re.escape(name)}\s*\(", t.line):
         return f"{name} is not defined: a kernel can call functions of tl, and your own with @triton.jit"
     return f"{name} is not defined{_why_undefined(t, name)}"
+
+
+def _annotates(t: Trouble, name: str) -> bool:
+    """Return whether a name is part of an annotation on the line."""
+    made = [n for n in nodes_of(t.seen.source) if isinstance(n, ast.AnnAssign)] if t.seen.source else []
+    at = getattr(t.node, "lineno", 0)
+    return any(node.lineno == at and name in _names(node.annotation) for node in made)
 
 
 def _closest(name: str, names: list[str]) -> list[str]:
@@ -867,11 +899,11 @@ def _constant_has_no(t: Trouble, found: re.Match) -> str:
         return _value_wanted(t, found)
     value = t.seen.scope.get(text)
     if name != "to":
-        return f"{text} is a constant for the compiler and has no .{name}"
+        return f"{text} is a compile-time constant and has no .{name}"
     if isinstance(value, tl.constexpr) and value.value == 1:
         why = f"{text} is 1 here, and a launch turns the integer 1 into a constant, which has no .to"
         return f"{why}: use tl.cast({text}, ...)"
-    return f"{text} is a constant for the compiler, which has no .to: use tl.cast({text}, ...)"
+    return f"{text} is a compile-time constant, which has no .to: use tl.cast({text}, ...)"
 
 
 def _value_wanted(t: Trouble, found: re.Match) -> str:
@@ -881,7 +913,7 @@ def _value_wanted(t: Trouble, found: re.Match) -> str:
         return ""
     floats = [part for part in constants if _is_float(t.seen.value(part))]
     constant = t.text((floats if floats and t.message.startswith("'float'") else constants)[0])
-    return f"{t.callee()} needs a value of the kernel, but {constant} is a constant for the compiler"
+    return f"{t.callee()} needs a value of the kernel, but {constant} is a compile-time constant"
 
 
 def _address_wanted(t: Trouble, found: re.Match) -> str:
@@ -1099,7 +1131,15 @@ def _no_such_axis(t: Trouble, _: re.Match) -> str:
         return (
             f"{t.text(node.value)} is an address, which has no shape: use the size of the tensor, such as N"
         )
-    return "this index is too large: .shape[0] is the size of the first axis"
+    if isinstance(node, ast.Attribute) and node.attr == "shape":
+        value, text = t.seen.value(node.value), t.text(node.value)
+        axes = len(value.shape) if isinstance(value, tl.tensor) else 0
+        if axes:
+            known = " and ".join(f"{text}.shape[{axis}]" for axis in range(axes))
+            whole = t.text(t.node) if t.node else text
+            return f"{whole} does not exist: {text} has only {known}"
+        return f"{text} is one number, which has no shape"
+    return "the index is out of range: the index of the first element is 0"
 
 
 def _is_float(value: object) -> bool:
@@ -1180,7 +1220,8 @@ def unseen(name: str, why: str = ": no line sets it, and it is not among the ker
 
 POWERS_OF_2 = "each size of a block must be a power of 2: mask the rest"
 _POINTER_INDEXED = (
-    "a pointer cannot be indexed: tl.load(x_ptr + offsets) reads, tl.store(z_ptr + offsets, z) writes"
+    "a pointer cannot be indexed: use tl.load(x_ptr + offsets) to read, "
+    "and tl.store(z_ptr + offsets, z) to write"
 )
 MASK = "a mask must be a condition, such as mask=offs < N, not numbers"
 LANE_BY_LANE = "a if c else b cannot choose lane by lane: use tl.where(c, a, b)"
@@ -1264,7 +1305,46 @@ def _integers_wanted(t: Trouble, found: re.Match) -> str:
 def _subscript(t: Trouble, _: re.Match) -> str:
     if re.search(r"_ptr\s*\[", t.line):
         return _POINTER_INDEXED
-    return "the elements of a block cannot be picked: only `:` and None can index a block, to add axes"
+    return (
+        "you cannot pick elements of a block: an index can only contain `:` and None, which adds an axis, "
+        "as in x[:, None]"
+    )
+
+
+def _set(t: Trouble, _: re.Match) -> str:
+    if re.match(r"\w+_ptr\s*\[", t.line):
+        return _POINTER_INDEXED
+    return (
+        "you cannot assign to elements of a block: "
+        "make a new block with tl.where, or write to memory with tl.store"
+    )
+
+
+def _too_many(t: Trouble, found: re.Match) -> str:
+    return f"a block of {int(found[1]):,} elements is too large: the limit is 1,048,576"
+
+
+def _chain(t: Trouble, _: re.Match) -> str:
+    """Explain a < b < c, also if it comes from a < b & c < d, because & binds more tightly than <."""
+    node = next((n for n in ast.walk(t.node) if isinstance(n, ast.Compare)), None) if t.node else None
+    if node is None or len(node.ops) < 2:
+        return "a kernel cannot chain comparisons: instead of a < b < c, write (a < b) & (b < c)"
+    sides, signs, tight = [node.left], [], []
+    for each in node.comparators[:-1]:
+        tight.append(isinstance(each, ast.BinOp) and isinstance(each.op, ast.BitAnd | ast.BitOr))
+        if isinstance(each, ast.BinOp) and tight[-1]:
+            sides += [each.left, each.right]
+            signs.append("&" if isinstance(each.op, ast.BitAnd) else "|")
+        else:
+            sides += [each, each]
+            signs.append("&")
+    sides.append(node.comparators[-1])
+    pairs = zip(sides[::2], node.ops, sides[1::2], strict=True)
+    each_one = [f"({ast.unparse(ast.Compare(left, [op], [right]))})" for left, op, right in pairs]
+    cure = " ".join(part for both in zip(each_one, [*signs, ""], strict=True) for part in both if part)
+    if all(tight):
+        return f"& and | bind more tightly than comparisons, so put each in parentheses: {cure}"
+    return f"a kernel cannot chain comparisons: write {cure}"
 
 
 Say = str | Callable[[Trouble, re.Match], str]
@@ -1321,10 +1401,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^too many indices for tensor of rank 0", _none_given),
     (r"^Not implemented", _none_given),
     (r"^Cannot access global variable (\S+)", _global),
-    (
-        r"^__setitem__",
-        "elements cannot be set: tl.where makes a new block, tl.store writes to memory",
-    ),
+    (r"^__setitem__", _set),
     (r"`_semantic` argument", _outside_of_the_compiler),
     (r"^unsupported tensor index", _subscript),
     (r"^cannot cast pointer<", _addresses_as_values),
@@ -1353,18 +1430,16 @@ ROWS: tuple[tuple[str, Say], ...] = (
         _sizes_of_a_shape,
     ),
     (r"^(?:arange's range|Shape element \d) must be a power of 2", _powers_of_2),
-    (r"^numel \((\d+)\) exceeds", "a block of {0} elements is too large: the most is 1048576"),
+    (r"^numel \((\d+)\) exceeds", _too_many),
     (
         r"^'constexpr' object has no attribute 'handle'",
         "the condition of a while must be computed by the kernel, such as i < N",
     ),
-    (
-        r"^simultaneous multiple comparison",
-        "a < b < c is a chain of comparisons: put parentheses around each comparison that & or | joins",
-    ),
+    (r"^simultaneous multiple comparison", _chain),
     (
         r"attribute '__r?pow__'|^unsupported operand type\(s\) for \*\*",
-        "** does not work on blocks: write x * x, 1 << n, or tl.exp2(x)",
+        "** only works on constants: for x ** 2 write x * x, "
+        "for 2 ** n write 1 << n (integers) or tl.exp2(n) (floats)",
     ),
     (r"^Boolean value of Tensor", "an if cannot decide lane by lane: use a mask or tl.where"),
     (r"^Ternary expression.*<\[", LANE_BY_LANE),

@@ -403,7 +403,7 @@ def size_of_200(x_ptr, z_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def mask_the_wrong_way_round(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+def mask_reversed(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     """> for <."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs > N
@@ -660,7 +660,7 @@ WRONG = [
     Wrong(CONSTANT_ADD, addresses_of_a_long_sum, kind="compiler", says="(x_ptr + lanes + pid * BLOCK) reads"),
     Wrong(CONSTANT_ADD, arange_forgotten, kind="never written", says="add tl.arange(0, BLOCK)"),
     Wrong(CONSTANT_ADD, offset_added_to_one_address, kind="compiler", says="use z_ptr + pid * BLOCK + lanes"),
-    Wrong(CONSTANT_ADD, picks_lane_by_lane, kind="compiler", says="2 * x works on all lanes"),
+    Wrong(CONSTANT_ADD, picks_lane_by_lane, kind="compiler", says="load the elements that you need"),
     Wrong(CONSTANT_ADD, name_not_offered, kind="signature", says="out_ptr"),
     Wrong(CONSTANT_ADD, not_a_kernel, kind="signature", says="@triton.jit"),
     Wrong(MASKED_ADD, no_mask_at_all, kind="out of bounds", says="20..31"),
@@ -669,26 +669,26 @@ WRONG = [
     Wrong(MASKED_ADD, mask_with_less_or_equal, kind="out of bounds", says="element 20"),
     Wrong(MASKED_ADD, store_mask_with_less_or_equal, kind="out of bounds", says="z_ptr"),
     Wrong(MASKED_ADD, mask_one_short, kind="never written", says="z[31]"),
-    Wrong(MASKED_ADD, load_mask_one_short, kind="uninitialised", says="x_ptr"),
-    Wrong(MASKED_ADD, load_mask_one_short_with_other, kind="values", says="z[31]: got 10"),
+    Wrong(MASKED_ADD, load_mask_one_short, kind="uninitialized", says="x_ptr"),
+    Wrong(MASKED_ADD, load_mask_one_short_with_other, kind="values", says="z[31] is 10"),
     Wrong(MASKED_ADD, mask_from_lanes, kind="out of bounds", says="200..223"),
     Wrong(MASKED_ADD, moved_pointers_and_lanes_below_n, kind="out of bounds", says="200..223"),
-    Wrong(MASKED_ADD, moved_twice, kind="out of bounds", says="its offsets move as far again"),
+    Wrong(
+        MASKED_ADD, moved_twice, kind="out of bounds", says="the offsets add the block's start a second time"
+    ),
     Wrong(MASKED_ADD, mask_from_the_block_size, kind="out of bounds", says="x_ptr"),
     Wrong(MASKED_ADD, whole_blocks_only, kind="never written", says="of z"),
     Wrong(MASKED_ADD, size_of_200, kind="out of bounds", says="20..31"),
-    Wrong(
-        MASKED_ADD, mask_the_wrong_way_round, kind="never written", says="is offs > N the wrong way round?"
-    ),
+    Wrong(MASKED_ADD, mask_reversed, kind="never written", says="is the comparison offs > N reversed?"),
     Wrong(
         MASKED_ADD,
         size_first_and_wrong_way_round,
         kind="never written",
-        says="is N < offs the wrong way round?",
+        says="is the comparison N < offs reversed?",
     ),
     Wrong(MASKED_ADD, masks_added, kind="never written", says="combine masks with &, not with +"),
-    Wrong(MASKED_ADD, id_loaded_under_a_mask, kind="compiler", says="is a block; use x_ptr + offs"),
-    Wrong(MASKED_ADD, chained_comparison, kind="compiler", says="a < b < c"),
+    Wrong(MASKED_ADD, id_loaded_under_a_mask, kind="compiler", says="use x_ptr + offs"),
+    Wrong(MASKED_ADD, chained_comparison, kind="compiler", says="cannot chain comparisons"),
     Wrong(MASKED_ADD, if_on_a_block, kind="compiler", says="an if"),
     Wrong(MASKED_ADD, last_block_moved_back, kind="out of bounds", says="-12..-1"),
     Wrong(MASKED_ADD, wrapped_load, kind="race", says="two lanes"),

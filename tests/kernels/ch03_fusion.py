@@ -434,7 +434,7 @@ WRONG = [
     Wrong(MUL_RELU, no_store_mask, kind="out of bounds", says="z_ptr"),
     Wrong(MUL_RELU, no_y_mask, kind="out of bounds", says="y_ptr"),
     Wrong(MUL_RELU, mask_one_too_far, kind="out of bounds", says="x_ptr"),
-    Wrong(MUL_RELU, mask_without_brackets, kind="compiler", says="a < b < c"),
+    Wrong(MUL_RELU, mask_without_brackets, kind="compiler", says="bind more tightly"),
     Wrong(MUL_RELU, torch_in_the_kernel, kind="compiler", says="torch.relu"),
     Wrong(MUL_RELU, folded, kind="values", says="tl.max(t, 0) folds axis 0"),
     Wrong(MUL_RELU, spec_in_the_kernel, kind="compiler", says="mul_relu_spec"),

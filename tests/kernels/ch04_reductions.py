@@ -346,7 +346,7 @@ def padding_counted(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.const
 
 
 @triton.jit
-def padding_uninitialised(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+def padding_uninitialized(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     """No `other`: the padding lanes hold whatever was there, and are reduced."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
@@ -372,7 +372,7 @@ def padding_uninitialised(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl
 
 
 @triton.jit
-def uninitialised_maximum(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+def uninitialized_maximum(x_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     """No `other` in the maximum's loop only: garbage may win, though tl.max forgives a NaN."""
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
@@ -858,26 +858,26 @@ WRONG = [
     Wrong(LONG_SUM, one_row_a_program, kind="never written", says="z[4]"),
     Wrong(LONG_SUM, rows_summed_together, kind="values", says="z[0]"),
     Wrong(LONG_SUM, wrong_axis, kind="compiler", says="before the loop"),
-    Wrong(LONG_SUM, no_other, kind="uninitialised", says="x_ptr"),
+    Wrong(LONG_SUM, no_other, kind="uninitialized", says="x_ptr"),
     Wrong(LONG_SUM, padding_of_ones, kind="values", says="too high by 56"),
     Wrong(LONG_SUM, tail_reads_the_next_row, kind="out of bounds", says="x_ptr"),
-    Wrong(LONG_SUM, tail_masked_by_the_end, kind="values", says="wrong values in z: 4 of 5"),
+    Wrong(LONG_SUM, tail_masked_by_the_end, kind="values", says="wrong values in z: 4 of 5 elements"),
     Wrong(LONG_SUM, sum_store_unmasked, kind="out of bounds", says="z_ptr"),
     Wrong(LONG_SUM, one_column_too_many, kind="out of bounds", says="x_ptr"),
-    Wrong(LONG_SUM, block_for_stride, kind="values", says="wrong values in z: 7 of 8"),
+    Wrong(LONG_SUM, block_for_stride, kind="values", says="wrong values in z: 7 of 8 elements"),
     Wrong(LONG_SUM, row_length_written_in, kind="values", says="z[0]"),
     Wrong(LONG_SUM, half_precision_accumulator, kind="values", says="z[0]"),
     Wrong(LONG_SUM, accumulator_changes_type, kind="compiler", says="before the loop"),
     Wrong(LONG_SUM, accumulator_changes_shape, kind="compiler", says="before the loop"),
     Wrong(LONG_SUM, row_in_one_arange, kind="compiler", says="tl.arange"),
-    Wrong(LONG_SUM, mask_without_brackets, kind="compiler", says="a < b < c"),
+    Wrong(LONG_SUM, mask_without_brackets, kind="compiler", says="bind more tightly"),
     Wrong(LONG_SUM, every_program_the_first_rows, kind="never written", says="z[2]"),
-    Wrong(LONG_SUM, atomics_on_what_was_there, kind="uninitialised", says="z_ptr"),
+    Wrong(LONG_SUM, atomics_on_what_was_there, kind="uninitialized", says="z_ptr"),
     Wrong(LONG_SOFTMAX, no_maximum, kind="values", says="NaN"),
     Wrong(LONG_SOFTMAX, maximum_from_zero, kind="values", says="maximum starts at 0"),
     Wrong(LONG_SOFTMAX, padding_counted, kind="values", says="z[0, 0]"),
-    Wrong(LONG_SOFTMAX, padding_uninitialised, kind="uninitialised", says="x_ptr"),
-    Wrong(LONG_SOFTMAX, uninitialised_maximum, kind="uninitialised", says="x_ptr"),
+    Wrong(LONG_SOFTMAX, padding_uninitialized, kind="uninitialized", says="x_ptr"),
+    Wrong(LONG_SOFTMAX, uninitialized_maximum, kind="uninitialized", says="x_ptr"),
     Wrong(LONG_SOFTMAX, one_row_softmax, kind="never written", says="z[2, 0]"),
     Wrong(LONG_SOFTMAX, maximum_of_all_rows, kind="values", says="does tl.max have its axis"),
     Wrong(LONG_SOFTMAX, denominator_of_all_rows, kind="values", says="z[0, 0]"),

@@ -272,7 +272,7 @@ def keys_without_a_mask(q_ptr, k_ptr, v_ptr, z_ptr, T, BLOCK_Q: tl.constexpr, BL
 
 @triton.jit
 def values_without_other(q_ptr, k_ptr, v_ptr, z_ptr, T, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Weight 0 times an uninitialised value is NaN when that value is one."""
+    """Weight 0 times an uninitialized value is NaN when that value is one."""
     offs_q = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     q = tl.load(q_ptr + offs_q, mask=offs_q < T, other=0.0)
     m = tl.full((BLOCK_Q,), float("-inf"), tl.float32)
@@ -547,7 +547,7 @@ def blind_to_itself(
 def looks_ahead(
     q_ptr, k_ptr, v_ptr, z_ptr, T, D, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    """j >= i: the triangle the wrong way round."""
+    """j >= i: a reversed triangle."""
     offs_q = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     offs_d = tl.arange(0, BLOCK_D)
     mask_q = (offs_q[:, None] < T) & (offs_d[None, :] < D)
@@ -1087,7 +1087,7 @@ WRONG = [
     Wrong(SCALAR_FLASH_ATTENTION, first_block_of_queries, kind="never written", says="z[32]"),
     Wrong(SCALAR_FLASH_ATTENTION, two_passes_over_the_keys, kind="loads", says="k_ptr"),
     Wrong(SCALAR_FLASH_ATTENTION, keys_without_a_mask, kind="out of bounds", says="k_ptr"),
-    Wrong(SCALAR_FLASH_ATTENTION, values_without_other, kind="uninitialised", says="v_ptr"),
+    Wrong(SCALAR_FLASH_ATTENTION, values_without_other, kind="uninitialized", says="v_ptr"),
     Wrong(SCALAR_FLASH_ATTENTION, store_without_a_mask, kind="out of bounds", says="z_ptr"),
     Wrong(SCALAR_FLASH_ATTENTION, accumulates_in_half, kind="values", says="z[0]"),
     Wrong(SCALAR_FLASH_ATTENTION, maximum_over_the_block, kind="values", says="does tl.max have its axis"),

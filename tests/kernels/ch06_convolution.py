@@ -820,7 +820,7 @@ WRONG = [
     Wrong(CONV2D, no_mask_on_the_store, kind="out of bounds", says="z_ptr"),
     Wrong(CONV2D, at_most_h, kind="out of bounds", says="x_ptr"),
     Wrong(CONV2D, at_most_w, kind="out of bounds", says="z_ptr"),
-    Wrong(CONV2D, precedence, kind="compiler", says="a < b < c"),
+    Wrong(CONV2D, precedence, kind="compiler", says="bind more tightly"),
     Wrong(CONV2D, no_halo, kind="values", says="z[0, 0, 6]"),
     Wrong(CONV2D, height_for_width, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, filter_stride_from_its_height, kind="values", says="rows of w that are KH apart"),
@@ -835,7 +835,7 @@ WRONG = [
     Wrong(CONV2D, blocks_swapped_in_conv2d, kind="never written", says="z[0, 0, 8]"),
     Wrong(CONV2D, four_by_four, kind="out of bounds", says="w_ptr"),
     Wrong(CONV2D, one_row_of_the_filter, kind="values", says="0–6 along H"),
-    Wrong(CONV2D, padding_without_other, kind="uninitialised", says="x_ptr"),
+    Wrong(CONV2D, padding_without_other, kind="uninitialized", says="x_ptr"),
     Wrong(CONV2D, products_in_half, kind="values", says="z[0, 0, 0]"),
     Wrong(CONV2D, filter_in_place, kind="input changed", says="its input x"),
     Wrong(
@@ -844,7 +844,7 @@ WRONG = [
         kind="stores",
         says="program (0, 0, 0) stores z[0, 0, 0] more than once",
     ),
-    Wrong(CONV2D, sums_in_memory, kind="uninitialised", says="z_ptr"),
+    Wrong(CONV2D, sums_in_memory, kind="uninitialized", says="z_ptr"),
     Wrong(CONV2D, filter_as_a_tile, kind="compiler", says="tl.arange"),
 ]
 

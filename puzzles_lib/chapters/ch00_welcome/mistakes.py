@@ -50,7 +50,7 @@ MISTAKES = (
         "The second number is subtracted from the first. In the picture, black and white change places.",
         {"second - first": "first - second"},
         kind="values",
-        says="the wrong way round",
+        says="the difference is reversed",
     ),
     Mistake(
         PAIR_DIFFERENCE,

@@ -62,7 +62,7 @@ PAIR_DIFFERENCE = Puzzle(
     slips={
         "the pairs overlap: lane 1 needs x[2] and x[3], not x[1] and x[2]": _of_neighbors,
         "that's x[N + n] - x[n]: the two numbers of a pair are next to each other in x": _of_halves,
-        "the difference is the wrong way round: subtract the first number of a pair from the second": (
+        "the difference is reversed: subtract the first number of a pair from the second": (
             lambda x: x[::2] - x[1::2]
         ),
         "the two numbers of each pair are added": lambda x: x[1::2] + x[::2],

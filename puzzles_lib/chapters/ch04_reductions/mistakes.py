@@ -9,7 +9,7 @@ MISTAKES = (
         "other_forgotten",
         "Lanes past the end of the row have no defined value, and are summed anyway.",
         {"mask=mask, other=0.0": "mask=mask"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="x_ptr",
     ),
     Mistake(

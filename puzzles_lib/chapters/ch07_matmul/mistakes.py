@@ -160,7 +160,7 @@ MISTAKES = (
         "no_other_on_y",
         "Masked-off lanes of y have no defined value, and 0 times NaN is NaN.",
         {"(offs_k[:, None] < K),\n            other=0.0": "(offs_k[:, None] < K)"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="y_ptr",
     ),
     Mistake(
@@ -232,7 +232,7 @@ MISTAKES = (
         "atomics_on_unset_output",
         "It adds to z, which was never set to 0.",
         {"tl.store(z_tile, acc": "tl.atomic_add(z_tile, acc.to(tl.float16)"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="z_ptr",
     ),
     Mistake(

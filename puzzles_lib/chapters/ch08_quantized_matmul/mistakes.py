@@ -330,7 +330,7 @@ MISTAKES = (
         "no_other_on_scale",
         "Leaves out other= for the scale. Masked lanes contain garbage, and NaN times 0 is NaN.",
         {"scale_rows + g, mask=mask, other=0.0": "scale_rows + g, mask=mask"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="scale_ptr",
     ),
     Mistake(

@@ -36,7 +36,7 @@ MISTAKES = (
         "shifted_in_uint8",
         "Shifts in the codes' own 8 bits, and loses all higher fields.",
         {".to(tl.int32)": "", "codes << BITS * i": "(codes << (BITS * i).to(tl.uint8)).to(tl.int32)"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="8 bits",
     ),
     Mistake(
@@ -84,7 +84,7 @@ MISTAKES = (
         "padding_left_open",
         "Masks off the lanes past the end of a row, but sums them anyway.",
         {"mask=n < N, other=0": "mask=n < N"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="codes_ptr",
     ),
     Mistake(

@@ -61,7 +61,7 @@ MISTAKES = (
         "Doesn't clamp. If the scale was rounded down, the maximum gets code 256, which spills into the "
         "next field.",
         {"tl.minimum((steps + 12582912.0) - 12582912.0, TOP)": "(steps + 12582912.0) - 12582912.0"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="whose range is 0 to 255",
     ),
     Mistake(
@@ -101,7 +101,7 @@ MISTAKES = (
         "no_other",
         "Lanes past the row contain garbage and take part.",
         {'tl.where(n < N, x, float("inf"))': "x", 'tl.where(n < N, x, float("-inf"))': "x"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="x_ptr",
     ),
     Mistake(
@@ -125,7 +125,7 @@ MISTAKES = (
         "minimum_forgotten",
         "Computes x / scale, as if the minimum of every group were 0.",
         {"(x - low[:, None])": "x"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="from x / scale",
     ),
     Mistake(
@@ -237,7 +237,7 @@ MISTAKES = (
         "no_other",
         "Lanes past the row contain garbage and take part.",
         {'tl.where(n < N, x, float("inf"))': "x", 'tl.where(n < N, x, float("-inf"))': "x"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="x_ptr",
     ),
     Mistake(
@@ -413,7 +413,7 @@ MISTAKES = (
         "words_rounded_down",
         "Assumes that rows of words are N // F long.",
         {"tl.cdiv(N, F)": "N // F"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="words_ptr",
     ),
     Mistake(

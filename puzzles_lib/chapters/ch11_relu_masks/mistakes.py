@@ -111,7 +111,7 @@ MISTAKES = (
         "padding_unset",
         "Doesn't fill the lanes past the end of a row, but stores their bits.",
         {"mask=n < N, other=0.0": "mask=n < N"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="x_ptr",
     ),
     Mistake(
@@ -313,7 +313,7 @@ MISTAKES = (
             "    tl.store(": "    old = tl.load(dx_ptr + row * N + n, mask=n < N)\n    tl.store(",
             "tl.where(passes, dy, 0.0)": "old + tl.where(passes, dy, 0.0)",
         },
-        kind="uninitialised",
+        kind="uninitialized",
         says="dx_ptr",
     ),
 )

@@ -106,7 +106,7 @@ MISTAKES = (
         "dy_without_other",
         "Rows past K are masked off in dy, but contain garbage, and garbage times 0 can be NaN.",
         {"offs_m[:, None], mask=mask, other=0.0": "offs_m[:, None], mask=mask"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="dy_ptr",
     ),
     Mistake(
@@ -114,7 +114,7 @@ MISTAKES = (
         "minimum_without_other",
         "Rows past K have garbage for a minimum, and garbage times dy's zeros can be NaN.",
         {"minimum_ptr + at, mask=mask, other=0.0": "minimum_ptr + at, mask=mask"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="minimum_ptr",
     ),
     Mistake(
@@ -328,7 +328,7 @@ MISTAKES = (
         "atomics_into_part_0",
         "Sums are added to part 0 with atomics, but nobody zeroed it.",
         {"tl.store": "tl.atomic_add", "parts_ptr + split * COUT * CIN": "parts_ptr"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="parts_ptr",
         asks="What is in part 0 when the first split adds to it? And what about the other parts?",
     ),
@@ -337,7 +337,7 @@ MISTAKES = (
         "atomics_into_own_part",
         "Each split adds to its own part, but nobody zeroed it.",
         {"tl.store": "tl.atomic_add"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="parts_ptr",
     ),
     Mistake(
@@ -570,7 +570,7 @@ MISTAKES = (
         "dy_garbage_past_k",
         "Rows past K are masked off in dy, but contain garbage.",
         {"mask=mask, other=0.0": "mask=mask"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="dy_ptr",
     ),
     Mistake(

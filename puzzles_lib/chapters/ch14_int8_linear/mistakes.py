@@ -53,7 +53,7 @@ MISTAKES = (
         "magic_left_on",
         "Expects the cast to drop the bits of 12582912, but a GPU clamps to int16 on the way to int8.",
         {" - 12582912.0": ""},
-        kind="uninitialised",
+        kind="uninitialized",
         says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
@@ -61,7 +61,7 @@ MISTAKES = (
         "largest_without_abs",
         "Takes the largest value instead of the largest magnitude: negative peaks leave the range.",
         {"tl.abs(x)": "x"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="is tl.abs missing?",
     ),
     Mistake(
@@ -82,7 +82,7 @@ MISTAKES = (
         "zero_row_divides_by_zero",
         "A row of zeros gets scale 0, so its codes are 0 / 0.",
         {"tl.where(peak > 0, peak / 127, 1.0)": "peak / 127"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="their scale should be 1",
     ),
     Mistake(
@@ -114,7 +114,7 @@ MISTAKES = (
         "a_hundred_and_twenty_eight",
         "Divides by 128: a positive peak becomes code 128, but int8 ends at 127.",
         {"peak / 127": "peak / 128"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="divide by 127",
     ),
     Mistake(
@@ -126,7 +126,7 @@ MISTAKES = (
             "tl.abs(x), axis=1))": "x, axis=1))\n        low = tl.minimum(low, tl.min(x, axis=1))",
             "peak > 0, peak / 127": "peak > low, (peak - low) / 255",
         },
-        kind="uninitialised",
+        kind="uninitialized",
         says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
@@ -154,7 +154,7 @@ MISTAKES = (
         "peak_of_the_last_block",
         "Each iteration forgets the peaks of the ones before.",
         {"tl.maximum(peak, tl.max(tl.abs(x), axis=1))": "tl.max(tl.abs(x), axis=1)"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="that of the last block of K",
     ),
     Mistake(
@@ -200,7 +200,7 @@ MISTAKES = (
         "what_masked_lanes_hold",
         "Lanes past K count toward the peak, and nobody said what they hold.",
         {"(k < K), other=0.0": "(k < K)", "mask=mask, other=0.0": "mask=mask"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="x_ptr",
     ),
     Mistake(
@@ -230,7 +230,7 @@ MISTAKES = (
             "peak / 127": "peak / 130",
             "codes.to(tl.int8)": "tl.minimum(tl.maximum(codes.to(tl.int8), -127), 127)",
         },
-        kind="uninitialised",
+        kind="uninitialized",
         says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
@@ -491,7 +491,7 @@ MISTAKES = (
             "(k[None, :] < K),\n            other=0": "(k[None, :] < K)",
             "(k[:, None] < K),\n            other=0": "(k[:, None] < K)",
         },
-        kind="uninitialised",
+        kind="uninitialized",
         says="xq_ptr",
     ),
     Mistake(
@@ -652,7 +652,7 @@ MISTAKES = (
         "padding_counts",
         "Lanes past K and the padding can hold anything, and their product is summed.",
         {"(offs_k < K), other=0": "(offs_k < K)"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="xq_ptr",
     ),
     Mistake(
@@ -800,7 +800,7 @@ MISTAKES = (
                 "tl.max(tl.abs(x), axis=1, keep_dims=True)"
             )
         },
-        kind="uninitialised",
+        kind="uninitialized",
         says="that of the last block of K",
     ),
     Mistake(
@@ -856,7 +856,7 @@ MISTAKES = (
         "zero_rows_divided",
         "A row of zeros gets scale 0, so its codes are 0 / 0.",
         {"tl.where(peak > 0, peak / 127, 1.0)": "peak / 127"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="is cast to int8, whose range is -128 to 127",
     ),
     Mistake(
@@ -864,7 +864,7 @@ MISTAKES = (
         "peak_without_abs",
         "Takes the largest value instead of the largest magnitude.",
         {"tl.max(tl.abs(x), axis=1": "tl.max(x, axis=1"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="is tl.abs missing?",
     ),
     Mistake(
@@ -923,7 +923,7 @@ MISTAKES = (
             "mask=mask, other=0.0)\n        mask": "mask=mask)\n        mask",
             "offs_n * K + k[:, None], mask=mask, other=0)": "offs_n * K + k[:, None], mask=mask)",
         },
-        kind="uninitialised",
+        kind="uninitialized",
         says="_ptr",
     ),
 )

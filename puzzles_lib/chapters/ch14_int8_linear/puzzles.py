@@ -460,8 +460,8 @@ INT8_LINEAR = Puzzle(
         "it is what you get if the bias is added once per block of K: add it once, at the end": (
             _bias_per_block
         ),
-        "rows of wq are read BLOCK_K elements apart: they are K elements apart": _rows_of_a_block,
-        "rows of wq are read N elements apart: they are K elements apart": _rows_of_n,
+        "rows of wq are read BLOCK_K elements apart, but they are K elements apart": _rows_of_a_block,
+        "rows of wq are read N elements apart, but they are K elements apart": _rows_of_n,
         "acc has the products of the last block of K alone: add each dot to it": _one_block(-1),
         "acc has the products of the first block of K alone": _one_block(0),
         "y is only the bias: no product is added to acc": _only_bias,
@@ -606,7 +606,7 @@ FUSED_LINEAR = Puzzle(
         "codes of the first blocks are made before the peak of the whole row is known": _one_walk(
             corrected=False
         ),
-        "rows of wq are read N elements apart: they are K elements apart": _then(_rows_of_n),
+        "rows of wq are read N elements apart, but they are K elements apart": _then(_rows_of_n),
         "it is what you get if wq is read as [K, N]: row n starts at n * K": _then(_weights_as_k_by_n),
         "acc has the products of the last block of K alone: add each dot to it": _last_block_alone,
         "x is rounded to codes without being divided by its scale": _fused(_undivided(torch.round)),

@@ -42,7 +42,7 @@ MISTAKES = (
             "offs_m[:, None] * N": "(offs_m[:, None] * N).to(tl.int64)",
         },
         kind="true size",
-        says="make a factor int64",
+        says="convert a factor to int64",
     ),
     Mistake(
         STRIDED_COPY,
@@ -283,7 +283,7 @@ MISTAKES = (
         "Goes up if u is above the fraction, which is how often it should stay down.",
         {"tl.floor(steps + u)": "tl.floor(steps) + (u > steps - tl.floor(steps)).to(tl.float32)"},
         kind="values",
-        says="the wrong way round",
+        says="which is reversed",
     ),
     Mistake(
         STOCHASTIC_PACK,
@@ -418,7 +418,7 @@ MISTAKES = (
         "codes_past_the_end",
         "Fills the fields past the end of a row from masked-off lanes, whose values are undefined.",
         {"tl.where(n < N, codes, 0.0)": "codes"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="x_ptr",
     ),
     Mistake(
@@ -446,7 +446,7 @@ MISTAKES = (
                 "tl.atomic_add(db_ptr + offs_c, total, mask=offs_c < COUT)"
             )
         },
-        kind="uninitialised",
+        kind="uninitialized",
         says="db_ptr",
         asks="Is db too large, or does the report name another fault?",
         otherwise=_STORED_BY_ONE,
@@ -544,7 +544,7 @@ MISTAKES = (
         "Converts the product to int64, but it has already wrapped around.",
         {"offs_c.to(tl.int64)[:, None] * N": "(offs_c[:, None] * N).to(tl.int64)"},
         kind="true size",
-        says="make a factor int64",
+        says="convert a factor to int64",
     ),
     Mistake(
         LINEAR_BACKWARD,
@@ -597,7 +597,7 @@ MISTAKES = (
         "dy_without_other",
         "Sums the masked-off lanes of dy, whose values are undefined.",
         {"offs_c[:, None], mask=mask, other=0.0)": "offs_c[:, None], mask=mask)"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="dy_ptr",
     ),
     Mistake(

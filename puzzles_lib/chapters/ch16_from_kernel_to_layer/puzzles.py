@@ -354,7 +354,7 @@ ROUNDING_SLIPS = {
     "a coin toss: u above 0.5 gives the upper code, whatever the fraction is": _rounded_by(
         lambda steps, u: torch.where(u > 0.5, steps.ceil(), steps.floor())
     ),
-    "codes go up if u is above the fraction, the wrong way round: let u be above 1 - fraction": _rounded_by(
+    "codes go up if u is above the fraction, which is reversed: let u be above 1 - fraction": _rounded_by(
         lambda steps, u: steps.floor() + (u > steps - steps.floor())
     ),
     "codes are half a step too high: after adding u, use tl.floor instead of rounding": _rounded_by(

@@ -138,7 +138,7 @@ MISTAKES = (
         "lanes_left_undefined",
         "The sum includes lanes past the end of the row whose values are undefined.",
         {"r_ptr + row + n, mask=mask, other=0.0": "r_ptr + row + n, mask=mask"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="the load of r_ptr masks off",
     ),
     Mistake(
@@ -306,7 +306,7 @@ MISTAKES = (
         "lanes_left_undefined",
         "The sum includes lanes whose values are undefined.",
         {"x_ptr + at, mask=mask, other=0.0": "x_ptr + at, mask=mask"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="the load of x_ptr masks off",
     ),
     Mistake(
@@ -486,7 +486,7 @@ MISTAKES = (
         "The lanes of w past the end are undefined. 0 times an undefined value is undefined, and the "
         "sums include it.",
         {"w_ptr + n, mask=n < N, other=0.0": "w_ptr + n, mask=n < N"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="the load of w_ptr masks off",
     ),
     Mistake(
@@ -712,7 +712,7 @@ MISTAKES = (
         "A plain store isn't a release.",
         {"tl.atomic_xchg(lock_ptr + j, 0)": "tl.store(lock_ptr + j, 0)"},
         kind="race",
-        says="a plain store doesn't release what was stored before it: unlock with tl.atomic_xchg",
+        says="other programs may see a plain store before they see the stores above it: unlock",
     ),
     Mistake(
         DW_BY_LOCK,
@@ -1016,7 +1016,7 @@ MISTAKES = (
         "lanes_left_undefined",
         "The sum includes lanes whose values are undefined.",
         {"row + n, mask=n < N, other=0.0": "row + n, mask=n < N"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="the load of x_ptr masks off",
     ),
     Mistake(

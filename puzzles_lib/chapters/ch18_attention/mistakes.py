@@ -234,7 +234,7 @@ MISTAKES = (
         "values_left_undefined",
         "The weights there are 0, but 0 times NaN is NaN.",
         {"v_ptr + at_k, mask=j[:, None] < T, other=0.0": "v_ptr + at_k, mask=j[:, None] < T"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="the load of v_ptr masks off",
     ),
     Mistake(
@@ -410,7 +410,7 @@ MISTAKES = (
         "values_left_undefined",
         "The weights there are 0, but 0 times NaN is NaN.",
         {"v_ptr + at_k, mask=j[:, None] < keys, other=0.0": "v_ptr + at_k, mask=j[:, None] < keys"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="the load of v_ptr masks off",
     ),
     Mistake(
@@ -646,7 +646,7 @@ MISTAKES = (
         "values_left_undefined",
         "p is 0 there, but 0 times NaN is NaN.",
         {"v_ptr + at_k, mask=j[:, None] < T, other=0.0": "v_ptr + at_k, mask=j[:, None] < T"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="the load of v_ptr masks off",
     ),
     Mistake(
@@ -698,7 +698,7 @@ MISTAKES = (
         "The mask keeps the queries before the key instead of those after it.",
         {"j[:, None] <= i[None, :]": "j[:, None] >= i[None, :]"},
         kind="values",
-        says="the mask is the wrong way round",
+        says="the mask is reversed",
     ),
     Mistake(
         ATTENTION_DKV,
@@ -916,7 +916,7 @@ MISTAKES = (
         "do_left_undefined",
         "Undefined rows of do are part of the sum.",
         {"do_ptr + at_q, mask=i[:, None] < T, other=0.0": "do_ptr + at_q, mask=i[:, None] < T"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="the load of do_ptr masks off",
     ),
     Mistake(

@@ -691,7 +691,7 @@ def _queries_before(
     BLOCK_Q: int,
     BLOCK_K: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return the results with the mask the wrong way round: queries up to the key count."""
+    """Return the results with a reversed mask: queries up to the key count."""
     heads, T = q.shape[0] // k.shape[0], torch.arange(q.shape[1])
     k_of_h, v_of_h = k.repeat_interleave(heads, 0), v.repeat_interleave(heads, 0)
     first = T // BLOCK_K * BLOCK_K // BLOCK_Q * BLOCK_Q
@@ -771,7 +771,7 @@ ATTENTION_DKV = Puzzle(
         "only the first head of each group counts": lambda **all: attention_dkv(**_only_head(0, **all)),
         "only the last head of each group counts": lambda **all: attention_dkv(**_only_head(-1, **all)),
         "head g of k is used for head g of q: it belongs to H // H_KV heads of q": _own_number_only,
-        "the mask is the wrong way round: queries i >= j see key j": _queries_before,
+        "the mask is reversed: queries i >= j see key j": _queries_before,
         "dk sums ds times do: it's ds times q": _with_factors("do", "do"),
         "dv sums p times q: it's p times do": _with_factors("q", "q"),
     },

@@ -190,7 +190,7 @@ MISTAKES = (
         "lanes_unfilled",
         "Lanes that the mask switches off go into the sum.",
         {", mask=mask, other=0.0": ", mask=mask"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="x_ptr",
     ),
 )

@@ -117,5 +117,5 @@ def order() -> Picture:
     return Picture(
         figure,
         f"Eight floats from the smallest to the largest: {first}. If their bits are read as integers, the "
-        f"order is {second}: the negative ones are the wrong way round.",
+        f"order is {second}: the negative ones are reversed.",
     )

@@ -127,7 +127,7 @@ MISTAKES = (
         "The page's number is int32, so an offset into a large cache wraps around.",
         {".to(tl.int64)": ""},
         kind="true size",
-        says="make a factor int64",
+        says="convert a factor to int64",
     ),
     Mistake(
         PAGED_ATTENTION,
@@ -678,7 +678,7 @@ MISTAKES = (
         "cold_is_noisy",
         "With heat 0, the row's logits are divided by 0.",
         {"tl.where(heat > 0, noisy, logits)": "noisy"},
-        kind="uninitialised",
+        kind="uninitialized",
         says="NaN is neither larger nor smaller",
     ),
     Mistake(
