@@ -229,7 +229,7 @@ def numbers(puzzle, count: int) -> list[int]:
         (PAIR_DIFFERENCE, "x_ptr + 2 * offs, ", "x_ptr + offs, ", "wrong values", "Where a pair begins"),
         (PAIR_DIFFERENCE, "2 * offs + 1", "2 * offs + 2", "out-of-bounds", "Where a pair begins"),
         (PAIR_DIFFERENCE, "z_ptr + offs", "z_ptr + 2 * offs", "out-of-bounds store", "Where a result goes"),
-        (PAIR_DIFFERENCE, "second - first", "first - second", "the difference is reversed", "Which from which"),
+        (PAIR_DIFFERENCE, "second - first", "first - second", "difference is reversed", "Which from which"),
         (MASKED_ADD, "x + 10, mask=mask", "x + 10", "elements 20..31", "What needs a mask"),
         (REVERSED_ADD, "lanes < N - pid * BLOCK", "lanes < N", "elements -5..-1", "The mask"),
         (REVERSED_ADD, "x_ptr - lanes, mask=mask", "x_ptr - lanes", "elements -12..-1", "The mask"),
@@ -461,7 +461,7 @@ def numbers(puzzle, count: int) -> list[int]:
     ids=[
         "no mask", "max of a number", "shapes",
         "relu of each factor", "gate of x", "no y", "no parentheses", "one too many", "lanes below N",
-        "pairs overlap", "the next pair", "stored in pairs", "the difference is reversed", "no mask of the store",
+        "pairs overlap", "the next pair", "stored in pairs", "reversed", "no mask of the store",
         "mask from N alone", "load without its mask", "one past the last", "all at the end", "forwards",
         "the last maximum", "a fold of two",
         "other axis", "all axes", "last block", "padding of zeros",
