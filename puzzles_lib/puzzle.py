@@ -270,6 +270,8 @@ class Puzzle:
         kernels that round values to half precision for `tl.dot`; None allows only float32's own error.
     slips: functions like the spec, each with a common slip, by the report's text about it. They may also take
         any number of the case, by its name.
+    ends: for an axis's size, such as ``"P"``, what a mask compares instead of the axis with it, if that's not
+        enough: ``"rows with start[e + 1]"``.
     contract: how random cases are chosen; without a contract there are none.
     hard: cases that aren't listed, by what they show; they are tried once all others pass. They are for
         mistakes that few inputs show.
@@ -301,6 +303,7 @@ class Puzzle:
     derived: Mapping[str, Callable[..., torch.Tensor]] | None = None
     allowance: Callable | None = None
     slips: Mapping[str, Callable] | None = None
+    ends: Mapping[str, str] | None = None
     contract: Contract | None = None
     hard: Mapping[str, Case] | None = None
     machine: tuple[Goal | Once, ...] = ()

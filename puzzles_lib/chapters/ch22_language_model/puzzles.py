@@ -725,6 +725,9 @@ _LISTED = (
 )  # fmt: skip
 """The cases of puzzles 69 and 70."""
 
+_RANGES = {"P": "rows with start[e + 1]"}
+"""What ends a tile of rows, in puzzles 69 and 70."""
+
 GROUPED_MATMUL = Puzzle(
     number="69",
     spec=grouped_matmul,
@@ -742,7 +745,11 @@ GROUPED_MATMUL = Puzzle(
         ),
     ),
     needed={"w": lambda s: sum(count > 0 for count in _counts(s)) * s.K * s.N},
-    most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
+    most_loads={
+        "w": lambda s: _busy_blocks(s) * s.K * s.N,
+        "x": lambda s: s.P * s.K * triton.cdiv(s.N, s.BLOCK_N),
+    },
+    ends=_RANGES,
     slips={
         "these are the products with w[0]: expert e has the matrix w[e]": lambda x, w, start: x @ w[0],
         "matrix e begins at e · K here: a matrix has K · N numbers": lambda x, w, start: grouped_matmul(
@@ -867,7 +874,11 @@ SWIGLU_DOWN = Puzzle(
         ),
     ),
     needed={"w": lambda s: sum(count > 0 for count in _counts(s)) * s.K * s.N},
-    most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
+    most_loads={
+        "w": lambda s: _busy_blocks(s) * s.K * s.N,
+        "h": lambda s: 2 * s.P * s.K * triton.cdiv(s.N, s.BLOCK_N),
+    },
+    ends=_RANGES | {"2*K": "columns of each half with K"},
     allowance=_rounded_x,
     machine=(Goal(cases=(1,), wants=(Want("float32 dots", most=0),)),),
     slips={
