@@ -250,6 +250,8 @@ class Puzzle:
         on. A result with the name of an input is that input, changed in place.
     most_loads: for an input's name, case -> how many of its elements may be loaded at most, summed over all
         programs. For puzzles whose point is to read something only once.
+    most_flops: case -> how many operations on floats are enough, counted for every lane of all programs, two
+        per product of a `tl.dot`.
     needed: for an input's name, case -> how many of its elements the results depend on; all by default. The
         least traffic that is possible, as `check` reports it, counts only these.
     fewest_bytes: case -> the fewest bytes that kernels with these blocks must load and store. If one that
@@ -291,6 +293,7 @@ class Puzzle:
     formula: str = ""
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
+    most_flops: Callable[[Case], int] | None = None
     needed: Mapping[str, Callable[[Case], int]] | None = None
     fewest_bytes: Callable[[Case], int] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, ...]]] | None = None

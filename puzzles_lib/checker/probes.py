@@ -23,7 +23,7 @@ from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Draw, Verdict
 from puzzles_lib.runner import ELSEWHERE, LINE_BY_LINE, NaNs, Options, Program, Run
 
-LESS_BASIC = ("input changed", "values", "loads", "stores")
+LESS_BASIC = ("input changed", "values", "loads", "stores", "operations")
 """The kinds of verdict that a race between the threads of a program takes precedence over."""
 
 ENOUGH = 1  # of the first cases, and of the last, that run in float64 too: a wrong formula is wrong in all

@@ -177,6 +177,9 @@ def judge(
                 "keep what you loaded, broadcast a row or column, skip blocks and lanes that no result needs"
             )
             return Verdict("loads", text, diagnosis=f"load {name} only as often as its results need: {how}")
+    if puzzle.most_flops and ran.flops > (enough := puzzle.most_flops(case)):
+        text = f"too many operations on floats: {ran.flops}, but {enough} are enough"
+        return Verdict("operations", text, diagnosis="does a loop run more often than it has blocks?")
     for name in puzzle.stored_once:
         if name in ran.repeated:
             return stored_again(puzzle, case, ran.repeated[name])

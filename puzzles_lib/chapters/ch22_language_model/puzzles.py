@@ -725,6 +725,14 @@ _LISTED = (
 )  # fmt: skip
 """The cases of puzzles 69 and 70."""
 
+
+def _enough_steps(s: Case) -> int:
+    """Return twice the operations of all products, if every program takes all steps along K."""
+    programs = s.E * triton.cdiv(s.M, s.BLOCK_M) * triton.cdiv(s.N, s.BLOCK_N)
+    products = s.BLOCK_M * s.BLOCK_N * s.BLOCK_K * triton.cdiv(s.K, s.BLOCK_K)
+    return 2 * 2 * programs * products
+
+
 _RANGES = {"P": "rows with start[e + 1]"}
 """What ends a tile of rows, in puzzles 69 and 70."""
 
@@ -749,6 +757,7 @@ GROUPED_MATMUL = Puzzle(
         "w": lambda s: _busy_blocks(s) * s.K * s.N,
         "x": lambda s: s.P * s.K * triton.cdiv(s.N, s.BLOCK_N),
     },
+    most_flops=_enough_steps,
     ends=_RANGES,
     slips={
         "these are the products with w[0]: expert e has the matrix w[e]": lambda x, w, start: x @ w[0],
@@ -878,6 +887,7 @@ SWIGLU_DOWN = Puzzle(
         "w": lambda s: _busy_blocks(s) * s.K * s.N,
         "h": lambda s: 2 * s.P * s.K * triton.cdiv(s.N, s.BLOCK_N),
     },
+    most_flops=_enough_steps,
     ends=_RANGES | {"2*K": "columns of each half with K"},
     allowance=_rounded_x,
     machine=(Goal(cases=(1,), wants=(Want("float32 dots", most=0),)),),
