@@ -165,7 +165,9 @@ def slip_so_far(
 
     def all_fit(wanted: Mapping[str, torch.Tensor]) -> bool:
         return all(
-            torch.isclose(got.double(), wanted[name].double(), rtol=1e-3, atol=1e-5)[stored[name]].all()
+            torch.isclose(got.double(), wanted[name].double(), rtol=_near(got.dtype), atol=1e-5)[
+                stored[name]
+            ].all()
             for name, got in outputs.items()
         )
 
@@ -175,6 +177,11 @@ def slip_so_far(
         text for text, spec in (puzzle.slips or {}).items() if all_fit(evaluate(puzzle, case, inputs, spec))
     ]
     return texts[0] if len(texts) == 1 else ""
+
+
+def _near(dtype: torch.dtype) -> float:
+    """Return how far apart two results may be that differ only by rounding, relative to them."""
+    return max(1e-3, 2 * (of_torch(dtype).roundoff or 0.0))
 
 
 def _number_of(tensor: torch.Tensor, place: tuple[int, ...]) -> float:

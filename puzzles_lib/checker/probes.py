@@ -178,6 +178,13 @@ def _is_beyond(trial: Trial) -> bool:
     return verdict is not None and verdict.kind == "out of bounds" and not verdict.diagnosis
 
 
+def _may_be_a_slip(trial: Trial) -> bool:
+    """Whether the stored values may say why: places are out of bounds, or depend on loaded values."""
+    verdict = trial.verdict
+    told = verdict is not None and verdict.kind == "never written" and unwritten.LOADED in verdict.diagnosis
+    return told or _is_beyond(trial)
+
+
 def _why_beyond(trial: Trial) -> Verdict | None:
     """Return the same fault with its reason: a moved pointer, or an axis that the mask leaves out."""
     assert trial.verdict is not None
@@ -392,7 +399,7 @@ PROBES: Sequence[Probe] = (
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
     Probe("why lanes are past the end", _is_beyond, _why_beyond),
-    Probe("which slip came before", _is_beyond, _which_slip_so_far),
+    Probe("which slip came before", _may_be_a_slip, _which_slip_so_far),
     Probe("who needs no load", _is_loaded_too_often, _who_needs_no_load),
     Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),
