@@ -515,7 +515,7 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
 @pytest.mark.parametrize(
     "puzzle, right, wrong, diagnosis, title",
     [
-        (ROPE, "tl.load(position_ptr + t)", "t", "load position[t]", "Whose row is it"),
+        (ROPE, "tl.load(position_ptr + t)", "t", "row position[t]", "Whose row is it"),
         (ROPE, "a * c[None, :] - b", "a * c[None, :] + b", "", "The wrong way around"),
         (SAMPLE_TOKEN, "logits / heat", "logits * heat", "divide by it", "The noise"),
         (SAMPLE_TOKEN, "tl.log(-tl.log(u))", "tl.log(u)", "a logarithm is missing", "The noise"),

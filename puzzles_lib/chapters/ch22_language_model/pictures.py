@@ -96,11 +96,11 @@ def chain() -> Picture:
 
 
 def rotations(
-    places: Sequence[tuple[int, int]] = ((2, 0), (3, 1), (8, 6), (0, 2)), size: int = 16, apart: float = 1.0
+    places: Sequence[tuple[int, int]] = ((0, 0), (2, 0), (8, 6), (0, 2)), size: int = 16, apart: int = 30
 ) -> Picture:
     """Draw the first two pairs of a query and a key as arrows, at several (query's, key's) positions.
 
-    size: how many numbers a head has. apart: the angle by which the query is ahead before it's rotated.
+    size: how many numbers a head has. apart: the degrees by which the query is ahead before it's rotated.
     """
     figure, ax = new_sheet(25, 9.2)
     told = []
@@ -113,20 +113,22 @@ def rotations(
             x = 8.6 + 4.3 * column
             ring = [2 * math.pi * n / 60 for n in range(61)]
             ax.plot([x + 1.3 * math.cos(a) for a in ring], [y - 1.3 * math.sin(a) for a in ring], color=MIST)
-            for color, angle in ((SKY, speed * of_k), (ORANGE, speed * of_q + apart)):
+            for color, angle in ((SKY, speed * of_k), (ORANGE, speed * of_q + math.radians(apart))):
                 tip = (x + 1.3 * math.cos(angle), y - 1.3 * math.sin(angle))
                 ax.plot([x, x + 0.8 * (tip[0] - x)], [y, y + 0.8 * (tip[1] - y)], color=color, linewidth=2.5)
                 arrow(ax, (x, y), tip, color=color)
             if not row:
                 label(ax, x, 0.45, f"query at {of_q}", color=ORANGE, fontsize=10)
                 label(ax, x, 1.15, f"key at {of_k}", color=SKY, fontsize=10)
-            between = round(math.degrees(speed * (of_q - of_k) + apart)) % 360
-            between = min(between, 360 - between)
-            label(ax, x, y + 1.75, f"{between}° apart", fontsize=9)
-            told.append(f"pair {row}, query at {of_q} and key at {of_k}: {between} degrees apart")
+            turned = round(math.degrees(speed * (of_q - of_k)))
+            sign, between = "+" if turned > 0 else MINUS, f"{apart + turned}".replace("-", MINUS)
+            words = f"{apart}° {sign} {abs(turned)}° = {between}°" if turned else f"{apart}°: not rotated"
+            label(ax, x, y + 1.75, words, fontsize=9)
+            told.append(f"pair {row}, query at {of_q} and key at {of_k}: {words}")
     return Picture(
         figure,
-        f"Two pairs of a query and a key as arrows, rotated by their positions. {'; '.join(told)}. The angle "
+        f"Two pairs of a query and a key as arrows, rotated by their positions. By how far the query's arrow "
+        f"is ahead of the key's: {'; '.join(told)}. The angle "
         "between them, and so their dot product, is the same as long as the query is 2 positions after the "
         "key.",
     )
