@@ -58,7 +58,7 @@ def chain() -> Picture:
             name, puzzle = step
             y = top + apart * row
             earlier = puzzle in ("28", "12c")
-            color = None if not puzzle else PALE_SKY if earlier else PALE_GREEN
+            color = None if not puzzle else PALE if earlier else PALE_GREEN
             box(ax, x, y, 3.8, 1.6, color=color, dashed=color is None)
             label(ax, middle, y + (0.55 if puzzle else 0.8), name)
             if puzzle:
@@ -80,9 +80,9 @@ def chain() -> Picture:
         label(ax, x, 10.35, name, fontsize=11)
     arrow(ax, (24.7, top + 2 * apart + 1.65), (24.7, 10.75))
     box(ax, 22.8, 10.8, 3.8, 1.2, "next byte", color=PALE_ORANGE)
-    box(ax, 0.3, 11.4, 1.4, 0.25, color=SKY, edge=SKY)
+    ax.plot([0.3, 1.7], [11.55, 11.55], color=SKY, linewidth=4)
     label(ax, 2.0, 11.55, "the row; results are added", align="left")
-    legend(ax, 11.25, (10.4, PALE_GREEN, "this chapter"), (15.2, PALE_SKY, "earlier"))
+    legend(ax, 11.25, (10.4, PALE_GREEN, "this chapter"), (15.2, PALE, "earlier"))
     box(ax, 18.7, 11.25, 0.7, 0.6, color=None, dashed=True)
     label(ax, 19.65, 11.55, "torch", align="left")
     return Picture(
@@ -210,15 +210,19 @@ def parts(texts: Sequence[int] = (10, 5, 1), page: int = 4, part: int = 2, heads
     )
 
 
-def merged(lse: Sequence[float] = (0.0, math.log(3), -math.inf)) -> Picture:
-    """Draw three parts, their lse, and the shares with which they're averaged."""
+def merged(lse: Sequence[float] = (0.0, math.log(3), -math.inf), o: Sequence[int] = (4, 8)) -> Picture:
+    """Draw three parts, their lse, the shares with which they're averaged, and the average.
+
+    o: the results of the parts that have keys, which come first.
+    """
     figure, ax = new_sheet(24, 7.0)
     weights = [math.exp(each) for each in lse]
     shares = [weight / sum(weights) for weight in weights]
     names = ("0", "log 3", f"{MINUS}\N{INFINITY}")
     for row, (name, share) in enumerate(zip(names, shares, strict=True)):
         y = 1.3 + 1.6 * row
-        box(ax, 0.3, y, 4.4, 1.1, f"part {row}: o", color=PROGRAM_TINTS[row])
+        own = str(o[row]) if share else "?"
+        box(ax, 0.3, y, 4.4, 1.1, f"part {row}: o = {own}", color=PROGRAM_TINTS[row])
         label(ax, 5.4, y + 0.55, f"lse = {name}", align="left")
         label(ax, 10.0, y + 0.55, f"exp(lse) = {weights[row]:g}", align="left")
         if share:
@@ -227,12 +231,16 @@ def merged(lse: Sequence[float] = (0.0, math.log(3), -math.inf)) -> Picture:
             label(ax, 15.2, y + 0.55, "0%: o may be anything", align="left", color=FAINT)
     label(ax, 15.2, 0.6, "share in the result", align="left", color=FAINT, fontsize=10)
     total = f"total = log({sum(weights):g}) = {math.log(sum(weights)):.2f}"
-    label(ax, 10.0, 6.3, total, align="left", fontsize=11)
+    label(ax, 0.3, 6.5, total, align="left", fontsize=11)
+    terms = " + ".join(f"{share:.0%} of {own}" for share, own in zip(shares, o, strict=False))
+    result = f"o = {terms} = {sum(s * own for s, own in zip(shares, o, strict=False)):g}"
+    label(ax, 15.2, 6.5, result, align="left", fontsize=11)
     return Picture(
         figure,
         f"Three parts with lse 0, log 3 and minus infinity. Their exp(lse) are "
         f"{', '.join(f'{w:g}' for w in weights)}, so their shares in the result are "
-        f"{', '.join(f'{s:.0%}' for s in shares)}. The {total}.",
+        f"{', '.join(f'{s:.0%}' for s in shares)}. The {total}. With o = {o[0]} and {o[1]}, "
+        f"the result is {result}.",
     )
 
 

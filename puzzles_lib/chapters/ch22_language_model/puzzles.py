@@ -171,9 +171,9 @@ def paged_attention(
     uses head h // (H // H_KV) of k and v, and H // H_KV is a power of two.
 
     PAGE and D are powers of two, at least 16. Slots after a text's last key contain
-    anything, even NaN. Entries of the table after its last page are no pages: a
-    program loads only those of its pages, once each. k and v can have 2^31 elements
-    or more. Round the weights to bfloat16 for the second tl.dot.
+    anything, even NaN. A program loads the table's entries for its own pages, once
+    each; entries after the text's last page aren't pages. k and v can have 2^31
+    elements or more. Round the weights to bfloat16 for the second tl.dot.
     """
     B, H, D = q.shape
     PAGE, W = k.shape[1], table.shape[1]
@@ -557,7 +557,8 @@ def empty_first(*counts: int, scale: float = 1.0, at: float = 0.0) -> Fill:
             values[row, : counts[row % len(counts)]] = -torch.inf
         return values.to(dtype)
 
-    fill.__name__ = "_".join(["empty_parts", *map(str, counts)]) + (f"_others_near_{at:g}" if at else "")
+    named = "_".join(["empty_parts_per_row", *map(str, counts)]) if any(counts) else "no_empty_parts"
+    fill.__name__ = named + (f"_others_near_{at:g}" if at else "")
     return fill
 
 
