@@ -242,12 +242,15 @@ def test_a_kernel_that_fails_check_is_named(fresh):
 
 
 def test_a_kernel_that_was_mended_since_is_called_older(fresh):
-    wrong, right = _wrong("the_other_way"), solutions()["rope"]
-    assert check(right, ROPE).ok and not check(wrong, ROPE).ok
-    assert "fails `check`" in str(speak("The mask", {"rope": wrong}, length=1))
+    right, other = solutions()["rope"], _wrong("the_other_way")
+    wrong = define(kernel_sources()["rope"].replace("- b * s", "+ b * s"), "<rope with a bug>")
+    for kernel in (wrong, other):
+        assert not check(kernel, ROPE).ok
+        assert "fails `check`" in str(speak("The mask", {"rope": kernel}, length=1))
     assert check(right, ROPE).ok
+    assert "fails `check`" in str(speak("The mask", {"rope": other}, length=1))
     spoken = speak("The mask", {"rope": wrong}, length=1)
-    told = f"this {wrong.__name__} is an older version. The one that you have now passes `check`"
+    told = "this rope_kernel is an older version. The one that you have now passes `check`"
     assert told in str(spoken) and "fails `check`" not in str(spoken)
     assert "--jp-error-color1" in spoken._repr_html_()
     assert speak("The mask", {"rope": right}, length=1).doubts == {}

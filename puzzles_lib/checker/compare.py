@@ -560,7 +560,9 @@ def _barely(w: _Wrong) -> str:
         return ""
     if (w.got - w.value).abs().max() > 2 * dtype.roundoff * w.value.abs().max():
         return ""
-    return f"the errors are as small as {dtype.name}'s rounding: is a value on the way rounded to {dtype.name}?"
+    return (
+        f"the errors are as small as {dtype.name}'s rounding: is a value on the way rounded to {dtype.name}?"
+    )
 
 
 def _where(w: _Wrong) -> str:

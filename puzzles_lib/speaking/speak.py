@@ -267,7 +267,7 @@ def _doubts(given: Mapping[str, object], launch: Launcher) -> dict[str, str]:
             found[name] = _OPEN
         elif wrapped and (right := verdict_on(every[name], wrapped.kernel)) is not True:
             last = last_check(every[name])
-            mended = last is not None and last.report.ok
+            mended = last is not None and last.report.ok and last.kernel == wrapped.kernel.__name__
             found[name] = _UNCHECKED if right is None else _OLDER if mended else _FAILS
     return found
 
