@@ -49,6 +49,7 @@ from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, soluti
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
+    GROUPED_MATMUL,
     LINEAR_CROSS_ENTROPY,
     LINEAR_CROSS_ENTROPY_GRAD,
     MERGE_PARTS,
@@ -516,7 +517,7 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
 @pytest.mark.parametrize(
     "puzzle, right, wrong, diagnosis, title",
     [
-        (ROPE, "tl.load(position_ptr + t)", "t", "load position[t]", "Whose row is it"),
+        (ROPE, "tl.load(position_ptr + t)", "t", "row position[t]", "Whose row is it"),
         (ROPE, "a * c[None, :] - b", "a * c[None, :] + b", "", "The wrong way around"),
         (SAMPLE_TOKEN, "logits / heat", "logits * heat", "divide by it", "The noise"),
         (SAMPLE_TOKEN, "tl.log(-tl.log(u))", "tl.log(u)", "a logarithm is missing", "The noise"),
@@ -542,7 +543,13 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
         ),
         (LINEAR_CROSS_ENTROPY_GRAD, "tl.atomic_add(", "tl.store(", "dh[", "Other programs add to dh, too"),
         (ROUTE, "tl.cumsum(count) - count", "tl.cumsum(count)", "out-of-bounds", "A place past the end"),
-        (ROUTE, " + (second < e).to(tl.int32)", "", "depend on loaded values", "What is counted"),
+        (ROUTE, " + (second < e).to(tl.int32)", "", "only first choices are counted", "What is counted"),
+        (ROUTE, "first < e)", "first <= e)", "own first choices are counted", "What is counted"),
+        (SWIGLU_DOWN, " * up\n", " + up\n", "silu(gate) + up", "The formula"),
+        (SWIGLU_DOWN, "is_row & (k[None", "(k[None", "start[e + 1]", "Where the halves are"),
+        (GROUPED_MATMUL, "tl.cdiv(K, BLOCK_K), 0)", "K, 0)", "too many operations", "The ends of K and N"),
+        (MERGE_PARTS, "top + tl.log(d", "top + (d", "total lacks the logarithm", "The logarithm of the sum"),
+        (NUCLEUS_TOKEN, 'noisy, float("-inf"))', "noisy, 0.0)", "take part, with 0", "Who is kept"),
         (NUCLEUS_TOKEN, "b * V + n))", "n))", "the same noise", "The noise"),
         (NUCLEUS_TOKEN, "p >= least", "p > least", "the threshold itself", "Who is kept"),
     ],

@@ -174,6 +174,9 @@ def judge(
             slips = (each for each, most in (puzzle.load_slips or {}).items() if loads <= most(case))
             advice = next(slips, f"load {name} only as often as its results need: {how}")
             return Verdict("loads", text, diagnosis=advice)
+    if puzzle.most_flops and ran.flops > (enough := puzzle.most_flops(case)):
+        text = f"too many operations on floats: {ran.flops}, but {enough} are enough"
+        return Verdict("operations", text, diagnosis="does a loop run more often than it has blocks?")
     for name in puzzle.stored_once:
         if name in ran.repeated:
             return stored_again(puzzle, case, ran.repeated[name])

@@ -1488,6 +1488,11 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"equal reduction dimensions", _dot_of),
     (r"^Input shapes should have M >= \d+, N >= \d+ and K >= (\d+)", _small_dot),
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
+    (
+        r"^Unexpected dtype for (\w+)\. Got (\w+)",
+        'this block has the dtype {1}, and its format is said to be "{0}": '
+        'fp8e4nv is "e4m3", fp8e5 is "e5m2", and uint8 can be "e2m1"',
+    ),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype (.*) but got (\w+)", _floats_wanted),
     (
