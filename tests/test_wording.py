@@ -284,6 +284,10 @@ ROWS = {
     ),
     r"equal ranks >= 2": ("r = tl.dot(x2, x)", "x2 is [32, 16] = [BLOCK, HALF], x is [32] = [BLOCK]"),
     r"equal reduction dimensions": ("r = tl.dot(x2, x2)", "multiplies [M, K] by [K, N], but x2 is [32, 16]"),
+    r"^accumulator shape is incompatible": (
+        "r = tl.dot(tl.trans(x2), x2, x2)",
+        "the product is [16, 16], but x2 is [32, 16]",
+    ),
     r"^Unsupported lhs dtype (\w+)": (
         "r = tl.dot(x2.to(tl.int32), tl.trans(x2).to(tl.int32))",
         "floats and int8, not int32",

@@ -257,6 +257,10 @@ def not_finite(
             why = ", and the inf came from an exp that overflowed"
             if nans.overflow and nans.overflow.line != made.site.line:
                 why += f" on line {nans.overflow.line}"
+        elif nans.too_large and made.how in ("inf / inf", "0 * inf", "inf - inf", "inf + (-inf)"):
+            site, dtype = nans.too_large
+            where = "" if site.line == made.site.line else f" on line {site.line}"
+            why = f", and the inf came from a product{where} that is too large for {dtype}"
         count = nans.count(got[wrong], made.how)
         if spoilt and count < int(got[wrong].isnan().sum()):
             return replace(
@@ -269,6 +273,9 @@ def not_finite(
         return replace(verdict, diagnosis="an exp overflowed, and its result is inf", site=nans.overflow)
     if nans.divided and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
         return replace(verdict, diagnosis="a number is divided by 0, which gives inf", site=nans.divided)
+    if nans.too_large and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
+        site, dtype = nans.too_large
+        return replace(verdict, diagnosis=f"a product is too large for {dtype}, so it is inf", site=site)
     return verdict
 
 

@@ -988,6 +988,17 @@ def _dot_of(t: Trouble, _: re.Match) -> str:
     return f"tl.dot multiplies [M, K] by [K, N], but {', '.join(parts)}"
 
 
+def _dot_sum(t: Trouble, _: re.Match) -> str:
+    """Explain a sum so far that isn't of the shape of tl.dot's product."""
+    operands = t.operands()
+    if len(operands) < 3 or len({len(_sizes(block)) for _, block in operands[:3]}) > 1:
+        return ""
+    left, right, total = (_sizes(block) for _, block in operands[:3])
+    made, name = [*left[:-1], right[-1]], t.text(operands[2][0])
+    turned = ": is it transposed?" if [*total] == made[::-1] else ""
+    return f"the product is {t.shape(made)}, but {name} is {t.shape(total)}{turned}"
+
+
 def _dot_dtypes(t: Trouble, found: re.Match) -> str:
     one, other = _dtype(found[1]), _dtype(found[2])
     return f"tl.dot's operands must be of one dtype, but are {one} and {other}: convert one with .to(...)"
@@ -1399,6 +1410,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     ),
     (r"equal ranks >= 2", _dot_of),
     (r"equal reduction dimensions", _dot_of),
+    (r"^accumulator shape is incompatible", _dot_sum),
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype (.*) but got (\w+)", _floats_wanted),

@@ -143,6 +143,13 @@ def _only_the_last_dot(words, params, numbers, dy, SPLITS, BLOCK_K):
     return parts_of(dy, last * x, SPLITS, BLOCK_K)
 
 
+def _converted(words, params, numbers, dy, SPLITS, BLOCK_K):
+    """Return what rung 4 computes if its bits become a number: each is 2^133 times what it should be."""
+    scale, minimum = scales_of(params, words.shape[2])
+    x = minimum * 2.0**-32 + scale * 2.0**101 * codes_of(words).reshape(scale.shape)
+    return (parts_of(dy, x, SPLITS, BLOCK_K) * 2.0**32).float()
+
+
 def _pieces_reversed(words, params, numbers, dy, SPLITS, BLOCK_K, BLOCK_M):
     scale, minimum = scales_of(params, words.shape[2])
     parts = parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)
@@ -217,6 +224,7 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the scale of fields 4 to 7 is 2^8 too small: they are read as fields 0 to 3, so use j % 4": _of_codes(
         lambda words, _: codes_of(words) / 256.0 ** (torch.arange(8) > 3)[:, None, None]
     ),
+    "the field's bits are converted, not read: .to(tl.bfloat16, bitcast=True) keeps the bits": _converted,
     "only the last dot of each part counts: tl.dot's third argument is the sum so far": _only_the_last_dot,
     "the pieces are in another order: which of the three cuts does i // 4 choose?": _pieces_reversed,
 }
