@@ -135,8 +135,8 @@ def test_long_ones_are_folded_and_short_ones_are_not():
 def test_a_kernel_edited_since_is_noted(monkeypatch):
     """`changed` says so; `race` and `standing` refuse to judge code that isn't in the notebook."""
     current = racing.race(versions.first)
-    monkeypatch.setattr(rung_module, "stale_note", lambda kernel: kernel is versions.first.kernel and "old")
-    words = "row_words_kernel has been edited since this Rung was made"
+    words = "this is an older row_words_kernel"
+    monkeypatch.setattr(rung_module, "stale_note", lambda kernel: words * (kernel is versions.first.kernel))
     told = changed(versions.along_k, versions.first)
     assert str(told).splitlines()[1].startswith(words) and words in told._repr_html_()
     monkeypatch.setattr(racing, "examine", None)  # nothing is run
@@ -164,10 +164,14 @@ def test_in_a_notebook_race_notices_an_edited_kernel(monkeypatch):
         edited = rung_module.outdated(shell.user_ns["first"])
         shell.run_cell(rung, store_history=True)
         again = rung_module.outdated(shell.user_ns["first"])
+        for cell in (kernel.replace("acc = tl.dot", "acc = = tl.dot"), rung):
+            shell.run_cell(cell, store_history=True)
+        stopped = rung_module.outdated(shell.user_ns["first"])
     finally:
         shell.history_manager.end_session()
         InteractiveShell.clear_instance()
     assert fresh == again == "" and "row_words_kernel has been edited" in edited
+    assert "the newest cell with `def row_words_kernel` stopped before defining it" in stopped
 
 
 def test_it_wants_rungs():

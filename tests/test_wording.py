@@ -286,7 +286,7 @@ ROWS = {
     r"equal reduction dimensions": ("r = tl.dot(x2, x2)", "multiplies [M, K] by [K, N], but x2 is [32, 16]"),
     r"^accumulator shape is incompatible": (
         "r = tl.dot(tl.trans(x2), x2, x2)",
-        "the product is [16, 16], but x2 is [32, 16]",
+        "the product is [16, 16] = [HALF, HALF], but x2 is [32, 16] = [BLOCK, HALF]",
     ),
     r"^Unsupported lhs dtype (\w+)": (
         "r = tl.dot(x2.to(tl.int32), tl.trans(x2).to(tl.int32))",
