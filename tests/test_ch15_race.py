@@ -723,6 +723,8 @@ def test_pictures_of_the_recorded_climb():
         assert words in climb.alt
     roofline = pictures.roofline(some, about, 989e12, 3.95e12)
     assert "rung" not in roofline.alt and "first" not in roofline.alt  # nothing of the climb before it begins
+    climbed = pictures.roofline(some, about, 989e12, 3.95e12, rungs=True)
+    assert "rung 1 first: 96 TFLOP/s" in climbed.alt and "rung 9 stored in pieces: 678" in climbed.alt
     burst, load = climb.alt.split("After a second of load: ")
     for words in ("8 a whole block: 580 TFLOP/s", "cuBLAS, x̂ ready: 648", "dequantize + cuBLAS: 545"):
         assert words in load and words not in burst  # every point against the lines of its own conditions
@@ -730,6 +732,21 @@ def test_pictures_of_the_recorded_climb():
     assert about in both.alt and "7 filled multiprocessors 28.8 µs (0.91×)" in both.alt  # as in its box
     for picture in (climb, roofline, both):
         assert "<svg" in picture.svg()
+
+
+def test_the_timeline_has_the_clocks_of_the_recorded_boxes():
+    known = racing.bounds()
+    for (title, (dots, issue, products)), name in zip(
+        pictures.CLOCKS.items(), ("4 subnormals", "5 one dot per iteration"), strict=True
+    ):
+        iterations = 128 // RUNGS[name].constants["BLOCK_K"]
+        assert title.startswith(f"rung {name[0]}") and dots % iterations == 0
+        assert (dots * issue, dots * products) == (
+            iterations * known[name].issue,
+            iterations * known[name].tensor,
+        )
+    assert "5716 clocks for 16 dots" in pictures.timeline().alt
+    assert "4668 clocks for 4 dots" in pictures.timeline().alt
 
 
 def test_under_full_load_the_clock_falls():

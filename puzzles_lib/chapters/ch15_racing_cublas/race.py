@@ -162,9 +162,9 @@ class Race:
 class Times:
     """What is known of a version's time at one K, in microseconds.
 
-    count: K. how: in which run, as text. limits: at the clock of the run, None if no loop has matrix instructions. us, baseline_us: the version's
-    time and the baseline's, None if unknown. note: a sentence on the times, or "". loaded: whether these are
-    the times under load.
+    count: K. how: in which run, as text. limits: at the clock of the run, None if no loop has matrix
+    instructions. us, baseline_us: the version's time and the baseline's, None if unknown. note: a sentence on
+    the times, or "". loaded: whether these are the times under load.
     """
 
     count: int
