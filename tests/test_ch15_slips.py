@@ -24,7 +24,9 @@ def tried(rung: Rung, *edits: tuple[str, str]) -> tuple[Rung, Report]:
         sources[name] = sources[name].replace(old, new)
     scope = dict(rung.kernel.fn.__globals__)
     for each in reversed(functions):  # helpers come after the functions that call them
-        scope[each.__name__] = define(f"@triton.jit\n{sources[each.__name__]}", "<a try>", scope)
+        scope[each.__name__] = define(
+            f"@triton.jit\n{sources[each.__name__]}", f"<a try of {each.__name__}>", scope
+        )
     tiles = {"words": (16, 64), "params": (1, 256), "dy": (128, 128)} if rung.descriptors else None
     kernel = scope[rung.kernel.__name__]
     made = Rung(rung.name, kernel, splits=1, descriptors=tiles, **rung.options, **rung.constants | SMALL)
@@ -65,7 +67,7 @@ TRIES = [
     (versions.one_dot, ("3 << 2 * tl.load", "3 << tl.load"), "1 bit apart", "Four masks"),
     (versions.one_dot, ("[None, :, None]", "[:, None, None]"), "do not fit", "Which axis is the field"),
     (versions.one_dot, (FOUR, f"tl.permute({FOUR}, (0, 2, 1))"), "out of order", "Which axis is the field"),
-    (versions.by_tma, (f"tl.trans(words_in.load({CORNER}))", f"words_in.load({CORNER})"), "use tl.trans",
+    (versions.by_tma, (f"tl.trans(words_in.load({CORNER}))", f"words_in.load({CORNER})"), "mask is [16, 4, 64]",
      "A block of words has 16 rows"),
     (versions.by_tma, (CORNER, "[step * 16, n]"), "every half block", "A corner for each tile"),
     (versions.by_tma, (CORNER, "[block, n]"), "16 rows of words", "A block of words has 16 rows"),
