@@ -689,6 +689,17 @@ def test_the_unchanged_template_is_no_winner(no_gpu):
     found = racing.standing(racing.race(like_rung_9()))
     assert found.place is None and len(found.rows) == 9 and found.rows[0][0] == "8 a whole block"
     assert "it is '9 stored in pieces', unchanged" in str(found) and "number" not in str(found)
+    assert len(str(found).splitlines()) == 2 + racing.BEST  # the rest has been seen
+
+
+def test_what_the_chapter_says_of_the_last_rung():
+    told = racing.instructions(RUNGS["9 stored in pieces"])
+    assert told.startswith("303 instructions per warp") and "48 HFMA2, " in told and "32 LOP3, " in told
+    prose = {c["id"]: "".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"]}
+    best = racing.bounds()["9 stored in pieces"].forecast_us
+    assert f"below {best:.1f} µs" in prose["r10-idea"]
+    times = sorted((row["us"], row["bench"]) for r in records.records() for row in r.rows[:1])
+    assert [bench for _, bench in times if bench != "repeats"][:2] == ["ladder", "ladder"]
 
 
 def test_a_time_of_this_machine_is_told_from_recorded_ones(no_gpu):
@@ -762,6 +773,17 @@ def test_under_full_load_the_clock_falls():
     assert slow == {ladder.UNFUSED, ladder.CUBLAS, *list(RUNGS)[6:]}
     assert all(told[name]["watts"] > 650 for name in slow)
     assert re.search(r"cuBLAS alone, x̂ ready .* 183.6 µs  1.19×  1508 MHz  726 W", racing.under_load())
+
+
+def test_rung_1_issues_three_times_as_many_instructions_per_second_as_rung_2():
+    told, rates = recorded.clocks(), []
+    for name in list(RUNGS)[:2]:
+        limits, record = racing.bounds()[name], next(r for r in records.records() if r.name == name)
+        launched = RUNGS[name].splits * 768 * 768  # programs
+        launched //= record.launch["BLOCK_M"] * record.launch["BLOCK_N"]
+        rates.append(launched * limits.turns * limits.issue / told[name]["us"])
+    assert 2.9 < rates[0] / rates[1] < 3.2
+    assert told[list(RUNGS)[0]]["watts"] > told[list(RUNGS)[1]]["watts"]
 
 
 def test_race_wants_a_rung():

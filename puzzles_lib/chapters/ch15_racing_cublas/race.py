@@ -4,6 +4,7 @@ Without a GPU, its time is a recorded one of the same machine code, and the box 
 """
 
 import html
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,7 +40,7 @@ from puzzles_lib.drawing.card import Theme, card
 from puzzles_lib.drawing.colours import BLUE, GREEN, GREY, SKY, VERMILLION, YELLOW
 from puzzles_lib.excerpts import Excerpt
 from puzzles_lib.inspector import Stages
-from puzzles_lib.inspector.sass import overwritten_operands
+from puzzles_lib.inspector.sass import matrix_loop, overwritten_operands
 from puzzles_lib.source import with_helpers
 from puzzles_lib.stubs import attempt_text, has_hole
 from puzzles_lib.timing.h200 import RESERVED, SHARED
@@ -368,6 +369,7 @@ def _no_times(rung: Rung) -> tuple[str, ...]:
 # ---- where a version stands
 
 _FORECAST, _BURST, _LOAD = 2, 3, 4  # columns of `Standing.rows`
+BEST = 3  # rows that are shown of a version that is unchanged
 
 
 @dataclass(frozen=True, repr=False)
@@ -420,7 +422,7 @@ class Standing:
         wide = max(len(name) for name, *_ in self.rows)
         head = f"{'bound':>7}  {'forecast':>8}  {'recorded':>8}  {'under load':>10}"
         lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {head}")
-        for name, least, forecast, *both in self.rows:
+        for name, least, forecast, *both in self.rows[:BEST] if self.same else self.rows:
             times = [f"{us:{size}.1f}" if us is not None else f"{'none':>{size}}"
                      for us, size in zip(both, (8, 10), strict=True)]  # fmt: skip
             here = "  measured now" if name == self.name and self.measured else ""
@@ -468,6 +470,18 @@ def _entry(
 ) -> tuple[str, float, float, float | None, float | None]:
     us = next((row["us"] for row in some if sizes(row)[0] == ROWS[0]), None)
     return name, limits.least_us, limits.forecast_us, us, loaded["us"] if loaded else None
+
+
+def instructions(rung: Rung) -> str:
+    """Return how many instructions of each kind a warp issues in an iteration of a version, as text."""
+    names = [name.partition(".")[0] for name, _ in matrix_loop(compile_rung(rung).sass)]
+    most = Counter(names).most_common(MOST_KINDS)
+    others = len(names) - sum(count for _, count in most)
+    told = ", ".join(f"{count} {name}" for name, count in most)
+    return f"{len(names)} instructions per warp and iteration:\n{told}, {others} others"
+
+
+MOST_KINDS = 7  # of instructions, which `instructions` names
 
 
 # ---- what else was recorded
