@@ -119,6 +119,7 @@ def test_race_names_the_helper_that_is_not_solved():
     assert "helper" not in str(racing.race(like(versions.by_tma, handed_out("r6-kernel"))))
     told = str(racing.race(like(versions.one_dot, handed_out("r5-fields", "r5-kernel"))))
     assert told.count("isn't solved yet: its cell is above") == 2
+    assert f"replace the comment `{HOLE}` with your lines" in told
 
 
 def test_rung_6_gives_no_answer_to_rung_5_away():

@@ -27,8 +27,8 @@ from puzzles_lib.runner import (
     Source,
     asks_again,
 )
-from puzzles_lib.source import Refusal, Site
-from puzzles_lib.stubs import HOLE, is_untouched
+from puzzles_lib.source import Refusal, Site, with_helpers
+from puzzles_lib.stubs import HOLE, has_hole, is_untouched
 
 STILL_OPEN = Verdict("open", "not solved yet", diagnosis=f"replace the comment `{HOLE}` with your lines")
 COMMENTED = Verdict("open", "not solved yet", diagnosis="your line is still a comment: remove the # in front")
@@ -41,8 +41,9 @@ LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single bl
 _REFUSED = " refuses this kernel: "
 
 
-def still_open(source: str) -> Verdict:
-    """Return the verdict on a kernel whose code is as it was handed out, comments aside."""
+def still_open(kernel: JITFunction) -> Verdict:
+    """Return the verdict on a kernel that is as it was handed out, or has such a helper, comments aside."""
+    source = "\n".join(each.src for each in with_helpers(kernel) if each is kernel or has_hole(each))
     if HOLE in source:
         return STILL_OPEN
     comments = (line.strip().lstrip("# ") for line in source.splitlines() if line.strip().startswith("#"))
@@ -53,7 +54,7 @@ def unsolved(kernel: JITFunction, puzzle: Puzzle) -> str:
     """Return what to say of a kernel whose code is as it was handed out, with a hole; "" for others."""
     if puzzle.broken_by or not is_untouched(kernel):
         return ""
-    verdict = still_open(kernel.src)
+    verdict = still_open(kernel)
     return f"{verdict.message[:1].upper()}{verdict.message[1:]}: {verdict.diagnosis}"
 
 

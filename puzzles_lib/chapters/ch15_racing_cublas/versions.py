@@ -143,13 +143,15 @@ def powers(field):
 @triton.jit
 def four_masks(numbers_ptr):
     """Return the masks of fields 0 to 3, [1, 4, 1]."""
-    return 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]
+    mask = 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]
+    return mask
 
 
 @triton.jit
 def four_fields(words, mask):
     """Return the bits of fields 0 to 3 in order, [N, 64]; words are [N, 16]."""
-    return tl.reshape(words[:, None, :] & mask, (words.shape[0], 64))
+    bits = tl.reshape(words[:, None, :] & mask, (words.shape[0], 64))
+    return bits
 
 
 @triton.jit
