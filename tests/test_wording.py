@@ -291,6 +291,10 @@ ROWS = {
         "r = tl.dot(x[:, None], x[None, :])",
         "sums over an axis of 1 here, but this axis needs at least 16",
     ),
+    r"^accumulator shape is incompatible": (
+        "r = tl.dot(tl.trans(x2), x2, x2)",
+        "the product is [16, 16] = [HALF, HALF], but x2 is [32, 16] = [BLOCK, HALF]",
+    ),
     r"^Unsupported lhs dtype (\w+)": (
         "r = tl.dot(x2.to(tl.int32), tl.trans(x2).to(tl.int32))",
         "floats and int8, not int32",

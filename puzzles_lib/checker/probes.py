@@ -367,7 +367,9 @@ def _where_it_began(trial: Trial) -> Verdict | None:
         ran = trial.run(Options(quiet=True, as_compiled=trial.as_compiled, nans=nans))
         got = ran.outputs[name].reshape(-1)
         told = verdicts.not_finite(trial.verdict, got, wrong, nans, trial.inputs)
-        unread = [each for each in trial.inputs if not trial.first.loads.get(each)]
+        taken = trial.bound.takes
+        taken = trial.bound.takes
+        unread = [each for each in trial.inputs if each in taken and not trial.first.loads.get(each)]
         return verdicts.of_nothing_loaded(told, unread, loops="for " in trial.bound.kernel.src)
     return None
 
