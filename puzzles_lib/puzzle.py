@@ -256,6 +256,8 @@ class Puzzle:
     most_loads: a dict from an input's name to a function of the case. It returns how many elements of this
         input may be loaded at most, summed over all programs. For puzzles whose point is to read something
         only once.
+    most_flops: a function of the case that returns how many operations on floats are enough. They are counted
+        for every lane of all programs, two per product of a `tl.dot`.
     needed: a dict from an input's name to a function of the case. It returns how many elements of this input
         the results depend on; all by default. `check` counts only these when it reports the least possible
         traffic.
@@ -284,6 +286,8 @@ class Puzzle:
     slips: a dict from a sentence for the report to a function like the spec that makes a common mistake. If a
         kernel's results are those of the function, the report shows the sentence. The function can also take
         any number of the case as a parameter.
+    ends: a dict from the name of an axis's size, such as ``"P"``, to what a mask must compare instead of the
+        axis with it, such as ``"rows with start[e + 1]"``.
     contract: how random cases are chosen; without a contract there are none.
     hard: a dict from a sentence to a case, for mistakes that few inputs show. `check` tries these cases once
         all others pass, and doesn't list them. If a kernel fails one, the report shows its sentence.
@@ -305,6 +309,7 @@ class Puzzle:
     formula: str = ""
     outputs: tuple[str, ...] = ("z",)
     most_loads: Mapping[str, Callable[[Case], int]] | None = None
+    most_flops: Callable[[Case], int] | None = None
     needed: Mapping[str, Callable[[Case], int]] | None = None
     load_slips: Mapping[str, Callable[[Case], int]] | None = None
     descriptors: Mapping[str, Callable[[Case], tuple[int, ...]]] | None = None
@@ -317,6 +322,7 @@ class Puzzle:
     derived: Mapping[str, Callable[..., torch.Tensor]] | None = None
     allowance: Callable | None = None
     slips: Mapping[str, Callable] | None = None
+    ends: Mapping[str, str] | None = None
     contract: Contract | None = None
     hard: Mapping[str, Case] | None = None
     machine: tuple[Goal | Once, ...] = ()

@@ -13,17 +13,23 @@ from puzzles_lib.chapters.ch15_racing_cublas import changes, versions
 from puzzles_lib.chapters.ch15_racing_cublas import race as racing
 from puzzles_lib.chapters.ch15_racing_cublas import rung as rung_module
 from puzzles_lib.chapters.ch15_racing_cublas.changes import changed
+from puzzles_lib.chapters.ch15_racing_cublas.hasty import hasty
 from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung
+from puzzles_lib.source import with_helpers
 from puzzles_lib.stubs import HOLE
 
 MASTER = ROOT / "solutions" / "15_racing_cublas.ipynb"
 
 
-def handed_out(cell: str):
-    """The kernel of a cell, as the reader gets it."""
+def handed_out(*cells: str):
+    """The kernel of the last of these cells, as the reader gets it; other helpers are the library's."""
     exercise = strip(nbformat.read(MASTER, as_version=4))
-    source = next(each.source for each in exercise.cells if each.id == cell)
-    return define(source, f"<{cell}>")
+    source = "\n\n\n".join(each.source for each in exercise.cells if each.id in cells)
+    return define(source, f"<{cells[-1]}>", vars(versions))
+
+
+def source_of(rung: Rung) -> str:
+    return "\n".join(function.src for function in with_helpers(rung.kernel))
 
 
 def like(rung: Rung, kernel, **other) -> Rung:
@@ -79,24 +85,24 @@ def test_names_comments_and_empty_lines_make_no_difference():
 
 
 @pytest.mark.parametrize(
-    "cell, names",
+    "cells, names",
     [
-        ("r4-kernel", ("along_k", "subnormal", "one_dot")),
-        ("r5-kernel", ("subnormal", "one_dot", "whole")),
-        ("r6-kernel", ("one_dot", "by_tma", "whole")),
+        (["r4-kernel"], ("along_k", "subnormal", "one_dot")),
+        (["r5-fields", "r5-kernel"], ("subnormal", "one_dot", "whole")),
+        (["r6-kernel"], ("one_dot", "by_tma", "whole")),
     ],
 )
-def test_an_open_hole_is_said_to_be_one_and_gives_nothing_away(cell, names):
+def test_an_open_hole_is_said_to_be_one_and_gives_nothing_away(cells, names):
     before, solved, after = (getattr(versions, name) for name in names)
-    unsolved = like(solved, handed_out(cell))
-    answer = set(solved.kernel.src.splitlines()) - set(unsolved.kernel.src.splitlines())
+    unsolved = like(solved, handed_out(*cells))
+    answer = set(source_of(solved).splitlines()) - set(source_of(unsolved).splitlines())
     assert len(answer) >= 2
     for told in (changed(before, unsolved), changed(unsolved, after)):
-        alone = answer - {text for rung in (before, after) for text in rung.kernel.src.splitlines()}
+        alone = answer - {text for rung in (before, after) for text in source_of(rung).splitlines()}
         for line in alone:
             assert line.strip() not in str(told) and line.strip() not in told._repr_html_()
     holes = [text for text in signs(changed(before, unsolved), "+") if text.startswith(HOLE)]
-    assert len(holes) == unsolved.kernel.src.count(HOLE)
+    assert len(holes) == source_of(unsolved).count(HOLE)
     assert "parts 8 → ?" in changed(versions.by_tma, like(versions.by_tma, solved.kernel, splits=...)).launch
 
 
@@ -105,11 +111,22 @@ def test_race_names_the_helper_that_is_not_solved():
     exercise = strip(nbformat.read(MASTER, as_version=4))
     cells = {each.id: each.source for each in exercise.cells}
     solved = {each.id: without_markers(each.source) for each in nbformat.read(MASTER, as_version=4).cells}
-    kernel = define(f"{cells['r8-kernel']}\n\n\n{solved['r9-kernel']}", "<rung 8 is open>")
+    source = f"{cells['r8-kernel']}\n\n\n{solved['r9-kernel']}"
+    kernel = define(source, "<rung 8 is open>", vars(versions))
     found = racing.race(like(versions.in_pieces, kernel))
     assert found.is_open and str(found).endswith("the helper unpacked isn't solved yet: its cell is above")
     assert "tile_sums" not in str(found)  # it calls `unpacked`, but has no hole of its own
-    assert "helper" not in str(racing.race(like(versions.one_dot, handed_out("r5-kernel"))))
+    assert "helper" not in str(racing.race(like(versions.by_tma, handed_out("r6-kernel"))))
+    told = str(racing.race(like(versions.one_dot, handed_out("r5-fields", "r5-kernel"))))
+    assert told.count("isn't solved yet: its cell is above") == 2
+    assert f"replace the comment `{HOLE}` with your lines" in told
+
+
+def test_rung_6_gives_no_answer_to_rung_5_away():
+    kernel = handed_out("r6-kernel")
+    assert "3 <<" not in kernel.src and "reshape" not in kernel.src
+    open_ones = like(versions.one_dot, handed_out("r5-fields", "r5-kernel"))
+    assert "3 <<" not in str(changed(open_ones, hasty))  # the library's helpers aren't shown beside them
 
 
 def test_the_comment_of_a_hole_that_is_filled_is_not_shown():
@@ -135,8 +152,8 @@ def test_long_ones_are_folded_and_short_ones_are_not():
 def test_a_kernel_edited_since_is_noted(monkeypatch):
     """`changed` says so; `race` and `standing` refuse to judge code that isn't in the notebook."""
     current = racing.race(versions.first)
-    monkeypatch.setattr(rung_module, "stale_note", lambda kernel: kernel is versions.first.kernel and "old")
-    words = "row_words_kernel has been edited since this Rung was made"
+    words = "this is an older row_words_kernel"
+    monkeypatch.setattr(rung_module, "stale_note", lambda kernel: words * (kernel is versions.first.kernel))
     told = changed(versions.along_k, versions.first)
     assert str(told).splitlines()[1].startswith(words) and words in told._repr_html_()
     monkeypatch.setattr(racing, "examine", None)  # nothing is run
@@ -164,10 +181,14 @@ def test_in_a_notebook_race_notices_an_edited_kernel(monkeypatch):
         edited = rung_module.outdated(shell.user_ns["first"])
         shell.run_cell(rung, store_history=True)
         again = rung_module.outdated(shell.user_ns["first"])
+        for cell in (kernel.replace("acc = tl.dot", "acc = = tl.dot"), rung):
+            shell.run_cell(cell, store_history=True)
+        stopped = rung_module.outdated(shell.user_ns["first"])
     finally:
         shell.history_manager.end_session()
         InteractiveShell.clear_instance()
     assert fresh == again == "" and "row_words_kernel has been edited" in edited
+    assert "the newest cell with `def row_words_kernel` stopped before defining it" in stopped
 
 
 def test_it_wants_rungs():

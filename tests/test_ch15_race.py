@@ -21,6 +21,7 @@ from puzzles_lib.chapters.ch15_racing_cublas import (
     pictures,
     puzzles,
     records,
+    versions,
 )
 from puzzles_lib.chapters.ch15_racing_cublas import race as racing
 from puzzles_lib.chapters.ch15_racing_cublas import rung as rung_module
@@ -108,10 +109,9 @@ def test_the_draft_of_rung_8_that_the_chapter_warns_of_is_unsound():
         ("    minimum = (minimum[None, :].to(tl.float32) * 2.0**-32).to(tl.bfloat16)\n", ""),
         ("tl.reshape(params, (2, 128))", "tl.reshape(params * unit, (2, 128))"),
         ("tl.fma(code, scale[None, :] * unit, minimum)", "tl.fma(code, scale[None, :], minimum[None, :])"),
-        ("place = numbers_ptr + tl.arange(0, BLOCK_K) // 16 % 4\n    field = tl.load(place)[None, :]",
-         "place = tl.arange(0, 256)\n    field = tl.load(numbers_ptr + place // 16 % 4)"),
-        ("unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)",
-         "power = tl.where(place < 128, 101 - 2 * field, -32)\n"
+        ("place = numbers_ptr + tl.arange(0, BLOCK_K) // 16 % 4\n    unit = powers(tl.load(place)[None, :])",
+         "place = tl.arange(0, 256)\n    field = tl.load(numbers_ptr + place // 16 % 4)\n"
+         "    power = tl.where(place < 128, 101 - 2 * field, -32)\n"
          "    unit = ((127 + power) << 7).to(tl.int16).to(tl.bfloat16, bitcast=True)[None, :]"),
     ):  # fmt: skip
         assert old in source
@@ -130,7 +130,7 @@ def test_without_the_assumption_every_wgmma_waits(compiled):
     rung = RUNGS["6 copies by TMA"]
     source = rung.kernel.src.replace("    tl.assume(first < last)\n", "")
     assert source != rung.kernel.src
-    kernel = define("@triton.jit\n" + source, "<no assumption>")
+    kernel = define("@triton.jit\n" + source, "<no assumption>", vars(versions))
     code = machine.compile_rung(Rung("mine", kernel, splits=8, **rung.constants, **rung.options))
     (note,) = machine.ptxas_notes(code)
     assert note.startswith("C7515: ") and "serialized due to" in note and "in the function" not in note
@@ -251,7 +251,9 @@ def test_every_recorded_launch_is_one_of_the_courses_and_has_a_time_for_each_k()
 
 def test_a_version_with_another_name_and_other_comments_has_its_time(no_gpu):
     rung = RUNGS["7 filled multiprocessors"]
-    kernel = define("@triton.jit\n" + rung.kernel.src.replace("# x^ times", "# my x^, times"), "<mine>")
+    kernel = define(
+        "@triton.jit\n" + rung.kernel.src.replace("# x^ times", "# my x^, times"), "<mine>", vars(versions)
+    )
     mine = Rung("mine", kernel, splits=7, **rung.constants, **rung.options)
     found = racing.race(mine)
     assert found.record.name == rung.name and found.times == found.record.rows
@@ -291,10 +293,11 @@ def test_a_changed_version_has_a_bound_and_is_told_the_nearest_time(no_gpu):
         found
     )
     assert re.search(
-        r"the nearest recorded launch is '9.* parts', with 8 for 9 parts: \d+\.\d µs at", str(found)
+        r"the nearest recorded launch is '9.* parts',\nwith 8 for 9 parts: \d+\.\d µs at", str(found)
     )
     assert re.search(
-        r"K = 100864: bound \d+\.\d µs; forecast \d+\.\d µs: iterations \d+\.\d \+ partial sums \d+\.\d",
+        r"K = 100864 at 1.98 GHz, the highest clock:\n    "
+        r"bound \d+\.\d µs; forecast \d+\.\d µs: iterations \d+\.\d \+ partial sums \d+\.\d",
         str(found),
     )
 
@@ -388,8 +391,9 @@ def test_a_box_shows_the_time_under_load_beside_the_burst(no_gpu):
     lines = racing.race(RUNGS["9 stored in pieces"]).lines()
     (burst,) = (line for line in lines if "took 175.5 µs, dequantize + cuBLAS 198.2 µs: 1.13 times" in line)
     at = lines.index(burst)
-    assert [line.strip() for line in lines[at + 1 : at + 3]] == [
-        "after a second of load, at 1.63 GHz, forecast 192.6 µs:",
+    assert [line.strip() for line in lines[at + 1 : at + 4]] == [
+        "K = 100864 after a second of load, at 1.63 GHz:",
+        "forecast 192.6 µs: iterations 184.3 + partial sums 8.4",
         "took 207.3 µs, dequantize + cuBLAS 218.5 µs: 1.05 times as fast",
     ]
     assert sum("second of load" in line for line in lines) == 1  # recorded for the long K alone
@@ -418,7 +422,7 @@ def test_a_changed_helper_makes_another_version():
 
     def made(text):
         settings = {"splits": was.splits, "descriptors": was.descriptors, **was.constants, **was.options}
-        return Rung(was.name, define(text, "<helpers>"), **settings)
+        return Rung(was.name, define(text, "<helpers>", vars(versions)), **settings)
 
     assert made(source).same_as(was) and not made(source).same_as(rung)
     changed = source.replace("(high.to(tl.int32) << 16) |", "(high.to(tl.int32) << 16) +")
@@ -568,20 +572,20 @@ def test_a_box_draws_the_forecast_and_the_time_on_one_scale(no_gpu):
     rung = RUNGS["1 first"]
     found = racing.race(rung)
     limits, us = found.bound(), max(row["us"] for row in found.times)
-    bars = {name: (start, length) for name, start, length, _ in found.bars()}
-    assert bars["forecast"] == (0, limits.forecast_us)
-    assert bars["tensor cores"] == (limits.issue_us, limits.tensor_us)
-    assert sum(bars["partial sums"]) == pytest.approx(limits.forecast_us)
-    assert bars["measured"] == (0, us) and bars["dequantize + cuBLAS"] == (0, 198.2)
-    assert bars["measured, under load"] == (0, 1249.4) and bars["baseline, under load"] == (0, 218.5)
+    burst, load, short = found.groups()
+    bars = {name: [length for length, _ in parts] for name, parts, _ in burst.bars()}
+    assert bars["forecast"] == [limits.issue_us, limits.tensor_us, limits.sums_us]
+    assert bars["bound"] == [limits.least_us]
+    assert bars["measured"] == [us] and bars["dequantize + cuBLAS"] == [198.2]
+    assert (load.us, load.baseline_us, load.how[:11]) == (1249.4, 218.5, " after a se")
+    assert "bound" not in {name for name, *_ in load.bars()} and short.count == 8192
     page = found._repr_html_()
-    assert (
-        page.count("height:0.8em") == 8
-        and page.index("height:0.8em") < page.index("programs for")
-        and "1237 µs" in page
-    )
+    assert page.count("height:0.8em") - 3 == 6 + 5 + 6  # parts of bars; the legend has three more
+    for text in ("1237.3 µs", "0.16×"):
+        assert page.count(text) == 1  # nothing is said twice
+    assert max(map(len, found.lines())) <= 88  # no line wraps
     untouched = racing.Race(rung, racing.Report("mine"))
-    assert untouched.bars() == [] and "height" not in untouched._repr_html_()
+    assert "height" not in untouched._repr_html_()
 
 
 def test_a_race_is_kept_for_hint_and_progress(state_dir, monkeypatch):
@@ -624,7 +628,9 @@ def test_a_correct_kernel_that_is_unsound_still_gets_hints():
 
 def test_rungs_that_count_are_those_with_a_hole():
     holes = json.loads((ROOT / "puzzles_lib/chapters/ch15_racing_cublas/stubs.json").read_text())
-    assert set(COUNTED) == {"whole_block_kernel" if hole == "unpacked" else hole for hole in holes}
+    of_helper = {"unpacked": "whole_block_kernel", "four_masks": "one_dot_kernel"}
+    of_helper["four_fields"] = of_helper["four_masks"]
+    assert set(COUNTED) == {of_helper.get(hole, hole) for hole in holes}
     numbered = {(rung.name.split()[0], rung.kernel.__name__) for rung in RUNGS.values()}
     for kernel, (number, name) in COUNTED.items():
         assert (number, kernel) in numbered and name == f"ch15-rung{number}"
@@ -667,7 +673,8 @@ def test_a_launch_that_was_timed_in_a_burst_only_says_so_and_has_its_own_baselin
     found = racing.race(like_rung_9(splits=14))
     told = str(found)
     assert "took 198.4 µs, dequantize + cuBLAS 205.4 µs: 1.04 times as fast" in told
-    assert told.count("its time under load isn't known") == 1 and "under load" not in str(found.bars())
+    assert told.count("its time under load isn't known") == 1 and "after a second" not in told
+    assert "in another run than the rungs" in told
 
 
 def test_a_version_without_a_time_is_ranked_by_forecast_and_told_so(no_gpu):
@@ -682,6 +689,17 @@ def test_the_unchanged_template_is_no_winner(no_gpu):
     found = racing.standing(racing.race(like_rung_9()))
     assert found.place is None and len(found.rows) == 9 and found.rows[0][0] == "8 a whole block"
     assert "it is '9 stored in pieces', unchanged" in str(found) and "number" not in str(found)
+    assert len(str(found).splitlines()) == 2 + racing.BEST  # the rest has been seen
+
+
+def test_what_the_chapter_says_of_the_last_rung():
+    told = racing.instructions(RUNGS["9 stored in pieces"])
+    assert told.startswith("303 instructions per warp") and "48 HFMA2, " in told and "32 LOP3, " in told
+    prose = {c["id"]: "".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"]}
+    best = racing.bounds()["9 stored in pieces"].forecast_us
+    assert f"below {best:.1f} µs" in prose["r10-idea"]
+    times = sorted((row["us"], row["bench"]) for r in records.records() for row in r.rows[:1])
+    assert [bench for _, bench in times if bench != "repeats"][:2] == ["ladder", "ladder"]
 
 
 def test_a_time_of_this_machine_is_told_from_recorded_ones(no_gpu):
@@ -708,8 +726,10 @@ def test_a_launch_is_known_by_what_python_reads_of_its_kernel():
     settings = {"splits": 7, "descriptors": rung.descriptors, **rung.constants, **rung.options}
     cells = {c["id"]: "".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"]}
     source = f"{cells['r8-kernel']}\n\n\n{cells['r9-kernel']}"
-    assert Rung("mine", define(source + "  # last", "<same>"), **settings).digest == rung.digest
-    assert Rung("mine", define(source.replace("(8)", "(4 + 4)"), "<other>"), **settings).digest != rung.digest
+    same = define(source + "  # last", "<same>", vars(versions))
+    other = define(source.replace("(8)", "(4 + 4)"), "<other>", vars(versions))
+    assert Rung("mine", same, **settings).digest == rung.digest
+    assert Rung("mine", other, **settings).digest != rung.digest
     assert Rung("mine", rung.kernel, **{**settings, "splits": 6}).digest != rung.digest
 
 
@@ -720,13 +740,30 @@ def test_pictures_of_the_recorded_climb():
         assert words in climb.alt
     roofline = pictures.roofline(some, about, 989e12, 3.95e12)
     assert "rung" not in roofline.alt and "first" not in roofline.alt  # nothing of the climb before it begins
+    climbed = pictures.roofline(some, about, 989e12, 3.95e12, rungs=True)
+    assert "rung 1 first: 96 TFLOP/s" in climbed.alt and "rung 9 stored in pieces: 678" in climbed.alt
     burst, load = climb.alt.split("After a second of load: ")
     for words in ("8 a whole block: 580 TFLOP/s", "cuBLAS, x̂ ready: 648", "dequantize + cuBLAS: 545"):
         assert words in load and words not in burst  # every point against the lines of its own conditions
     both = pictures.ladder(some, about)
-    assert about in both.alt and "7 filled multiprocessors 28.8 µs (0.92×)" in both.alt
+    assert about in both.alt and "7 filled multiprocessors 28.8 µs (0.91×)" in both.alt  # as in its box
     for picture in (climb, roofline, both):
         assert "<svg" in picture.svg()
+
+
+def test_the_timeline_has_the_clocks_of_the_recorded_boxes():
+    known = racing.bounds()
+    for (title, (dots, issue, products)), name in zip(
+        pictures.CLOCKS.items(), ("4 subnormals", "5 one dot per iteration"), strict=True
+    ):
+        iterations = 128 // RUNGS[name].constants["BLOCK_K"]
+        assert title.startswith(f"rung {name[0]}") and dots % iterations == 0
+        assert (dots * issue, dots * products) == (
+            iterations * known[name].issue,
+            iterations * known[name].tensor,
+        )
+    assert "5716 clocks for 16 dots" in pictures.timeline().alt
+    assert "4668 clocks for 4 dots" in pictures.timeline().alt
 
 
 def test_under_full_load_the_clock_falls():
@@ -736,6 +773,17 @@ def test_under_full_load_the_clock_falls():
     assert slow == {ladder.UNFUSED, ladder.CUBLAS, *list(RUNGS)[6:]}
     assert all(told[name]["watts"] > 650 for name in slow)
     assert re.search(r"cuBLAS alone, x̂ ready .* 183.6 µs  1.19×  1508 MHz  726 W", racing.under_load())
+
+
+def test_rung_1_issues_three_times_as_many_instructions_per_second_as_rung_2():
+    told, rates = recorded.clocks(), []
+    for name in list(RUNGS)[:2]:
+        limits, record = racing.bounds()[name], next(r for r in records.records() if r.name == name)
+        launched = RUNGS[name].splits * 768 * 768  # programs
+        launched //= record.launch["BLOCK_M"] * record.launch["BLOCK_N"]
+        rates.append(launched * limits.turns * limits.issue / told[name]["us"])
+    assert 2.9 < rates[0] / rates[1] < 3.2
+    assert told[list(RUNGS)[0]]["watts"] > told[list(RUNGS)[1]]["watts"]
 
 
 def test_race_wants_a_rung():

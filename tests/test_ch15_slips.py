@@ -24,7 +24,9 @@ def tried(rung: Rung, *edits: tuple[str, str]) -> tuple[Rung, Report]:
         sources[name] = sources[name].replace(old, new)
     scope = dict(rung.kernel.fn.__globals__)
     for each in reversed(functions):  # helpers come after the functions that call them
-        scope[each.__name__] = define(f"@triton.jit\n{sources[each.__name__]}", "<a try>", scope)
+        scope[each.__name__] = define(
+            f"@triton.jit\n{sources[each.__name__]}", f"<a try of {each.__name__}>", scope
+        )
     tiles = {"words": (16, 64), "params": (1, 256), "dy": (128, 128)} if rung.descriptors else None
     kernel = scope[rung.kernel.__name__]
     made = Rung(rung.name, kernel, splits=1, descriptors=tiles, **rung.options, **rung.constants | SMALL)
@@ -50,18 +52,23 @@ TRIES = [
     (versions.along_k, ("minimum[None, :] + scale[None, :]", "scale[None, :] + minimum[None, :]"),
      "scale and minimum are swapped", "Which axis is K"),
     (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(dy, x, acc)"), "multiplies", "Which factor"),
+    (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(tl.trans(dy), tl.trans(x), acc)"),
+     "the product is [128, 64], but acc is [64, 128]; is it transposed?", "Which factor"),
     (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(x, dy)"), "only the last dot", "Which factor"),
     (versions.subnormal, ("* 2.0 ** (101 - 2 * (j % 4))", ""), "power of two is missing", "The exponent"),
-    (versions.subnormal, ("2.0 ** (101", "2.0 ** (133"), "are NaN: 0 * inf", "The exponent"),
-    (versions.subnormal, ("bitcast=True", "bitcast=False"), "inf, want", "Read, not converted"),
+    (versions.subnormal, ("2.0 ** (101", "2.0 ** (133"), "product on line 23 that is too large",
+     "The exponent"),
+    (versions.subnormal, ("101 - 2 * (j % 4)", "133 - 2 * j"), "product on line 23 that is too large",
+     "The exponent"),
+    (versions.subnormal, (", bitcast=True", ""), "converted, not read", "Read, not converted"),
     (versions.subnormal, (PARTS, "words & (3 << 2 * (j % 4))"), "fields 0 to 3 again", "Which bits"),
     (versions.subnormal, ("(minimum * 2.0**-32).to(tl.bfloat16)", "minimum.to(tl.bfloat16) * 2.0**-32"),
      "no minimum", "Three lines"),
     (versions.one_dot, ("3 << 2 * tl.load", "3 << tl.load"), "1 bit apart", "Four masks"),
     (versions.one_dot, ("[None, :, None]", "[:, None, None]"), "do not fit", "Which axis is the field"),
     (versions.one_dot, (FOUR, f"tl.permute({FOUR}, (0, 2, 1))"), "out of order", "Which axis is the field"),
-    (versions.by_tma, (f"tl.trans(words_in.load({CORNER}))", f"words_in.load({CORNER})"), "use tl.trans",
-     "A block of words has 16 rows"),
+    (versions.by_tma, (f"tl.trans(words_in.load({CORNER}))", f"words_in.load({CORNER})"),
+     "mask is [16, 4, 64]", "A block of words has 16 rows"),
     (versions.by_tma, (CORNER, "[step * 16, n]"), "every half block", "A corner for each tile"),
     (versions.by_tma, (CORNER, "[block, n]"), "16 rows of words", "A block of words has 16 rows"),
     (versions.by_tma, ("4 * block", "block"), "a block has 4 rows", "Four rows per block"),

@@ -49,6 +49,7 @@ from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, soluti
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
+    GROUPED_MATMUL,
     LINEAR_CROSS_ENTROPY,
     LINEAR_CROSS_ENTROPY_GRAD,
     MERGE_PARTS,
@@ -147,7 +148,10 @@ def test_holes_of_chapter_15_have_hints_that_come_in_order(monkeypatch):
 
     monkeypatch.setattr(session, "_raced", {})
     holes = json.loads((REPO / "puzzles_lib/chapters/ch15_racing_cublas/stubs.json").read_text())
-    holes = {"whole_block_kernel" if hole == "unpacked" else hole for hole in holes}  # its helper
+    helpers = {"unpacked": "whole_block_kernel"} | dict.fromkeys(
+        ("four_masks", "four_fields"), "one_dot_kernel"
+    )
+    holes = {helpers.get(hole, hole) for hole in holes}
     assert {kernel for name, kernel in hints() if name == "fused_dw_along_k"} == holes
     for rung in (versions.along_k, versions.subnormal, versions.one_dot, versions.by_tma, versions.whole,
                  versions.in_pieces):  # fmt: skip
@@ -229,7 +233,7 @@ def numbers(puzzle, count: int) -> list[int]:
         (PAIR_DIFFERENCE, "x_ptr + 2 * offs, ", "x_ptr + offs, ", "wrong values", "Where a pair begins"),
         (PAIR_DIFFERENCE, "2 * offs + 1", "2 * offs + 2", "out-of-bounds", "Where a pair begins"),
         (PAIR_DIFFERENCE, "z_ptr + offs", "z_ptr + 2 * offs", "out-of-bounds store", "Where a result goes"),
-        (PAIR_DIFFERENCE, "second - first", "first - second", "the difference is reversed", "Which from which"),
+        (PAIR_DIFFERENCE, "second - first", "first - second", "difference is reversed", "Which from which"),
         (MASKED_ADD, "x + 10, mask=mask", "x + 10", "elements 20..31", "What needs a mask"),
         (REVERSED_ADD, "lanes < N - pid * BLOCK", "lanes < N", "elements -5..-1", "The mask"),
         (REVERSED_ADD, "x_ptr - lanes, mask=mask", "x_ptr - lanes", "elements -12..-1", "The mask"),
@@ -461,7 +465,7 @@ def numbers(puzzle, count: int) -> list[int]:
     ids=[
         "no mask", "max of a number", "shapes",
         "relu of each factor", "gate of x", "no y", "no parentheses", "one too many", "lanes below N",
-        "pairs overlap", "the next pair", "stored in pairs", "the difference is reversed", "no mask of the store",
+        "pairs overlap", "the next pair", "stored in pairs", "reversed", "no mask of the store",
         "mask from N alone", "load without its mask", "one past the last", "all at the end", "forwards",
         "the last maximum", "a fold of two",
         "other axis", "all axes", "last block", "padding of zeros",
@@ -516,7 +520,7 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
 @pytest.mark.parametrize(
     "puzzle, right, wrong, diagnosis, title",
     [
-        (ROPE, "tl.load(position_ptr + t)", "t", "load position[t]", "Whose row is it"),
+        (ROPE, "tl.load(position_ptr + t)", "t", "row position[t]", "Whose row is it"),
         (ROPE, "a * c[None, :] - b", "a * c[None, :] + b", "", "The wrong way around"),
         (SAMPLE_TOKEN, "logits / heat", "logits * heat", "divide by it", "The noise"),
         (SAMPLE_TOKEN, "tl.log(-tl.log(u))", "tl.log(u)", "a logarithm is missing", "The noise"),
@@ -542,7 +546,13 @@ def test_a_tile_that_threads_exchange_has_the_hint_of_its_line(line, title):
         ),
         (LINEAR_CROSS_ENTROPY_GRAD, "tl.atomic_add(", "tl.store(", "dh[", "Other programs add to dh, too"),
         (ROUTE, "tl.cumsum(count) - count", "tl.cumsum(count)", "out-of-bounds", "A place past the end"),
-        (ROUTE, " + (second < e).to(tl.int32)", "", "depend on loaded values", "What is counted"),
+        (ROUTE, " + (second < e).to(tl.int32)", "", "only first choices are counted", "What is counted"),
+        (ROUTE, "first < e)", "first <= e)", "own first choices are counted", "What is counted"),
+        (SWIGLU_DOWN, " * up\n", " + up\n", "silu(gate) + up", "The formula"),
+        (SWIGLU_DOWN, "is_row & (k[None", "(k[None", "start[e + 1]", "Where the halves are"),
+        (GROUPED_MATMUL, "tl.cdiv(K, BLOCK_K), 0)", "K, 0)", "too many operations", "The ends of K and N"),
+        (MERGE_PARTS, "top + tl.log(d", "top + (d", "total lacks the logarithm", "The logarithm of the sum"),
+        (NUCLEUS_TOKEN, 'noisy, float("-inf"))', "noisy, 0.0)", "take part, with 0", "Who is kept"),
         (NUCLEUS_TOKEN, "b * V + n))", "n))", "the same noise", "The noise"),
         (NUCLEUS_TOKEN, "p >= least", "p > least", "the threshold itself", "Who is kept"),
     ],

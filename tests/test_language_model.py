@@ -234,6 +234,7 @@ def fresh(monkeypatch, state_dir):
     """A session without checks."""
     monkeypatch.setattr(session, "_judged", {})
     monkeypatch.setattr(session, "_passed", {})
+    monkeypatch.setattr(session, "_last", {})
 
 
 def test_a_kernel_that_fails_check_is_named(fresh):
@@ -244,6 +245,21 @@ def test_a_kernel_that_fails_check_is_named(fresh):
     words = f"1 of 8 kernels is yours. The text can be wrong: {name} fails `check`"
     assert str(spoken).startswith(words) and f"{name} (fails check)" in str(spoken)
     assert "--jp-error-color1" in spoken._repr_html_() and words in spoken._repr_html_()
+
+
+def test_a_kernel_that_was_mended_since_is_called_older(fresh):
+    right, other = solutions()["rope"], _wrong("the_other_way")
+    wrong = define(kernel_sources()["rope"].replace("- b * s", "+ b * s"), "<rope with a bug>")
+    for kernel in (wrong, other):
+        assert not check(kernel, ROPE).ok
+        assert "fails `check`" in str(speak("The mask", {"rope": kernel}, length=1))
+    assert check(right, ROPE).ok
+    assert "fails `check`" in str(speak("The mask", {"rope": other}, length=1))
+    spoken = speak("The mask", {"rope": wrong}, length=1)
+    told = "this rope_kernel is an older version. The one that you have now passes `check`"
+    assert told in str(spoken) and "fails `check`" not in str(spoken)
+    assert "--jp-error-color1" in spoken._repr_html_()
+    assert speak("The mask", {"rope": right}, length=1).doubts == {}
 
 
 def test_a_kernel_counts_as_checked_only_as_it_is(fresh):

@@ -99,6 +99,15 @@ def fma_of_infinities_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     tl.store(z_ptr + offs, z, mask=offs < N)
 
 
+@triton.jit
+def too_large_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    large = (x * x + 1).to(tl.bfloat16) * 2.0**133
+    z = tl.dot(large[:, None] * (x - x)[None, :].to(tl.bfloat16), tl.full((BLOCK, BLOCK), 1.0, tl.bfloat16))
+    tl.store(z_ptr + offs, tl.sum(z, axis=1), mask=offs < N)
+
+
 def spec(x: Float32[Tensor, " N"]) -> Float32[Tensor, " N"]:
     return x
 
@@ -123,6 +132,14 @@ def zeros_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
     z = tl.sum(tl.where(offs < N, (x - x) / (x - x), 0.0), axis=0) + x
     tl.store(z_ptr + offs, z, mask=offs < N)
+
+
+def test_a_product_that_is_too_large_is_told():
+    """The NaN goes through a dot, and remembers where it was made."""
+    puzzle = Puzzle(number="0", spec=spec, grid=lambda s: (1,), cases=(Case(N=20, BLOCK=32),))
+    told = str(check(too_large_kernel, puzzle))
+    where = r"0 \* inf, and the inf came from a product on line (\d+) that is too large for bfloat16\n"
+    assert int(re.search(where, told)[1]) + 1 == int(re.search(r"line (\d+): z = tl.dot\(large", told)[1])
 
 
 @pytest.mark.parametrize("of", [spec, half])

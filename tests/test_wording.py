@@ -291,9 +291,17 @@ ROWS = {
         "r = tl.dot(x[:, None], x[None, :])",
         "sums over an axis of 1 here, but this axis needs at least 16",
     ),
+    r"^accumulator shape is incompatible": (
+        "r = tl.dot(tl.trans(x2), x2, x2)",
+        "the product is [16, 16] = [HALF, HALF], but x2 is [32, 16] = [BLOCK, HALF]",
+    ),
     r"^Unsupported lhs dtype (\w+)": (
         "r = tl.dot(x2.to(tl.int32), tl.trans(x2).to(tl.int32))",
         "floats and int8, not int32",
+    ),
+    r"^Unexpected dtype for (\w+)\. Got (\w+)": (
+        "r = tl.dot_scaled(x2.to(tl.float8e4nv), None, 'e5m2', x2.T.to(tl.float8e4nv), None, 'e4m3')",
+        'fp8e4nv is "e4m3"',
     ),
     r"^Both operands must be same dtype. Got (\w+) and (\w+)": (
         "r = tl.dot(x2.to(tl.float16), tl.trans(x2))",

@@ -131,7 +131,7 @@ def _past_an_edge(verdict: Verdict, launch: Launch, ran: Run, access: Access) ->
     if access.elements.ndim != 2 or tensor.dim() < 2:
         return ""
     dims = tuple(_named(launch, size) or str(size) for size in tensor.shape)
-    puzzle: Any = SimpleNamespace(tensors=[Argument(access.argument, tensor.dtype, dims)])
+    puzzle: Any = SimpleNamespace(tensors=[Argument(access.argument, tensor.dtype, dims)], ends=None)
     case: Any = SimpleNamespace(numbers=launch.numbers)
     found = past_an_edge(verdict, puzzle, case, replace(ran, accesses=(access,)))
     return found.diagnosis if found else ""

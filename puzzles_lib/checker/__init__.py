@@ -112,7 +112,7 @@ def _examine(
     if isinstance(bound, Refusal):
         return _refused(puzzle, bound)
     if is_untouched(bound.kernel) and not puzzle.broken_by:
-        return Report(puzzle.name, verdict=verdicts.still_open(bound.kernel.src))
+        return Report(puzzle.name, verdict=verdicts.still_open(bound.kernel))
     budget = Budget(RUNS_PER_CHECK * seconds)
 
     def tried(number: int, skipped: dict[int, Verdict] | None = None) -> Report:
@@ -635,12 +635,12 @@ def _outputs(
     if isinstance(bound, Report):
         wrapped = unwrap(kernel)
         if wrapped and is_untouched(wrapped.kernel) and not puzzle.broken_by:
-            return Report(wrapped.kernel.__name__, verdict=verdicts.still_open(wrapped.kernel.src))
+            return Report(wrapped.kernel.__name__, verdict=verdicts.still_open(wrapped.kernel))
         return bound
     ran = attempt(bound, inputs, Options(seconds=seconds))
     verdict = verdicts.misconduct(puzzle, case, ran)
     if verdict and is_untouched(bound.kernel) and not puzzle.broken_by:
-        return Report(bound.kernel.__name__, verdict=verdicts.still_open(bound.kernel.src))
+        return Report(bound.kernel.__name__, verdict=verdicts.still_open(bound.kernel))
     if verdict:
         is_own = puzzle.broken_by or bound.kernel.__name__ == f"{puzzle.name}_kernel"
         known = is_own and verdict.kind == "out of bounds"  # another kernel may compute something else

@@ -45,11 +45,12 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
             lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
             has = f"{dim} = {size}" if dim != str(size) else dim
             fact = f"lanes for {lanes} are on, but {argument.name} has {has} {noun}{'s' * (size != 1)}"
-            told.append((fact, noun, dim, "" if is_alike else ", with < instead of <="))
+            bound = (puzzle.ends or {}).get(dim, f"{noun}s with {dim}")
+            told.append((fact, bound, "" if is_alike else ", with < instead of <="))
     if not told:
         return None
     facts = ", and ".join(fact for fact, *_ in told)
-    cure = " and the ".join(f"{noun}s with {dim}" for _, noun, dim, _ in told)
+    cure = " and the ".join(bound for _, bound, _ in told)
     operators = next((how for *_, how in told if how), "") if len(told) == 1 else ""
     return replace(verdict, diagnosis=f"{facts}{CURE}{cure} in the mask{operators}")
 

@@ -87,11 +87,11 @@ MOST_INTEGERS = 1 << 20  # of an input that is real in a pretended case
 # ---- verdicts on made cases that count
 
 TELLING = (
-    "values", "never written", "out of bounds", "race", "uninitialized", "loads", "stores", "input changed",
-    "false hint",
+    "values", "never written", "out of bounds", "race", "uninitialized", "loads", "stores", "operations",
+    "input changed", "false hint",
 )  # fmt: skip
 """Kinds that count if all programs run. Running out of time or memory there is no fault."""
-UNRELATED = ("out of bounds", "race", "loads", "stores", "input changed")
+UNRELATED = ("out of bounds", "race", "loads", "stores", "operations", "input changed")
 """Kinds of which a hard case that happens to find them doesn't say the reason."""
 AT_EDGES = ("values", "out of bounds", "race")
 """Kinds that count if only a few programs run."""

@@ -33,7 +33,7 @@ from puzzles_lib.checker.races import Threads
 from puzzles_lib.checker.report import Draw, Verdict
 from puzzles_lib.runner import ELSEWHERE, LINE_BY_LINE, NaNs, Options, Program, Run
 
-LESS_BASIC = ("input changed", "values", "loads", "stores")
+LESS_BASIC = ("input changed", "values", "loads", "stores", "operations")
 """The kinds of verdict that a race between the threads of a program takes precedence over."""
 
 ENOUGH = 1  # of the first cases, and of the last, that run in float64 too: a wrong formula is wrong in all
@@ -186,6 +186,13 @@ def _who_needs_no_load(trial: Trial) -> Verdict | None:
 def _is_beyond(trial: Trial) -> bool:
     verdict = trial.verdict
     return verdict is not None and verdict.kind == "out of bounds" and not verdict.diagnosis
+
+
+def _may_be_a_slip(trial: Trial) -> bool:
+    """Whether the stored values may say why: places are out of bounds, or depend on loaded values."""
+    verdict = trial.verdict
+    told = verdict is not None and verdict.kind == "never written" and unwritten.LOADED in verdict.diagnosis
+    return told or _is_beyond(trial)
 
 
 def _why_beyond(trial: Trial) -> Verdict | None:
@@ -360,7 +367,9 @@ def _where_it_began(trial: Trial) -> Verdict | None:
         ran = trial.run(Options(quiet=True, as_compiled=trial.as_compiled, nans=nans))
         got = ran.outputs[name].reshape(-1)
         told = verdicts.not_finite(trial.verdict, got, wrong, nans, trial.inputs)
-        unread = [each for each in trial.inputs if not trial.first.loads.get(each)]
+        taken = trial.bound.takes
+        taken = trial.bound.takes
+        unread = [each for each in trial.inputs if each in taken and not trial.first.loads.get(each)]
         return verdicts.of_nothing_loaded(told, unread, loops="for " in trial.bound.kernel.src)
     return None
 
@@ -411,7 +420,7 @@ PROBES: Sequence[Probe] = (
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
     Probe("why lanes are past the end", _is_beyond, _why_beyond),
-    Probe("which slip came before", _is_beyond, _which_slip_so_far),
+    Probe("which slip came before", _may_be_a_slip, _which_slip_so_far),
     Probe("who needs no load", _is_loaded_too_often, _who_needs_no_load),
     Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),

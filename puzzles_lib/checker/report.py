@@ -18,7 +18,7 @@ _CODE = "font-family:var(--jp-code-font-family, monospace)"
 KINDS = (
     "open", "signature", "compiler", "launch", "error", "deadlock", "time limit", "memory limit",
     "out of bounds", "uninitialized", "never written", "race", "input changed", "values", "loads",
-    "stores", "false hint", "true size", "machine", "traffic", "puzzle",
+    "stores", "operations", "false hint", "true size", "machine", "traffic", "puzzle",
 )  # fmt: skip
 """The kinds of a `Verdict`. ``"launch"``: the kernel compiles, but a GPU could not launch it.
 ``"machine"``: it is correct, but its machine code misses the puzzle's goal.
@@ -33,6 +33,7 @@ KIND_WORDS = {kind: kind for kind in KINDS} | {
     "values": "wrong values",
     "loads": "too many loads, or too few",
     "stores": "too many stores",
+    "operations": "too many operations",
     "uninitialized": "an undefined value",
     "machine": "machine code that misses the goal",
     "traffic": "too much memory traffic",

@@ -28,6 +28,9 @@ def why_never_written(puzzle: Puzzle, case: Case, ran: Run, source: str = "") ->
     return None
 
 
+LOADED = "both places depend on loaded values"
+
+
 def idle_program_loads(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
     """Return a verdict on too many loads with a program that does them and stores nothing; None without one.
 
@@ -80,6 +83,7 @@ def _why_not_written(
                     or _wrong_start(first, access, result, case, source)
                     or _starts_too_soon(first, access, stores, result, source)
                     or _begins_after(first, access, result, puzzle, case)
+                    or _strides_of(access, result, case)
                     or "do their offsets depend on tl.program_id?"
                 )
                 both = the_programs(first.program, access.program, puzzle, case)
@@ -189,6 +193,19 @@ def _wrong_stride(access: Access, stores: Sequence[Access], result: Argument, ca
     return f"your rows are {apart} apart, but rows of {result.name} are {right} apart"
 
 
+def _strides_of(access: Access, result: Argument, case: Case) -> str:
+    """Say how far apart a tile's rows are, if no axis of a result with three or more has this stride."""
+    shape, elements = result.shape(case.numbers), access.elements
+    if len(shape) < 3 or elements.ndim != 2 or len(elements) < 2:
+        return ""
+    steps = np.unique(np.diff(elements, axis=0))
+    strides = [math.prod(shape[axis:]) for axis in range(1, len(shape))]
+    if steps.size != 1 or not 1 < (found := int(steps[0])) < strides[0] or found in strides:
+        return ""
+    told = f"{', '.join(map(str, strides[:-1]))} and {strides[-1]}"
+    return f"the rows of your tile are {found} elements apart, but the strides of {result.name} are {told}"
+
+
 def _axes_of_rows(stores: Sequence[Access], rows: int) -> list[int]:
     """Return the axes of the grid with as many programs as the result has rows, if it has several."""
     counts = (len({each.program[axis] for each in stores}) for axis in range(3))
@@ -281,7 +298,7 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
     if numbers != 1 or apart < 0:
         return ""
     if _from_data(first.site.source, source):
-        return "both places depend on loaded values"
+        return LOADED
     start = "1 element" if apart == 1 else f"{apart} elements"
     return f"one starts {start} after the other, but each program covers {_named(sizes, case)}"
 

@@ -27,8 +27,8 @@ from puzzles_lib.runner import (
     Source,
     asks_again,
 )
-from puzzles_lib.source import Refusal, Site
-from puzzles_lib.stubs import HOLE, is_untouched
+from puzzles_lib.source import Refusal, Site, with_helpers
+from puzzles_lib.stubs import HOLE, has_hole, is_untouched
 
 STILL_OPEN = Verdict("open", "not solved yet", diagnosis=f"replace the comment `{HOLE}` with your lines")
 COMMENTED = Verdict("open", "not solved yet", diagnosis="your line is still a comment: remove the # in front")
@@ -40,8 +40,9 @@ STILL_BROKEN = Verdict("open", "not solved yet: the kernel is still broken, as i
 LARGEST_BLOCK = 4096  # the longest axis that `with_blocks` tries as a single block
 
 
-def still_open(source: str) -> Verdict:
-    """Return the verdict on a kernel whose code is as it was handed out, comments aside."""
+def still_open(kernel: JITFunction) -> Verdict:
+    """Return the verdict on a kernel that is as it was handed out, or has such a helper, comments aside."""
+    source = "\n".join(each.src for each in with_helpers(kernel) if each is kernel or has_hole(each))
     if HOLE in source:
         return STILL_OPEN
     comments = (line.strip().lstrip("# ") for line in source.splitlines() if line.strip().startswith("#"))
@@ -52,7 +53,7 @@ def unsolved(kernel: JITFunction, puzzle: Puzzle) -> str:
     """Return what to say of a kernel whose code is as it was handed out, with a hole; "" for others."""
     if puzzle.broken_by or not is_untouched(kernel):
         return ""
-    verdict = still_open(kernel.src)
+    verdict = still_open(kernel)
     return f"{verdict.message[:1].upper()}{verdict.message[1:]}: {verdict.diagnosis}"
 
 
@@ -174,6 +175,9 @@ def judge(
             slips = (each for each, most in (puzzle.load_slips or {}).items() if loads <= most(case))
             advice = next(slips, f"load {name} only as often as its results need: {how}")
             return Verdict("loads", text, diagnosis=advice)
+    if puzzle.most_flops and ran.flops > (enough := puzzle.most_flops(case)):
+        text = f"too many operations on floats: {ran.flops}, but {enough} are enough"
+        return Verdict("operations", text, diagnosis="does a loop run more often than it has blocks?")
     for name in puzzle.stored_once:
         if name in ran.repeated:
             return stored_again(puzzle, case, ran.repeated[name])
@@ -254,6 +258,10 @@ def not_finite(
             why = ", and the inf came from an exp that overflowed"
             if nans.overflow and nans.overflow.line != made.site.line:
                 why += f" on line {nans.overflow.line}"
+        elif nans.too_large and made.how in ("inf / inf", "0 * inf", "inf - inf", "inf + (-inf)"):
+            site, dtype = nans.too_large
+            where = "" if site.line == made.site.line else f" on line {site.line}"
+            why = f", and the inf came from a product{where} that is too large for {dtype}"
         count = nans.count(got[wrong], made.how)
         if spoilt and count < int(got[wrong].isnan().sum()):
             return replace(
@@ -266,6 +274,9 @@ def not_finite(
         return replace(verdict, diagnosis="an exp overflowed, and its result is inf", site=nans.overflow)
     if nans.divided and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
         return replace(verdict, diagnosis="a number is divided by 0, which gives inf", site=nans.divided)
+    if nans.too_large and not verdict.diagnosis and got[int(wrong.int().argmax())].isinf():
+        site, dtype = nans.too_large
+        return replace(verdict, diagnosis=f"a product is too large for {dtype}, so it is inf", site=site)
     return verdict
 
 

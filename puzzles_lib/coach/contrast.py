@@ -54,6 +54,7 @@ _CHOICES = {
     "input changed": "an input that changed",
     "deadlock": "programs that wait forever",
     "loads": "too many loads",
+    "operations": "too many operations",
     "true size": "an offset too large for int32",
     "values": "wrong values",
     "compiler": "a line that doesn't compile",

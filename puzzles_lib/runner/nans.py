@@ -17,6 +17,7 @@ from puzzles_lib.runner.lanes import Lanes
 from puzzles_lib.runner.machine import Machine, codes_of
 from puzzles_lib.runner.step import Step
 from puzzles_lib.source import Site
+from puzzles_lib.translator.ir import Value
 
 _TAGS = 1 << 6
 _QUIET = {"float64": 51, "float32": 22, "float16": 9, "bfloat16": 6}
@@ -40,13 +41,15 @@ class MadeNaN(NamedTuple):
 class NaNs:
     """Watches one run of a kernel.
 
-    overflow: where an exponential first overflowed. divided: where a number was first divided by 0. Each is
-    None if it didn't happen.
+    overflow: where an exponential first overflowed. divided: where a number was first divided by 0.
+    too_large: where a product of finite numbers first was infinite, and its dtype's name. Each is None if it
+    didn't happen.
     """
 
     def __init__(self) -> None:
         self.overflow: Site | None = None
         self.divided: Site | None = None
+        self.too_large: tuple[Site, str] | None = None
         self._made: list[MadeNaN] = []
 
     def take(self, machine: Machine) -> None:
@@ -90,6 +93,13 @@ class NaNs:
                 numerator, denominator = (each.wide for each in given)
                 if (np.isfinite(numerator) & (numerator != 0) & (denominator == 0)).any():
                     self.divided = machine.site()
+            if name == "arith.mulf" and self.too_large is None and np.isinf(made.wide).any():
+                finite = [
+                    np.isfinite(lanes.wide) | _is_constant(value)
+                    for lanes, value in zip(given, step.op.operands, strict=True)
+                ]
+                if (np.isinf(made.wide) & finite[0] & finite[1]).any():
+                    self.too_large = machine.site(), made.row.name
             return self._tagged(machine, name, made, given)
 
         return watched
@@ -117,12 +127,23 @@ class NaNs:
         return (self._of_infinities(machine, made, new, "inf + (-inf)", tags),)
 
     def _dot(self, run: Callable[..., Any], machine: Machine, step: Step, *given: Lanes) -> Lanes:
-        """Run a dot, and number the NaNs that infinities made."""
+        """Run a dot, and number the NaNs: made by infinities here, or made before."""
         made = run(machine, step, *given)
         nan = np.isnan(made.wide)
-        values = [lanes.wide for lanes in given[:3] if lanes.row is not None and lanes.row.is_float]
-        if not nan.any() or any(np.isnan(each).any() for each in values):
+        blocks = [lanes for lanes in given[:3] if lanes.row is not None and lanes.row.is_float]
+        values = [lanes.wide for lanes in blocks]
+        if not nan.any():
             return made
+        if any(np.isnan(each).any() for each in values):
+            if len(blocks) < 3 or not all(_is_tagged(lanes.row) for lanes in blocks):
+                return made
+            shapes = [value.type.shape for value in step.op.operands[:3]]
+            left, right, total = (
+                np.broadcast_to(np.where(np.isnan(block.wide), _tags(block), 0), shape)
+                for block, shape in zip(blocks, shapes, strict=True)
+            )
+            tags = np.where(total > 0, total, left.max(-1)[..., :, None])
+            return self._numbered(made, nan, np.where(tags > 0, tags, right.max(-2)[..., None, :]))
         *batch, row, column = np.argwhere(nan)[0]
         left, right = values[0][*batch, row, :], values[1][*batch, :, column]
         zero = np.isinf(left) & (right == 0) | (left == 0) & np.isinf(right)
@@ -177,6 +198,14 @@ class NaNs:
 
 def _is_tagged(row: DType | None) -> bool:
     return row is not None and row.name in _QUIET
+
+
+def _is_constant(value: Value) -> bool:
+    """Return whether a value is a number that was known before the kernel ran, such as 2.0**133."""
+    maker = value.maker
+    while maker is not None and maker.name in ("tt.splat", "arith.extf", "arith.truncf"):
+        maker = maker.operands[0].maker
+    return maker is not None and maker.name == "arith.constant"
 
 
 def _integer(size: int, of: Any) -> Any:

@@ -37,8 +37,8 @@ _SCAN = {"_sum_combine": np.add, "_prod_combine": np.multiply}
 _SEARCHES = [f"_arg{which}_combine_tie_break_{how}" for which in ("max", "min") for how in ("left", "fast")]
 _BY_SIZE = {"_elementwise_max", "_elementwise_min", *_SEARCHES}
 _AMONG_NAN = (
-    "NaN is neither larger nor smaller, so which element is found depends on the order of comparing; "
-    "does it come from 0 / 0, inf / inf or inf - inf?"
+    "NaN is neither larger nor smaller, so the order decides what is found; "
+    "is it 0 / 0, inf / inf, inf - inf or the log of a negative number?"
 )
 _ARG = {"_argmax_combine_tie_break_left": np.max, "_argmin_combine_tie_break_left": np.min}
 

@@ -21,7 +21,7 @@ from puzzles_lib.coach.contrast import Contrast
 from puzzles_lib.drawing.card import Theme, card, heads, rows
 from puzzles_lib.notebooks import JUST_THE_PUZZLES
 from puzzles_lib.puzzle import Puzzle
-from puzzles_lib.session import passed, verdict_on
+from puzzles_lib.session import last_check, passed, verdict_on
 from puzzles_lib.source import define
 from puzzles_lib.speaking import packed, smollm2
 from puzzles_lib.speaking.launching import Launcher, Stopped, Tally
@@ -33,6 +33,7 @@ from puzzles_lib.wrapped import unwrap
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
 _TORCH = "torch"
 _FAILS, _UNCHECKED, _MISTAKE = "fails check", "not checked", "with a mistake"
+_OLDER = "an older version, fails check"
 _OPEN = "your lines are missing"
 _STEPS = {"course": STEPS, "smollm2": smollm2.STEPS}  # by the model's name
 
@@ -75,7 +76,12 @@ class Spoken:
         wrong, slipped = self._doubted(_FAILS), self._doubted(_MISTAKE)
         but = [f"{_and(wrong)} {_do(wrong, 'fail')} `check`"] if wrong else []
         but += [f"{_and(slipped)} {_do(slipped, 'has')} a mistake in it"] if slipped else []
+        older = self._doubted(_OLDER)
+        if older:
+            each, one = ("these", "older versions") if len(older) > 1 else ("this", "an older version")
+            but += [f"{each} {_and(older)} {_do(older, 'is')} {one}"]
         told = f". The text can be wrong: {', and '.join(but)}" if but else ""
+        told += ". The one that you have now passes `check`, so put it in again" if older else ""
         count = len(self.yours) - len(slipped)
         are = "is" if count == 1 else "are"
         return f"{count} of {self.steps} kernels {are} yours{self.where}{told}"
@@ -155,7 +161,7 @@ class Spoken:
             for name, by, launches, share in self._table()
         )
         head = heads("step", "run by", "launches", *["share of your kernels' bytes"] * shares)
-        failed = {_FAILS, _MISTAKE} & {self.doubts.get(name) for name in self.yours}
+        failed = {_FAILS, _OLDER, _MISTAKE} & {self.doubts.get(name) for name in self.yours}
         theme = Theme.WRONG if self.report or failed else Theme.NEUTRAL
         table = f'<table style="margin:0.3em 0">{head}{bars}</table>' if bars else ""
         return card(theme, self._headline, f"{body}{table}")
@@ -175,9 +181,9 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _do(names: Sequence[str], verb: str) -> str:
-    """Return "fail" or "has" for one name or several."""
-    several = {"fail": "fail", "has": "have"}
-    return several[verb] if len(names) > 1 else {"fail": "fails", "has": "has"}[verb]
+    """Return "fails", "has" or "is", for one name or several."""
+    several = {"fail": "fail", "has": "have", "is": "are"}
+    return several[verb] if len(names) > 1 else {"fail": "fails", "has": "has", "is": "is"}[verb]
 
 
 def _bar(share: str) -> str:
@@ -266,8 +272,10 @@ def _doubts(given: Mapping[str, object], launch: Launcher) -> dict[str, str]:
             found[name] = _MISTAKE
         elif wrapped and name not in launch.kernels:
             found[name] = _OPEN
-        elif wrapped and (passed := verdict_on(every[name], wrapped.kernel)) is not True:
-            found[name] = _UNCHECKED if passed is None else _FAILS
+        elif wrapped and (right := verdict_on(every[name], wrapped.kernel)) is not True:
+            last = last_check(every[name])
+            mended = last is not None and last.report.ok and last.kernel == wrapped.kernel.__name__
+            found[name] = _UNCHECKED if right is None else _OLDER if mended else _FAILS
     return found
 
 

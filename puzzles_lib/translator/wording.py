@@ -1032,6 +1032,17 @@ def _small_dot(t: Trouble, found: re.Match) -> str:
     )
 
 
+def _dot_sum(t: Trouble, _: re.Match) -> str:
+    """Explain a sum so far that isn't of the shape of tl.dot's product."""
+    operands = t.operands()
+    if len(operands) < 3 or len({len(_sizes(block)) for _, block in operands[:3]}) > 1:
+        return ""
+    left, right, total = (_sizes(block) for _, block in operands[:3])
+    made, name = [*left[:-1], right[-1]], t.text(operands[2][0])
+    turned = ": is it transposed?" if [*total] == made[::-1] else ""
+    return f"the product is {t.shape(made)}, but {name} is {t.shape(total)}{turned}"
+
+
 def _dot_dtypes(t: Trouble, found: re.Match) -> str:
     one, other = _dtype(found[1]), _dtype(found[2])
     return f"tl.dot's operands must be of one dtype, but are {one} and {other}: convert one with .to(...)"
@@ -1487,7 +1498,13 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"equal ranks >= 2", _dot_of),
     (r"equal reduction dimensions", _dot_of),
     (r"^Input shapes should have M >= \d+, N >= \d+ and K >= (\d+)", _small_dot),
+    (r"^accumulator shape is incompatible", _dot_sum),
     (r"^Unsupported lhs dtype (\w+)", "tl.dot multiplies floats and int8, not {0}"),
+    (
+        r"^Unexpected dtype for (\w+)\. Got (\w+)",
+        'this block has the dtype {1}, and its format is said to be "{0}": '
+        'fp8e4nv is "e4m3", fp8e5 is "e5m2", and uint8 can be "e2m1"',
+    ),
     (r"^Both operands must be same dtype. Got (\w+) and (\w+)", _dot_dtypes),
     (r"^Expected dtype (.*) but got (\w+)", _floats_wanted),
     (

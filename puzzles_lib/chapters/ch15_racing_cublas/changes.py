@@ -70,8 +70,9 @@ class Changes:
 def changed(before: Rung, after: Rung) -> Changes:
     """Return what changes from one version to the next: lines of kernel and helpers, and the launch.
 
-    Comments, empty lines and the kernel's name make no difference. If a hole isn't filled yet, its comment
-    is shown for the missing lines.
+    A helper that both have is left out: it is the same, or the reader's own beside the library's. Comments,
+    empty lines and the kernel's name make no difference. If a hole isn't filled yet, its comment is shown for
+    the missing lines.
 
     Raises TypeError if an argument isn't a `Rung`.
     """
@@ -85,7 +86,8 @@ def changed(before: Rung, after: Rung) -> Changes:
         for name in {**old, **new}
         if old.get(name) != new.get(name)
     )
-    codes = [[*_code(rung)] for rung in (before, after)]
+    both = _helpers(before) & _helpers(after)
+    codes = [[*_code(rung, both)] for rung in (before, after)]
     (old_keys, gone), (new_keys, come) = (tuple(zip(*code, strict=True)) or ((), ()) for code in codes)
     note = outdated(after) or outdated(before)
     return Changes(before.name, after.name, launch, difference(gone, come, (old_keys, new_keys)), note)
@@ -99,10 +101,21 @@ def _settings(rung: Rung) -> Iterator[tuple[str, str]]:
         yield f"descriptor of {name}", f"{rows} x {columns}"
 
 
-def _code(rung: Rung) -> Iterator[tuple[str, str]]:
-    """Yield the lines of its helpers, then of its kernel: what each is compared by, and its text."""
+def _helpers(rung: Rung) -> set[str]:
+    """Return the names of its kernel's helpers."""
+    functions = with_helpers(rung.kernel) if isinstance(rung.kernel, KernelInterface) else ()
+    return {each.__name__ for each in functions if each is not rung.kernel}
+
+
+def _code(rung: Rung, without: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of its helpers, then of its kernel: what each is compared by, and its text.
+
+    without: names of helpers to leave out.
+    """
     known = isinstance(rung.kernel, KernelInterface)
     for function in reversed(with_helpers(rung.kernel)) if known else ():
+        if function.__name__ in without:
+            continue
         own_name = f"def {function.__name__}("
         is_open = is_untouched(function)
         source = function.src

@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung
+from puzzles_lib.chapters.ch15_racing_cublas.versions import four_fields, four_masks, powers
 
 
 @triton.jit
@@ -16,9 +17,8 @@ def hasty_kernel(
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
     tl.static_assert(BLOCK_K == 64)  # half a block: four fields of its words
     r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the iteration
-    field = tl.load(numbers_ptr + k // 16)
-    unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)  # 2^(101 - 2 field)
-    mask = 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]  # [1, 4, 1]
+    unit = powers(tl.load(numbers_ptr + k // 16))  # [BLOCK_K]
+    mask = four_masks(numbers_ptr)  # [1, 4, 1]
     split, steps = tl.program_id(2), K // BLOCK_K
     splits = tl.num_programs(2)
     first, last = split * steps // splits, (split + 1) * steps // splits
@@ -31,7 +31,7 @@ def hasty_kernel(
         place = words_ptr + (block * 16 + r[None, :]) * CIN + offs_n[:, None]
         words = tl.load(place)  # [BLOCK_N, 16]
         words = words >> 8 * tl.load(numbers_ptr + half + tl.zeros((1, 1), tl.int32))
-        bits = tl.reshape(words[:, None, :] & mask, (BLOCK_N, BLOCK_K))
+        bits = four_fields(words, mask)  # [BLOCK_N, BLOCK_K]
         code = bits.to(tl.bfloat16, bitcast=True)  # the code times 2^(2 i - 133)
         param = params_ptr + block * 256 + half * 64 + k
         scale = tl.load(param) * unit  # [BLOCK_K]

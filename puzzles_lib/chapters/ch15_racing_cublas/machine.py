@@ -89,8 +89,8 @@ class Evidence:
         lines = [
             f"{self.registers} registers per thread, {self.spills} bytes spilled, "
             f"{self.shared} bytes of shared memory per program",
-            f"x̂ reaches the tensor cores from {self.operand}; {_in_flight(self.pending)} in flight across "
-            "iterations",
+            f"x̂ reaches the tensor cores from {self.operand}",
+            f"{_in_flight(self.pending)} in flight across iterations",
             f"in each iteration of {block_k} rows, threads exchange {self.passed_on} bytes through shared "
             "memory",
         ]
@@ -234,9 +234,9 @@ class Bound:
         one = "1 program" if self.programs == 1 else f"{self.programs} programs"
         return [
             f"one iteration takes {self.issue:.0f} clocks to issue ({instructions} instructions in each of "
-            f"{warps} warps) and {self.tensor:.0f} on tensor cores",
-            f"the busiest multiprocessor runs {one} of {self.turns} iterations; at {self.clock / 1e9:.2f} "
-            "GHz, the highest clock:",
+            f"{warps} warps)",
+            f"    and {self.tensor:.0f} clocks on tensor cores",
+            f"the busiest multiprocessor runs {one} of {self.turns} iterations",
         ]
 
 

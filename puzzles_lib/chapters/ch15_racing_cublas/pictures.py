@@ -45,11 +45,13 @@ def least_bytes(rows: int, cout: int, cin: int, group: int = 256) -> int:
 # ---- the problem
 
 
-def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float) -> Picture:
+def roofline(
+    rows: Sequence[Mapping], about: str, flops: float, bandwidth: float, rungs: bool = False
+) -> Picture:
     """Draw what arithmetic and memory allow, and where cuBLAS and the unfused path are.
 
     rows: recorded rows of bench "ladder" (`puzzles_lib.timing.recorded`). flops, bandwidth: what the chip can
-        do, per second.
+        do, per second. rungs: whether to draw the chapter's versions, too, at the long K.
     """
     figure = new_figure(8.4, 5.0)
     ax = figure.subplots()
@@ -82,6 +84,20 @@ def roofline(rows: Sequence[Mapping], about: str, flops: float, bandwidth: float
             for n, (x, y) in points.items()
         ]
         told.append(f"fused, K = {count}: {work / least:.0f} FLOP per byte")
+        if rungs and filled:
+            speeds = {name: work / paths[name]["us"] / 1e6 for name in rung_names(rows)}
+            ax.plot([work / least] * len(speeds), speeds.values(), "^-", color=BLUE, markersize=6, zorder=3)
+            marks: list[tuple[float, list[str]]] = []  # rungs of about the same speed share one
+            for name, speed in speeds.items():
+                if marks and speed < 1.02 * marks[-1][0]:
+                    marks[-1][1].append(name.split()[0])
+                else:
+                    marks.append((speed, [name.split()[0]]))
+                told.append(f"rung {name}: {speed:.0f} TFLOP/s")
+            for place, (speed, numbers) in enumerate(marks):
+                side, near = ("right", 0.86) if place % 2 else ("left", 1.07)
+                words = "rung " * (not place) + ", ".join(numbers)
+                label(ax, work / least * near, speed, words, align=side, fontsize=9, behind=PAPER)
     ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1900))
     ax.set_xticks([10, 30, 100, 300, 1000, 3000], ["10", "30", "100", "300", "1000", "3000"], fontsize=9)
     ax.set_yticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"], fontsize=9)
@@ -333,38 +349,109 @@ def _raised(number: int) -> str:
     return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-PIECES, LONG = 5, 1.9  # of work in the sketches of `timeline`, and how wide each is
+BLOCKS = 2  # of 128 rows, in `timeline`
+CLOCKS = {
+    "rung 4: the threads wait for each dot": (8, 810 / 8, 2048 / 8),
+    "rung 5: the threads unpack for the next dot meanwhile": (2, 572, 1024),
+}
+"""By title: dots per block of 128 rows, clocks to issue one dot's instructions, clocks of its products."""
 
 
 def timeline() -> Picture:
-    """Draw unpacking and tensor cores one after the other, and overlapped. A sketch, not a measurement."""
-    figure, ax = new_sheet(25, 8.4)
-    left = 4.8
-    for top, title, one_dot in (
-        (0.9, "rung 4: the threads wait for each dot", False),
-        (5.0, "rung 5: the threads unpack for the next dot meanwhile", True),
-    ):
+    """Draw unpacking and tensor cores one after the other, and overlapped, on the scale of their clocks."""
+    figure, ax = new_sheet(27, 8.6)
+    left, scale = 4.8, 19 / 5716
+    told = []
+    for top, (title, (dots, issue, products)) in zip((0.9, 5.0), CLOCKS.items(), strict=True):
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
         for lane, name in enumerate(("threads", "tensor cores")):
             label(ax, left - 0.3, top + 0.5 + 1.1 * lane, name, align="right")
-        for j in range(PIECES):  # of the same work in both
-            x = left + LONG * (j if one_dot else 2 * j)
-            box(ax, x, top, LONG, 1, f"unpack {j}", color=SKY, fontsize=9)
-            box(ax, x + LONG, top + 1.1, LONG, 1, f"dot {j}", color=GREEN, fontsize=9)
-            if not one_dot:
-                box(ax, x + LONG, top, LONG, color=None, hatch="...")
-                label(ax, x + 1.5 * LONG, top + 0.5, "wait", fontsize=9, color=FAINT, behind="white")
-        end = x + 2 * LONG
+        starts, free = 0.0, 0.0  # clocks at which the threads begin to unpack, and the tensor cores are idle
+        for j in range(BLOCKS * dots):
+            overlaps = dots == 2
+            box(ax, left + scale * starts, top, scale * issue, 1, "unpack" * overlaps, color=SKY, fontsize=9)
+            begins = max(starts + issue, free)
+            waits = (starts + issue, begins if overlaps else begins + products)
+            if waits[1] > waits[0]:
+                x, width = left + scale * waits[0], scale * (waits[1] - waits[0])
+                box(ax, x, top, width, color=None, hatch="...")
+            free = begins + products
+            starts = begins if overlaps else free
+            words = f"dot {j}" if overlaps else str(j % dots)
+            box(ax, left + scale * begins, top + 1.1, scale * products, 1, words, color=GREEN, fontsize=9)
+        end = left + scale * free
         ax.plot([end, end], [top - 0.2, top + 2.4], color=VERMILLION, linewidth=2)
-        label(ax, end + 0.2, top + 2.3, "done", align="left", color=VERMILLION)
-    label(ax, left, 8.0, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
+        label(ax, end + 0.2, top + 1.6, f"{free:.0f}\nclocks", align="left", color=VERMILLION, fontsize=9)
+        told.append(f"{title}; {free:.0f} clocks for {BLOCKS * dots} dots")
+    words = f"time →   {BLOCKS} blocks of 128 rows, to scale: clocks as the box has them; dotted: a wait"
+    label(ax, left, 8.1, words, align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
-        f"Two sketches of what works when, each for the same {PIECES} dots. In rung 4, the threads "
-        f"unpack for a dot, wait while the tensor cores compute it, then unpack for the next, so each side "
-        f"idles half of the time. In rung 5, the threads unpack for dot 1 while the tensor cores compute "
-        f"dot 0, and so on. Both sides are busy, and the "
-        f"work takes {PIECES + 1} units of time instead of {2 * PIECES}.",
+        f"What works when, for {BLOCKS} blocks of 128 rows, to the scale of the clocks. {'. '.join(told)}. "
+        f"In rung 4, the threads unpack for a short dot, wait while the tensor cores compute it, then unpack "
+        f"for the next. In rung 5, they unpack for dot 1 while the tensor cores compute dot 0, and so on, so "
+        f"the tensor cores never idle after the first dot begins.",
+    )
+
+
+def in_flight() -> Picture:
+    """Draw how the hasty kernel overwrites registers that a wgmma still reads, and why rung 5 doesn't."""
+    figure, ax = new_sheet(30, 14.4)
+    left, unpack, product, copy = 6.4, 5.0, 8.0, 2.2
+    label(
+        ax,
+        0.2,
+        0.5,
+        "hasty: unpacks into the registers that the wgmma is reading",
+        align="left",
+        weight="bold",
+    )
+    top = 1.2
+    for lane, name in enumerate(("threads", "R88 and others", "tensor cores")):
+        label(ax, left - 0.3, top + 0.5 + 1.7 * lane, name, align="right")
+    second, end = left + unpack, left + unpack + product
+    box(ax, left, top, unpack, 1, "unpack s", color=SKY, fontsize=9.5)
+    box(ax, second, top, unpack, 1, "unpack s + 1", color=YELLOW, fontsize=9.5)
+    box(ax, second + unpack, top, product - unpack, color=None, hatch="...")
+    label(
+        ax, second + unpack + (product - unpack) / 2, top + 0.5, "wait", fontsize=9, color=FAINT, behind=PAPER
+    )
+    box(ax, left + unpack, top + 1.7, 1.7, 1, "x̂ of s", color=SKY, fontsize=9)
+    box(ax, second + 1.7, top + 1.7, product - 1.7 + 4, 1, "x̂ of s + 1", color=YELLOW, fontsize=9.5)
+    box(ax, second, top + 3.4, product, 1, "wgmma s reads them", color=GREEN, fontsize=9.5)
+    box(ax, end, top + 3.4, 4, 1, "wgmma s + 1", color=PALE_GREEN, fontsize=9)
+    arrow(ax, (second + 1.7, top + 1.05), (second + 1.7, top + 1.65), color=VERMILLION)
+    arrow(ax, (second + 0.8, top + 2.75), (second + 0.8, top + 3.35))
+    for x in (2.6, 4.4, 6.2):
+        arrow(ax, (second + x, top + 2.75), (second + x, top + 3.35), color=VERMILLION)
+    label(ax, second, top + 5.0, "red: reads another iteration's x̂, so the sums are garbage", align="left",
+          color=VERMILLION, fontsize=9.5)  # fmt: skip
+    top = 8.0
+    label(ax, 0.2, top - 0.7, "rung 5: unpacks into other registers, and copies after the wait", align="left",
+          weight="bold")  # fmt: skip
+    for lane, name in enumerate(("threads", "other registers", "wgmma's registers", "tensor cores")):
+        label(ax, left - 0.3, top + 0.5 + 1.3 * lane, name, align="right")
+    start = left + copy
+    done = start + product
+    box(ax, left, top, copy, 1, "copy", color=SKY, fontsize=9.5)
+    box(ax, start, top, unpack, 1, "unpack s + 1", color=YELLOW, fontsize=9.5)
+    box(ax, start + unpack, top, product - unpack, color=None, hatch="...")
+    label(
+        ax, start + unpack + (product - unpack) / 2, top + 0.5, "wait", fontsize=9, color=FAINT, behind=PAPER
+    )
+    box(ax, done, top, copy, 1, "copy", color=YELLOW, fontsize=9.5)
+    box(ax, start + 1, top + 1.3, product - 1 + copy, 1, "x̂ of s + 1", color=YELLOW, fontsize=9.5)
+    box(ax, start, top + 2.6, product, 1, "x̂ of s", color=SKY, fontsize=9.5)
+    box(ax, done + copy, top + 2.6, 6, 1, "x̂ of s + 1", color=YELLOW, fontsize=9.5)
+    box(ax, start, top + 3.9, product, 1, "wgmma s", color=GREEN, fontsize=9.5)
+    box(ax, done + copy, top + 3.9, 6, 1, "wgmma s + 1", color=PALE_GREEN, fontsize=9.5)
+    label(ax, left, 13.9, "time →   (a sketch, not a measurement)", align="left", fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        "A sketch of registers over time. In the hasty kernel, the threads unpack x̂ of iteration s + 1 into "
+        "R88 and other registers while the wgmma of iteration s still reads them: the later reads get values "
+        "of the wrong iteration. The wait comes only after that. In rung 5, the threads unpack into other "
+        "registers, wait for the wgmma, and then copy into the registers that the next wgmma reads.",
     )
 
 
@@ -545,9 +632,10 @@ def ladder(rows: Sequence[Mapping], about: str) -> Picture:
         parts = []
         for place, name in enumerate(own):
             row = paths[name]
-            ax.barh(place, row["ratio"], color=ORANGE if name == CUBLAS else BLUE, height=0.68)
-            parts.append(f"{name.replace('x^', 'x̂')} {row['us']:.1f} µs ({row['ratio']:.2f}×)")
-            label(ax, 1.78, place, f"{row['ratio']:.2f}×", align="right", fontsize=9)
+            ratio = row["baseline_us"] / row["us"]
+            ax.barh(place, ratio, color=ORANGE if name == CUBLAS else BLUE, height=0.68)
+            parts.append(f"{name.replace('x^', 'x̂')} {row['us']:.1f} µs ({ratio:.2f}×)")
+            label(ax, 1.78, place, f"{ratio:.2f}×", align="right", fontsize=9)
             label(ax, 2.3, place, f"{row['us']:.0f} µs", align="right", fontsize=9)
         ax.axvline(1, color=VERMILLION, linewidth=1.4)
         unfused = paths[UNFUSED]["us"]

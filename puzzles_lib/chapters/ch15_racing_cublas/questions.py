@@ -13,10 +13,11 @@ from puzzles_lib.timing.h200 import MULTIPROCESSORS
 from puzzles_lib.timing.recorded import rows
 
 
-def _flop_per_byte() -> float:
+def _flop_per_byte(more: int = 0) -> float:
+    """Return the FLOP per byte that must be moved. more: bytes that needn't be, but are counted, too."""
     rows = ROWS[0]
     words, params = rows * CIN // 4, 4 * rows * CIN // 256
-    return 2 * rows * COUT * CIN / (words + params + 2 * rows * COUT + 2 * COUT * CIN)
+    return 2 * rows * COUT * CIN / (words + params + 2 * rows * COUT + 2 * COUT * CIN + more)
 
 
 def _reads_of_dy() -> tuple[int, int]:
@@ -49,12 +50,18 @@ def _times(path: str) -> list[dict]:
     return sorted(found, key=lambda row: -row["us"])
 
 
-def _first_is_faster() -> bool:
-    return _times(versions.first.name)[0]["ratio"] > 1
+def _times_unpacked() -> int:
+    return COUT // versions.first.constants["BLOCK_M"]
 
 
-def _bigger_is_twice_as_fast() -> bool:
-    return _times(versions.first.name)[0]["us"] >= 2 * _times(versions.bigger.name)[0]["us"]
+def _sum_registers() -> int:
+    bigger = versions.bigger
+    return bigger.constants["BLOCK_M"] * bigger.constants["BLOCK_N"] // (32 * bigger.options["num_warps"])
+
+
+def _before_the_first_store() -> tuple[int, int]:
+    sums = versions.whole.constants["BLOCK_M"] * versions.whole.constants["BLOCK_N"]
+    return 4 * sums, 4 * sums // 8
 
 
 def _record(rung: Rung) -> Record:
@@ -96,12 +103,6 @@ def _saved_clocks() -> int:
     return round(turns * bound_of(filled).issue - bound_of(whole).issue)
 
 
-def _gains_more() -> int:
-    before, after = _times(versions.whole.name), _times(versions.in_pieces.name)
-    gains = [b["us"] / a["us"] for b, a in zip(before, after, strict=True)]
-    return dict(zip(gains, ROWS, strict=True))[max(gains)]
-
-
 def _falls() -> str:
     """Return what falls from rung 4 to rung 5, at the long K."""
     before, after = versions.subnormal, versions.one_dot
@@ -129,9 +130,19 @@ QUESTIONS = (
                 "That's nearly it, but some bytes are missing: do you have scales, minima and dW?",
             ),
             Nudge(
+                lambda v, r: abs(v / _flop_per_byte(2 * COUT * CIN) - 1) < 0.0005,
+                "That's correct for a dW in float32. Here, dW is bfloat16.",
+            ),
+            Nudge(
+                lambda v, r: any(
+                    abs(v / _flop_per_byte(trips * 2 * ROWS[0] * CIN) - 1) < 0.02 for trips in (1, 2)
+                ),
+                "You counted x̂ in bfloat16. A fused kernel reads the words, and x̂ is never in memory.",
+            ),
+            Nudge(
                 lambda v, r: v < r,
-                "That's too few FLOP per byte. Does the kernel move all the bytes you counted? It never "
-                "writes x̂ itself.",
+                "That's too few FLOP per byte, so some of the bytes you counted aren't moved. The kernel "
+                "reads words, scales, minima and dy, and writes dW.",
             ),
         ),
         nudge="Count dy (2 bytes per element), the words (a quarter of a byte per code), and scale and "
@@ -159,6 +170,11 @@ QUESTIONS = (
         kind=int,
         nudges=(
             Nudge(lambda v, r: v == -133, "That's the exponent of field 0. Where is field 3?"),
+            Nudge(
+                lambda v, r: v == -130,
+                "That would be bit 3. Fields are two bits wide. Where does field 3 begin?",
+            ),
+            Nudge(lambda v, r: v == -126, "That's bit 7, the upper bit of field 3. Code 1 is the lower one."),
             Nudge(lambda v, r: v == -r, "The number is very small. Which sign does its exponent have?"),
         ),
         nudge="Field 0 counts in steps of 2^-133, and each field further left is worth four times as much.",
@@ -188,19 +204,40 @@ QUESTIONS = (
     ),
     Question(
         id="ch15-q5",
-        asks="Is rung 1 faster than dequantize + cuBLAS, at K = 100864? True or False.",
-        right=_first_is_faster,
-        kind=bool,
-        nudge="It moves fewer bytes, so that's a fair guess. Race it, and see what it does besides moving "
-        "bytes.",
+        asks="How many times does rung 1 unpack each value of x̂, in all its programs together?",
+        right=_times_unpacked,
+        kind=int,
+        nudges=(
+            Nudge(
+                lambda v, r: v == 1,
+                "One program unpacks it once. Which other programs need the same value, for other tiles?",
+            ),
+            Nudge(
+                lambda v, r: v == r**2,
+                "That's the number of tiles. Tiles that are next to each other along CIN need other columns "
+                "of x̂.",
+            ),
+            Nudge(
+                lambda v, r: v % versions.first.splits == 0,
+                "The parts of K share no row of x̂, so they don't count here.",
+            ),
+        ),
+        nudge="A value in column n of x̂ is needed for column n of dW. How many tiles contain parts of that "
+        "column?",
     ),
     Question(
         id="ch15-q6",
-        asks="Is rung 2 at least twice as fast as rung 1, at K = 100864? True or False.",
-        right=_bigger_is_twice_as_fast,
-        kind=bool,
-        nudge="Less unpacking should help, yes. Race it: where does x̂ still come from, and does a wgmma stay "
-        "in flight?",
+        asks="How many 32-bit registers of each thread hold the float32 sums of a 256 × 128 tile, with 8 "
+        "warps?",
+        right=_sum_registers,
+        kind=int,
+        nudges=(
+            Nudge(
+                lambda v, r: v == r // 2, "Two bfloat16 numbers share a register, but a float32 fills one."
+            ),
+            Nudge(lambda v, r: v == 32 * r, "That's the number per warp. A warp has 32 threads."),
+        ),
+        nudge="Divide the elements of the tile among 8 warps of 32 threads.",
     ),
     Question(
         id="ch15-q7",
@@ -248,11 +285,26 @@ QUESTIONS = (
     ),
     Question(
         id="ch15-q10",
-        asks="Which K gains more from storing in pieces, as a share of its time: 100864 or 8192?",
-        right=_gains_more,
-        kind=int,
-        nudges=(Nudge(lambda v, r: v not in ROWS, f"Answer with {ROWS[0]} or {ROWS[1]}."),),
-        nudge="A program stores once, at the end. For which K is the end a larger share of the time?",
+        asks="How many bytes of a program's 256 × 128 sums go through shared memory before its first store, "
+        "in rung 8 and in eight pieces?",
+        right=_before_the_first_store,
+        kind=tuple,
+        nudges=(
+            Nudge(
+                lambda v, r: v == tuple(n // 4 for n in r),
+                "That's how many sums go through. How many bytes does a float32 number have?",
+            ),
+            Nudge(
+                lambda v, r: v == tuple(n // 2 for n in r), "dW is bfloat16 at the end, but sums are float32."
+            ),
+            Nudge(lambda v, r: v == tuple(reversed(r)), "Swap them: rung 8 comes first."),
+            Nudge(
+                lambda v, r: len(v) == 2 and v[0] == r[0],
+                "The first number is correct. Of eight pieces, how many must have gone through before the "
+                "first one can be stored?",
+            ),
+        ),
+        nudge="In rung 8, the whole tile goes through shared memory first. In pieces, the first piece does.",
     ),
     Question(
         id="ch15-q11",

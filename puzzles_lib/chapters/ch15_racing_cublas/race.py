@@ -4,6 +4,7 @@ Without a GPU, its time is a recorded one of the same machine code, and the box 
 """
 
 import html
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,7 +40,7 @@ from puzzles_lib.drawing.card import Theme, card
 from puzzles_lib.drawing.colours import BLUE, GREEN, GREY, SKY, VERMILLION, YELLOW
 from puzzles_lib.excerpts import Excerpt
 from puzzles_lib.inspector import Stages
-from puzzles_lib.inspector.sass import overwritten_operands
+from puzzles_lib.inspector.sass import matrix_loop, overwritten_operands
 from puzzles_lib.source import with_helpers
 from puzzles_lib.stubs import attempt_text, has_hole
 from puzzles_lib.timing.h200 import RESERVED, SHARED
@@ -110,67 +111,102 @@ class Race:
             most = SHARED - RESERVED
             text = f"correct here, but no H200 can hold a program: {needs} of shared memory, {most} at most"
             return [f"{name}: {text}"]
-        lines = [f"{name}: correct" + ("" if self.ok else " here, but UNSOUND on a GPU")]
-        lines.append(waves_text(self.rung, self.compiled))
-        lines += self.found.lines(self.rung.constants["BLOCK_K"])
+        lines = [f"{name}: correct" + ("" if self.ok else " here, but UNSOUND on a GPU"), *self._code()]
+        for group in self.groups():
+            lines += group.lines()
+        return [*lines, *self.source]
+
+    def _code(self) -> list[str]:
+        """Return what the machine code shows, as lines of text."""
+        lines = [waves_text(self.rung, self.compiled), *self.found.lines(self.rung.constants["BLOCK_K"])]
         if overwritten := overwritten_operands(self.compiled.sass):
             words = "instructions overwrite what a wgmma may still read; the first is"
             lines += [f"{len(overwritten)} {words}", f"    {overwritten[0]}"]
         if (of_long := self.bound()) is not None:
             lines += of_long.lines(self.found.instructions, self.rung.options["num_warps"])
-        for count in ROWS:
-            lines += self._about(count)
-        return [*lines, *self.source]
+        return lines
 
-    def _about(self, count: int) -> list[str]:
-        """Return bound and times for K = ``count``."""
-        told = []
-        if (of_this := self.bound(count)) is not None:
-            parts = f"iterations {of_this.turns_us:.1f} + partial sums {of_this.sums_us:.1f}"
-            told.append(f"bound {of_this.least_us:.1f} µs; forecast {of_this.forecast_us:.1f} µs: {parts}")
-        for row in self.times:
-            if sizes(row)[0] != count:
+    def groups(self) -> list["Times"]:
+        """Return bound, forecast and times: at each K in a burst, and at the long K under load."""
+        groups = []
+        for count in ROWS:
+            limits = self.bound(count)
+            row = next((row for row in self.times if sizes(row)[0] == count), None)
+            if row is None or row["bench"] == "repeats":
+                note = f"{row['error']:.0%} of {RUNS} runs differed from the first" if row else ""
+                if limits or note:
+                    at = f" at {limits.clock / 1e9:.2f} GHz, the highest clock" if limits else ""
+                    groups.append(Times(count, at, limits, note=note))
                 continue
-            if row["bench"] == "repeats":
-                told.append(f"{row['error']:.0%} of {RUNS} runs differed from the first")
-            else:
-                told.append(_against(row["us"], row["baseline_us"]))
-        if self.loaded and count == ROWS[0]:
-            at = self.loaded["mhz"]
-            forecast = f", forecast {of_this.at(at).forecast_us:.1f} µs" if of_this else ""
-            told.append(f"after a second of load, at {at / 1e3:.2f} GHz{forecast}:")
-            told.append(_against(self.loaded["us"], self.loaded["baseline_us"]))
-        elif self.times and count == ROWS[0] and self.times[0]["bench"] != "repeats":
-            told.append("its time under load isn't known")
-        heads = [f"K = {count:6}: ", *[" " * 12] * len(told)]
-        return [head + text for head, text in zip(heads, told, strict=False)]
+            at = " in a burst" + (f", at up to {limits.clock / 1e9:.2f} GHz" if limits else "")
+            groups.append(Times(count, at, limits, row["us"], row["baseline_us"]))
+            if self.loaded and count == ROWS[0]:
+                at = f" after a second of load, at {self.loaded['mhz'] / 1e3:.2f} GHz"
+                slow = limits.at(self.loaded["mhz"]) if limits else None
+                us, baseline_us = self.loaded["us"], self.loaded["baseline_us"]
+                groups.append(Times(count, at, slow, us, baseline_us, loaded=True))
+            elif count == ROWS[0]:
+                groups[-1] = replace(groups[-1], note="its time under load isn't known")
+        return groups
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
         theme = Theme.OPEN if self.is_open else Theme.OK if self.ok else Theme.WRONG
-        return _card(theme, self.lines(), _bars(self.bars()))  # the bars first: they are the answer
+        if self.found is None or not self.groups():
+            return _card(theme, self.lines())
+        return card(theme, self.lines()[0], _pre(self._code()) + _drawn(self.groups()) + _pre(self.source))
 
-    def bars(self) -> list[tuple[str, float, float, str]]:
-        """Return bars for the long K: the forecast, its parts end to end, and the times.
 
-        Each is a name, its beginning and length in microseconds, and a color.
-        """
-        if (limits := self.bound()) is None:
-            return []
-        issue, tensor = limits.issue_us, limits.tensor_us
-        found = [("forecast", 0.0, limits.forecast_us, GREY)]
-        found += [("to issue", 0.0, issue, SKY), ("tensor cores", issue, tensor, GREEN)]
-        found.append(("partial sums", issue + tensor, limits.sums_us, YELLOW))
-        for row in self.times:
-            if sizes(row)[0] == ROWS[0] and row["bench"] != "repeats":
-                found.append(("measured", 0.0, row["us"], BLUE))
-                found.append((row["baseline"], 0.0, row["baseline_us"], VERMILLION))
-                if self.loaded:
-                    found.append(("measured, under load", 0.0, self.loaded["us"], BLUE))
-                    found.append(("baseline, under load", 0.0, self.loaded["baseline_us"], VERMILLION))
-        return found
+@dataclass(frozen=True)
+class Times:
+    """What is known of a version's time at one K, in microseconds.
+
+    count: K. how: in which run, as text. limits: at the clock of the run, None if no loop has matrix
+    instructions. us, baseline_us: the version's time and the baseline's, None if unknown. note: a sentence on
+    the times, or "". loaded: whether these are the times under load.
+    """
+
+    count: int
+    how: str
+    limits: Bound | None
+    us: float | None = None
+    baseline_us: float | None = None
+    note: str = ""
+    loaded: bool = False
+
+    @property
+    def head(self) -> str:
+        return f"K = {self.count}{self.how}:"
+
+    def lines(self) -> list[str]:
+        """Return the times as lines of text."""
+        told = [self.head]
+        if self.limits:
+            parts = f"iterations {self.limits.turns_us:.1f} + partial sums {self.limits.sums_us:.1f}"
+            least = "" if self.loaded else f"bound {self.limits.least_us:.1f} µs; "
+            told.append(f"    {least}forecast {self.limits.forecast_us:.1f} µs: {parts}")
+        if self.us is not None:
+            told.append(f"    {_against(self.us, self.baseline_us)}")
+        return told + [f"    {self.note}"] * bool(self.note)
+
+    def bars(self) -> list[tuple[str, tuple[tuple[float, str], ...], str]]:
+        """Return bars: each is a name, its parts end to end (microseconds, color), and a comment."""
+        bars = []
+        if self.limits:
+            parts = (self.limits.issue_us, self.limits.tensor_us, self.limits.sums_us)
+            if not self.loaded:
+                bars.append(("bound", ((self.limits.least_us, GREY),), ""))
+            bars.append(("forecast", tuple(zip(parts, _PARTS.values(), strict=True)), ""))
+        if self.us is not None:
+            bars.append(("measured", ((self.us, BLUE),), f"{self.baseline_us / self.us:.2f}×"))
+            bars.append((UNFUSED, ((self.baseline_us, VERMILLION),), "1.00×"))
+        return bars
+
+
+_PARTS = {"to issue": SKY, "tensor cores": GREEN, "partial sums": YELLOW}
+"""The parts of a forecast, and their colors."""
 
 
 def _against(us: float, baseline_us: float) -> str:
@@ -184,27 +220,45 @@ def _open_helpers(rung: Rung) -> list[str]:
     return [each.__name__ for each in functions if each is not rung.kernel and has_hole(each)]
 
 
-def _bars(bars: Sequence[tuple[str, float, float, str]]) -> str:
-    """Return `Race.bars` as HTML."""
-    if not bars:
-        return ""
-    most = max(start + us for _, start, us, _ in bars)
-    cells = [
-        f"<div>{html.escape(name)}</div>"
-        f'<div style="text-align:right">{us:.0f} µs</div>'
-        f'<div style="height:0.8em;background:{colour};margin-left:{100 * start / most:.1f}%;'
-        f'width:{100 * us / most:.1f}%"></div>'
-        for name, start, us, colour in bars
-    ]
-    style = "display:grid;grid-template-columns:auto auto 1fr;gap:0 0.8em;align-items:center;max-width:44em"
-    return f'<div>K = {ROWS[0]}:</div><div style="{style}">{"".join(cells)}</div>'
+def _drawn(groups: Sequence[Times]) -> str:
+    """Return bars and notes as HTML. Bars of one K have one scale."""
+    cells = []
+    for group in groups:
+        alike = [each for each in groups if each.count == group.count]
+        most = max((sum(us for us, _ in parts) for each in alike for _, parts, _ in each.bars()), default=1.0)
+        cells.append(f'<div style="grid-column:1/-1;margin-top:0.4em">{html.escape(group.head)}</div>')
+        for name, parts, comment in group.bars():
+            bar = "".join(
+                f'<div style="height:0.8em;background:{colour};width:{100 * us / most:.1f}%"></div>'
+                for us, colour in parts
+            )
+            cells += [
+                f"<div>{html.escape(name)}</div>",
+                f'<div style="text-align:right">{sum(us for us, _ in parts):.1f} µs</div>',
+                f'<div style="text-align:right">{comment}</div>',
+                f'<div style="display:flex">{bar}</div>',
+            ]
+        if group.note:
+            cells.append(f'<div style="grid-column:1/-1">{html.escape(group.note)}</div>')
+    style = "display:grid;grid-template-columns:auto auto auto 1fr;gap:0 0.8em;align-items:center"
+    legend = ""
+    if any(group.limits for group in groups):
+        named = "&ensp;".join(
+            f'<span style="display:inline-block;width:0.8em;height:0.8em;background:{colour}"></span> {name}'
+            for name, colour in _PARTS.items()
+        )
+        legend = f'<div style="margin:0.2em 0">parts of a forecast: {named}</div>'
+    return f'<div style="{style};max-width:44em">{"".join(cells)}</div>{legend}'
 
 
-def _card(theme: Theme, lines: Sequence[str], more: str = "") -> str:
-    first, *others = lines
+def _pre(lines: Sequence[str]) -> str:
     style = "margin:0.2em 0;font-family:var(--jp-code-font-family, monospace)"
-    body = html.escape("\n".join(others))
-    return card(theme, first, f'{more}<pre style="{style}">{body}</pre>')
+    return f'<pre style="{style}">{html.escape(chr(10).join(lines))}</pre>'
+
+
+def _card(theme: Theme, lines: Sequence[str]) -> str:
+    first, *others = lines
+    return card(theme, first, _pre(others))
 
 
 def race(rung: Rung) -> Race:
@@ -291,7 +345,10 @@ def _loaded(record: Record | None) -> Mapping | None:
 
 def _origin(rung: Rung, found: Evidence, record: Record) -> list[str]:
     """Return whose times are shown, and how the binary that was timed differs from this one."""
-    lines = [about(record.rows[0]["bench"])]
+    bench = record.rows[0]["bench"]
+    lines = [about(bench)]
+    if bench == "grid":
+        lines.append("in another run than the rungs, so the baseline is slightly different, too")
     if record.name != rung.name:
         lines.append(f"this is the recorded version {record.name!r}")
     if different := record.evidence.unlike(found):
@@ -308,13 +365,15 @@ def _no_times(rung: Rung) -> tuple[str, ...]:
     how = unlike(rung, near) or "another kernel"
     return (
         "no time: there is no GPU here, and this machine code isn't among the recorded launches",
-        f"the nearest recorded launch is {near.name!r}, with {how}: {times}",
+        f"the nearest recorded launch is {near.name!r},",
+        f"with {how}: {times}",
     )
 
 
 # ---- where a version stands
 
 _FORECAST, _BURST, _LOAD = 2, 3, 4  # columns of `Standing.rows`
+BEST = 3  # rows that are shown of a version that is unchanged
 
 
 @dataclass(frozen=True, repr=False)
@@ -367,7 +426,7 @@ class Standing:
         wide = max(len(name) for name, *_ in self.rows)
         head = f"{'bound':>7}  {'forecast':>8}  {'recorded':>8}  {'under load':>10}"
         lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {head}")
-        for name, least, forecast, *both in self.rows:
+        for name, least, forecast, *both in self.rows[:BEST] if self.same else self.rows:
             times = [f"{us:{size}.1f}" if us is not None else f"{'none':>{size}}"
                      for us, size in zip(both, (8, 10), strict=True)]  # fmt: skip
             here = "  measured now" if name == self.name and self.measured else ""
@@ -415,6 +474,18 @@ def _entry(
 ) -> tuple[str, float, float, float | None, float | None]:
     us = next((row["us"] for row in some if sizes(row)[0] == ROWS[0]), None)
     return name, limits.least_us, limits.forecast_us, us, loaded["us"] if loaded else None
+
+
+def instructions(rung: Rung) -> str:
+    """Return how many instructions of each kind a warp issues in an iteration of a version, as text."""
+    names = [name.partition(".")[0] for name, _ in matrix_loop(compile_rung(rung).sass)]
+    most = Counter(names).most_common(MOST_KINDS)
+    others = len(names) - sum(count for _, count in most)
+    told = ", ".join(f"{count} {name}" for name, count in most)
+    return f"{len(names)} instructions per warp and iteration:\n{told}, {others} others"
+
+
+MOST_KINDS = 7  # of instructions, which `instructions` names
 
 
 # ---- what else was recorded

@@ -187,9 +187,10 @@ def row_wise(packed: PackedTensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
 
 
 def outdated(rung: Rung) -> str:
-    """Return a sentence if a newer cell defines the rung's kernel or a helper; else ""."""
-    if not isinstance(rung.kernel, JITFunction) or not stale_note(rung.kernel):
-        return ""
+    """Return a sentence if a newer cell defines the rung's kernel, or stopped before it could; else ""."""
+    note = stale_note(rung.kernel) if isinstance(rung.kernel, JITFunction) else ""
+    if not note or rung.kernel.fn.__globals__.get(rung.kernel.__name__) is rung.kernel:
+        return note
     name = rung.kernel.__name__
     return f"{name} has been edited since this Rung was made: run the kernel's cell and the Rung's cell again"
 

@@ -32,11 +32,11 @@ def parts_of(dy: Tensor, x: Tensor, splits: int, block_k: int) -> Tensor:
 
 
 def _of_codes(codes: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a slip in the codes. codes: a function of the words and BLOCK_N that returns [b, j, r, CIN]."""
+    """Return a slip in the codes. codes: a function of the words that returns [b, j, r, CIN]."""
 
-    def parts(words, params, numbers, dy, SPLITS, BLOCK_K, BLOCK_N):
+    def parts(words, params, numbers, dy, SPLITS, BLOCK_K):
         scale, minimum = scales_of(params, words.shape[2])
-        found = codes(words, BLOCK_N).to(dy.dtype).reshape(len(dy), words.shape[2])
+        found = codes(words).to(dy.dtype).reshape(len(dy), words.shape[2])
         return parts_of(dy, minimum + scale * found, SPLITS, BLOCK_K)
 
     return parts
@@ -52,12 +52,12 @@ def _of_scales(scales: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Cal
     return parts
 
 
-def _masks_one_bit_apart(words: Tensor, block_n: int) -> Tensor:
+def _masks_one_bit_apart(words: Tensor) -> Tensor:
     wide = words.int()
     return torch.stack([(wide >> 8 * (j // 4) & 3 << j % 4) / 4 ** (j % 4) for j in range(8)], dim=1)
 
 
-def _fields_count_fastest(words: Tensor, block_n: int) -> Tensor:
+def _fields_count_fastest(words: Tensor) -> Tensor:
     """Return what `reshape` makes of rung 5's bits if their last axis is that of the four fields."""
     blocks, _, columns = words.shape
     place = torch.arange(4)
@@ -69,20 +69,7 @@ def _fields_count_fastest(words: Tensor, block_n: int) -> Tensor:
     return torch.cat(halves, dim=1)
 
 
-def _without_tl_trans(words: Tensor, block_n: int) -> Tensor:
-    """Return what `reshape` makes of tiles [16, BLOCK_N] that are taken for [BLOCK_N, 16]."""
-    blocks, _, columns = words.shape
-    place = torch.arange(4)
-    halves = []
-    for half in range(2):
-        tiles = (words.int() >> 8 * half).unflatten(2, (-1, block_n)).permute(0, 2, 1, 3)  # [b, n, 16, N]
-        bits = tiles[:, :, :, None, :] & (3 << 2 * place)[:, None]  # [b, n, 16, 4, N]
-        found = bits.reshape(blocks, -1, block_n, 4, 16) / 4.0 ** place[:, None]
-        halves.append(found.permute(0, 3, 4, 1, 2).reshape(blocks, 4, 16, columns))
-    return torch.cat(halves, dim=1)
-
-
-def _without_permute(words: Tensor, block_n: int) -> Tensor:
+def _without_permute(words: Tensor) -> Tensor:
     """Return what rung 8's `reshape` makes of the pairs if the axis of two is the last one."""
     blocks, _, columns = words.shape
     place = torch.arange(4)[:, None]
@@ -92,17 +79,17 @@ def _without_permute(words: Tensor, block_n: int) -> Tensor:
     return bits.reshape(blocks, 8, 16, columns) / 4.0 ** (torch.arange(8) % 4)[:, None, None]
 
 
-def _shifted_by_16(words: Tensor, block_n: int) -> Tensor:
+def _shifted_by_16(words: Tensor) -> Tensor:
     """Return rung 8's codes if `pair` is shifted by 16 bits: odd rows' words, then copies of the sign."""
     odd = words.int()[:, 1::2]
     second = torch.stack([odd, odd >> 16], dim=2).flatten(1, 2)  # [b, 16, CIN]
     return torch.cat([codes_of(words)[:, :4], codes_of(second)[:, :4]], dim=1)
 
 
-def _words_of(which: Callable[[int, int], int]) -> Callable[[Tensor, int], Tensor]:
+def _words_of(which: Callable[[int, int], int]) -> Callable[[Tensor], Tensor]:
     """Return codes of other rows of words. which: (block, half) -> the first row that is read."""
 
-    def codes(words: Tensor, block_n: int) -> Tensor:
+    def codes(words: Tensor) -> Tensor:
         rows = torch.cat(
             [words.flatten(0, 1).int(), words.new_zeros(16 * len(words) + 16, words.shape[2]).int()]
         )
@@ -143,6 +130,13 @@ def _only_the_last_dot(words, params, numbers, dy, SPLITS, BLOCK_K):
     return parts_of(dy, last * x, SPLITS, BLOCK_K)
 
 
+def _converted(words, params, numbers, dy, SPLITS, BLOCK_K):
+    """Return what rung 4 computes if its bits become a number: each is 2^133 times what it should be."""
+    scale, minimum = scales_of(params, words.shape[2])
+    x = minimum * 2.0**-32 + scale * 2.0**101 * codes_of(words).reshape(scale.shape)
+    return (parts_of(dy, x, SPLITS, BLOCK_K) * 2.0**32).float()
+
+
 def _pieces_reversed(words, params, numbers, dy, SPLITS, BLOCK_K, BLOCK_M):
     scale, minimum = scales_of(params, words.shape[2])
     parts = parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)
@@ -157,38 +151,35 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     ),
     "scale and minimum are swapped": _of_scales(lambda s, m: (m, s)),
     "the word is shifted by j bits, but field j begins at bit 2 j": _of_codes(
-        lambda words, _: torch.stack([words.int() >> j & 3 for j in range(8)], dim=1)
+        lambda words: torch.stack([words.int() >> j & 3 for j in range(8)], dim=1)
     ),
     "the shifted word isn't masked: & 3 keeps the two bits of a field": _of_codes(
-        lambda words, _: codes_of(words, keep=-1)
+        lambda words: codes_of(words, keep=-1)
     ),
     "three bits of the word are kept: & 3 keeps the two bits of a field": _of_codes(
-        lambda words, _: codes_of(words, keep=7)
+        lambda words: codes_of(words, keep=7)
     ),
     "only the upper bit of each field is kept: 3 << 2 * i keeps both": _of_codes(
-        lambda words, _: codes_of(words, keep=2)
+        lambda words: codes_of(words, keep=2)
     ),
     "each field is shifted down to bits 0 and 1, but the scale undoes the power of two of field j": _of_codes(
-        lambda words, _: codes_of(words) / 4.0 ** (torch.arange(8) % 4)[:, None, None]
+        lambda words: codes_of(words) / 4.0 ** (torch.arange(8) % 4)[:, None, None]
     ),
     "the second half of a block gets the other row's word: pair >> 16 drops a whole word": _of_codes(
         _shifted_by_16
     ),
     "fields 4 to 7 come before fields 0 to 3: pair is the first of the two, pair >> 8 the second": _of_codes(
-        lambda words, _: codes_of(words, field=lambda j: (j + 4) % 8)
+        lambda words: codes_of(words, field=lambda j: (j + 4) % 8)
     ),
     "the masks are 1 bit apart, but fields are 2 bits apart: 3 << 2 * i": _of_codes(_masks_one_bit_apart),
     "the 64 rows of x̂ are out of order: in k = 16 i + r, the row r of the words counts fastest": _of_codes(
         _fields_count_fastest
     ),
     "fields 4 to 7 of the words are missing: the second half of a block gets fields 0 to 3 again": _of_codes(
-        lambda words, _: codes_of(words, field=lambda j: j % 4)
+        lambda words: codes_of(words, field=lambda j: j % 4)
     ),
     "the second half of a block gets fields 2 to 5 instead of 4 to 7: they are 8 bits further": _of_codes(
-        lambda words, _: codes_of(words, field=lambda j: j - 2 * (j > 3))
-    ),
-    "the tile of words is [16, BLOCK_N], but is used as [BLOCK_N, 16]: use tl.trans": _of_codes(
-        _without_tl_trans
+        lambda words: codes_of(words, field=lambda j: j - 2 * (j > 3))
     ),
     "the axis of pair and pair >> 8 is the last one: which axis must count faster?": _of_codes(
         _without_permute
@@ -215,8 +206,9 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
         lambda block, half: 4 * block + 2 * half, lambda block, half: 4 * block + 2 * half + 1
     ),
     "the scale of fields 4 to 7 is 2^8 too small: they are read as fields 0 to 3, so use j % 4": _of_codes(
-        lambda words, _: codes_of(words) / 256.0 ** (torch.arange(8) > 3)[:, None, None]
+        lambda words: codes_of(words) / 256.0 ** (torch.arange(8) > 3)[:, None, None]
     ),
+    "the field's bits are converted, not read: .to(tl.bfloat16, bitcast=True) keeps the bits": _converted,
     "only the last dot of each part counts: tl.dot's third argument is the sum so far": _only_the_last_dot,
     "the pieces are in another order: which of the three cuts does i // 4 choose?": _pieces_reversed,
 }

@@ -129,8 +129,29 @@ subnormal = Rung("4 subnormals", subnormal_kernel, **tile, BLOCK_K=128, splits=8
 
 @triton.jit
 def bfloat16_pairs(pair):
+    """Return the bfloat16 numbers that int32 numbers consist of, twice as many."""
     both = tl.join(pair.to(tl.int16), (pair >> 16).to(tl.int16))  # low, high halves
     return tl.reshape(both, (2 * pair.shape[0],)).to(tl.bfloat16, bitcast=True)
+
+
+@triton.jit
+def powers(field):
+    """Return 2^(101 - 2 field) as bfloat16."""
+    return ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)
+
+
+@triton.jit
+def four_masks(numbers_ptr):
+    """Return the masks of fields 0 to 3, [1, 4, 1]."""
+    mask = 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]
+    return mask
+
+
+@triton.jit
+def four_fields(words, mask):
+    """Return the bits of fields 0 to 3 in order, [N, 64]; words are [N, 16]."""
+    bits = tl.reshape(words[:, None, :] & mask, (words.shape[0], 64))
+    return bits
 
 
 @triton.jit
@@ -143,9 +164,8 @@ def one_dot_kernel(
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # [BLOCK_N], of CIN
     tl.static_assert(BLOCK_K == 64)  # half a block: four fields of its words
     r, k = tl.arange(0, 16), tl.arange(0, 64)  # row of words, row of the iteration
-    field = tl.load(numbers_ptr + k // 16)
-    unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)  # 2^(101 - 2 field)
-    mask = 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]  # [1, 4, 1]
+    unit = powers(tl.load(numbers_ptr + k // 16))  # [BLOCK_K]
+    mask = four_masks(numbers_ptr)  # [1, 4, 1]
     split, steps = tl.program_id(2), K // BLOCK_K
     splits = tl.num_programs(2)
     first, last = split * steps // splits, (split + 1) * steps // splits
@@ -159,7 +179,7 @@ def one_dot_kernel(
         place = words_ptr + (block * 16 + r[None, :]) * CIN + offs_n[:, None]
         words = tl.load(place)  # [BLOCK_N, 16]
         words = words >> 8 * tl.load(numbers_ptr + half + tl.zeros((1, 1), tl.int32))
-        bits = tl.reshape(words[:, None, :] & mask, (BLOCK_N, BLOCK_K))
+        bits = four_fields(words, mask)  # [BLOCK_N, BLOCK_K]
         code = bits.to(tl.bfloat16, bitcast=True)  # the code times 2^(2 i - 133)
         pair = pairs_ptr + block * 128 + half * 32 + tl.arange(0, 32)
         scale = bfloat16_pairs(tl.load(pair)) * unit  # [BLOCK_K]
@@ -191,8 +211,7 @@ def descriptor_kernel(
     params_in = tl.make_tensor_descriptor(params_ptr, [P, 64], [64, 1], [1, 64])
     dy_in = tl.make_tensor_descriptor(dy_ptr, [K, COUT], [COUT, 1], [BLOCK_K, BLOCK_M])
     field = tl.load(numbers_ptr + tl.arange(0, BLOCK_K) // 16)[None, :]  # [1, BLOCK_K]
-    unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)  # 2^(101 - 2 field)
-    mask = 3 << 2 * tl.load(numbers_ptr + tl.arange(0, 4))[None, :, None]  # [1, 4, 1]
+    unit, mask = powers(field), four_masks(numbers_ptr)
     split, steps = tl.program_id(2), K // BLOCK_K
     splits = tl.num_programs(2)
     first, last = split * steps // splits, (split + 1) * steps // splits
@@ -202,7 +221,7 @@ def descriptor_kernel(
         block, half = step // 2, step % 2
         words = tl.trans(words_in.load([block * 16, n]))  # [BLOCK_N, 16]
         words = words >> 8 * tl.load(numbers_ptr + half + tl.zeros((1, 1), tl.int32))
-        bits = tl.reshape(words[:, None, :] & mask, (BLOCK_N, BLOCK_K))
+        bits = four_fields(words, mask)  # [BLOCK_N, BLOCK_K]
         code = bits.to(tl.bfloat16, bitcast=True)  # the code times 2^(2 field - 133)
         scale = params_in.load([group + 4 * block + half, 0]) * unit  # [1, BLOCK_K]
         minimum = params_in.load([group + 4 * block + 2 + half, 0])
@@ -249,8 +268,7 @@ def tile_sums(
     four = tl.load(numbers_ptr + tl.arange(0, 4)).to(tl.int32)
     mask = 0x30003 << 2 * four[None, None, :, None]
     place = numbers_ptr + tl.arange(0, BLOCK_K) // 16 % 4
-    field = tl.load(place)[None, :]  # [1, BLOCK_K]
-    unit = ((228 - 2 * field) << 7).to(tl.bfloat16, bitcast=True)  # 2^(101 - 2 field)
+    unit = powers(tl.load(place)[None, :])  # [1, BLOCK_K]
     split, blocks = tl.program_id(2), K // BLOCK_K
     splits = tl.num_programs(2)
     first, last = split * blocks // splits, (split + 1) * blocks // splits

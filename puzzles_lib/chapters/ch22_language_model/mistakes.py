@@ -46,7 +46,7 @@ MISTAKES = (
         "Row t of the tables is used for row t of x.",
         {"position = tl.load(position_ptr + t)": "position = t"},
         kind="values",
-        says="load position[t]",
+        says="row position[t]",
     ),
     Mistake(
         ROPE,

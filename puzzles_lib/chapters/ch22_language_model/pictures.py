@@ -58,7 +58,7 @@ def chain() -> Picture:
             name, puzzle = step
             y = top + apart * row
             earlier = puzzle in ("28", "12c")
-            color = None if not puzzle else PALE_SKY if earlier else PALE_GREEN
+            color = None if not puzzle else PALE if earlier else PALE_GREEN
             box(ax, x, y, 3.8, 1.6, color=color, dashed=color is None)
             label(ax, middle, y + (0.55 if puzzle else 0.8), name)
             if puzzle:
@@ -80,9 +80,9 @@ def chain() -> Picture:
         label(ax, x, 10.35, name, fontsize=11)
     arrow(ax, (24.7, top + 2 * apart + 1.65), (24.7, 10.75))
     box(ax, 22.8, 10.8, 3.8, 1.2, "next byte", color=PALE_ORANGE)
-    box(ax, 0.3, 11.4, 1.4, 0.25, color=SKY, edge=SKY)
+    ax.plot([0.3, 1.7], [11.55, 11.55], color=SKY, linewidth=4)
     label(ax, 2.0, 11.55, "the row; results are added", align="left")
-    legend(ax, 11.25, (10.4, PALE_GREEN, "this chapter"), (15.2, PALE_SKY, "earlier"))
+    legend(ax, 11.25, (10.4, PALE_GREEN, "this chapter"), (15.2, PALE, "earlier"))
     box(ax, 18.7, 11.25, 0.7, 0.6, color=None, dashed=True)
     label(ax, 19.65, 11.55, "torch", align="left")
     return Picture(
@@ -96,11 +96,11 @@ def chain() -> Picture:
 
 
 def rotations(
-    places: Sequence[tuple[int, int]] = ((2, 0), (3, 1), (8, 6), (0, 2)), size: int = 16, apart: float = 1.0
+    places: Sequence[tuple[int, int]] = ((0, 0), (2, 0), (8, 6), (0, 2)), size: int = 16, apart: int = 30
 ) -> Picture:
     """Draw the first two pairs of a query and a key as arrows, at several (query's, key's) positions.
 
-    size: how many numbers a head has. apart: the angle by which the query is ahead before it's rotated.
+    size: how many numbers a head has. apart: the degrees by which the query is ahead before it's rotated.
     """
     figure, ax = new_sheet(25, 9.2)
     told = []
@@ -113,20 +113,22 @@ def rotations(
             x = 8.6 + 4.3 * column
             ring = [2 * math.pi * n / 60 for n in range(61)]
             ax.plot([x + 1.3 * math.cos(a) for a in ring], [y - 1.3 * math.sin(a) for a in ring], color=MIST)
-            for color, angle in ((SKY, speed * of_k), (ORANGE, speed * of_q + apart)):
+            for color, angle in ((SKY, speed * of_k), (ORANGE, speed * of_q + math.radians(apart))):
                 tip = (x + 1.3 * math.cos(angle), y - 1.3 * math.sin(angle))
                 ax.plot([x, x + 0.8 * (tip[0] - x)], [y, y + 0.8 * (tip[1] - y)], color=color, linewidth=2.5)
                 arrow(ax, (x, y), tip, color=color)
             if not row:
                 label(ax, x, 0.45, f"query at {of_q}", color=ORANGE, fontsize=10)
                 label(ax, x, 1.15, f"key at {of_k}", color=SKY, fontsize=10)
-            between = round(math.degrees(speed * (of_q - of_k) + apart)) % 360
-            between = min(between, 360 - between)
-            label(ax, x, y + 1.75, f"{between}° apart", fontsize=9)
-            told.append(f"pair {row}, query at {of_q} and key at {of_k}: {between} degrees apart")
+            turned = round(math.degrees(speed * (of_q - of_k)))
+            sign, between = "+" if turned > 0 else MINUS, f"{apart + turned}".replace("-", MINUS)
+            words = f"{apart}° {sign} {abs(turned)}° = {between}°" if turned else f"{apart}°: not rotated"
+            label(ax, x, y + 1.75, words, fontsize=9)
+            told.append(f"pair {row}, query at {of_q} and key at {of_k}: {words}")
     return Picture(
         figure,
-        f"Two pairs of a query and a key as arrows, rotated by their positions. {'; '.join(told)}. The angle "
+        f"Two pairs of a query and a key as arrows, rotated by their positions. By how far the query's arrow "
+        f"is ahead of the key's: {'; '.join(told)}. The angle "
         "between them, and so their dot product, is the same as long as the query is 2 positions after the "
         "key.",
     )
@@ -208,15 +210,19 @@ def parts(texts: Sequence[int] = (10, 5, 1), page: int = 4, part: int = 2, heads
     )
 
 
-def merged(lse: Sequence[float] = (0.0, math.log(3), -math.inf)) -> Picture:
-    """Draw three parts, their lse, and the shares with which they're averaged."""
+def merged(lse: Sequence[float] = (0.0, math.log(3), -math.inf), o: Sequence[int] = (4, 8)) -> Picture:
+    """Draw three parts, their lse, the shares with which they're averaged, and the average.
+
+    o: the results of the parts that have keys, which come first.
+    """
     figure, ax = new_sheet(24, 7.0)
     weights = [math.exp(each) for each in lse]
     shares = [weight / sum(weights) for weight in weights]
     names = ("0", "log 3", f"{MINUS}\N{INFINITY}")
     for row, (name, share) in enumerate(zip(names, shares, strict=True)):
         y = 1.3 + 1.6 * row
-        box(ax, 0.3, y, 4.4, 1.1, f"part {row}: o", color=PROGRAM_TINTS[row])
+        own = str(o[row]) if share else "?"
+        box(ax, 0.3, y, 4.4, 1.1, f"part {row}: o = {own}", color=PROGRAM_TINTS[row])
         label(ax, 5.4, y + 0.55, f"lse = {name}", align="left")
         label(ax, 10.0, y + 0.55, f"exp(lse) = {weights[row]:g}", align="left")
         if share:
@@ -225,12 +231,16 @@ def merged(lse: Sequence[float] = (0.0, math.log(3), -math.inf)) -> Picture:
             label(ax, 15.2, y + 0.55, "0%: o may be anything", align="left", color=FAINT)
     label(ax, 15.2, 0.6, "share in the result", align="left", color=FAINT, fontsize=10)
     total = f"total = log({sum(weights):g}) = {math.log(sum(weights)):.2f}"
-    label(ax, 10.0, 6.3, total, align="left", fontsize=11)
+    label(ax, 0.3, 6.5, total, align="left", fontsize=11)
+    terms = " + ".join(f"{share:.0%} of {own}" for share, own in zip(shares, o, strict=False))
+    result = f"o = {terms} = {sum(s * own for s, own in zip(shares, o, strict=False)):g}"
+    label(ax, 15.2, 6.5, result, align="left", fontsize=11)
     return Picture(
         figure,
         f"Three parts with lse 0, log 3 and minus infinity. Their exp(lse) are "
         f"{', '.join(f'{w:g}' for w in weights)}, so their shares in the result are "
-        f"{', '.join(f'{s:.0%}' for s in shares)}. The {total}.",
+        f"{', '.join(f'{s:.0%}' for s in shares)}. The {total}. With o = {o[0]} and {o[1]}, "
+        f"the result is {result}.",
     )
 
 

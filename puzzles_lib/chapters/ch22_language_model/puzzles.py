@@ -76,6 +76,14 @@ def _first_angle(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tenso
     return rope(x, cos[:, :1].expand_as(cos), sin[:, :1].expand_as(sin), position)
 
 
+def _rounded_twice(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
+    """Return `rope` of products that are rounded to bfloat16."""
+    a, b = x.chunk(2, dim=2)
+    c, s = cos[position.long(), None], sin[position.long(), None]
+    ac, bs, bc, as_ = (each.bfloat16().to(x.dtype) for each in (a * c, b * s, b * c, a * s))
+    return torch.cat((ac - bs, bc + as_), dim=2)
+
+
 def _halves_swapped(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
     """Return `rope` with the second half of each head stored first."""
     return rope(x, cos, sin, position).roll(x.shape[2] // 2, 2)
@@ -112,14 +120,17 @@ ROPE = Puzzle(
     needed={name: lambda s: min(s.T, s.P) * s.D // 2 for name in ("cos", "sin")},
     slips={
         "you'd get these values from pairs of neighbors: i belongs to i + D/2": _neighbors,
-        "you'd get these values by rotating the other way: the minus is in the first half": (
+        "you'd get these values by rotating the other way: the minus belongs in the first half": (
             lambda x, cos, sin, position: rope(x, cos, -sin, position)
         ),
-        "you'd get these values with row t at position t: load position[t]": _by_row,
+        "you'd get these values with row t of the tables: token t needs row position[t]": _by_row,
         "all pairs rotate by the first pair's angle here: pair i has element i of its row of cos and sin": (
             _first_angle
         ),
         "the two halves of z are swapped: the new a belongs where a was": _halves_swapped,
+        "the products are rounded to bfloat16 before they're added: compute in float32, and round once": (
+            _rounded_twice
+        ),
         "cosine and sine are swapped": lambda x, cos, sin, position: rope(x, sin, cos, position),
     },
     hard={
@@ -160,9 +171,9 @@ def paged_attention(
     uses head h // (H // H_KV) of k and v, and H // H_KV is a power of two.
 
     PAGE and D are powers of two, at least 16. Slots after a text's last key contain
-    anything, even NaN. Entries of the table after its last page are no pages: a
-    program loads only those of its pages, once each. k and v can have 2^31 elements
-    or more. Round the weights to bfloat16 for the second tl.dot.
+    anything, even NaN. A program loads the table's entries for its own pages, once
+    each; entries after the text's last page aren't pages. k and v can have 2^31
+    elements or more. Round the weights to bfloat16 for the second tl.dot.
     """
     B, H, D = q.shape
     PAGE, W = k.shape[1], table.shape[1]
@@ -457,6 +468,16 @@ PAGED_ATTENTION = Puzzle(
             _all_keys_in_each_part
         ),
         "a text's last page is missing if it isn't full: round the number of pages up": _full_pages_only,
+        "one key too many: a text's keys are 0 to length - 1, so compare with < instead of <=": (
+            lambda q, k, v, table, length, PART: paged_attention(
+                q,
+                k.nan_to_num(),  # a kernel that gets NaN has another slip
+                v.nan_to_num(),
+                table,
+                torch.where(length % k.shape[1] > 0, length + 1, length),
+                PART,
+            )
+        ),
         "slots after the last key count with a score of 0: give them minus infinity": _free_slots_count,
         "all texts use the first text's row of the table here: row b begins b · W entries further on": (
             lambda q, k, v, table, length, PART: paged_attention(
@@ -536,7 +557,8 @@ def empty_first(*counts: int, scale: float = 1.0, at: float = 0.0) -> Fill:
             values[row, : counts[row % len(counts)]] = -torch.inf
         return values.to(dtype)
 
-    fill.__name__ = "_".join(["empty_parts", *map(str, counts)]) + (f"_others_near_{at:g}" if at else "")
+    named = "_".join(["empty_parts_per_row", *map(str, counts)]) if any(counts) else "no_empty_parts"
+    fill.__name__ = named + (f"_others_near_{at:g}" if at else "")
     return fill
 
 
@@ -592,6 +614,36 @@ def _lse_as_weights(*, shifted: bool) -> Callable:
     return spec
 
 
+def _with_total(change: Callable[[Tensor, Tensor], Tensor]) -> Callable:
+    """Return `merge_parts` with another total: a function of the maximum and of the sum less it."""
+
+    def spec(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+        top = lse.amax(1).clamp(min=-1e30)
+        return merge_parts(o, lse)[0], change(top, torch.exp(lse - top[:, None]).sum(1))
+
+    return spec
+
+
+def _zeros_are_parts(*, o_too: bool) -> Callable:
+    """Return `merge_parts` if lanes past the last part have an lse of 0; o_too: and the o that comes next."""
+
+    def spec(o: Tensor, lse: Tensor, BLOCK_S: int) -> tuple[Tensor, Tensor]:
+        R, S, D = o.shape
+        wide = torch.cat((lse, lse.new_zeros(R, BLOCK_S - S)), 1)
+        after = torch.cat((o.reshape(R * S, D), o.new_zeros(BLOCK_S, D)))
+        places = S * torch.arange(R)[:, None] + torch.arange(BLOCK_S)
+        within = (torch.arange(BLOCK_S) < S) | torch.tensor(o_too)
+        return merge_parts(torch.where(within[:, None], after[places], 0.0), wide)
+
+    return spec
+
+
+def _strides_swapped(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    R, S, D = o.shape
+    r, s, d = torch.arange(R)[:, None, None], torch.arange(S)[:, None], torch.arange(D)
+    return merge_parts(o.flatten()[((r * D + s) * S + d) % o.numel()], lse)
+
+
 def _weights_not_summed(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     z, total = merge_parts(o, lse)
     top = lse.amax(1).clamp(min=-1e30)
@@ -636,6 +688,22 @@ MERGE_PARTS = Puzzle(
             merge_parts(o, lse)[0],
             lse.logsumexp(1) - lse.amax(1),
         ),
+        "total lacks the logarithm: it's the maximum plus the log of the sum": _with_total(
+            lambda top, summed: top + summed
+        ),
+        "total is only the sum of exp(lse - maximum): it's the maximum plus the log of the sum": _with_total(
+            lambda top, summed: summed
+        ),
+        "total is the denominator here: take its logarithm": _with_total(
+            lambda top, summed: torch.exp(top) * summed
+        ),
+        "lanes past the last part count, with an lse of 0: give them minus infinity": _zeros_are_parts(
+            o_too=False
+        ),
+        'lanes past the last part count, with an lse of 0: load lse with other=float("-inf")': (
+            _zeros_are_parts(o_too=True)
+        ),
+        "o[r, s] is loaded from (r · D + s) · S on: it begins at (r · S + s) · D": _strides_swapped,
         "total is in base 2: use the natural logarithm": lambda o, lse: (
             merge_parts(o, lse)[0],
             lse.logsumexp(1) / 0.6931471805599453,
@@ -725,6 +793,17 @@ _LISTED = (
 )  # fmt: skip
 """The cases of puzzles 69 and 70."""
 
+
+def _enough_steps(s: Case) -> int:
+    """Return twice the operations of all products, if every program takes all steps along K."""
+    programs = s.E * triton.cdiv(s.M, s.BLOCK_M) * triton.cdiv(s.N, s.BLOCK_N)
+    products = s.BLOCK_M * s.BLOCK_N * s.BLOCK_K * triton.cdiv(s.K, s.BLOCK_K)
+    return 2 * 2 * programs * products
+
+
+_RANGES = {"P": "rows with start[e + 1]"}
+"""What ends a tile of rows, in puzzles 69 and 70."""
+
 GROUPED_MATMUL = Puzzle(
     number="69",
     spec=grouped_matmul,
@@ -742,7 +821,12 @@ GROUPED_MATMUL = Puzzle(
         ),
     ),
     needed={"w": lambda s: sum(count > 0 for count in _counts(s)) * s.K * s.N},
-    most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
+    most_loads={
+        "w": lambda s: _busy_blocks(s) * s.K * s.N,
+        "x": lambda s: s.P * s.K * triton.cdiv(s.N, s.BLOCK_N),
+    },
+    most_flops=_enough_steps,
+    ends=_RANGES,
     slips={
         "these are the products with w[0]: expert e has the matrix w[e]": lambda x, w, start: x @ w[0],
         "matrix e begins at e · K here: a matrix has K · N numbers": lambda x, w, start: grouped_matmul(
@@ -867,7 +951,12 @@ SWIGLU_DOWN = Puzzle(
         ),
     ),
     needed={"w": lambda s: sum(count > 0 for count in _counts(s)) * s.K * s.N},
-    most_loads={"w": lambda s: _busy_blocks(s) * s.K * s.N},
+    most_loads={
+        "w": lambda s: _busy_blocks(s) * s.K * s.N,
+        "h": lambda s: 2 * s.P * s.K * triton.cdiv(s.N, s.BLOCK_N),
+    },
+    most_flops=_enough_steps,
+    ends=_RANGES | {"2*K": "columns of each half with K"},
     allowance=_rounded_x,
     machine=(Goal(cases=(1,), wants=(Want("float32 dots", most=0),)),),
     slips={
@@ -891,6 +980,16 @@ SWIGLU_DOWN = Puzzle(
         ),
         "you'd get these values without silu: x is silu(gate) · up": _gated(
             lambda gate, up: gate * up
+        ),
+        "you'd get these values from relu(gate) · up: silu(g) is g / (1 + exp(-g))": _gated(
+            lambda gate, up: gate.relu() * up
+        ),
+        "you'd get these values from silu(gate) + up: multiply the two": _gated(
+            lambda gate, up: silu(gate) + up
+        ),
+        "you'd get these values from gate + up: x is silu(gate) · up": _gated(lambda gate, up: gate + up),
+        "up is taken 1 element after the gate here: it's K further on": lambda h, w, start: grouped_matmul(
+            silu(h[:, : h.shape[1] // 2]) * h[:, 1 : h.shape[1] // 2 + 1], w, start
         ),
         "these rows begin at p · K: a row of h has 2K numbers": _rows_of_k,
         "gate and up are taken in turn: the first K numbers of a row are its gates": _taking_turns,
@@ -1035,6 +1134,12 @@ def _lanes_of(logits: Tensor, SEED: int, V: int, BLOCK_V: int) -> tuple[Tensor, 
     return torch.cat((logits, logits.new_zeros(len(logits), BLOCK_V - V)), 1), noise
 
 
+def _logits_of_blocks(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: int) -> Tensor:
+    """Return draws with the logits from b · BLOCK_V on."""
+    places = BLOCK_V * torch.arange(len(logits))[:, None] + torch.arange(V)
+    return sample_token(logits.flatten()[places % logits.numel()], heat, SEED)
+
+
 def _zeros_win(logits: Tensor, heat: Tensor, SEED: int, V: int, BLOCK_V: int) -> Tensor:
     lanes, noise = _lanes_of(logits, SEED, V, BLOCK_V)
     return torch.where(heat[:, None] > 0, lanes / heat[:, None] + noise, lanes).argmax(1).int()
@@ -1065,7 +1170,7 @@ SAMPLE_TOKEN = Puzzle(
                 [sample_token(logits[b : b + 1], heat[b : b + 1], SEED + b) for b in range(len(logits))]
             )
         ),
-        "these are the largest logits: is noise added where heat is above 0?": (
+        "these are the largest logits: is noise added where heat is above 0, and to the logits themselves?": (
             lambda logits, heat, SEED: sample_token(logits, 0 * heat, SEED)
         ),
         "all rows have the same noise: u is tl.rand(SEED, b · V + n)": lambda logits, heat, SEED: torch.cat(
@@ -1083,6 +1188,7 @@ SAMPLE_TOKEN = Puzzle(
             lambda logits, heat, SEED: sample_token(logits, heat.clamp(min=1e-9), SEED)
         ),
         "u's place is b · BLOCK_V + n here: it's b · V + n": _rows_of_blocks,
+        "row b of logits is taken from b · BLOCK_V on: it begins at b · V": _logits_of_blocks,
         "these are the largest numbers, cut to integers: store their places": _largest_number,
         "a lane past the last byte can win with a logit of 0: give it minus infinity": _zeros_win,
     },
@@ -1238,6 +1344,9 @@ LINEAR_CROSS_ENTROPY = Puzzle(
         "minus infinity got into the label's logit: lanes of other classes add 0": _infinite,
         "rows whose label is 0 have loss 0 here: 0 is a class, and only -100 means that there's no label": (
             _with_chosen(lambda lse, chosen, label: torch.where(label == 0, 0.0, lse - chosen))
+        ),
+        "exp of the label's logit is subtracted here: the loss is lse - logit[label]": _with_chosen(
+            lambda lse, chosen, label: lse - torch.exp(chosen)
         ),
         "a label is taken for the number of a lane in its block here: compare it with v": _place_in_block,
         "each block replaces the label's logit here: add to it": _last_block_only,
@@ -1591,6 +1700,34 @@ def _padding_is_counted(logits: Tensor, T: int, BLOCK_T: int) -> tuple[Tensor, T
     return order, weight, torch.cat((start[:1], start[1:] + missing))
 
 
+def _placed(logits: Tensor, begins: Tensor, BLOCK_T: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `route` if expert e's choices begin at begins[e]. What is placed past the end is lost.
+
+    BLOCK_T: if given, by how much the place grows with each block of tokens.
+    """
+    order, weight, start = route(logits)
+    ends, placed, weights = begins.clone(), torch.full_like(order, -1), torch.zeros_like(weight)
+    for e, begin in enumerate(begins.tolist()):
+        own = slice(int(start[e]), int(start[e + 1]))
+        places = begin + torch.arange(len(order[own]))
+        ends[e] += len(places)
+        if BLOCK_T:
+            block = order[own] // 2 // BLOCK_T
+            first = torch.searchsorted(block, block)  # of the same block
+            places = begin + block * BLOCK_T + torch.arange(len(block)) - first
+            ends[e] = begin + -(-len(logits) // BLOCK_T) * BLOCK_T
+        inside = places < len(order)
+        placed[places[inside]], weights[places[inside]] = order[own][inside], weight[own][inside]
+    return placed, weights, torch.cat((begins, ends[-1:])).to(start.dtype)
+
+
+def _first_choices_below(logits: Tensor, own: bool) -> Tensor:
+    """Return how many tokens have an expert below e as their first choice. own: or e itself."""
+    experts = torch.arange(logits.shape[1])
+    first = logits.argmax(1)[:, None]
+    return (first <= experts if own else first < experts).sum(0)
+
+
 def preferring(*experts: int, over: float = 20.0) -> Fill:
     """Return a fill for logits in which these experts are far above all others."""
 
@@ -1657,6 +1794,23 @@ ROUTE = Puzzle(
         ),
         "lanes with t >= T are counted, too: their logits are all -inf, so both their choices are expert 0": (
             _padding_is_counted
+        ),
+        "only first choices are counted below e: a token's second choice counts, too": lambda logits: _placed(
+            logits, _first_choices_below(logits, own=False)
+        ),
+        "expert e's own choices are counted before its places: count only those of experts below e": (
+            lambda logits: _placed(logits, route(logits)[2][1:])
+        ),
+        "expert e's own first choices are counted before its places: count only experts below e": (
+            lambda logits: _placed(
+                logits,
+                route(logits)[2][:-1]
+                + _first_choices_below(logits, own=True)
+                - _first_choices_below(logits, own=False),
+            )
+        ),
+        "end grows by BLOCK_T with each block here: let it grow by the block's count": (
+            lambda logits, BLOCK_T: _placed(logits, route(logits)[2][:-1], BLOCK_T)
         ),
         "every choice is one place too far: tl.cumsum counts the lane itself, so subtract its count": (
             lambda logits: _moved_up(logits, 1, 0)
@@ -1762,6 +1916,12 @@ def _scored(score: Callable[[Tensor, Tensor], Tensor]) -> Callable:
     return spec
 
 
+def _zeros_take_part(logits: Tensor, P: float, SEED: int, V: int, BLOCK_V: int) -> Tensor:
+    """Return draws in which the tokens that aren't kept, and the lanes past the last token, have 0."""
+    noisy = torch.where(_kept(logits, P), logits + _noise(logits, SEED), 0.0)
+    return torch.cat((noisy, noisy.new_zeros(len(noisy), BLOCK_V - V)), 1).argmax(1).int()
+
+
 def _largest_of_kept(logits: Tensor, P: float, SEED: int) -> Tensor:
     noisy = logits + _noise(logits, SEED)
     return torch.where(_kept(logits, P), noisy, -torch.inf).amax(1).int()
@@ -1826,11 +1986,11 @@ NUCLEUS_TOKEN = Puzzle(
         "these are draws from all tokens: keep the likeliest, up to P": lambda logits, P, SEED: nucleus_token(
             logits, 1.0, SEED
         ),
-        "the likeliest token always wins: is noise added, and do the probabilities add up to 1?": (
-            lambda logits, P, SEED: logits.argmax(1).int()
-        ),
+        "the likeliest token always wins: is noise added, do the probabilities add up to 1, "
+        "and is the threshold the smallest of those kept?": (lambda logits, P, SEED: logits.argmax(1).int()),
         "the token that crosses P is missing, even the likeliest: is its own probability in the sum, "
         "or is the threshold itself left out?": _with_itself,
+        "tokens outside of the nucleus take part, with 0: give them minus infinity": _zeros_take_part,
         "nothing is kept here, and then token 0 wins: compare P with a sum, not with one probability": (
             _none_kept
         ),

@@ -362,6 +362,18 @@ QUESTIONS = (
                 lambda value, right: "d" in value,
                 "In d, one logit moves away from the others. Which byte is likelier now?",
             ),
+            Nudge(
+                lambda value, right: value == {"a"},
+                "a is correct, but not the only one. What is twice a logit, divided by twice the heat?",
+            ),
+            Nudge(
+                lambda value, right: value == {"b"},
+                "b is correct, but not the only one. Which other change keeps all differences?",
+            ),
+            Nudge(
+                lambda value, right: not value,
+                "Some do. Which of them change no difference between two logits, divided by the heat?",
+            ),
         ),
         nudge="How many times as likely one byte is as another depends on the difference of two numbers.",
     ),
@@ -540,7 +552,7 @@ QUESTIONS = (
         _tokens_per_second,
         tuple,
         same=lambda value, right: (
-            len(value) == 2 and all(abs(v / r - 1) < 0.005 for v, r in zip(value, right, strict=True))
+            len(value) == 2 and all(abs(v / r - 1) < 0.01 for v, r in zip(value, right, strict=True))
         ),
         nudges=(
             Nudge(
@@ -555,7 +567,7 @@ QUESTIONS = (
                 "A step of 16 texts loads the weights once, too. But how many tokens does it write?",
             ),
             Nudge(
-                lambda value, right: abs(value[0] / right[0] - 1) < 0.005,
+                lambda value, right: abs(value[0] / right[0] - 1) < 0.01,
                 "The first is correct. How often does a step of 16 texts load each weight?",
             ),
         ),
