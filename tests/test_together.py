@@ -8,25 +8,17 @@ import torch
 import triton
 import triton.language as tl
 
+from puzzles_lib.authoring.fuzz import apart, differences
+from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.binding import bind
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.compiler import program
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.runner import Options, Run, run, together
+from puzzles_lib.runner.lanes import INT32, Lanes
 from tests import kernels
 
 RIGHT = kernels.right()
-NOT_COMPARED = (
-    "accesses",
-    "dots",
-    "launched",
-    "outputs",
-    "seconds",
-    "sides",
-    "together",
-    "writers",
-    "written",
-)
 
 
 def both(kernel, arguments, grid, outputs, **options) -> Run:
@@ -38,20 +30,8 @@ def both(kernel, arguments, grid, outputs, **options) -> Run:
         given = {n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in arguments.items()}
         asked = Options(quiet=True, together=at_once, **options)
         found.append(run(code, given, grid, outputs, asked))
-    compare(*found)
+    assert differences(*found) == []
     return found[1]
-
-
-def compare(alone: Run, at_once: Run) -> None:
-    for field in dataclasses.fields(Run):
-        one, other = getattr(alone, field.name), getattr(at_once, field.name)
-        if field.name in ("written", "writers"):
-            assert all(np.array_equal(each, other[name]) for name, each in one.items()), field.name
-        elif field.name == "outputs":
-            for name, each in one.items():
-                torch.testing.assert_close(other[name], each, rtol=1e-6, atol=0, equal_nan=True)
-        elif field.name not in NOT_COMPARED:
-            assert one == other, field.name
 
 
 def defined(**tensors):
@@ -170,7 +150,8 @@ def test_correct_kernels_run_at_once_as_one_by_one(monkeypatch, puzzle, kernel):
     cases = [case for case in puzzle.cases if not case.pretend]
     for case in (cases[0], cases[-1]):
         bound, inputs = bind(kernel, puzzle, case), make_inputs(puzzle, case)
-        compare(*(attempt(bound, inputs, Options(quiet=True, together=at_once)) for at_once in (False, True)))
+        asked = (Options(quiet=True, together=at_once) for at_once in (False, True))
+        assert differences(*(attempt(bound, inputs, options) for options in asked)) == []
 
 
 # ---- kernels whose programs can't
@@ -294,3 +275,20 @@ def test_a_program_may_store_an_element_twice():
     """The first program, which runs alone, shows it."""
     ran = both(twice, {"x_ptr": X, "z_ptr": Z, "n": 1000, "BLOCK": 16}, (63,), {"z_ptr"})
     assert ran.together == 60 and "z" in ran.rewritten
+
+
+def test_a_difference_is_told():
+    ran = both(softmax, *TOGETHER["softmax"][1:])
+    assert differences(ran, ran) == []
+    changed = dataclasses.replace(ran, bytes_moved=1, outputs={"z": ran.outputs["z"] + 1})
+    assert [text.partition(":")[0] for text in differences(ran, changed)] == ["outputs", "bytes_moved"]
+
+
+def test_fuzz_compares_both_ways(monkeypatch):
+    """With a mistake in one of the operations that are only for programs that run at once."""
+    kernel = solutions()["masked_add"]
+    assert apart(kernel) == []
+    wrong = dict(together._OTHERWISE)
+    wrong["tt.get_program_id"] = lambda machine, step: Lanes(machine.memory.group[::-1, 0].copy(), INT32)
+    monkeypatch.setattr(together, "_OTHERWISE", wrong)
+    assert [text.partition(":")[0] for text in apart(kernel)] == ["writers"]

@@ -2,9 +2,10 @@
 
 A kernel is made of statements over values, masks, pointers, block pointers, descriptors, stores, barriers,
 helpers and atomics that need not fit each other. It is checked like a learner's. The process must survive
-that unchanged; the report's words don't matter, only its length. The program prints the number of each kernel
-that changed the process, and of each whose verdict is "error" or "time limit"; ``--show NUMBER`` shows that
-kernel.
+that unchanged; the report's words don't matter, only its length. The kernel's programs are also run at once
+(`puzzles_lib.runner.together`), which must leave the same as one after the other. The program prints the
+number of each kernel that changed the process, that left something else at once, or whose verdict is "error"
+or "time limit"; ``--show NUMBER`` shows that kernel.
 """
 
 import argparse
@@ -20,6 +21,19 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from puzzles_lib import MASKED_ADD, Case
+from puzzles_lib.authoring.solutions import define, solutions
+from puzzles_lib.binding import bind
+from puzzles_lib.checker import examine
+from puzzles_lib.checker.attempts import attempt
+from puzzles_lib.inputs import make_inputs
+from puzzles_lib.runner import Options, Run
+from puzzles_lib.source import Refusal
+from puzzles_lib.translator import nursery
 
 HEAD = """
 @triton.jit
@@ -310,8 +324,6 @@ def _statement(draw: random.Random, depth: int) -> Iterator[str]:
 
 def session() -> dict[str, object]:
     """Return everything that a check might change."""
-    import numpy as np
-    import torch
     import triton.language as tl
     from triton.compiler.code_generator import CodeGenerator
     from triton.language.semantic import TritonSemantic
@@ -332,6 +344,46 @@ def session() -> dict[str, object]:
     }
 
 
+MANY = Case(N=203, BLOCK=8)  # 26 programs
+_ASIDE = {"accesses", "dots", "launched", "seconds", "sides", "together"}
+
+
+def apart(kernel: object) -> list[str]:
+    """Return what differs if a kernel's programs run at once instead of one after the other."""
+    bound = bind(kernel, MASKED_ADD, MANY)
+    if isinstance(bound, Refusal) or isinstance(code := bound.translated(), Refusal):
+        return []
+    bound, given = dataclasses.replace(bound, program=code), make_inputs(MASKED_ADD, MANY)
+    asked = (Options(quiet=True, seconds=1.0, together=at_once) for at_once in (False, True))
+    alone, at_once = (attempt(bound, given, options) for options in asked)
+    if any(ran.stop and ran.stop.kind in ("time limit", "memory limit") for ran in (alone, at_once)):
+        return []
+    return differences(alone, at_once)
+
+
+def differences(alone: Run, at_once: Run) -> list[str]:
+    """Return what two runs of the same programs have noted differently."""
+    found = []
+    for each in dataclasses.fields(Run):
+        one, other = getattr(alone, each.name), getattr(at_once, each.name)
+        if each.name == "outputs":
+            same = all(_are_same(tensor, other[name]) for name, tensor in one.items())
+        elif each.name in ("written", "writers"):
+            same = all(np.array_equal(notes, other[name]) for name, notes in one.items())
+        else:
+            same = each.name in _ASIDE or one == other
+        if not same:
+            found.append(f"{each.name}: {one} one by one, {other} at once")
+    return found
+
+
+def _are_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether tensors are equal, up to the last bits of a function such as `exp`."""
+    if not one.dtype.is_floating_point:
+        return torch.equal(one, other)
+    return torch.allclose(one.double(), other.double(), rtol=1e-6, atol=0, equal_nan=True)
+
+
 RARE = ("error", "time limit")  # verdicts that may be a fault of the checker
 
 
@@ -344,16 +396,12 @@ def survive(
     Returns how many had each kind of verdict, the number and fault of each with a fault, and the number and
     message of each with a `RARE` verdict.
     """
-    from puzzles_lib import MASKED_ADD
-    from puzzles_lib.authoring.solutions import define, solutions
-    from puzzles_lib.checker import examine
-    from puzzles_lib.translator import nursery
-
     puzzle = dataclasses.replace(MASKED_ADD, cases=MASKED_ADD.cases[:2])
     kinds: dict[str, int] = {}
     wrong: list[str] = []
     rare: list[str] = []
     examine(solutions()["masked_add"], puzzle)  # what a first check imports and fills is no fault
+    apart(solutions()["masked_add"])
     nursery.begin()  # nor is that
     before = session()
     for seed in range(first, first + count):
@@ -364,9 +412,10 @@ def survive(
             warnings.simplefilter("ignore")  # Python's own, of what is not subscriptable
             kernel = define(source, name)
         report = examine(kernel, puzzle, seconds=1.0)
+        faults = apart(kernel)
         linecache.cache.pop(name, None)
         after, text = session(), str(report)
-        faults = [key for key in before if before[key] != after.get(key)]
+        faults += [key for key in before if before[key] != after.get(key)]
         ours = any(words in text for words in ("cannot read this kernel", "checker failed", "Traceback"))
         if ours or len(text.splitlines()) > 12:
             faults.append(text)
@@ -395,10 +444,6 @@ def main() -> None:
         print(json.dumps(found))
         return
     if chosen.show is not None:
-        from puzzles_lib import MASKED_ADD
-        from puzzles_lib.authoring.solutions import define
-        from puzzles_lib.checker import examine
-
         source = source_of(chosen.show)
         print(source[len(HEAD) :], examine(define(source, "<fuzz>"), MASKED_ADD), sep="\n")
         return
@@ -418,7 +463,7 @@ def main() -> None:
         for kind, times in kinds.items():
             total[kind] = total.get(kind, 0) + times
         print(f"{first + count - chosen.first} done: {total}", *wrong, *rare, sep="\n", flush=True)
-    sys.exit(f"{failed} kernels changed the process that checked them" if failed else 0)
+    sys.exit(f"{failed} kernels with a fault" if failed else 0)
 
 
 if __name__ == "__main__":
