@@ -253,7 +253,7 @@ MISTAKES = (
         "K is hard-coded as that of the second case.",
         {"range(0, K, BLOCK_K)": "range(0, 96, BLOCK_K)"},
         kind="values",
-        says="got 2048",
+        says="is 2048",
     ),
     Mistake(
         BATCHED_MATMUL,
