@@ -130,8 +130,8 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: 0 not in given,
-                "Your kernel doesn't pass case 0, 8 elements in one block of 8, or it wasn't run at all: see the "
-                "report above. Your mask must do no harm in a full block.",
+                "Your kernel doesn't pass case 0, 8 elements in one block of 8, or it wasn't run at all: "
+                "see the report above. Your mask must do no harm in a full block.",
             ),
             Nudge(
                 lambda given, right: 1 not in given,

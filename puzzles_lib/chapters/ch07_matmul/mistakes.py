@@ -196,7 +196,7 @@ MISTAKES = (
         "`a < M & b < N` compares with M & b.",
         {"mask=mask_m & mask_n": "mask=offs_m[:, None] < M & offs_n[None, :] < N"},
         kind="compiler",
-        says="a < b < c",
+        says="bind more tightly than comparisons",
     ),
     Mistake(
         BATCHED_MATMUL,
