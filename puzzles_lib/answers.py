@@ -134,6 +134,11 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
             return float(value), ""
         if kind is str:
             return (_plain(value), "") if isinstance(value, str) else (None, wrong)
+        if kind is tuple and isinstance(value, set | frozenset):
+            return (
+                None,
+                f"A set has no order: write the numbers in order, as ({', '.join('?' * len(value))}).",
+            )
         if isinstance(value, list | tuple | set | frozenset):
             items = [_plain(v) if isinstance(v, str) else v for v in value]
             return (set(items) if kind is set else tuple(items)), ""

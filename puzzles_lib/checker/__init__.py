@@ -619,7 +619,7 @@ def stored(
         ran = attempt(bound, inputs, Options(seconds=seconds, record=True))
         fault = verdicts.misconduct(puzzle, case, ran)
         if fault and is_untouched(bound.kernel):
-            return Report(bound.kernel.__name__, verdict=verdicts.still_open(bound.kernel.src))
+            return Report(bound.kernel.__name__, verdict=verdicts.still_open(bound.kernel))
         return ran, fault
 
     try:

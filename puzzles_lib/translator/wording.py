@@ -1469,7 +1469,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^'scf.condition' op", "the condition of a while must be one value, not a block"),
     (
         r"is not string$",
-        'print needs a name first: tl.device_print("x", x) prints values, tl.static_print(x.shape) shapes',
+        'print(x) works in Python only: in a kernel, tl.device_print("x", x) prints values, and '
+        "tl.static_print(x.shape) shapes; `watch` shows all of them",
     ),
     (
         r"^Cannot evaluate f-string",

@@ -851,7 +851,7 @@ maximum_from_minus_a_million = edited(
 )
 
 WRONG = [
-    Wrong(LONG_SOFTMAX, maximum_from_minus_a_million, kind="values", says="beyond the -1e+06"),
+    Wrong(LONG_SOFTMAX, maximum_from_minus_a_million, kind="values", says="below the -1e+06"),
     Wrong(LONG_SUM, first_block_only, kind="values", says="first block of N"),
     Wrong(LONG_SUM, last_block_only, kind="values", says="last block of N"),
     Wrong(LONG_SUM, ragged_tail_dropped, kind="values", says="z[0]"),

@@ -106,7 +106,7 @@ saturated = edited(
 )
 
 WRONG = [
-    Wrong(BATCHED_MATMUL, saturated, kind="values", says="got 65504"),
+    Wrong(BATCHED_MATMUL, saturated, kind="values", says="is 65504"),
     Wrong(BATCHED_MATMUL, sum_kept_in_z, kind="uninitialized", says="z_ptr"),
     Wrong(BATCHED_MATMUL, stored_in_the_loop, kind="stores", says="stores z[0, 0, 0] more than once"),
     Wrong(BATCHED_MATMUL, torch_in_the_kernel, kind="compiler", says="torch.matmul"),

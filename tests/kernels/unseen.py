@@ -212,7 +212,7 @@ VALUES = (
             'tl.full((BLOCK_M,), float("-inf"), tl.float32)': ("tl.full((BLOCK_M,), -10000.0, tl.float32)"),
         },
         kind="values",
-        says="beyond the -10000",
+        says="below the -10000",
     ),
     Mistake(
         MUL_RELU_BACKWARD,

@@ -107,6 +107,14 @@ QUESTIONS = (
                 "Four programs store 8 elements each, but neighbors store mostly the same ones.",
             ),
             Nudge(
+                lambda given, right: abs(given - right) == 1,
+                "That's nearly it. Which is the last element that program 3 stores? Elements count from 0.",
+            ),
+            Nudge(
+                lambda given, right: given == _covered() - 1,
+                "That's the last element that is written. How many come after it?",
+            ),
+            Nudge(
                 lambda given, right: given == DOUBLE.cases[1].N - DOUBLE.cases[1].BLOCK,
                 "So it would be if all programs stored the same block. Where does program 1 start?",
             ),
@@ -122,8 +130,8 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: 0 not in given,
-                "Your kernel doesn't pass case 0: 8 elements in one block of 8. "
-                "Your mask must do no harm in a full block.",
+                "Your kernel doesn't pass case 0, 8 elements in one block of 8, or it wasn't run at all: "
+                "see the report above. Your mask must do no harm in a full block.",
             ),
             Nudge(
                 lambda given, right: 1 not in given,

@@ -196,7 +196,7 @@ MISTAKES = (
         "`a < M & b < N` compares with M & b.",
         {"mask=mask_m & mask_n": "mask=offs_m[:, None] < M & offs_n[None, :] < N"},
         kind="compiler",
-        says="a < b < c",
+        says="bind more tightly than comparisons",
     ),
     Mistake(
         BATCHED_MATMUL,
@@ -253,7 +253,7 @@ MISTAKES = (
         "K is hard-coded as that of the second case.",
         {"range(0, K, BLOCK_K)": "range(0, 96, BLOCK_K)"},
         kind="values",
-        says="got 2048",
+        says="is 2048",
     ),
     Mistake(
         BATCHED_MATMUL,
