@@ -209,14 +209,14 @@ KERNELS = (
     _kernel("calls counted", f"seen.append(1)\n{_STORE}", "seen", "seen = []"),
     _kernel(
         "knows the sizes", f"if N == 20 or N == 32 or N == 65 or N == 128 or N == 200 or N == 1000:\n    {_STORE}",
-        "all 6 cases pass, but a random one fails",
+        "all 6 listed cases pass, but a random one fails",
     ),
     _kernel("knows the results", "tl.store(z_ptr + offs, offs * 0.0 + 10, mask=mask)", "wrong values"),
     _kernel("randomness", f"if tl.rand(7, N) < 0.5:\n    {_STORE}", "none of the 128 elements of z is written: the kernel stores nothing there"),
     _kernel("endless kernel", f"while N > 0:\n    offs += 0\n{_STORE}", "s of CPU time|time limit|more than"),
     _kernel("endless output", "while N > 0:\n    tl.device_print('x', offs)", "time limit"),
     _kernel("writes to neighbours", "tl.store(z_ptr + offs - 64, 10.0)", "out-of-bounds store"),
-    _kernel("50 GB in a kernel", "x = tl.zeros([1 << 20, 1 << 14], tl.float32)", "1048576"),
+    _kernel("50 GB in a kernel", "x = tl.zeros([1 << 20, 1 << 14], tl.float32)", "1,048,576"),
     _kernel(
         "helpers without end", "", "recur|calls itself|itself", two=TWO.replace(
             "@triton.jit\ndef masked", "@triton.jit\ndef deep(x):\n    return deep(x) + 1\n\n\n@triton.jit\ndef masked"

@@ -150,7 +150,7 @@ def test_a_lost_update_between_two_atomics_is_a_race(kernel, spec):
     report = examine(kernel, puzzle_of(spec))
     verdict = report.verdicts[0]
     assert verdict.kind == "race" and "runs while program" in verdict.message, report
-    assert "do it in one atomic" in str(report)
+    assert "make the update with one atomic" in str(report)
 
 
 @pytest.mark.parametrize("kernel, spec", [(compare_and_swap_in_a_loop, total), (maximum, largest)])

@@ -190,7 +190,7 @@ def test_nearest_codes_exaggerate_how_x_varies_from_row_to_row():
     """In the inputs of all three layers, by as much as the text says, at the steps of its picture."""
     told = PROSE["train-gains-why"]
     low, high = map(int, re.search(r"by (\d+) to (\d+)%", told).groups())
-    found = []
+    found, at_random = [], []
     for steps in range(0, 31, 5):
         model = digits.mlp()
         digits.train(model, steps)
@@ -202,9 +202,26 @@ def test_nearest_codes_exaggerate_how_x_varies_from_row_to_row():
             groups = x.unflatten(1, (-1, 64))
             least, most = groups.aminmax(dim=2, keepdim=True)
             near = torch.where(groups - least > (most - least) / 2, most, least).flatten(1)
-            around, near = x - x.mean(0), near - near.mean(0)
-            found.append(float((near * around).sum() / around.square().sum()))
+            up = torch.rand(groups.shape, generator=torch.Generator().manual_seed(steps))
+            drawn = torch.where(groups - least > (most - least) * up, most, least).flatten(1)
+            assert (drawn - x).norm() > (near - x).norm()  # "At random, x̂ is farther from x"
+            around = x - x.mean(0)
+            for codes, each in ((near, found), (drawn, at_random)):
+                each.append(float(((codes - codes.mean(0)) * around).sum() / around.square().sum()))
+    assert all(abs(each - 1) < 0.05 for each in at_random)  # "but in no direction on average"
     assert [round(100 * (each - 1)) for each in (min(found), max(found))] == [low, high]
+
+
+def test_the_relu_of_bits_treats_nan_and_infinity_as_torch_does():
+    scope = cells_run("op-demo", "op-a")
+    exec(PROSE["train-relu"].partition("class MyReLU")[0], scope)
+    function = scope["BitReLU"]
+    x = torch.tensor([[float("nan"), -1.0, 0.0, 2.0, -1.0, 3.0, 0.0, 1.0]])
+    dy = torch.tensor([[5.0, float("inf"), float("-inf"), float("inf"), float("nan"), 1.0, 2.0, 3.0]])
+    given = [x.clone().requires_grad_() for _ in range(2)]
+    for each, relu in zip(given, (torch.relu, function.apply), strict=True):
+        relu(each).backward(dy)
+    assert torch.equal(given[0].grad, given[1].grad)
 
 
 def test_what_the_text_says_of_one_bit_to_the_nearest():

@@ -46,7 +46,7 @@ def typed_in(salt="", first="x = tl.load(x_ptr)"):
 def test_results_typed_in_are_right_for_the_listed_cases_only():
     report = examine(typed_in(), LONG_SUM)
     assert [c.status for c in report.cases] == ["pass"] * 5 + ["FAIL"]
-    assert report.headline() == "long_sum: all 5 cases pass, but a random one fails"
+    assert report.headline() == "long_sum: all 5 listed cases pass, but a random one fails"
 
 
 def test_results_typed_in_fail_in_the_listed_cases_under_a_salt():
@@ -54,7 +54,9 @@ def test_results_typed_in_fail_in_the_listed_cases_under_a_salt():
     assert "FAIL" in str(report) and "(case=" not in str(report) and "watch(" not in str(report)
     assert not report.drawn and not any(c.ok for c in report.listed)
     assert (
-        examine(typed_in("exam"), LONG_SUM, salt="exam").headline().startswith("long_sum: all 5 cases pass,")
+        examine(typed_in("exam"), LONG_SUM, salt="exam")
+        .headline()
+        .startswith("long_sum: all 5 listed cases pass,")
     )
 
 

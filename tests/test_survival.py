@@ -434,7 +434,10 @@ tl.store(z_ptr + offs, tl.sin(x) * tl.exp(x), mask=offs < N)
         (SLOW_TO_COMPILE, "it takes more than 2 s"),
         ("x: tl.constexpr = 'a' * (6 * 10 ** 9)\ntl.store(z_ptr, 1.0)", "more than 1 GB"),
         ("os.abort()", "os.abort"),
-        ("tl.store(z_ptr, tl.dot(tl.zeros((4, 4), tl.int8), tl.zeros((4, 4), tl.int8)))", "K >= 32"),
+        (
+            "tl.store(z_ptr, tl.dot(tl.zeros((4, 4), tl.int8), tl.zeros((4, 4), tl.int8)))",
+            "at least 32 elements",
+        ),
     ],
     ids=["LLVM without end", "a string that fits", "abort", "too small a dot"],
 )

@@ -311,7 +311,7 @@ MISTAKES = (
         "No tensor core takes fewer than 32 int8 values along K.",
         {"range(0, K, BLOCK_K)": "range(0, K, 16)", "tl.arange(0, BLOCK_K)": "tl.arange(0, 16)"},
         kind="compiler",
-        says="K >= 32",
+        says="at least 32 elements",
     ),
     Mistake(
         INT8_LINEAR,

@@ -445,7 +445,7 @@ def _form_of_bits(saved: Sequence[Tensor], x: Tensor) -> str:
 
 def _order_of_bits(saved: Sequence[Tensor], x: Tensor) -> str:
     """Return a sentence if a byte's bits are in reverse order; "" otherwise."""
-    bits = (x > 0).unflatten(1, (-1, 8)).long()
+    bits = (~(x <= 0)).unflatten(1, (-1, 8)).long()
     reverse = (bits << 7 - torch.arange(8)).sum(2)
     is_reverse = len(saved) == 1 and saved[0].shape == reverse.shape and torch.equal(saved[0].long(), reverse)
     return ". The bits of each byte are in reverse order: element 0 is the lowest bit" if is_reverse else ""
