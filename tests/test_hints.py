@@ -311,7 +311,6 @@ def numbers(puzzle, count: int) -> list[int]:
             "tl.arange(0, BLOCK_Q)[:, None] >= tl.arange(0, BLOCK_K)[None, :]", "within the tile", "The mask",
         ),
         (FLASH_ATTENTION, "        row_max = new_max\n", "", "row_max never", "The lines that are"),
-        (FLASH_ATTENTION, "p = tl.exp(scores - new_max", "p = tl.exp(scores - row_max", "subtracts row_max", "The"),
         (
             FLASH_ATTENTION, "tl.maximum(row_max, tl.max(scores, axis=1))", "tl.max(scores, axis=1)", "NaN",
             "The lines that are given",
@@ -475,7 +474,7 @@ def numbers(puzzle, count: int) -> list[int]:
         "factor of all terms", "where turned around", "divided in the loop", "scores added",
         "end before the diagonal", "divided in the loop, causal", "causal where turned around",
         "mask of positions in the tile", "maximum never updated",
-        "old maximum in the weights", "maximum of the block alone", "mask of the block", "no root", "TF32",
+        "maximum of the block alone", "mask of the block", "no root", "TF32",
         "not its own key", "sums in float32", "cut off",
         "rows by a vector", "no mask of the weights", "tile transposed", "ties go up",
         "words rounded down", "sign left in", "codes alone", "field of k", "offset word 0 only",
