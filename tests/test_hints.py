@@ -311,7 +311,6 @@ def numbers(puzzle, count: int) -> list[int]:
             "tl.arange(0, BLOCK_Q)[:, None] >= tl.arange(0, BLOCK_K)[None, :]", "within the tile", "The mask",
         ),
         (FLASH_ATTENTION, "        row_max = new_max\n", "", "row_max never", "The lines that are"),
-        (FLASH_ATTENTION, "p = tl.exp(scores - new_max", "p = tl.exp(scores - row_max", "NaN", "The lines"),
         (
             FLASH_ATTENTION, "tl.maximum(row_max, tl.max(scores, axis=1))", "tl.max(scores, axis=1)", "NaN",
             "The lines that are given",
@@ -475,7 +474,7 @@ def numbers(puzzle, count: int) -> list[int]:
         "factor of all terms", "where turned around", "divided in the loop", "scores added",
         "end before the diagonal", "divided in the loop, causal", "causal where turned around",
         "mask of positions in the tile", "maximum never updated",
-        "old maximum in the weights", "maximum of the block alone", "mask of the block", "no root", "TF32",
+        "maximum of the block alone", "mask of the block", "no root", "TF32",
         "not its own key", "sums in float32", "cut off",
         "rows by a vector", "no mask of the weights", "tile transposed", "ties go up",
         "words rounded down", "sign left in", "codes alone", "field of k", "offset word 0 only",
@@ -892,6 +891,7 @@ P, END, EARLY = "tl.exp(scores - new_max[:, None])", "min(start_q + BLOCK_Q, T)"
 SUM_OF_V, SUM_OF_EXP = "tl.sum(p * v[None, :], axis=1)", "tl.sum(tl.exp(x - row_max[:, None]), axis=1)"
 SCORES_ONLY = 'scores = tl.dot(q, k.T, input_precision="ieee") / root_d  # [BLOCK_Q, BLOCK_K]\n        '
 SCORES = f"{SCORES_ONLY}scores = {HIDE_FUTURE}\n        "
+Q_BY_K = 'tl.dot(q, k.T, input_precision="ieee")'
 DOT = 'tl.dot(p, v, input_precision="ieee")'
 NEW_ACC = f"        acc = acc * factor[:, None] + {DOT}\n"
 BOTH_SUMS = f"""        denominator = denominator * factor + tl.sum(p, axis=1)
@@ -957,6 +957,23 @@ OF_LINE = "fold scores on line"
             FLASH, {f"acc * factor[:, None] + {DOT}": f"(acc + {DOT}) * factor[:, None]"}, "the new terms",
             "The weighted sum",
         ),
+        (FLASH, {f"acc * factor[:, None] + {DOT}": DOT}, "keeps only the last block", "The weighted sum"),
+        (FLASH, {"tl.dot(p, v,": "tl.dot(scores, v,"}, "multiplies scores, which", "The weighted sum"),
+        (FLASH, {Q_BY_K: "q * k"}, "k is [32, 32]", "The scores"),
+        (FLASH, {CAUSAL: f"{CAUSAL} + 1"}, "the key after its own", "The mask"),
+        (FLASH, {"acc / denominator[:, None]": "acc"}, "isn't divided", "The lines that are given"),
+        (FLASH, {P: "tl.exp(scores - row_max[:, None])"}, "subtract new_max", "The lines that are given"),
+        (SCALAR, {P: "tl.exp(scores - row_max[:, None])"}, "subtract new_max", "The order of the lines"),
+        (SCALAR, {f"acc * factor + {SUM_OF_V}": SUM_OF_V}, "keeps only the last block", FROM_BLOCK),
+        (SCALAR, {"acc / denominator": "acc"}, "isn't divided", "Divide once"),
+        (
+            SCALAR,
+            {
+                "k_ptr + offs_k, mask=mask_k, other=0.0": 'k_ptr + offs_k, mask=mask_k, other=float("-inf")',
+                HIDE_KEYS: "scores",
+            },
+            "load 0, and hide the products", "Keys that don't exist",
+        ),
         (SCALAR, {BOTH_SUMS: ""}, "no line adds to denominator or acc", "The two sums"),
         (SCALAR, {"mask_k[None, :], scores": "mask_q[:, None], scores"}, "where mask_k is False", "Keys"),
         (LONG_SUM, {"        acc += tl.sum(x, axis=1)  # [BLOCK_M]\n": ""}, "adds to acc", "One iteration"),
@@ -1000,3 +1017,22 @@ def test_slips_of_running_sums_and_maxima_are_named_and_hinted_at(puzzle, edits,
         source = source.replace(right, wrong)
     assert words in str(check(define(source, "<a slip>"), puzzle))
     assert title in str(hint(puzzle))
+
+
+@pytest.mark.parametrize(
+    "puzzle, right, wrong",
+    [
+        (SCALAR, f"acc * factor + {SUM_OF_V}", SUM_OF_V),
+        (SCALAR, "q[:, None] * k[None, :]", "q * k"),
+        (FLASH, f"acc * factor[:, None] + {DOT}", DOT),
+        (FLASH, Q_BY_K, "q * k"),
+    ],
+)
+def test_the_second_hint_of_chapter_05_is_not_nearly_the_answer(puzzle, right, wrong):
+    source = kernel_sources()[puzzle.name]
+    assert right in source
+    check(define(source.replace(right, wrong), "<a slip>"), puzzle)
+    first, *others, last = [hint(puzzle).hint.title for _ in range(4 if puzzle is FLASH else 3)]
+    assert "Watch one program" in others and last == "Nearly all of it"
+    assert first != "The weighted sum" or wrong == DOT
+    assert "The weighted sum" not in others

@@ -121,6 +121,8 @@ MISTAKES = [
     ("ch05-q4", 27.15, "That is z after two blocks"),
     ("ch05-q4", 13.7, "isn't divided yet"),
     ("ch05-q4", 15, "one digit after the point"),
+    ("ch05-q4", 15.6, "exp(-2) = 0.1353"),
+    ("ch05-q4", 39.85, "the old acc, after two blocks"),
     ("ch05-q7", 50, "in percent"),
     ("ch05-q8", (16,), "two numbers"),
     ("ch05-q8", (0, 15), "All four programs"),

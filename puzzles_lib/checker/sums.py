@@ -18,6 +18,7 @@ from puzzles_lib.source import site_in
 ADDED = "no line adds to"
 _ZEROS = (ZERO, " NaN: 0 / 0", "divided by 0")
 _INFINITIES = (" NaN: 0 * inf", " NaN: inf / inf")
+_OPPOSITE = (" NaN: inf - inf", " NaN: inf + (-inf)")
 _EXPONENTIALS = ("tl.exp", "tl.exp2", "tl.math.exp", "tl.math.exp2")
 
 
@@ -82,6 +83,9 @@ def _in_loops(function: ast.AST) -> Iterator[_Slip]:
             yield from _new_terms_scaled(loop.body)
             yield from _upside_down(loop)
             yield from _swapped(loop)
+            yield from _old_maximum(loop)
+            yield from _hidden_before_the_product(loop)
+            yield from _scores_for_weights(loop)
 
 
 def _new_terms_scaled(body: list[ast.stmt]) -> Iterator[_Slip]:
@@ -133,6 +137,57 @@ def _upside_down(loop: ast.For | ast.While) -> Iterator[_Slip]:
                 if ast.unparse(func) in _EXPONENTIALS and (old, new) in becomes:
                     text = "the factor on line {} is inf in the first block: take old minus new"
                     yield _Slip(f"{text}, {old} - {new}", _INFINITIES, node.lineno)
+
+
+def _old_maximum(loop: ast.For | ast.While) -> Iterator[_Slip]:
+    """Yield the exponential of scores minus the old maximum, which becomes the new one later in the loop."""
+    becomes = {name: (value.id, each.lineno) for each in loop.body for name, value in [_set(each)]
+               if isinstance(value, ast.Name)}  # fmt: skip
+    for node in ast.walk(loop):
+        match node:
+            case ast.Call(func, [ast.BinOp(scores, ast.Sub(), ast.Subscript(ast.Name(old)))]):
+                new, line = becomes.get(old, ("", 0))
+                if ast.unparse(func) in _EXPONENTIALS and node.lineno < line and new not in _names(scores):
+                    text = f"line {{}} subtracts {old}, the old maximum, so its exp overflows: subtract {new}"
+                    yield _Slip(text, (*_INFINITIES, *_OPPOSITE), node.lineno)
+
+
+def _hidden_before_the_product(loop: ast.For | ast.While) -> Iterator[_Slip]:
+    """Yield a load that gives -inf for lanes that don't exist, if the result is a factor of a product."""
+    factors = {name for node in ast.walk(loop) for each in _factors(node) for name in _names(each)}
+    for statement in loop.body:
+        name, value = _set(statement)
+        if name in factors and isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.load":
+            if any(each.arg == "other" and _is_infinite(each.value) for each in value.keywords):
+                text = f"{name} is -inf in lanes that don't exist, and a negative factor makes that inf"
+                yield _Slip(f"{text}: load 0, and hide the products", _OPPOSITE, statement.lineno)
+
+
+def _factors(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.BinOp(left, ast.Mult(), right):
+            return [left, right]
+        case ast.Call(func, [left, right, *_]) if ast.unparse(func) == "tl.dot":
+            return [left, right]
+    return []
+
+
+def _scores_for_weights(loop: ast.For | ast.While) -> Iterator[_Slip]:
+    """Yield a product of scores that are hidden by -inf, if the loop computes their exponentials, too."""
+    hidden, weights = set(), {}
+    for statement in loop.body:
+        name, value = _set(statement)
+        match value:
+            case ast.Call(func, [_, _, other]) if ast.unparse(func) == "tl.where" and _is_infinite(other):
+                hidden.add(name)
+            case ast.Call(func, [ast.BinOp(ast.Name(scores), ast.Sub(), _)]):
+                if ast.unparse(func) in _EXPONENTIALS and scores in hidden:
+                    weights[scores] = name
+        for node in ast.walk(statement):
+            for each in _factors(node):
+                if isinstance(each, ast.Name) and each.id in weights:
+                    text = f"line {{}} multiplies {each.id}, which contain -inf: multiply {weights[each.id]}"
+                    yield _Slip(text, (*_INFINITIES, *_OPPOSITE), node.lineno)
 
 
 def _swapped(loop: ast.For | ast.While) -> Iterator[_Slip]:

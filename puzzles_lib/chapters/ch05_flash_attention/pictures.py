@@ -231,7 +231,7 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
             label(ax, x + width + 0.8, middle, sign, fontsize=14)
             x += width + 2.6
         if summed == "BLOCK_K":
-            label(ax, x - 2.0, middle, "is added to acc", align="left", fontsize=11)
+            label(ax, x - 2.0, middle, "is added to\nacc * factor", align="left", fontsize=11)
 
     product(
         0.6,
@@ -262,8 +262,8 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
         figure,
         f"""Two matrix products of tiles. First q, {BLOCK_Q} x {BLOCK_D}, times the transposed keys,
         {BLOCK_D} x {BLOCK_K}, gives scores of {BLOCK_Q} x {BLOCK_K}: a sum over BLOCK_D. Then p, {BLOCK_Q} x
-        {BLOCK_K}, times the values v, {BLOCK_K} x {BLOCK_D}, gives {BLOCK_Q} x {BLOCK_D} to add to acc: a sum
-        over BLOCK_K.""",
+        {BLOCK_K}, times the values v, {BLOCK_K} x {BLOCK_D}, gives {BLOCK_Q} x {BLOCK_D}: a sum over
+        BLOCK_K. The new acc is acc * factor + p @ v.""",
     )
 
 
@@ -382,14 +382,19 @@ def weights(words: Sequence[str], table: torch.Tensor) -> Picture:
     left, top = 2.4, 2.0
     texts = [[f"{w:.2f}" if w >= 0.005 else "" for w in row] for row in table.tolist()]
     strong = [
-        [ORANGE if w >= 0.5 else PALE_ORANGE if w >= 0.05 else None for w in row] for row in table.tolist()
+        [ORANGE if w >= 0.5 and i != j else PALE_ORANGE if w >= 0.05 else None for j, w in enumerate(row)]
+        for i, row in enumerate(table.tolist())
     ]
     cells(ax, texts, x=left, y=top, width=wide, colors=strong, edge=SILVER)
     for n, word in enumerate(words):
         label(ax, left + wide * (n + 0.5), top - 0.35, word, align="baseline", fontsize=11)
         label(ax, left - 0.3, top + n + 0.5, word, align="right", fontsize=11)
     label(ax, left + wide * len(words) / 2, 0.6, "looks at", fontsize=11, color=FAINT)
-    note = "orange: half of the weight or more" if table.any() else "empty: first solve puzzle 9b"
+    note = (
+        "orange: half of the weight or more goes to another word"
+        if table.any()
+        else "empty: first solve puzzle 9b"
+    )
     label(ax, left, top + len(words) + 0.6, note, align="left", color=FAINT)
     seen = [
         f"{word} looks at {words[int(row.argmax())]} with {float(row.max()):.2f}"

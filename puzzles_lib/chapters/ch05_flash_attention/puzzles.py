@@ -103,11 +103,13 @@ def _walked(
             weights = padded.sum(dim=1).repeat_interleave(BLOCK_Q)[: len(weights)]
         denominator = denominator * (1 if slip == "only acc" else kept) + weights[:, None]
         acc = acc * (1 if slip == "only the denominator" else kept) + added
+        if slip == "last block":
+            acc = torch.where(active, added, acc)
         if slip in ("divided twice", "divided in the loop"):
             acc = torch.where(active, acc / denominator, acc)
         if slip != "no update":
             row_max = new_max
-    return acc if slip == "divided in the loop" else acc / denominator
+    return acc if slip in ("divided in the loop", "undivided") else acc / denominator
 
 
 def _of_each_program(maxima: Tensor, BLOCK_Q: int) -> Tensor:
@@ -165,6 +167,14 @@ def _factor_in_powers_of_two(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> T
     return _scalar_walked(q, k, v, BLOCK_K, "factor in powers of 2")
 
 
+def _only_the_last_block(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _scalar_walked(q, k, v, BLOCK_K, "last block")
+
+
+def _undivided_at_all(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    return _scalar_walked(q, k, v, BLOCK_K, "undivided")
+
+
 def _without_exp(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     if len(k) % BLOCK_K:  # a hidden score makes it NaN, which has many causes
         return scalar_flash_attention(q, k, v)
@@ -215,6 +225,8 @@ BLOCK_MAX = "new_max is this block's maximum: keep the larger one of row_max and
 MAX_OF_ALL = "the maximum is that of all queries of the program: does tl.max have its axis?"
 KEYS_FOR_VALUES = "acc sums keys instead of values: multiply p by v"
 TWICE = "acc is divided inside the loop, and then once more: divide it once, after the last block"
+LAST_BLOCK = "acc keeps only the last block's terms: add them to the old acc times the factor"
+UNDIVIDED = "acc isn't divided by the denominator: divide it once, after the last block"
 ALL_QUERIES = "the denominator is that of all queries of the program: does tl.sum have its axis?"
 IN_THE_LOOP = (
     "acc is divided inside the loop: divide it after the last block, when the denominator is complete"
@@ -236,6 +248,8 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         NO_FACTORS: _neither_rescaled,
         TWICE: _divided_twice,
         IN_THE_LOOP: _divided_in_the_loop,
+        LAST_BLOCK: _only_the_last_block,
+        UNDIVIDED: _undivided_at_all,
         "row_max never becomes new_max": _maximum_not_updated,
         "acc sums the terms of all queries of its program: does tl.sum have its axis?": _summed_over_queries,
         ALL_QUERIES: _weights_of_all_queries,
@@ -322,6 +336,16 @@ def _past_hidden(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def _own_key_hidden(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _masked(q, k, v, _each_pair(q).triu(0))
+
+
+def _one_key_too_many(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    """Query i sees key i + 1, too, if its program loads that key's block. A padded key has the score 0."""
+    T = len(q)
+    k, v = (torch.nn.functional.pad(each, (0, 0, 0, -T % BLOCK_K)) for each in (k, v))
+    i, j = torch.arange(T)[:, None], torch.arange(len(k))[None, :]
+    seen = (j <= i + 1) & (j // BLOCK_K * BLOCK_K < (i // BLOCK_Q + 1) * BLOCK_Q)
+    scores = q @ k.T / q.shape[1] ** 0.5
+    return scores.masked_fill(~seen, float("-inf")).softmax(dim=1) @ v
 
 
 def _hidden_with_zero(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -508,6 +532,9 @@ FLASH_ATTENTION = Puzzle(
         ALL_QUERIES: _causal_walk("weights of all queries"),
         TWICE: _causal_walk("divided twice"),
         IN_THE_LOOP: _causal_walk("divided in the loop"),
+        LAST_BLOCK: _causal_walk("last block"),
+        UNDIVIDED: _causal_walk("undivided"),
+        "each query sees the key after its own, too: the causal mask is offs_k <= offs_q": _one_key_too_many,
     },
     cases=(
         Case(T=16, D=16, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=16),  # one program, one block of keys

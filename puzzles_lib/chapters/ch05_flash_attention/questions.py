@@ -143,6 +143,10 @@ QUESTIONS = (
                 "That is the old acc plus 10. But the maximum rises to 6, so the old acc has to shrink.",
             ),
             Nudge(
+                lambda given, right: abs(given - 39.85) < ONE_DIGIT,
+                "That is the old acc, after two blocks. By how much does it shrink, and what is added?",
+            ),
+            Nudge(
                 lambda given, right: abs(given - right + 10) < ONE_DIGIT,
                 "That is what is left of the old acc. Now add the new key: its p times its value.",
             ),
@@ -184,7 +188,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: abs(given - right) < 0.5,
-                "That is nearly it. Give one digit after the point.",
+                "That is nearly it, but not to one digit after the point. The factor is exp(-2) = 0.1353.",
             ),
         ),
     ),
