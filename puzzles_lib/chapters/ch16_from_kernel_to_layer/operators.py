@@ -4,7 +4,7 @@ import torch
 from torch.library import custom_op
 
 
-def signs(x):  # a bit per element of x, eight of them per byte
+def signs(x):  # a bit per element of x, eight per byte; NaN counts as positive
     bits = torch.nn.functional.pad((~(x <= 0)).to(torch.uint8), (0, -x.shape[1] % 8))
     weights = 2 ** torch.arange(8, dtype=torch.uint8)
     return (bits.unflatten(1, (-1, 8)) * weights).sum(2, dtype=torch.uint8)
