@@ -187,7 +187,7 @@ def _scores_for_weights(loop: ast.For | ast.While) -> Iterator[_Slip]:
             for each in _factors(node):
                 if isinstance(each, ast.Name) and each.id in weights:
                     text = f"line {{}} multiplies {each.id}, which contain -inf: multiply {weights[each.id]}"
-                    yield _Slip(text, (*_INFINITIES, *_OPPOSITE), node.lineno)
+                    yield _Slip(text, (*_INFINITIES, *_OPPOSITE), each.lineno)
 
 
 def _swapped(loop: ast.For | ast.While) -> Iterator[_Slip]:
