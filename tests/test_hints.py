@@ -964,6 +964,8 @@ OF_LINE = "fold scores on line"
         (FLASH, {"acc / denominator[:, None]": "acc"}, "isn't divided", "The lines that are given"),
         (FLASH, {P: "tl.exp(scores - row_max[:, None])"}, "subtract new_max", "The lines that are given"),
         (SCALAR, {P: "tl.exp(scores - row_max[:, None])"}, "subtract new_max", "The order of the lines"),
+        (SCALAR, {P: "tl.exp(scores)"}, "subtract new_max from", "The order of the lines"),
+        (FLASH, {P: "tl.exp(scores)"}, "subtract new_max from", "The lines that are given"),
         (SCALAR, {f"acc * factor + {SUM_OF_V}": SUM_OF_V}, "keeps only the last block", FROM_BLOCK),
         (SCALAR, {"acc / denominator": "acc"}, "isn't divided", "Divide once"),
         (

@@ -90,6 +90,8 @@ def _walked(
             factor = (row_max - new_max).exp2()
         kept = torch.ones_like(factor) if slip == "neither" else factor
         p = torch.where(active, (keys - new_max).exp(), 0.0)
+        if slip == "no maximum in p":
+            p = torch.where(active, keys.exp(), 0.0)
         if slip == "no exp":
             p = keys - new_max
         added = p @ values
@@ -175,6 +177,11 @@ def _undivided_at_all(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     return _scalar_walked(q, k, v, BLOCK_K, "undivided")
 
 
+def _without_the_maximum(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    result = _scalar_walked(q, k, v, BLOCK_K, "no maximum in p")
+    return result if result.isfinite().all() else scalar_flash_attention(q, k, v)  # NaN has many causes
+
+
 def _without_exp(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     if len(k) % BLOCK_K:  # a hidden score makes it NaN, which has many causes
         return scalar_flash_attention(q, k, v)
@@ -226,6 +233,7 @@ MAX_OF_ALL = "the maximum is that of all queries of the program: does tl.max hav
 KEYS_FOR_VALUES = "acc sums keys instead of values: multiply p by v"
 TWICE = "acc is divided inside the loop, and then once more: divide it once, after the last block"
 LAST_BLOCK = "acc keeps only the last block's terms: add them to the old acc times the factor"
+NOT_RELATIVE = "the sums are relative to new_max, but p isn't: subtract new_max from the scores"
 UNDIVIDED = "acc isn't divided by the denominator: divide it once, after the last block"
 ALL_QUERIES = "the denominator is that of all queries of the program: does tl.sum have its axis?"
 IN_THE_LOOP = (
@@ -250,6 +258,7 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         IN_THE_LOOP: _divided_in_the_loop,
         LAST_BLOCK: _only_the_last_block,
         UNDIVIDED: _undivided_at_all,
+        NOT_RELATIVE: _without_the_maximum,
         "row_max never becomes new_max": _maximum_not_updated,
         "acc sums the terms of all queries of its program: does tl.sum have its axis?": _summed_over_queries,
         ALL_QUERIES: _weights_of_all_queries,
@@ -457,6 +466,11 @@ def _causal_walk(slip: str) -> Callable[[Tensor, Tensor, Tensor, int, int], Tens
     return walked
 
 
+def _without_the_maximum_causal(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
+    result = _causal_walk("no maximum in p")(q, k, v, BLOCK_Q, BLOCK_K)
+    return result if result.isfinite().all() else flash_attention(q, k, v)  # NaN has many causes
+
+
 def _loads_of_all(case: Case) -> int:
     """Return the loads of a kernel that loads every key, all D numbers, once per block of queries."""
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T * case.D
@@ -534,6 +548,7 @@ FLASH_ATTENTION = Puzzle(
         IN_THE_LOOP: _causal_walk("divided in the loop"),
         LAST_BLOCK: _causal_walk("last block"),
         UNDIVIDED: _causal_walk("undivided"),
+        NOT_RELATIVE: _without_the_maximum_causal,
         "each query sees the key after its own, too: the causal mask is offs_k <= offs_q": _one_key_too_many,
     },
     cases=(
