@@ -32,9 +32,8 @@ CASES = {
 
 def print_together() -> None:
     """Print a row for each kernel. Raise RuntimeError if the two ways differ."""
-    print(
-        f"{'kernel':<18} {'programs':>8} {'at once':>8} {'one by one':>11} {'together':>9} {'times':>6}  (CPU s)"
-    )
+    head = f"{'kernel':<18} {'programs':>8} {'at once':>8} {'one by one':>11} {'together':>9} {'times':>6}"
+    print(f"{head}  (CPU s)")
     for name, case in CASES.items():
         puzzle = next(each for each in puzzles() if each.name == name)
         bound, inputs = bind(solutions()[name], puzzle, case), make_inputs(puzzle, case)
