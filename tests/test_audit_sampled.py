@@ -1,5 +1,7 @@
 """Values of launches of which only some programs run: compared where they are sure, and counted elsewhere."""
 
+import dataclasses
+
 import pytest
 import torch
 import triton
@@ -7,6 +9,7 @@ import triton.language as tl
 
 from puzzles_lib import Guard, audit, audited
 from puzzles_lib.auditor import reference, running
+from puzzles_lib.runner import Stop
 
 QUICK = Guard(sizes=False)
 X = torch.arange(200.0)
@@ -192,3 +195,49 @@ def test_a_slow_reference_of_a_sampled_launch_is_not_asked_again(monkeypatch):
     report = audit(plus, X, like=slow, guard=QUICK)
     assert report.ok and not report.compared and now == [6.0]
     assert any("the reference takes more than 5 s of CPU time" in text for text in report.unjudged)
+
+
+# ---- programs that run at once
+
+
+def large(x):
+    z = torch.empty_like(x)
+    plus_kernel[(triton.cdiv(x.numel(), 16),)](x, z, x.numel(), 0, False, BLOCK=16)
+    return z
+
+
+def probed(monkeypatch, alone, at_once):
+    """Let each program take this many seconds alone, and at once."""
+
+    def probe(self, programs):
+        return measured(self, programs)[0], at_once if len(programs) > running.PROBED + 1 else alone
+
+    measured = running._Guarded._probe
+    monkeypatch.setattr(running._Guarded, "_probe", probe)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_grid_runs_completely_if_that_is_fast_enough_at_once(monkeypatch, at_once):
+    probed(monkeypatch, 1e-3, 1e-4 if at_once else 1e-3)
+    guard = Guard(sizes=False, seconds=0.2)
+    report = audit(large, torch.arange(16.0 * 400), like=lambda x: x + 1, guard=guard)
+    (launch,) = report.launches
+    assert report.ok and (launch.outcome.programs == 400) is at_once
+    assert bool(report.unjudged) is not at_once
+
+
+def test_a_run_that_takes_longer_than_it_seemed_is_sampled(monkeypatch):
+    runs = []
+
+    def slow(self, draws):
+        ran, after = forwards(self, draws)
+        runs.append(self.only)
+        stop = Stop("time limit", "time limit: still running after 20 s of CPU time, in program (7, 0, 0)")
+        return (dataclasses.replace(ran, stop=stop), after) if self.only is None else (ran, after)
+
+    forwards = running._Guarded._forwards
+    monkeypatch.setattr(running._Guarded, "_forwards", slow)
+    probed(monkeypatch, 1e-3, 1e-5)
+    report = audit(large, torch.arange(16.0 * 4000), guard=Guard(sizes=False, seconds=0.2))
+    assert report.ok and "too large to run completely: 200 of 4,000 programs ran" in report.unjudged[0]
+    assert len(runs) == 2 and runs[0] is None and len(runs[1]) == 200

@@ -120,6 +120,7 @@ CHECKS = "puzzles_lib.authoring.checks"
 LANGUAGE_MODEL = "puzzles_lib.bench.language_model"
 WATCHED = "puzzles_lib.bench.watched"
 CLASSROOM = "puzzles_lib.bench.classroom"
+TOGETHER = "puzzles_lib.bench.together"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -141,6 +142,7 @@ def _run(arguments: list[str] | None) -> None:
         "watch", help="for each puzzle, the size of watch's page and the cost of recording it"
     )
     watched.add_argument("--json", action="store_true", help="print one JSON object per puzzle")
+    commands.add_parser("together", help="CPU seconds of programs that run at once, and one by one")
     classroom = commands.add_parser(
         "classroom", help="the cost of grading a class, which is made up in a folder"
     )
@@ -185,6 +187,8 @@ def _run(arguments: list[str] | None) -> None:
         importlib.import_module(CHECKS).print_checks(chosen.json)
     elif chosen.command == "watch":
         importlib.import_module(WATCHED).print_watched(chosen.json)
+    elif chosen.command == "together":
+        importlib.import_module(TOGETHER).print_together()
     elif chosen.command == "classroom":
         module = importlib.import_module(CLASSROOM)
         print(module.measure(chosen.folder, chosen.students, chosen.workers))
