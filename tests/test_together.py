@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib.authoring.fuzz import apart, differences
+from puzzles_lib.authoring.fuzz import apart
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.binding import bind
 from puzzles_lib.checker.attempts import attempt
@@ -16,6 +16,7 @@ from puzzles_lib.compiler import program
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.runner import Options, Run, run, together
 from puzzles_lib.runner.lanes import INT32, Lanes
+from puzzles_lib.runner.together import differences
 from tests import kernels
 
 RIGHT = kernels.right()

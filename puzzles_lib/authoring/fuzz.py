@@ -31,7 +31,8 @@ from puzzles_lib.binding import bind
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.inputs import make_inputs
-from puzzles_lib.runner import Options, Run
+from puzzles_lib.runner import Options
+from puzzles_lib.runner.together import differences
 from puzzles_lib.source import Refusal
 from puzzles_lib.translator import nursery
 
@@ -345,7 +346,6 @@ def session() -> dict[str, object]:
 
 
 MANY = Case(N=203, BLOCK=8)  # 26 programs
-_ASIDE = {"accesses", "dots", "launched", "seconds", "sides", "together"}
 
 
 def apart(kernel: object) -> list[str]:
@@ -359,29 +359,6 @@ def apart(kernel: object) -> list[str]:
     if any(ran.stop and ran.stop.kind in ("time limit", "memory limit") for ran in (alone, at_once)):
         return []
     return differences(alone, at_once)
-
-
-def differences(alone: Run, at_once: Run) -> list[str]:
-    """Return what two runs of the same programs have noted differently."""
-    found = []
-    for each in dataclasses.fields(Run):
-        one, other = getattr(alone, each.name), getattr(at_once, each.name)
-        if each.name == "outputs":
-            same = all(_are_same(tensor, other[name]) for name, tensor in one.items())
-        elif each.name in ("written", "writers"):
-            same = all(np.array_equal(notes, other[name]) for name, notes in one.items())
-        else:
-            same = each.name in _ASIDE or one == other
-        if not same:
-            found.append(f"{each.name}: {one} one by one, {other} at once")
-    return found
-
-
-def _are_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether tensors are equal, up to the last bits of a function such as `exp`."""
-    if not one.dtype.is_floating_point:
-        return torch.equal(one, other)
-    return torch.allclose(one.double(), other.double(), rtol=1e-6, atol=0, equal_nan=True)
 
 
 RARE = ("error", "time limit")  # verdicts that may be a fault of the checker

@@ -9,7 +9,6 @@ import statistics
 from dataclasses import replace
 
 from puzzles_lib import Case
-from puzzles_lib.authoring.fuzz import differences
 from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.binding import Bound, bind
 from puzzles_lib.chapters import puzzles
@@ -17,6 +16,7 @@ from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.compiler import Program
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.runner import Options
+from puzzles_lib.runner.together import differences
 
 REPEATS = 3
 CASES = {

@@ -18,6 +18,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import torch
 
 from puzzles_lib.runner import machine as machines
 from puzzles_lib.runner.arithmetic import Arithmetic
@@ -25,7 +26,7 @@ from puzzles_lib.runner.buffer import NOBODY, Buffer
 from puzzles_lib.runner.lanes import INT32, Labels, Lanes
 from puzzles_lib.runner.memory import Halt, Memory, Part
 from puzzles_lib.runner.operations import MARK, TABLE
-from puzzles_lib.runner.records import Conflict, Program
+from puzzles_lib.runner.records import Conflict, Program, Run
 from puzzles_lib.runner.sides import Sides
 from puzzles_lib.runner.step import NotOneValue, Step
 from puzzles_lib.translator.ir import Block, Function, Module, Operation, Region, Type, Value
@@ -475,3 +476,31 @@ class Groups:
             made.ready = machines.codes_of(module, lambda step: _OTHERWISE.get(step.op.name, step.run))
             self.wide[count] = made
         return self.wide[count]
+
+
+# ---- comparing both ways
+
+_ASIDE = {"accesses", "dots", "launched", "seconds", "sides", "together"}
+
+
+def differences(alone: Run, at_once: Run) -> list[str]:
+    """Return what two runs of the same programs have noted differently."""
+    found = []
+    for each in fields(Run):
+        one, other = getattr(alone, each.name), getattr(at_once, each.name)
+        if each.name == "outputs":
+            same = all(_are_same(tensor, other[name]) for name, tensor in one.items())
+        elif each.name in ("written", "writers"):
+            same = all(np.array_equal(notes, other[name]) for name, notes in one.items())
+        else:
+            same = each.name in _ASIDE or one == other
+        if not same:
+            found.append(f"{each.name}: {one} one by one, {other} at once")
+    return found
+
+
+def _are_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether tensors are equal, up to the last bits of a function such as `exp`."""
+    if not one.dtype.is_floating_point:
+        return torch.equal(one, other)
+    return torch.allclose(one.double(), other.double(), rtol=1e-6, atol=0, equal_nan=True)
