@@ -690,7 +690,7 @@ def no_memory(extra_bytes):
 @pytest.mark.parametrize("too_little", ["seconds", "memory"])
 def test_what_works_on_results_that_are_missing_gets_no_finding(monkeypatch, too_little):
     n, block, seconds = (64_000, 16, 0.02) if too_little == "seconds" else (64, 64, 5.0)
-    monkeypatch.setattr(running, "group_of", lambda module: 0)  # at once, it may not take long
+    monkeypatch.setattr(running, "group_of", lambda module: 0)  # else all programs run, in little time
     if too_little == "memory":  # whether a small limit is met depends on what the heap has free
         monkeypatch.setattr(runner, "memory_limit", no_memory)
     with audited(device="cuda", guard=Guard(seconds=seconds)) as report:

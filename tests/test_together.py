@@ -116,6 +116,15 @@ def narrow(x_ptr, z_ptr, n, BLOCK: tl.constexpr):
     tl.store(z_ptr + i, code.to(tl.float32, bitcast=False) / 8, mask=i < n)
 
 
+@triton.jit
+def again(x_ptr, z_ptr, n, BLOCK: tl.constexpr):
+    """Lanes that load one element, and columns before rows: the bytes that move are fewer than the lanes'."""
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row + i // 4) + tl.load(x_ptr + row + 200 * (i // 8))
+    turned = tl.load(x_ptr + row + i[:, None] % 4 + 4 * tl.arange(0, 4)[None, :])
+    tl.store(z_ptr + row * BLOCK + i, x + tl.sum(turned, 1))
+
+
 X = torch.randn(1000, generator=torch.Generator().manual_seed(0))
 A, B = X[:420].reshape(20, 21), X[420:945].reshape(21, 25)
 Z, C = torch.zeros_like(X), torch.zeros(20, 25)
@@ -126,6 +135,7 @@ TOGETHER = {
     "holes": (holes, {"x_ptr": X, "z_ptr": Z, "n": 1000, "BLOCK": 16}, (63,), {"z_ptr"}),
     "one_number": (one_number, {"x_ptr": X, "z_ptr": Z, "n": 1000, "BLOCK": 8}, (77,), {"z_ptr"}),
     "shapes": (shapes, {"x_ptr": X, "z_ptr": Z, "n": 1000, "BLOCK": 16}, (62,), {"z_ptr"}),
+    "again": (again, {"x_ptr": X, "z_ptr": Z, "n": 1000, "BLOCK": 16}, (62,), {"z_ptr"}),
     "narrow": (narrow, {"x_ptr": X, "z_ptr": Z, "n": 1000, "BLOCK": 16}, (63,), {"z_ptr"}),
 }  # fmt: skip
 

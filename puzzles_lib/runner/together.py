@@ -144,10 +144,6 @@ def _get_program_id(machine: Any, step: Step) -> Lanes:
     return Lanes(machine.memory.group[:, step.op.integer("axis")], INT32)
 
 
-def _get_num_programs(machine: Any, step: Step) -> Lanes:
-    return TABLE["tt.get_num_programs"](machine, step)
-
-
 def _spread(data: np.ndarray, rank: int) -> np.ndarray:
     """Return one number per program as a block of this rank for each."""
     return data if data.ndim != 1 or data.size == 1 else data.reshape(-1, *[1] * (rank - 1))
@@ -386,19 +382,6 @@ class Together(Memory):
         if self.changed or (buffer.storer[index] != number).any():
             raise OneByOne
         return None
-
-    def _touch(
-        self, kind: str, part: Part, shape: tuple[int, ...], dtype: np.dtype, ends: bool = True
-    ) -> None:
-        if self.group is None:
-            return super()._touch(kind, part, shape, dtype, ends)
-        buffer, index, on = part
-        if not buffer.is_output:
-            return None
-        lanes = np.arange(index.size) if on is None else np.flatnonzero(on)
-        lanes %= max(1, math.prod(shape[1:]))
-        program, inner = self.program, shape[1:] or (1,)
-        return self.ordering.touch(kind, buffer, index.ravel(), lanes, inner, self.site(), program, ends)
 
 
 def _copied(notes: Arithmetic) -> Arithmetic:
