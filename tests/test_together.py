@@ -152,7 +152,7 @@ def test_programs_run_at_once(monkeypatch, name, reverse):
 
 def test_a_tensor_may_be_changed_in_place():
     ran = both(in_place, {"x_ptr": X, "n": 1000, "BLOCK": 16}, (63,), {"x_ptr"}, defined=defined(x=X))
-    assert ran.together == 60 and torch.equal(ran.outputs["x"], X + 1)
+    assert ran.together == 62 and torch.equal(ran.outputs["x"], X + 1)
 
 
 @pytest.mark.parametrize("puzzle, kernel", RIGHT, ids=[k.__name__ for _, k in RIGHT])
@@ -242,7 +242,7 @@ def false_hint(x_ptr, z_ptr, n, BLOCK: tl.constexpr):
 
 ALONE = {
     "reads_neighbor": (reads_neighbor, 0), "overlaps": (overlaps, 0), "stores_again": (stores_again, 0),
-    "out_of_bounds_at_last": (out_of_bounds_at_last, 60), "undefined": (undefined, 28),
+    "out_of_bounds_at_last": (out_of_bounds_at_last, 60), "undefined": (undefined, 46),
     "branches": (branches, 0), "triangle": (triangle, 0), "adds": (adds, 0), "false_hint": (false_hint, 0),
 }  # fmt: skip
 MARKED = {
@@ -278,14 +278,14 @@ def test_what_a_failed_group_has_stored_is_undone():
     x = torch.arange(16.0 * 1024)
     given = {"x_ptr": x, "z_ptr": torch.empty_like(x), "n": 1024, "BLOCK": 16}
     ran = both(fails_once, given, (1024,), {"x_ptr", "z_ptr"}, defined=defined(x=x))
-    assert ran.together == 764
+    assert ran.together == 1007
     assert "z" in ran.rewritten and torch.equal(ran.outputs["x"], 2 * x)
 
 
 def test_a_program_may_store_an_element_twice():
     """The first program, which runs alone, shows it."""
     ran = both(twice, {"x_ptr": X, "z_ptr": Z, "n": 1000, "BLOCK": 16}, (63,), {"z_ptr"})
-    assert ran.together == 60 and "z" in ran.rewritten
+    assert ran.together == 62 and "z" in ran.rewritten
 
 
 def test_a_difference_is_told():

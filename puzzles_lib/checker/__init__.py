@@ -88,7 +88,8 @@ def examine(
 class _Shared:
     """What the cases of one check share: limits, and what the cases have shown so far.
 
-    said: the texts that ``tl.static_print`` has shown; each is shown once.
+    said: the texts that ``tl.static_print`` has shown; each is shown once. together: many programs may run at
+    once; see `probes.Trial`.
     """
 
     seconds: float
@@ -99,6 +100,7 @@ class _Shared:
     launches: Launches = dataclasses.field(default_factory=Launches)
     turns: atomicity.Budget = dataclasses.field(default_factory=atomicity.Budget)
     untested: Untested = dataclasses.field(default_factory=Untested)
+    together: bool = False
 
 
 def _busy(puzzle: Puzzle, reason: Busy) -> Report:
@@ -480,14 +482,17 @@ def _made(one: Bound | Refusal | None, shared: _Shared) -> CaseResult | None:
     """Return the result of a made case of which all programs run; None if it says nothing of the kernel."""
     if not isinstance(one, Bound):
         return None
+    telling = ("true size",) if one.case.pretend else made_cases.TELLING
+    quick = dataclasses.replace(shared, untested=Untested(), together=True)
     try:
         if not one.case.pretend:
             _wanted_in_time(one, shared.budget)
-        result = _check_case(one, shared, backwards=False)
+        result = _check_case(one, quick, backwards=False)
+        if result.verdict and result.verdict.kind not in telling:
+            return None
+        if result.verdict and not one.case.pretend:
+            result = _check_case(one, shared, backwards=False)  # all that comparisons do is seen this time
     except (OutOfTime, Refused, PuzzleFault):
-        return None
-    telling = ("true size",) if one.case.pretend else made_cases.TELLING
-    if result.verdict and result.verdict.kind not in telling:
         return None
     if result.verdict and algebra.PERHAPS_ROUNDING in result.verdict.diagnosis:
         return None  # in float64, bits of floats mean something else: it cannot be judged
@@ -740,6 +745,7 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
         shared.seconds,
         shared.said,
         backwards,
+        shared.together,
     )
     probes.tried(trial)
     shared.untested.note(trial.first.sides, bool(trial.first.repeated))

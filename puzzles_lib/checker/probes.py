@@ -47,9 +47,10 @@ FIRST_ALONE = Options(only=[(0, 0, 0)], record=True, quiet=True)
 class Trial:
     """One case while it is tried.
 
-    backwards: whether to try the programs in another order, too. forwards: the first run, from the first
-    program to the last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: the
-    program in which the fault shows, and how to draw it.
+    backwards: whether to try the programs in another order, too. together: whether many programs may run at
+    once, so that it isn't seen what comparisons do. forwards: the first run, from the first program to the
+    last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: the program in which
+    the fault shows, and how to draw it.
     """
 
     bound: Bound
@@ -62,6 +63,7 @@ class Trial:
     seconds: float
     said: set[str]
     backwards: bool
+    together: bool = False
     forwards: Run | None = None
     compiled: Run | None = None
     verdict: Verdict | None = None
@@ -71,7 +73,7 @@ class Trial:
     def run(self, options: Options = LINE_BY_LINE, results: Mapping[str, torch.Tensor] | None = None) -> Run:
         """Run the kernel once; results as for `attempt`."""
         self.budget.ask()
-        options = replace(options, seconds=self.seconds, said=self.said)
+        options = replace(options, seconds=self.seconds, said=self.said, together=self.together)
         return attempt(self.bound, self.inputs, options, results=results)
 
     @property

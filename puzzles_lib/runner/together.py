@@ -33,7 +33,8 @@ from puzzles_lib.translator.ir import Block, Function, Module, Operation, Region
 
 LANES = 1 << 16  # of all programs of a group together, in the largest block
 MOST, FEWEST = 256, 4  # programs of a group
-PATIENCE = 2  # groups that may fail before no more are tried
+SHARE, SMALL = 4, 16  # if a group fails that isn't small, a quarter of its programs is tried
+PATIENCE = 2  # small groups in a row that may fail before no more are tried
 
 _ANY_SHAPE = ("arith.", "math.", "cf.", "tt.precise_")
 _KNOWN = {
@@ -419,17 +420,19 @@ class Groups:
     def run(self, programs: Sequence[Program], given: list[Any]) -> None:
         """Run all of them. The first one runs alone, to learn which tensors the kernel stores to."""
         count, at = len(programs), 0
-        size = group_of(self.machine.module) if count > FEWEST else 0
+        largest = most = group_of(self.machine.module) if count > FEWEST else 0
         while at < count:
-            while size > count - max(at, 1):
-                size //= 2
-            if at and size >= FEWEST and self.failed < PATIENCE:
+            size = min(most, count - at) if at else 1
+            if size >= FEWEST and self.failed < PATIENCE:
                 group = [programs[number] for number in range(at, at + size)]
                 if self._at_once(group, at, given):
-                    at += size
+                    at, most = at + size, min(largest, SHARE * most)
+                    continue
+                most = max(FEWEST, size // SHARE)
+                if size > SMALL:
                     continue
                 self.failed += 1
-            for number in range(at, at + max(1, size) if at else 1):
+            for number in range(at, at + max(1, size)):
                 self.memory.enter(programs[number], number)
                 self.machine.launch(given)
                 at = number + 1
