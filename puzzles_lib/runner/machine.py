@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 import triton
 
-from puzzles_lib.runner import loops
+from puzzles_lib.runner import loops, skipping
 from puzzles_lib.runner.draws import Draws
 from puzzles_lib.runner.lanes import Lanes, joined, row_of
 from puzzles_lib.runner.memory import Halt, Memory
@@ -384,12 +384,18 @@ def run_for(machine: Machine, step: Step, lower: Lanes, upper: Lanes, by: Lanes,
     start, end, stride = (int(bound.data.view(kind).item()) for bound in (lower, upper, by))
     storage, row = lower.data.dtype, lower.row
     memory.sides.ended(step.op)
-    state: Given = carried
     numbers = range(start, end, stride) if stride > 0 else range(0)
-    for number in numbers:
+
+    def turn(number: int, state: Given) -> Given:
         machine.iterations = len(numbers)
-        index = Lanes(np.array([number]).astype(storage), row)
-        state = machine.body(code, [index, *state])
+        index = Lanes(np.array([numbers[number]]).astype(storage), row)
+        return machine.body(code, [index, *state])
+
+    if memory.skipped and len(numbers) > skipping.MANY:
+        return tuple(skipping.run(step.op, len(numbers), turn, carried, memory.skipped))
+    state: Given = carried
+    for number in range(len(numbers)):
+        state = turn(number, state)
     return tuple(state)
 
 

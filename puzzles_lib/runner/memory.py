@@ -87,8 +87,11 @@ class Asked:
 class Memory:
     """All buffers of a run, and the notes taken while it accesses them.
 
-    programs: program ids by launch order.
+    programs: program ids by launch order. skipped: called before most iterations of a long loop are left out;
+        None if all have to run. See `skipping`.
     """
+
+    skipped: Callable[[], None] | None = None
 
     def __init__(
         self,

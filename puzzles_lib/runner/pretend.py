@@ -155,6 +155,7 @@ class PretendedMemory(Memory):
         super().__init__(*given)
         self.narrowed: dict[Source, int] = {}
         self.rounded: dict[Operation, int] = {}
+        self.skipped = self._take_as_written
 
     def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
@@ -168,6 +169,12 @@ class PretendedMemory(Memory):
             if isinstance(buffer, PretendedBuffer) and buffer.name in names:
                 if buffer.tensor.values is None:
                     buffer.data.default = _always(0, buffer.data.dtype)
+                buffer.written.default = _always(True, np.dtype(bool))
+
+    def _take_as_written(self) -> None:
+        """Take all elements of the outputs as written, because iterations that store are left out."""
+        for buffer in self.buffers:
+            if isinstance(buffer, PretendedBuffer):
                 buffer.written.default = _always(True, np.dtype(bool))
 
     def _touch(
