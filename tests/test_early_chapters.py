@@ -164,12 +164,13 @@ def test_a_loop_over_the_lanes_is_correct_as_the_text_says():
 
 def test_a_loop_over_the_lanes_passes_with_a_note(monkeypatch):
     loops = checking._loops_over_lanes
-    body = "    for i in range(BLOCK):\n        x = tl.load(x_ptr + i)\n"
-    assert loops(body) and loops(body.replace("range(", "range(0, "))
+    body = "def f():\n    lanes = tl.arange(0, BLOCK)\n    for i in range(BLOCK):\n        x = tl.load(x_ptr + i)\n"
+    assert loops(body) and loops(body.replace("range(BLOCK)", "range(0, BLOCK)"))
     assert not loops(body.replace("range(BLOCK)", "range(0, N, BLOCK)"))
+    assert not loops(body.replace("x_ptr + i", "x_ptr + i + lanes")) and not loops("def f(:")
     assert not any(loops(source) for source in kernel_sources().values())
     monkeypatch.setattr(checking, "_loops_over_lanes", lambda source: True)
-    assert "your loop moves one number at a time" in str(check(solutions()["double"], DOUBLE))
+    assert "your loop loads a block's numbers one by one" in str(check(solutions()["double"], DOUBLE))
 
 
 def test_each_part_of_the_message_is_read_by_its_puzzles_kernel():
