@@ -164,7 +164,8 @@ def test_a_loop_over_the_lanes_is_correct_as_the_text_says():
 
 def test_a_loop_over_the_lanes_passes_with_a_note(monkeypatch):
     loops = checking._loops_over_lanes
-    body = "def f():\n    lanes = tl.arange(0, BLOCK)\n    for i in range(BLOCK):\n        x = tl.load(x_ptr + i)\n"
+    head = "def f():\n    lanes = tl.arange(0, BLOCK)\n"
+    body = f"{head}    for i in range(BLOCK):\n        x = tl.load(x_ptr + i)\n"
     assert loops(body) and loops(body.replace("range(BLOCK)", "range(0, BLOCK)"))
     assert not loops(body.replace("range(BLOCK)", "range(0, N, BLOCK)"))
     assert not loops(body.replace("x_ptr + i", "x_ptr + i + lanes")) and not loops("def f(:")

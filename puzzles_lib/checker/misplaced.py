@@ -24,7 +24,7 @@ class _Lanes:
     """The lanes of a program whose element is known.
 
     numbers: of the lanes. found, wanted: the elements that they load or store, and that they should.
-    others: the elements of z that the loaded ones are for, or the elements of x that the stored ones are from.
+    others: the elements of z that the loaded ones are for, or those of x that the stored ones are from.
     """
 
     numbers: np.ndarray

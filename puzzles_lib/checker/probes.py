@@ -205,8 +205,13 @@ def _why_beyond(trial: Trial) -> Verdict | None:
         unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
         or misplaced.misplaced(trial.verdict, puzzle, case, trial.inputs, recorded)
         or edges.past_an_edge(trial.verdict, puzzle, case, recorded)
-        or edges.past_the_end(trial.verdict, recorded)
     )
+
+
+def _which_lanes_are_on(trial: Trial) -> Verdict | None:
+    """Return the same fault with how many lanes of a vector are on and have no element; None if not clear."""
+    assert trial.verdict is not None
+    return edges.past_the_end(trial.verdict, trial.run(Options(record=True, quiet=True)))
 
 
 def _is_vague(trial: Trial) -> bool:
@@ -443,6 +448,7 @@ PROBES: Sequence[Probe] = (
     Probe("why lanes are past the end", _is_beyond, _why_beyond),
     Probe("which element a lane needs", _is_vague, _which_element_instead),
     Probe("which slip came before", _may_be_a_slip, _which_slip_so_far),
+    Probe("which lanes are on", _is_beyond, _which_lanes_are_on),
     Probe("who needs no load", _is_loaded_too_often, _who_needs_no_load),
     Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),

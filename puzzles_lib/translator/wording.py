@@ -1386,7 +1386,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"^'tensor' object has no attribute 'values'|^cannot unpack non-iterable",
         "a block cannot be unpacked: its elements have no names",
     ),
-    (r"^'NoneType' object has no attribute '(?:type|dtype)'", _none),
+    (r"^'NoneType' object has no attribute '(?:type|dtype|shape)'", _none),
     (
         r"^only tuple comprehensions",
         "a kernel has no lists: an operation on a block works on all its lanes",

@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import AxesImage
 
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.chapters.ch06_convolution.pictures import gallery, scene
+from puzzles_lib.chapters.ch06_convolution.pictures import gallery, hung, scene
 from puzzles_lib.drawing.colours import (
     FAINT,
     INK,
@@ -23,11 +23,12 @@ from puzzles_lib.inputs import make_inputs
 
 MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, according to NVIDIA
 
+TWELVE_COLORS = (*PROGRAM_COLORS, "#8a8f2a", "#ee99aa", "#3aa6a0", "#5b4aa8")  # one per program of 12
 BLOCK = 512  # of the kernels that make pictures
 SUN = 14 * 96 + 74  # the element in the middle of the sun
 
 __all__ = [
-    "dusk", "gallery", "gpu", "launch", "line_by_line", "noise", "painters", "pairs", "programs",
+    "dusk", "gallery", "gpu", "hung", "launch", "line_by_line", "noise", "painters", "pairs", "programs",
 ]  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def painters() -> Picture:
     rows, columns = x.shape
     figure, ax = new_sheet(columns * size + 5.0, rows * size + 0.9)
     owner = torch.arange(rows * columns).view(rows, columns) // BLOCK
-    palette = torch.tensor([to_rgb(color) for color in PROGRAM_COLORS])
+    palette = torch.tensor([to_rgb(color) for color in TWELVE_COLORS])
     tinted = (0.25 + 1.5 * x[..., None]) * palette[owner % len(palette)]
     shown = AxesImage(ax, extent=(0.3, 0.3 + columns * size, rows * size + 0.6, 0.6), interpolation="none")
     shown.set_data((255 * tinted.clamp(max=1)).round().byte().numpy())
@@ -76,14 +77,12 @@ def painters() -> Picture:
     row, column = divmod(SUN, columns)
     x_at, y_at = 0.3 + size * (column + 0.5), 0.6 + size * (row + 0.5)
     ax.plot([x_at], [y_at], marker="+", markersize=11, markeredgewidth=2, color=JET)
-    program, lane = divmod(SUN, BLOCK)
-    text = f"element {SUN:,}: program {program}, lane {lane}"
-    label(ax, x_at - 0.5, y_at, text, align="right", fontsize=9, color=JET, behind=SNOW, pad=4)
+    label(ax, x_at - 0.5, y_at, f"element {SUN:,}", align="right", fontsize=9, color=JET, behind=SNOW, pad=4)
     return Picture(
         figure,
         f"""The picture at dusk in {rows * columns // BLOCK} stripes, one per program, in a color each. A
-        stripe has {BLOCK} pixels, which is {BLOCK // columns} rows and a third. The middle of the sun,
-        element {SUN:,}, is in the stripe of program {program}, in lane {lane}.""",
+        stripe has {BLOCK} pixels, which is {BLOCK // columns} rows and a third. The middle of the
+        sun, element {SUN:,}, is marked.""",
     )
 
 
@@ -240,7 +239,7 @@ def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
         start, free[place] = free[place], free[place] + times[pid]
         ended.append((free[place], pid))
         x, y = 5.2 + start * unit, 2.5 + 1.15 * place
-        color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
+        color = TWELVE_COLORS[pid % len(TWELVE_COLORS)]
         box(ax, queue + 0.8 * pid, 0.1, 0.8, 0.7, str(pid), color=color, fontsize=9)
         box(ax, x, y, times[pid] * unit, 0.9, f"program {pid}", color=color, edge=INK)
     for place in range(places):
