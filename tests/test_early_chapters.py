@@ -119,15 +119,25 @@ def test_a_picture_shows_what_a_wrong_kernel_stores():
 
 def test_a_kernel_with_another_bug_than_the_chapters_is_accepted():
     report = examine(define(first_definition("00", "own-break"), "<sneaky>"), DOUBLE)
-    assert answer("ch00-q4", report.passed).ok
+    assert answer("ch00-q4", report).ok and answer("ch00-q4", report.passed).ok
     right = examine(solutions()["double"], DOUBLE)
     apart = examine(define(first_definition("00", "break-offset"), "<pid>"), DOUBLE)
     refused = examine(define(kernel_sources()["double"].replace("(0, BLOCK)", "(0, 7)"), "<7>"), DOUBLE)
     assert refused.verdict.kind == "compiler"
-    for report in (right, apart, refused):
-        assert not answer("ch00-q4", report.passed).ok
-    assert answer("ch00-q4", refused.passed).status == "wrong"
-    assert refused.passed == set() and Report("a puzzle", verdict=STILL_OPEN).passed is None
+    for report in (right, apart):
+        assert answer("ch00-q4", report).status == "wrong"
+    told = answer("ch00-q4", refused)
+    assert told.status == "not checked" and "mask" not in told.words and "wasn't run" in told.words
+    assert answer("ch00-q4", Report("a puzzle", verdict=STILL_OPEN)).status == "open"
+
+
+@pytest.mark.parametrize("mask", ["None", "True", "pid < N // BLOCK", "N > 0"])
+def test_a_mask_without_a_value_per_lane_is_no_hidden_bug(mask):
+    source = first_definition("00", "own-break").replace("offs < N // BLOCK * BLOCK", mask)
+    assert f"mask = {mask}" in source
+    report = examine(define(source, f"<{mask}>"), DOUBLE)
+    assert report.verdict.kind == "compiler" and "tl.static_assert" in str(report)
+    assert answer("ch00-q4", report).status == "not checked"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +206,11 @@ def test_a_wrong_kernel_shows_the_letters_that_it_stores():
     assert "“parallel" + "_" * 24 + "”" in told and "24 of 32 letters are missing" in told
     unmasked = define(sources["masked_add"].replace("N - pid * BLOCK", "N"), "<unmasked>")
     told = message.second_part(unmasked).alt
-    assert "“a-block-may-end-early”" in told and "isn't clean" in told
+    assert "“a-block-may-end-early”" in told and "3 of the neighbor's letters are overwritten" in told
+    one = define(sources["masked_add"].replace("lanes < N", "lanes <= N"), "<one too many>")
+    assert "1 of the neighbor's letters is overwritten" in message.second_part(one).alt
+    early = define(sources["reversed_add"].replace("N - 1 - pid", "N - pid"), "<too far>")
+    assert "isn't clean" in message.third_part(early).alt
     typo = define(sources["constant_add"].replace("tl.load", "tl.laod"), "<typo>")
     assert "No letters yet" in message.first_part(typo).alt
     stub = re.sub(r"    (x =|tl.store).*\n", "", sources["constant_add"])

@@ -43,6 +43,7 @@ class Shown:
 
     hint: None if there is no hint to show. number: the hint's number, from 1. count: how many hints the
     puzzle has. notes: the lines below the hint. lead: the line above it, about a hint that was shown before.
+    fits: whether it was chosen because it fits the last check.
     """
 
     puzzle: str
@@ -51,12 +52,14 @@ class Shown:
     count: int = 0
     notes: tuple[str, ...] = ()
     lead: str = ""
+    fits: bool = False
 
     @property
     def headline(self) -> str:
         if not self.hint:
             return f"{self.puzzle}: no hint"
-        return f"{self.puzzle}, hint {self.number} of {self.count}: {self.hint.title}"
+        fits = ", which fits your last check" * self.fits
+        return f"{self.puzzle}, hint {self.number} of {self.count}{fits}: {self.hint.title}"
 
     def __repr__(self) -> str:
         text = [self.hint.text] if self.hint else []
@@ -147,7 +150,8 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         lost = source == "check" and is_about and not any(_fit(each, said, code) > NO_FIT for each in known)
         other = ", and none of them is about what your last check said" if lost else ""
         notes.append(f"{every}{other}. {again} again.")
-    return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead)
+    fits = fits and source == "check"
+    return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead, fits)
 
 
 def _before_the_cause(

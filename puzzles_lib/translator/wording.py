@@ -1469,8 +1469,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^'scf.condition' op", "the condition of a while must be one value, not a block"),
     (
         r"is not string$",
-        'print(x) works in Python only: in a kernel, tl.device_print("x", x) prints values, and '
-        "tl.static_print(x.shape) shapes; `watch` shows all of them",
+        "print(x) works in Python only: take it out, because `watch` shows the values of every line "
+        '(in a kernel, tl.device_print("x", x) prints them for every program)',
     ),
     (
         r"^Cannot evaluate f-string",

@@ -49,5 +49,5 @@ def _before_and_after(
     if not contrast:
         return pictures.gallery(**{name: x, "yours": z.view(shape)})
     most = float(z.nan_to_num().abs().max()) or 1.0
-    note = f"{-most:.2g} is black, 0 gray, {most:.2g} white" if bool((z < 0).any()) else ""
+    note = f"\N{MINUS SIGN}{most:.2g} is black, 0 gray, {most:.2g} white" if bool((z < 0).any()) else ""
     return pictures.hung({name: (x, ""), "yours": (z.view(shape), note)}, unit=0.045, most=most)
