@@ -127,10 +127,10 @@ def _loops_over_lanes(source: str) -> bool:
     assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.AugAssign)]
     vectors: set[str] = set()
     for _ in assigned:
-        for node in assigned:
-            names = {each.id for each in ast.walk(node.value) if isinstance(each, ast.Name)}
-            if names & vectors or any(maker in ast.unparse(node.value) for maker in makers):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for line in assigned:
+            names = {each.id for each in ast.walk(line.value) if isinstance(each, ast.Name)}
+            if names & vectors or any(maker in ast.unparse(line.value) for maker in makers):
+                targets = line.targets if isinstance(line, ast.Assign) else [line.target]
                 vectors |= {each.id for target in targets for each in ast.walk(target)
                             if isinstance(each, ast.Name)}  # fmt: skip
     for loop in ast.walk(tree):

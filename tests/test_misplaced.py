@@ -2,7 +2,7 @@
 
 import pytest
 
-from puzzles_lib import CONSTANT_ADD, MASKED_ADD, REVERSED_ADD, hint, session
+from puzzles_lib import CONSTANT_ADD, DOUBLE, MASKED_ADD, PAIR_DIFFERENCE, REVERSED_ADD, hint, session
 from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.checker import examine
 from puzzles_lib.checking import check
@@ -50,6 +50,12 @@ SLIPS = [
     (CONSTANT_ADD, {"x_ptr + lanes": "x_ptr", STORE: "z_ptr + pid * BLOCK"},
      "each program stores one element: add lanes to get one address per lane",
      "A block, not one number"),
+    (PAIR_DIFFERENCE, {"second - first": "second > first"}, "store the difference itself",
+     "Which from which"),
+    (PAIR_DIFFERENCE, {"x_ptr + 2 * offs + 1": "x_ptr + offs + 1"}, "in pair 1, it's x[3], not x[2]",
+     "Where a pair begins"),
+    (DOUBLE, {"z = 2 * x": "z = 2 * offs"}, "twice the position of each element", "How your line is written"),
+    (DOUBLE, {"z = 2 * x": "z = 2 * x.to(tl.int32)"}, "has lost its fraction", "How your line is written"),
 ]  # fmt: skip
 
 

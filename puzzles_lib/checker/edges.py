@@ -63,8 +63,10 @@ def past_the_end(verdict: Verdict, ran: Run) -> Verdict | None:
     access = next((a for a in ran.accesses if a.bad.any()), None)
     if access is None or access.elements.ndim != 1 or "mask" not in access.site.source:
         return None
-    lane, size, even = int(access.bad.argmax()), access.mask.size, len(np.unique(np.diff(access.elements)))
-    if even != 1 or not access.bad[lane:][access.mask[lane:]].all() or not access.mask[: lane + 1].all():
+    lane, size = int(access.bad.argmax()), access.mask.size
+    steps = np.unique(np.diff(access.elements)).tolist()
+    in_place = steps == [-1] or (steps == [1] and access.elements[0] % size == 0)  # else, it's the address
+    if not in_place or not (access.mask[: lane + 1].all() and access.bad[lane:][access.mask[lane:]].all()):
         return None
     if access.bad.sum() == 1 and lane + 1 < size:
         text = f"the mask is True in one lane too many: lane {lane - 1} is the last one that has an element"

@@ -217,8 +217,9 @@ def _which_lanes_are_on(trial: Trial) -> Verdict | None:
 def _is_vague(trial: Trial) -> bool:
     """Whether the report on wrong values says at most where they are."""
     verdict = trial.verdict
-    is_of_values = verdict is not None and verdict.kind == "values" and not verdict.site
-    return is_of_values and (not verdict.diagnosis or verdict.diagnosis.startswith(WRONG_AT))
+    if verdict is None or verdict.kind != "values" or verdict.site:
+        return False
+    return not verdict.diagnosis or verdict.diagnosis.startswith(WRONG_AT)
 
 
 def _which_element_instead(trial: Trial) -> Verdict | None:
