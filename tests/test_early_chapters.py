@@ -181,7 +181,7 @@ def test_a_loop_over_the_lanes_passes_with_a_note(monkeypatch):
     assert not loops(body.replace("x_ptr + i", "x_ptr + i + lanes")) and not loops("def f(:")
     assert not any(loops(source) for source in kernel_sources().values())
     monkeypatch.setattr(checking, "_loops_over_lanes", lambda source: True)
-    assert "your loop loads a block's numbers one by one" in str(check(solutions()["double"], DOUBLE))
+    assert "your loop loads the numbers of a block one by one" in str(check(solutions()["double"], DOUBLE))
 
 
 def test_each_part_of_the_message_is_read_by_its_puzzles_kernel():

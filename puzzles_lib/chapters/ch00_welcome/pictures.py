@@ -17,13 +17,13 @@ from puzzles_lib.drawing.colours import (
     PALE,
     PROGRAM_COLORS,
     SNOW,
+    TWELVE_COLORS,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
 
 MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, according to NVIDIA
 
-TWELVE_COLORS = (*PROGRAM_COLORS, "#8a8f2a", "#ee99aa", "#3aa6a0", "#5b4aa8")  # one per program of 12
 BLOCK = 512  # of the kernels that make pictures
 SUN = 14 * 96 + 74  # the element in the middle of the sun
 
