@@ -109,7 +109,7 @@ def _without_cures(report: Report) -> Report:
 
 
 _LOOP = (
-    "It's correct, but slow: your loop loads the numbers of a block one by one, each after the one before it. "
+    "It's correct, but slow: your loop loads the numbers of a block one by one, each after the one before. "
     "tl.arange(0, BLOCK) is such a loop for all lanes at once: with it, one load reads the whole block."
 )
 
