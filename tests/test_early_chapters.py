@@ -29,10 +29,11 @@ from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
 from puzzles_lib.chapters.ch03_fusion import silu
 from puzzles_lib.chapters.ch03_fusion.pictures import ASKED
 from puzzles_lib.chapters.ch06_convolution.pictures import scene
-from puzzles_lib.checker import examine
+from puzzles_lib.checker import examine, stored
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checker.verdicts import STILL_OPEN
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.puzzle import Case
 from puzzles_lib.source import define
 from puzzles_lib.timing import recorded
 from tests.browser import faint
@@ -113,6 +114,11 @@ def test_a_picture_shows_what_a_wrong_kernel_stores():
     drawn = brightened(define(source, "<pid>")).alt
     assert "hatched: never written" in drawn
     assert "12 programs" not in drawn
+    x = ch00_pictures.dusk()
+    case = Case(fill=None, salt="", pretend=False, N=x.numel(), BLOCK=512)
+    ran, _ = stored(define(source, "<pid>"), DOUBLE, case, {"x": x.flatten()}, seconds=9)
+    written = int(ran.written["z"].sum())
+    assert f"they write {written} of {x.numel():,}" in cells("00")["break-offset-idea-2"]
     unmasked = brightened(define(first_definition("00", "break-mask"), "<no mask>")).alt
     assert "never written" not in unmasked and "pixels from 0.12 to 1.00" in unmasked
 

@@ -155,7 +155,7 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     on = [PALE if m else None for m in mask]
     hatched = [None if m else "////" for m in mask]
     color = PROGRAM_COLORS[program % len(PROGRAM_COLORS)]
-    figure, ax = new_sheet(24.4, 11.4)
+    figure, ax = new_sheet(24.4, 13.6)
     left, wide = 11.4, 1.55
     as_code = {"align": "left", "fontsize": 9.5, "family": "monospace"}
 
@@ -167,19 +167,24 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     row(2.7, "offs = pid * BLOCK + tl.arange(0, BLOCK)", offs, color)
     label(ax, left - 0.25, 2.4, "lane", align="right", fontsize=9, color=FAINT)
     row(4.2, "mask = offs < N", mask, on)
-    row(5.7, "x = tl.load(x_ptr + offs, mask=mask)", [_signed(v) for v in loaded], on, hatched)
-    row(7.2, "z = 2 * x", [_signed(v) for v in results], on, hatched)
-    label(ax, 0.2, 9.2, "tl.store(z_ptr + offs, z, mask=mask)", **as_code)
+    row(5.7, "x_ptr + offs", [f"x[{off}]" if off < case.N else "" for off in offs], on, hatched)
+    label(ax, left - 0.25, 6.2, "addresses of", align="right", fontsize=9, color=FAINT)
+    row(7.2, "x = tl.load(x_ptr + offs, mask=mask)", [_signed(v) for v in loaded], on, hatched)
+    row(8.7, "z = 2 * x", [_signed(v) for v in results], on, hatched)
+    label(ax, 0.2, 10.7, "tl.store(z_ptr + offs, z, mask=mask)", **as_code)
     live = sum(mask)
-    cells(ax, [f"z[{at}]" for at in offs[:live]], x=left, y=10.2, width=wide, colors=color, title="in memory")
+    stored = [_signed(v) for v in results[:live]]
+    cells(ax, stored, x=left, y=11.7, width=wide, colors=color, title="in memory")
     for lane in range(live):
         at = left + (lane + 0.5) * wide
-        arrow(ax, (at, 8.3), (at, 10.1))
+        arrow(ax, (at, 9.8), (at, 11.6))
+        label(ax, at, 13.1, f"z[{offs[lane]}]", fontsize=9, color=FAINT)
     return Picture(
         figure,
         f"""Program {program} of the kernel on N = {case.N}, BLOCK = {case.BLOCK}, one line of code per row
         and one column per lane. offs runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live}
-        lanes and False in the last {case.BLOCK - live}; x is
+        lanes and False in the last {case.BLOCK - live}; x_ptr + offs has the addresses of x[{offs[0]}] to
+        x[{offs[live - 1]}]; x is
         {", ".join(_signed(v) for v in loaded[:live])}; z is twice that, and is stored to z[{offs[0]}] to
         z[{offs[live - 1]}].""",
     )
