@@ -95,14 +95,15 @@ def test_the_sun_is_where_the_first_question_looks_for_it():
     sun = (scene() == 1).nonzero().float().mean(0).round().int().tolist()
     assert sun[0] * 96 + sun[1] == ch00_pictures.SUN
     assert f"element {ch00_pictures.SUN:,}" in cells("00")["q1-ask"]
-    assert "program 2, in lane 394" in ch00_pictures.painters().alt
+    drawn = ch00_pictures.painters().alt
+    assert f"element {ch00_pictures.SUN:,}, is marked" in drawn and "394" not in drawn
     assert questions()["ch00-q1"].right() == (2, 394)
 
 
 def test_the_noise_has_a_picture_that_only_the_pairs_show():
     kernel = solutions()["pair_difference"]
     drawn = revealed(kernel).alt
-    assert "x (0 is black, 1 white)" in drawn and "yours (0 is gray), 64 x 48" in drawn
+    assert "x (0 is black, 1 white)" in drawn and "yours (−0.3 is black, 0 gray, 0.3 white), 64 x 48" in drawn
     first, second = ch00_pictures.noise().view(-1, 2).unbind(1)
     white = second > first
     assert 0.1 < white.float().mean() < 0.5
