@@ -54,6 +54,7 @@ SLIPS = [
      "Which from which"),
     (PAIR_DIFFERENCE, {"x_ptr + 2 * offs + 1": "x_ptr + offs + 1"}, "in pair 1, it's x[3], not x[2]",
      "Where a pair begins"),
+    (DOUBLE, {"z = 2 * x": "z = (2 * x).to(tl.float16)"}, "rounded to float16", "How your line is written"),
     (DOUBLE, {"z = 2 * x": "z = 2 * offs"}, "twice the position of each element", "How your line is written"),
     (DOUBLE, {"z = 2 * x": "z = 2 * x.to(tl.int32)"}, "has lost its fraction", "How your line is written"),
 ]  # fmt: skip
