@@ -8,6 +8,7 @@ from typing import Any
 
 from puzzles_lib import ledger
 from puzzles_lib.chapters import questions
+from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.card import Theme, card, rows
 from puzzles_lib.question import Question
 from puzzles_lib.staleness import stale_name
@@ -27,6 +28,7 @@ _NAMES = {
     set: "a set, such as {1, 2} or {'a', 'b'}",
     tuple: "a tuple, such as (5,) or (1, 2)",
 }
+_NOT_RUN = "Your kernel wasn't run, so this says nothing about your answer: read the report above."
 _OLD = (
     "`{0}` is from an older run: the newest cell that sets it stopped with an error. "
     "Run that cell again, read its error, and then run this cell."
@@ -66,7 +68,8 @@ class Answer:
 def answer(id: str, value: object = ...) -> Answer:
     """Check the answer to a reading exercise, such as ``answer("ch13-q1", 128)``.
 
-    The correct answer is computed when you ask, often from a compilation. This function doesn't raise: an
+    If a question is about your own kernel, the value is the report of its check. The correct answer is
+    computed when you ask, often from a compilation. This function doesn't raise: an
     unknown id and a value of the wrong kind get a line of explanation. ``...`` or None means not answered
     yet.
     """
@@ -81,13 +84,17 @@ def answer(id: str, value: object = ...) -> Answer:
     found = judge(question, value)
     if found.status not in (RIGHT, WRONG):
         return found
-    given, _ = _as_kind(value, question.kind)
+    given, _ = _as_kind(value.passed if isinstance(value, Report) else value, question.kind)
     note = ledger.record(id, found.ok, "" if found.ok else "wrong answer", _attempt(given))
     return dataclasses.replace(found, notes=(note,)) if note else found
 
 
 def judge(question: Question, value: object) -> Answer:
     """Check an answer without changing the learner's progress. Never raises."""
+    if isinstance(value, Report):
+        if value.passed is not None and value.verdict:
+            return Answer(question.id, UNCLEAR, _NOT_RUN)
+        value = value.passed
     if value is ... or value is None:
         return Answer(question.id, OPEN, question.asks)
     given, complaint = _as_kind(value, question.kind)

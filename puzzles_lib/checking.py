@@ -4,9 +4,11 @@ It keeps the learner's progress (`ledger`) and the reports of this session for `
 (`session`). When a puzzle is solved for the first time, the report says so and what is next (`cheer`).
 """
 
+import ast
 import contextlib
 import dataclasses
 import re
+import textwrap
 
 from puzzles_lib import ledger, session
 from puzzles_lib.chapters import hints
@@ -107,15 +109,40 @@ def _without_cures(report: Report) -> Report:
 
 
 _LOOP = (
-    "It's correct, but your loop moves one number at a time. With tl.arange(0, BLOCK), one load moves a "
-    "whole block."
+    "It's correct, but slow: your loop loads the numbers of a block one by one, each after the one before. "
+    "tl.arange(0, BLOCK) is such a loop for all lanes at once: with it, one load reads the whole block."
 )
 
 
+_LANES = re.compile(r"(tl\.)?(static_)?range\((0, )?BLOCK\w*\)")
+
+
 def _loops_over_lanes(source: str) -> bool:
-    """Return whether a kernel loops over the elements of a block and has no vector."""
-    over_lanes = re.search(r"\bin (tl\.)?(static_)?range\((0, *)?BLOCK\w*\)", source)
-    return bool(over_lanes) and "tl.arange" not in source and "tl.load(" in source
+    """Return whether a kernel loads the elements of a block one by one, in a loop over its lanes."""
+    try:
+        tree = ast.parse(textwrap.dedent(source))
+    except (SyntaxError, ValueError):
+        return False
+    makers = ("tl.arange", "tl.load", "[")  # a loaded number may be a vector, too
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.AugAssign)]
+    vectors: set[str] = set()
+    for _ in assigned:
+        for line in assigned:
+            names = {each.id for each in ast.walk(line.value) if isinstance(each, ast.Name)}
+            if names & vectors or any(maker in ast.unparse(line.value) for maker in makers):
+                targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+                vectors |= {each.id for target in targets for each in ast.walk(target)
+                            if isinstance(each, ast.Name)}  # fmt: skip
+    for loop in ast.walk(tree):
+        if not isinstance(loop, ast.For) or not _LANES.fullmatch(ast.unparse(loop.iter)):
+            continue
+        for node in ast.walk(loop):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.load":
+                names = {each.id for each in ast.walk(node.args[0]) if isinstance(each, ast.Name)}
+                counts = isinstance(loop.target, ast.Name) and loop.target.id in names
+                if counts and not names & vectors and "tl.arange" not in ast.unparse(node.args[0]):
+                    return True
+    return False
 
 
 def _kept(kernel: object, puzzle: Puzzle, report: Report, salt: str) -> Report:

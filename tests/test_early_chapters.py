@@ -29,10 +29,11 @@ from puzzles_lib.chapters.ch02_broadcasting import pictures as ch02_pictures
 from puzzles_lib.chapters.ch03_fusion import silu
 from puzzles_lib.chapters.ch03_fusion.pictures import ASKED
 from puzzles_lib.chapters.ch06_convolution.pictures import scene
-from puzzles_lib.checker import examine
+from puzzles_lib.checker import examine, stored
 from puzzles_lib.checker.report import Report
 from puzzles_lib.checker.verdicts import STILL_OPEN
 from puzzles_lib.contract import Contract, Size
+from puzzles_lib.puzzle import Case
 from puzzles_lib.source import define
 from puzzles_lib.timing import recorded
 from tests.browser import faint
@@ -94,14 +95,15 @@ def test_the_sun_is_where_the_first_question_looks_for_it():
     sun = (scene() == 1).nonzero().float().mean(0).round().int().tolist()
     assert sun[0] * 96 + sun[1] == ch00_pictures.SUN
     assert f"element {ch00_pictures.SUN:,}" in cells("00")["q1-ask"]
-    assert "program 2, in lane 394" in ch00_pictures.painters().alt
+    drawn = ch00_pictures.painters().alt
+    assert f"element {ch00_pictures.SUN:,}, is marked" in drawn and "394" not in drawn
     assert questions()["ch00-q1"].right() == (2, 394)
 
 
 def test_the_noise_has_a_picture_that_only_the_pairs_show():
     kernel = solutions()["pair_difference"]
     drawn = revealed(kernel).alt
-    assert "x (0 is black, 1 white)" in drawn and "yours (0 is gray), 64 x 48" in drawn
+    assert "x (0 is black, 1 white)" in drawn and "yours (−0.3 is black, 0 gray, 0.3 white), 64 x 48" in drawn
     first, second = ch00_pictures.noise().view(-1, 2).unbind(1)
     white = second > first
     assert 0.1 < white.float().mean() < 0.5
@@ -113,21 +115,36 @@ def test_a_picture_shows_what_a_wrong_kernel_stores():
     drawn = brightened(define(source, "<pid>")).alt
     assert "hatched: never written" in drawn
     assert "12 programs" not in drawn
+    x = ch00_pictures.dusk()
+    case = Case(fill=None, salt="", pretend=False, N=x.numel(), BLOCK=512)
+    ran, _ = stored(define(source, "<pid>"), DOUBLE, case, {"x": x.flatten()}, seconds=9)
+    written = int(ran.written["z"].sum())
+    assert f"they write {written} of {x.numel():,}" in cells("00")["break-offset-idea-2"]
     unmasked = brightened(define(first_definition("00", "break-mask"), "<no mask>")).alt
     assert "never written" not in unmasked and "pixels from 0.12 to 1.00" in unmasked
 
 
 def test_a_kernel_with_another_bug_than_the_chapters_is_accepted():
     report = examine(define(first_definition("00", "own-break"), "<sneaky>"), DOUBLE)
-    assert answer("ch00-q4", report.passed).ok
+    assert answer("ch00-q4", report).ok and answer("ch00-q4", report.passed).ok
     right = examine(solutions()["double"], DOUBLE)
     apart = examine(define(first_definition("00", "break-offset"), "<pid>"), DOUBLE)
     refused = examine(define(kernel_sources()["double"].replace("(0, BLOCK)", "(0, 7)"), "<7>"), DOUBLE)
     assert refused.verdict.kind == "compiler"
-    for report in (right, apart, refused):
-        assert not answer("ch00-q4", report.passed).ok
-    assert answer("ch00-q4", refused.passed).status == "wrong"
-    assert refused.passed == set() and Report("a puzzle", verdict=STILL_OPEN).passed is None
+    for report in (right, apart):
+        assert answer("ch00-q4", report).status == "wrong"
+    told = answer("ch00-q4", refused)
+    assert told.status == "not checked" and "mask" not in told.words and "wasn't run" in told.words
+    assert answer("ch00-q4", Report("a puzzle", verdict=STILL_OPEN)).status == "open"
+
+
+@pytest.mark.parametrize("mask", ["None", "True", "pid < N // BLOCK", "N > 0"])
+def test_a_mask_without_a_value_per_lane_is_no_hidden_bug(mask):
+    source = first_definition("00", "own-break").replace("offs < N // BLOCK * BLOCK", mask)
+    assert f"mask = {mask}" in source
+    report = examine(define(source, f"<{mask}>"), DOUBLE)
+    assert report.verdict.kind == "compiler" and "tl.static_assert" in str(report)
+    assert answer("ch00-q4", report).status == "not checked"
 
 
 @pytest.mark.parametrize(
@@ -164,12 +181,23 @@ def test_a_loop_over_the_lanes_is_correct_as_the_text_says():
 
 def test_a_loop_over_the_lanes_passes_with_a_note(monkeypatch):
     loops = checking._loops_over_lanes
-    body = "    for i in range(BLOCK):\n        x = tl.load(x_ptr + i)\n"
-    assert loops(body) and loops(body.replace("range(", "range(0, "))
+    head = "def f():\n    lanes = tl.arange(0, BLOCK)\n"
+    body = f"{head}    for i in range(BLOCK):\n        x = tl.load(x_ptr + i)\n"
+    assert loops(body) and loops(body.replace("range(BLOCK)", "range(0, BLOCK)"))
     assert not loops(body.replace("range(BLOCK)", "range(0, N, BLOCK)"))
+    assert not loops(body.replace("x_ptr + i", "x_ptr + i + lanes")) and not loops("def f(:")
     assert not any(loops(source) for source in kernel_sources().values())
     monkeypatch.setattr(checking, "_loops_over_lanes", lambda source: True)
-    assert "your loop moves one number at a time" in str(check(solutions()["double"], DOUBLE))
+    assert "your loop loads the numbers of a block one by one" in str(check(solutions()["double"], DOUBLE))
+
+
+def test_after_the_pointers_have_moved_the_lines_are_those_of_one_block():
+    head = "@triton.jit\ndef constant_add_kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):\n"
+    one = "    lanes = tl.arange(0, BLOCK)\n    tl.store(z_ptr + lanes, tl.load(x_ptr + lanes) + 10)\n"
+    moves = "".join(f"    {name}_ptr += tl.program_id(0) * BLOCK\n" for name in "xz")
+    assert "those of a kernel for a single block" in cells("01")["p1-idea"]
+    assert examine(define(head + one, "<one block>"), CONSTANT_ADD).passed == {0}  # with one program
+    assert examine(define(head + moves + one, "<all blocks>"), CONSTANT_ADD).ok
 
 
 def test_each_part_of_the_message_is_read_by_its_puzzles_kernel():
@@ -194,7 +222,11 @@ def test_a_wrong_kernel_shows_the_letters_that_it_stores():
     assert "“parallel" + "_" * 24 + "”" in told and "24 of 32 letters are missing" in told
     unmasked = define(sources["masked_add"].replace("N - pid * BLOCK", "N"), "<unmasked>")
     told = message.second_part(unmasked).alt
-    assert "“a-block-may-end-early”" in told and "isn't clean" in told
+    assert "“a-block-may-end-early”" in told and "3 of the neighbor's letters are overwritten" in told
+    one = define(sources["masked_add"].replace("lanes < N", "lanes <= N"), "<one too many>")
+    assert "1 of the neighbor's letters is overwritten" in message.second_part(one).alt
+    early = define(sources["reversed_add"].replace("N - 1 - pid", "N - pid"), "<too far>")
+    assert "isn't clean" in message.third_part(early).alt
     typo = define(sources["constant_add"].replace("tl.load", "tl.laod"), "<typo>")
     assert "No letters yet" in message.first_part(typo).alt
     stub = re.sub(r"    (x =|tl.store).*\n", "", sources["constant_add"])

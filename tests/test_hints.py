@@ -228,7 +228,7 @@ def numbers(puzzle, count: int) -> list[int]:
             OUTER_ADD, "(offs_m[:, None] < M) & (offs_n[None, :] < N)",
             "offs_m[:, None] < M & offs_n[None, :] < N", "parentheses", "Two comparisons",
         ),
-        (MASKED_ADD, "lanes < N", "lanes <= N", "element 20; x has 20", "How many elements are left"),
+        (MASKED_ADD, "lanes < N", "lanes <= N", "element 20; x has 20", "The last lane"),
         (MASKED_ADD, "N - pid * BLOCK", "N", "mask must count the elements", "How many elements are left"),
         (PAIR_DIFFERENCE, "x_ptr + 2 * offs, ", "x_ptr + offs, ", "wrong values", "Where a pair begins"),
         (PAIR_DIFFERENCE, "2 * offs + 1", "2 * offs + 2", "out-of-bounds", "Where a pair begins"),
@@ -640,12 +640,12 @@ def test_a_fitting_hint_that_was_not_shown_comes_before_the_next_in_order(monkey
 def test_nobody_meets_nearly_the_answer_unprepared_or_hints_about_other_mistakes():
     """Three wrong masks: the hint on masks, once more, then nearly the answer; never one on the pointers."""
     failed(MASKED_ADD, "out of bounds", "element 20")
-    assert hint(MASKED_ADD).number == 3
+    assert hint(MASKED_ADD).number == 4
     failed(MASKED_ADD, "out of bounds", "element 20 and others")
     told = hint(MASKED_ADD)
-    assert told.number == 3 and told.lead.endswith("but you've seen it. The next one is nearly the answer.")
-    assert told.notes[-1] == "Still stuck? hint(MASKED_ADD) shows hint 4."
-    assert numbers(MASKED_ADD, 2) == [4, 4]
+    assert told.number == 4 and told.lead.endswith("but you've seen it. The next one is nearly the answer.")
+    assert told.notes[-1] == "Still stuck? hint(MASKED_ADD) shows hint 5."
+    assert numbers(MASKED_ADD, 2) == [5, 5]
 
 
 def test_they_come_in_order_and_the_last_one_stays():
@@ -764,12 +764,12 @@ def test_a_kind_with_many_causes_is_no_reason_for_a_hint(kind, message):
 
 
 def test_the_last_line_names_the_hint_that_comes_next():
-    assert "hint(MASKED_ADD) shows hint 1." in str(hint(MASKED_ADD, 4))
+    assert "hint(MASKED_ADD) shows hint 1." in str(hint(MASKED_ADD, 5))
     failed(MASKED_ADD, "uninitialized", "masked-off lanes")
-    told = str(hint(MASKED_ADD))  # hint 2; hints 1 and 3 are about other mistakes
-    assert "The other 2 hints are about other mistakes: hint(MASKED_ADD, 1) shows hint 1." in told
-    assert [hint(MASKED_ADD, n).number for n in (1, 3)] == [1, 3]
-    assert "You've now seen all 4 hints." in str(hint(MASKED_ADD))
+    told = str(hint(MASKED_ADD))  # hint 2; hints 1, 3 and 4 are about other mistakes
+    assert "The other 3 hints are about other mistakes: hint(MASKED_ADD, 1) shows hint 1." in told
+    assert [hint(MASKED_ADD, n).number for n in (1, 3, 4)] == [1, 3, 4]
+    assert "You've now seen all 5 hints." in str(hint(MASKED_ADD))
 
 
 @pytest.mark.parametrize("kind, message, lost", [("values", "no such value", True), ("open", "", False)])
@@ -838,7 +838,7 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
     with pytest.raises(TypeError, match="puzzle must be a Puzzle, not str"):
         hint("masked_add")
     for wrong in (0, 99, True, "1"):
-        with pytest.raises(ValueError, match="number must be from 1 to 4, but is .*"):
+        with pytest.raises(ValueError, match="number must be from 1 to 5, but is .*"):
             hint(MASKED_ADD, wrong)
 
 

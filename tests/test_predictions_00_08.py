@@ -30,7 +30,8 @@ PUZZLES = {puzzle.name: puzzle for puzzle in (DOUBLE, *puzzles())}
 
 MISTAKES = [
     ("ch00-q2", {0, 1, 2, 3}, "Divide"),
-    ("ch00-q2", {0, 1, 3}, "Divide"),
+    ("ch00-q2", {0, 1, 3}, "begins at element 64"),
+    ("ch00-q2", {0, 1, 2}, "begins at element 24"),
     ("ch00-q2", {8, 32}, "look like sizes"),
     ("ch00-q2", {1}, "another case"),
     ("ch00-q2", set(), "every lane have an element"),
@@ -50,7 +51,10 @@ MISTAKES = [
     ("ch01-q2", (12, 0), "compares with N - 1"),
     ("ch01-q2", (13, 0), "in lane 19"),
     ("ch01-q2", (13, 13), "from 20 on"),
-    ("ch01-q2", (19, 1), "Which lanes have offs < N - 1"),
+    ("ch01-q2", (19, 1), "leaves on"),
+    ("ch01-q2", (1, 13), "wrong order"),
+    ("ch01-q2", (14, 1), "True in lane 18"),
+    ("ch01-q2", (20, 1), "Which lanes have offs < N - 1"),
     ("ch02-q1", (30,), "two numbers"),
     ("ch02-q1", (0, 30), "Where does memory continue"),
     ("ch02-q1", (0, 1), "The row comes first"),

@@ -99,7 +99,7 @@ ROWS = {
         "a, b = x",
         "a block cannot be unpacked",
     ),
-    r"^'NoneType' object has no attribute '(?:type|dtype)'": (
+    r"^'NoneType' object has no attribute '(?:type|dtype|shape)'": (
         "r = x[np.newaxis, :]",
         "in a kernel, None adds a new axis, as in x[None, :]",
     ),
@@ -248,7 +248,7 @@ ROWS = {
         "libdevice.exp has no version for int32; most functions have one for float32:",
     ),
     r"^'scf.condition' op": ("while mask: acc += 1", "one value, not a block"),
-    r"is not string$": ("print(x.shape)", "tl.static_print(x.shape) shapes"),
+    r"is not string$": ("print(x.shape)", "`watch` shows the values of every line"),
     r"^Cannot evaluate f-string": ('print(f"{x}")', 'tl.device_print("x", x) prints them'),
     r"must be 1-bit signless|^Mask must have boolean": (
         "tl.store(z_ptr + offs, x, mask=offs)",

@@ -13,6 +13,7 @@ from puzzles_lib.dtypes import of_torch
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 
 PER_ROW = "each row is off by its own factor"
+WRONG_AT = "all wrong elements are at"
 ZERO = "the result is zero everywhere"
 LOOK_FOR = ": look for inf / inf, -inf - (-inf), 0 / 0, 0 * inf, or the root or log of a negative number"
 HALF, BFLOAT = of_torch(torch.float16).roundoff, of_torch(torch.bfloat16).roundoff
@@ -591,7 +592,7 @@ def _where(w: _Wrong) -> str:
         hits.append(hit)
         told.append(_part(index, hit.numel(), name, w.case.numbers.get(f"BLOCK_{name}")))
     parts = [part for dim, part in enumerate(told) if part and _is_evident(w, hits, dim)]
-    return f"all wrong elements are at {' and '.join(parts)}" if parts else ""
+    return f"{WRONG_AT} {' and '.join(parts)}" if parts else ""
 
 
 def _is_evident(w: _Wrong, hits: list[torch.Tensor], dim: int) -> bool:

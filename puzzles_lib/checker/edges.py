@@ -55,6 +55,29 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
     return replace(verdict, diagnosis=f"{facts}{CURE}{cure} in the mask{operators}")
 
 
+def past_the_end(verdict: Verdict, ran: Run) -> Verdict | None:
+    """Return the same fault with its reason: the mask of a vector is True in too many lanes; else None.
+
+    ran: a run whose accesses were kept.
+    """
+    access = next((a for a in ran.accesses if a.bad.any()), None)
+    if access is None or access.elements.ndim != 1 or "mask" not in access.site.source:
+        return None
+    lane, size = int(access.bad.argmax()), access.mask.size
+    steps = np.unique(np.diff(access.elements)).tolist()
+    in_place = steps == [-1] or (steps == [1] and access.elements[0] % size == 0)  # else, it's the address
+    if not in_place or not (access.mask[: lane + 1].all() and access.bad[lane:][access.mask[lane:]].all()):
+        return None
+    if access.bad.sum() == 1 and lane + 1 < size:
+        text = f"the mask is True in one lane too many: lane {lane - 1} is the last one that has an element"
+    elif access.mask.all() and lane:
+        has = f"{lane} of them have" if lane > 1 else "1 of them has"
+        text = f"all {size} lanes are on, but only {has} an element"
+    else:
+        return None
+    return replace(verdict, diagnosis=text)
+
+
 def _factors(dims: Sequence[str]) -> list[str]:
     """Return the names in sizes that are products, such as "COUT*NEED_DW"; other sizes as they are."""
     return [each for dim in dims for each in (dim.split("*") if _PRODUCT.fullmatch(dim.strip()) else [dim])]

@@ -20,13 +20,14 @@ from puzzles_lib.checker import (
     edges,
     failure,
     idle,
+    misplaced,
     sums,
     unwritten,
     verdicts,
 )
 from puzzles_lib.checker.arithmetic import Known
 from puzzles_lib.checker.attempts import Budget, attempt, blank, fill_in_place
-from puzzles_lib.checker.compare import slip_so_far
+from puzzles_lib.checker.compare import WRONG_AT, slip_so_far
 from puzzles_lib.checker.expected import Expected
 from puzzles_lib.checker.promises import of_hints
 from puzzles_lib.checker.races import Threads
@@ -201,8 +202,34 @@ def _why_beyond(trial: Trial) -> Verdict | None:
     """Return the same fault with its reason: a moved pointer, or an axis that the mask leaves out."""
     assert trial.verdict is not None
     recorded = trial.run(Options(record=True, quiet=True))
-    moved = unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
-    return moved or edges.past_an_edge(trial.verdict, trial.bound.puzzle, trial.bound.case, recorded)
+    puzzle, case = trial.bound.puzzle, trial.bound.case
+    return (
+        unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
+        or misplaced.misplaced(trial.verdict, puzzle, case, trial.inputs, recorded)
+        or edges.past_an_edge(trial.verdict, puzzle, case, recorded)
+    )
+
+
+def _which_lanes_are_on(trial: Trial) -> Verdict | None:
+    """Return the same fault with how many lanes of a vector are on and have no element; None if not clear."""
+    assert trial.verdict is not None
+    return edges.past_the_end(trial.verdict, trial.run(Options(record=True, quiet=True)))
+
+
+def _is_vague(trial: Trial) -> bool:
+    """Whether the report on wrong values says at most where they are."""
+    verdict = trial.verdict
+    if verdict is None or verdict.kind != "values" or verdict.site:
+        return False
+    return not verdict.diagnosis or verdict.diagnosis.startswith(WRONG_AT)
+
+
+def _which_element_instead(trial: Trial) -> Verdict | None:
+    """Return the same fault with the first lane that has a wrong element; None if it isn't clear."""
+    assert trial.verdict is not None
+    recorded = trial.run(Options(record=True, quiet=True))
+    puzzle, case = trial.bound.puzzle, trial.bound.case
+    return misplaced.misplaced(trial.verdict, puzzle, case, trial.inputs, recorded)
 
 
 def _is_of_lanes(trial: Trial) -> bool:
@@ -422,7 +449,9 @@ PROBES: Sequence[Probe] = (
     Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
     Probe("why elements are never written", _is_unwritten, _why_unwritten),
     Probe("why lanes are past the end", _is_beyond, _why_beyond),
+    Probe("which element a lane needs", _is_vague, _which_element_instead),
     Probe("which slip came before", _may_be_a_slip, _which_slip_so_far),
+    Probe("which lanes are on", _is_beyond, _which_lanes_are_on),
     Probe("who needs no load", _is_loaded_too_often, _who_needs_no_load),
     Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),

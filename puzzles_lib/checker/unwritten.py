@@ -154,14 +154,22 @@ def _argument(call: str, name: str, place: int) -> ast.expr | None:
 
 
 def _one_element_each(stores: Sequence[Access], result: Argument, case: Case, source: str) -> str:
-    """Say that each program stores one element because tl.arange is missing; "" if that isn't so."""
+    """Say that each program stores one element because its lanes are missing; "" if that isn't so."""
     blocks = [name for name in case.numbers if name.startswith("BLOCK")]
     programs = [access.program for access in stores]
-    if "tl.arange" in source or len(blocks) != 1 or blocks[0] not in source or len(result.dims) != 1:
+    if len(blocks) != 1 or blocks[0] not in source or len(result.dims) != 1:
         return ""
     if len(set(programs)) != len(programs) or any(access.elements.size != 1 for access in stores):
         return ""
-    return f"each program stores one element: add tl.arange(0, {blocks[0]}) to get the offsets of its block"
+    lanes = f"tl.arange(0, {blocks[0]})"
+    if lanes not in source:
+        return f"each program stores one element: add {lanes} to get the offsets of its block"
+    own = [
+        ast.unparse(node.targets[0])
+        for node in ast.walk(_parsed(source))
+        if isinstance(node, ast.Assign) and ast.unparse(node.value) == lanes
+    ]
+    return f"each program stores one element: add {own[0] if own else lanes} to get one address per lane"
 
 
 def _wrong_stride(access: Access, stores: Sequence[Access], result: Argument, case: Case) -> str:
@@ -401,16 +409,18 @@ def _starts_too_soon(
 def _switched_off(
     stores: Sequence[Access], result: Argument, shape: tuple[int, ...], ran: Run
 ) -> tuple[str, Access] | None:
-    """Say that the lane for the first missing element of a matrix is masked off; None if it isn't clear.
+    """Say that the lane for the first missing element is masked off; None if it isn't clear.
 
     A lane right of a matrix, whose address is in the next row, isn't the lane for that element.
     """
     missing = int(np.asarray(ran.written[result.name]).reshape(-1).argmin())
     for access in stores:
         elements = access.elements
-        if not len(shape) == elements.ndim == 2:
+        if not len(shape) == elements.ndim <= 2:
             continue
-        lanes = (elements == missing) & ~access.mask & (elements // shape[1] == elements[:, :1] // shape[1])
+        lanes = (elements == missing) & ~access.mask
+        if len(shape) == 2:
+            lanes &= elements // shape[1] == elements[:, :1] // shape[1]
         if lanes.any():
             place = f"{result.name}[{index_of(missing, shape)}]"
             return f"the lane for {place} is switched off by the mask of this store", access

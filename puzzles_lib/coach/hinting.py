@@ -20,8 +20,9 @@ MANY_CAUSES = {"values": None, "error": None, "compiler": re.compile(r"shape|axi
 """The kinds of verdict that no hint fits as such, except if the report speaks of this."""
 CAUSE = re.compile(r"you'd get|what you get")
 """What a diagnosis says that knows what the kernel does wrong."""
-MOST_CHARACTERS = 100  # of the last check's message
+MOST_CHARACTERS = 160  # of the last check's message
 NO_FIT = (0, 0)
+OF_DIAGNOSIS = 3  # how well a hint fits by words of the diagnosis
 
 _shown: dict[Key, dict[int, str]] = {}
 """By the number of each hint shown in this session, from 1: the failure it was chosen for; "" for none."""
@@ -43,6 +44,7 @@ class Shown:
 
     hint: None if there is no hint to show. number: the hint's number, from 1. count: how many hints the
     puzzle has. notes: the lines below the hint. lead: the line above it, about a hint that was shown before.
+    fits: whether it was chosen because it fits the last check.
     """
 
     puzzle: str
@@ -51,12 +53,14 @@ class Shown:
     count: int = 0
     notes: tuple[str, ...] = ()
     lead: str = ""
+    fits: bool = False
 
     @property
     def headline(self) -> str:
         if not self.hint:
             return f"{self.puzzle}: no hint"
-        return f"{self.puzzle}, hint {self.number} of {self.count}: {self.hint.title}"
+        fits = ", which fits your last check" * self.fits
+        return f"{self.puzzle}, hint {self.number} of {self.count}{fits}: {self.hint.title}"
 
     def __repr__(self) -> str:
         text = [self.hint.text] if self.hint else []
@@ -128,7 +132,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         show_it = f": hint({name}, {seen}) shows it again" if name else ""
         lead = f"{best}{show_it}. This one {'fits, too' if fits else 'is a general one'}."
     if fits and said:
-        message = said.telling.message if said.telling else ""
+        message = _words(known[chosen - 1], said, code)
         short = textwrap.shorten(message, MOST_CHARACTERS, placeholder=" …")
         why = f" That's why it comes before hint {first}." if first < chosen else ""
         notes.append(f"Chosen because your last {source} said: “{short}”{why}")
@@ -147,7 +151,8 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         lost = source == "check" and is_about and not any(_fit(each, said, code) > NO_FIT for each in known)
         other = ", and none of them is about what your last check said" if lost else ""
         notes.append(f"{every}{other}. {again} again.")
-    return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead)
+    fits = fits and source == "check"
+    return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead, fits)
 
 
 def _before_the_cause(
@@ -193,6 +198,14 @@ def _seen(known: Sequence[Hint], said: Report | None, shown: Mapping[int, str], 
     """Return the number of the hint that fits best if it was shown for another reason; else 0."""
     best = next(iter(_fitting(known, said, code)), 0)
     return best if best in shown and shown[best] != _failure(said) else 0
+
+
+def _words(hint: Hint, said: Report, code: str) -> str:
+    """Return what a check said for which a hint was chosen: the diagnosis if the hint fits that."""
+    if not said.telling:
+        return ""
+    fits_why = _fit(hint, said, code)[0] == OF_DIAGNOSIS
+    return said.telling.diagnosis if fits_why else said.telling.message
 
 
 def _key(puzzle: Puzzle, kernel: str) -> Key:

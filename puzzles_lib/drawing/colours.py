@@ -42,6 +42,7 @@ HAZE = "#f4f4f4"  # barely visible parts
 # Program 0, 1, 2 ...; without vermillion, black and gray, which mark lanes out of bounds, the outline and
 # shared elements.
 PROGRAM_COLORS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, BLUE, LILAC, BROWN)
+TWELVE_COLORS = (*PROGRAM_COLORS, "#8a8f2a", "#ee99aa", "#3aa6a0", "#5b4aa8")  # for grids of 12 programs
 PROGRAM_TINTS = ("#dbeefb", "#fdebc8", "#cdeee2", "#f3dcea", "#fbf7c4", "#cfe3f2", "#e6defa", "#e8dccb")
 BAD = VERMILLION  # lanes out of bounds
 

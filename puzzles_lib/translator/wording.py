@@ -1386,7 +1386,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"^'tensor' object has no attribute 'values'|^cannot unpack non-iterable",
         "a block cannot be unpacked: its elements have no names",
     ),
-    (r"^'NoneType' object has no attribute '(?:type|dtype)'", _none),
+    (r"^'NoneType' object has no attribute '(?:type|dtype|shape)'", _none),
     (
         r"^only tuple comprehensions",
         "a kernel has no lists: an operation on a block works on all its lanes",
@@ -1469,8 +1469,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^'scf.condition' op", "the condition of a while must be one value, not a block"),
     (
         r"is not string$",
-        'print(x) works in Python only: in a kernel, tl.device_print("x", x) prints values, and '
-        "tl.static_print(x.shape) shapes; `watch` shows all of them",
+        "print(x) works in Python only: take it out, because `watch` shows the values of every line "
+        '(in a kernel, tl.device_print("x", x) prints them for every program)',
     ),
     (
         r"^Cannot evaluate f-string",

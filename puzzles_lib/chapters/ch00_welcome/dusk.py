@@ -21,13 +21,21 @@ def brightened(kernel: object) -> Picture:
 def revealed(kernel: object) -> Picture:
     """Draw noise, and what a kernel for puzzle 0b finds in it."""
     x = pictures.noise()
-    return _before_and_after(kernel, PAIR_DIFFERENCE, "x", x, (x.shape[0], x.shape[1] // 2))
+    return _before_and_after(kernel, PAIR_DIFFERENCE, "x", x, (x.shape[0], x.shape[1] // 2), contrast=True)
 
 
 def _before_and_after(
-    kernel: object, puzzle: Puzzle, name: str, x: torch.Tensor, shape: tuple[int, ...]
+    kernel: object,
+    puzzle: Puzzle,
+    name: str,
+    x: torch.Tensor,
+    shape: tuple[int, ...],
+    contrast: bool = False,
 ) -> Picture:
-    """Draw a picture and a kernel's result. What the kernel doesn't store is NaN, which is hatched."""
+    """Draw a picture and a kernel's result. What the kernel doesn't store is NaN, which is hatched.
+
+    contrast: whether to draw the result large, and its largest number in white if there are numbers below 0.
+    """
     old = stale_note(kernel) if isinstance(kernel, JITFunction) else ""
     size = shape[0] * shape[1]
     case = Case(fill=None, salt="", pretend=False, N=size, BLOCK=min(pictures.BLOCK, size))
@@ -38,4 +46,8 @@ def _before_and_after(
     ran, _ = found
     written = torch.as_tensor(ran.written["z"]).view(size)
     z = torch.where(written, ran.outputs["z"].view(size), torch.nan)
-    return pictures.gallery(**{name: x, "yours": z.view(shape)})
+    if not contrast:
+        return pictures.gallery(**{name: x, "yours": z.view(shape)})
+    most = float(z.nan_to_num().abs().max()) or 1.0
+    note = f"\N{MINUS SIGN}{most:.2g} is black, 0 gray, {most:.2g} white" if bool((z < 0).any()) else ""
+    return pictures.hung({name: (x, ""), "yours": (z.view(shape), note)}, unit=0.045, most=most)

@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import AxesImage
 
 from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
-from puzzles_lib.chapters.ch06_convolution.pictures import gallery, scene
+from puzzles_lib.chapters.ch06_convolution.pictures import gallery, hung, scene
 from puzzles_lib.drawing.colours import (
     FAINT,
     INK,
@@ -17,6 +17,7 @@ from puzzles_lib.drawing.colours import (
     PALE,
     PROGRAM_COLORS,
     SNOW,
+    TWELVE_COLORS,
 )
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
@@ -27,7 +28,7 @@ BLOCK = 512  # of the kernels that make pictures
 SUN = 14 * 96 + 74  # the element in the middle of the sun
 
 __all__ = [
-    "dusk", "gallery", "gpu", "launch", "line_by_line", "noise", "painters", "pairs", "programs",
+    "dusk", "gallery", "gpu", "hung", "launch", "line_by_line", "noise", "painters", "pairs", "programs",
 ]  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def painters() -> Picture:
     rows, columns = x.shape
     figure, ax = new_sheet(columns * size + 5.0, rows * size + 0.9)
     owner = torch.arange(rows * columns).view(rows, columns) // BLOCK
-    palette = torch.tensor([to_rgb(color) for color in PROGRAM_COLORS])
+    palette = torch.tensor([to_rgb(color) for color in TWELVE_COLORS])
     tinted = (0.25 + 1.5 * x[..., None]) * palette[owner % len(palette)]
     shown = AxesImage(ax, extent=(0.3, 0.3 + columns * size, rows * size + 0.6, 0.6), interpolation="none")
     shown.set_data((255 * tinted.clamp(max=1)).round().byte().numpy())
@@ -76,14 +77,12 @@ def painters() -> Picture:
     row, column = divmod(SUN, columns)
     x_at, y_at = 0.3 + size * (column + 0.5), 0.6 + size * (row + 0.5)
     ax.plot([x_at], [y_at], marker="+", markersize=11, markeredgewidth=2, color=JET)
-    program, lane = divmod(SUN, BLOCK)
-    text = f"element {SUN:,}: program {program}, lane {lane}"
-    label(ax, x_at - 0.5, y_at, text, align="right", fontsize=9, color=JET, behind=SNOW, pad=4)
+    label(ax, x_at - 0.5, y_at, f"element {SUN:,}", align="right", fontsize=9, color=JET, behind=SNOW, pad=4)
     return Picture(
         figure,
         f"""The picture at dusk in {rows * columns // BLOCK} stripes, one per program, in a color each. A
-        stripe has {BLOCK} pixels, which is {BLOCK // columns} rows and a third. The middle of the sun,
-        element {SUN:,}, is in the stripe of program {program}, in lane {lane}.""",
+        stripe has {BLOCK} pixels, which is {BLOCK // columns} rows and a third. The middle of the
+        sun, element {SUN:,}, is marked.""",
     )
 
 
@@ -156,7 +155,7 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     on = [PALE if m else None for m in mask]
     hatched = [None if m else "////" for m in mask]
     color = PROGRAM_COLORS[program % len(PROGRAM_COLORS)]
-    figure, ax = new_sheet(24.4, 11.4)
+    figure, ax = new_sheet(24.4, 13.6)
     left, wide = 11.4, 1.55
     as_code = {"align": "left", "fontsize": 9.5, "family": "monospace"}
 
@@ -168,19 +167,24 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     row(2.7, "offs = pid * BLOCK + tl.arange(0, BLOCK)", offs, color)
     label(ax, left - 0.25, 2.4, "lane", align="right", fontsize=9, color=FAINT)
     row(4.2, "mask = offs < N", mask, on)
-    row(5.7, "x = tl.load(x_ptr + offs, mask=mask)", [_signed(v) for v in loaded], on, hatched)
-    row(7.2, "z = 2 * x", [_signed(v) for v in results], on, hatched)
-    label(ax, 0.2, 9.2, "tl.store(z_ptr + offs, z, mask=mask)", **as_code)
+    row(5.7, "x_ptr + offs", [f"x[{off}]" if off < case.N else "" for off in offs], on, hatched)
+    label(ax, left - 0.25, 6.2, "addresses of", align="right", fontsize=9, color=FAINT)
+    row(7.2, "x = tl.load(x_ptr + offs, mask=mask)", [_signed(v) for v in loaded], on, hatched)
+    row(8.7, "z = 2 * x", [_signed(v) for v in results], on, hatched)
+    label(ax, 0.2, 10.7, "tl.store(z_ptr + offs, z, mask=mask)", **as_code)
     live = sum(mask)
-    cells(ax, [f"z[{at}]" for at in offs[:live]], x=left, y=10.2, width=wide, colors=color, title="in memory")
+    stored = [_signed(v) for v in results[:live]]
+    cells(ax, stored, x=left, y=11.7, width=wide, colors=color, title="in memory")
     for lane in range(live):
         at = left + (lane + 0.5) * wide
-        arrow(ax, (at, 8.3), (at, 10.1))
+        arrow(ax, (at, 9.8), (at, 11.6))
+        label(ax, at, 13.1, f"z[{offs[lane]}]", fontsize=9, color=FAINT)
     return Picture(
         figure,
         f"""Program {program} of the kernel on N = {case.N}, BLOCK = {case.BLOCK}, one line of code per row
         and one column per lane. offs runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live}
-        lanes and False in the last {case.BLOCK - live}; x is
+        lanes and False in the last {case.BLOCK - live}; x_ptr + offs has the addresses of x[{offs[0]}] to
+        x[{offs[live - 1]}]; x is
         {", ".join(_signed(v) for v in loaded[:live])}; z is twice that, and is stored to z[{offs[0]}] to
         z[{offs[live - 1]}].""",
     )
@@ -240,7 +244,7 @@ def launch(places: int = 4, times: Sequence[int] = TIMES) -> Picture:
         start, free[place] = free[place], free[place] + times[pid]
         ended.append((free[place], pid))
         x, y = 5.2 + start * unit, 2.5 + 1.15 * place
-        color = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)]
+        color = TWELVE_COLORS[pid % len(TWELVE_COLORS)]
         box(ax, queue + 0.8 * pid, 0.1, 0.8, 0.7, str(pid), color=color, fontsize=9)
         box(ax, x, y, times[pid] * unit, 0.9, f"program {pid}", color=color, edge=INK)
     for place in range(places):

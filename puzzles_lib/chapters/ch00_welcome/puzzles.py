@@ -1,5 +1,6 @@
 """Chapter 00: a first line, which the text then explains, and lines that find a hidden picture."""
 
+import torch
 import triton
 from jaxtyping import Float32
 from torch import Tensor
@@ -26,7 +27,14 @@ DOUBLE = Puzzle(
         Case(N=100, BLOCK=64, fill={"x": inputs.large}),
     ),
     stored_once=("z",),
-    slips={"results above 1 are cut off: 2 * x may be above 1": lambda x: (2 * x).clamp(max=1)},
+    slips={
+        "results above 1 are cut off: 2 * x may be above 1": lambda x: (2 * x).clamp(max=1),
+        "that's twice the position of each element, not twice its value": lambda x: (
+            2.0 * torch.arange(len(x))
+        ),
+        "each number of x has lost its fraction before it's doubled": lambda x: 2 * x.trunc(),
+        "the results are rounded to float16: keep them in float32": lambda x: (2 * x).half().double(),
+    },
     contract=Contract({"N": Size(300), "BLOCK": (32, 64, 128)}),
 )
 
@@ -66,6 +74,12 @@ PAIR_DIFFERENCE = Puzzle(
             lambda x: x[::2] - x[1::2]
         ),
         "the two numbers of each pair are added": lambda x: x[1::2] + x[::2],
+        "z says only which number is larger: store the difference itself": (
+            lambda x: (x[1::2] > x[::2]).double()
+        ),
+        "the first numbers are correct, but the second ones aren't: in pair 1, it's x[3], not x[2]": (
+            lambda x: x[1 : len(x) // 2 + 1] - x[::2]
+        ),
     },
     contract=DOUBLE.contract,
 )

@@ -25,6 +25,17 @@ def _at_the_sun() -> tuple[int, ...]:
     return divmod(SUN, BLOCK)
 
 
+def _ragged(number: int) -> Nudge:
+    """Return the nudge for a case whose last block isn't full."""
+    case = DOUBLE.cases[number]
+    last = case.N // case.BLOCK
+    return Nudge(
+        lambda given, right: number in given,
+        f"Case {number} has {case.N} elements in blocks of {case.BLOCK}. The block of program {last} begins "
+        f"at element {last * case.BLOCK}. Which elements do its {case.BLOCK} lanes load?",
+    )
+
+
 QUESTIONS = (
     Question(
         "ch00-q1",
@@ -84,10 +95,10 @@ QUESTIONS = (
                 "Correct so far, but another case has only full blocks, too.",
             ),
             Nudge(
-                lambda given, right: 2 in given or 3 in given,
-                "In at least one of these cases, the last block is longer than what's left of x. "
-                "Divide each size by its block size.",
+                lambda given, right: {2, 3} <= given,
+                "Divide each size by its block size. In which cases is something left over?",
             ),
+            *map(_ragged, (2, 3)),
         ),
         why="In cases 0 and 1 all blocks are full, so a mask would be True in every lane.",
     ),
@@ -130,8 +141,8 @@ QUESTIONS = (
         (
             Nudge(
                 lambda given, right: 0 not in given,
-                "Your kernel doesn't pass case 0, 8 elements in one block of 8, or it wasn't run at all: "
-                "see the report above. Your mask must do no harm in a full block.",
+                "Your kernel doesn't pass case 0: 8 elements in one block of 8. "
+                "Your mask must do no harm in a full block.",
             ),
             Nudge(
                 lambda given, right: 1 not in given,

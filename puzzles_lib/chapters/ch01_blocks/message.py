@@ -7,10 +7,12 @@ from puzzles_lib.chapters.ch01_blocks import secret
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD, MASKED_ADD, REVERSED_ADD
 from puzzles_lib.checker import SECONDS_PER_CASE, stored
 from puzzles_lib.checker.report import Report
-from puzzles_lib.drawing.colours import PROGRAM_COLORS
+from puzzles_lib.drawing.colours import BAD, FAINT, INK, PROGRAM_COLORS
 from puzzles_lib.drawing.sheet import Picture, cells, label, new_sheet
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.staleness import stale_note
+
+NEIGHBOR = "bob-was-here"  # what is in memory after z
 
 
 def first_part(kernel: object) -> Picture:
@@ -31,13 +33,14 @@ def third_part(kernel: object) -> Picture:
 def _letters(kernel: object, puzzle: Puzzle, codes: Tensor, block: int = 8) -> Picture:
     """Draw codes as they are in memory, and the letters of z, in the color of the program that stored each.
 
-    Elements of z that no program stores are hatched.
+    Elements of z that no program stores are hatched. The places after the last one, up to a whole block,
+    belong to a neighbor's tensor. Those that a program stores to are marked.
     """
     size, rows = len(codes), -(-len(codes) // block)
     old = stale_note(kernel) if isinstance(kernel, JITFunction) else ""
     case = Case(fill=None, salt="", pretend=False, N=size, BLOCK=block)
     found = stored(kernel, puzzle, case, {"x": codes}, seconds=SECONDS_PER_CASE)
-    told, by, why = [""] * size, [-1] * size, ""
+    told, by, why, harmed = [""] * size, [-1] * size, "", set[int]()
     if old:
         why = "Run the cell with your kernel again."
     elif isinstance(found, Report):
@@ -47,11 +50,16 @@ def _letters(kernel: object, puzzle: Puzzle, codes: Tensor, block: int = 8) -> P
         by = ran.writers["z"].flatten().tolist()
         letters = secret.read(ran.outputs["z"])
         told = [letter if program >= 0 else "" for letter, program in zip(letters, by, strict=True)]
-        if missing := by.count(-1):
+        harmed = {int(at) for each in ran.accesses if each.kind == "store" and each.argument == "z"
+                  for at in each.elements[each.bad]}  # fmt: skip
+        if harmed:
+            verb = "is" if len(harmed) == 1 else "are"
+            why = f"But {len(harmed)} of the neighbor's letters {verb} overwritten."
+        elif missing := by.count(-1):
             why = f"{missing} of {size} letters are missing."
         elif fault:
             why = "But the run isn't clean: read the report of your kernel."
-    figure, ax = new_sheet(22.4, 1.3 * rows + 2.6)
+    figure, ax = new_sheet(22.4, 1.3 * rows + 3.2)
     label(ax, 1.6, 0.45, "x, as it arrived", align="left", fontsize=11)
     label(ax, 13.4, 0.45, "z, as letters: a color per program", align="left", fontsize=11)
     numbers = [int(code) for code in codes.tolist()]
@@ -62,10 +70,16 @@ def _letters(kernel: object, puzzle: Puzzle, codes: Tensor, block: int = 8) -> P
         cells(ax, numbers[part], x=1.6, y=y, title=f"x[{row * block}]")
         label(ax, 13.15, y + 0.5, f"z[{row * block}]", align="right", fontsize=11)
         cells(ax, told[part], x=13.4, y=y, colors=fills[part], hatch=hatch[part], fontsize=13)
+    if rest := -size % block:
+        x, y = 13.4 + block - rest, 1.1 + 1.3 * (rows - 1)
+        past = [size + at in harmed for at in range(rest)]
+        theirs = ["?" if hit else letter for hit, letter in zip(past, NEIGHBOR, strict=False)]
+        cells(ax, theirs, x=x, y=y, colors=[BAD if hit else None for hit in past], edge=INK, fontsize=13)
+        label(ax, 13.4 + block, y + 1.4, "the neighbor's letters", align="right", fontsize=11, color=FAINT)
     read = "".join(letter or "_" for letter in told)
     foot = [f"“{read}”"] * any(told) + [why] * bool(why)
     for number, line in enumerate(foot):
-        label(ax, 13.4, 1.3 * rows + 1.4 + 0.7 * number, line, align="left", fontsize=11)
+        label(ax, 21.9, 1.3 * rows + 2.0 + 0.7 * number, line, align="right", fontsize=11)
     return Picture(
         figure, f"{size} codes in blocks of {block}, and what the programs store: {' '.join(foot)}"
     )

@@ -57,6 +57,34 @@ def task(pid: int = 1, block: int = 8) -> Picture:
     )
 
 
+def backwards(pid: int = 1, block: int = 4, size: int = 14) -> Picture:
+    """Draw the block of z that a program stores, and the elements of x it needs, which count down."""
+    figure, ax = new_sheet(22.4, 9.6)
+    color, left, first = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)], 5.2, size - 1 - pid * block
+    needed = [first - block < i <= first for i in range(size)]
+    stored = [pid * block <= n < (pid + 1) * block for n in range(size)]
+    x = cells(ax, [f"x[{i}]" for i in range(size)], x=left, y=3.3, colors=_fills(needed, color), fontsize=9)
+    z = cells(ax, [f"z[{n}]" for n in range(size)], x=left, y=7.6, colors=_fills(stored, color), fontsize=9)
+    label(ax, left - 0.25, 2.75, "x_ptr + ...", align="right", fontsize=11)
+    _ruler(ax, left, 2.75, range(size), bold=needed)
+    _pin(ax, left, 3.3, "x_ptr", up=True)
+    _pin(ax, left + first, 3.3, "x_ptr, moved", up=True)
+    label(ax, left - 0.25, 4.85, f"lanes of program {pid}", align="right", fontsize=11)
+    _ruler(ax, left + first - block + 1, 4.85, range(block - 1, -1, -1), bold=[True] * block)
+    label(ax, left - 0.25, 9.1, f"lanes of program {pid}", align="right", fontsize=11)
+    _ruler(ax, left + pid * block, 9.1, range(block), bold=[True] * block)
+    for lane in range(block):
+        source = x.foot(first - lane)
+        arrow(ax, (source[0], 5.3), (z.foot(pid * block + lane)[0], 7.5))
+    return Picture(
+        figure,
+        f"""x with {size} elements between two rulers, and z below it. The upper ruler counts up from the
+        start of x. The lower one counts the lanes of program {pid}: lane 0 is at x[{first}], where x_ptr
+        points after it has moved, and lane {block - 1} at x[{first - block + 1}], so they count down.
+        In z, the lanes count up, from z[{pid * block}] to z[{pid * block + block - 1}].""",
+    )
+
+
 def _fills(own: list[bool], color: str) -> list[str]:
     return [color if each else PALE for each in own]
 

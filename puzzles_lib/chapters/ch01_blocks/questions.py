@@ -27,6 +27,10 @@ def _off_and_stored() -> tuple[int, int]:
     return len(off), sum(lane < case.N for lane in off)
 
 
+def _lanes_of_case_1() -> int:
+    return MASKED_ADD.cases[1].BLOCK
+
+
 def _with(size: int) -> Nudge:
     """Return the nudge for a size with which lanes < N lets the last program leave the tensor."""
     case = next(case for case in MASKED_ADD.cases if size == case.N)
@@ -73,6 +77,18 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: len(given) != 2,
                 "The answer has two numbers: the lanes that are off, and those of them that are stored.",
+            ),
+            Nudge(
+                lambda given, right: given == right[::-1],
+                "Both numbers are there, but in the wrong order. The lanes that are off come first.",
+            ),
+            Nudge(
+                lambda given, right: given[0] == _lanes_of_case_1() - right[0],
+                "That's how many lanes the load's mask leaves on. How many of the 32 are off?",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0] + 1,
+                "The first number is one too high: the mask is offs < 19. Is it True in lane 18?",
             ),
             Nudge(
                 lambda given, right: given[0] == right[0] - 1,

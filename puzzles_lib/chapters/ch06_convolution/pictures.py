@@ -40,21 +40,25 @@ def gallery(**images: torch.Tensor) -> Picture:
 
     Pixels that are NaN are hatched.
     """
-    return _hung({name: (image, "") for name, image in images.items()})
+    return hung({name: (image, "") for name, image in images.items()})
 
 
-def _hung(images: Mapping[str, tuple[torch.Tensor, str]]) -> Picture:
-    """Images in a row, each under its name and a note."""
+def hung(images: Mapping[str, tuple[torch.Tensor, str]], unit: float = 0.026, most: float = 1.0) -> Picture:
+    """Draw images in a row, each under its name and a note.
+
+    unit: inches per pixel. most: the number that is white in images with values below 0; -most is black.
+    """
     columns = sum(image.shape[1] + 4 for image, _ in images.values())
     tallest = max(image.shape[0] for image, _ in images.values())
-    figure, ax = new_sheet(columns, tallest + 16, unit=0.026)
+    figure, ax = new_sheet(columns, tallest + 16, unit=unit)
     left, top, told = 2.0, 14, []
     for name, (image, note) in images.items():
         rows, width = image.shape
-        least = -1.0 if bool((image < 0).any()) else 0.0
+        low = bool((image < 0).any())
+        least, white = (-most, most) if low else (0.0, 1.0)
         missing = image.isnan()
         known = image[~missing] if not bool(missing.all()) else torch.zeros(1)
-        grey = ((image.nan_to_num().numpy() - least) / (1 - least)).clip(0, 1)
+        grey = ((image.nan_to_num().numpy() - least) / (white - least)).clip(0, 1)
         shown = AxesImage(ax, extent=(left, left + width, top + rows, top), interpolation="none", zorder=1)
         pixels = np.repeat(np.round(255 * grey[..., None]).astype(np.uint8), 3, axis=2)
         if bool(missing.any()):
@@ -63,8 +67,8 @@ def _hung(images: Mapping[str, tuple[torch.Tensor, str]]) -> Picture:
         shown.set_data(pixels)
         ax.add_image(shown)
         box(ax, left, top, width, rows, color=None, edge=INK, linewidth=1)
-        white = "1 and more white" if bool((image > 1).any()) else "1 white"
-        note = note or ("0 is gray" if least else f"0 is black, {white}")
+        bright = "1 and more white" if bool((image > 1).any()) else "1 white"
+        note = note or ("0 is gray" if low else f"0 is black, {bright}")
         if bool(missing.any()):
             note = "hatched: never written" if not bool(missing.all()) else ""
         label(ax, left, 4, name, align="left", fontsize=11)
@@ -81,7 +85,7 @@ def filters() -> Picture:
     blur, edge = torch.full((5, 5), 1 / 25), -torch.ones(3, 3)
     edge[1, 1] = 8.0
     blurred, edges = (CONV2D.spec(x[None], w)[0] for w in (blur, edge))
-    return _hung(
+    return hung(
         {
             "x": (x, "a house, mountains, the sun, a field"),
             "blurred": (blurred, "by 25 numbers, each 1/25"),

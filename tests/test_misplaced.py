@@ -1,0 +1,91 @@
+"""A report names the first lane of a vector kernel that loads or stores a wrong element, and says how."""
+
+import pytest
+
+from puzzles_lib import CONSTANT_ADD, DOUBLE, MASKED_ADD, PAIR_DIFFERENCE, REVERSED_ADD, hint, session
+from puzzles_lib.authoring.solutions import kernel_sources
+from puzzles_lib.checker import examine
+from puzzles_lib.checking import check
+from puzzles_lib.coach import hinting
+from puzzles_lib.source import define
+
+START = "N - 1 - pid * BLOCK"
+LOAD = "x_ptr - lanes"
+MASK = "lanes < N - pid * BLOCK"
+STORE = "z_ptr + pid * BLOCK + lanes"
+
+SLIPS = [
+    (REVERSED_ADD, {LOAD: "x_ptr + lanes"},
+     "z[1] needs x[30], but lane 1 of program 0 loads x[32]: its lanes count up, but must count down",
+     "Which way the lanes count"),
+    (REVERSED_ADD, {START: "N - pid * BLOCK"},
+     "z[0] needs x[31], but lane 0 of program 0 loads x[32]: every address is 1 too high",
+     "Where lane 0 begins"),
+    (REVERSED_ADD, {START: "N - 2 - pid * BLOCK"}, "every address is 1 too low", "Where lane 0 begins"),
+    (REVERSED_ADD, {START: "N - 1 + pid * BLOCK"},
+     "z[32] needs x[95], but lane 0 of program 1 loads x[159]: program 1 must begin BLOCK = 32 elements "
+     "before program 0, not after",
+     "Where lane 0 begins"),
+    (REVERSED_ADD, {START: "N - 1 - pid"}, "must begin BLOCK = 32 elements before program 0, not 1",
+     "Where lane 0 begins"),
+    (REVERSED_ADD, {LOAD: "x_ptr - pid * BLOCK - lanes"},
+     "must begin BLOCK = 32 elements before program 0, not 64", "Where lane 0 begins"),
+    (REVERSED_ADD, {MASK: "lanes < N"}, "all 8 lanes are on, but only 3 of them have an element",
+     "The mask"),
+    (REVERSED_ADD, {MASK: "lanes <= N - pid * BLOCK"}, "True in one lane too many", "The mask"),
+    (MASKED_ADD, {MASK: "lanes <= N - pid * BLOCK"},
+     "the mask is True in one lane too many: lane 19 is the last one that has an element",
+     "The last lane"),
+    (MASKED_ADD, {MASK: "lanes < N - 1 - pid * BLOCK"},
+     "the lane for z[31] is switched off by the mask of this store", "The last lane"),
+    (MASKED_ADD, {MASK: "lanes < BLOCK"}, "all 32 lanes are on, but only 20 of them have an element",
+     "How many elements are left"),
+    (CONSTANT_ADD, {"x_ptr + lanes": "x_ptr + lanes + 10", "x + 10": "x"},
+     "every address is 10 too high. Is 10 added to the address instead of the value?",
+     "Addresses and values"),
+    (CONSTANT_ADD, {STORE: "z_ptr + pid * BLOCK + lanes + 10"},
+     "x[0] belongs in z[0], but lane 0 of program 0 stores it to z[10]", "Addresses and values"),
+    (CONSTANT_ADD, {STORE: "z_ptr + (pid + 1) * BLOCK + lanes"}, "every address is 32 too high",
+     "Where the block is"),
+    (CONSTANT_ADD, {"x_ptr + lanes": "x_ptr", STORE: "z_ptr + pid * BLOCK"},
+     "each program stores one element: add lanes to get one address per lane",
+     "A block, not one number"),
+    (PAIR_DIFFERENCE, {"second - first": "second > first"}, "store the difference itself",
+     "Which from which"),
+    (PAIR_DIFFERENCE, {"x_ptr + 2 * offs + 1": "x_ptr + offs + 1"}, "in pair 1, it's x[3], not x[2]",
+     "Where a pair begins"),
+    (DOUBLE, {"z = 2 * x": "z = (2 * x).to(tl.float16)"}, "rounded to float16", "How your line is written"),
+    (DOUBLE, {"z = 2 * x": "z = 2 * offs"}, "twice the position of each element", "How your line is written"),
+    (DOUBLE, {"z = 2 * x": "z = 2 * x.to(tl.int32)"}, "has lost its fraction", "How your line is written"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("puzzle, edits, words, title", SLIPS)
+def test_a_wrong_lane_is_named_and_hinted_at(puzzle, edits, words, title, monkeypatch, state_dir):
+    monkeypatch.setattr(hinting, "_shown", {})
+    monkeypatch.setattr(session, "_last", {})
+    source = kernel_sources()[puzzle.name]
+    for old, new in edits.items():
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    assert words in str(check(define(source, "<slip>"), puzzle))
+    assert hint(puzzle).hint.title == title
+
+
+@pytest.mark.parametrize(
+    "offs, words",
+    [
+        ("(pid + 1) * BLOCK", "no program stores z[0]: program 0 begins at z[32] already"),
+        ("pid * BLOCK", "all 32 lanes are on, but only 20 of them have an element"),
+    ],
+)
+def test_lanes_that_agree_are_not_misplaced(offs, words):
+    source = f"""@triton.jit
+def masked_add_kernel(x_ptr, z_ptr, N, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offs = {offs} + tl.arange(0, BLOCK)
+    mask = tl.full((BLOCK,), True, tl.int1)
+    x = tl.load(x_ptr + offs, mask=mask)
+    tl.store(z_ptr + offs, x + 10, mask=mask)
+"""
+    assert words in str(examine(define(source, f"<{offs}>"), MASKED_ADD))
