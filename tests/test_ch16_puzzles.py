@@ -138,6 +138,11 @@ PLACE = "OFFSET + row * N + n"
 LANE = "n - tl.program_id(1) * BLOCK_G * GROUP"
 FLOOR = "tl.floor(steps + u)"
 DB = "total += tl.sum(dy.to(tl.float32), axis=1)"
+TOTAL = "total = tl.zeros((BLOCK_C,), dtype=tl.float32)"
+SHORT_TOTAL = TOTAL.replace("float32", "bfloat16")
+SHORT_SUM = (
+    "the sum on this line is rounded to bfloat16. Convert the numbers to float32 before you add them\n"
+)
 ALWAYS = "    if True:\n        tl.store"
 
 
@@ -207,6 +212,8 @@ ALWAYS = "    if True:\n        tl.store"
         ),
         (LINEAR_BACKWARD, {"offs_c, total, mask": "offs_c, tl.sum(acc, axis=1), mask"}, "row sums of dw"),
         (LINEAR_BACKWARD, {"dy.to(tl.float32), axis=1": "dy.to(tl.float32)"}, "along m only, with axis=1"),
+        (LINEAR_BACKWARD, {DB: "total += tl.sum(dy, axis=1)"}, SHORT_SUM),
+        (LINEAR_BACKWARD, {TOTAL: SHORT_TOTAL, DB: f"{DB}.to(tl.bfloat16)"}, SHORT_SUM),
         (LINEAR_BACKWARD, {DB: "total += 1.0"}, "db counts the iterations of the loop"),
         (LINEAR_BACKWARD, {DB: "total += tl.minimum(M - start, BLOCK_M)"}, "db counts the rows of dy"),
         (LINEAR_BACKWARD, {" & (pid_n == 0)": ""}, "2 and 6   a race: several programs store the same value"),
@@ -221,6 +228,16 @@ def test_a_slip_gets_words_of_its_own(puzzle, changes, words):
     for right, mark in marks.items():
         parts = parts.replace(mark, changes[right])
     assert words in str(check(define(parts, "<wrong>"), puzzle))
+
+
+def test_a_dot_of_short_blocks_is_not_said_to_use_tf32():
+    right = "scale[:, :, None] * codes"
+    source = kernel_sources()["linear_backward"]
+    assert source.count(right) == 1
+    report = str(
+        check(define(source.replace(right, f"({right}).to(tl.bfloat16)"), "<wrong>"), LINEAR_BACKWARD)
+    )
+    assert "coarser type's rounding: is something float16 or bfloat16?" in report and "TF32" not in report
 
 
 STORE = "    if NEED_DB:\n        tl.store(db_ptr + offs_c, total, mask=(offs_c < COUT) & (pid_n == 0))"
