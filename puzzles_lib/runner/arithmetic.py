@@ -47,7 +47,7 @@ class Arithmetic:
 
     products: whether a sum has taken a product. cancels: whether a rounded product was canceled to 0.
     sums_in_tf32: whether the compiler turns sums of products into dots, as Triton does before 3.8.
-    tf32: whether a `tl.dot` of float32 blocks was in TF32. factors: the largest roundoff with which a dot used
+    tf32: whether a `tl.dot` of float32 blocks was in TF32. factors: the largest roundoff with which one used
     its factors.
     in_tf32: lines whose sum of products is a dot. inexact: those of them with a factor that TF32 rounds.
     narrow: lines whose sum is rounded, one addition after another, to a dtype of fewer bits than float32: its

@@ -82,7 +82,7 @@ _PAIR = {
 
 
 def _promise(result: str, names: Sequence[str]) -> str:
-    """Return what a fake promises and what is real, from torch's message; "" for a message of another kind."""
+    """Return what a fake promises and what is real, from torch's message; "" for any other message."""
     if "mismatched tensor metadata" not in result:
         return ""
     place = re.search(r"output\[(\d+)\]", result)

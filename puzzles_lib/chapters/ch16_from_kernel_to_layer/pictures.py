@@ -78,17 +78,20 @@ def _middle(one: Any) -> float:
 
 
 def asks() -> Picture:
-    """Draw which part of an operator torch asks for what, in a plain call, when it compiles, and afterwards."""
+    """Draw which part of an operator torch asks for what: in a plain call, in a plan, in a compiled model."""
     figure, ax = new_sheet(25, 9.6)
     left, width, gap = 5.6, 4.5, 0.3
     parts = {"schema": PACKED, "fake": VALUES, "function": DW, "backward": DY}
     made_by = ("mutates_args, types", "register_fake", "your kernels run here", "register_autograd")
+    recorded = "recorded, to be\nplanned as well"
     rows = {
         "a plain call": ("", "", "makes y", "makes dx"),
         "torch.compile plans:\nno data yet": (
-            "what does a call\nchange?", "which shapes,\nstrides, dtypes?", "", "recorded, to be\nplanned as well",
+            "what does a call\nchange?", "which shapes,\nstrides, dtypes?", "", recorded,
         ),
-        "the compiled\nmodel runs": ("", "", "makes y, if the\nplan has a call", "makes dx, if the\nplan needs it"),
+        "the compiled\nmodel runs": (
+            "", "", "makes y, if the\nplan has a call", "makes dx, if the\nplan needs it",
+        ),
     }  # fmt: skip
     for place, (part, under) in enumerate(zip(parts, made_by, strict=True)):
         middle = left + place * (width + gap) + width / 2
@@ -134,8 +137,8 @@ def strides(rows: int = 2, columns: int = 3) -> Picture:
     told = "; ".join(", ".join(map(str, row)) for row in values.tolist())
     return Picture(
         figure,
-        f"The function stores y, with the rows {told}, row by row: its strides are ({columns}, 1). So memory "
-        f"has {', '.join(map(str, values.flatten().tolist()))}. The compiled model reads the same memory with "
+        f"The function stores y, with the rows {told}, row by row: its strides are ({columns}, 1). So "
+        f"memory has {', '.join(map(str, values.flatten().tolist()))}. The compiled model reads it with "
         f"the fake's strides, (1, {rows}). What does it take for y?",
     )
 

@@ -252,10 +252,34 @@ def _unclamped(codes: Callable, draw: Callable = _as_asked) -> Callable:
     ) -> tuple[Tensor, Tensor, Tensor]:
         steps, scale, minimum = steps_up(x, BITS, GROUP)
         u = draw(*_places_of(x, BITS, GROUP, SEED, OFFSET, BLOCK_G)).expand_as(steps)
-        F = 32 // BITS
-        made = torch.nn.functional.pad(codes(steps, u, 2**BITS - 1).long(), (0, -x.shape[1] % F))
-        words = (made.unflatten(1, (-1, F)) << BITS * torch.arange(F)).sum(2) & _LOW
-        return words.to(torch.int32), scale.bfloat16(), minimum.bfloat16()
+        return _spilling(codes(steps, u, 2**BITS - 1), BITS), scale.bfloat16(), minimum.bfloat16()
+
+    return spec
+
+
+def _spilling(codes: Tensor, BITS: int) -> Tensor:
+    """Return the words of codes, of which those that are negative or too large spill into other fields."""
+    F = 32 // BITS
+    made = torch.nn.functional.pad(codes.long(), (0, -codes.shape[1] % F))
+    words = (made.unflatten(1, (-1, F)) << BITS * torch.arange(F)).sum(2) & _LOW
+    return words.to(torch.int32)
+
+
+def _counted(steps_of: Callable) -> Callable:
+    """A spec with a slip: steps are counted otherwise, from x and its group's minimum, scale and range."""
+
+    def spec(
+        x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int, BLOCK_G: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        _, scale, minimum = steps_up(x, BITS, GROUP)
+        group, top = torch.arange(x.shape[1]) // GROUP, 2**BITS - 1
+        padded = torch.cat([x, x[:, -1:].expand(-1, -x.shape[1] % GROUP)], 1)
+        low, high = padded.unflatten(1, (-1, GROUP)).aminmax(dim=2)
+        exact = torch.where(high > low, (high - low) / top, 1.0)
+        steps = steps_of(x, minimum[:, group], scale[:, group], exact[:, group])
+        u = _as_asked(*_places_of(x, BITS, GROUP, SEED, OFFSET, BLOCK_G))
+        codes = (steps + u).floor().clamp(max=top)
+        return _spilling(codes, BITS), scale.bfloat16(), minimum.bfloat16()
 
     return spec
 
@@ -286,6 +310,15 @@ def _floor_only(steps: Tensor, u: Tensor, top: int) -> Tensor:
 
 
 ROUNDING_SLIPS = {
+    "steps begin at 0, not at the group's minimum: subtract low before you divide": _counted(
+        lambda x, low, scale, exact: x / scale
+    ),
+    "steps are multiplied by the scale: a step is as long as the scale, so divide by it": _counted(
+        lambda x, low, scale, exact: (x - low) * scale
+    ),
+    "steps use the scale before it was rounded to bfloat16: divide by the scale as stored": _counted(
+        lambda x, low, scale, exact: (x - low) / exact
+    ),
     "your codes are those of rounding to the nearest": _rounded_by(lambda steps, u: steps.round()),
     "your codes are always rounded down, whatever u is": _rounded_by(lambda steps, u: steps.floor()),
     "each row draws the same numbers: the place of row m begins at OFFSET + m * N": _drawn(

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
@@ -284,7 +283,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q6",
-        asks="Memory has 0, 2, 4, 1, 3, 5. What is the first row of the [2, 3] that strides (1, 2) find there?",
+        asks="Memory has 0, 2, 4, 1, 3, 5. Which first row of a [2, 3] do the strides (1, 2) find there?",
         right=_first_row_read,
         kind=tuple,
         nudges=(
@@ -397,8 +396,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q13",
-        asks="A: 2 bits, nearest. B: 1 bit, nearest. C: 1 bit, stochastic. Which loss curve is the nearest to "
-        "float32's, which comes next, and which is the farthest?",
+        asks="A: 2 bits, nearest. B: 1 bit, nearest. C: 1 bit, stochastic. Which loss curve is the nearest "
+        "to float32's, which comes next, and which is the farthest?",
         right=_by_distance,
         kind=str,
         same=lambda value, right: _letters(value) == right,
@@ -416,7 +415,7 @@ QUESTIONS = (
                 "A and B are both biased. Which one more, the one with two codes or the one with four?",
             ),
         ),
-        nudge="x̂ of A is nearer to x, but its errors have a direction, so they don't cancel out. Those of C do.",
+        nudge="x̂ of A is nearer to x than that of C. But its errors have a direction, so they don't cancel.",
     ),
     Question(
         id="ch16-q14",
