@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from puzzles_lib import session
+from puzzles_lib import session, watch
 from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.bench.__main__ import main
 from puzzles_lib.chapters.ch16_from_kernel_to_layer import curves, digits, judged, pictures, questions
@@ -943,6 +943,8 @@ def test_a_kernel_with_its_hole_is_unsolved_and_no_other():
     kernels = made["linear_backward_kernel"], stub
     assert judged.unsolved(*kernels) == "not solved yet: stochastic_pack_kernel. Then run this cell again."
     assert judged.unsolved(made["linear_backward_kernel"]) == ""
+    watched = str(watch(stub, STOCHASTIC_PACK, case=5, program=(0, 0)))
+    assert "not solved yet" in watched and "is not defined" not in watched
 
 
 @pytest.mark.parametrize(
