@@ -14,6 +14,7 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
     MARGIN,
     STOCHASTIC_PACK,
     STRIDED_COPY,
+    WHOLE,
     steps_up,
     stochastic_pack,
     uniform,
@@ -238,6 +239,14 @@ def test_a_slip_gets_words_of_its_own(puzzle, changes, words):
     for right, mark in marks.items():
         parts = parts.replace(mark, changes[right])
     assert words in str(check(define(parts, "<wrong>"), puzzle))
+
+
+def test_a_ceiling_minus_1_is_found_where_the_sum_is_whole():
+    assert float(uniform(7, torch.tensor(WHOLE))) == 199 / 256
+    source = kernel_sources()["stochastic_pack"]
+    assert source.count(FLOOR) == 1
+    report = check(define(source.replace(FLOOR, "(tl.ceil(steps + u) - 1)"), "<wrong>"), STOCHASTIC_PACK)
+    assert "s + u can be a whole number" in str(report)
 
 
 def test_a_dot_of_short_blocks_is_not_said_to_use_tf32():

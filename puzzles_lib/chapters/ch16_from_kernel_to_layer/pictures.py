@@ -367,6 +367,40 @@ def gains(steps: Sequence[int], found: Mapping[str, Sequence[Sequence[float]]]) 
     )
 
 
+def stretch(low: float = 0.4, high: float = 0.6) -> Picture:
+    """Draw what one-bit codes make of a value on average, by its place between its group's ends."""
+    figure = new_figure(8.6, 3.1)
+    axes = figure.subplots(1, 2, sharey=True)
+    average = {
+        "1 bit, nearest": ([0, 0.5, 0.5, 1], [0, 0, 1, 1], (0.0, 1.0)),
+        "1 bit, stochastic": ([0, 1], [0, 1], (low, high)),
+    }
+    for ax, (path, (places, values, ends)) in zip(axes, average.items(), strict=True):
+        color, line, width = LOOKS[path]
+        ax.plot([0, 1], [0, 1], color=FAINT, linewidth=0.9)
+        ax.plot(places, values, line, color=color, linewidth=width)
+        ax.plot([low, high], [low, high], "o", color=INK, markersize=4)
+        ax.plot([low, high], ends, "o", color=color, markersize=8)
+        for place, end in zip((low, high), ends, strict=True):
+            if end != place:
+                ax.annotate(
+                    "", (place, end), (place, place), arrowprops={"arrowstyle": "-|>", "color": color}
+                )
+        ax.set_title(path, fontsize=10)
+        ax.set_xlabel("x, between its group's ends", fontsize=10)
+        ax.set_xticks([0, low, high, 1], ["smallest", f"{low}", f"{high}", "largest"], fontsize=9)
+        ax.set_yticks([0, 1], ["smallest", "largest"], fontsize=9)
+        ax.set_aspect("equal")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("x̂, on average", fontsize=10)
+    return Picture(
+        figure,
+        f"What one-bit codes make of two values, {low} and {high} of the way from their group's smallest "
+        "value to its largest. To the nearest: the smallest and the largest, so they're five times as far apart. "
+        f"Rounded at random: on average {low} and {high}, as they were.",
+    )
+
+
 # ---- production
 
 
@@ -415,5 +449,6 @@ def words(BITS: int = 2) -> Picture:
 
 
 __all__ = [
-    "asks", "curves", "draws", "gains", "language", "layer", "programs", "strides", "words", "wraps"
+    "asks", "curves", "draws", "gains", "language", "layer", "programs", "stretch", "strides", "words",
+    "wraps"
 ]  # fmt: skip

@@ -471,6 +471,14 @@ def top_second(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
     return torch.tensor([0, 255, 100, 7], dtype=dtype).repeat(shape[0], shape[1] // 4)
 
 
+WHOLE = 583_494  # the place of a draw of seed 7 that is 199 / 256
+
+
+def whole_third(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return groups of 4 values, in 8 bits a step is 1; the third and its draw, `WHOLE`, have the sum 1."""
+    return torch.tensor([0, 255, 57 / 256, 7], dtype=dtype).repeat(shape[0], shape[1] // 4)
+
+
 def _rounding_case(constant: bool = False, **numbers: int) -> Case:
     """A case with values for its seed."""
     fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")), constant)
@@ -511,6 +519,9 @@ STOCHASTIC_PACK = Puzzle(
     hard={
         "255 + u can round to 256, which spills into the next field: clamp after the floor": Case(
             M=1, N=8, BITS=8, GROUP=4, SEED=7, OFFSET=ALMOST_ONE - 1, BLOCK_G=2, fill={"x": top_second}
+        ),
+        "s + u can be a whole number, which is its own code: use tl.floor": Case(
+            M=1, N=8, BITS=8, GROUP=4, SEED=7, OFFSET=WHOLE - 2, BLOCK_G=2, fill={"x": whole_third}
         ),
         "words, scale and minimum can have 2^31 elements, too": (
             Case(pretend=True, M=50_000_000, N=200, BITS=8, GROUP=4, SEED=7, OFFSET=0, BLOCK_G=64)
