@@ -208,7 +208,7 @@ def test_nearest_codes_exaggerate_how_x_varies_from_row_to_row():
             around = x - x.mean(0)
             for codes, each in ((near, found), (drawn, at_random)):
                 each.append(float(((codes - codes.mean(0)) * around).sum() / around.square().sum()))
-    assert all(abs(each - 1) < 0.05 for each in at_random)  # "but in no direction on average"
+    assert all(abs(each - 1) < 0.05 for each in at_random)  # "on average it *is* x"
     assert [round(100 * (each - 1)) for each in (min(found), max(found))] == [low, high]
 
 

@@ -396,8 +396,8 @@ def stretch(low: float = 0.4, high: float = 0.6) -> Picture:
     return Picture(
         figure,
         f"What one-bit codes make of two values, {low} and {high} of the way from their group's smallest "
-        "value to its largest. To the nearest: the smallest and the largest, so they're five times as far apart. "
-        f"Rounded at random: on average {low} and {high}, as they were.",
+        "value to its largest. To the nearest: the smallest and the largest, so they're "
+        f"five times as far apart. Rounded at random: on average {low} and {high}, as they were.",
     )
 
 
