@@ -421,16 +421,18 @@ ROUNDING_SLIPS = {
 }
 
 
-def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = False) -> Callable:
+def off_steps(
+    BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = False, apart: int = 4
+) -> Callable:
     """Return a fill for a seed: normal values around a value of each group.
 
-    constant: fill every other group with only its value. Words are compared exactly. So no steps + u is
-    within `MARGIN` of an integer, because float32 arithmetic may go either way there. And no scale is halfway
-    between two bfloat16 numbers. A group's minimum is exact: 0 + u.
+    constant: fill every other group with only its value. apart: how far groups are from 0, on average. Words
+    are compared exactly. So no steps + u is within `MARGIN` of an integer, because float32 arithmetic may go
+    either way there. And no scale is halfway between two bfloat16 numbers. A group's minimum is exact: 0 + u.
     """
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-        around = 4 * torch.randn(shape[0], triton.cdiv(shape[1], GROUP), generator=generator)
+        around = apart * torch.randn(shape[0], triton.cdiv(shape[1], GROUP), generator=generator)
         group = torch.arange(shape[1]) // GROUP
         spread = torch.randn(shape, generator=generator)
         x = (spread * (group % 2 == 0 if constant else 1.0) + around[:, group]).to(dtype)
@@ -479,9 +481,9 @@ def whole_third(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     return torch.tensor([0, 255, 57 / 256, 7], dtype=dtype).repeat(shape[0], shape[1] // 4)
 
 
-def _rounding_case(constant: bool = False, **numbers: int) -> Case:
+def _rounding_case(constant: bool = False, apart: int = 4, **numbers: int) -> Case:
     """A case with values for its seed."""
-    fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")), constant)
+    fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")), constant, apart)
     return Case(**numbers, fill={"x": fill})
 
 
@@ -495,8 +497,8 @@ STOCHASTIC_PACK = Puzzle(
     ),
     grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),
     cases=(
-        # one program, one group, four words
-        _rounding_case(M=1, N=32, BITS=4, GROUP=32, SEED=7, OFFSET=0, BLOCK_G=1),
+        # one program, one group, four words; its minimum isn't about a step above 0
+        _rounding_case(apart=8, M=1, N=32, BITS=4, GROUP=32, SEED=7, OFFSET=0, BLOCK_G=1),
         # several rows, two blocks each, all full; one word per group; the draws do not begin at 0
         _rounding_case(M=3, N=128, BITS=2, GROUP=16, SEED=7, OFFSET=1000, BLOCK_G=4),
         # ragged: the last block has two groups, the last group 11 codes, the last word three
