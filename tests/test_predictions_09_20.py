@@ -476,7 +476,7 @@ MISTAKES = [
     ("ch16-q13", "ABC", "have no direction"),
     ("ch16-q13", "CBA", "more, the one with two codes"),
     ("ch16-q13", "B", "each once"),
-    ("ch16-q13", "ACB", "don't cancel out"),
+    ("ch16-q13", "ACB", "don't cancel"),
     ("ch16-q14", 0.05, "falls more slowly"),
     ("ch16-q14", 0.1, "the last column"),
     ("ch16-q14", 0.08, "Much too large"),
