@@ -14,6 +14,7 @@ from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import (
     MARGIN,
     STOCHASTIC_PACK,
     STRIDED_COPY,
+    WHOLE,
     steps_up,
     stochastic_pack,
     uniform,
@@ -87,6 +88,9 @@ def test_a_spec_that_differentiates_is_not_the_first_to_import_torchs_compiler()
             {"    if NEED_DB:\n        tl.store": "    if True:\n        tl.store"},
             "isn't needed",
         ),
+        (LINEAR_BACKWARD, {".to(tl.int64)  # so": "  # so"}, "An offset wraps around in"),
+        (LINEAR_BACKWARD, {"(m[None, :] < M)  #": "(m[None, :] < M + 9)  #"}, "The tile of dy"),
+        (STOCHASTIC_PACK, {"(x - low[:, None]) / scale": "x / scale"}, "How many steps?"),
         (LINEAR_BACKWARD, {"(pid_n == 0)": "(tl.program_id(0) == 0)"}, "Who stores db?"),
         (LINEAR_BACKWARD, {"tl.store(db_ptr": "tl.atomic_add(db_ptr"}, "Who stores db?"),
         (LINEAR_BACKWARD, {"if NEED_DB:": "if NEED_DB > 1:"}, "The sums of dy"),
@@ -125,7 +129,7 @@ def test_a_hint_is_about_the_mistake_that_the_report_shows(puzzle, changes, titl
 
 
 def test_the_draw_of_the_hard_case_rounds_255_up_to_256():
-    (case,) = (case for case in STOCHASTIC_PACK.hard.values() if not case.pretend)
+    (case,) = (case for words, case in STOCHASTIC_PACK.hard.items() if words.startswith("255 + u"))
     u = uniform(case.SEED, case.OFFSET + torch.arange(case.N))
     assert (255 + u == 256).tolist() == [False, True] + [False] * 6
     x = make_inputs(STOCHASTIC_PACK, case)["x"].double()
@@ -138,6 +142,11 @@ PLACE = "OFFSET + row * N + n"
 LANE = "n - tl.program_id(1) * BLOCK_G * GROUP"
 FLOOR = "tl.floor(steps + u)"
 DB = "total += tl.sum(dy.to(tl.float32), axis=1)"
+TOTAL = "total = tl.zeros((BLOCK_C,), dtype=tl.float32)"
+SHORT_TOTAL = TOTAL.replace("float32", "bfloat16")
+SHORT_SUM = (
+    "the sum on this line is rounded to bfloat16. Convert the numbers to float32 before you add them\n"
+)
 ALWAYS = "    if True:\n        tl.store"
 
 
@@ -170,6 +179,13 @@ ALWAYS = "    if True:\n        tl.store"
             STOCHASTIC_PACK,
             {PLACE: f"OFFSET + row * N + {LANE}"},
             "all programs of a row draw the same numbers",
+        ),
+        (STOCHASTIC_PACK, {"(x - low[:, None]) / scale": "x / scale"}, "steps begin at 0, not at the"),
+        (STOCHASTIC_PACK, {"/ scale.to(tl": "* scale.to(tl"}, "steps are multiplied by the scale"),
+        (
+            STOCHASTIC_PACK,
+            {"/ scale.to(tl.float32)[:, None]": "/ tl.where(high > low, (high - low) / TOP, 1.0)[:, None]"},
+            "steps use the scale before it was rounded to bfloat16",
         ),
         (STOCHASTIC_PACK, {"tl.rand(": "tl.randn("}, "u is from tl.randn"),
         (STOCHASTIC_PACK, {"tl.rand(": "tl.randint("}, "u is from tl.randint"),
@@ -207,6 +223,8 @@ ALWAYS = "    if True:\n        tl.store"
         ),
         (LINEAR_BACKWARD, {"offs_c, total, mask": "offs_c, tl.sum(acc, axis=1), mask"}, "row sums of dw"),
         (LINEAR_BACKWARD, {"dy.to(tl.float32), axis=1": "dy.to(tl.float32)"}, "along m only, with axis=1"),
+        (LINEAR_BACKWARD, {DB: "total += tl.sum(dy, axis=1)"}, SHORT_SUM),
+        (LINEAR_BACKWARD, {TOTAL: SHORT_TOTAL, DB: f"{DB}.to(tl.bfloat16)"}, SHORT_SUM),
         (LINEAR_BACKWARD, {DB: "total += 1.0"}, "db counts the iterations of the loop"),
         (LINEAR_BACKWARD, {DB: "total += tl.minimum(M - start, BLOCK_M)"}, "db counts the rows of dy"),
         (LINEAR_BACKWARD, {" & (pid_n == 0)": ""}, "2 and 6   a race: several programs store the same value"),
@@ -221,6 +239,24 @@ def test_a_slip_gets_words_of_its_own(puzzle, changes, words):
     for right, mark in marks.items():
         parts = parts.replace(mark, changes[right])
     assert words in str(check(define(parts, "<wrong>"), puzzle))
+
+
+def test_a_ceiling_minus_1_is_found_where_the_sum_is_whole():
+    assert float(uniform(7, torch.tensor(WHOLE))) == 199 / 256
+    source = kernel_sources()["stochastic_pack"]
+    assert source.count(FLOOR) == 1
+    report = check(define(source.replace(FLOOR, "(tl.ceil(steps + u) - 1)"), "<wrong>"), STOCHASTIC_PACK)
+    assert "s + u can be a whole number" in str(report)
+
+
+def test_a_dot_of_short_blocks_is_not_said_to_use_tf32():
+    right = "scale[:, :, None] * codes"
+    source = kernel_sources()["linear_backward"]
+    assert source.count(right) == 1
+    report = str(
+        check(define(source.replace(right, f"({right}).to(tl.bfloat16)"), "<wrong>"), LINEAR_BACKWARD)
+    )
+    assert "coarser type's rounding: is something float16 or bfloat16?" in report and "TF32" not in report
 
 
 STORE = "    if NEED_DB:\n        tl.store(db_ptr + offs_c, total, mask=(offs_c < COUT) & (pid_n == 0))"

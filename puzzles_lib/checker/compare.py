@@ -31,7 +31,7 @@ class Mismatch:
 class _Wrong:
     """A wrong result: the expected values, the values it has, in float64, and which elements are wrong.
 
-    dots: whether the kernel contains a tl.dot.
+    dots: whether the kernel contains a dot in TF32.
     """
 
     expected: Expected
@@ -98,7 +98,7 @@ def compare(
 ) -> Mismatch | None:
     """Return what is wrong with a result and, if it is clear, why; None if every element is correct.
 
-    dots: whether the kernel contains a tl.dot, which may use TF32.
+    dots: whether the kernel contains a dot in TF32.
     """
     right = expected.accepts(got)
     if right.all():

@@ -10,7 +10,15 @@ import numpy as np
 import torch
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.checker.compare import LOOK_FOR, PER_ROW, ZERO, Mismatch, compare, only_slip
+from puzzles_lib.checker.compare import (
+    AS_SMALL_AS_ROUNDING,
+    LOOK_FOR,
+    PER_ROW,
+    ZERO,
+    Mismatch,
+    compare,
+    only_slip,
+)
 from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.naming import index_of, the_program, the_programs
 from puzzles_lib.checker.report import SAME_VALUE, CaseResult, Verdict
@@ -137,7 +145,7 @@ def judge(
         return replace(verdict, diagnosis=only_slip(expected, written, puzzle, case, inputs))
     if verdict:
         return verdict
-    dots = ran.arithmetic.dots or bool(ran.arithmetic.in_tf32)
+    dots = ran.arithmetic.tf32 or bool(ran.arithmetic.in_tf32)
     for result in puzzle.results:
         mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs, dots)
         if mismatch and result.name not in ran.written:
@@ -147,6 +155,9 @@ def judge(
             return Verdict("values", mismatch.message, ran.not_associative, text)
         if mismatch and ran.not_commutative:
             return Verdict("values", mismatch.message, ran.not_commutative, _NO_ORDER)
+        if mismatch and mismatch.diagnosis.startswith(AS_SMALL_AS_ROUNDING) and ran.arithmetic.rounded:
+            site, dtype = next(iter(ran.arithmetic.rounded.items()))
+            return Verdict("values", mismatch.message, site, _rounded_sum(dtype))
         if mismatch:
             return Verdict(
                 "values", mismatch.message, diagnosis=mismatch.diagnosis + _unread(mismatch, ran, inputs)
@@ -184,6 +195,13 @@ def judge(
         if name in ran.rewritten:
             return _stored_twice(puzzle, case, ran.rewritten[name])
     return None
+
+
+def _rounded_sum(dtype: str) -> str:
+    return (
+        f"{AS_SMALL_AS_ROUNDING}: the sum on this line is rounded to {dtype}. Convert the numbers to float32 "
+        "before you add them"
+    )
 
 
 def _unread(mismatch: Mismatch, ran: Run, inputs: Mapping[str, torch.Tensor]) -> str:

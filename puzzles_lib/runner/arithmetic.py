@@ -47,10 +47,12 @@ class Arithmetic:
 
     products: whether a sum has taken a product. cancels: whether a rounded product was canceled to 0.
     sums_in_tf32: whether the compiler turns sums of products into dots, as Triton does before 3.8.
-    dots: whether there was a `tl.dot`. factors: the largest roundoff with which one used its factors.
+    tf32: whether a `tl.dot` of float32 blocks was in TF32. factors: the largest roundoff with which one used
+    its factors.
     in_tf32: lines whose sum of products is a dot. inexact: those of them with a factor that TF32 rounds.
     narrow: lines whose sum is rounded, one addition after another, to a dtype of fewer bits than float32: its
     name, and how many numbers are added up.
+    rounded: lines that round a sum, of however few numbers, to such a dtype: its name.
     fused: where one instruction made a difference; only of a run ``as_compiled``.
     """
 
@@ -58,11 +60,12 @@ class Arithmetic:
     sums_in_tf32: bool = True
     products: bool = False
     cancels: bool = False
-    dots: bool = False
+    tf32: bool = False
     factors: float = 0.0
     in_tf32: dict[Site, None] = field(default_factory=dict)
     inexact: dict[Site, None] = field(default_factory=dict)
     narrow: dict[Site, tuple[str, int]] = field(default_factory=dict)
+    rounded: dict[Site, str] = field(default_factory=dict)
     fused: dict[Fused, None] = field(default_factory=dict)
 
 

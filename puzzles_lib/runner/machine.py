@@ -225,7 +225,6 @@ class Machine:
         depth: products per element of the result. factors: what is multiplied, if the operands are codes of
             it.
         """
-        self.memory.arithmetic.dots = True
         if self.memory.replays:
             return
         self.memory.flops += 2 * step.size * depth

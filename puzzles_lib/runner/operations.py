@@ -481,6 +481,8 @@ _SUMS = {np.add: _of_two(np.add), np.subtract: _of_two(np.subtract)}
 def _sum(machine: Machine, step: Step, x: Lanes, y: Lanes, function: Any) -> Lanes:
     """A sum or a difference; as compiled, the first product that it takes is fused."""
     result = _SUMS[function](machine, step, x, y)
+    if step.row.code or step.row.storage.itemsize < FLOAT32.storage.itemsize:
+        machine.memory.arithmetic.rounded.setdefault(machine.site(), step.row.name)
     product = x.product or y.product
     if product is None:
         return result
@@ -541,7 +543,9 @@ def dot(machine: Machine, step: Step, a: Lanes, b: Lanes, d: Lanes) -> Lanes:
     )
     machine.dotted(step, shapes[0][-1], a, b, d, result)
     notes = machine.memory.arithmetic
-    notes.factors = max(notes.factors, _roundoff(step, a.row, b.row))
+    roundoff = _roundoff(step, a.row, b.row)
+    notes.factors = max(notes.factors, roundoff)
+    notes.tf32 |= a.row is b.row is FLOAT32 and roundoff == arithmetic.TF32_ROUNDOFF
     return result
 
 

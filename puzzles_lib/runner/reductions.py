@@ -135,10 +135,11 @@ def _note_narrow(machine: Machine, name: str, row: DType, values: np.ndarray, fo
     """Note a sum of many numbers in a dtype narrower than float32, if one in float32 would differ."""
     notes, count = machine.memory.arithmetic, values.shape[-1]
     site = machine.site()
-    if name != "_sum_combine" or not row.is_float or count < arithmetic.MANY or site in notes.narrow:
+    if name != "_sum_combine" or not row.is_float or site in notes.narrow:
         return
+    notes.rounded.setdefault(site, row.name)
     wide = row.widen(values).astype(np.float32).sum(-1)
-    if not np.array_equal(row.narrow(wide), found):
+    if count >= arithmetic.MANY and not np.array_equal(row.narrow(wide), found):
         notes.narrow[site] = row.name, count
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 from torch.library import opcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib import session
@@ -38,8 +39,11 @@ def unsolved(*kernels: JITFunction) -> str:
     return ""
 
 
-def examined(op: Callable, *inputs: object) -> str:
-    """Return what opcheck's tests find about an operator for these inputs: each failure, and who passes."""
+def examined(op: Callable, *inputs: object, names: Sequence[str] = ()) -> str:
+    """Return what opcheck's tests find about an operator for these inputs: each failure, and who passes.
+
+    names: those of the results, in order.
+    """
     found = opcheck(op, inputs, raise_exception=False)
     failing = {test: str(result).strip() for test, result in found.items() if result != "SUCCESS"}
     if not failing:
@@ -47,11 +51,47 @@ def examined(op: Callable, *inputs: object) -> str:
     lines = []
     for test, result in failing.items():
         lines.append(f"{test} FAILS:")
-        if "mismatched tensor metadata" in result:
-            result += " The real result comes first, the fake second."
+        result = _promise(result, names) or result
         lines.append(textwrap.indent(textwrap.fill(result, WIDE), "    "))
     lines.append(f"the other {len(found) - len(failing)}: ok")
     return "\n".join(lines)
+
+
+def kept_in_a_plan(op: Callable) -> str:
+    """Return whether a compiled model without a use for the results of an operator keeps its ReLU of x."""
+
+    def evaluated(x: Tensor) -> Tensor:
+        op(x)
+        return x
+
+    made = [
+        each(torch.tensor([[-1.0, 2.0]]))[0].tolist()
+        for each in (evaluated, torch.compile(evaluated, backend="aot_eager"))
+    ]
+    same = "ok" if made[0] == made[1] else "not solved yet"
+    return f"plain: {made[0]}, compiled: {made[1]}: {same}"
+
+
+_PAIR = {
+    "shape": r"Shapes torch\.Size\((.+?)\) and torch\.Size\((.+?)\)",
+    "strides": r"Strides are (\(.*?\)) and (\(.*?\))",
+    "dtype": r"Dtypes torch\.(\w+) and torch\.(\w+)",
+    "device": r"Devices (\S+) and (\S+)",
+}
+"""What a real result and a fake one have, in torch's messages."""
+
+
+def _promise(result: str, names: Sequence[str]) -> str:
+    """Return what a fake promises and what is real, from torch's message; "" for any other message."""
+    if "mismatched tensor metadata" not in result:
+        return ""
+    place = re.search(r"output\[(\d+)\]", result)
+    whose = f"{names[int(place[1])]}'s" if names and place else "the"
+    for what, pattern in _PAIR.items():
+        if found := re.search(pattern, result):
+            fake = "are" if what == "strides" else "is"
+            return f"{whose} real {what} {fake} {found[1]}, but the fake promises {found[2]}"
+    return ""
 
 
 def examined_at(op: Callable, shape: tuple[int, int], strides: object) -> str:
@@ -190,11 +230,33 @@ def under_autocast(
             lines.append(f"{name} must be float32, like its tensor")
         elif name == "dx" and not torch.equal(each.float(), each.bfloat16().float()):
             lines.append("dx: the product ran in float32, because dy was cast. Cast weight instead")
+    if len(lines) == len(GRADIENTS):
+        lines.append(_without_autocast(function, inputs))
     return "\n".join(lines)
+
+
+def _without_autocast(function: type[torch.autograd.Function], inputs: Sequence[Any]) -> str:
+    """Return whether dx is still as exact as its dtype, in float32 and float64, now that autocast works."""
+    for dtype in (torch.float32, torch.float64):
+        own = [each.detach().to(dtype).requires_grad_() for each in inputs[:3]]
+        y = function.apply(*own, *inputs[3:])
+        dy = torch.randn(y.shape, generator=_generator(), dtype=dtype)
+        try:
+            dx = _gradients(function, own, y, dy)[0]
+        except Exception as error:
+            return f"but without autocast, {_told(error)}. Cast to dy's dtype, whatever it is"
+        wanted = dy @ own[1].detach()
+        if dx is None or dx.dtype != dtype or (dx - wanted).norm() > 1e-5 * wanted.norm():
+            return f"but without autocast, dx isn't as exact as {_name(dtype)}: cast to dy's dtype"
+    return "ok, and without autocast dx is still exact"
 
 
 def _named(made: Sequence[Tensor | None]) -> list[tuple[str, Tensor | None]]:
     return list(zip(GRADIENTS, made, strict=True))
+
+
+RESULTS = GRADIENTS[1:]
+_NO_SEQUENCE = "is not an instance of 'sequence'"
 
 
 def promised(kernel: JITFunction, op: Callable, pack: Callable) -> str:
@@ -207,15 +269,22 @@ def promised(kernel: JITFunction, op: Callable, pack: Callable) -> str:
         inputs = (dy.bfloat16(), *kept, x.shape[1], for_weight, for_bias)
         try:
             made = op(*(each.to("meta") if isinstance(each, Tensor) else each for each in inputs))
-            if isinstance(made, Tensor) or any(each is None for each in made):
+            if any(each is None for each in made):
                 if for_weight and for_bias:
                     return "not solved yet: the fake returns None"
                 told = "a gradient that isn't needed is a tensor without elements, as the operator makes it"
                 lines.append(f"{name + ':':10} FAILS. The fake returns None: {told}")
                 continue
-            found = examined(op, *inputs)
+            if here := [result for result, each in zip(RESULTS, made, strict=True) if not each.is_meta]:
+                told = "make it with dy.new_empty, which uses dy's device"
+                lines.append(f"{name + ':':10} FAILS. {here[0]} isn't on dy's device: {told}")
+                continue
+            found = examined(op, *inputs, names=RESULTS)
         except Exception as error:
-            found = f"FAILS. {_told(error)}"
+            told = _told(error)
+            if _NO_SEQUENCE in told or "expected a sequence" in told:
+                told = "The fake must return two tensors, dw and db"
+            found = f"FAILS. {told}"
         lines.append(f"{name + ':':10} {found}")
     return "\n".join(lines)
 
@@ -382,6 +451,8 @@ def _order_of_fields(words: Tensor, wanted: Tensor) -> str:
         return ": fields 4 to 7 are lost, as if they had been shifted in an integer of 8 bits"
     own = words[None].long() >> places & 3
     wrong = [str(f) for f in range(8) if not torch.equal(own[f], fields[f])]
+    if len(wrong) == 8:
+        return ": all eight fields are wrong"
     return f": {', '.join(wrong)} of the fields 0 to 7 {'are' if len(wrong) > 1 else 'is'} wrong"
 
 
@@ -471,15 +542,21 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
             given = x.clone()
             results = pack(x, 3)
             told = examined(pack, x, 3)
-            told += _unlike(results, spec(given, 3)) if x.numel() else ""
+            if "setStorage" in told:
+                told = f"FAILS. {_BEYOND}"
+            elif x.numel() and _copies(pack, x):
+                told = f"FAILS. {_COPIED}"
+            elif x.numel():
+                told += _unlike(results, spec(given, 3))
         except Exception as error:
             told = f"FAILS. {_told(error)}"
             if x.numel() == 0 and (_SPAN.search(told) or any(words in told for words in _COMPUTED_ANYWAY)):
                 told = "FAILS. Return early: there are no elements to compute with"
             elif x.numel() and "setStorage" in told:
-                told = "FAILS. size is too large: it goes beyond the end of x's memory"
-            elif "'NoneType' is not" in told:
-                told = "FAILS. The operator returns None, but must return words, scale and minimum"
+                told = f"FAILS. {_BEYOND}"
+            elif _NO_SEQUENCE in told:
+                what = "None" if "'NoneType'" in told else "one thing"
+                told = f"FAILS. The operator returns {what}, but must return words, scale and minimum"
         told = _SPAN.sub(lambda found, x=x: _about_the_end(int(found[1]), x), told)  # type: ignore[misc]
         yield f"x {list(x.shape)}, strides {x.stride()}: {told}"
     refused = {
@@ -496,6 +573,37 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
             yield f"{name}: FAILS. {_told(error)}"
         else:
             yield f"{name}: FAILS. It isn't refused"
+
+
+_BEYOND = "size is too large: it goes beyond the end of x's memory, at least for some strides"
+_COPIED = "x is copied before your kernel reads it. Your kernel reads any strides, so give it x's own memory"
+
+
+class _Copied(TorchDispatchMode):
+    """Notes whether an operation copies a matrix of x's elements, in x's dtype, somewhere else."""
+
+    def __init__(self, x: Tensor):
+        super().__init__()
+        self.x, self.found = x, False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made, x = func(*args, **(kwargs or {})), self.x
+        if args and isinstance(one := args[0], Tensor) and isinstance(made, Tensor):
+            of_x = one.shape == x.shape and one.dtype == x.dtype and _memory(one) == _memory(x)
+            elsewhere = made.is_floating_point() and _memory(made) != _memory(x)
+            self.found |= of_x and elsewhere and made.numel() == x.numel()
+        return made
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _copies(pack: Any, x: Tensor) -> bool:
+    """Return whether an operator's own code copies x as it is, before its kernels run."""
+    with _Copied(x) as mode:
+        pack._init_fn(x, 3)  # the plain function: an operator hides what it does from a mode
+    return mode.found
 
 
 def _about_the_end(size: int, x: Tensor) -> str:
@@ -520,6 +628,23 @@ def _unlike(results: Sequence[Tensor], wanted: Sequence[Tensor]) -> str:
 
 def _told(error: Exception) -> str:
     """Return an error's type and first line, without the file in which torch implements an operator."""
-    line = str(error).strip().splitlines()[0]
+    line, *rest = str(error).strip().splitlines() or [""]
+    if line.endswith(":") and (more := next(filter(None, map(str.strip, rest)), "")):
+        line = f"{line} {more}"
     line = re.sub(r"^(\w+) \(with implementation in .*?\): (.*?)\. .*", r"\1: \2", line)
+    for pattern, words in _IN_WORDS.items():
+        if found := re.search(pattern, line):
+            return words.format(*(_DTYPES.get(each, each) for each in found.groups()))
     return f"{type(error).__name__}: {line}"
+
+
+_DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float32", "double": "float64"}
+_IN_WORDS = {
+    r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)": (
+        "a product of [{0}, {1}] and [{2}, {3}] doesn't exist: {1} columns, but {2} rows"
+    ),
+    r"expected m1 and m2 to have the same dtype, but got: (\S+) != (\S+)": (
+        "torch can't multiply {0} by {1}: a product's factors need the same dtype"
+    ),
+}
+"""torch's messages on products, by pattern, in plain words."""

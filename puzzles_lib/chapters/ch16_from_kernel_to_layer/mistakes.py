@@ -466,7 +466,7 @@ MISTAKES = (
         "Sums bfloat16 numbers in bfloat16: small numbers are lost in a large sum.",
         {"dy.to(tl.float32), axis=1": "dy, axis=1"},
         kind="values",
-        says="a coarser type's rounding",
+        says="the sum on this line is rounded to bfloat16",
     ),
     Mistake(
         LINEAR_BACKWARD,

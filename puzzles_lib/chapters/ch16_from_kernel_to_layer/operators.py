@@ -22,16 +22,6 @@ def _(x):
     return x.new_empty((x.shape[0], (x.shape[1] + 7) // 8), dtype=torch.uint8)
 
 
-@custom_op("ch16::signs_of_whole_bytes", mutates_args=())
-def signs_of_whole_bytes(x: torch.Tensor) -> torch.Tensor:
-    return signs(x)
-
-
-@signs_of_whole_bytes.register_fake
-def _(x):
-    return x.new_empty((x.shape[0], x.shape[1] // 8), dtype=torch.uint8)
-
-
 @custom_op("ch16::row_by_row", mutates_args=())
 def row_by_row(x: torch.Tensor) -> torch.Tensor:
     return x.clone(memory_format=torch.contiguous_format)

@@ -51,15 +51,16 @@ def layer() -> Picture:
     dy = box(ax, 20.6, 6.4, 4.0, 1.2, "dy  [M, COUT]", color=DY)
     dx = box(ax, 0.4, 8.8, 3.6, 1.2, "dx  [M, N]", color=DY)
     product = box(ax, 10.2, 8.8, 6.2, 1.2, "torch: dx = dy W", edge=INK)
-    for one, other in ((x, linear), (linear, y), (copy, pack), (pack, words)):
+    arrow(ax, (x.right + 0.1, 1.15), (linear.x - 0.1, 1.15))
+    for one, other in ((linear, y), (copy, pack), (pack, words)):
         arrow(ax, (one.right + 0.1, _middle(one)), (other.x - 0.1, _middle(other)))
     for one, other in ((dy, backward), (backward, weights), (dy, product), (product, dx)):
         arrow(ax, (one.x - 0.1, _middle(one)), (other.right + 0.1, _middle(other)))
     for one, other in ((x, copy), (words, backward)):
         middle = (one.x + one.right) / 2
         arrow(ax, (middle, one.bottom + 0.1), (middle, other.y - 0.1))
-    w = box(ax, 12.2, 2.4, 2.2, 0.7, "W, b", color=VALUES)
-    arrow(ax, (13.3, w.y - 0.05), (13.3, linear.bottom + 0.05))
+    w = box(ax, 6.0, 1.45, 2.2, 0.8, "W, b", color=VALUES)
+    arrow(ax, (w.right + 0.1, _middle(w)), (linear.x - 0.1, _middle(w)))
     w = box(ax, 18.0, 9.2, 2.2, 0.8, "W", color=VALUES)
     arrow(ax, (w.x - 0.1, _middle(w)), (product.right + 0.1, _middle(w)))
     return Picture(
@@ -74,6 +75,72 @@ def layer() -> Picture:
 
 def _middle(one: Any) -> float:
     return (one.y + one.bottom) / 2
+
+
+def asks() -> Picture:
+    """Draw which part of an operator torch asks for what: in a plain call, in a plan, in a compiled model."""
+    figure, ax = new_sheet(25, 9.6)
+    left, width, gap = 5.6, 4.5, 0.3
+    parts = {"schema": PACKED, "fake": VALUES, "function": DW, "backward": DY}
+    made_by = ("mutates_args, types", "register_fake", "your kernels run here", "register_autograd")
+    recorded = "recorded, to be\nplanned as well"
+    rows = {
+        "a plain call": ("", "", "makes y", "makes dx"),
+        "torch.compile plans:\nno data yet": (
+            "what does a call\nchange?", "which shapes,\nstrides, dtypes?", "", recorded,
+        ),
+        "the compiled\nmodel runs": (
+            "", "", "makes y, if the\nplan has a call", "makes dx, if the\nplan needs it",
+        ),
+    }  # fmt: skip
+    for place, (part, under) in enumerate(zip(parts, made_by, strict=True)):
+        middle = left + place * (width + gap) + width / 2
+        label(ax, middle, 0.5, part, fontsize=12)
+        label(ax, middle, 1.25, under, fontsize=9, color=FAINT)
+    for row, (when, cells_of) in enumerate(rows.items()):
+        y = 1.9 + row * 2.3
+        label(ax, left - 0.5, y + 0.9, when, align="right", fontsize=10)
+        for place, (text, color) in enumerate(zip(cells_of, parts.values(), strict=True)):
+            x = left + place * (width + gap)
+            if text:
+                box(ax, x, y, width, 1.8, text, color=color, edge=INK)
+            else:
+                box(ax, x, y, width, 1.8, color=None, dashed=True)
+    foot = (
+        "dashed: isn't asked. The compiled model follows the plan, and the plan only has its row's answers."
+    )
+    label(ax, 12.5, 9.1, foot, fontsize=9.5)
+    return Picture(
+        figure,
+        "What torch asks of an operator's four parts. A plain call: the function makes y, and the backward "
+        "makes dx. torch.compile plans without data: it asks the schema what a call changes, asks the fake "
+        "for shapes, strides and dtypes, and records the backward; the function isn't asked. The compiled "
+        "model runs: the function makes y if the plan has a call, and the backward makes dx if the plan "
+        "needs it; the schema and the fake aren't asked again.",
+    )
+
+
+def strides(rows: int = 2, columns: int = 3) -> Picture:
+    """Draw a result that is stored row by row, and a plan that takes it for stored column by column."""
+    values = torch.arange(rows * columns).view(columns, rows).T
+    figure, ax = new_sheet(25, 4.8)
+    label(ax, 4.4, 0.5, "what the function stores: y")
+    cells(ax, values, x=2.9, y=1.5, colors=DW)
+    label(ax, 4.4, 4.1, f"its strides are ({columns}, 1)", fontsize=9.5)
+    label(ax, 12.2, 0.5, "y's memory")
+    strip = cells(ax, values.flatten(), x=12.2 - values.numel() / 2, y=2.0, index=True, colors=DW)
+    label(ax, 20.2, 0.5, "what the compiled model takes for y")
+    cells(ax, [["?"] * columns] * rows, x=18.7, y=1.5, colors=VALUES)
+    label(ax, 20.2, 4.1, f"the fake's strides are (1, {rows})", fontsize=9.5)
+    arrow(ax, (6.1, 2.5), (strip.x - 0.2, 2.5))
+    arrow(ax, (strip.right + 0.2, 2.5), (18.5, 2.5))
+    told = "; ".join(", ".join(map(str, row)) for row in values.tolist())
+    return Picture(
+        figure,
+        f"The function stores y, with the rows {told}, row by row: its strides are ({columns}, 1). So "
+        f"memory has {', '.join(map(str, values.flatten().tolist()))}. The compiled model reads it with "
+        f"the fake's strides, (1, {rows}). What does it take for y?",
+    )
 
 
 def wraps(N: int = 50_001, rows: int = 50_000) -> Picture:
@@ -140,7 +207,7 @@ def programs(COUT: int = 45, N: int = 91, BLOCK_C: int = 16, BLOCK_N: int = 32) 
 
 
 def draws(steps: float = 2.3, count: int = 40, seed: int = 54) -> Picture:
-    """Draw a value between two codes, and s + u for some draws of u. Whoever looks must choose the codes."""
+    """Draw a value between two codes, and s + u for some draws of u."""
     u = uniform(seed, torch.arange(count)).tolist()
     low = int(steps)
     figure, ax = new_sheet(25, 5.4)
@@ -161,12 +228,12 @@ def draws(steps: float = 2.3, count: int = 40, seed: int = 54) -> Picture:
     for number in (0, count - 1):
         text = f"draw {number}"
         label(ax, left - 0.3, 2.05 + 1.7 * number / count, text, align="right", fontsize=9, color=FAINT)
-    label(ax, 12.5, 4.7, f"{count} draws of u, each shown at s + u. Which of them become code {low + 1}?")
+    label(ax, 12.5, 4.7, f"{count} draws of u, each shown at s + u")
     return Picture(
         figure,
         f"s = {steps:g} is between the codes {low} and {low + 1}. {count} draws of u, from 0 to 1, are shown "
         f"at s + u. So they're spread evenly from {steps:g} to {steps + 1:g}: most are below {low + 1}, the "
-        f"others above. Which of them become code {low + 1}?",
+        "others above.",
     )
 
 
@@ -216,7 +283,9 @@ def _bars(ax: Any, values: Mapping[str, float], form: str, most: float | None = 
     longest = most or max(values.values())
     for place, (path, value) in enumerate(values.items()):
         color = LOOKS[path][0] if path in LOOKS else FAINT
-        ax.barh(place, min(value, longest), color=color, height=0.55)
+        parts = [(0.0, value)] if value <= longest else [(0.0, 0.8 * longest), (0.85 * longest, longest)]
+        for start, end in parts:  # a gap, if the bar is cut
+            ax.barh(place, end - start, left=start, color=color, height=0.55)
         text = form.format(value) + (" (bar cut)" if value > longest else "")
         label(ax, min(value, longest) + 0.03 * longest, place, text, align="left", fontsize=10)
     ax.set_yticks(range(len(values)), list(values), fontsize=10)
@@ -298,6 +367,40 @@ def gains(steps: Sequence[int], found: Mapping[str, Sequence[Sequence[float]]]) 
     )
 
 
+def stretch(low: float = 0.4, high: float = 0.6) -> Picture:
+    """Draw what one-bit codes make of a value on average, by its place between its group's ends."""
+    figure = new_figure(8.6, 3.1)
+    axes = figure.subplots(1, 2, sharey=True)
+    average = {
+        "1 bit, nearest": ([0, 0.5, 0.5, 1], [0, 0, 1, 1], (0.0, 1.0)),
+        "1 bit, stochastic": ([0, 1], [0, 1], (low, high)),
+    }
+    for ax, (path, (places, values, ends)) in zip(axes, average.items(), strict=True):
+        color, line, width = LOOKS[path]
+        ax.plot([0, 1], [0, 1], color=FAINT, linewidth=0.9)
+        ax.plot(places, values, line, color=color, linewidth=width)
+        ax.plot([low, high], [low, high], "o", color=INK, markersize=4)
+        ax.plot([low, high], ends, "o", color=color, markersize=8)
+        for place, end in zip((low, high), ends, strict=True):
+            if end != place:
+                ax.annotate(
+                    "", (place, end), (place, place), arrowprops={"arrowstyle": "-|>", "color": color}
+                )
+        ax.set_title(path, fontsize=10)
+        ax.set_xlabel("x, between its group's ends", fontsize=10)
+        ax.set_xticks([0, low, high, 1], ["smallest", f"{low}", f"{high}", "largest"], fontsize=9)
+        ax.set_yticks([0, 1], ["smallest", "largest"], fontsize=9)
+        ax.set_aspect("equal")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("x̂, on average", fontsize=10)
+    return Picture(
+        figure,
+        f"What one-bit codes make of two values, {low} and {high} of the way from their group's smallest "
+        "value to its largest. To the nearest: the smallest and the largest, so they're "
+        f"five times as far apart. Rounded at random: on average {low} and {high}, as they were.",
+    )
+
+
 # ---- production
 
 
@@ -346,5 +449,6 @@ def words(BITS: int = 2) -> Picture:
 
 
 __all__ = [
-    "curves", "draws", "gains", "language", "layer", "programs", "words", "wraps"
+    "asks", "curves", "draws", "gains", "language", "layer", "programs", "stretch", "strides", "words",
+    "wraps"
 ]  # fmt: skip

@@ -252,10 +252,34 @@ def _unclamped(codes: Callable, draw: Callable = _as_asked) -> Callable:
     ) -> tuple[Tensor, Tensor, Tensor]:
         steps, scale, minimum = steps_up(x, BITS, GROUP)
         u = draw(*_places_of(x, BITS, GROUP, SEED, OFFSET, BLOCK_G)).expand_as(steps)
-        F = 32 // BITS
-        made = torch.nn.functional.pad(codes(steps, u, 2**BITS - 1).long(), (0, -x.shape[1] % F))
-        words = (made.unflatten(1, (-1, F)) << BITS * torch.arange(F)).sum(2) & _LOW
-        return words.to(torch.int32), scale.bfloat16(), minimum.bfloat16()
+        return _spilling(codes(steps, u, 2**BITS - 1), BITS), scale.bfloat16(), minimum.bfloat16()
+
+    return spec
+
+
+def _spilling(codes: Tensor, BITS: int) -> Tensor:
+    """Return the words of codes, of which those that are negative or too large spill into other fields."""
+    F = 32 // BITS
+    made = torch.nn.functional.pad(codes.long(), (0, -codes.shape[1] % F))
+    words = (made.unflatten(1, (-1, F)) << BITS * torch.arange(F)).sum(2) & _LOW
+    return words.to(torch.int32)
+
+
+def _counted(steps_of: Callable) -> Callable:
+    """A spec with a slip: steps are counted otherwise, from x and its group's minimum, scale and range."""
+
+    def spec(
+        x: Tensor, BITS: int, GROUP: int, SEED: int, OFFSET: int, BLOCK_G: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        _, scale, minimum = steps_up(x, BITS, GROUP)
+        group, top = torch.arange(x.shape[1]) // GROUP, 2**BITS - 1
+        padded = torch.cat([x, x[:, -1:].expand(-1, -x.shape[1] % GROUP)], 1)
+        low, high = padded.unflatten(1, (-1, GROUP)).aminmax(dim=2)
+        exact = torch.where(high > low, (high - low) / top, 1.0)
+        steps = steps_of(x, minimum[:, group], scale[:, group], exact[:, group])
+        u = _as_asked(*_places_of(x, BITS, GROUP, SEED, OFFSET, BLOCK_G))
+        codes = (steps + u).floor().clamp(max=top)
+        return _spilling(codes, BITS), scale.bfloat16(), minimum.bfloat16()
 
     return spec
 
@@ -286,6 +310,15 @@ def _floor_only(steps: Tensor, u: Tensor, top: int) -> Tensor:
 
 
 ROUNDING_SLIPS = {
+    "steps begin at 0, not at the group's minimum: subtract low before you divide": _counted(
+        lambda x, low, scale, exact: x / scale
+    ),
+    "steps are multiplied by the scale: a step is as long as the scale, so divide by it": _counted(
+        lambda x, low, scale, exact: (x - low) * scale
+    ),
+    "steps use the scale before it was rounded to bfloat16: divide by the scale as stored": _counted(
+        lambda x, low, scale, exact: (x - low) / exact
+    ),
     "your codes are those of rounding to the nearest": _rounded_by(lambda steps, u: steps.round()),
     "your codes are always rounded down, whatever u is": _rounded_by(lambda steps, u: steps.floor()),
     "each row draws the same numbers: the place of row m begins at OFFSET + m * N": _drawn(
@@ -388,16 +421,18 @@ ROUNDING_SLIPS = {
 }
 
 
-def off_steps(BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = False) -> Callable:
+def off_steps(
+    BITS: int, GROUP: int, SEED: int, OFFSET: int, constant: bool = False, apart: int = 4
+) -> Callable:
     """Return a fill for a seed: normal values around a value of each group.
 
-    constant: fill every other group with only its value. Words are compared exactly. So no steps + u is
-    within `MARGIN` of an integer, because float32 arithmetic may go either way there. And no scale is halfway
-    between two bfloat16 numbers. A group's minimum is exact: 0 + u.
+    constant: fill every other group with only its value. apart: how far groups are from 0, on average. Words
+    are compared exactly. So no steps + u is within `MARGIN` of an integer, because float32 arithmetic may go
+    either way there. And no scale is halfway between two bfloat16 numbers. A group's minimum is exact: 0 + u.
     """
 
     def fill(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-        around = 4 * torch.randn(shape[0], triton.cdiv(shape[1], GROUP), generator=generator)
+        around = apart * torch.randn(shape[0], triton.cdiv(shape[1], GROUP), generator=generator)
         group = torch.arange(shape[1]) // GROUP
         spread = torch.randn(shape, generator=generator)
         x = (spread * (group % 2 == 0 if constant else 1.0) + around[:, group]).to(dtype)
@@ -438,9 +473,17 @@ def top_second(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
     return torch.tensor([0, 255, 100, 7], dtype=dtype).repeat(shape[0], shape[1] // 4)
 
 
-def _rounding_case(constant: bool = False, **numbers: int) -> Case:
+WHOLE = 583_494  # the place of a draw of seed 7 that is 199 / 256
+
+
+def whole_third(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return groups of 4 values, in 8 bits a step is 1; the third and its draw, `WHOLE`, have the sum 1."""
+    return torch.tensor([0, 255, 57 / 256, 7], dtype=dtype).repeat(shape[0], shape[1] // 4)
+
+
+def _rounding_case(constant: bool = False, apart: int = 4, **numbers: int) -> Case:
     """A case with values for its seed."""
-    fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")), constant)
+    fill = off_steps(*(numbers[name] for name in ("BITS", "GROUP", "SEED", "OFFSET")), constant, apart)
     return Case(**numbers, fill={"x": fill})
 
 
@@ -454,8 +497,8 @@ STOCHASTIC_PACK = Puzzle(
     ),
     grid=lambda s: (s.M, triton.cdiv(triton.cdiv(s.N, s.GROUP), s.BLOCK_G)),
     cases=(
-        # one program, one group, four words
-        _rounding_case(M=1, N=32, BITS=4, GROUP=32, SEED=7, OFFSET=0, BLOCK_G=1),
+        # one program, one group, four words; its minimum isn't about a step above 0
+        _rounding_case(apart=8, M=1, N=32, BITS=4, GROUP=32, SEED=7, OFFSET=0, BLOCK_G=1),
         # several rows, two blocks each, all full; one word per group; the draws do not begin at 0
         _rounding_case(M=3, N=128, BITS=2, GROUP=16, SEED=7, OFFSET=1000, BLOCK_G=4),
         # ragged: the last block has two groups, the last group 11 codes, the last word three
@@ -478,6 +521,9 @@ STOCHASTIC_PACK = Puzzle(
     hard={
         "255 + u can round to 256, which spills into the next field: clamp after the floor": Case(
             M=1, N=8, BITS=8, GROUP=4, SEED=7, OFFSET=ALMOST_ONE - 1, BLOCK_G=2, fill={"x": top_second}
+        ),
+        "s + u can be a whole number, which is its own code: use tl.floor": Case(
+            M=1, N=8, BITS=8, GROUP=4, SEED=7, OFFSET=WHOLE - 2, BLOCK_G=2, fill={"x": whole_third}
         ),
         "words, scale and minimum can have 2^31 elements, too": (
             Case(pretend=True, M=50_000_000, N=200, BITS=8, GROUP=4, SEED=7, OFFSET=0, BLOCK_G=64)

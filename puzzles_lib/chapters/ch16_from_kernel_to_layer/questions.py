@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,21 +54,29 @@ def _test(name: str) -> str:
 TESTS = ("schema", "autograd_registration", "faketensor", "aot_dispatch_dynamic")
 
 
-def _passing() -> set[int]:
-    """Return the numbers of columns for which the fake of signs_of_whole_bytes has the real shape."""
-    op: Any = _operators()["signs_of_whole_bytes"]
-    shapes = {
-        n: [op(torch.zeros(5, n, device=device)).shape for device in ("meta", "cpu")] for n in range(30, 41)
-    }
-    return {n for n, (fake, real) in shapes.items() if fake == real}
+def _first_row_read() -> tuple[int, ...]:
+    """Return the first row that strides (1, 2) find in a [2, 3] stored row by row."""
+    y = torch.arange(6).view(3, 2).T.contiguous()
+    return tuple(y.as_strided(y.shape, (1, 2))[0].tolist())
 
 
-def _gradcheck_on_any_x() -> bool:
-    """Return whether the words stand for exactly the x that forward multiplies."""
-    x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0)).bfloat16().double()
-    words, scale, minimum = STOCHASTIC_PACK.spec(x, 2, 16, 0, 0)
-    codes = words[:, 0, None] >> 2 * torch.arange(16) & 3
-    return bool(torch.equal(minimum.double() + scale.double() * codes, x))
+def _are_numbers(row: object) -> bool:
+    return isinstance(row, tuple) and all(type(each) in (int, float) for each in row)
+
+
+def _unpacked(row: tuple[float, ...]) -> list[float]:
+    """Return what 2-bit codes of one group keep of a row of 16 numbers."""
+    x = torch.tensor([row], dtype=torch.float64).bfloat16().double()
+    words, scale, minimum = STOCHASTIC_PACK.spec(x, 2, 64, 7, 0)
+    codes = words[0, :, None] >> 2 * torch.arange(16) & 3
+    return (minimum[0].double() + scale[0].double() * codes[0]).tolist()
+
+
+def _survives(row: object) -> bool:
+    """Return whether 2-bit codes keep 16 numbers exactly, of which four are different."""
+    if not _are_numbers(row) or len(row) != 16 or len(set(row)) < 4:  # type: ignore[arg-type]
+        return False
+    return _unpacked(row) == [float(each) for each in row]  # type: ignore[arg-type,attr-defined]
 
 
 def _grid_for_db() -> tuple[int, int]:
@@ -101,9 +108,17 @@ def _bytes_of_codes() -> int:
     return words + groups * 2 * 2  # a scale and a minimum, of 2 bytes each
 
 
-def _side_of_one_bit() -> str:
-    rows = {row["path"]: fmean(row["loss"][20:31]) for row in load(DIGITS)["curves"]}
-    return "below" if rows["1 bit, nearest"] < rows["float32"] else "above"
+FORMATS = {"A": "2 bits, nearest", "B": "1 bit, nearest", "C": "1 bit, stochastic"}
+
+
+def _by_distance() -> str:
+    """Return the letters of `FORMATS`, that whose loss curve is nearest to float32's first."""
+    apart = {row["path"]: row["apart"] for row in load(DIGITS)["curves"]}
+    return "".join(sorted(FORMATS, key=lambda letter: apart[FORMATS[letter]]))
+
+
+def _letters(value: str) -> str:
+    return "".join(each for each in value.upper() if each.isalpha())
 
 
 def _checkpointed() -> float:
@@ -227,42 +242,23 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q4",
-        asks="keep_signs packs the signs of x, and applies ReLU to x. Which test of opcheck fails?",
-        right=lambda: _failing("keep_signs"),
-        kind=str,
-        same=lambda value, right: _test(value) == _test(right),
+        asks="The plain model makes [0, 2] of x = [-1, 2]. What does the compiled one make?",
+        right=lambda: (-1, 2),
+        kind=tuple,
         nudges=(
-            NO_TEST,
+            Nudge(lambda v, r: len(v) != 2, "Answer with two numbers, because x has two."),
             Nudge(
-                lambda v, r: _test(v) == "faketensor",
-                "The fake is honest: it has one byte per eight columns, rounded up, like the result.",
-            ),
-            Nudge(
-                lambda v, r: _test(v) == "autograd_registration",
-                "There is no backward, so none can be registered in the wrong place.",
+                lambda v, r: v == (0, 2),
+                "That's the plain model's result. The compiled one follows a plan, made before anything ran. "
+                "According to the schema, what does a call of keep_signs change?",
             ),
         ),
-        nudge="The returned bytes are the same, plain or recorded. What else does a call do?",
+        nudge="The plan reads the schema, not the function. Does this model need a call whose result it "
+        "doesn't use, and which changes nothing?",
+        why="The schema says that a call changes nothing, so the plan leaves it out.",
     ),
     Question(
         id="ch16-q5",
-        asks="With how many columns, from 30 to 40, does signs_of_whole_bytes pass all four tests?",
-        right=_passing,
-        kind=set,
-        nudges=(
-            Nudge(lambda v, r: not v, "Some x pass. When are the two shapes equal?"),
-            Nudge(lambda v, r: not v <= set(range(30, 41)), "Answer with numbers of columns, from 30 to 40."),
-            Nudge(lambda v, r: v < r, "That's right, but another number of columns passes, too."),
-            Nudge(
-                lambda v, r: v == set(range(33, 40)) | {30, 31},
-                "With these the two shapes differ. The question is when they agree.",
-            ),
-            Nudge(lambda v, r: v > r, "Only some of these pass. When does rounding up change nothing?"),
-        ),
-        nudge="How many bytes is a row by the operator's formula, and by the fake's? When are they equal?",
-    ),
-    Question(
-        id="ch16-q6",
         asks="Which strides of an x of 5 by 33 show that the fake of row_by_row lies?",
         right=lambda: (1, 5),
         kind=tuple,
@@ -284,6 +280,25 @@ QUESTIONS = (
         ),
         nudge="No test fails for it. empty_like drops gaps and repeats, but keeps the order of the axes. In "
         "the result, rows are further apart than columns.",
+    ),
+    Question(
+        id="ch16-q6",
+        asks="Memory has 0, 2, 4, 1, 3, 5. Which first row of a [2, 3] do the strides (1, 2) find there?",
+        right=_first_row_read,
+        kind=tuple,
+        nudges=(
+            Nudge(lambda v, r: len(v) != 3, "Answer with three numbers: the first row has three columns."),
+            Nudge(
+                lambda v, r: v == (0, 2, 4),
+                "That's y's real first row. The compiled model takes its columns for 2 places apart.",
+            ),
+            Nudge(lambda v, r: v == (0, 2, 1), "Element [0, 2] is at place 2 * 2, not 2 + 1."),
+            Nudge(
+                lambda v, r: v == (0, 1, 2),
+                "Those would be places, if the columns were 1 apart. What is stored there?",
+            ),
+        ),
+        nudge="Element [0, n] is at place n * 2. What's stored at the places 0, 2 and 4?",
     ),
     Question(
         id="ch16-q7",
@@ -321,10 +336,25 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q9",
-        asks="Does gradcheck pass if x is random numbers?",
-        right=_gradcheck_on_any_x,
-        kind=bool,
-        nudge="Forward multiplies by x. Which x does backward have?",
+        asks="Which 16 numbers, at least four of them different, do 2-bit codes keep exactly?",
+        right=lambda: (0, 1, 2, 3) * 4,
+        kind=tuple,
+        same=lambda value, right: _survives(value),
+        nudges=(
+            Nudge(lambda v, r: not _are_numbers(v), "Answer with numbers."),
+            Nudge(lambda v, r: len(v) != 16, "Answer with 16 numbers: a row has 16 columns."),
+            Nudge(lambda v, r: len(set(v)) < 4, "That's kept, or could be, but use four different numbers."),
+            Nudge(
+                lambda v, r: len(set(v)) > 4,
+                "2 bits have four codes, so a group can't keep more than four different numbers.",
+            ),
+            Nudge(
+                lambda v, r: any(each != float(torch.tensor(each).bfloat16()) for each in v),
+                "One of these isn't a bfloat16 number, and x is rounded to bfloat16 before it's packed.",
+            ),
+        ),
+        nudge="The four codes stand for evenly spaced numbers: the minimum, and 1, 2 and 3 times the scale "
+        "above it. The scale is bfloat16.",
     ),
     Question(
         id="ch16-q10",
@@ -366,12 +396,26 @@ QUESTIONS = (
     ),
     Question(
         id="ch16-q13",
-        asks="With 1 bit and nearest codes, is the loss of steps 20 to 30 'above' or 'below' float32's?",
-        right=_side_of_one_bit,
+        asks="A: 2 bits, nearest. B: 1 bit, nearest. C: 1 bit, stochastic. Which loss curve is the nearest "
+        "to float32's, which comes next, and which is the farthest?",
+        right=_by_distance,
         kind=str,
-        nudges=(Nudge(lambda v, r: v not in ("above", "below"), "Answer 'above' or 'below'."),),
-        nudge="Most of these gradients are too long, so the steps are too. What do larger steps do to the "
-        "loss, as long as training stays stable?",
+        same=lambda value, right: _letters(value) == right,
+        nudges=(
+            Nudge(
+                lambda v, r: sorted(_letters(v)) != sorted(r),
+                "Answer with the letters A, B and C, each once, such as 'ABC'.",
+            ),
+            Nudge(
+                lambda v, r: _letters(v)[2] == "C",
+                "x̂ of C is the farthest from x, but its errors have no direction. Which gains were near 1?",
+            ),
+            Nudge(
+                lambda v, r: _letters(v)[2] == "A",
+                "A and B are both biased. Which one more, the one with two codes or the one with four?",
+            ),
+        ),
+        nudge="x̂ of A is nearer to x than that of C. But its errors have a direction, so they don't cancel.",
     ),
     Question(
         id="ch16-q14",

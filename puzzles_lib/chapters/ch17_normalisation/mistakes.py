@@ -462,7 +462,7 @@ MISTAKES = (
         "The sums are bfloat16, so the last of 100 terms get lost.",
         {"tl.sum(g, axis=1)": "tl.sum(g.to(tl.bfloat16), axis=1).to(tl.float32)"},
         kind="values",
-        says="the errors are as small as a coarser type's",
+        says="the sum on this line is rounded to bfloat16",
     ),
     Mistake(
         LAYER_NORM_DX,
