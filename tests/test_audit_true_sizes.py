@@ -295,7 +295,7 @@ def split_kernel(A, B, C, M, N, K, WIDE: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_a_long_loop_is_shorter_if_another_size_is_large_too(wide):
+def test_a_long_loop_is_judged(wide):
     def product(a, b):
         c = torch.zeros(a.shape[0], b.shape[1])
         split_kernel[(triton.cdiv(a.shape[0], 16), triton.cdiv(b.shape[1], 16), 4)](
@@ -308,7 +308,7 @@ def test_a_long_loop_is_shorter_if_another_size_is_large_too(wide):
     assert not report.unjudged, report
     if not wide:
         (finding,) = report.findings
-        assert finding.on.startswith("b.shape[1] = 1,048,560 and a.shape[1] = b.shape[0] = ")
+        assert finding.on == "a.shape[1] = b.shape[0] = 47,535,464"
         assert finding.verdict.site.source.startswith("b = tl.load(")
         assert "cols" not in finding.verdict.diagnosis
 

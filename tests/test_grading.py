@@ -369,6 +369,8 @@ def test_right_kernels_are_taken_however_they_are_written() -> None:
         ("(1, (2, 3))[1][-1]", 3),
         ("{'a': 4}['a']", 4),
         ("None is None", True),
+        ("(0, 1) * 2 + (5,)", (0, 1, 0, 1, 5)),
+        ("3 * [1]", [1, 1, 1]),
     ],
 )
 def test_plain_values(text: str, value: object) -> None:
@@ -452,7 +454,7 @@ def test_plain_values_of_modules(text: str, value: object) -> None:
     "text",
     ["x", "f()", "math.factorial(3)", "np.array(1)", "torch.ones", "math.pow(2.0, 1e9)", "math.log(0)",
      "triton.next_power_of_2(1.5)", "triton.cdiv(1, 0)", "round(1, -10**9)", "math.log2(x=1)",  "9**9**9",
-     "1 << 10**6", "'a' * 10**9", "[0] * 10**9", "(lambda: 1)()", "print", "1j", "b'a'",
+     "1 << 10**6", "'a' * 10**9", "[0] * 10**9", "(1,) + [1]", "(1,) * 1.5", "(lambda: 1)()", "print", "1j", "b'a'",
      "torch.finfo(torch.int8).max", "torch.finfo(torch.float32).__class__", "torch.finfo().max",
      "torch.finfo(torch.load).max", "torch.iinfo(f()).max", "f().max", "(1, 2)[2]", "(1, 2)[:1]", "{1: 2}[3]",
      "1 < 'a'", "f() if True else 1", "1 and f()",

@@ -306,6 +306,8 @@ def _value(node: ast.expr, known: Known) -> Any:
         case ast.UnaryOp():
             return _bounded(_OPERATORS[type(node.op)](_number(node.operand, known)))
         case ast.BinOp() if type(node.op) in _OPERATORS:
+            if isinstance(node.op, ast.Mult | ast.Add) and (items := _items(node, known)) is not None:
+                return items
             left, right = _number(node.left, known), _number(node.right, known)
             if isinstance(node.op, ast.Pow | ast.LShift) and _too_large(node.op, left, right):
                 raise NotPlain("the number is too large", node.lineno)
@@ -344,6 +346,20 @@ def _compared(node: ast.Compare, known: Known) -> bool:
             return False
         left = right
     return True
+
+
+def _items(node: ast.BinOp, known: Known) -> Any:
+    """Return a tuple or list that is repeated, or two that are joined; None if it's something else."""
+    left, right = _value(node.left, known), _value(node.right, known)
+    if isinstance(node.op, ast.Add):
+        alike = type(left) is type(right) and isinstance(left, tuple | list)
+        return _bounded(left + right) if alike else None
+    held, count = (right, left) if isinstance(left, int) else (left, right)
+    if not isinstance(held, tuple | list) or not isinstance(count, int):
+        return None
+    if len(held) * count > MOST_ITEMS:
+        raise NotPlain("there are too many items", node.lineno)
+    return held * count
 
 
 def _item(held: Any, key: Any, node: ast.AST) -> Any:

@@ -1,9 +1,8 @@
 """Skip most iterations of a long loop, in runs of which only accesses are judged.
 
 A loop over a pretended size can have billions of iterations. Its first ones run, two in the middle, and its
-last ones. What the loop carries from one iteration to the next must move by the same step each time, so that
-it can be computed for any iteration; if it doesn't, and an address or a condition may depend on it, all
-iterations run. An integer that leaves its dtype on the way does so in an iteration that runs. Numbers that
+last ones. What the loop carries must move by the same step in each iteration, so that it can be computed for
+any of them. If it doesn't, and an address or a condition may depend on it, all iterations run. An integer that leaves its dtype on the way does so in an iteration that runs. Numbers that
 are only computed with and stored keep the last values that they had.
 """
 
@@ -102,9 +101,7 @@ def _with(lanes: Lanes, data: np.ndarray) -> Lanes:
     return Lanes(data, lanes.row, lanes.labels)
 
 
-def _crossings(
-    state: State, steps: list[list[np.ndarray | None]], done: int, begin: int
-) -> Iterator[int]:
+def _crossings(state: State, steps: list[list[np.ndarray | None]], done: int, begin: int) -> Iterator[int]:
     """Yield the iterations from ``done`` to ``begin`` in which a narrow integer first leaves its dtype."""
     for value, moves in zip(state, steps, strict=True):
         for part, step in zip(_parts(value), moves, strict=True):
