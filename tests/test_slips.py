@@ -25,6 +25,7 @@ from puzzles_lib.source import define
 
 UNCLAMPED = "((steps + 12582912.0) - 12582912.0).to(tl.int32)"
 SCALE = "tl.where(high > low, (high - low) / TOP, 1.0)"
+PACKED = (QUANTIZE_CODES, QUANTIZE_PACK)
 
 SLIPS = [
     (CONV2D, "row, column = i + a, j + b", "row, column = i + b, j + a", "row = i + b"),
@@ -237,6 +238,31 @@ def test_the_code_of_a_zero_that_took_part_in_the_minimum_is_named():
         source = source.replace(right, wrong)
     verdict = examine(define(source, "<zeros>"), QUANTIZE_PACK).verdicts[0]
     assert "the code of 0 were packed" in verdict.diagnosis, verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "edits", "says"),
+    [
+        ("quantize_pack", {"tl.where(n < N, codes, 0.0)": "codes"}, "with the code of 0 in the fields past"),
+        ("quantize_codes", {'tl.where(n < N, x, float("inf"))': "x"}, "counted as 0 in the minimum"),
+    ],
+)
+def test_a_lane_that_must_not_be_zero_is_not_to_be_cured_by_zeros(name, edits, says):
+    source = kernel_sources()[name]
+    for right, wrong in edits.items():
+        assert source.count(right) == 1
+        source = source.replace(right, wrong)
+    verdict = examine(define(source, "<no zeros>"), {p.name: p for p in PACKED}[name]).verdicts[0]
+    assert verdict.kind == "uninitialized" and "or give it" not in verdict.diagnosis
+    assert "the tensor has no element for it: don't use the lane. other=0 isn't enough: " in verdict.diagnosis
+    assert says in verdict.diagnosis, verdict
+
+
+def test_a_lane_that_zeros_cure_may_be_given_one():
+    source = kernel_sources()["pack_bits"]
+    assert source.count(", other=0") == 1
+    verdict = examine(define(source.replace(", other=0", ""), "<no other>"), PACK_BITS).verdicts[0]
+    assert "the tensor has no element for it: don't use the lane, or give it a value" in verdict.diagnosis
 
 
 def test_a_number_of_bits_is_not_the_name_of_an_axis():
