@@ -91,7 +91,8 @@ def cure_of_lanes(verdict: Verdict, source: Source, puzzle: Puzzle, case: Case, 
         return None
     text = "the lane's value is undefined, although the tensor has an element for it: extend the load's mask"
     if not found.pop():
-        text = f"{NO_ELEMENT}: don't use the lane, or give it a value with other= (or with tl.where after the load)"
+        how = "with other= (or with tl.where after the load)"
+        text = f"{NO_ELEMENT}: don't use the lane, or give it a value {how}"
     return replace(verdict, diagnosis=text)
 
 
