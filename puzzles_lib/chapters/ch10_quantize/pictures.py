@@ -216,7 +216,7 @@ def error(count: int = 48 * WIDTH, groups: tuple[int, ...] = (8, 64, WIDTH)) -> 
     figure = new_figure(8.6, 3.8)
     axes = figure.subplots(1, 2, sharey=True)
     widths, told = (1, 2, 4, 8), []
-    titles = ("normal values", f"one value in {WIDTH} is {LARGE:g}")
+    titles = ("normal values", f"normal values, but one in {WIDTH} is {LARGE:g}")
     for ax, x, title in zip(axes, (normal, outlying), titles, strict=True):
         lines = []
         for group, color, mark in zip(groups, (BLUE, ORANGE, GREEN), ("o", "s", "^"), strict=True):
@@ -407,9 +407,9 @@ def memory(group: int = 256) -> Picture:
 # ---- measured on a GPU
 
 
-def _is_plain(path: str) -> bool:
-    """Return whether a row is the chapter's unchanged kernel or the production kernel."""
-    return path.endswith(("warp", "warps", "production"))
+def _is_drawn(path: str) -> bool:
+    """Return whether a row has at most one change to the chapter's kernel."""
+    return path.count(", ") < 3 and not path.endswith("copy")
 
 
 def programs(rows: Sequence[dict], about: str) -> Picture:
@@ -417,22 +417,23 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
 
     rows: recorded rows of bench "row-wise" (`puzzles_lib.timing.recorded`).
     """
-    figure = new_figure(7.6, 3.4)
+    figure = new_figure(8.4, 3.9)
     axes = figure.subplots(1, 2, sharey=True, sharex=True)
     copy_us = rows[0]["baseline_us"]
     widest = max(row["us"] for row in rows)
-    told = []
+    told, order = [], []
     titles = {"quantize_pack": "quantize_pack (15b)", "dequantize": "unpack_dequantize (16)"}
     for ax, path in zip(axes, titles, strict=True):
-        kept = [row for row in rows if row["path"].startswith(f"{path}, ") and _is_plain(row["path"])]
+        kept = [row for row in rows if row["path"].startswith(f"{path}, ") and _is_drawn(row["path"])]
         names = [row["path"].removeprefix(f"{path}, ").replace(" a program", " per program") for row in kept]
-        colors = [GREEN if name == "production" else BLUE for name in names]
-        ax.barh(names, [row["us"] for row in kept], color=colors, height=0.66)
-        for place, row in enumerate(kept):
+        order = order or names
+        colors = [_color_of(name) for name in names]
+        ax.barh([order.index(name) for name in names], [row["us"] for row in kept], color=colors, height=0.66)
+        for name, row in zip(names, kept, strict=True):
             times = f"{row['us']:.0f} µs, {row['us'] / row['baseline_us']:.1f}× a copy"
             inside = row["us"] > 0.6 * widest
             gap, align, ink = (-3, "right", "white") if inside else (3, "left", INK)
-            label(ax, row["us"] + gap, place, times, align=align, fontsize=9, color=ink)
+            label(ax, row["us"] + gap, order.index(name), times, align=align, fontsize=9, color=ink)
         ax.axvline(copy_us, color=INK, linewidth=1)
         ax.set_title(titles[path], fontsize=11, color=INK)
         ax.set_xlabel("µs", fontsize=9)
@@ -441,6 +442,7 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
         ax.spines[["top", "right"]].set_visible(False)
         parts = [f"{name} {row['us']:.1f} µs" for name, row in zip(names, kept, strict=True)]
         told.append(f"{path}: {', '.join(parts)}")
+    axes[0].set_yticks(range(len(order)), order)
     axes[0].invert_yaxis()
     words = f"vertical line: a copy of as many bytes, {copy_us:.0f} µs\n{rows[0]['case']}\n{about}"
     figure.supxlabel(words, fontsize=9, color=FAINT)
@@ -449,6 +451,13 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
         f"Times for {rows[0]['case']}, {about}. {'. '.join(told)}. A copy of as many bytes takes "
         f"{copy_us:.1f} µs.",
     )
+
+
+def _color_of(name: str) -> str:
+    """Return the color of a launch: production, the chapter's kernel, or one with a change."""
+    if name == "production":
+        return GREEN
+    return BLUE if name.endswith(("warp", "warps")) else SKY
 
 
 __all__ = [
