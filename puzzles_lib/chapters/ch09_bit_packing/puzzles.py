@@ -50,9 +50,9 @@ def pack_bits(
     """
     fields = 32 // BITS
     spare = -codes.shape[1] % fields
-    padded = torch.nn.functional.pad(codes, (0, spare)).int()  # [M, W · F]
-    shifts = BITS * torch.arange(fields, dtype=torch.int32)
-    return (padded.unflatten(1, (-1, fields)) << shifts).sum(2, dtype=torch.int32)
+    padded = torch.nn.functional.pad(codes, (0, spare)).long()  # [M, W · F]
+    factors = 2 ** (BITS * torch.arange(fields))
+    return (padded.unflatten(1, (-1, fields)) * factors).sum(2).to(torch.int32)
 
 
 def _by_word(codes: Tensor, BITS: int) -> Tensor:
@@ -214,9 +214,9 @@ def unpack_bits(
     The words are those of puzzle 13, except that the fields past the end of a row can
     contain anything. Load each word only once.
     """
-    fields = 32 // BITS
-    shifts = BITS * torch.arange(fields, dtype=torch.int32)
-    codes = (words[:, :, None] >> shifts) & (2**BITS - 1)  # [M, W, F]
+    unsigned = words.long() % 2**32  # [M, W]
+    factors = 2 ** (BITS * torch.arange(32 // BITS))
+    codes = unsigned[:, :, None] // factors % 2**BITS  # [M, W, F]
     return codes.flatten(1)[:, :N].to(torch.uint8)
 
 
