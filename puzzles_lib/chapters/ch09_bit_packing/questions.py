@@ -236,6 +236,10 @@ QUESTIONS = (
         nudges=(
             Nudge(lambda v, r: len(v) != 2, "The kernel uses two program ids: give two numbers."),
             Nudge(
+                lambda v, r: v == r,
+                "The numbers are correct, but Triton needs whole numbers: 5 instead of 5.0.",
+            ),
+            Nudge(
                 lambda v, r: v == r[::-1], "Swap them: axis 0 is the row, as `row = tl.program_id(0)` says."
             ),
             Nudge(
@@ -251,10 +255,6 @@ QUESTIONS = (
                 "A row has 257 words, that's correct. But a program packs 64 of them.",
             ),
             Nudge(lambda v, r: v[0] == r[0], "The rows are correct. How many words does a row have?"),
-            Nudge(
-                lambda v, r: v == r,
-                "The numbers are correct, but Triton needs whole numbers: 5 instead of 5.0.",
-            ),
         ),
         nudge="Axis 0 counts rows, axis 1 the blocks of 64 words within a row.",
         same=lambda v, r: v == r and all(type(number) is int for number in v),
