@@ -1,12 +1,14 @@
 """Chapter 10: the numbers in its prose are recorded or printed, and its sliders show what torch computes."""
 
+import itertools
+import math
 import re
 
 import nbformat
 import pytest
 import torch
 
-from puzzles_lib import QUANTIZE_CODES, QUANTIZE_PACK, UNPACK_DEQUANTIZE, check, mistake
+from puzzles_lib import QUANTIZE_CODES, QUANTIZE_PACK, UNPACK_DEQUANTIZE, Puzzle, check, mistake, stages
 from puzzles_lib.authoring.solutions import define, kernel_sources
 from puzzles_lib.chapters import mistakes
 from puzzles_lib.chapters.ch10_quantize import pictures
@@ -100,16 +102,14 @@ def test_the_script_moves_on_as_python_draws(open_html):
 
 def test_the_times_of_larger_programs_in_the_prose_are_recorded():
     us = {row["path"]: row["us"] for row in rows("row-wise")}
-    prose = CELLS["end-idea-warps"]
 
     def took(path: str) -> str:
         return f"{us[path]:.0f}"
 
-    group, row = "1 group a program, 4 warps", "1 row per program, 4 warps"
-    assert f"takes {took(f'quantize_pack, {row}')} µs instead of {took(f'quantize_pack, {group}')}" in prose
-    assert f"one warp instead of four, {took('quantize_pack, 1 row per program, 1 warp')}." in prose
-    dequantizer = f"{took(f'dequantize, {row}')} instead of {took(f'dequantize, {group}')}"
-    assert f"The dequantizer takes {dequantizer}" in prose
+    prose = CELLS["end-idea-production"]
+    assert f"library: {took('quantize_pack, production')} µs" in prose
+    one, four = "1 row per program, 1 warp", "4 rows per program, no lane off"
+    assert f"and {took(f'quantize_pack, {one}')} µs become {took(f'quantize_pack, {four}')}." in prose
 
 
 def test_the_scales_in_the_prose_are_the_exact_and_the_stored_one():
@@ -118,14 +118,44 @@ def test_the_scales_in_the_prose_are_the_exact_and_the_stored_one():
     assert f"{exact.bfloat16().double():.6f}" in CELLS["q6"]
 
 
-def test_the_largest_groups_have_the_smallest_error_at_the_same_cost():
-    """The figure's claim: the line of groups of 256 is below the others wherever both are drawn."""
-    (ax,) = pictures.error().figure.axes
-    lines = {line.get_label(): line.get_xydata() for line in ax.lines}
-    best = lines.pop("groups of 256")
-    for line in lines.values():
-        for cost, error in line:
-            at = [i for i in range(len(best) - 1) if best[i][0] <= cost <= best[i + 1][0]]
-            for i in at:
-                (x0, y0), (x1, y1) = best[i], best[i + 1]
-                assert y0 * (y1 / y0) ** ((cost - x0) / (x1 - x0)) < error
+def _at(line: list, cost: float) -> float:
+    """Return the error on a line of the figure at a cost, between two of its points."""
+    for (x0, y0), (x1, y1) in itertools.pairwise(line):
+        if x0 <= cost <= x1:
+            return y0 * (y1 / y0) ** ((cost - x0) / (x1 - x0))
+    raise ValueError(f"the line doesn't reach {cost}")
+
+
+def test_groups_win_with_outliers_and_change_little_without():
+    """The figure's claims, and the numbers that the cell after it reads off."""
+    normal, outlying = (
+        {line.get_label(): line.get_xydata().tolist() for line in ax.lines}
+        for ax in pictures.error().figure.axes
+    )
+    tiny, some, row = normal
+    for cost, error in normal[some][1:3]:
+        assert 0.85 < error / _at(normal[row], cost) < 1.15
+    for lines in (normal, outlying):
+        assert all(_at(lines[some], cost) < error for cost, error in lines[tiny] if cost < 8.5)
+    assert all(_at(outlying[row], cost) > 2 * error for cost, error in outlying[some][1:3])
+    prose = CELLS["p15-error-after"]
+    cost, error = outlying[some][2]
+    assert f"cost {cost:g} bits per value, and the error is {error:.0%}" in prose
+    assert f"it's {outlying[row][2][1]:.0%}" in prose
+    needs = float(re.search(r"about ([\d.]+) bits", prose)[1])
+    assert abs(math.log2(_at(outlying[row], needs) / error)) < 0.05
+
+
+def test_four_warps_wait_for_each_other_and_one_does_not():
+    """What the prose says of barriers: of a whole row per program, 2 bits, groups of 256."""
+    prose = CELLS["end-idea-warps"]
+    sources = kernel_sources()
+    row = {"M": 8, "N": 768, "BITS": 2, "GROUP": 256}
+
+    def barriers(name: str, puzzle: Puzzle, warps: int, **blocks: int) -> int:
+        kernel = define(sources[name], f"<{name}>")
+        return stages(kernel, puzzle, "sm_90", num_warps=warps, **row, **blocks).ptx.count("bar.sync")
+
+    four, one = (barriers("quantize_pack", QUANTIZE_PACK, warps, BLOCK_G=4) for warps in (4, 1))
+    assert f"at {four} barriers, a single warp at {one}" in prose
+    assert not any(barriers("unpack_dequantize", UNPACK_DEQUANTIZE, warps, BLOCK_W=64) for warps in (4, 1))

@@ -424,7 +424,7 @@ def test_an_error_map_of_packed_words_shows_bits():
     picture = error_map(got, want, "mask", got != want, packed=True)
     assert picture.alt == (
         "Error map of mask, 2 by 2: 2 of 4 words are wrong; the first is mask[0, 0]: got 3, want 1; "
-        "32 bits per word, the lowest on the left: 2 are wrong. "
+        "a row is a word, bit 31 on the left: 2 bits are wrong. "
         "right: 126, 1 instead of 0: 1, 0 instead of 1: 1."
     )
 
@@ -433,7 +433,7 @@ def test_the_map_of_a_failed_packing_shows_bits():
     for puzzle, fault in ((RELU_PACK, "gradient_of_nan_stopped"), (PACK_BITS, "first_field_on_top")):
         (slip,) = (m for m in mistakes(puzzle) if m.name == fault)
         report = check(define(slip.apply(kernel_sources()[puzzle.name]), "<slip>"), puzzle)
-        assert "bits per word, the lowest on the left" in report._repr_html_()
+        assert "a row is a word, bit 31 on the left" in report._repr_html_()
 
 
 def test_an_error_map_needs_equal_shapes():

@@ -25,6 +25,7 @@ from puzzles_lib.source import define
 
 UNCLAMPED = "((steps + 12582912.0) - 12582912.0).to(tl.int32)"
 SCALE = "tl.where(high > low, (high - low) / TOP, 1.0)"
+PACKED = (QUANTIZE_CODES, QUANTIZE_PACK)
 
 SLIPS = [
     (CONV2D, "row, column = i + a, j + b", "row, column = i + b, j + a", "row = i + b"),
@@ -85,12 +86,38 @@ SLIPS = [
     (PACK_BITS, "codes << BITS * i", "codes", "from a sum without a shift"),
     (PACK_BITS, "codes << BITS * i", "codes * BITS * i", "from codes * BITS * i"),
     (PACK_BITS, "codes << BITS * i", "codes.to(tl.int8) << BITS * i", "as they are in int8"),
+    (PACK_BITS, "BITS * i", "BITS", "from a shift by BITS"),
+    (PACK_BITS, "tl.sum(", "tl.max(", "from the largest of the shifted codes"),
+    (PACK_BITS, "other=0", "other=-1", "255 in a byte"),
+    (PACK_BITS, "other=0", "other=1", "with ones in the fields past the end"),
+    (
+        PACK_BITS,
+        "codes << BITS * i, axis=1)",
+        "(codes << BITS * i).to(tl.int8), axis=1).to(tl.int8)",
+        "of int8",
+    ),
+    (UNPACK_BITS, "mask=offs_w < W)", "mask=offs_w < W).to(tl.uint8)", "only the lowest 8 bits of a word"),
+    (
+        UNPACK_BITS,
+        ">> BITS * i) & ((1 << BITS) - 1)",
+        "<< 32 - BITS * (i + 1)) >> 32 - BITS",
+        "comes back neg",
+    ),
     (UNPACK_BITS, "((1 << BITS) - 1)", "15", "keep BITS of them"),
     (UNPACK_BITS, "((1 << BITS) - 1)", "BITS", "& 2, which is both BITS and 1 << BITS - 1 here"),
     (UNPACK_BITS, "((1 << BITS) - 1)", "(1 << BITS - 1)", "& 2, which is both BITS and 1 << BITS - 1 here"),
     (UNPACK_BITS, ">> BITS * i", ">> i", "from a shift by i"),
     (UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w // GROUP * F", "of group 0"),
     (UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w // (GROUP * F)", "of group 0"),
+    (UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w // F", "how many words does a group have?"),
+    (
+        UNPACK_DEQUANTIZE,
+        "offs_w * F // GROUP",
+        "tl.minimum(offs_w, G - 1)",
+        "how many words does a group have?",
+    ),
+    (UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w % G", "of group w % G"),
+    (UNPACK_DEQUANTIZE, "* codes", "* (codes + 1)", "codes that are 1 too high"),
     (UNPACK_DEQUANTIZE, "minimum[:, None] + ", "", "without the minimum"),
     (
         UNPACK_DEQUANTIZE,
@@ -102,6 +129,11 @@ SLIPS = [
     (PACK_WIDE, "F + first + i", "F + i", "n must grow with the loop"),
     (PACK_WIDE, "(first + i)", "i", "the shift must grow with the loop"),
     (QUANTIZE_CODES, "(high - low) / TOP", "(high - low) / BITS", "from BITS steps"),
+    (QUANTIZE_CODES, "(high - low) / TOP", "(high - low) / (1 << BITS - 1)", "from 1 << BITS - 1 steps"),
+    (QUANTIZE_PACK, "(high - low) / TOP", "(high - low) / (1 << BITS - 1)", "from 1 << BITS - 1 steps"),
+    (QUANTIZE_PACK, "x_ptr + row * N", "x_ptr", "the values of row 0"),
+    (QUANTIZE_CODES, "x_ptr + row * N", "x_ptr", "the values of row 0"),
+    (QUANTIZE_CODES, ") / scale.to", ") * scale.to", "divide by the scale to count"),
     (QUANTIZE_CODES, "tl.minimum((steps + 12582912.0) - 12582912.0, TOP)", UNCLAMPED, "weren't clamped"),
     (QUANTIZE_CODES, "12582912.0) - 12582912.0", "16777216.0) - 16777216.0", "subtracting 2^24"),
     (QUANTIZE_CODES, "high > low", "high != 0", "only groups with max = 0"),
@@ -159,6 +191,8 @@ def test_a_slip_is_named(puzzle, right, wrong, says):
     [
         ("(x - low[:, None])", "x", "from x / scale"),
         ("(high - low) / TOP", "(high + low) / TOP", "from max + min"),
+        ("(high - low) / TOP", "high / TOP", "from max / (2^BITS - 1)"),
+        ("(high - low) / TOP, 1.0)", "tl.floor(high / TOP), 1.0)", "scale has wrong values, too: 1 of 1"),
     ],
 )
 def test_a_negative_code_is_told_by_the_slip_that_keeps_the_right_scale_right(right, wrong, says):
@@ -167,6 +201,24 @@ def test_a_negative_code_is_told_by_the_slip_that_keeps_the_right_scale_right(ri
     assert right in source
     verdict = examine(define(source.replace(right, wrong), "<a slip>"), QUANTIZE_CODES).verdicts[0]
     assert verdict.kind == "uninitialized" and says in verdict.diagnosis, verdict
+
+
+def test_a_wrong_scale_is_told_before_the_codes_that_follow_from_it():
+    """Codes and scale are wrong, and no slip explains both."""
+    source = kernel_sources()["quantize_codes"]
+    for edits, says in (
+        ({"(high - low) / TOP, 1.0)": "1.25 * (high - low) / TOP, 1.0)"}, "in scale: 1 of 1"),
+        (
+            {"1.0).to(tl.bfloat16)": "1.0)", 'tl.where(n < N, x, float("-inf"))': "tl.where(n < N, x, 0.0)"},
+            "in scale",
+        ),
+    ):
+        wrong = source
+        for right, slip in edits.items():
+            assert source.count(right) == 1
+            wrong = wrong.replace(right, slip)
+        verdict = examine(define(wrong, "<scale>"), QUANTIZE_CODES).verdicts[0]
+        assert verdict.kind == "values" and says in verdict.message, verdict
 
 
 def test_negative_codes_that_wrap_around_in_a_byte_are_counted_from_zero():
@@ -237,6 +289,31 @@ def test_the_code_of_a_zero_that_took_part_in_the_minimum_is_named():
         source = source.replace(right, wrong)
     verdict = examine(define(source, "<zeros>"), QUANTIZE_PACK).verdicts[0]
     assert "the code of 0 were packed" in verdict.diagnosis, verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "edits", "says"),
+    [
+        ("quantize_pack", {"tl.where(n < N, codes, 0.0)": "codes"}, "with the code of 0 in the fields past"),
+        ("quantize_codes", {'tl.where(n < N, x, float("inf"))': "x"}, "counted as 0 in the minimum"),
+    ],
+)
+def test_a_lane_that_must_not_be_zero_is_not_to_be_cured_by_zeros(name, edits, says):
+    source = kernel_sources()[name]
+    for right, wrong in edits.items():
+        assert source.count(right) == 1
+        source = source.replace(right, wrong)
+    verdict = examine(define(source, "<no zeros>"), {p.name: p for p in PACKED}[name]).verdicts[0]
+    assert verdict.kind == "uninitialized" and "or give it" not in verdict.diagnosis
+    assert "the tensor has no element for it: don't use the lane. other=0 isn't enough: " in verdict.diagnosis
+    assert says in verdict.diagnosis, verdict
+
+
+def test_a_lane_that_zeros_cure_may_be_given_one():
+    source = kernel_sources()["pack_bits"]
+    assert source.count(", other=0") == 1
+    verdict = examine(define(source.replace(", other=0", ""), "<no other>"), PACK_BITS).verdicts[0]
+    assert "the tensor has no element for it: don't use the lane, or give it a value" in verdict.diagnosis
 
 
 def test_a_number_of_bits_is_not_the_name_of_an_axis():

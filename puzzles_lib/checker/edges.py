@@ -15,6 +15,7 @@ from puzzles_lib.runner import Access, Run, Source
 
 NOUNS = ("row", "column")
 CURE = ": compare the "
+NO_ELEMENT = "the lane's value is undefined, because the tensor has no element for it"
 _PRODUCT = re.compile(r"\w+(\*\w+)*")
 
 
@@ -113,10 +114,21 @@ def cure_of_lanes(verdict: Verdict, source: Source, puzzle: Puzzle, case: Case, 
         return None
     text = "the lane's value is undefined, although the tensor has an element for it: extend the load's mask"
     if not found.pop():
-        text = (
-            "the lane's value is undefined, because the tensor has no element for it: don't use the lane, "
-            "or give it a value with other= (or with tl.where after the load)"
-        )
+        how = "with other= (or with tl.where after the load)"
+        text = f"{NO_ELEMENT}: don't use the lane, or give it a value {how}"
+    return replace(verdict, diagnosis=text)
+
+
+def where_zero_is_wrong(verdict: Verdict, zeros: Verdict | None, puzzle: Puzzle) -> Verdict:
+    """Return a verdict of `cure_of_lanes` that doesn't advise other=0 if that gives wrong values.
+
+    zeros: the verdict on a run whose undefined lanes are 0; None if it is correct.
+    """
+    if not verdict.diagnosis.startswith(NO_ELEMENT) or zeros is None or zeros.kind != "values":
+        return verdict
+    text = f"{NO_ELEMENT}: don't use the lane, or give it a value that changes no result, as 0 would"
+    if zeros.diagnosis.startswith(tuple(puzzle.slips or {})):
+        text = f"{NO_ELEMENT}: don't use the lane. other=0 isn't enough: {zeros.diagnosis}"
     return replace(verdict, diagnosis=text)
 
 
@@ -132,8 +144,9 @@ def _have_elements(access: Access, shape: tuple[int, ...]) -> np.ndarray | None:
     if elements.ndim == 2 and (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
         (_, row), (_, column) = places
         return inside & (row < shape[-2]) & (column < shape[-1])
-    if elements.ndim == 1 and (np.diff(elements) == 1).all():
-        return inside & (elements // shape[-1] == elements[0] // shape[-1])
+    if (np.diff(elements.reshape(-1)) == 1).all():  # neighbors of one row, also if a tile is cut out of it
+        first = int(elements.reshape(-1)[0])
+        return inside & (elements // shape[-1] == first // shape[-1])
     return None
 
 

@@ -243,7 +243,11 @@ def _which_cure(trial: Trial) -> Verdict | None:
     assert trial.verdict is not None and trial.first.undefined is not None
     recorded = trial.run(Options(record=True, quiet=True))
     puzzle, case = trial.bound.puzzle, trial.bound.case
-    return edges.cure_of_lanes(trial.verdict, trial.first.undefined, puzzle, case, recorded)
+    cured = edges.cure_of_lanes(trial.verdict, trial.first.undefined, puzzle, case, recorded)
+    if cured is None:
+        return None
+    zeros = trial.run(Options(holes_are_zero=True, quiet=True, as_compiled=trial.as_compiled))
+    return edges.where_zero_is_wrong(cured, trial.judged(zeros), puzzle)
 
 
 def _threads_may_race(trial: Trial) -> bool:

@@ -31,7 +31,7 @@ KIND_WORDS = {kind: kind for kind in KINDS} | {
     "launch": "does not launch",
     "input changed": "an input is changed",
     "values": "wrong values",
-    "loads": "too many loads, or too few",
+    "loads": "too many loads",
     "stores": "too many stores",
     "operations": "too many operations",
     "uninitialized": "an undefined value",
@@ -41,6 +41,7 @@ KIND_WORDS = {kind: kind for kind in KINDS} | {
 }
 """How a verdict's kind is named for a reader."""
 SAME_VALUE = "the value is the same"  # in the message on a race that changes no result
+NEVER_LOADED = "is never loaded"  # in the message on an input whose values a result depends on
 # for readers who get the word without the details
 _RACE = "a race: the results can differ from run to run"
 _SAME_RACE = "a race: several programs store the same value"
@@ -456,6 +457,8 @@ def _fault(case: CaseResult, cases: int = 1) -> str:
     words = KIND_WORDS[kind]
     if kind == "race":
         words = _SAME_RACE if SAME_VALUE in case.verdict.message else _RACE
+    if kind == "loads" and NEVER_LOADED in case.verdict.message:
+        words = "an input that is never loaded"
     return "   " + (words.replace("does not", "do not") if cases > 1 else words)
 
 

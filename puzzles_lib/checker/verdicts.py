@@ -21,7 +21,7 @@ from puzzles_lib.checker.compare import (
 )
 from puzzles_lib.checker.expected import Expected, evaluate
 from puzzles_lib.checker.naming import index_of, the_program, the_programs
-from puzzles_lib.checker.report import SAME_VALUE, CaseResult, Verdict
+from puzzles_lib.checker.report import NEVER_LOADED, SAME_VALUE, CaseResult, Verdict
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import (
@@ -139,35 +139,39 @@ def judge(
 ) -> Verdict | None:
     """Return the most basic fault of a run; None if there is none."""
     verdict = misconduct(puzzle, case, ran)
-    if verdict and verdict.kind == "uninitialized" and not verdict.diagnosis and puzzle.slips:
+    if verdict and verdict.kind == "uninitialized" and not verdict.diagnosis:
         # an undefined value is computed as a GPU computes it today, and other results may be defined
         written = {r.name: ran.outputs[r.name] for r in puzzle.results if r.name in ran.written}
-        return replace(verdict, diagnosis=only_slip(expected, written, puzzle, case, inputs))
+        text = only_slip(expected, written, puzzle, case, inputs) if puzzle.slips else ""
+        return replace(verdict, diagnosis=text or _wrong_as_well(puzzle, case, inputs, expected, ran))
     if verdict:
         return verdict
-    dots = ran.arithmetic.tf32 or bool(ran.arithmetic.in_tf32)
+    found: dict[str, Mismatch] = {}
     for result in puzzle.results:
-        mismatch = compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs, dots)
+        mismatch = _mismatch(result, puzzle, case, inputs, expected, ran)
         if mismatch and result.name not in ran.written:
             return _not_taken(puzzle, result)
-        if mismatch and ran.not_associative:
+        if mismatch:
+            found[result.name] = mismatch
+    if found:
+        mismatch = _most_telling(found, puzzle)
+        if ran.not_associative:
             text = "the scan's combine function is not associative: f(f(a, b), c) differs from f(a, f(b, c))"
             return Verdict("values", mismatch.message, ran.not_associative, text)
-        if mismatch and ran.not_commutative:
+        if ran.not_commutative:
             return Verdict("values", mismatch.message, ran.not_commutative, _NO_ORDER)
-        if mismatch and mismatch.diagnosis.startswith(AS_SMALL_AS_ROUNDING) and ran.arithmetic.rounded:
+        if mismatch.diagnosis.startswith(AS_SMALL_AS_ROUNDING) and ran.arithmetic.rounded:
             site, dtype = next(iter(ran.arithmetic.rounded.items()))
             return Verdict("values", mismatch.message, site, _rounded_sum(dtype))
-        if mismatch:
-            return Verdict(
-                "values", mismatch.message, diagnosis=mismatch.diagnosis + _unread(mismatch, ran, inputs)
-            )
+        return Verdict(
+            "values", mismatch.message, diagnosis=mismatch.diagnosis + _unread(mismatch, ran, inputs)
+        )
     if ran.other_order:
         text = "race: the result is correct only if elements are combined from the first to the last"
         return Verdict("race", text, ran.other_order, _NO_ORDER)
     for name in inputs:
         if not ran.loads.get(name) and (moved := _moves_with(name, puzzle, case, inputs, expected)):
-            text = f"{puzzle.pointer(name)} is never loaded, but {moved} depends on its values"
+            text = f"{puzzle.pointer(name)} {NEVER_LOADED}, but {moved} depends on its values"
             return Verdict(
                 "loads",
                 text,
@@ -202,6 +206,48 @@ def _rounded_sum(dtype: str) -> str:
         f"{AS_SMALL_AS_ROUNDING}: the sum on this line is rounded to {dtype}. Convert the numbers to float32 "
         "before you add them"
     )
+
+
+def _mismatch(
+    result: Argument,
+    puzzle: Puzzle,
+    case: Case,
+    inputs: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Expected],
+    ran: Run,
+) -> Mismatch | None:
+    """Return what is wrong with one result of a run; None if nothing is."""
+    dots = ran.arithmetic.tf32 or bool(ran.arithmetic.in_tf32)
+    return compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs, dots)
+
+
+def _most_telling(found: Mapping[str, Mismatch], puzzle: Puzzle) -> Mismatch:
+    """Return one of several wrong results: one that a slip explains, or else one that others follow from.
+
+    Results that are chosen or copied come before those that are computed, as codes are from a scale.
+    """
+    slips = tuple(puzzle.slips or {})
+    named = (each for each in found.values() if slips and each.diagnosis.startswith(slips))
+    chosen = (each for name, each in found.items() if name in puzzle.exact)
+    return next(named, None) or next(chosen, None) or next(iter(found.values()))
+
+
+def _wrong_as_well(
+    puzzle: Puzzle,
+    case: Case,
+    inputs: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Expected],
+    ran: Run,
+) -> str:
+    """Return that a result is wrong from which undefined ones may follow; "" if none is."""
+    for result in puzzle.results:
+        if result.name in puzzle.exact and result.name in ran.written:
+            mismatch = _mismatch(result, puzzle, case, inputs, expected, ran)
+            if mismatch and len(puzzle.results) > 1:
+                told = mismatch.message.removeprefix(f"wrong values in {result.name}: ")
+                why = f". {mismatch.diagnosis}" if mismatch.diagnosis else ""
+                return f"{result.name} has wrong values, too: {told}{why}"
+    return ""
 
 
 def _unread(mismatch: Mismatch, ran: Run, inputs: Mapping[str, torch.Tensor]) -> str:

@@ -10,12 +10,13 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
 
 from puzzles_lib.drawing.canvas import WIDEST, Canvas, draw_ticks
-from puzzles_lib.drawing.colours import BLUE, INK, PALE_GREEN, RIM, SNOW, VERMILLION, YELLOW
+from puzzles_lib.drawing.colours import BLUE, FAINT, INK, PALE_GREEN, RIM, SNOW, VERMILLION, YELLOW
 from puzzles_lib.drawing.layout import borders, contour, fill_area, flow, plural, text_width, write_line
-from puzzles_lib.drawing.sheet import Picture
+from puzzles_lib.drawing.sheet import Picture, label
 from puzzles_lib.dtypes import of_torch
 
 WORD = 32  # bits of a packed word
+MOST_SHOWN = 8  # wrong words on a map
 LEAST = 0.6  # of a map's height and width, in inches, unless its cells would be higher or wider than TALL
 TALL = 0.2
 KINDS = ("right", "too high", "too low", "not a number", "should be NaN")
@@ -28,7 +29,8 @@ def error_map(got: object, want: object, name: str, wrong: object = None, packed
     got, want: tensors or arrays of the same shape. name: the name of the result, such as ``"z"``.
     wrong: bool per element. By default an element is wrong if the two differ by more than 8 roundings of
         got's dtype (float8: by more than neighboring numbers do).
-    packed: whether each element is a word of 32 bits. Then the map shows bits, the lowest of a word first.
+    packed: whether each element is a word of 32 bits. Then the map has a row for each of the first wrong
+        words, with bit 31 on the left.
 
     Raises ValueError if the shapes differ.
     """
@@ -53,10 +55,15 @@ def error_map(got: object, want: object, name: str, wrong: object = None, packed
     names: tuple[str, ...] = BIT_KINDS if packed else KINDS
     if packed:
         kinds = _kinds_of_bits(got, want, wrong)
-        facts.append(f"{WORD} bits per word, the lowest on the left: {int((kinds > 0).sum())} are wrong")
+        facts.append(f"a row is a word, bit 31 on the left: {int((kinds > 0).sum())} bits are wrong")
+        shown = np.argwhere(wrong)[:MOST_SHOWN]
+        if total > len(shown):
+            facts.append(f"not shown: {plural(total - len(shown), 'more wrong word')}")
+        labels = [f"{name}[{', '.join(map(str, place))}]" for place in shown]
+        panel: _ErrorPanel = _BitPanel(name, kinds[tuple(shown.T)], names, labels)
     else:
         kinds = _kinds(exact_got, exact_want, wrong)
-    panel = _ErrorPanel(name, kinds, names, WORD if packed else 0)
+        panel = _ErrorPanel(name, kinds, names)
     panel.measure(facts)
     size = (panel.total_width, panel.total_height)
     figure, ax, places = flow([size], f"Where {name} is wrong", panel.lines, 0.35)
@@ -73,21 +80,20 @@ def _kinds(got: np.ndarray, want: np.ndarray, wrong: np.ndarray) -> np.ndarray:
 
 
 def _kinds_of_bits(got: np.ndarray, want: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """Return per bit an index into `BIT_KINDS`; the last axis has 32 bits per word."""
-    bits = np.arange(WORD)
+    """Return per bit an index into `BIT_KINDS`; the last axis is a word's bits, from 31 to 0."""
+    bits = np.arange(WORD)[::-1]
     got, want = (words.astype(np.int64)[..., None] >> bits & 1 for words in (got, want))
-    kinds = np.where(wrong[..., None] & (got != want), np.where(got == 1, 1, 2), 0)
-    return kinds.reshape(*kinds.shape[:-2], -1)
+    return np.where(wrong[..., None] & (got != want), np.where(got == 1, 1, 2), 0)
 
 
 class _ErrorPanel:
-    """The one panel of an error map. apart: columns between two lines, such as 32 for words; 0 for none."""
+    """The one panel of an error map."""
 
     COLORS = (PALE_GREEN, VERMILLION, BLUE, INK, YELLOW)
     HATCHES = (None, None, "///", "xxx", "...")
 
-    def __init__(self, name: str, kinds: np.ndarray, names: Sequence[str], apart: int):
-        self.name, self.shape, self.names, self.apart = name, (shape := kinds.shape), names, apart
+    def __init__(self, name: str, kinds: np.ndarray, names: Sequence[str]):
+        self.name, self.shape, self.names = name, (shape := kinds.shape), names
         prefer = np.asarray(kinds.reshape(math.prod(shape[:-2]), -1).any(1))
         self.canvas = Canvas(shape, np.zeros((0, max(len(shape), 1)), int), prefer)
         self.kinds = self.canvas.spread(kinds, -1)
@@ -107,14 +113,14 @@ class _ErrorPanel:
                 *facts,
                 f"reduced: each square stands for up to {self.canvas.step} × {self.canvas.step} elements",
             ]
-        self.lines = facts
+        self.lines, self.margin = facts, 0.55
         self.above = 0.25 if not self.canvas.wrapped or rows == 1 else 0.1
         self.above += 0.2 * (len(self.shape) > 2)
-        self.total_width = 0.55 + columns * self.cell[0] + 0.25
+        self.total_width = self.margin + columns * self.cell[0] + 0.25
         self.total_height = self.above + rows * self.cell[1] + 0.15
 
     def draw(self, ax: Axes, left: float, top: float) -> None:
-        corner = np.array([left + 0.55, top + self.above])
+        corner = np.array([left + self.margin, top + self.above])
         for kind, (color, hatch) in enumerate(zip(self.COLORS, self.HATCHES, strict=True)):
             fill_area(ax, self.kinds == kind, color, corner, self.cell, hatch)
         inside = self.kinds >= 0
@@ -123,11 +129,7 @@ class _ErrorPanel:
             ax.add_collection(LineCollection(lines, colors="white", linewidths=0.6, zorder=2), autolim=False)
         lines = corner + contour(inside) * self.cell
         ax.add_collection(LineCollection(lines, colors=RIM, linewidths=0.9, zorder=2.2), autolim=False)
-        if self.apart and not self.canvas.wrapped and self.canvas.step == 1:
-            for column in range(self.apart, self.kinds.shape[1], self.apart):
-                x = corner[0] + column * self.cell[0]
-                ax.plot([x, x], corner[1] + np.array([0, len(self.kinds)]) * self.cell[1], color=RIM, lw=0.9)
-        draw_ticks(ax, corner, self.cell, self.shape, (), self.canvas)
+        self.name_cells(ax, corner)
         x, y = 0.3, ax.get_ylim()[0] - 0.25
         for kind, word in enumerate(self.names):
             color, hatch = self.COLORS[kind], self.HATCHES[kind]
@@ -137,6 +139,34 @@ class _ErrorPanel:
             ax.add_patch(Rectangle((x, y), 0.2, 0.14, **swatch))
             write_line(ax, x + 0.28, y + 0.12, word)
             x += 0.6 + text_width(word)
+
+    def name_cells(self, ax: Axes, corner: np.ndarray) -> None:
+        """Write the numbers of rows and columns, or the names of rows."""
+        draw_ticks(ax, corner, self.cell, self.shape, (), self.canvas)
+
+
+class _BitPanel(_ErrorPanel):
+    """The bits of some words, a row for each. labels: the words' names."""
+
+    def __init__(self, name: str, kinds: np.ndarray, names: Sequence[str], labels: Sequence[str]):
+        self.name, self.names, self.kinds, self.labels = name, names, kinds, labels
+
+    def measure(self, facts: list[str]) -> None:
+        rows, columns = self.kinds.shape
+        self.cell = np.array([4.6 / columns, TALL])
+        self.lines, self.above = facts, 0.25
+        self.margin = max((text_width(label) for label in self.labels), default=0.0) + 0.25
+        self.total_width = self.margin + columns * self.cell[0] + 0.25
+        self.total_height = self.above + rows * self.cell[1] + 0.15
+
+    def name_cells(self, ax: Axes, corner: np.ndarray) -> None:
+        small: dict[str, Any] = {"fontsize": 9, "color": FAINT}
+        for row, text in enumerate(self.labels):
+            y = corner[1] + (row + 0.5) * self.cell[1]
+            label(ax, corner[0] - 0.07, y, text, align="right", **small)
+        for bit in (31, 24, 16, 8, 0) if self.labels else ():
+            x = corner[0] + (WORD - 1 - bit + 0.5) * self.cell[0]
+            label(ax, x, corner[1] - 0.06, str(bit), align="bottom", **small)
 
 
 def _as_array(values: Any) -> np.ndarray:

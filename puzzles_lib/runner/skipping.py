@@ -2,8 +2,9 @@
 
 A loop over a pretended size can have billions of iterations. Its first ones run, two in the middle, and its
 last ones. What the loop carries must move by the same step in each iteration, so that it can be computed for
-any of them. If it doesn't, and an address or a condition may depend on it, all iterations run. An integer that leaves its dtype on the way does so in an iteration that runs. Numbers that
-are only computed with and stored keep the last values that they had.
+any of them. If it doesn't, and an address or a condition may depend on it, all iterations run. An integer
+that leaves its dtype on the way does so in an iteration that runs. Numbers that are only computed with and
+stored keep the last values that they had.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +73,7 @@ def _steps(loop: Operation, *states: State) -> list[list[np.ndarray | None]] | N
 
 
 def _step(first: Lanes, second: Lanes, third: Lanes) -> Any:
-    """Return by what an integer moves in an iteration; None if it isn't one; NotImplemented if that varies."""
+    """Return by what an integer moves in an iteration; None if it's a float; NotImplemented if that varies."""
     if first.data.dtype.kind not in "iub" or first.row.is_float:
         return None
     if first.data.dtype.kind == "b":

@@ -351,7 +351,7 @@ tiles_without_a_dot = edited(
 # Those without a dot are correct, but their machine code isn't what the puzzle asks for.
 WRONG = [
     Wrong(QUANTIZE_ROWS, peak_so_far, kind="values", says="before the peak of the whole row is known"),
-    Wrong(QUANTIZE_ROWS, scale_of_a_block_of_k, kind="values", says="codes[0, 0]"),
+    Wrong(QUANTIZE_ROWS, scale_of_a_block_of_k, kind="values", says="that of the last block of K"),
     Wrong(INT8_LINEAR, bias_at_every_step, kind="values", says="y[0, 0]"),
     Wrong(INT8_LINEAR, weights_dequantised_first, kind="values", says="y[0, 0]"),
     Wrong(TILED_LINEAR, bias_for_every_tile, kind="values", says="y[0, 0]"),

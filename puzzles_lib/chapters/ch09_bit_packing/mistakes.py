@@ -93,7 +93,7 @@ MISTAKES = (
         "Fills the fields past the end of a row with 1.",
         {"other=0": "other=1"},
         kind="values",
-        says="9 along axis 1",
+        says="ones in the fields past the end",
     ),
     Mistake(
         PACK_BITS,

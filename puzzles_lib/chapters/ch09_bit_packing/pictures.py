@@ -25,7 +25,7 @@ def multiprocessor() -> Picture:
     inside = quarters * wide
     kib = {"registers": REGISTERS * 4 / 1024, "shared": SHARED / 1024, "L2": CACHE / 1024 / MULTIPROCESSORS}
     area = 0.07  # square units of the drawing for a KiB
-    figure, ax = new_sheet(inside + 1.2, 11.4)
+    figure, ax = new_sheet(inside + 1.2, 12.7)
     high = area * kib["registers"] / quarters / (wide - 0.6)
     for quarter in range(quarters):
         x = left + 0.3 + quarter * wide
@@ -34,10 +34,11 @@ def multiprocessor() -> Picture:
         size = (wide - 0.6) / (WARPS // quarters)
         for warp in range(WARPS // quarters):
             box(ax, x + warp * size, 3.3, size, 0.7, color=PALE, edge=INK)
-        box(ax, x, 4.3, wide - 0.6, 0.9, "tensor core", color=ORANGE)
+        box(ax, x, 4.3, wide - 0.6, 0.9, "arithmetic: +, ·, <<, &", color=ORANGE)
+        box(ax, x, 5.4, wide - 0.6, 0.9, "tensor core: tl.dot", color=ORANGE)
         words = f"{REGISTERS // quarters} registers: {kib['registers'] / quarters:.0f} KiB"
-        box(ax, x, 5.6, wide - 0.6, high, words, color=SKY)
-    y = 5.6 + high + 0.4
+        box(ax, x, 6.7, wide - 0.6, high, words, color=SKY)
+    y = 6.7 + high + 0.4
     box(ax, left + 0.3, y, inside - 0.6, area * kib["shared"] / (inside - 0.6), color=SKY)
     label(ax, left + inside / 2, y + 0.4, f"shared memory: {kib['shared']:.0f} KiB")
     y += area * kib["shared"] / (inside - 0.6) + 0.3
@@ -45,7 +46,8 @@ def multiprocessor() -> Picture:
     label(ax, left, 0.45, "one multiprocessor (blue: memory, its area to scale)", align="left", fontsize=11)
     y += 0.9
     box(ax, left, y, inside, area * kib["L2"] / inside, color=SKY)
-    text = f"its share of the GPU's cache, L2: {kib['L2']:.0f} KiB of {CACHE >> 20} MiB"
+    all_of_them = f"all {MULTIPROCESSORS} multiprocessors"
+    text = f"L2, the cache of {all_of_them}: {CACHE >> 20} MiB (1/{MULTIPROCESSORS} is drawn)"
     label(ax, left + inside / 2, y + 0.65, text)
     foot = y + area * kib["L2"] / inside + 0.6
     text = "A program of 4 warps has one in each quarter. Its values are in registers, and in shared memory."
@@ -53,10 +55,10 @@ def multiprocessor() -> Picture:
     return Picture(
         figure,
         f"One multiprocessor of an H200. It has four quarters, each with a scheduler, up to "
-        f"{WARPS // quarters} warps, a tensor core and {REGISTERS // quarters} registers of 4 bytes. Below "
-        f"them are {kib['shared']:.0f} KiB of shared memory. Memories are drawn to scale: registers "
-        f"{kib['registers']:.0f} KiB in all, shared memory {kib['shared']:.0f} KiB, the multiprocessor's "
-        f"share of the cache L2 {kib['L2']:.0f} KiB. A program of 4 warps has one in each quarter.",
+        f"{WARPS // quarters} warps, arithmetic units, a tensor core and {REGISTERS // quarters} registers "
+        f"of 4 bytes. Below them are {kib['shared']:.0f} KiB of shared memory. Memories are drawn to scale: "
+        f"registers {kib['registers']:.0f} KiB in all, shared memory {kib['shared']:.0f} KiB. The cache L2 "
+        f"of {all_of_them} has {CACHE >> 20} MiB. A program of 4 warps has one in each quarter.",
     )
 
 
@@ -231,19 +233,22 @@ def spread(
 ) -> Picture:
     """Draw the 32 bits of a word, shifted down by the places of several fields."""
     bits, word = 32 // len(codes), pack(tuple(codes), 32 // len(codes))
-    figure, ax = new_sheet(46.5, 2.0 * len(shown) + 3.4, unit=BIT * 0.82)
-    left, told = 9.0, []
+    figure, ax = new_sheet(46.5, 2.0 * len(shown) + 4.4, unit=BIT * 0.82)
+    left, told, gap = 9.0, [], 0.0
     for number, i in enumerate(shown):
+        if number and i != shown[number - 1] + 1:
+            gap = 1.0
+            label(ax, left + 16, 1.6 + 2.0 * number + 0.2, "⋮", fontsize=12)
         pattern = f"{(word >> bits * i) & 0xFFFFFFFF:032b}"
         colors = [ORANGE if at < bits * i else SKY if at >= 32 - bits else PALE for at in range(32)]
-        row = cells(ax, pattern, x=left, y=1.6 + 2.0 * number, height=1.4, colors=colors, fontsize=9)
+        row = cells(ax, pattern, x=left, y=1.6 + gap + 2.0 * number, height=1.4, colors=colors, fontsize=9)
         _name(ax, left - 0.5, row.y + 0.7, f"word >> {bits * i}")
         label(ax, row.right + 0.5, row.y + 0.7, f"code {codes[i]}", align="left")
         told.append(f"by {bits * i}: {pattern}, code {codes[i]}")
     label(ax, left, 1.1, f"bit 31 of the word {word}", align="left", fontsize=9, color=FAINT)
     label(ax, left + 32, 1.1, "bit 0", align="right", fontsize=9, color=FAINT)
     foot = "blue: the field to keep; orange: copies of bit 31, the sign"
-    label(ax, left, 1.6 + 2.0 * len(shown) + 0.6, foot, align="left", fontsize=9)
+    label(ax, left, 1.6 + gap + 2.0 * len(shown) + 0.6, foot, align="left", fontsize=9)
     return Picture(
         figure,
         f"The bits of the word {word}, shifted down: {'; '.join(told)}. The lowest {bits} bits are the "

@@ -50,9 +50,9 @@ def pack_bits(
     """
     fields = 32 // BITS
     spare = -codes.shape[1] % fields
-    padded = torch.nn.functional.pad(codes, (0, spare)).int()  # [M, W · F]
-    shifts = BITS * torch.arange(fields, dtype=torch.int32)
-    return (padded.unflatten(1, (-1, fields)) << shifts).sum(2, dtype=torch.int32)
+    padded = torch.nn.functional.pad(codes, (0, spare)).long()  # [M, W · F]
+    factors = 2 ** (BITS * torch.arange(fields))
+    return (padded.unflatten(1, (-1, fields)) * factors).sum(2).to(torch.int32)
 
 
 def _by_word(codes: Tensor, BITS: int) -> Tensor:
@@ -110,6 +110,12 @@ def _combined(codes: Tensor, BITS: int, combine: Callable) -> Tensor:
     return combine(_by_word(codes, BITS), fields).sum(2, dtype=torch.int32)
 
 
+def _padded_with(codes: Tensor, BITS: int, value: int) -> Tensor:
+    """Return the words of codes with this value in each lane past the end of a row."""
+    padded = torch.nn.functional.pad(codes.int(), (0, -codes.shape[1] % (32 // BITS)), value=value)
+    return _up(padded, BITS)
+
+
 def _first_row(codes: Tensor, BITS: int) -> Tensor:
     return _up(codes[:1].expand_as(codes), BITS)
 
@@ -144,6 +150,21 @@ PACK_SLIPS: dict[str, Callable] = {
     ),
     "you'd get these words from codes * BITS * i: field i needs a shift, which is a factor of 2^(BITS * i)": (
         lambda codes, BITS: _combined(codes, BITS, lambda code, i: code * BITS * i)
+    ),
+    "you'd get these words from a shift by BITS: field i begins at bit BITS * i": (
+        lambda codes, BITS: _combined(codes, BITS, lambda code, i: code << BITS)
+    ),
+    "you'd get these words from a sum of int8, which has only 8 bits: convert the codes to int32": (
+        lambda codes, BITS: _up(codes, BITS).to(torch.int8).int()
+    ),
+    "you'd get these words from the largest of the shifted codes: add them up": (
+        lambda codes, BITS: (_by_word(codes, BITS) << BITS * torch.arange(32 // BITS).int()).amax(2)
+    ),
+    "you'd get these words with ones in the fields past the end of a row: they must be 0": (
+        lambda codes, BITS: _padded_with(codes, BITS, 1)
+    ),
+    "you'd get these words with -1 past the end of a row, 255 in a byte: the fields there must be 0": (
+        lambda codes, BITS: _padded_with(codes, BITS, 255)
     ),
     "you'd get these words if codes from 128 up were negative, as they are in int8": (
         lambda codes, BITS: _combined(codes.to(torch.int8), BITS, lambda code, i: code << BITS * i)
@@ -193,9 +214,9 @@ def unpack_bits(
     The words are those of puzzle 13, except that the fields past the end of a row can
     contain anything. Load each word only once.
     """
-    fields = 32 // BITS
-    shifts = BITS * torch.arange(fields, dtype=torch.int32)
-    codes = (words[:, :, None] >> shifts) & (2**BITS - 1)  # [M, W, F]
+    unsigned = words.long() % 2**32  # [M, W]
+    factors = 2 ** (BITS * torch.arange(32 // BITS))
+    codes = unsigned[:, :, None] // factors % 2**BITS  # [M, W, F]
     return codes.flatten(1)[:, :N].to(torch.uint8)
 
 
@@ -216,6 +237,12 @@ def _masked_first(words: Tensor, N: int, BITS: int) -> Tensor:
     shifts = BITS * torch.arange(32 // BITS, dtype=torch.int32)
     alone = words[:, :, None] & (torch.full_like(shifts, 2**BITS - 1) << shifts)
     return (alone >> shifts).flatten(1)[:, :N].to(torch.uint8)
+
+
+def _up_and_down(words: Tensor, N: int, BITS: int) -> Tensor:
+    """Return the codes of `unpack_bits` if each field is moved to the top of the word and then down."""
+    shifts = 32 - BITS - BITS * torch.arange(32 // BITS, dtype=torch.int32)
+    return ((words[:, :, None] << shifts) >> 32 - BITS).flatten(1)[:, :N].to(torch.uint8)
 
 
 def _remainders(words: Tensor, N: int, BITS: int, divided: bool = False, masked: bool = False) -> Tensor:
@@ -253,6 +280,12 @@ UNPACK_SLIPS: dict[str, Callable] = {
     "you'd get these codes from a shift by i: field i begins at bit BITS * i": _by_number_of_field,
     "you'd get these codes from & before >>: a field with bit 31 is negative, and >> copies its sign": (
         _masked_first
+    ),
+    "you'd get these codes from << and then >>: a field whose highest bit is 1 then comes back negative": (
+        _up_and_down
+    ),
+    "you'd get these codes if only the lowest 8 bits of a word were kept before the shift": (
+        lambda words, N, BITS: unpack_bits(words & 255, N, BITS)
     ),
     "you'd get these codes from & (1 << BITS): the mask of the lowest bits is (1 << BITS) - 1": (
         lambda words, N, BITS: _fields(words, N, BITS, 1 << BITS)

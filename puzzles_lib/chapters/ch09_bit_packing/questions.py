@@ -120,8 +120,8 @@ QUESTIONS = (
     ),
     Question(
         id="ch09-q4",
-        asks="A thread loads 16 neighboring codes. How many threads have the codes of one word, "
-        "for 1, 2, 4 and 8 bits? Answer with a tuple of four numbers.",
+        asks="A thread loads up to 16 neighboring codes of a word. How many threads have the codes of one "
+        "word, for 1, 2, 4 and 8 bits? Answer with a tuple of four numbers.",
         right=_threads_a_word,
         kind=tuple,
         nudges=(
@@ -129,8 +129,16 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: v == (32, 16, 8, 4), "That's how many codes a word has. A thread loads 16 codes."
             ),
+            Nudge(
+                lambda v, r: any(number % 1 for number in v),
+                "There are no half threads. If a word has fewer codes than 16, one thread loads all of them.",
+            ),
+            Nudge(
+                lambda v, r: v == (1, 1, 1, 1),
+                "Three of them are correct. How many codes does a word of 1-bit codes have?",
+            ),
         ),
-        nudge="A word has 32 / BITS codes. Divide by 16 and round up: there are no half threads.",
+        nudge="How many codes does a word have, for each width? Which words need more than one load?",
     ),
     Question(
         id="ch09-q5",
@@ -228,6 +236,10 @@ QUESTIONS = (
         nudges=(
             Nudge(lambda v, r: len(v) != 2, "The kernel uses two program ids: give two numbers."),
             Nudge(
+                lambda v, r: v == r,
+                "The numbers are correct, but Triton needs whole numbers: 5 instead of 5.0.",
+            ),
+            Nudge(
                 lambda v, r: v == r[::-1], "Swap them: axis 0 is the row, as `row = tl.program_id(0)` says."
             ),
             Nudge(
@@ -238,9 +250,14 @@ QUESTIONS = (
                 lambda v, r: v[0] == r[0] and v[1] == -(-4100 // 64),
                 "You divided codes by BLOCK_W. A program packs 64 words, and a word has 16 codes.",
             ),
+            Nudge(
+                lambda v, r: v[0] == r[0] and v[1] == -(-4100 // 16),
+                "A row has 257 words, that's correct. But a program packs 64 of them.",
+            ),
             Nudge(lambda v, r: v[0] == r[0], "The rows are correct. How many words does a row have?"),
         ),
         nudge="Axis 0 counts rows, axis 1 the blocks of 64 words within a row.",
+        same=lambda v, r: v == r and all(type(number) is int for number in v),
     ),
     Question(
         id="ch09-q11",
@@ -258,7 +275,15 @@ QUESTIONS = (
                 lambda v, r: v == (0, 101 // 8, 101 % 8),
                 "That's where it would be if neighbors shared a word. Here the rows of a word are 16 apart.",
             ),
+            Nudge(
+                lambda v, r: v == (*r[:2], 2 * r[2]),
+                "Block and r are correct, and 12 is the bit where the field begins. Which field is that?",
+            ),
             Nudge(lambda v, r: v[0] != r[0], "Block 0 has the rows 0 to 127."),
+            Nudge(
+                lambda v, r: v[:2] == r[:2],
+                "Block and r are correct. The rows of this word are 5, 21, 37 and so on: which one is 101?",
+            ),
         ),
         nudge="The rows of a word are r, r + 16, r + 32 and so on. Which of these sequences contains 101?",
     ),

@@ -13,21 +13,27 @@
       show(name, chosen[name]);
     }
     const { bits, group } = chosen;
-    let largest = 0, off = 0, size = 0;
+    const scales = [];
+    let off = 0, size = 0;
     for (let start = 0; start < x.length; start += group) {
       const part = x.slice(start, start + group), low = Math.min(...part);
-      const scale = (Math.max(...part) - low) / (2 ** bits - 1);
-      largest = Math.max(largest, scale);
+      const high = Math.max(...part), scale = (high - low) / (2 ** bits - 1);
+      scales.push(scale);
       part.forEach((value, i) => {
         const back = low + Math.round((value - low) / scale) * scale, column = columns[start + i];
         off += (back - value) ** 2;
         size += value ** 2;
         column.querySelector("[data-back]").style.top = `${(100 * (top - back)) / (top - bottom)}%`;
+        const levels = column.querySelector("[data-levels]").style;
+        levels.top = `${(100 * (top - high)) / (top - bottom)}%`;
+        levels.height = `${(100 * (high - low)) / (top - bottom)}%`;
+        levels.backgroundSize = `100% calc(100%/${2 ** bits - 1})`;
         column.style.background = `rgba(128,128,128,${(start / group) % 2 ? 0.24 : 0.1})`;
       });
     }
     show("cost", bits + 32 / group);
-    show("scale", largest.toFixed(3));
+    const least = Math.min(...scales).toFixed(3), largest = Math.max(...scales).toFixed(3);
+    show("scale", scales.length === 1 ? largest : `${least} to ${largest}`);
     show("error", `${(100 * Math.sqrt(off / size)).toFixed(1)}%`);
   };
   root.oninput = draw;

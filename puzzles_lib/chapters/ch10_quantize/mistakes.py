@@ -138,7 +138,7 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="codes[0, 0]",
+        says="wrong values in scale",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -327,7 +327,7 @@ MISTAKES = (
             ),
         },
         kind="values",
-        says="words[0, 1]",
+        says="wrong values in scale",
     ),
     Mistake(
         QUANTIZE_PACK,
@@ -347,7 +347,7 @@ MISTAKES = (
             )
         },
         kind="values",
-        says="words[0, 0]",
+        says="wrong values in scale",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,

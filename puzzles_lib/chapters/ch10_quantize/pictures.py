@@ -11,6 +11,8 @@ from puzzles_lib.drawing.live import CODE, Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 
 GROUPS = (SKY, YELLOW)  # alternating
+WIDTH = 768  # of a row of a ViT-B
+LARGE = 20.0  # an outlier among normal values
 
 
 def _normal(count: int) -> torch.Tensor:
@@ -113,6 +115,7 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
 # ---- groups to drag
 
 BITS_CHOICES, GROUP_CHOICES = (1, 2, 4, 8), (4, 8, 16, 32)
+LEVEL = "rgba(128,128,128,.45)"  # of the lines of levels, on light and dark pages
 OUTLIER = 9  # its place among the values
 
 
@@ -132,11 +135,19 @@ def drag(bits: int = 4, group: int = 32) -> Live:
     x = torch.tensor(values, dtype=torch.float64)
     parts = x.split(group)
     back = torch.cat([_decoded(part, bits) for part in parts])
-    scale = max(float(part.max() - part.min()) for part in parts) / (2**bits - 1)
+    scales = [float(part.max() - part.min()) / (2**bits - 1) for part in parts]
     low, high = float(x.min()), float(x.max())
     at = [100 * (high - v) / (high - low) for v in values]
+    spans = [
+        (100 * (high - float(part.max())) / (high - low), 100 * float(part.max() - part.min()) / (high - low))
+        for part in parts
+    ]
     columns = "".join(
         f'<div data-value="{v}" style="position:relative;flex:1;background:{_shade(n // group)}">'
+        f'<i data-levels="" style="position:absolute;left:0;right:0;top:{spans[n // group][0]:.2f}%;'
+        f"height:{spans[n // group][1]:.2f}%;border-bottom:1px solid {LEVEL};"
+        f"background:linear-gradient({LEVEL} 1px,transparent 1px) 0 0/100% "
+        f'calc(100%/{2**bits - 1})"></i>'
         f'<i data-back="" style="position:absolute;left:10%;right:10%;height:3px;margin-top:-1.5px;'
         f'background:{BLUE};top:{100 * (high - b) / (high - low):.2f}%"></i>'
         f'<i style="position:absolute;left:50%;width:8px;height:8px;margin:-4px;border-radius:50%;'
@@ -159,26 +170,28 @@ def drag(bits: int = 4, group: int = 32) -> Live:
         )
     )
     off = float((back - x).norm() / x.norm())
-    numbers = {"cost": f"{bits + 32 / group:g}", "scale": f"{scale:.3f}", "error": f"{100 * off:.1f}%"}
+    least, largest = f"{min(scales):.3f}", f"{max(scales):.3f}"
+    between = largest if len(parts) == 1 else f"{least} to {largest}"
+    numbers = {"cost": f"{bits + 32 / group:g}", "scale": between, "error": f"{100 * off:.1f}%"}
     words = {
         "cost": "bits per value, with scale and minimum",
-        "scale": "largest scale",
-        "error": "error / size of x",
+        "scale": "scales of the groups",
+        "error": "relative error, |x̂ − x| / |x|",
     }
     table = "".join(f'<div>{words[name]}: <b data-is="{name}">{numbers[name]}</b></div>' for name in numbers)
     return Live(
         "groups",
         f'<div style="display:flex;gap:2em">{sliders}</div><div style="display:flex;height:200px;'
         f'margin:.8em 0;padding:6px 0;overflow:hidden">{axis}{columns}</div><div>orange dots: the values '
-        f"(n = {OUTLIER} is the outlier, {high:g}), blue bars: what comes back, shades: groups</div>"
+        f"(n = {OUTLIER} is the outlier, {high:g}), blue bars: what comes back, thin lines: the levels, "
+        f"shades: groups</div>"
         f'<div aria-live="polite" '
         f'style="{CODE}">{table}</div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
         f"32 values as dots, one of them an outlier, and bars for what they come back as. Two sliders set "
         f"the bits per code, {bits}, and the size of a group, {group}. That takes {numbers['cost']} bits per "
-        f"value with scale and minimum. The largest scale is {numbers['scale']}, the error "
-        f"{numbers['error']} "
-        f"of the size of x.",
+        f"value with scale and minimum. The scales of the groups are {numbers['scale']}, the relative error "
+        f"is {numbers['error']}. Thin lines are the levels.",
     )
 
 
@@ -195,41 +208,48 @@ def _shade(group: int) -> str:
 # ---- errors
 
 
-def error(count: int = 1 << 15, groups: tuple[int, ...] = (8, 32, 256)) -> Picture:
-    """Draw the relative error against the bits per code, for several group sizes."""
-    x = _normal(count)
-    figure = new_figure(7.2, 3.6)
-    ax = figure.subplots()
+def error(count: int = 48 * WIDTH, groups: tuple[int, ...] = (8, 64, WIDTH)) -> Picture:
+    """Draw the relative error against the bits per value, without and with an outlier in each row."""
+    normal = _normal(count)
+    outlying = normal.clone()
+    outlying[WIDTH // 3 :: WIDTH] = LARGE
+    figure = new_figure(8.6, 3.8)
+    axes = figure.subplots(1, 2, sharey=True)
     widths, told = (1, 2, 4, 8), []
-    for group, color, mark in zip(groups, (BLUE, ORANGE, GREEN), ("o", "s", "^"), strict=True):
-        errors = []
-        for bits in widths:
-            got = torch.cat([quantize(part, bits)[1] for part in x.split(group)])
-            errors.append(float((got - x).norm() / x.norm()))
-        cost = [bits + 32 / group for bits in widths]
-        for bits, place, size in zip(widths, cost, errors, strict=True):
-            words = f"{bits} bit{'s' * (bits > 1)}" if group == groups[0] else str(bits)
-            side, align = (0.15, "left") if group == groups[0] else (-0.15, "right")
-            label(ax, place + side, size, words, align=align, fontsize=9, color=FAINT)
-        ax.plot(cost, errors, marker=mark, color=color, linewidth=1.6, label=f"groups of {group}")
-        told.append(f"groups of {group}: {', '.join(f'{e:.2%}' for e in errors)}")
-    ax.set_yscale("log")
-    ax.set_xticks(range(0, 13, 2))
-    ax.set_xlim(0, 13.5)
-    ax.set_yticks([1, 0.1, 0.01], ["100%", "10%", "1%"], fontsize=9)
-    ax.tick_params(axis="x", labelsize=9)
-    ax.set_xlabel("bits per value, with scale and minimum", fontsize=10)
-    ax.set_ylabel("error / size of x", fontsize=10)
-    ax.grid(axis="y", color=PALE)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(title="numbers: bits per code", fontsize=9, title_fontsize=9, frameon=False)
+    titles = ("normal values", f"normal values, but one in {WIDTH} is {LARGE:g}")
+    for ax, x, title in zip(axes, (normal, outlying), titles, strict=True):
+        lines = []
+        for group, color, mark in zip(groups, (BLUE, ORANGE, GREEN), ("o", "s", "^"), strict=True):
+            errors = []
+            for bits in widths:
+                got = torch.cat([quantize(part, bits)[1] for part in x.split(group)])
+                errors.append(float((got - x).norm() / x.norm()))
+            cost = [bits + 32 / group for bits in widths]
+            if group == groups[0]:
+                for bits, place, size in zip(widths, cost, errors, strict=True):
+                    words = f"{bits} bit{'s' * (bits > 1)}"
+                    label(ax, place + 0.25, size, words, align="left", fontsize=9, color=FAINT)
+            name = f"groups of {group}" if group < WIDTH else f"one group per row, {WIDTH}"
+            ax.plot(cost, errors, marker=mark, color=color, linewidth=1.6, label=name)
+            lines.append(f"{name}: {', '.join(f'{e:.2%}' for e in errors)}")
+        told.append(f"{title}: {'; '.join(lines)}")
+        ax.set_yscale("log")
+        ax.set_xticks(range(0, 13, 2))
+        ax.set_xlim(0, 14)
+        ax.set_yticks([1, 0.1, 0.01], ["100%", "10%", "1%"], fontsize=9)
+        ax.tick_params(labelsize=9)
+        ax.set_title(title, fontsize=10, loc="left", color=INK)
+        ax.set_xlabel("bits per value, with scale and minimum", fontsize=9)
+        ax.grid(axis="y", color=PALE)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("relative error, |x̂ − x| / |x|", fontsize=10)
+    axes[1].legend(fontsize=9, frameon=False, loc="upper right")
     return Picture(
         figure,
-        f"Relative error of {count} normal values, quantized to 1, 2, 4 and 8 bits per code, on a "
-        f"logarithmic scale, against the bits per value with scale and minimum. {'. '.join(told)}. With "
-        "codes "
-        f"of the same width, smaller groups have a smaller error; for the same bits per value, the largest "
-        f"groups do.",
+        f"Relative error of {count} values, quantized to 1, 2, 4 and 8 bits per code, on a logarithmic "
+        f"scale, against the bits per value with scale and minimum. {'. '.join(told)}. With normal values, "
+        f"large groups have the smallest error for the same bits per value. With outliers, groups of "
+        f"{groups[1]} do.",
     )
 
 
@@ -352,7 +372,6 @@ def reshape(BLOCK_G: int = 2, GROUP: int = 16, BITS: int = 4) -> Picture:
 # ---- what it saves
 
 TOKENS = 512 * 197  # images, and patches of each with the class token
-WIDTH = 768
 
 
 def layer_bytes(bits: int | None, group: int = 256) -> float:
@@ -388,9 +407,9 @@ def memory(group: int = 256) -> Picture:
 # ---- measured on a GPU
 
 
-def _is_plain(path: str) -> bool:
-    """Return whether a row is the chapter's unchanged kernel or the production kernel."""
-    return path.endswith(("warp", "warps", "production"))
+def _is_drawn(path: str) -> bool:
+    """Return whether a row has at most one change to the chapter's kernel."""
+    return path.count(", ") < 3 and not path.endswith("copy")
 
 
 def programs(rows: Sequence[dict], about: str) -> Picture:
@@ -398,22 +417,23 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
 
     rows: recorded rows of bench "row-wise" (`puzzles_lib.timing.recorded`).
     """
-    figure = new_figure(7.6, 3.4)
+    figure = new_figure(8.4, 3.9)
     axes = figure.subplots(1, 2, sharey=True, sharex=True)
     copy_us = rows[0]["baseline_us"]
     widest = max(row["us"] for row in rows)
-    told = []
+    told, order = [], []
     titles = {"quantize_pack": "quantize_pack (15b)", "dequantize": "unpack_dequantize (16)"}
     for ax, path in zip(axes, titles, strict=True):
-        kept = [row for row in rows if row["path"].startswith(f"{path}, ") and _is_plain(row["path"])]
+        kept = [row for row in rows if row["path"].startswith(f"{path}, ") and _is_drawn(row["path"])]
         names = [row["path"].removeprefix(f"{path}, ").replace(" a program", " per program") for row in kept]
-        colors = [GREEN if name == "production" else BLUE for name in names]
-        ax.barh(names, [row["us"] for row in kept], color=colors, height=0.66)
-        for place, row in enumerate(kept):
+        order = order or names
+        colors = [_color_of(name) for name in names]
+        ax.barh([order.index(name) for name in names], [row["us"] for row in kept], color=colors, height=0.66)
+        for name, row in zip(names, kept, strict=True):
             times = f"{row['us']:.0f} µs, {row['us'] / row['baseline_us']:.1f}× a copy"
             inside = row["us"] > 0.6 * widest
             gap, align, ink = (-3, "right", "white") if inside else (3, "left", INK)
-            label(ax, row["us"] + gap, place, times, align=align, fontsize=9, color=ink)
+            label(ax, row["us"] + gap, order.index(name), times, align=align, fontsize=9, color=ink)
         ax.axvline(copy_us, color=INK, linewidth=1)
         ax.set_title(titles[path], fontsize=11, color=INK)
         ax.set_xlabel("µs", fontsize=9)
@@ -422,6 +442,7 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
         ax.spines[["top", "right"]].set_visible(False)
         parts = [f"{name} {row['us']:.1f} µs" for name, row in zip(names, kept, strict=True)]
         told.append(f"{path}: {', '.join(parts)}")
+    axes[0].set_yticks(range(len(order)), order)
     axes[0].invert_yaxis()
     words = f"vertical line: a copy of as many bytes, {copy_us:.0f} µs\n{rows[0]['case']}\n{about}"
     figure.supxlabel(words, fontsize=9, color=FAINT)
@@ -430,6 +451,13 @@ def programs(rows: Sequence[dict], about: str) -> Picture:
         f"Times for {rows[0]['case']}, {about}. {'. '.join(told)}. A copy of as many bytes takes "
         f"{copy_us:.1f} µs.",
     )
+
+
+def _color_of(name: str) -> str:
+    """Return the color of a launch: production, the chapter's kernel, or one with a change."""
+    if name == "production":
+        return GREEN
+    return BLUE if name.endswith(("warp", "warps")) else SKY
 
 
 __all__ = [

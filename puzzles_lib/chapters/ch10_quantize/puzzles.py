@@ -63,6 +63,7 @@ def _with_a_slip(
     padding: float = 0.0,
     spread: Callable[[Tensor, Tensor], Tensor] = torch.sub,
     top: Callable[[int], float] = lambda BITS: 2**BITS - 1,
+    divides: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `quantize_codes` gives with a slip.
 
@@ -71,6 +72,7 @@ def _with_a_slip(
     constant groups have the scale 0. tested: what is 0 in groups with the scale 1, from the spread and the
     maximum. added: to each scale. zeros: "minimum" or "maximum", for which lanes past the end count as
     `padding`. spread: of the maximum and the minimum. top: the highest code, from BITS.
+    divides: whether steps are divided by the scale.
     """
     x = x.bfloat16().float()  # rounds as a kernel does
     last = x[:, -1:].expand(-1, -x.shape[1] % GROUP)  # changes no minimum, no maximum
@@ -85,6 +87,7 @@ def _with_a_slip(
     scale = exact.bfloat16()
     divisor = scale.float() if stored else exact
     above = groups - minimum[:, :, None] if from_minimum else groups
+    divisor = divisor if divides else 1 / divisor
     codes = rounding(above / divisor[:, :, None]).nan_to_num(2**BITS - 1)  # tl.minimum drops NaN
     codes = codes.clamp(max=top(BITS)).to(torch.int32)
     return codes.flatten(1)[:, : x.shape[1]], scale, minimum
@@ -109,6 +112,18 @@ CODE_SLIPS: dict[str, Callable] = {
     "you'd get these codes from BITS steps: from the minimum to the maximum there are 2^BITS - 1": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, steps=lambda BITS: BITS)
     ),
+    "you'd get these codes from 1 << BITS - 1 steps: `-` binds tighter than `<<`, so write (1 << BITS) - 1": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, steps=lambda BITS: 1 << BITS - 1)
+    ),
+    "you'd get these codes from max / (2^BITS - 1): the steps cover max - min": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, spread=lambda high, low: high)
+    ),
+    "you'd get these codes from (x - minimum) * scale: divide by the scale to count the steps": (
+        lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, divides=False)
+    ),
+    "you'd get these codes if every row took the values of row 0: row `row` begins at row * N": (
+        lambda x, BITS, GROUP: _with_a_slip(x[:1].expand_as(x), BITS, GROUP)
+    ),
     "you'd get these codes if they ended at 2^BITS - 2: the highest is 2^BITS - 1": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, top=lambda BITS: max(2**BITS - 2, 1))
     ),
@@ -132,19 +147,19 @@ CODE_SLIPS: dict[str, Callable] = {
     "you'd get these codes if only groups with max = 0 had the scale 1: give it where max = min": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, tested=lambda between, maximum: maximum)
     ),
-    "you'd get these codes if lanes past the end of a row counted as 0 in the minimum": (
+    "you'd get this if lanes past the end of a row counted as 0 in the minimum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("minimum",))
     ),
-    "you'd get these codes if lanes past the end of a row counted as 0 in the maximum": (
+    "you'd get this if lanes past the end of a row counted as 0 in the maximum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("maximum",))
     ),
-    "you'd get these codes if lanes past the end of a row counted as 0 in the minimum and the maximum": (
+    "you'd get this if lanes past the end of a row counted as 0 in the minimum and the maximum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("minimum", "maximum"))
     ),
-    "you'd get this scale if lanes past the end of a row counted as +inf in the maximum": (
+    "you'd get this if lanes past the end of a row counted as +inf in the maximum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("maximum",), padding=float("inf"))
     ),
-    "you'd get this scale if lanes past the end of a row counted as -inf in the minimum": (
+    "you'd get this if lanes past the end of a row counted as -inf in the minimum": (
         lambda x, BITS, GROUP: _with_a_slip(x, BITS, GROUP, zeros=("minimum",), padding=float("-inf"))
     ),
 }
@@ -504,10 +519,27 @@ def _rows_of_groups(words: Tensor, scale: Tensor, minimum: Tensor, N: int, BITS:
 
 
 VALUE_SLIPS: dict[str, Callable] = {
-    "you'd get these values if every word had the scale and the minimum of group 0: is w or F divided by "
-    "GROUP too early?": (
+    "you'd get these values if every word had the scale and the minimum of group 0: how many words does "
+    "a group have?": (
         lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
             words, scale, minimum, N, BITS, lambda w: w * 0
+        )
+    ),
+    "you'd get these values if word w had the scale and the minimum of group w % G: all words of a group are "
+    "neighbors, so divide": (
+        lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
+            words, scale, minimum, N, BITS, lambda w: w % scale.shape[1]
+        )
+    ),
+    "you'd get these values if word w had the scale and the minimum of group w: how many words does a group "
+    "have?": (
+        lambda words, scale, minimum, N, BITS, GROUP: _with_groups(
+            words, scale, minimum, N, BITS, lambda w: w
+        )
+    ),
+    "you'd get these values from codes that are 1 too high: code 0 is the minimum": (
+        lambda words, scale, minimum, N, BITS, GROUP: unpack_dequantize(
+            words, scale, minimum.double() + scale.double(), N, BITS, GROUP
         )
     ),
     "you'd get these values without the minimum": (

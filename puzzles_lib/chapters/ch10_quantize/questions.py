@@ -50,6 +50,12 @@ def _pair_that_differs() -> tuple[float, float]:
     return float(numbers[first]), float(numbers[second])
 
 
+def _codes_in_bfloat16(pair: tuple[float, ...]) -> tuple[float, float]:
+    """Return the codes of `_codes`, computed in bfloat16."""
+    above, scale = torch.tensor(pair).bfloat16()
+    return float((above / scale).round()), float((above * (1 / scale)).round())
+
+
 def _steps_too_far() -> int:
     exact = torch.tensor(4.0, dtype=torch.float64) / 255
     stored = exact.bfloat16().double()
@@ -272,6 +278,10 @@ QUESTIONS = (
                 "they exactly 1 apart?",
             ),
             Nudge(
+                lambda v, r: not abs(v) < 2**128,
+                "No float32 is that large, so the sum is inf, and inf - inf is NaN.",
+            ),
+            Nudge(
                 lambda v, r: _left_over(v) == "few",
                 "Some whole numbers are lost. In the range of your sums, float32 numbers are further apart "
                 "than 1.",
@@ -295,6 +305,11 @@ QUESTIONS = (
             Nudge(lambda v, r: len(v) != 2, "Please give two numbers: (above, scale)."),
             Nudge(lambda v, r: not _is_bfloat16(v), "Both must be positive numbers that bfloat16 can hold."),
             Nudge(lambda v, r: max(_codes(v)) > 255, "The code would be larger than 255."),
+            Nudge(
+                lambda v, r: len(set(_codes_in_bfloat16(v))) == 2,
+                "The codes differ if everything is computed in bfloat16. Convert both tensors with .float() "
+                "before you divide and multiply: in float32, these two codes are the same.",
+            ),
         ),
         nudge="Both formulas give the same code. Where does a quotient's last bit decide?",
         same=lambda v, r: (
