@@ -200,7 +200,21 @@ def _why_beyond(trial: Trial) -> Verdict | None:
     assert trial.verdict is not None
     recorded = trial.run(Options(record=True, quiet=True))
     moved = unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
-    return moved or edges.past_an_edge(trial.verdict, trial.bound.puzzle, trial.bound.case, recorded)
+    puzzle, case = trial.bound.puzzle, trial.bound.case
+    stride = unwritten.of_a_wrong_stride(trial.verdict, puzzle, case, recorded)
+    return moved or stride or edges.past_an_edge(trial.verdict, puzzle, case, recorded)
+
+
+def _races_at_a_store(trial: Trial) -> bool:
+    verdict = trial.verdict
+    return verdict is not None and verdict.kind == "race" and not verdict.diagnosis
+
+
+def _who_goes_past_a_row(trial: Trial) -> Verdict | None:
+    """Return the same fault with its reason: a lane past the end of a row writes into the next row."""
+    assert trial.verdict is not None
+    recorded = trial.run(Options(record=True, quiet=True))
+    return edges.stored_past_an_edge(trial.verdict, trial.bound.puzzle, trial.bound.case, recorded)
 
 
 def _is_of_lanes(trial: Trial) -> bool:
@@ -214,7 +228,8 @@ def _which_cure(trial: Trial) -> Verdict | None:
     assert trial.verdict is not None and trial.first.undefined is not None
     recorded = trial.run(Options(record=True, quiet=True))
     puzzle, case = trial.bound.puzzle, trial.bound.case
-    return edges.cure_of_lanes(trial.verdict, trial.first.undefined, puzzle, case, recorded)
+    past = edges.stored_past_an_edge(trial.verdict, puzzle, case, recorded)
+    return past or edges.cure_of_lanes(trial.verdict, trial.first.undefined, puzzle, case, recorded)
 
 
 def _threads_may_race(trial: Trial) -> bool:
@@ -425,6 +440,7 @@ PROBES: Sequence[Probe] = (
     Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),
+    Probe("who goes past a row", _races_at_a_store, _who_goes_past_a_row),
     Probe("false hints", _sound, _false_hints),
     Probe("in reverse order", _order_matters, _in_reverse),
     Probe("from the middle on", _may_count_arrivals, _from_the_middle),
