@@ -102,11 +102,11 @@ QUESTIONS = (
         "What does case 2 cost, if the product goes to memory and back? The number before the x.",
         lambda: _cost(1),
         float,
-        "Run your kernel's cell with the four lines in it, and read the cost of case 2, the third row.",
+        "Run your kernel's cell with the two lines in it, and read the cost of case 2, the third row.",
         (
             Nudge(
                 lambda given, right: abs(given - _cost(0)) < 0.01,
-                "That's the cost of the fused kernel. Put the four lines into your kernel and run it again.",
+                "That's the cost of the fused kernel. Put the two lines into your kernel and run it again.",
             ),
             Nudge(
                 lambda given, right: abs(given - right) < 0.1,
