@@ -148,3 +148,8 @@ def test_a_lane_that_is_switched_off_is_named():
 def test_a_missing_axis_is_named(puzzle, old):
     told = report(puzzle, old, old.replace("[None, :]", "").replace("[:, None]", ""))
     assert "to get a tile, add an axis to each, such as x[None, :] and y[:, None]" in told
+
+
+def test_a_row_that_should_be_a_column_is_named():
+    told = report("MUL_RELU_BACKWARD", "mask=offs_m < M)[:, None]", "mask=offs_m < M)[None, :]")
+    assert "y has one element per row of the tile, so make it a column: [:, None], not [None, :]" in told
