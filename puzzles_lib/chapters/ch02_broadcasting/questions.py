@@ -27,8 +27,8 @@ def _bytes_of_scales() -> tuple[int, int]:
 def counts(x: torch.Tensor, y: torch.Tensor, steps: int, slip: str = "") -> torch.Tensor:
     """Return for each point (x[n], y[m]) after how many of the steps a*a + b*b is below 4.
 
-    slip: what is done wrong: the ``"order"`` (the new b is made from the new a), the ``"limit"`` (2 instead
-    of 4), the ``"moment"`` (each step is counted before it is made), or the ``"side"`` (steps above 4 count).
+    slip: what is done wrong. ``"order"``: the new b is made from the new a. ``"limit"``: 2 instead of 4.
+    ``"moment"``: each step is counted before it is made. ``"side"``: steps above 4 count.
     """
     x, y = x[None, :], y[:, None]
     a = b = count = torch.zeros(y.shape[0], x.shape[1])

@@ -15,11 +15,11 @@ def inputs() -> dict[str, torch.Tensor]:
 def gradient(slip: str = "") -> torch.Tensor:
     """Return dx for z = silu(x * y), by PyTorch's autograd, or with a slip.
 
-    slip: a key of the table below: ``"y"`` and ``"dz"`` (that factor is missing), ``"x"`` (instead of y),
-    ``"sigmoid"`` (only the first term of the product rule), ``"other"`` (only the second), ``"forward"``
-    (the SiLU itself), ``"slope"`` (the slope of the sigmoid), ``"minus"`` (between the terms),
-    ``"negative"`` (as a whole), ``"exponent"`` (of the sigmoid, with the wrong sign), ``"t"`` (x instead of
-    it), ``"gate"`` (the relu's remains), or ``"plus"`` (1 + s).
+    slip: a key of the table below. ``"y"``, ``"dz"``: this factor is missing. ``"x"``: it stands for y.
+    ``"sigmoid"``, ``"other"``: only the first or the second term of the product rule. ``"forward"``: the
+    SiLU itself. ``"slope"``: that of the sigmoid. ``"minus"``: between the terms. ``"negative"``: the whole
+    sign. ``"exponent"``: that of the sigmoid has the wrong sign. ``"t"``: one t is x. ``"gate"``: the relu's
+    is still there. ``"plus"``: 1 + s.
     """
     given = inputs()
     x, y, dz = given["x"], given["y"], given["dz"]
