@@ -305,7 +305,7 @@ class Report:
     def headline(self) -> str:
         if self.verdict:
             return f"{self.title}: not run"
-        passed, count = sum(self._status(c) == "pass" for c in self.listed), len(self.listed)
+        passed, count = sum(c.ok for c in self.listed), len(self.listed)
         every = f"all {passed} cases pass" if passed > 1 else "the only case passes"
         if self.right:
             kinds = list(dict.fromkeys(goal.of for goal in self.goals if goal.ok == self.ok))
