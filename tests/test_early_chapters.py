@@ -268,7 +268,7 @@ def test_a_picture_of_another_part_of_the_set_with_more_steps_is_judged_as_it_wa
     [
         ("b * b < 4", "b * b < 2", "is below 2"),
         ("b * b < 4", "b * b < 3", "what you add to steps"),
-        ("b * b < 4", "b * b > 4", "what you add to steps"),
+        ("b * b < 4", "b * b > 4", "Turn the comparison around"),
         ("a, b = a * a - b * b + x, 2 * a * b + y", "a = a * a - b * b + x; b = 2 * a * b + y", "new a"),
         ("        a, b = a * a - b * b + x, 2 * a * b + y\n", "", "same count"),
         ("b * b + x", "b * b - x", "Check the two formulas"),

@@ -263,3 +263,15 @@ def test_html_says_the_same_in_words_theme_colours_and_escaped():
     for words in ("1 of 2 cases pass", ">pass<", ">FAIL<", "elements 100..111", "a note"):
         assert words in shown
     assert "&lt;here&gt; &amp; there" in shown and "<here>" not in shown
+
+
+def test_a_pretended_case_is_only_in_bounds_if_another_one_fails():
+    pretended = CaseResult("M=70000  pretend", number=2)
+    failing = Report("outer_add", (PASSED, dataclasses.replace(FAILED, number=1), pretended))
+    assert str(failing).startswith("outer_add: 2 of 3 cases pass\n")
+    assert "\nin bounds   M=70000  pretend" in str(failing) and ">in bounds</td>" in failing._repr_html_()
+    assert str(Report("outer_add", (PASSED, pretended))).startswith("outer_add: all 2 cases pass\n")
+    alone = dataclasses.replace(pretended, verdict=VERDICT)
+    assert (
+        str(Report("outer_add", (PASSED, alone, dataclasses.replace(pretended, number=3)))).count("in b") == 0
+    )

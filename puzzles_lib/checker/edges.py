@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from puzzles_lib.checker.report import Verdict
-from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Access, Run, Source
 
 NOUNS = ("row", "column")
@@ -29,31 +29,97 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
     argument = next((t for t in puzzle.tensors if access and t.name == access.argument), None)
     if access is None or argument is None or "boundary_check" in access.site.source:
         return None
-    shape = argument.shape(case.numbers)
     if unasked := [name for name in _factors(argument.dims) if case.numbers.get(name) == 0]:
         why = f"{argument.name} has no elements in this case, because {unasked[0]} = 0"
         return replace(verdict, diagnosis=f"{why}: {access.kind} it only if {unasked[0]} isn't 0")
-    if len(shape) < 2 or not (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
-        return None
+    alike = [a for a in ran.accesses if a.site == access.site and a.argument == access.argument]
+    why = _either_alone(access, alike, argument, case) or _not_compared(access, argument, puzzle, case)
+    return replace(verdict, diagnosis=why) if why else None
+
+
+def stored_past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """Return a fault at a result's element with its reason: a lane past the end of a row stores there.
+
+    Memory goes on with the next row, so such a store is not out of bounds. None if no store does so.
+    ran: a run whose accesses were kept.
+    """
+    for access in ran.accesses:
+        result = next((t for t in puzzle.results if t.name == access.argument), None)
+        if access.kind == "store" and result and "boundary_check" not in access.site.source:
+            alike = [a for a in ran.accesses if a.site == access.site]
+            why = _either_alone(access, alike, result, case)
+            if why := why or _not_compared(access, result, puzzle, case, in_bounds=True):
+                return replace(verdict, diagnosis=why, site=access.site)
+    return None
+
+
+def _not_compared(
+    access: Access, argument: Argument, puzzle: Puzzle, case: Case, in_bounds: bool = False
+) -> str:
+    """Say which lanes past the last row or column are on, and the comparison that is missing; "" if none.
+
+    in_bounds: whether their addresses are inside the tensor, so that any such lane is at fault.
+    """
     told = []
-    for noun, (axis, numbers), dim, size in zip(NOUNS, places, argument.dims[-2:], shape[-2:], strict=True):
+    for noun, dim, size, axis, numbers in _edges(access, argument, case):
         past = access.mask & (numbers >= size)
-        dim = "*".join(name for name in _factors([dim]) if case.numbers.get(name) != 1) or dim
         is_alike = (access.mask == np.take(access.mask, [0], axis)).all()
         is_one = bool((numbers[past] == size).all())  # off by one: the next lane is off
-        if past.any() and (is_alike or is_one):
-            last = int(numbers[past].max())
-            lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
-            has = f"{dim} = {size}" if dim != str(size) else dim
-            fact = f"lanes for {lanes} are on, but {argument.name} has {has} {noun}{'s' * (size != 1)}"
+        is_one &= not in_bounds or bool((numbers > size).any())
+        if past.any() and (is_alike or is_one or in_bounds):
             bound = (puzzle.ends or {}).get(dim, f"{noun}s with {dim}")
-            told.append((fact, bound, "" if is_alike else ", with < instead of <="))
+            fact = _lanes_on(noun, dim, size, numbers[past], argument)
+            told.append((fact, bound, ", with < instead of <=" if is_one and not is_alike else ""))
     if not told:
-        return None
+        return ""
     facts = ", and ".join(fact for fact, *_ in told)
     cure = " and the ".join(bound for _, bound, _ in told)
     operators = next((how for *_, how in told if how), "") if len(told) == 1 else ""
-    return replace(verdict, diagnosis=f"{facts}{CURE}{cure} in the mask{operators}")
+    return f"{facts}{CURE}{cure} in the mask{operators}"
+
+
+def _either_alone(access: Access, alike: Sequence[Access], argument: Argument, case: Case) -> str:
+    """Say that a lane is on if its row exists or its column, instead of both; "" if that isn't so.
+
+    alike: all accesses of this line.
+    """
+    ends = _edges(access, argument, case)
+    decided = False
+    for each in alike:
+        inside = [numbers < size for _, _, size, _, numbers in _edges(each, argument, case)]
+        if len(inside) != len(NOUNS) or (each.mask != inside[0] | inside[1]).any():
+            return ""
+        decided |= bool((inside[0] & ~inside[1]).any() and (inside[1] & ~inside[0]).any()) and not (
+            each.mask.all()
+        )
+    told = [
+        _lanes_on(noun, dim, size, numbers[access.mask & (numbers >= size)], argument)
+        for noun, dim, size, _, numbers in ends
+        if (access.mask & (numbers >= size)).any()
+    ]
+    return f"{', and '.join(told)}: combine the comparisons with &, not with |" if decided and told else ""
+
+
+def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument) -> str:
+    last = int(numbers.max())
+    lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
+    has = f"{dim} = {size}" if dim != str(size) else dim
+    return f"lanes for {lanes} are on, but {argument.name} has {has} {noun}{'s' * (size != 1)}"
+
+
+def _edges(access: Access, argument: Argument, case: Case) -> list[tuple[str, str, int, int, np.ndarray]]:
+    """Return for rows and columns: the noun, the size's name, the size, the tile's axis, each lane's number.
+
+    [] if the tile isn't one of whole rows and columns.
+    """
+    shape = argument.shape(case.numbers)
+    if len(shape) < 2 or not (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
+        return []
+    found = []
+    for noun, (axis, numbers), dim, size in zip(NOUNS, places, argument.dims[-2:], shape[-2:], strict=True):
+        name = "*".join(name for name in _factors([dim]) if case.numbers.get(name) != 1) or dim
+        found.append((noun, name, size, axis, numbers))
+    return found
 
 
 def past_the_end(verdict: Verdict, ran: Run) -> Verdict | None:

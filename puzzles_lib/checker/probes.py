@@ -205,6 +205,7 @@ def _why_beyond(trial: Trial) -> Verdict | None:
     puzzle, case = trial.bound.puzzle, trial.bound.case
     return (
         unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
+        or unwritten.of_a_wrong_stride(trial.verdict, puzzle, case, recorded)
         or misplaced.misplaced(trial.verdict, puzzle, case, trial.inputs, recorded)
         or edges.past_an_edge(trial.verdict, puzzle, case, recorded)
     )
@@ -232,6 +233,18 @@ def _which_element_instead(trial: Trial) -> Verdict | None:
     return misplaced.misplaced(trial.verdict, puzzle, case, trial.inputs, recorded)
 
 
+def _races_at_a_store(trial: Trial) -> bool:
+    verdict = trial.verdict
+    return verdict is not None and verdict.kind == "race" and not verdict.diagnosis
+
+
+def _who_goes_past_a_row(trial: Trial) -> Verdict | None:
+    """Return the same fault with its reason: a lane past the end of a row writes into the next row."""
+    assert trial.verdict is not None
+    recorded = trial.run(Options(record=True, quiet=True))
+    return edges.stored_past_an_edge(trial.verdict, trial.bound.puzzle, trial.bound.case, recorded)
+
+
 def _is_of_lanes(trial: Trial) -> bool:
     source = trial.first.undefined
     return trial.verdict is not None and trial.verdict.kind == "uninitialized" and source is not None \
@@ -243,6 +256,8 @@ def _which_cure(trial: Trial) -> Verdict | None:
     assert trial.verdict is not None and trial.first.undefined is not None
     recorded = trial.run(Options(record=True, quiet=True))
     puzzle, case = trial.bound.puzzle, trial.bound.case
+    if past := edges.stored_past_an_edge(trial.verdict, puzzle, case, recorded):
+        return past
     cured = edges.cure_of_lanes(trial.verdict, trial.first.undefined, puzzle, case, recorded)
     if cured is None:
         return None
@@ -460,6 +475,7 @@ PROBES: Sequence[Probe] = (
     Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),
     Probe("races within a program", _threads_may_race, _within_a_program),
+    Probe("who goes past a row", _races_at_a_store, _who_goes_past_a_row),
     Probe("false hints", _sound, _false_hints),
     Probe("in reverse order", _order_matters, _in_reverse),
     Probe("from the middle on", _may_count_arrivals, _from_the_middle),

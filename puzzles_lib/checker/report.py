@@ -13,6 +13,8 @@ MOST_LINES = 12
 MOST_CHARACTERS = 300  # per line
 LEAST = "1.00x means that each input is read once and each output is written once; 2.00x is double"
 BY_LANE = '; "by lane" counts every lane, even if several need the same element'
+PRETENDED = "pretend"  # in the label of a case that has sizes but no data
+IN_BOUNDS = "in bounds"  # of such a case, if another one fails: no value of it was looked at
 _CODE = "font-family:var(--jp-code-font-family, monospace)"
 
 KINDS = (
@@ -102,6 +104,11 @@ class CaseResult:
     def unlisted(self) -> str:
         """What to call a case that the puzzle doesn't list; "" for the others."""
         return ("not listed" if self.number is None else "random") if self.drawn else ""
+
+    @property
+    def pretended(self) -> bool:
+        """Whether the case has sizes but no data, so that its addresses are all that is judged."""
+        return PRETENDED in self.label.split()
 
     @property
     def status(self) -> str:
@@ -291,6 +298,11 @@ class Report:
         }
         return cls(**(_known(cls, told) | parts))
 
+    def _status(self, case: CaseResult) -> str:
+        """Return what to call a case's result. A pretended case doesn't show that values are correct."""
+        fails = any(each.verdict and not each.pretended for each in self.listed)
+        return IN_BOUNDS if case.ok and case.pretended and fails else case.status
+
     def headline(self) -> str:
         if self.verdict:
             return f"{self.title}: not run"
@@ -355,10 +367,10 @@ class Report:
                 more += f", and {_counted(len(self.drawn), '{} random')}"
             return [*kept, Row("pass", more)]
         first = self._others(before)
-        first = first if len(first) + 3 <= most else _together(before)
+        first = first if len(first) + 3 <= most else self._together(before)
         this = self._told(self.cases[told])
         last = self._others(after)
-        return [*first, this, *(last if len(last) <= most - len(first) else _together(after))]
+        return [*first, this, *(last if len(last) <= most - len(first) else self._together(after))]
 
     def _others(self, cases: Sequence[CaseResult]) -> list[Row]:
         """Return the rows of cases not told in full. Those that fail in the same way share a row."""
@@ -379,11 +391,25 @@ class Report:
         watch = "" if self.salt else case.watch  # with a salt, `watch` would show other values
         return dataclasses.replace(self._row(case), verdict=case.verdict, watch=watch, draw=case.draw)
 
+    def _together(self, cases: Iterable[CaseResult]) -> list[Row]:
+        """Return a row for each status among the cases, with their numbers and faults."""
+        found: dict[str, list[CaseResult]] = {}
+        for case in cases:
+            found.setdefault(self._status(case), []).append(case)
+        rows = []
+        for status, some in found.items():
+            faults = dict.fromkeys(_fault(case, len(some)) for case in some)
+            first, *others = filter(None, faults) if any(faults) else [""]
+            rows.append(
+                Row(status, _numbered(some) + first + "".join(f", or {each.strip()}" for each in others))
+            )
+        return rows
+
     def _row(self, case: CaseResult, fault: str = "") -> Row:
         """Return the row of a case. fault: what is wrong, unless the lines below it have all details."""
         label = _cut(case.label)
         if case.status != "FAIL":
-            return Row(case.status, label, case.cost() if self.ok else "")
+            return Row(self._status(case), label, case.cost() if self.ok else "")
         # With a salt, a case has other values than `trace(case=...)` would show.
         place = "" if case.number is None or self.salt else f"   (case={case.number})"
         unlisted = f"   {case.unlisted}" if case.drawn else ""
@@ -434,19 +460,6 @@ class Report:
             body += f'<div style="opacity:0.8">{html.escape(note)}</div>'
         body += self.cheer.html() if self.cheer else ""
         return card(Theme.OK if self.ok else Theme.WRONG, self.headline(), body)
-
-
-def _together(cases: Iterable[CaseResult]) -> list[Row]:
-    """Return a row for each status among the cases, with their numbers and faults."""
-    found: dict[str, list[CaseResult]] = {}
-    for case in cases:
-        found.setdefault(case.status, []).append(case)
-    rows = []
-    for status, some in found.items():
-        faults = dict.fromkeys(_fault(case, len(some)) for case in some)
-        first, *others = filter(None, faults) if any(faults) else [""]
-        rows.append(Row(status, _numbered(some) + first + "".join(f", or {each.strip()}" for each in others)))
-    return rows
 
 
 def _fault(case: CaseResult, cases: int = 1) -> str:

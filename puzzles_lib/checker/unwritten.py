@@ -64,6 +64,8 @@ def _why_not_written(
         why = _why_all_off(stores[0].site.source, source, case)
         text = f"the mask of this store is False in every lane{why}"
         return replace(verdict, diagnosis=text, site=stores[0].site)
+    if tile := _other_tile(stores, result, case):
+        return replace(verdict, diagnosis=tile, site=stores[0].site)
     shape = result.shape(case.numbers)
     owner: dict[int, Access] = {}
     for access in stores:
@@ -80,7 +82,7 @@ def _why_not_written(
                 place = f"{result.name}[{index_of(element, shape)}]"
                 why = (
                     _wrong_stride(access, stores, result, case)
-                    or _wrong_start(first, access, result, case, source)
+                    or _wrong_start(first, access, result, puzzle, case, source)
                     or _starts_too_soon(first, access, stores, result, source)
                     or _begins_after(first, access, result, puzzle, case)
                     or _strides_of(access, result, case)
@@ -172,6 +174,28 @@ def _one_element_each(stores: Sequence[Access], result: Argument, case: Case, so
     return f"each program stores one element: add {own[0] if own else lanes} to get one address per lane"
 
 
+def _other_tile(stores: Sequence[Access], result: Argument, case: Case) -> str:
+    """Say that tiles have their rows and columns exchanged, or only one of them; "" if they don't."""
+    blocks = [f"BLOCK_{dim}" for dim in result.dims]
+    sizes = [case.numbers.get(block, 0) for block in blocks]
+    shapes = {access.elements.shape for access in stores}
+    if len(blocks) != 2 or not all(sizes) or len(shapes) != 1:
+        return ""
+    shape = shapes.pop()
+    shape = (1, 1) if math.prod(shape) == 1 else shape
+    if shape == tuple(sizes[::-1]) != tuple(sizes):
+        has = f"{blocks[1]} = {sizes[1]} rows and {blocks[0]} = {sizes[0]} columns"
+        return (
+            f"a tile of this store has {has}: {blocks[0]} is its number of rows, {blocks[1]} of its columns"
+        )
+    short = [axis for axis in (0, 1) if len(shape) == 2 and shape[axis] == 1 < sizes[axis]]
+    if not short or any(shape[axis] != sizes[axis] for axis in (0, 1) if axis not in short):
+        return ""
+    has = "one element" if len(short) == 2 else f"one {('row', 'column')[short[0]]}"
+    ranges = " and ".join(f"tl.arange(0, {blocks[axis]})" for axis in short)
+    return f"a tile of this store has only {has}: its offsets need {ranges}"
+
+
 def _wrong_stride(access: Access, stores: Sequence[Access], result: Argument, case: Case) -> str:
     """Say how far apart the rows are and should be; "" if the stride is correct, or isn't clear.
 
@@ -199,6 +223,20 @@ def _wrong_stride(access: Access, stores: Sequence[Access], result: Argument, ca
     columns = result.dims[-1]
     right = f"{columns} = {wanted}" if columns in case.numbers else _named(wanted, case)
     return f"your rows are {apart} apart, but rows of {result.name} are {right} apart"
+
+
+def of_a_wrong_stride(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+    """Return a store out of bounds with its reason: rows of a tile are too far apart; None if they aren't.
+
+    ran: a run whose accesses were kept.
+    """
+    access = next((a for a in ran.accesses if a.bad.any()), None)
+    result = next((r for r in puzzle.results if access and r.name == access.argument), None)
+    if access is None or result is None or access.kind == "load":
+        return None
+    stores = [a for a in ran.accesses if a.kind != "load" and a.argument == result.name]
+    why = _wrong_stride(access, stores, result, case)
+    return replace(verdict, diagnosis=why) if why else None
 
 
 def _strides_of(access: Access, result: Argument, case: Case) -> str:
@@ -278,7 +316,9 @@ def _from_data(store: str, source: str) -> bool:
     return False
 
 
-def _wrong_start(first: Access, second: Access, result: Argument, case: Case, source: str) -> str:
+def _wrong_start(
+    first: Access, second: Access, result: Argument, puzzle: Puzzle, case: Case, source: str
+) -> str:
     """Say where two programs' blocks begin if the second begins within the first; "" if it isn't clear."""
     if first.site != second.site or first.elements.shape != second.elements.shape:
         return ""
@@ -290,14 +330,16 @@ def _wrong_start(first: Access, second: Access, result: Argument, case: Case, so
                 return f"their offsets are the same, and {result.name}_ptr hasn't moved as {moved} has"
             if re.search(rf"program_id\((axis=)?{axes[0]}\)", source):  # it's used, but not for these offsets
                 return f"their offsets are the same, although their tl.program_id({axes[0]}) differs"
-            return f"their offsets are the same, so use tl.program_id({axes[0]})"
+            none = [axis for axis in range(len(puzzle.grid(case)), 3) if f"program_id({axis})" in source]
+            instead = f" instead of tl.program_id({none[0]}), which is always 0" if none else ""
+            return f"their offsets are the same, so use tl.program_id({axes[0]}){instead}"
         *rows, columns = result.dims
         if not rows:
             return "their offsets are the same"
         length = result.shape(case.numbers)[-1]
         apart_by = f"{columns} = {length} elements" if columns != str(length) else f"{length} elements"
         return f"their offsets are the same, but each row of {result.name} is {apart_by} after the one before"
-    if text := _tiles_apart(first, second, result, case):
+    if text := _tiles_apart(first, second, result, case, overlap=True):
         return text
     sizes = first.elements.size
     if len(result.shape(case.numbers)) != 1 or not (np.diff(first.elements) == 1).all() or apart >= sizes:
@@ -427,10 +469,12 @@ def _switched_off(
     return None
 
 
-def _tiles_apart(first: Access, second: Access, result: Argument, case: Case) -> str:
+def _tiles_apart(first: Access, second: Access, result: Argument, case: Case, *, overlap: bool) -> str:
     """Say where two programs' tiles begin if it is neither one tile apart, nor several; "" if it isn't clear.
 
     The programs must differ along one axis of the grid, and their tiles along one axis of a matrix.
+    overlap: whether the tiles overlap. If they don't, one that begins a few whole rows later begins
+        past the last column of the same rows.
     """
     shape, elements = result.shape(case.numbers), first.elements
     axes = [axis for axis in range(3) if first.program[axis] != second.program[axis]]
@@ -447,9 +491,13 @@ def _tiles_apart(first: Access, second: Access, result: Argument, case: Case) ->
     if (rows == 0) == (columns == 0):
         return ""
     dim = 0 if rows else 1
+    if not overlap and abs(rows) < len(elements):
+        dim, rows, columns = 1, 0, rows * shape[1] + columns
     apart, count = divmod((rows, columns)[dim], second.program[axes[0]] - first.program[axes[0]])
     size, name = elements.shape[dim], f"BLOCK_{result.dims[dim]}"
     if count or apart < 1 or case.numbers.get(name) != size or apart == size:
+        return ""
+    if overlap != (apart < size):
         return ""
     what = ("row", "column")[dim]
     begin = f"1 {what}" if apart == 1 else f"{apart} {what}s"
@@ -465,7 +513,7 @@ def _gap(stores: Sequence[Access], result: Argument, puzzle: Puzzle, case: Case)
     first = stores[0]
     for other in stores:
         if sum(abs(a - b) for a, b in zip(first.program, other.program, strict=True)) == 1:
-            if text := _tiles_apart(first, other, result, case):
+            if text := _tiles_apart(first, other, result, case, overlap=False):
                 return (
                     f"{the_programs(first.program, other.program, puzzle, case)} leave a gap: {text}",
                     first,

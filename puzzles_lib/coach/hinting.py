@@ -125,7 +125,8 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     if seen:
         shown[seen] = failure
     if seen and not fits and chosen == len(known) and chosen not in shown:
-        chosen, lead = seen, f"{best}. The next one is nearly the answer."
+        chosen = seen
+        lead = f"You've seen hint {seen}, but it fits your last {source} best. Read it once more."
     fits_too = fits or bool(number and _fit(known[chosen - 1], said, code) > NO_FIT)
     shown[chosen] = failure if fits_too else shown.get(chosen, "")
     if seen and seen != chosen:
@@ -143,8 +144,8 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         notes.append(f"Still stuck? {call} shows hint {following}{why}.")
     elif unseen := [n for n in range(1, len(known) + 1) if n not in shown]:
         call = f"hint({name}, {unseen[0]})" if name else f"hint of this version, with the number {unseen[0]},"
-        other = "The other hint is" if len(unseen) == 1 else f"The other {len(unseen)} hints are"
-        notes.append(f"{other} about other mistakes: {call} shows hint {unseen[0]}.")
+        other = "The other hint doesn't" if len(unseen) == 1 else f"The other {len(unseen)} hints don't"
+        notes.append(f"{other} fit what your last {source} said: {call} shows hint {unseen[0]}.")
     else:
         every = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
         is_about = said is not None and said.telling is not None and said.telling.kind != "open"

@@ -73,7 +73,7 @@ def _steps(loop: Operation, *states: State) -> list[list[np.ndarray | None]] | N
 
 
 def _step(first: Lanes, second: Lanes, third: Lanes) -> Any:
-    """Return by what an integer moves in an iteration; None if it's a float; NotImplemented if that varies."""
+    """Return by what an integer moves in an iteration; None for a float; NotImplemented if that varies."""
     if first.data.dtype.kind not in "iub" or first.row.is_float:
         return None
     if first.data.dtype.kind == "b":

@@ -567,7 +567,18 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
         words += _as_column(
             t, *sorted(((_sizes(v), n) for n, v in blocks[:2]), key=lambda pair: len(pair[0]))
         )
+    elif len(sizes[0]) == len(sizes[1]) == 2:
+        words += _lies_as_a_row(*sorted(((_sizes(v), n) for n, v in blocks[:2]), key=lambda pair: pair[0][0]))
     return words
+
+
+def _lies_as_a_row(row: tuple[list[int], ast.expr], tile: tuple[list[int], ast.expr]) -> str:
+    """Say that a row with an element per row of a tile must become a column; "" if it has none."""
+    (one, size), node = row
+    rows, columns = tile[0]
+    if one != 1 or size != rows or size == columns or not isinstance(node, ast.Name):
+        return ""
+    return f"; {node.id} has one element per row of the tile, so make it a column: [:, None], not [None, :]"
 
 
 def _as_column(t: Trouble, vector: tuple[list[int], ast.expr], tile: tuple[list[int], ast.expr]) -> str:

@@ -11,6 +11,6 @@ MISTAKES = (
         {"x_ptr + offs_n, mask=offs_n < N": "x_ptr + offs_n"},
         kind="out of bounds",
         says="x_ptr",
-        asks="In the first case that fails, which elements of x are asked for, and how many does x have?",
+        asks="Which programs of case 2 load past the end of x: all, a row of them, or a column?",
     ),
 )

@@ -24,6 +24,73 @@ from puzzles_lib.drawing.live import Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.puzzle import Case
 
+SENTENCE = ("The", "cat", "sat", "on", "the", "mat")
+
+
+def causal(words: tuple[str, ...] = SENTENCE) -> Picture:
+    """Draw the causal mask of a sentence: which words each word may see."""
+    size = len(words)
+    figure, ax = new_sheet(size * 1.5 + 6.4, size + 3.0)
+    texts = [["yes" if m >= n else "no" for n in range(size)] for m in range(size)]
+    colors = [[SKY if m >= n else "white" for n in range(size)] for m in range(size)]
+    grid = cells(ax, texts, x=4.6, y=2.0, width=1.5, colors=colors, index=words, row_index=words, fontsize=10)
+    label(ax, (grid.x + grid.right) / 2, 0.6, "may see this word?", fontsize=11)
+    label(ax, 2.7, 2.0 + size / 2, "this word …", align="right", fontsize=11)
+    label(
+        ax, 4.6, grid.bottom + 0.6, "each word sees itself and the words before it", align="left", color=FAINT
+    )
+    return Picture(
+        figure,
+        f"""The causal mask of "{" ".join(words)}": {size} rows and {size} columns, one per word. Each row
+        has a yes in the columns up to its own word, and a no in all columns after it. So "{words[0]}" sees
+        only itself, and "{words[-1]}" sees all {size} words.""",
+    )
+
+
+def seen(rows: object, BLOCK_M: int, BLOCK_N: int, words: int = 12) -> Picture:
+    """Draw a matrix of which words each word sees, under the tiles of the programs that computed it.
+
+    rows: the matrix, as rows of numbers; anything else counts as not computed yet.
+    """
+    known = isinstance(rows, list | tuple) and len(rows) == words
+    values = [[bool(v) for v in row] for row in rows] if known else [[False] * words] * words
+    down, across = -(-words // BLOCK_M), -(-words // BLOCK_N)
+    figure, ax = new_sheet(words + 8.0, down * BLOCK_M * 0.8 + 3.4)
+    left, top, high = 4.0, 1.6, 0.8
+    colors = [[SKY if value else "white" for value in row] for row in values]
+    grid = cells(
+        ax, [[""] * words] * words, x=left, y=top, height=high, colors=colors, index=True, row_index=True
+    )
+    bottom = top + down * BLOCK_M * high
+    box(
+        ax,
+        left,
+        grid.bottom,
+        across * BLOCK_N,
+        bottom - grid.bottom,
+        color="white",
+        hatch="////",
+        linewidth=0,
+    )
+    for m in range(down):
+        for n in range(across):
+            x, y = left + n * BLOCK_N, top + m * BLOCK_M * high
+            box(ax, x, y, BLOCK_N, BLOCK_M * high, color=None, edge=INK, linewidth=2.4)
+    label(ax, left + words / 2, 0.5, "column n: a word that may be seen", fontsize=11)
+    label(ax, 2.6, grid.y + words * high / 2, "row m: a word", fontsize=11, rotation=90)
+    count = sum(map(sum, values))
+    note = f"thick lines: the tiles of {down * across} programs; hatched: lanes without an element"
+    label(ax, left, bottom + 0.6, note, align="left", color=FAINT)
+    each = " ".join(
+        f"{m}: {', '.join(str(n) for n, v in enumerate(row) if v)}." for m, row in enumerate(values)
+    )
+    told = f"{count} are blue. Row by row, these columns: {each}" if count else "No cell is blue."
+    return Picture(
+        figure,
+        f"""A matrix of {words} x {words} cells, blue where word m sees word n. {told} Thick lines show the
+        tiles of {down} x {across} programs, {BLOCK_M} rows by {BLOCK_N} columns each.""",
+    )
+
 
 def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 30)) -> Picture:
     """Draw a row plus a column: both are stretched to the shape of the result."""
@@ -58,8 +125,8 @@ def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> 
     figure, ax = new_sheet(rows * columns + 6.6, rows + 5.6)
     shades, left, top = (SKY, PALE_SKY), 6.2, 2.0
     index = [[m * columns + n for n in range(columns)] for m in range(rows)]
-    cells(ax, range(columns), x=left, y=0.6, title="offs_n[None, :]")
-    cells(ax, [[m * columns] for m in range(rows)], x=left - 1.4, y=top, title="offs_m[:, None] * N")
+    cells(ax, range(columns), x=left, y=0.6, title="n")
+    cells(ax, [[m * columns] for m in range(rows)], x=left - 1.4, y=top, title="m * N")
     label(ax, left - 1.65, top + 1.5, f"N = {columns}", align="right", color=FAINT)
     matrix = cells(ax, index, x=left, y=top, colors=[[shades[m % 2]] * columns for m in range(rows)])
     label(ax, matrix.right + 0.4, top + 0.5, "their sum: offsets of z", align="left")
@@ -79,10 +146,9 @@ def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> 
     return Picture(
         figure,
         f"""A matrix z of {rows} rows and {columns} columns, and its memory: {rows * columns} places in one
-        line, row after row. Adding the column offs_m[:, None] * N, which is
-        {", ".join(str(r[0]) for r in index)}, to the row offs_n[None, :], which is 0 to {columns - 1},
-        gives each element's place. An arrow points from z[{m}, {n}] in the matrix to its place in memory:
-        {m} * {columns} + {n} = {index[m][n]}.""",
+        line, row after row. Adding m * N, which is {", ".join(str(r[0]) for r in index)} from row to row, to
+        n, which is 0 to {columns - 1} from column to column, gives each element's place. An arrow points
+        from z[{m}, {n}] in the matrix to its place in memory: {m} * {columns} + {n} = {index[m][n]}.""",
     )
 
 

@@ -27,8 +27,8 @@ def _bytes_of_scales() -> tuple[int, int]:
 def counts(x: torch.Tensor, y: torch.Tensor, steps: int, slip: str = "") -> torch.Tensor:
     """Return for each point (x[n], y[m]) after how many of the steps a*a + b*b is below 4.
 
-    slip: what is done wrong: the ``"order"`` (the new b is made from the new a), the ``"limit"`` (2 instead
-    of 4), or the ``"moment"`` (each step is counted before it is made).
+    slip: what is done wrong. ``"order"``: the new b is made from the new a. ``"limit"``: 2 instead of 4.
+    ``"moment"``: each step is counted before it is made. ``"side"``: steps above 4 count.
     """
     x, y = x[None, :], y[:, None]
     a = b = count = torch.zeros(y.shape[0], x.shape[1])
@@ -36,16 +36,24 @@ def counts(x: torch.Tensor, y: torch.Tensor, steps: int, slip: str = "") -> torc
         below = a * a + b * b < 4
         old, a = a, a * a - b * b + x
         b = 2 * (a if slip == "order" else old) * b + y
-        count = count + (below if slip == "moment" else a * a + b * b < (2 if slip == "limit" else 4))
+        size = a * a + b * b
+        count = count + (
+            below
+            if slip == "moment"
+            else size > 4
+            if slip == "side"
+            else size < (2 if slip == "limit" else 4)
+        )
     return count
 
 
+STEPS = 30
 PLANE = {"x": torch.linspace(-2.1, 0.7, 140), "y": torch.linspace(-1, 1, 100)}
 
 
 def _mandelbrot() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Return the counts of the notebook's plane after 30 steps, and that plane."""
-    return counts(PLANE["x"], PLANE["y"], 30), PLANE
+    return counts(PLANE["x"], PLANE["y"], STEPS), PLANE
 
 
 NEAR = 0.99  # the share of points with the right count: rounding moves points at the edge of the set
@@ -55,8 +63,19 @@ def _drawn(given: tuple, slip: str = "") -> bool:
     """Return whether these are the counts of a plane, up to rounding: (counts, plane)."""
     found, plane = given
     most = int(found.max())
-    want = counts(plane["x"], plane["y"], most, slip)
+    steps = max(most, STEPS) if slip == "side" else most  # what overflows counts no further
+    want = counts(plane["x"], plane["y"], steps, slip)
     return most > 0 and want.shape == found.shape and bool((found == want).float().mean() >= NEAR)
+
+
+LEAST = 0.05  # the share of points that must have another count than the most frequent one
+
+
+def _is_telling(given: tuple) -> bool:
+    """Return whether a plane's points have different counts, so that they tell correct loops from others."""
+    found, plane = given
+    want = counts(plane["x"], plane["y"], max(int(found.max()), STEPS))
+    return bool((want != want.flatten().mode().values).float().mean() >= LEAST)
 
 
 def _never_leaves(given: tuple) -> bool:
@@ -85,6 +104,14 @@ def _whole(given: tuple) -> tuple:
     return rows if rows == tuple(map(tuple, given)) else ()
 
 
+def _sees_later(rows: tuple[tuple[int, ...], ...]) -> bool:
+    return any(any(row[m + 1 :]) for m, row in enumerate(rows))
+
+
+def _is_blind_to_itself(rows: tuple[tuple[int, ...], ...]) -> bool:
+    return bool(rows) and not any(row[m : m + 1] != (0,) for m, row in enumerate(rows))
+
+
 PROGRAMS = 12  # at least, of the tile that is asked for
 SIZES = tuple(2**power for power in range(3, 8))  # of the blocks that can be dragged
 
@@ -99,6 +126,12 @@ def _moved(tile: tuple[int, int]) -> tuple[int, int]:
 def _best_tile() -> tuple[int, int]:
     every = [(m, n) for m in SIZES for n in SIZES if _moved((m, n))[1] >= PROGRAMS]
     return min(every, key=_moved)
+
+
+def _can_grow(tile: tuple[int, int]) -> bool:
+    m, n = tile
+    larger = [each for each in ((2 * m, n), (m, 2 * n)) if max(each) <= SIZES[-1]]
+    return any(_moved(each)[1] >= PROGRAMS for each in larger)
 
 
 def _is_a_tile(given: tuple) -> bool:
@@ -167,6 +200,14 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == right[::-1],
                 "Right numbers, wrong order. Does x run along the rows of z, or down its columns?",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "x is correct. y runs down a column of z. How many tiles are in the same row of the grid?",
+            ),
+            Nudge(
+                lambda given, right: given[1] == right[1],
+                "y is correct. x runs along a row of z. How many tiles are in the same column of the grid?",
             ),
             Nudge(
                 lambda given, right: given == (1, 1),
@@ -244,8 +285,18 @@ QUESTIONS = (
         "This isn't the Mandelbrot set yet. Check the two formulas, and what you add to steps.",
         (
             Nudge(
+                lambda given, right: not _is_telling(given),
+                "Nearly all points of this plane should have the same count, so it can't show whether your "
+                "loop is correct. Take the plane above, or one with the edge of the black area in it.",
+            ),
+            Nudge(
                 lambda given, right: _never_leaves(given),
-                "All points have the same count. Do a and b change in your loop?",
+                "All points have the same count. Do a and b change in your loop, and do you add a comparison "
+                "to steps?",
+            ),
+            Nudge(
+                lambda given, right: _drawn(given, "side"),
+                "Your steps count while a * a + b * b is above 4. Turn the comparison around.",
             ),
             Nudge(
                 lambda given, right: _drawn(given, "order"),
@@ -261,7 +312,7 @@ QUESTIONS = (
                 "Your counts are 1 too high: take the step first, then see whether a * a + b * b is below 4.",
             ),
         ),
-        same=lambda given, right: _drawn(given),
+        same=lambda given, right: _drawn(given) and _is_telling(given),
         computed=True,
     ),
     Question(
@@ -270,7 +321,7 @@ QUESTIONS = (
         "Answer with (BLOCK_M, BLOCK_N).",
         _best_tile,
         tuple,
-        "Another tile with enough programs moves fewer bytes. Try tiles of the same area, but another shape.",
+        "Another tile of the same area moves fewer bytes. Which shape needs the fewest elements of x and y?",
         (
             Nudge(
                 lambda given, right: not _is_a_tile(given),
@@ -279,6 +330,10 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: _moved(given)[1] < PROGRAMS,
                 f"That tile leaves fewer than {PROGRAMS} programs.",
+            ),
+            Nudge(
+                lambda given, right: _can_grow(given),
+                f"A tile that is twice as large moves fewer bytes, and still leaves {PROGRAMS} programs.",
             ),
         ),
     ),
@@ -300,6 +355,14 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: _whole(given) == window(back=False),
                 "These words see the next ones. A row is the word that looks, a column a word it may see.",
+            ),
+            Nudge(
+                lambda given, right: _sees_later(_whole(given)),
+                "Some of your words see words that come after them. Which condition forbids that?",
+            ),
+            Nudge(
+                lambda given, right: _is_blind_to_itself(_whole(given)),
+                "Your words don't see themselves. The window's 4 words include the word itself.",
             ),
         ),
         same=lambda given, right: _whole(given) == right,

@@ -19,5 +19,6 @@ MISTAKES = (
         {"x * y > 0": "x * y >= 0"},
         kind="values",
         says="dx",
+        asks="Will only the case with x:zeros fail, or others, too?",
     ),
 )

@@ -3,12 +3,11 @@
 import torch
 
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU_BACKWARD
-from puzzles_lib.drawing.colours import FAINT, GREEN, INK, ORANGE, PALE, SKY
-from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, PALE_ORANGE, SKY
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.puzzle import Case
 
-_OPEN, _WASTE = SKY, ORANGE
-
+_WASTE = ORANGE
 
 ASKED = Case(M=8192, N=8192)  # as in the prediction above the picture
 
@@ -61,38 +60,80 @@ def gate() -> Picture:
     dz = torch.tensor([[1.0, 4, 2, -3], [6, 1, -2, 3], [-5, 2, 7, 1]])
     dx = MUL_RELU_BACKWARD.spec(x, y, dz)
     product = x * y[:, None]
-    figure, ax = new_sheet(24.6, 6.6)
     is_open = product > 0
-    colors = [[_OPEN if o else "white" for o in row] for row in is_open.tolist()]
-    signs = {}
-    for title, left, grid in (
-        ("x", 0.2, x),
-        ("y", 5.4, y[:, None]),
-        ("x * y", 7.6, product),
-        ("dz", 13.6, dz),
-        ("dx", 20.0, dx),
+    figure, ax = new_sheet(20.8, 11.4)
+    colors = [
+        [SKY if value > 0 else PALE_ORANGE if value == 0 else "white" for value in row]
+        for row in product.tolist()
+    ]
+    for title, left, top, grid, fill in (
+        ("x", 0.2, 1.2, x, PALE),
+        ("y", 5.8, 1.2, y[:, None], PALE),
+        ("x * y", 8.1, 1.2, product, colors),
+        ("dz", 0.2, 6.6, dz, PALE),
+        ("gate", 8.1, 6.6, is_open.int(), colors),
+        ("y", 13.7, 6.6, y[:, None], PALE),
+        ("dx", 16.0, 6.6, dx, colors),
     ):
         numbers = [[f"{v + 0.0:.0f}".replace("-", "\u2212") for v in row] for row in grid.tolist()]
-        fill = PALE if title in ("x", "y") else colors
-        block = cells(ax, numbers, x=left, y=1.2, width=1.1, height=1.1, colors=fill)
-        label(ax, (left + block.right) / 2, 0.6, title, fontsize=11)
-        signs[title] = block.right
-    for title, sign in (("x", "*"), ("y", "=")):
-        label(ax, signs[title] + (0.4 if title == "x" else 0.55), 2.85, sign, fontsize=13)
-    for title, to in (("x * y", 13.4), ("dz", 19.8)):
-        arrow(ax, (signs[title] + 0.2, 2.85), (to, 2.85))
-    label(ax, (signs["dz"] + 19.9) / 2, 2.3, "* y")
-    label(ax, (signs["x * y"] + 13.5) / 2, 2.3, "gate")
+        block = cells(ax, numbers, x=left, y=top, width=1.1, height=0.95, colors=fill)
+        label(ax, (left + block.right) / 2, top - 0.5, title, fontsize=11)
+    for at, top, sign in (
+        (5.2, 1.2, "*"), (7.5, 1.2, "="), (6.35, 6.6, "*"), (13.1, 6.6, "*"), (15.4, 6.6, "="),
+    ):  # fmt: skip
+        label(ax, at, top + 1.45, sign, fontsize=13)
+    arrow(ax, (10.3, 4.2), (10.3, 5.5))
+    label(ax, 10.6, 4.8, "above 0?", align="left")
     for left, fill, text in (
-        (0.2, _OPEN, "x * y above 0: the gate is open, and dx = dz * y"),
-        (13.6, "white", "0 or below: the gate is shut, and dx = 0"),
+        (0.2, SKY, "above 0: open (1)"),
+        (6.6, "white", "below 0: shut (0)"),
+        (13.0, PALE_ORANGE, "exactly 0: shut, too (0)"),
     ):
-        box(ax, left, 5.2, 1.1, 0.8, color=fill)
-        label(ax, left + 1.4, 5.6, text, align="left")
+        box(ax, left, 10.3, 1.1, 0.8, color=fill)
+        label(ax, left + 1.4, 10.7, text, align="left")
     count, size = int(is_open.sum()), is_open.numel()
     return Picture(
         figure,
-        f"""A 3 by 4 example. The gate is open where the product x * y is above 0, in {count} of {size}
-        elements, which have the same color in x * y, dz and dx. There dx = dz * y, with y = 2, -1, 3 for the
-        three rows. Where the product is negative or exactly 0, the gate is shut and dx is 0.""",
+        f"""A 3 by 4 example in two rows. Above: x * y, from a matrix x and a column y = 2, -1, 3. An arrow
+        leads from x * y down to the gate, which asks whether the product is above 0. It is 1, or open, in
+        {count} of {size} elements, and 0, or shut, where the product is negative or, as in
+        {int((product == 0).sum())} elements, exactly 0. Below: dz * gate * y = dx. So dx is dz * y where the
+        gate is open, and 0 elsewhere.""",
+    )
+
+
+def smooth() -> Picture:
+    """Draw the relu and the SiLU, and below them their slopes."""
+    t = torch.linspace(-6, 6, 241)
+    leaf = t.clone().requires_grad_()
+    silu = torch.nn.functional.silu(leaf)
+    silu.sum().backward()
+    assert leaf.grad is not None
+    silu, slope = silu.detach(), leaf.grad
+    figure = new_figure(8.2, 3.2)
+    left, right = figure.subplots(1, 2)
+    for axes, title, bent, smooth in (
+        (left, "z", t.clamp(min=0), silu),
+        (right, "slope of z", None, slope),
+    ):
+        axes.axhline(0, color=LINE, linewidth=0.8)
+        axes.axvline(0, color=LINE, linewidth=0.8)
+        if bent is None:
+            axes.plot([-6, 0], [0, 0], color=ORANGE, linewidth=2.5, label="relu: shut or open")
+            axes.plot([0, 6], [1, 1], color=ORANGE, linewidth=2.5)
+        else:
+            axes.plot(t, bent, color=ORANGE, linewidth=2.5, label="relu(t)")
+        axes.plot(t, smooth, color=BLUE, linewidth=2.5, label="silu(t)" if bent is not None else "SiLU")
+        axes.set_title(title, fontsize=11)
+        axes.set_xlabel("t")
+        axes.legend(frameon=False, loc="upper left", fontsize=9)
+    at = int(slope.argmax())
+    low = int(silu.argmin())
+    return Picture(
+        figure,
+        f"""Two plots over t from -6 to 6. The relu is 0 up to t = 0 and then t. The SiLU follows it smoothly,
+        with a minimum of {float(silu[low]):.2f} at t = {float(t[low]):.1f}. On the right, their slopes: the
+        relu's jumps from 0 to 1 at t = 0. The SiLU's is {float(slope[120]):.1f} there, slightly negative
+        far below 0, and rises to {float(slope[at]):.2f} at t = {float(t[at]):.1f} before it comes down
+        to 1.""",
     )

@@ -49,6 +49,15 @@ def largest_of_a_column(x: Tensor, y: Tensor) -> Tensor:
     return (x[None, :] * y[:, None]).amax(0, keepdim=True).expand(len(y), -1)
 
 
+def largest_of_all(x: Tensor, y: Tensor) -> Tensor:
+    """Return what ``tl.max(product)`` leaves if one block contains the whole matrix."""
+    return (x[None, :] * y[:, None]).amax().expand(len(y), len(x))
+
+
+def whether_it_is_positive(x: Tensor, y: Tensor) -> Tensor:
+    return (x[None, :] * y[:, None] > 0).float()
+
+
 def relu_of_each_factor(x: Tensor, y: Tensor) -> Tensor:
     """Return relu(x) * relu(y), which is 0 if both are negative."""
     return torch.relu(x)[None, :] * torch.relu(y)[:, None]
@@ -76,6 +85,10 @@ MUL_RELU = Puzzle(
     slips={
         "z[m, n] is the largest product of its column: tl.max(t, 0) folds axis 0, tl.maximum(t, 0) compares "
         "with the number 0": largest_of_a_column,
+        "every element of z is the largest of all products: tl.max(t) folds the whole block, "
+        "tl.maximum(t, 0) compares with the number 0": largest_of_all,
+        "z[m, n] is 1 if the product is above 0, which is the result of a comparison: "
+        "the product itself is wanted there": whether_it_is_positive,
         "this is the relu of each factor, multiplied: the relu of the product is wanted": relu_of_each_factor,
     },
 )
@@ -125,6 +138,26 @@ def gate_the_other_way(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
     return torch.where(x * y[:, None] > 0, 0, dz * y[:, None])
 
 
+def gate_below_zero(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x * y[:, None] < 0, dz * y[:, None], 0)
+
+
+def gate_of_all_three(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x * y[:, None] * dz > 0, dz * y[:, None], 0)
+
+
+def gate_of_two_positive(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where((x > 0) & (y[:, None] > 0), dz * y[:, None], 0)
+
+
+def gate_of_equal_signs(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where((x > 0) == (y[:, None] > 0), dz * y[:, None], 0)
+
+
+def without_dz(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x * y[:, None] > 0, y[:, None], 0)
+
+
 def relu_instead_of_its_slope(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
     return dz * torch.relu(x * y[:, None])
 
@@ -167,6 +200,13 @@ MUL_RELU_BACKWARD = Puzzle(
         "this is the relu of dz * y: the gate must look at the sign of x * y": relu_of_the_gradient,
         "the gate looks at the sign of dz: the relu was taken of x * y": gate_of_dz,
         "the gate is open below 0 and shut above 0": gate_the_other_way,
+        "the gate is open only below 0: where x * y is above 0, it must let dz * y through": gate_below_zero,
+        "the gate looks at the sign of x * y * dz: the relu was taken of x * y": gate_of_all_three,
+        "the gate is open only if x and y are both above 0, but the product of two negative numbers is "
+        "above 0, too": gate_of_two_positive,
+        "the gate compares x with 0 and y with 0, but x * y is exactly 0 there, and relu'(0) = 0: compare "
+        "the product": gate_of_equal_signs,
+        "the gate is correct, but the factor dz is missing: dz * y passes it, not y": without_dz,
         "the relu of x * y is a factor here instead of its slope, 1 or 0, times y": relu_instead_of_its_slope,
         "the relu of x * y is a factor here instead of its slope, 1 or 0": relu_times_y,
     },

@@ -43,6 +43,14 @@ QUESTIONS = (
         "Which numbers no longer go to memory, and how many of them are there?",
         (
             Nudge(
+                lambda given, right: 0 <= given - 3 * right // 2 <= 2 * FLOAT32 * (M + N),
+                "That's what the two kernels move. Subtract what the fused kernel moves.",
+            ),
+            Nudge(
+                lambda given, right: given == right // 2 + FLOAT32 * (M + N),
+                "That's what the fused kernel moves. Subtract it from what the two kernels move.",
+            ),
+            Nudge(
                 lambda given, right: 0 < right - given <= 2 * FLOAT32 * (M + N),
                 "Nearly. Both versions read x and y once, so x and y don't matter for the difference.",
             ),
@@ -69,10 +77,15 @@ QUESTIONS = (
         "What is dx for x = -1, 0, 2, with y = 3 and dz = 10, 20, 30?",
         _gradient,
         tuple,
-        "For each element: is x * y above 0? If it is, the result is dz * y. If not, the gate is shut.",
+        "Take one element at a time. If its x grows by 0.01, does z = relu(3 * x) change, and by how much? "
+        "Each unit that z grows changes the loss by dz.",
         (
             Nudge(
                 lambda given, right: len(given) != 3, "The answer has three numbers, one per element of x."
+            ),
+            Nudge(
+                lambda given, right: given == (30, 60, 90),
+                "That's dz * y everywhere. But what is relu(x * y) if x = -1, and what if x = -0.99?",
             ),
             Nudge(
                 lambda given, right: given[1] != 0 and given[::2] == right[::2],
@@ -89,11 +102,11 @@ QUESTIONS = (
         "What does case 2 cost, if the product goes to memory and back? The number before the x.",
         lambda: _cost(1),
         float,
-        "Run your kernel's cell with the four lines in it, and read the cost of case 2, the third row.",
+        "Run your kernel's cell with the two lines in it, and read the cost of case 2, the third row.",
         (
             Nudge(
                 lambda given, right: abs(given - _cost(0)) < 0.01,
-                "That's the cost of the fused kernel. Put the four lines into your kernel and run it again.",
+                "That's the cost of the fused kernel. Put the two lines into your kernel and run it again.",
             ),
             Nudge(
                 lambda given, right: abs(given - right) < 0.1,
@@ -118,6 +131,19 @@ QUESTIONS = (
                 "sigmoid", "In t * s, both factors change with t. Your slope has only the first term."
             ),
             _silu_slip("other", "In t * s, both factors change with t. Your slope has only the second term."),
+            _silu_slip(
+                "dz", "The slope is correct, but dz is missing: if z grows by 1, the loss grows by dz."
+            ),
+            _silu_slip(
+                "x", "The slope of the SiLU is correct. But if x grows by 1, x * y doesn't grow by x."
+            ),
+            _silu_slip("minus", "The two terms have different signs. A product rule adds its terms."),
+            _silu_slip("negative", "That's the gradient with the wrong sign."),
+            _silu_slip("exponent", "Your gate shuts as t grows. Check the sign of the sigmoid's exponent."),
+            _silu_slip("t", "In one place you multiply by x where the SiLU has t = x * y."),
+            _silu_slip("gate", "A relu's gate is still in it. Below 0, the SiLU has a slope, too."),
+            _silu_slip("plus", "Your slope has 1 + s. The slope of the sigmoid is s * (1 - s)."),
+            _silu_slip("slope", "That has the slope of the sigmoid alone. The SiLU is t times the sigmoid."),
             _silu_slip("forward", "That has the SiLU itself as a factor. The chain rule needs its slope."),
         ),
         same=lambda given, right: silu.is_near(given, torch.tensor(right)),

@@ -15,16 +15,34 @@ def inputs() -> dict[str, torch.Tensor]:
 def gradient(slip: str = "") -> torch.Tensor:
     """Return dx for z = silu(x * y), by PyTorch's autograd, or with a slip.
 
-    slip: ``"y"`` (the factor y is missing), ``"sigmoid"`` (only the first term of the product rule),
-    ``"other"`` (only the second), or ``"forward"`` (the SiLU itself).
+    slip: a key of the table below. ``"y"``, ``"dz"``: this factor is missing. ``"x"``: it stands for y.
+    ``"sigmoid"``, ``"other"``: only the first or the second term of the product rule. ``"forward"``: the
+    SiLU itself. ``"slope"``: that of the sigmoid. ``"minus"``: between the terms. ``"negative"``: the whole
+    sign. ``"exponent"``: that of the sigmoid has the wrong sign. ``"t"``: one t is x. ``"gate"``: the relu's
+    is still there. ``"plus"``: 1 + s.
     """
     given = inputs()
     x, y, dz = given["x"], given["y"], given["dz"]
     t = x * y[:, None]
     s = torch.sigmoid(t)
     if slip:
-        slope = {"sigmoid": s, "other": t * s * (1 - s), "forward": t * s, "y": s * (1 + t * (1 - s))}[slip]
-        return dz * slope * (1 if slip == "y" else y[:, None])
+        y = y[:, None]
+        slope, off = s + t * s * (1 - s), 1 - s
+        return {
+            "y": dz * slope,
+            "dz": slope * y,
+            "x": dz * slope * x,
+            "sigmoid": dz * s * y,
+            "other": dz * t * s * off * y,
+            "forward": dz * t * s * y,
+            "slope": dz * s * off * y,
+            "minus": dz * (s - t * s * off) * y,
+            "negative": -dz * slope * y,
+            "exponent": dz * (off + t * off * s) * y,
+            "t": dz * (s + x * s * off) * y,
+            "gate": torch.where(t > 0, dz * slope * y, 0),
+            "plus": dz * (s + t * s * (1 + s)) * y,
+        }[slip]
     x.requires_grad_()
     torch.nn.functional.silu(x * y[:, None]).backward(dz)
     assert x.grad is not None
