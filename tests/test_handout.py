@@ -8,11 +8,13 @@ import zipfile
 import nbformat
 import pytest
 
-from puzzles_lib import notebooks
+from puzzles_lib import LONG_SUM, notebooks
 from puzzles_lib.authoring import handout
+from puzzles_lib.authoring.handout import handed_out
 from puzzles_lib.authoring.release import main as release
+from puzzles_lib.reported import right_source
 from tests.conftest import REPO
-from tests.handout import make_handout
+from tests.handout import make_handout, python_in
 from tests.notebook_run import chapters
 
 
@@ -76,6 +78,28 @@ def test_some_chapters(course, tmp_path, capsys):
     }
     assert handout.main(["07", "--out", str(out)], course) == 1
     assert capsys.readouterr().err.startswith("error: no chapter '07' in notebooks; there are: 00_welcome,")
+
+
+def test_correct_kernels_are_left_out_if_asked_for(tmp_path, capsys):
+    """As TEACHING.md says. `mistake` and the clinic do without them."""
+    assert "HANDOUT_ARGS=--without-answers" in (REPO / "TEACHING.md").read_text()
+    with_answers, without = {*handed_out(REPO)}, {*handed_out(REPO, answers=False)}
+    assert {path.name for path in with_answers - without} == {"right.json"} and without < with_answers
+    assert handout.main(["--without-answers", "--out", str(tmp_path / "course.zip")]) == 0
+    capsys.readouterr()
+    with zipfile.ZipFile(tmp_path / "course.zip") as archive:
+        archive.extractall(tmp_path)
+    code = f"""
+from puzzles_lib import LONG_SUM, check, mistake
+from puzzles_lib.reported import right_source
+from puzzles_lib.source import define
+assert not right_source(LONG_SUM)
+print(mistake(LONG_SUM, 1))
+assert check(define({right_source(LONG_SUM)!r}, "<student>"), LONG_SUM).ok
+print(mistake(LONG_SUM, 1))
+"""
+    told = python_in(tmp_path / "triton-bit-by-bit", code)
+    assert "Once your kernel passes" in told and "- your correct kernel" in told
 
 
 def test_an_exercise_that_somebody_filled_in_is_not_handed_out(course, tmp_path, capsys):

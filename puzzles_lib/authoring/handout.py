@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from puzzles_lib.authoring.release import REPO, find_stale
+from puzzles_lib.mistakes import FILE as RIGHT_KERNELS
 from puzzles_lib.notebooks import JUST_THE_PUZZLES
 
 NAME = "triton-bit-by-bit"
@@ -22,10 +23,11 @@ _CHECKOUT = re.compile(rb"<!-- checkout.*?<!-- /checkout -->\n+", re.DOTALL)  # 
 _TIME = (2026, 1, 1, 0, 0, 0)
 
 
-def handed_out(root: Path, chapters: Collection[str] = ()) -> Iterator[Path]:
+def handed_out(root: Path, chapters: Collection[str] = (), answers: bool = True) -> Iterator[Path]:
     """Yield the files of a hand-out of the checkout in ``root``.
 
-    chapters: such as "01" or "01_blocks"; without them, all. Raises ValueError for an unknown chapter.
+    chapters: such as "01" or "01_blocks"; without them, all. answers: whether the correct kernels come along,
+    which `mistake` and the clinic use. Raises ValueError for an unknown chapter.
     """
     notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     names = {name for path in notebooks for name in (path.stem, path.stem[:2])}
@@ -39,7 +41,7 @@ def handed_out(root: Path, chapters: Collection[str] = ()) -> Iterator[Path]:
         yield from (root / "notebooks").glob(JUST_THE_PUZZLES)
     for folder, pattern in _FOLDERS.items():
         for path in sorted((root / folder).glob(pattern)):
-            if path.is_file() and not _NEVER & set(path.parts):
+            if path.is_file() and not _NEVER & set(path.parts) and (answers or path.name != RIGHT_KERNELS):
                 yield path
 
 
@@ -49,13 +51,13 @@ def contents(path: Path) -> bytes:
     return _CHECKOUT.sub(b"", data) if path.name == "README.md" else data
 
 
-def pack(root: Path, target: Path, chapters: Collection[str] = ()) -> int:
+def pack(root: Path, target: Path, chapters: Collection[str] = (), answers: bool = True) -> int:
     """Write the zip, and return how many files are in it.
 
     Raises ValueError for an unknown chapter, or if an exercise differs from what its master gives, because it
     may contain somebody's answers. Raises OSError if a file is missing or ``target`` cannot be written.
     """
-    files = list(handed_out(root, chapters))
+    files = list(handed_out(root, chapters, answers))
     if stale := find_stale(root / "solutions", root / "notebooks"):
         raise ValueError(f"not handed out, because it may contain answers: {stale[0]}")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -73,10 +75,15 @@ def main(argv: list[str] | None = None, root: Path = REPO) -> int:
     parser.add_argument(
         "chapters", nargs="*", help=f"like 01 or 01_blocks (default: all); {_FIRST} comes along"
     )
+    parser.add_argument(
+        "--without-answers",
+        action="store_true",
+        help=f"leave out the correct kernels ({RIGHT_KERNELS}): `mistake` then edits only a student's own",
+    )
     parser.add_argument("--out", type=Path, default=Path("dist") / f"{NAME}.zip", metavar="ZIP")
     args = parser.parse_args(argv)
     try:
-        count = pack(root, args.out, args.chapters)
+        count = pack(root, args.out, args.chapters, not args.without_answers)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -4,7 +4,7 @@ Until the learner's kernel has passed in this session, the mistake is only descr
 change is the answer except for one line. A mistake is written as edits of the course's kernel. If the
 learner's kernel has no place for them, the course's kernel is shown, and the card says so. It is in
 `right.json` in the chapter's folder, made by ``make notebooks``. Its texts are in base64, so that nobody
-reads an answer by accident. A hand-out may omit these files.
+reads an answer by accident. A hand-out may omit these files (``--without-answers``).
 
 The report is folded, with a question above it, so that one guesses before one looks. The mistake's name and
 what it is in words come below the fold, too: they often give the answer away.
