@@ -49,10 +49,15 @@ _HOME = {
 }
 
 
+_CHAPTER_OF = {"race": "15", "speak": "22", "kernel_of": "22"}  # a hand-out may leave a chapter out
+
+
 def __getattr__(name: str) -> Any:
     __tracebackhide__ = True
     if name == "__all__":  # what `from puzzles_lib import *` asks for
         return __dir__()
+    if (chapter := _missing_for(name)) is not None:
+        raise AttributeError(f"{name} needs chapter {chapter}, which this copy of the course doesn't have")
     if name in _HOME:
         value = getattr(_imported(_HOME[name]), name)
     elif name.isupper() or re.fullmatch(r"ch\d+", name):
@@ -66,7 +71,16 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOME, *_imported("puzzles_lib.chapters").named()])
+    functions = [name for name in _HOME if _missing_for(name) is None]
+    return sorted([*functions, *_imported("puzzles_lib.chapters").named()])
+
+
+def _missing_for(name: str) -> str | None:
+    """Return the number of the chapter that a name needs, if this copy of the course doesn't have it."""
+    if (number := _CHAPTER_OF.get(name)) is None:
+        return None
+    there = {chapter.number for chapter in _imported("puzzles_lib.chapters").CHAPTERS}
+    return None if number in there else number
 
 
 def _imported(name: str) -> ModuleType:

@@ -80,6 +80,36 @@ def test_some_chapters(course, tmp_path, capsys):
     assert capsys.readouterr().err.startswith("error: no chapter '07' in notebooks; there are: 00_welcome,")
 
 
+def test_of_other_chapters_only_what_is_imported_is_handed_out(tmp_path, capsys):
+    assert handout.main(["02", "--out", str(tmp_path / "course.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "course.zip") as archive:
+        archive.extractall(tmp_path)
+    folder = tmp_path / "triton-bit-by-bit"
+    chapters_in = folder / "puzzles_lib" / "chapters"
+    others = [path for path in chapters_in.glob("ch*/*") if path.parent.name[2:4] not in ("00", "02")]
+    answers = ("hints.md", "mistakes.py", "questions.py", "right.json", "versions.py")
+    assert len(others) < 10 and not {path.name for path in others} & {*answers}
+    text = (folder / "README.md").read_text()
+    assert re.findall(r"^\| (\d\d) ", text, re.MULTILINE) == ["00", "02"]
+    assert "just_the_puzzles" not in text and "<!--" not in text
+    code = """
+import importlib, pathlib, puzzles_lib
+from puzzles_lib import *
+from puzzles_lib.chapters import CHAPTERS, questions
+print([chapter.number for chapter in CHAPTERS], OUTER_ADD.name, progress().chapters[-1].number)
+print("race" in dir(puzzles_lib), hasattr(puzzles_lib, "speak"), len(questions()))
+for path in sorted(pathlib.Path("../puzzles_lib/chapters").rglob("*.py")):
+    importlib.import_module(".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__"))
+from puzzles_lib import race
+"""
+    try:
+        told = python_in(folder, code)
+    except AssertionError as error:  # the last line fails
+        told = str(error)
+    assert "['00', '02'] outer_add 02" in told and "False False" in told
+    assert "cannot import name 'race'" in told
+
+
 def test_correct_kernels_are_left_out_if_asked_for(tmp_path, capsys):
     """As TEACHING.md says. `mistake` and the clinic do without them."""
     assert "HANDOUT_ARGS=--without-answers" in (REPO / "TEACHING.md").read_text()
