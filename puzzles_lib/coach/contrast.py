@@ -118,9 +118,10 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     """Return your kernel with a typical mistake in it, and its report.
 
     which: the mistake's number, from 1, or its name. Until your kernel has passed the puzzle in this session,
-    the mistake is only described in words, and ``.kernel`` is None. If it can't be made in your kernel, the
-    course's kernel is shown instead. If the puzzle has no mistake with this number, the returned object says
-    so. `progress` does not change.
+    the mistake is only described in words, and ``.kernel`` is None. If the mistake can't be made in your
+    kernel, the course's kernel is shown with it. A hand-out without answers doesn't have that kernel; the
+    returned object then says so. It also says so if the puzzle has no mistakes, as in chapter 01, or none
+    with this number. `progress` does not change.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if ``which`` is neither a whole number
     nor the name of a mistake.
