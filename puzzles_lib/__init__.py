@@ -2,15 +2,37 @@
 
     from puzzles_lib import OUTER_ADD, check, trace, watch
 
-``check(kernel, PUZZLE)`` reports whether a kernel is correct, ``trace(kernel, PUZZLE)`` draws which elements
-it touched, ``watch(kernel, PUZZLE)`` plays it line by line, and ``run(kernel, PUZZLE, **tensors)`` runs it on
-your own tensors. ``hint(PUZZLE)`` gives a hint while you work on a puzzle. Afterwards, ``mistake(PUZZLE, n)``
-shows your kernel with a typical mistake in it. ``progress()`` shows what you have solved. ``audit(function,
-...)`` checks kernels of your own. The package also has every puzzle by its name in capitals and every chapter
-by its number (``ch02``). Names are imported on first use, so that ``import puzzles_lib`` alone is fast and
-works with any torch and Triton.
+While you work on a puzzle:
 
-The production kernels are in `puzzles_lib.kernels`.
+- `check` reports whether a kernel is correct.
+- `watch` plays a run line by line, with all values.
+- `trace` draws which elements each program touched.
+- `stages` shows what the compiler turns a kernel into.
+- `run` runs a kernel on your own tensors.
+- `hint` gives a hint that fits your last `check`.
+- `answer` checks your answer to a question.
+- `progress` shows what you have solved.
+
+Afterwards:
+
+- `mistake` shows your kernel with a typical mistake in it, if the puzzle has any.
+- `race` measures a version of chapter 15's kernel.
+- `speak` lets chapter 22's language model write with your kernels.
+- `kernel_of` returns your kernel for a puzzle.
+- `excerpt` shows lines of a file of the course.
+
+For kernels of your own:
+
+- `audit` runs a function's Triton kernels and reports faults.
+- `audited` does so for a block of code.
+- `Guard` says what an audit looks for.
+- `Puzzle` is a puzzle of your own, with a spec and cases.
+- `Case` is one set of sizes to try a kernel on.
+
+Every puzzle is here by its name in capitals (``OUTER_ADD``), and every chapter by its number (``ch02``).
+``help(ch02)`` lists a chapter's puzzles, and ``help(OUTER_ADD)`` describes a puzzle. The production kernels
+are in `puzzles_lib.kernels`. Names are imported on first use, so ``import puzzles_lib`` alone is fast and
+works with any torch and Triton.
 """
 
 import functools
@@ -49,10 +71,15 @@ _HOME = {
 }
 
 
+_CHAPTER_OF = {"race": "15", "speak": "22", "kernel_of": "22"}  # a hand-out may leave a chapter out
+
+
 def __getattr__(name: str) -> Any:
     __tracebackhide__ = True
     if name == "__all__":  # what `from puzzles_lib import *` asks for
-        return __dir__()
+        return sorted([*__dir__(), *_imported("puzzles_lib.chapters").named()])
+    if (chapter := _missing_for(name)) is not None:
+        raise AttributeError(f"{name} needs chapter {chapter}, which this copy of the course doesn't have")
     if name in _HOME:
         value = getattr(_imported(_HOME[name]), name)
     elif name.isupper() or re.fullmatch(r"ch\d+", name):
@@ -66,7 +93,16 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOME, *_imported("puzzles_lib.chapters").named()])
+    """Return the functions and classes. With 80 puzzles, too, `help(puzzles_lib)` would have 3,500 lines."""
+    return sorted(name for name in _HOME if _missing_for(name) is None)
+
+
+def _missing_for(name: str) -> str | None:
+    """Return the number of the chapter that a name needs, if this copy of the course doesn't have it."""
+    if (number := _CHAPTER_OF.get(name)) is None:
+        return None
+    there = {chapter.number for chapter in _imported("puzzles_lib.chapters").CHAPTERS}
+    return None if number in there else number
 
 
 def _imported(name: str) -> ModuleType:

@@ -45,15 +45,15 @@ def check(
     Inputs are finite and at most 1e30 in absolute value, unless a case or the task says otherwise. The same
     holds for values on the way to a result, such as attention scores, and no sum or product overflows
     float32. Your kernel may therefore use -1e30 instead of minus infinity in a maximum, but not -1e20. -0.0
-    counts as 0.0. Instead of x / s, your kernel may compute x * (1 / s), because `/` itself may be 2 units in
-    the last place off on a GPU. It may leave out terms that change a result by less than half a unit in the
-    last place.
+    counts as 0.0. Instead of x / s, your kernel may compute x * (1 / s), because a GPU's `/` may be off
+    by up to 2 units in the last place. It may leave out terms that change a result by less than half a unit
+    in the last place.
 
     seconds: the limit on the CPU time of each run of a case. A run may last ten times as long on the clock.
         The whole check may use six times this CPU time.
     salt: for graders. Another salt gives other random cases, and other input values in all cases. With the
-        same salt, the report is the same at every call, except that the first time you solve one of the
-        course's puzzles, a line announces it.
+        same salt, the report is the same at every call. Only the first time that you solve a puzzle of the
+        course, it has one more line, which congratulates you.
     num_warps: the number of warps of the launch, which decides what threads do: 1, 2, 4, 8, 16 or 32. None is
         Triton's 4, or what `triton.autotune` sets. Races between threads are judged as on an H100 or MI300.
 

@@ -52,9 +52,9 @@ class Case:
     ``case.M``. Numbers that are not sizes may also be floats, such as ``eps=1e-5``, or booleans, and None
     stands for an optional argument that is not given: ``Case(N=100, bias_ptr=None)``.
 
-    ``fill`` names the inputs that are not drawn from the default distribution:
-    ``fill={"x": inputs.large}``, a function of ``(shape, dtype, generator)`` that returns a contiguous tensor
-    (or an expanded one, which is made contiguous).
+    ``fill`` is a dict from an input's name to a function that makes the input:
+    ``fill={"x": inputs.large}``. It is a function of ``(shape, dtype, generator)`` that returns a contiguous
+    tensor (or an expanded one, which is made contiguous).
 
     ``salt``: another salt gives other values for the inputs.
 
@@ -224,8 +224,17 @@ class _GridOfLaunch:
         return self.launched(case).sizes(case.numbers)
 
 
-def _missing(*_: Any) -> Any:
+class _Missing:
     """Stands for a part of a puzzle that is not given."""
+
+    def __call__(self, *_: object) -> Any:
+        raise TypeError("this part of the puzzle is missing")
+
+    def __repr__(self) -> str:
+        return "None"  # in the signature that `help` shows
+
+
+_missing = _Missing()
 
 
 @dataclass(frozen=True)
@@ -245,10 +254,11 @@ class Puzzle:
     launch: instead of ``grid``, a function that launches the kernel. The kernel's parameters may then have
         any names, and its arguments any values: ``launch=lambda kernel, s, x, z: kernel[(s.M,)](x, z,
         x.stride(0), 1e-6, BLOCK=s.BLOCK)``. The function gets a stand-in for the kernel, the case, and the
-        tensors that its other parameters name. These tensors have shapes and no values. The function is
-        called when the puzzle is made, too. If the grid depends on what `triton.autotune` sets, give each
-        case any value for that number. The function may pass a part of a tensor (``x[s.N:]``), or a tensor as
-        another dtype (``x.view(torch.int8)``). Accesses must then be within the whole tensor.
+        tensors that its other parameters name. These tensors have shapes and no values. The function is also
+        called once when the puzzle is made. If the grid depends on a number that `triton.autotune` sets,
+        every case needs some value for this number, which isn't used otherwise. The function may pass a part
+        of a tensor (``x[s.N:]``), or a tensor as another dtype (``x.view(torch.int8)``). Accesses must then
+        be within the whole tensor.
     cases: what `check` tries, the easiest first.
     formula: the mathematics in LaTeX, shown in the notebook.
     outputs: the names of the results, ``("z",)`` by default. The kernel's pointers are then ``z_ptr`` and so
@@ -261,12 +271,13 @@ class Puzzle:
     needed: a dict from an input's name to a function of the case. It returns how many elements of this input
         the results depend on; all by default. `check` counts only these when it reports the least possible
         traffic.
-    load_slips: a dict from a sentence for the report to a function of the case. It returns the most loads of
-        an input that this slip explains. If a kernel loads more than ``most_loads``, the first one that
-        explains its loads is shown.
-    descriptors: a dict from an input's name to a function of the case. It returns the shape of the tile that
-        the descriptor ``<name>_desc`` loads, see `Tiled`. The kernel may take the descriptor as well as, or
-        instead of, the pointer.
+    load_slips: a dict from a sentence to a function of the case, for kernels that load more than
+        ``most_loads``. The function returns how many elements a kernel with this mistake loads. The report
+        shows the first sentence whose number is at least as large as the number of loads.
+    descriptors: a dict from an input's name to a function of the case that returns the shape of a tile. The
+        kernel may then take a tensor descriptor, ``<name>_desc``, which loads tiles of this shape. It may
+        take the pointer, too. If the tile has fewer axes than the input, the descriptor is of a matrix whose
+        rows are the input's last axis.
     tables: a dict from an int64 input's name to another input's name. When the kernel starts, the first input
         contains the address of each row of the second (along its first axis), as a grouped matmul takes them.
     exact: names of results that are copied or chosen, not computed. They are compared bit for bit.
@@ -286,18 +297,19 @@ class Puzzle:
     slips: a dict from a sentence for the report to a function like the spec that makes a common mistake. If a
         kernel's results are those of the function, the report shows the sentence. The function can also take
         any number of the case as a parameter.
-    ends: a dict from the name of an axis's size, such as ``"P"``, to what a mask must compare instead of the
-        axis with it, such as ``"rows with start[e + 1]"``.
+    ends: how a report words a missing mask, for axes on which a program's data end before the axis does. With
+        ``{"P": "rows with start[e + 1]"}``, a load past the end of an axis of size P is reported with
+        "compare rows with start[e + 1]" instead of "compare rows with P".
     contract: how random cases are chosen; without a contract there are none.
     hard: a dict from a sentence to a case, for mistakes that few inputs show. `check` tries these cases once
         all others pass, and doesn't list them. If a kernel fails one, the report shows its sentence.
-    machine: goals for the machine code, or for how often the kernel is compiled. They count once all cases
-        pass.
-    traffic: goals for how much is fetched from memory. They count once all cases pass.
+    machine: goals for the machine code, or for how often the kernel is compiled. They're checked only after
+        all cases pass.
+    traffic: goals for how much is fetched from memory. They're checked only after all cases pass.
     resident: whether all programs of the grid run at the same time, as a cooperative launch promises, so that
         each may wait for any other. A ``launch`` with ``launch_cooperative_grid=True`` promises this itself.
-    broken_by: the name of the mistake in the kernel that learners have to repair; "" if their kernel has a
-        gap to fill in instead.
+    broken_by: the name of the mistake in the kernel that learners have to repair. Leave it empty if learners
+        fill in missing lines instead.
 
     Raises ValueError if the parts do not fit together.
     """

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from puzzles_lib import Guard, audit, audited
-from puzzles_lib.auditor import AuditReport, running
+from puzzles_lib.auditor import HARD_SECONDS, MOST_FINDINGS, AuditReport, running
 from puzzles_lib.auditor.command import main
 from tests.audited_suite import audited_suite, options
 
@@ -729,6 +729,11 @@ def test_a_suite_of_gpu_tests(tmp_path):
     assert "out-of-bounds load of X in program 3: elements 100..127" in done.stdout
 
 
+def _written(path, text):
+    path.write_text(text)
+    return path
+
+
 def test_the_page_for_practitioners_shows_what_is_printed_today(tmp_path, monkeypatch, capsys):
     page = (ROOT / "AUDIT.md").read_text()
     code, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -739,8 +744,14 @@ def test_the_page_for_practitioners_shows_what_is_printed_today(tmp_path, monkey
     for text, shown in ((code, first), (mended, second)):
         Path("norm.py").write_text(text)
         linecache.checkcache()
-        runpy.run_path(str(tmp_path / "norm.py"))
+        runpy.run_path(str(tmp_path / "norm.py"), run_name="__main__")
         assert capsys.readouterr().out == shown
+    assert f"stops after {MOST_FINDINGS} findings, or after {HARD_SECONDS:.0f} seconds" in page
+    module = runpy.run_path(str(tmp_path / "norm.py"))
+    broken = runpy.run_path(str(_written(tmp_path / "first.py", code)))
+    assert capsys.readouterr().out == ""
+    with_hard = [audit(each["rms_norm"], *each["inputs"](), hard=True) for each in (broken, module)]
+    assert [len(report.findings) for report in with_hard] == [2, 3]  # what is new, not one per hard input
 
 
 # ---- launches that Triton refuses

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -13,6 +15,7 @@ import pytest
 from puzzles_lib.authoring import gradescope
 from puzzles_lib.authoring.gradescope import contents
 from puzzles_lib.grading import autograder
+from puzzles_lib.grading.rules import read_points
 from tests.hostile import WRONG_TWO, notebook
 
 REPO = Path(__file__).parent.parent
@@ -206,6 +209,16 @@ def test_bad_choices_are_told_in_a_line(
 ) -> None:
     assert gradescope.main([*options, "--out", str(tmp_path / "x.zip")]) == 1
     assert words in capsys.readouterr().err and not (tmp_path / "x.zip").exists()
+
+
+def test_the_file_of_points_in_teaching_works_with_its_command(tmp_path: Path, monkeypatch: Any) -> None:
+    text = (REPO / "TEACHING.md").read_text()
+    (points,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (options,) = re.findall(r"make gradescope GRADESCOPE_ARGS='(.*)'", text)
+    (tmp_path / "points.toml").write_text(points)
+    monkeypatch.chdir(tmp_path)
+    assert gradescope.main([*shlex.split(options), "--out", "x.zip"]) == 0
+    assert read_points(Path("points.toml")).total == 100
 
 
 def test_best_attempts_are_gradescopes_own(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from puzzles_lib.grading.bar import Bar
 from puzzles_lib.grading.class_view import overview
 from puzzles_lib.grading.grade import Job
 from puzzles_lib.grading.people import pseudonym, read_roster
+from puzzles_lib.grading.results import gradescope
 from puzzles_lib.grading.rules import (
     Late,
     Points,
@@ -87,6 +88,21 @@ def test_points_of_a_file(text: str, points: float, of: float, tmp_path: Path) -
     found = scored(grade, Rules(read_points(tmp_path / "points.toml")), IN_TIME)
     assert (found["points"], found["of"]) == (points, of)
     assert grade["points"] == 1 and "late" not in grade  # the grade itself stays
+
+
+@pytest.mark.parametrize("puzzles, answers", [(7, 3), (3, 0), (6, 7), (78, 200)])
+def test_a_perfect_student_gets_the_total_to_the_point(puzzles: int, answers: int) -> None:
+    """Sevenths of 100 don't add up to 100 if they are rounded first, in one attempt or in two."""
+    rules = Rules(Points(default=10, answers=1, total=100))
+    each = [mark(f"p{n}", "solved") for n in range(puzzles)]
+    halves = [grade_of(*(one if n % 2 == k else mark(f"p{n}", "wrong") for n, one in enumerate(each)),
+                       answers=tuple("right" if n % 2 == k else "wrong" for n in range(answers)), key=str(k))
+              for k in (0, 1)]  # fmt: skip
+    whole = scored(grade_of(*each, answers=("right",) * answers), rules, IN_TIME)
+    for found in (whole, best([whole, whole]), best([scored(half, rules, IN_TIME) for half in halves])):
+        assert (found["points"], found["of"]) == (100, 100)
+    assert gradescope(whole)["score"] == 100
+    assert all(len(str(test["score"]).partition(".")[2]) <= 2 for test in gradescope(whole)["tests"])
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ import zipfile
 import nbformat
 import pytest
 
-from puzzles_lib import notebooks
+from puzzles_lib import LONG_SUM, notebooks
 from puzzles_lib.authoring import handout
+from puzzles_lib.authoring.handout import handed_out
 from puzzles_lib.authoring.release import main as release
+from puzzles_lib.reported import right_source
 from tests.conftest import REPO
-from tests.handout import make_handout
+from tests.handout import make_handout, python_in
 from tests.notebook_run import chapters
 
 
@@ -76,6 +78,58 @@ def test_some_chapters(course, tmp_path, capsys):
     }
     assert handout.main(["07", "--out", str(out)], course) == 1
     assert capsys.readouterr().err.startswith("error: no chapter '07' in notebooks; there are: 00_welcome,")
+
+
+def test_of_other_chapters_only_what_is_imported_is_handed_out(tmp_path, capsys):
+    assert handout.main(["02", "--out", str(tmp_path / "course.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "course.zip") as archive:
+        archive.extractall(tmp_path)
+    folder = tmp_path / "triton-bit-by-bit"
+    chapters_in = folder / "puzzles_lib" / "chapters"
+    others = [path for path in chapters_in.glob("ch*/*") if path.parent.name[2:4] not in ("00", "02")]
+    answers = ("hints.md", "mistakes.py", "questions.py", "right.json", "versions.py")
+    assert len(others) < 10 and not {path.name for path in others} & {*answers}
+    text = (folder / "README.md").read_text()
+    assert re.findall(r"^\| (\d\d) ", text, re.MULTILINE) == ["00", "02"]
+    assert "just_the_puzzles" not in text and "<!--" not in text
+    code = """
+import importlib, pathlib, puzzles_lib
+from puzzles_lib import *
+from puzzles_lib.chapters import CHAPTERS, questions
+print([chapter.number for chapter in CHAPTERS], OUTER_ADD.name, progress().chapters[-1].number)
+print("race" in dir(puzzles_lib), hasattr(puzzles_lib, "speak"), len(questions()))
+for path in sorted(pathlib.Path("../puzzles_lib/chapters").rglob("*.py")):
+    importlib.import_module(".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__"))
+from puzzles_lib import race
+"""
+    try:
+        told = python_in(folder, code)
+    except AssertionError as error:  # the last line fails
+        told = str(error)
+    assert "['00', '02'] outer_add 02" in told and "False False" in told
+    assert "cannot import name 'race'" in told
+
+
+def test_correct_kernels_are_left_out_if_asked_for(tmp_path, capsys):
+    """As TEACHING.md says. `mistake` and the clinic do without them."""
+    assert "HANDOUT_ARGS=--without-answers" in (REPO / "TEACHING.md").read_text()
+    with_answers, without = {*handed_out(REPO)}, {*handed_out(REPO, answers=False)}
+    assert {path.name for path in with_answers - without} == {"right.json"} and without < with_answers
+    assert handout.main(["--without-answers", "--out", str(tmp_path / "course.zip")]) == 0
+    capsys.readouterr()
+    with zipfile.ZipFile(tmp_path / "course.zip") as archive:
+        archive.extractall(tmp_path)
+    code = f"""
+from puzzles_lib import LONG_SUM, check, mistake
+from puzzles_lib.reported import right_source
+from puzzles_lib.source import define
+assert not right_source(LONG_SUM)
+print(mistake(LONG_SUM, 1))
+assert check(define({right_source(LONG_SUM)!r}, "<student>"), LONG_SUM).ok
+print(mistake(LONG_SUM, 1))
+"""
+    told = python_in(tmp_path / "triton-bit-by-bit", code)
+    assert "Once your kernel passes" in told and "- your correct kernel" in told
 
 
 def test_an_exercise_that_somebody_filled_in_is_not_handed_out(course, tmp_path, capsys):

@@ -1,6 +1,8 @@
 """Nothing of a run stays in the learner's namespace: what a kernel may say does not depend on the past."""
 
 import linecache
+import pydoc
+import re
 
 import pytest
 import torch
@@ -47,7 +49,14 @@ def test_a_star_brings_all_that_the_course_offers():
     names: dict[str, object] = {}
     exec("from puzzles_lib import *", names)
     assert {"check", "watch", "Case", "MASKED_ADD", "ch02"} <= names.keys()
-    assert [name for name in names if name not in ("__builtins__", *dir(puzzles_lib))] == []
+    assert [name for name in names if name not in ("__builtins__", *puzzles_lib.__all__)] == []
+
+
+def test_help_is_short_and_names_every_function():
+    shown = pydoc.plain(pydoc.render_doc(puzzles_lib))
+    assert len(shown.splitlines()) < 800 and "_missing" not in shown and " at 0x" not in shown
+    named = re.findall(r"^- `(\w+)` ", puzzles_lib.__doc__, re.MULTILINE)
+    assert {*named} == {*dir(puzzles_lib)} and len(named) == len(set(named))
 
 
 WORK = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from puzzles_lib import MASKED_ADD, check
-from puzzles_lib.chapters import CHAPTERS
+from puzzles_lib.chapters import CHAPTERS, puzzles
 from puzzles_lib.timing.recorded import rows, tables
 
 REPO = Path(__file__).parents[1]
@@ -42,6 +42,10 @@ def test_the_figures_of_the_readme_are_those_of_the_results():
 
 def test_the_syllabus_lists_every_chapter_in_order():
     assert re.findall(r"^\| (\d\d) ", README, re.MULTILINE) == [chapter.number for chapter in CHAPTERS]
+
+
+def test_the_readme_counts_the_puzzles():
+    assert f"The {len(puzzles())} puzzles take" in README
 
 
 def test_the_readme_has_at_most_750_words():

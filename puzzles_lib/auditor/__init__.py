@@ -80,19 +80,19 @@ def audit(
 
     function: any Python function that launches Triton kernels. It gets copies of the tensors, which say that
         they are on a GPU, and its launches run on the CPU.
-    like: a reference: a function that is called with the same arguments, as float64. It must return tensors
+    like: a reference function. It is called with the same arguments, as float64. It must return tensors
         of the same shapes in the same order, alone or in tuples, lists, dictionaries or dataclasses. If
         ``function`` works in place and returns None, the reference may do that, too. The tolerance is
         computed from how far the reference's results change when the inputs change by one rounding error.
         That's the rounding error of float32, or of the narrowest dtype that the kernel uses (TF32 for a
         `tl.dot` of float32 without ``input_precision="ieee"``). The report shows it ("allowed").
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ... If your function
-        never gets a tensor that isn't contiguous, pass ``guard=Guard(contiguous=True)``.
+        never gets a tensor that isn't contiguous, pass ``guard=Guard(contiguous=True)``. It stops after 6
+        findings, or after 20 seconds of CPU time.
     resident: all programs of each grid run at the same time, so that each may wait for any other one. A
         launch with ``launch_cooperative_grid=True`` promises that by itself.
-    guard: what to look for; see `Guard`. It has ``hard`` and ``resident``, too: True in one place is enough.
-    allowance: how far off an element of a result may be beyond the tolerance, relative to the largest
-        element.
+    guard: what to look for; see `Guard`. ``hard`` and ``resident`` may also be given there.
+    allowance: an extra tolerance for each element of a result, as a fraction of the largest element.
     vary: a dict from an argument's name to other values for it, such as ``{"n": [1, 17]}``, or to a function
         that returns them. These values are tried with ``hard=True`` and without. ``hard=True`` by itself
         doesn't change integers, because they may be indices or lengths. There is one exception: an integer

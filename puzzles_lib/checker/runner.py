@@ -36,7 +36,7 @@ def run(
     The kernel runs once on the CPU, with every memory access checked, as in `check`. Its results are not
     compared with anything.
 
-    Raises TypeError or ValueError, with the name, for values that do not fit the puzzle or each other.
+    Raises TypeError or ValueError, naming the argument, for values that do not fit the puzzle or each other.
     Raises RuntimeError, with the checker's report, if the run is not clean: an access out of bounds,
     uninitialized lanes used, elements never written, a race, an input changed, or a limit reached. Raises it
     as well if the newest cell with the kernel stopped before it defined the kernel.

@@ -4,7 +4,7 @@ Until the learner's kernel has passed in this session, the mistake is only descr
 change is the answer except for one line. A mistake is written as edits of the course's kernel. If the
 learner's kernel has no place for them, the course's kernel is shown, and the card says so. It is in
 `right.json` in the chapter's folder, made by ``make notebooks``. Its texts are in base64, so that nobody
-reads an answer by accident. A hand-out may omit these files.
+reads an answer by accident. A hand-out may omit these files (``--without-answers``).
 
 The report is folded, with a question above it, so that one guesses before one looks. The mistake's name and
 what it is in words come below the fold, too: they often give the answer away.
@@ -118,9 +118,10 @@ def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     """Return your kernel with a typical mistake in it, and its report.
 
     which: the mistake's number, from 1, or its name. Until your kernel has passed the puzzle in this session,
-    the mistake is only described in words, and ``.kernel`` is None. If it can't be made in your kernel, the
-    course's kernel is shown instead. If the puzzle has no mistake with this number, the returned object says
-    so. `progress` does not change.
+    the mistake is only described in words, and ``.kernel`` is None. If the mistake can't be made in your
+    kernel, the course's kernel is shown with it. A hand-out without answers doesn't have that kernel; the
+    returned object then says so. It also says so if the puzzle has no mistakes, as in chapter 01, or none
+    with this number. `progress` does not change.
 
     Raises TypeError if ``puzzle`` is not a `Puzzle`, and ValueError if ``which`` is neither a whole number
     nor the name of a mistake.

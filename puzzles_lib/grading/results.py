@@ -43,6 +43,7 @@ from puzzles_lib.grading.grade import (
     is_unread,
     why_unread,
 )
+from puzzles_lib.grading.rules import rounded
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # A spreadsheet would compute a cell that begins with one of these.
@@ -173,7 +174,10 @@ def summary(shown: Mapping[str, Any]) -> dict[str, Any]:
     Points are None if they aren't known, because a file cannot be read.
     """
     told = {key: shown[key] for key in ("points", "of", "answer_points", "late", "comments") if key in shown}
-    points = {m["puzzle"]: [None if m["state"] == UNREAD else m["points"], m["of"]] for m in shown["puzzles"]}
+    points = {
+        m["puzzle"]: [None if m["state"] == UNREAD else rounded(m["points"]), rounded(m["of"])]
+        for m in shown["puzzles"]
+    }
     return told | {"puzzles": points} | ({"points": None} if is_unread(shown) else {})
 
 
@@ -189,8 +193,8 @@ def gradescope(grade: Mapping[str, Any]) -> dict[str, Any]:
         {
             "name": f"{mark['number']} {mark['puzzle']}",
             "number": mark["number"],
-            "score": mark["points"],
-            "max_score": mark["of"],
+            "score": rounded(mark["points"]),
+            "max_score": rounded(mark["of"]),
             "status": "passed" if mark["state"] == SOLVED else "failed",
             "output": "\n".join([told(mark), *_comments(grade, mark["puzzle"])]),
             "output_format": "text",
@@ -270,7 +274,7 @@ def gradebook(
     for grade in grades:
         right = sum(answer["status"] == "right" for answer in grade["answers"])
         said = [*grade["remarks"], *(f"{m['puzzle']}: {r}" for m in grade["puzzles"] for r in m["remarks"])]
-        points = ["" if mark["state"] == UNREAD else mark["points"] for mark in grade["puzzles"]]
+        points = ["" if mark["state"] == UNREAD else rounded(mark["points"]) for mark in grade["puzzles"]]
         total = "" if is_unread(grade) else grade["points"]
         person = [(people or {}).get(grade["student"], {}).get(key, "") for key in who]
         row = [grade["student"], *person, total, grade["of"], *points, right, len(grade["answers"])]
@@ -369,7 +373,8 @@ def _chapter(number: str, marks: Sequence[Mapping[str, Any]], grade: Mapping[str
     for mark in told:
         shown = _card(mark)
         if unit:
-            shown += f'<div style="padding-left:1rem">{mark["points"]} of {mark["of"]} points</div>'
+            points = f"{rounded(mark['points'])} of {rounded(mark['of'])} points"
+            shown += f'<div style="padding-left:1rem">{points}</div>'
         if comments := comments_on[mark["puzzle"]]:
             style = "padding-left:1rem;white-space:pre-line"
             shown += "".join(f'<div style="{style}">{html.escape(words)}</div>' for words in comments)

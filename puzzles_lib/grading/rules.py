@@ -188,7 +188,10 @@ def _span(by: timedelta) -> str:
 
 
 def scored(grade: Mapping[str, Any], rules: Rules, late: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a grade with the points that the rules give, and with ``"late"`` and ``"answer_points"``."""
+    """Return a grade with the points that the rules give, and with ``"late"`` and ``"answer_points"``.
+
+    The points of single puzzles and answers aren't rounded: whoever shows them rounds them.
+    """
     points = rules.points or Points()
     kept = 1 - late["taken"] / 100
     worth = [points.of(mark["puzzle"]) for mark in grade["puzzles"]]
@@ -197,17 +200,26 @@ def scored(grade: Mapping[str, Any], rules: Rules, late: Mapping[str, Any]) -> d
     marks = []
     for mark, of in zip(grade["puzzles"], worth, strict=True):
         share = 1.0 if mark["state"] == SOLVED else points.partial * passed(mark)
-        marks.append({**mark, "points": _round(of * scale * share * kept), "of": _round(of * scale)})
-    right = sum(answer["status"] == "right" for answer in grade["answers"])
-    given = points.answers * scale * right * kept
+        marks.append({**mark, "points": of * scale * share * kept, "of": of * scale})
+    each = points.answers * scale * kept
+    answers = [{**answer, "points": each * (answer["status"] == "right")} for answer in grade["answers"]]
     return {
         **grade,
         "puzzles": marks,
-        "points": _round(math.fsum(mark["points"] for mark in marks) + given),
-        "of": _round(math.fsum(worth) * scale + asked * scale),
-        "answer_points": _round(given),
-        "answers_of": _round(asked * scale),
+        "answers": answers,
+        "of": rounded(math.fsum(worth) * scale + asked * scale),
+        "answers_of": rounded(asked * scale),
         "late": dict(late),
+        **_sums(marks, answers),
+    }
+
+
+def _sums(marks: Iterable[Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
+    """Return the points of all puzzles and answers, and those of the answers. Only the sums are rounded."""
+    given = math.fsum(answer["points"] for answer in answers)
+    return {
+        "points": rounded(math.fsum(mark["points"] for mark in marks) + given),
+        "answer_points": rounded(given),
     }
 
 
@@ -223,7 +235,7 @@ def passed(mark: Mapping[str, Any]) -> float:
 def best(attempts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Combine grades of one student: each puzzle's and each answer's best counts; if equal, the last.
 
-    Remarks of all attempts are kept.
+    Remarks of all attempts are kept. Points are added up anew, if the grades are `scored`.
     """
     *_, last = attempts
     if len(attempts) == 1:
@@ -233,7 +245,7 @@ def best(attempts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for several in zip(*(grade["puzzles"] for grade in attempts), strict=True)
     ]
     answers = [
-        next((one for one in reversed(several) if one["status"] == "right"), several[-1])
+        max(reversed(several), key=lambda one: (one.get("points", 0), one["status"] == "right"))
         for several in zip(*(grade["answers"] for grade in attempts), strict=True)
     ]
     found = {
@@ -244,14 +256,13 @@ def best(attempts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "remarks": list(dict.fromkeys(remark for grade in attempts for remark in grade["remarks"])),
         "attempts": len(attempts),
     }
-    given = max(grade.get("answer_points", 0) for grade in attempts)
-    if "answer_points" in last:
-        found["answer_points"] = given
-        found["late"] = min((grade["late"] for grade in attempts), key=lambda late: late["taken"])
-    return found | {"points": _round(math.fsum(mark["points"] for mark in marks) + given)}
+    if "late" not in last:
+        return found | {"points": rounded(math.fsum(mark["points"] for mark in marks))}
+    late = min((grade["late"] for grade in attempts), key=lambda late: late["taken"])
+    return found | {"late": late, **_sums(marks, answers)}
 
 
-def _round(number: float) -> float | int:
+def rounded(number: float) -> float | int:
     """Two decimals, and a whole number as one: 2, not 2.0."""
-    rounded = round(number, 2)
-    return int(rounded) if rounded == int(rounded) else rounded
+    short = round(number, 2)
+    return int(short) if short == int(short) else short

@@ -59,11 +59,13 @@ def stages(
 ) -> "Stages":
     """Compile a ``@triton.jit`` kernel for a case of a puzzle, as a launch would, and keep every stage.
 
-    target: ``"sm_80"``, ``"sm_90"``, ``"sm_100"`` or ``"gfx942"``, which need no GPU, or ``"local"``.
+    target: ``"sm_80"``, ``"sm_90"``, ``"sm_100"`` or ``"gfx942"``, which need no GPU, or ``"local"``, this
+        machine's GPU.
     kernel: with `triton.autotune`, its first configuration is compiled.
     case: the number of a case, as in `check`'s report, or a `Case` of your own.
     num_warps, num_stages: those of the launch; by default Triton's choice for the target.
-    until: the last stage that you want, such as ``"ttgir"``. For large tiles, machine code can take a minute.
+    until: the last stage that you want: ``"ttir"``, ``"ttgir"``, ``"llir"`` or ``"ptx"``. For large tiles,
+        machine code can take a minute.
     numbers: sizes or block sizes that differ from the case's, such as ``BLOCK_K=64``.
 
     If the kernel does not compile, the result's ``refusal`` says why, and the stages that it reached are

@@ -45,12 +45,13 @@ def watch(
         watch(outer_add_kernel, OUTER_ADD, case=2, program=1)
 
     kernel: with `triton.autotune`, its first configuration is shown.
-    case: the number of the case in ``puzzle.cases``, or a `Case` of your own. By default it is the first in
-        which your last check of this kernel has failed, or else 0.
-    program: the program to begin with, as its number in launch order or its ids along the grid's axes. By
-        default it is the second of two that race. If none do, it is the first that stores a wrong value,
-        stops early, goes out of bounds or has masked-off lanes, or else 0.
-    step: the step to open at, counted from 1 as on the page; a larger number than the last opens the last.
+    case: the number of the case in ``puzzle.cases``, or a `Case` of your own. The default
+        is the first case that your last check of this kernel failed, or case 0 if it failed none.
+    program: the program to begin with, as its number in launch order or its ids along the grid's axes. The
+        default is the second of two programs that race. If none race, it is the first one that stores a
+        wrong value, stops early, goes out of bounds or has masked-off lanes. If there is none, it is
+        program 0.
+    step: the step to open at, counted from 1 as on the page. A number past the end opens the last step.
 
     Without ``step``, the page opens at the line that first stores a wrong value. If there is none, it opens
     at the line that stops the run, goes out of bounds or races, or else at the start.
@@ -197,7 +198,7 @@ def played(
 ) -> Player:
     """Return a page with as many programs and steps as fit, perhaps without the values of large tensors.
 
-    step: the step to open at, from 1; a larger number than the last one opens the last.
+    step: the step to open at, from 1. A number past the end opens the last step.
         None opens the step where something goes wrong.
     notes: lines below the page, before those about the run.
     """

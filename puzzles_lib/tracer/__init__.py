@@ -39,11 +39,13 @@ def trace(
     """Run a ``@triton.jit`` kernel on one case of a puzzle and show what it accesses.
 
     kernel: with `triton.autotune`, its first configuration is shown.
-    case: the number of the case in ``puzzle.cases``, or a `Case` of your own. By default it is the first in
-        which your last check of this kernel has failed, or else 0.
-    program: the program to outline, as its number in launch order or its ids along the grid's axes. By
-        default it is the last with lanes out of bounds, or else with masked-off lanes, or else 0.
-    only: the names of the tensors to show, such as ``("dy", "parts")``; by default all that the kernel takes.
+    case: the number of the case in ``puzzle.cases``, or a `Case` of your own. The default
+        is the first case that your last check of this kernel failed, or case 0 if it failed none.
+    program: the program to outline, as its number in launch order or its ids along the grid's axes. The
+        default is the last program with lanes out of bounds. If there is none, it is the last one with
+        masked-off lanes, or program 0.
+    only: the names of the tensors to show, such as ``("dy", "parts")``. The default is all tensors that the
+        kernel takes.
 
     A faulty kernel raises no exception. If it goes out of bounds or stops early, the
     picture shows what it did until then and marks bad accesses. If it cannot run, the reason is shown.

@@ -1,5 +1,6 @@
 """The tables of RESULTS.md, from the recorded figures: ``python -m puzzles_lib.bench report --results``."""
 
+import re
 from statistics import fmean
 
 from puzzles_lib.timing.recorded import (
@@ -68,7 +69,8 @@ def _language() -> list[str]:
     exact = fmean(record["rows"][0]["held_out"])
     seeds = max(len(row["held_out"]) for row in record["rows"])
     lines = [
-        f"| byte language model, {seeds} seeds | held-out loss | to torch | spread over seeds | peak memory |"
+        f"| byte language model, {seeds} seeds | held-out loss | minus torch's "
+        "| spread over seeds | peak memory |"
     ]
     lines.append("|---" * 5 + "|")
     for row in record["rows"]:
@@ -185,7 +187,7 @@ def _producers() -> list[str]:
         share = 100 * _ratio(some, case, path, "copy of as many bytes")
         faster = _ratio(some, case, path, "two kernels")
         dearer = 1 / _ratio(some, case, f"{path}, stochastic", "nearest")
-        lines.append(f"| {name} | {share:.0f}% | {faster:.2f}x | {dearer:.2f} of its time |")
+        lines.append(f"| {name} | {share:.0f}% | {faster:.2f}x | {dearer:.2f}x the time |")
     return lines
 
 
@@ -230,7 +232,7 @@ def _ranks() -> list[str]:
     found = {(row["case"], row["path"]): row for row in rows("ranks")}
     paths, batches = ("torch", "packed, 2 bits"), (256, 1024)
     head = " | ".join(f"batch {batch}, {rounding_told(path)}" for batch in batches for path in paths)
-    lines = [f"| images a second, peak memory of a GPU | {head} |", "|---" * 5 + "|"]
+    lines = [f"| images per second, peak memory of a GPU | {head} |", "|---" * 5 + "|"]
     for where in (
         "one GPU", "one GPU, replayed", "DDP on 2 GPUs", "DDP on 2 GPUs, replayed", "DDP on 2 GPUs, compiled",
         "DDP on 2 GPUs, compiled, replayed", "FSDP2 on 2 GPUs", "FSDP2 on 2 GPUs, compiled",
@@ -292,8 +294,8 @@ def _norms() -> list[str]:
     for name, path, baseline in (
         ("RMSNorm, residual added", "rms_norm", "torch, add and rms_norm"),
         ("LayerNorm", "layer_norm", "torch"),
-        ("its dx", "layer_norm_dx", "torch"),
-        ("its dw and db, in two stages", "layer_norm_dw, 256 rows per program", "torch"),
+        ("LayerNorm's dx", "layer_norm_dx", "torch"),
+        ("LayerNorm's dw and db, in two stages", "layer_norm_dw, 256 rows per program", "torch"),
     ):
         cells = []
         for shape in shapes:
@@ -306,7 +308,7 @@ def _norms() -> list[str]:
 
 def _attention() -> list[str]:
     some = rows("attention")
-    lines = ["| 16384 rows, T = 4096 | cuDNN's forward | flash's | cuDNN's backward | flash's |"]
+    lines = ["| 16384 rows, T = 4096 | forward: cuDNN | flash | backward: cuDNN | flash |"]
     lines.append("|---" * 5 + "|")
     for columns in (64, 128):
         for kind in ("causal", "full"):
@@ -322,7 +324,7 @@ def _attention() -> list[str]:
 
 
 def _lessons() -> list[str]:
-    lines = ["| what chapters 04 and 05 save | time | to the baseline | memory |", "|---" * 4 + "|"]
+    lines = ["| what chapters 04 and 05 save | time | time / baseline | memory |", "|---" * 4 + "|"]
     for row in rows("lessons"):
         own = row["path"] == row["baseline"]
         name = f"{row['case']}: {row['path']}" if own else row["path"]
@@ -341,9 +343,9 @@ def _decoding() -> list[str]:
         batch = row["case"].split(",")[0].removeprefix("batch ")
         found.setdefault(batch, {})[row["path"]] = 1e6 * int(batch) / row["us"]
     head = " | ".join(f"{batch} text{'s' * (batch != '1')}" for batch in found)
-    lines = [f"| tokens a second, share of the floor's | {head} |", "|---" * (len(found) + 1) + "|"]
+    lines = [f"| tokens per second, share of the lower bound | {head} |", "|---" * (len(found) + 1) + "|"]
     for name, path in (
-        ("floor: reading the bytes, nothing else", "floor"),
+        ("lower bound: only reading the bytes", "floor"),
         ("**the course's kernels, replayed**", "kernels, CUDA graph"),
         ("the course's kernels, launched one by one", "kernels, eager"),
         ("lmdeploy's Triton kernels, replayed", "lmdeploy, CUDA graph"),
@@ -368,6 +370,7 @@ def _paged() -> list[str]:
         told = case.removesuffix(", 128 wide, pages of 16").replace(
             " x ", " text of " if case[:2] == "1 " else " texts of "
         )
+        told = re.sub(r"(\d+) heads, (\d+) of keys", r"\1 query heads, \2 KV heads", told)
         faster = [found[case, path] / us for path in ("lmdeploy, pages of 64", "torch, keys in one piece")]
         lines.append(f"| {told} | {100 * copy / us:.0f}% | {faster[0]:.2f}x | {faster[1]:.2f}x |")
     return lines
