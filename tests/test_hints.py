@@ -425,7 +425,7 @@ def numbers(puzzle, count: int) -> list[int]:
             "The last group of a row",
         ),
         (
-            UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w * (F // GROUP)", "divided by GROUP too early",
+            UNPACK_DEQUANTIZE, "offs_w * F // GROUP", "offs_w * (F // GROUP)", "minimum of group 0",
             "The first case passes, others do not",
         ),
         (
