@@ -217,6 +217,67 @@ def test_a_table_of_unknown_addresses_is_unjudged(monkeypatch, large):
     assert report.ok and "an address from a table" in report.unjudged[0]
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_a_table_with_the_address_of_a_tensor_that_is_gone(monkeypatch, large):
+    if large:
+        monkeypatch.setattr(running, "MOST_BYTES", 16)
+
+    def stacked(tensors):
+        addresses = [tensors[0].data_ptr(), (tensors[1] + 0).data_ptr()]
+        z = torch.empty(2, 10, device="cuda")
+        copy_rows_kernel[(2,)](torch.tensor(addresses, device="cuda"), z, 10, BLOCK=16)
+        return z
+
+    report = audit(stacked, [torch.randn(10), torch.randn(10)], guard=QUICK)
+    assert kinds(report) == ["out of bounds"] and not report.unjudged
+    assert "Sources[1] is the address of a tensor of float32 with the shape (10,), which no" in str(report)
+
+
+class Stacked(torch.autograd.Function):
+    """Stacks the rows of a matrix with a table of their addresses, forward and backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        table = torch.tensor([row.data_ptr() for row in x], device=x.device)  # views that live no longer
+        z = torch.empty_like(x)
+        copy_rows_kernel[(len(x),)](table, z, x.shape[1], BLOCK=16)
+        return z
+
+    @staticmethod
+    def backward(ctx, grad):
+        return Stacked.apply(grad.contiguous())
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_table_of_the_addresses_of_rows_also_in_a_backward_pass(device):
+    with audited(device=device, guard=QUICK) as report:
+        x = torch.randn(2, 10, device=device, requires_grad=True)
+        z = Stacked.apply(x)
+        (z * 2).sum().backward()
+    assert report.ok and not report.unjudged and len(report.launches) == 2
+    assert torch.equal(z, x) and torch.equal(x.grad, torch.full_like(x, 2.0))
+
+
+@triton.jit
+def copy_tile_kernel(X, Z, M, N, BLOCK: tl.constexpr):
+    source = tl.make_tensor_descriptor(X, [M, N], [N, 1], [BLOCK, BLOCK])
+    target = tl.make_tensor_descriptor(Z, [M, N], [N, 1], [BLOCK, BLOCK])
+    target.store([0, 0], source.load([0, 0]))
+
+
+@pytest.mark.parametrize("columns, ok", [(8, True), (10, False)])
+def test_rows_of_a_descriptor_that_a_gpu_would_misplace_are_a_finding(columns, ok):
+    def copied(x):
+        triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda"))
+        z = torch.empty_like(x)
+        copy_tile_kernel[(1,)](x, z, *x.shape, BLOCK=16)
+        return z
+
+    report = audit(copied, torch.randn(7, columns), guard=QUICK)
+    assert report.ok == ok and not report.unjudged
+    assert ok or "rows of X's descriptor must be a multiple of 16 bytes apart" in str(report)
+
+
 # ---- autotune
 
 

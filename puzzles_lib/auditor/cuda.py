@@ -24,7 +24,7 @@ from triton.runtime import driver
 from puzzles_lib.auditor.catching import benched, one_thread
 from puzzles_lib.auditor.defined import WeakStorage, storage_of
 from puzzles_lib.auditor.graphs import Graph, captured, is_capturing
-from puzzles_lib.auditor.launch import address_of
+from puzzles_lib.auditor.launch import remembered
 from puzzles_lib.compiler import find_target
 
 NAME = "NVIDIA H100 80GB HBM3"
@@ -77,6 +77,7 @@ def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
         # torch's CPU build has no such function.
         stack.enter_context(_set(torch._C, "_cuda_getCurrentRawStream", lambda device=0: 0))
         stack.enter_context(driven())
+        stack.enter_context(remembered())
         stack.enter_context(mode)
         yield
 
@@ -594,7 +595,6 @@ _OF_DEVICES: dict[Any, tuple[Any, Any]] = {  # of a tensor on the GPU, and of on
 _ANSWERS: dict[Any, Callable] = {
     torch.Tensor.cuda: _same,  # of a tensor on torch's meta device
     torch.Tensor.cpu: _copied,
-    torch.Tensor.data_ptr: address_of,
     torch.Tensor.pin_memory: _same,
     torch.Tensor.is_pinned: lambda *_, **__: False,
 }

@@ -12,7 +12,7 @@ from puzzles_lib.auditor.cures import with_cure
 from puzzles_lib.auditor.defined import Defined, Notes
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import Held, entered, held
-from puzzles_lib.auditor.launch import Addresses, Launch, Place, Unsupported
+from puzzles_lib.auditor.launch import Launch, Place, Unsupported, remembered
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.running import Outcome, Runner
 from puzzles_lib.auditor.stores import Stores
@@ -207,7 +207,7 @@ def audited(
 
         managers.insert(0, pretended(compiles=compiled) if device == "cuda" else driven())
     else:
-        managers.insert(0, Addresses())
+        managers.insert(0, remembered())
     with entered(*managers):
         yield report
     report.be_strict()
