@@ -57,7 +57,7 @@ def _pretend(config: pytest.Config) -> None:
     from puzzles_lib.auditor.cuda import pretended  # torch and Triton take seconds to import
 
     stack = contextlib.ExitStack()
-    stack.enter_context(pretended())
+    stack.enter_context(pretended(strictly=True))
     config.stash[_STACK] = stack
     config.stash[_COUNTS] = _Counts()
     config.pluginmanager.register(config.stash[_COUNTS])

@@ -3,6 +3,7 @@
 import concurrent.futures
 import gc
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -190,6 +191,30 @@ def test_tensors_of_an_audited_call_are_on_a_gpu():
     x = torch.ones(20)
     assert audit(add_to, x, torch.ones(20), guard=QUICK, like=lambda x, y: y.add_(x)).ok
     assert x.device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    "make, ok",
+    [
+        (lambda: torch.ones(20), False),
+        (lambda: torch.ones(20, device="cuda").cpu(), False),
+        (lambda: torch.from_numpy(np.ones(20, np.float32)), False),
+        (lambda: torch.ones(0), True),
+        (lambda: torch.ones(20, pin_memory=True), True),
+        (lambda: torch.ones(20).pin_memory(), True),
+        (lambda: torch.ones(20).cuda(), True),
+    ],
+)
+@pytest.mark.parametrize("kernel", [add_kernel, tuned_kernel])
+def test_a_kernel_that_gets_a_tensor_on_the_cpu(report, make, ok, kernel):
+    block = {} if kernel is tuned_kernel else {"BLOCK": 32}
+    x = make()
+    kernel[(1,)](x, torch.zeros(20, device="cuda"), x.numel(), **block)
+    assert report.ok == ok and not report.unjudged
+    assert ok or {each.verdict.message for each in report.findings} == {
+        "X is on the CPU, and a GPU can't access it"
+    }
+    assert ok or "Pointer argument cannot be accessed from Triton (cpu tensor?)" in str(report)
 
 
 def test_tensors_that_are_gone_are_forgotten():

@@ -197,8 +197,8 @@ def test_a_table_of_pointers_to_large_tensors(monkeypatch, dtype, beyond, found)
     monkeypatch.setattr(running, "MOST_BYTES", 100)
     tensors = [torch.randn(10), torch.randn(10), torch.randn(10)]
     with audited(device="cuda") as report:
-        table = torch.tensor([t.data_ptr() for t in tensors], dtype=dtype)
-        copy_rows_kernel[(3,)](table, torch.empty(3, 10 + beyond), 10 + beyond, BLOCK=16)
+        table = torch.tensor([t.data_ptr() for t in tensors], dtype=dtype, device="cuda")
+        copy_rows_kernel[(3,)](table, torch.empty(3, 10 + beyond, device="cuda"), 10 + beyond, BLOCK=16)
     assert kinds(report) == found
     assert ("Sources[2] has 10" if beyond else "too large to run completely") in str(report)
 

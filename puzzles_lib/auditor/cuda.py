@@ -24,7 +24,7 @@ from triton.runtime import driver
 from puzzles_lib.auditor.catching import benched, one_thread
 from puzzles_lib.auditor.defined import WeakStorage, storage_of
 from puzzles_lib.auditor.graphs import Graph, captured, is_capturing
-from puzzles_lib.auditor.launch import remembered
+from puzzles_lib.auditor.launch import Launch, remembered
 from puzzles_lib.compiler import find_target
 
 NAME = "NVIDIA H100 80GB HBM3"
@@ -57,12 +57,12 @@ _OF_TRITON = {
 
 
 @contextlib.contextmanager
-def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
+def pretended(tensors: str = "cpu", compiles: bool = False, strictly: bool = False) -> Iterator[None]:
     """Pretend that there is a GPU.
 
     tensors: the device where they really are, ``"cpu"`` or ``"meta"``. compiles: whether `torch.compile`
     compiles. By default it returns the function unchanged, so that its kernels are launched one after the
-    other.
+    other. strictly: whether a launch must not get a tensor that the code has made on the CPU.
     """
     with one_thread(), contextlib.ExitStack() as stack:
         if not compiles:
@@ -70,7 +70,7 @@ def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
             for owner, name, value in _accelerated():
                 if hasattr(owner, name):
                     stack.enter_context(_set(owner, name, value))
-        mode = OnGPU(tensors)
+        mode = OnGPU(tensors, strictly)
         for owner, name, value in (*_replacements(), *_calling_back(mode)):
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))
@@ -79,7 +79,23 @@ def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
         stack.enter_context(driven())
         stack.enter_context(remembered())
         stack.enter_context(mode)
+        _modes.append(mode)
+        stack.callback(_modes.remove, mode)
         yield
+
+
+_modes: list["OnGPU"] = []
+
+
+def not_on_gpu(launch: Launch) -> str:
+    """Return the name of a tensor on the CPU that a launch gets although a GPU is strictly pretended.
+
+    A GPU can access pinned memory. If there is no such tensor, return "".
+    """
+    if not _modes or not _modes[-1].strictly:
+        return ""
+    every = launch.all_tensors.items()
+    return next((name for name, tensor in every if tensor.numel() and _modes[-1].keeps(tensor)), "")
 
 
 _RUN_BACKWARD = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
@@ -398,14 +414,14 @@ class _Generator(torch.Generator):
 
 
 class OnGPU(TorchFunctionMode):
-    """A mode in which tensors claim to be on a GPU. tensors: the device where they really are."""
+    """A mode in which tensors claim to be on a GPU. See `pretended`."""
 
     is_default = False  # whether new tensors are on the GPU unless their call names a device
 
-    def __init__(self, tensors: str = "cpu"):
+    def __init__(self, tensors: str = "cpu", strictly: bool = False):
         super().__init__()
-        self.tensors = torch.device(tensors)
-        self._on_cpu = _Storages()
+        self.tensors, self.strictly = torch.device(tensors), strictly
+        self._on_cpu, self._pinned = _Storages(), _Storages()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -419,6 +435,11 @@ class OnGPU(TorchFunctionMode):
             return func(*args, **kwargs)
         if func in (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu) and self.tensors.type == "cpu":
             return self._moved(func, args, kwargs)
+        if func is torch.Tensor.pin_memory:
+            self._pinned.add(args[0])
+            return args[0]
+        if func is torch.Tensor.is_pinned:
+            return args[0] in self._pinned
         if func in _OF_DEVICES:
             if args[0].device.type == "meta" != self.tensors.type:
                 return func(*args, **kwargs)
@@ -431,6 +452,7 @@ class OnGPU(TorchFunctionMode):
             kwargs = {**kwargs, "device": self._here(kwargs["device"], named=True)}
         elif func in _FACTORIES and self.tensors.type != "cpu":
             kwargs = {**kwargs, "device": self.tensors}
+        is_pinned = kwargs.get("pin_memory", False)
         if "pin_memory" in kwargs:
             kwargs = {**kwargs, "pin_memory": False}
         if isinstance(func, OperatorBase | OpOverloadPacket):  # perhaps the user's own, written in Python
@@ -447,7 +469,13 @@ class OnGPU(TorchFunctionMode):
         if on_cpu:
             for each in result if isinstance(result, tuple | list) else (result,):
                 self._on_cpu.add(each)
+                if is_pinned:
+                    self._pinned.add(each)
         return result
+
+    def keeps(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor is on the CPU, and no GPU can access it."""
+        return tensor in self._on_cpu and tensor not in self._pinned
 
     def again(self) -> contextlib.AbstractContextManager:
         """Return a context in which the mode is on, also where torch has suspended it."""
@@ -595,8 +623,6 @@ _OF_DEVICES: dict[Any, tuple[Any, Any]] = {  # of a tensor on the GPU, and of on
 _ANSWERS: dict[Any, Callable] = {
     torch.Tensor.cuda: _same,  # of a tensor on torch's meta device
     torch.Tensor.cpu: _copied,
-    torch.Tensor.pin_memory: _same,
-    torch.Tensor.is_pinned: lambda *_, **__: False,
 }
 _FACTORIES = {
     torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.randint, torch.arange,
