@@ -755,10 +755,11 @@ def test_what_works_on_results_that_are_missing_gets_no_finding(monkeypatch, too
     if too_little == "memory":  # whether a small limit is met depends on what the heap has free
         monkeypatch.setattr(runner, "memory_limit", no_memory)
     with audited(device="cuda", guard=Guard(seconds=seconds)) as report:
-        index = torch.empty(n, dtype=torch.int32)
+        index = torch.empty(n, dtype=torch.int32, device="cuda")
         index_kernel[(triton.cdiv(n, block),)](index, n, BLOCK=block)
         monkeypatch.undo()  # there is enough for the second
-        take_kernel[(1,)](torch.randn(n), index, torch.empty(64), 64, BLOCK=64)
+        x, z = torch.randn(n, device="cuda"), torch.empty(64, device="cuda")
+        take_kernel[(1,)](x, index, z, 64, BLOCK=64)
     assert report.ok and len(report.unjudged) == 2 and "too large" in report.unjudged[0]
     assert "index_kernel has not stored" in report.unjudged[1]
 
@@ -787,7 +788,8 @@ def corrected_kernel(X, n, y, REDUCES: tl.constexpr, BLOCK: tl.constexpr):
 @pytest.mark.parametrize("reduces", [True, False])
 def test_a_reduction_waits_for_what_was_loaded_before(n, reduces):
     with audited(device="cuda") as report:
-        corrected_kernel[(1,)](torch.randn(n), n, n - 2, reduces, triton.next_power_of_2(n), num_warps=32)
+        x, block = torch.randn(n, device="cuda"), triton.next_power_of_2(n)
+        corrected_kernel[(1,)](x, n, n - 2, reduces, block, num_warps=32)
     assert kinds(report) == ([] if reduces else ["race"])
 
 
