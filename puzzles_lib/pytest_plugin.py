@@ -8,6 +8,7 @@ It is not in `puzzles_lib.auditor`, which imports torch: pytest imports each plu
 
 import argparse
 import contextlib
+import dataclasses
 import signal
 from collections.abc import Generator
 from types import TracebackType
@@ -48,6 +49,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "audit(**switches): what pytest --audit looks for; see help(Guard)")
     if config.getoption("--audit") and _STACK not in config.stash:
         _pretend(config)
 
@@ -57,7 +59,7 @@ def _pretend(config: pytest.Config) -> None:
     from puzzles_lib.auditor.cuda import pretended  # torch and Triton take seconds to import
 
     stack = contextlib.ExitStack()
-    stack.enter_context(pretended())
+    stack.enter_context(pretended(strictly=True))
     config.stash[_STACK] = stack
     config.stash[_COUNTS] = _Counts()
     config.pluginmanager.register(config.stash[_COUNTS])
@@ -82,13 +84,31 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 
 
 def _audits(node: pytest.Item | pytest.Collector, when: str) -> contextlib.AbstractContextManager:
-    from puzzles_lib.auditor import Guard
     from puzzles_lib.auditor.session import audited
 
     title = node.name if when == "call" else f"{node.name}, {when}"
-    option = node.config.getoption
+    return audited(guard=_guard(node, when), title=title)
+
+
+_OF_CALLS = ("hard", "sizes", "contiguous", "unwritten")  # switches that need the function
+
+
+def _guard(node: pytest.Item | pytest.Collector, when: str) -> Any:
+    """Return what to look for in a test: the options say it, and its markers, of which the closest wins."""
+    from puzzles_lib.auditor import Guard
+
+    option, wrong = node.config.getoption, ""
     guard = Guard(seconds=option("--audit-seconds"), strict=option("--audit-strict"))
-    return audited(guard=guard, title=title)
+    for mark in reversed(list(node.iter_markers("audit"))):
+        try:
+            guard = dataclasses.replace(guard, **mark.kwargs)
+        except (TypeError, ValueError) as error:
+            wrong = str(error)
+        if other := [name for name in mark.kwargs if name in _OF_CALLS]:
+            wrong = f"{other[0]} needs audit(function, ...): call that in the test instead"
+    if wrong and when == "setup":
+        pytest.fail(f"pytest.mark.audit: {wrong}", pytrace=False)
+    return guard
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -204,13 +224,15 @@ def _told(report: Any, when: str) -> dict[str, Any]:
     """Return what is counted of a report. A worker of pytest-xdist sends it to the process that prints."""
     return {
         "when": when,
-        **{status: sum(each.status == status for each in report.launches) for status in _STATUSES},
-        "unsupported": len(report.unsupported),
+        "launches": len(report.launches) + len(report.unsupported),
+        "clean": sum(each.status == "ok" for each in report.launches),
+        "findings": sum(each.status == "FINDING" for each in report.launches),
+        "unjudged": sum(bool(each.why) for each in report.launches) + len(report.unsupported),
         "why": report.unjudged,
     }
 
 
-_STATUSES = ("ok", "FINDING", "unjudged")
+_COUNTED = ("launches", "clean", "findings", "unjudged")
 
 
 class _Counts:
@@ -228,16 +250,15 @@ class _Counts:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         every = [told for tests in self.tests.values() for told in tests]
-        count = {status: sum(told[status] for told in every) for status in (*_STATUSES, "unsupported")}
-        launches = sum(count[status] for status in _STATUSES)
+        count = {each: sum(told[each] for told in every) for each in _COUNTED}
         tests = [each for each in self.tests.values() if any(told["when"] == "call" for told in each)]
         terminalreporter.section("audit")
         terminalreporter.line(
-            f"{_counted(launches, 'launch', 'es')} in {_counted(len(tests), 'test', 's')}: "
-            f"{count['ok']} clean, {count['FINDING']} with a "
-            f"finding, {count['unjudged'] + count['unsupported']} not judged or not wholly"
+            f"{_counted(count['launches'], 'launch', 'es')} in {_counted(len(tests), 'test', 's')}: "
+            f"{count['clean']} clean, {count['findings']} with a finding, "
+            f"{count['unjudged']} not judged or not wholly"
         )
-        without = sum(not any(told[s] for told in each for s in count) for each in tests)
+        without = sum(not any(told["launches"] for told in each) for each in tests)
         if without:
             terminalreporter.line(f"{_counted(without, 'test', 's')} launched no Triton kernel")
         from puzzles_lib.auditor.report import grouped

@@ -125,6 +125,28 @@ def test_elements_that_nothing_stores_to():
 
     (finding,) = audit(part, X, guard=QUICK).findings
     assert finding.verdict.message == "2 of 102 elements of the result are never written. The first is [100]"
+    assert "if that's on purpose, pass guard=Guard(unwritten=('Z',))" in finding.verdict.diagnosis
+
+
+@pytest.mark.parametrize("factor, ok", [(2.0, True), (3.0, False)])
+def test_results_may_be_partly_unwritten_if_that_is_declared(factor, ok):
+    def part(x):
+        z, w = torch.empty(x.numel() + 2), torch.empty(x.numel() + 2)
+        scale_kernel[(4,)](x, z, x.numel(), factor, None, True, BLOCK=32)
+        scale_kernel[(4,)](x, w, x.numel(), 2.0, None, True, BLOCK=32)
+        return z, w[: x.numel()]
+
+    def like(x):
+        return torch.cat([2 * x, torch.zeros(2, dtype=x.dtype)]), 2 * x
+
+    guard = Guard(sizes=False, unwritten=("Z",))
+    assert audit(part, X, guard=guard).ok
+    report = audit(part, X, guard=guard, like=like, hard=True)
+    assert report.ok == ok and report.compared
+    with pytest.raises(ValueError, match="unwritten must name tensors of a kernel .*Z.*, but names 'Out'"):
+        audit(part, X, guard=Guard(sizes=False, unwritten=("Z", "Out")))
+    with pytest.raises(TypeError, match="unwritten must be a list of parameters' names, but is 'Z'"):
+        Guard(unwritten="Z")
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -727,6 +749,66 @@ def test_a_suite_of_gpu_tests(tmp_path):
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "2 launches in 2 tests: 1 clean, 1 with a finding, 0 not judged or not wholly" in done.stdout
     assert "out-of-bounds load of X in program 3: elements 100..127" in done.stdout
+
+
+MARKED = """
+import pytest, torch, triton, triton.language as tl
+
+@triton.jit
+def last_kernel(X, Z, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(Z + i * 0, tl.load(X + i, mask=i < n) + i)  # a race
+
+@triton.jit
+def tile_kernel(X, Z, BLOCK: tl.constexpr):
+    x = tl.make_tensor_descriptor(X, [8, 8], [8, 1], [8, 8])
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + i, tl.sum(x.load([0, 0])))
+
+def last(device="cuda"):
+    last_kernel[(1,)](torch.ones(8, device=device), torch.zeros(1, device="cuda"), 8, BLOCK=8)
+
+def test_found():
+    last()
+
+def test_cpu():
+    last("cpu")
+
+@pytest.mark.audit(races=False)
+class TestMarked:
+    def test_not_found(self):
+        last()
+
+    @pytest.mark.audit(races=True, bounds="storage")
+    def test_found(self):
+        last()
+
+@pytest.mark.audit(hard=True)
+def test_of_calls():
+    last()
+
+@pytest.mark.audit(race=True)
+def test_misspelled():
+    last()
+
+@pytest.mark.audit(seconds=0.02)
+def test_both():
+    z = torch.zeros(320_000, device="cuda")
+    tile_kernel[(10_000,)](torch.ones(8, 8, device="cuda"), z, BLOCK=32)
+"""
+
+
+def test_switches_for_one_test(tmp_path):
+    (tmp_path / "test_marked.py").write_text(MARKED)
+    done = audited_suite(tmp_path, "--strict-markers", "-rA")
+    told = {line for line in done.stdout.splitlines() if line.startswith(("PASSED", "FAILED", "ERROR"))}
+    assert sum("PASSED" in line for line in told) == 1 and "TestMarked::test_not_found" in str(told)
+    assert "hard needs audit(function, ...): call that in the test" in done.stdout
+    assert "pytest.mark.audit: Guard.__init__() got an unexpected keyword argument 'race'" in done.stdout
+    assert "X is on the CPU, and a GPU can't access it" in done.stdout
+    assert "has no allocator" in done.stdout and "not judged: tile_kernel: " in done.stdout
+    assert done.stdout.count("ERROR at teardown") == 0
+    assert "5 launches in 5 tests: 1 clean, 4 with a finding, 1 not judged or not wholly" in done.stdout
 
 
 def _written(path, text):

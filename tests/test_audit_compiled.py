@@ -6,6 +6,8 @@ import warnings
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from torch.nn import functional
 
 from puzzles_lib import Guard, audited
@@ -52,6 +54,51 @@ def test_the_backward_of_a_compiled_function_is_audited():
     normed(x).backward()
     torch.testing.assert_close(got, x.grad)
     assert report.ok and any("backward" in launch.launch.name for launch in report.launches)
+
+
+@triton.jit
+def double_kernel(X, BLOCK: tl.constexpr, Y, n, beyond):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Y + i, 2 * tl.load(X + i, mask=i < n + beyond), mask=i < n)
+
+
+tuned_kernel = triton.autotune([triton.Config({"BLOCK": b}) for b in (32, 64)], key=["n"])(double_kernel)
+
+
+def plainly(x, beyond, kernel=double_kernel):
+    y = torch.empty_like(x)
+    kernel[(triton.cdiv(x.numel(), 64),)](x, 64, y, x.numel(), beyond)
+    return y
+
+
+def tuned(x, beyond, kernel=tuned_kernel):
+    y = torch.empty_like(x)
+    grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)  # noqa: E731
+    kernel[grid](X=x, Y=y, n=x.numel(), beyond=beyond)
+    return y
+
+
+@torch.library.triton_op("compiled::plainly", mutates_args={})
+def plainly_op(x: torch.Tensor, beyond: int) -> torch.Tensor:
+    return plainly(x, beyond, torch.library.wrap_triton(double_kernel))
+
+
+@torch.library.triton_op("compiled::tuned", mutates_args={})
+def tuned_op(x: torch.Tensor, beyond: int) -> torch.Tensor:
+    return tuned(x, beyond, torch.library.wrap_triton(tuned_kernel))
+
+
+@pytest.mark.parametrize("double", [plainly, tuned, plainly_op, tuned_op])
+@pytest.mark.parametrize("beyond", [0, 7])
+def test_kernels_of_the_users_own_in_compiled_code(double, beyond):
+    x = torch.randn(100)
+    with audited(compiled=True) as report:
+        got = torch.compile(lambda x: double(x + 1, beyond) - 1)(x)
+    own = [each for each in report.launches if each.launch.name == "double_kernel"]
+    assert not report.unjudged and {each.launch.numbers["BLOCK"] for each in own} <= {32, 64}
+    assert len(own) == (2 if double in (tuned, tuned_op) else 1) and len(report.launches) == len(own) + 2
+    assert [each.verdict.kind for each in report.findings] == ["out of bounds"] * bool(beyond)
+    assert beyond or torch.equal(got, 2 * (x + 1) - 1)
 
 
 def test_the_page_for_practitioners_shows_a_race_that_is_found(capsys):

@@ -3,6 +3,7 @@
 import concurrent.futures
 import gc
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -78,6 +79,106 @@ def test_devices_are_those_of_a_gpu_machine(report):
     assert weight.grad.device == weight.device == torch.device("cpu")
 
 
+class Added(torch.autograd.Function):
+    """Adds with a kernel, forward and backward, and insists on a GPU."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x)
+        return add_to(x, y.clone())
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        assert x.device == grad.device == torch.device("cuda:0") and grad.get_device() == 0
+        zeros = torch.zeros(grad.shape, device="cuda")
+        return add_to(grad.contiguous(), zeros), grad
+
+
+@torch.library.custom_op("pretended::added", mutates_args={})
+def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return add_to(x, y.clone())
+
+
+@added.register_fake
+def _(x, y):
+    assert x.is_cuda
+    return torch.empty_like(x)
+
+
+added.register_autograd(lambda ctx, grad: (add_to(grad.contiguous(), torch.zeros_like(grad)), grad))
+
+
+def by_checkpoint(x, y):
+    return torch.utils.checkpoint.checkpoint(Added.apply, x, y, use_reentrant=False)
+
+
+def by_reentrant_checkpoint(x, y):
+    return torch.utils.checkpoint.checkpoint(Added.apply, x, y, use_reentrant=True)
+
+
+def by_saved_hooks(x, y):
+    def both(tensor):
+        assert tensor.is_cuda
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(both, both):
+        return Added.apply(x * x, y) / x
+
+
+@pytest.mark.parametrize(
+    "f",
+    [Added.apply, added, torch.ops.pretended.added, by_checkpoint, by_reentrant_checkpoint, by_saved_hooks],
+)
+@pytest.mark.parametrize("how", ["backward", "grad", "of several"])
+def test_what_torch_calls_back_sees_a_gpu(report, f, how):
+    x, y = (torch.ones(20, device="cuda", requires_grad=True) for _ in range(2))
+    seen = []
+    z = f(x, y)
+    z.register_hook(lambda grad: seen.append(grad.device))
+    y.register_hook(lambda grad: seen.append(grad.device))
+    if how == "grad":
+        if f is by_reentrant_checkpoint:
+            pytest.skip("torch refuses that")
+        grads = torch.autograd.grad(z.sum(), (x, y))
+    else:
+        (z.sum().backward if how == "backward" else lambda: torch.autograd.backward([z.sum()]))()
+        grads = x.grad, y.grad
+    assert torch.equal(grads[1], torch.ones(20)) and all(grad.is_cuda for grad in grads)
+    assert seen == [torch.device("cuda:0")] * 2
+    assert report.ok and report.launches
+
+
+def test_functions_of_functions_see_a_gpu(report):
+    pair = torch.ones(3, device="cuda"), torch.ones(3, device="cuda")
+    torch.library.opcheck(added, pair, test_utils=("test_schema", "test_faketensor"))
+    x = torch.ones(20, device="cuda", dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Added.apply, (x, torch.ones_like(x)))
+
+
+def test_a_gradient_is_where_its_tensor_is(report):
+    where = {}
+
+    class Seen(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, name):
+            ctx.name = name
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            where[ctx.name] = grad.device.type
+            return grad * 1, None
+
+    x = torch.ones(3, requires_grad=True)
+    Seen.apply(x * 2, "on a CPU").sum().backward()
+    middle = Seen.apply(Seen.apply(x, "before").cuda() * 2, "between")
+    Seen.apply(middle.to("cpu"), "after").sum().backward()
+    assert where == {"on a CPU": "cpu", "before": "cpu", "between": "cuda", "after": "cpu"}
+    assert x.grad.is_cpu and torch.equal(x.grad, torch.full((3,), 4.0))
+    assert torch.empty(2, device="meta").is_meta and torch.empty(2, device="meta").device.type == "meta"
+
+
 def test_a_default_device_ends_with_the_audit():
     with audited(device="cuda", guard=QUICK):
         torch.set_default_device("cuda")
@@ -90,6 +191,30 @@ def test_tensors_of_an_audited_call_are_on_a_gpu():
     x = torch.ones(20)
     assert audit(add_to, x, torch.ones(20), guard=QUICK, like=lambda x, y: y.add_(x)).ok
     assert x.device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    "make, ok",
+    [
+        (lambda: torch.ones(20), False),
+        (lambda: torch.ones(20, device="cuda").cpu(), False),
+        (lambda: torch.from_numpy(np.ones(20, np.float32)), False),
+        (lambda: torch.ones(0), True),
+        (lambda: torch.ones(20, pin_memory=True), True),
+        (lambda: torch.ones(20).pin_memory(), True),
+        (lambda: torch.ones(20).cuda(), True),
+    ],
+)
+@pytest.mark.parametrize("kernel", [add_kernel, tuned_kernel])
+def test_a_kernel_that_gets_a_tensor_on_the_cpu(report, make, ok, kernel):
+    block = {} if kernel is tuned_kernel else {"BLOCK": 32}
+    x = make()
+    kernel[(1,)](x, torch.zeros(20, device="cuda"), x.numel(), **block)
+    assert report.ok == ok and not report.unjudged
+    assert ok or {each.verdict.message for each in report.findings} == {
+        "X is on the CPU, and a GPU can't access it"
+    }
+    assert ok or "Pointer argument cannot be accessed from Triton (cpu tensor?)" in str(report)
 
 
 def test_tensors_that_are_gone_are_forgotten():

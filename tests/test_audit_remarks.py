@@ -155,7 +155,7 @@ def test_the_command_is_strict_if_asked(options, status, capsys):
 
 @pytest.mark.parametrize("strict, kinds", [(False, []), (True, ["wasteful"])])
 def test_so_is_the_pytest_option(strict, kinds, pytestconfig, monkeypatch):
-    node = SimpleNamespace(config=pytestconfig, name="a test")
+    node = SimpleNamespace(config=pytestconfig, name="a test", iter_markers=lambda name: iter(()))
     monkeypatch.setattr(pytestconfig.option, "audit_strict", strict, raising=False)
     monkeypatch.setattr(pytestconfig.option, "audit_seconds", 5.0, raising=False)
     with pytest_plugin._audits(node, "call") as report:

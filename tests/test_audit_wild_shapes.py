@@ -197,8 +197,8 @@ def test_a_table_of_pointers_to_large_tensors(monkeypatch, dtype, beyond, found)
     monkeypatch.setattr(running, "MOST_BYTES", 100)
     tensors = [torch.randn(10), torch.randn(10), torch.randn(10)]
     with audited(device="cuda") as report:
-        table = torch.tensor([t.data_ptr() for t in tensors], dtype=dtype)
-        copy_rows_kernel[(3,)](table, torch.empty(3, 10 + beyond), 10 + beyond, BLOCK=16)
+        table = torch.tensor([t.data_ptr() for t in tensors], dtype=dtype, device="cuda")
+        copy_rows_kernel[(3,)](table, torch.empty(3, 10 + beyond, device="cuda"), 10 + beyond, BLOCK=16)
     assert kinds(report) == found
     assert ("Sources[2] has 10" if beyond else "too large to run completely") in str(report)
 
@@ -215,6 +215,67 @@ def test_a_table_of_unknown_addresses_is_unjudged(monkeypatch, large):
 
     report = audit(stacked, X, guard=QUICK)
     assert report.ok and "an address from a table" in report.unjudged[0]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_table_with_the_address_of_a_tensor_that_is_gone(monkeypatch, large):
+    if large:
+        monkeypatch.setattr(running, "MOST_BYTES", 16)
+
+    def stacked(tensors):
+        addresses = [tensors[0].data_ptr(), (tensors[1] + 0).data_ptr()]
+        z = torch.empty(2, 10, device="cuda")
+        copy_rows_kernel[(2,)](torch.tensor(addresses, device="cuda"), z, 10, BLOCK=16)
+        return z
+
+    report = audit(stacked, [torch.randn(10), torch.randn(10)], guard=QUICK)
+    assert kinds(report) == ["out of bounds"] and not report.unjudged
+    assert "Sources[1] is the address of a tensor of float32 with the shape (10,), which no" in str(report)
+
+
+class Stacked(torch.autograd.Function):
+    """Stacks the rows of a matrix with a table of their addresses, forward and backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        table = torch.tensor([row.data_ptr() for row in x], device=x.device)  # views that live no longer
+        z = torch.empty_like(x)
+        copy_rows_kernel[(len(x),)](table, z, x.shape[1], BLOCK=16)
+        return z
+
+    @staticmethod
+    def backward(ctx, grad):
+        return Stacked.apply(grad.contiguous())
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_table_of_the_addresses_of_rows_also_in_a_backward_pass(device):
+    with audited(device=device, guard=QUICK) as report:
+        x = torch.randn(2, 10, device=device, requires_grad=True)
+        z = Stacked.apply(x)
+        (z * 2).sum().backward()
+    assert report.ok and not report.unjudged and len(report.launches) == 2
+    assert torch.equal(z, x) and torch.equal(x.grad, torch.full_like(x, 2.0))
+
+
+@triton.jit
+def copy_tile_kernel(X, Z, M, N, BLOCK: tl.constexpr):
+    source = tl.make_tensor_descriptor(X, [M, N], [N, 1], [BLOCK, BLOCK])
+    target = tl.make_tensor_descriptor(Z, [M, N], [N, 1], [BLOCK, BLOCK])
+    target.store([0, 0], source.load([0, 0]))
+
+
+@pytest.mark.parametrize("columns, ok", [(8, True), (10, False)])
+def test_rows_of_a_descriptor_that_a_gpu_would_misplace_are_a_finding(columns, ok):
+    def copied(x):
+        triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda"))
+        z = torch.empty_like(x)
+        copy_tile_kernel[(1,)](x, z, *x.shape, BLOCK=16)
+        return z
+
+    report = audit(copied, torch.randn(7, columns), guard=QUICK)
+    assert report.ok == ok and not report.unjudged
+    assert ok or "rows of X's descriptor must be a multiple of 16 bytes apart" in str(report)
 
 
 # ---- autotune
@@ -694,10 +755,11 @@ def test_what_works_on_results_that_are_missing_gets_no_finding(monkeypatch, too
     if too_little == "memory":  # whether a small limit is met depends on what the heap has free
         monkeypatch.setattr(runner, "memory_limit", no_memory)
     with audited(device="cuda", guard=Guard(seconds=seconds)) as report:
-        index = torch.empty(n, dtype=torch.int32)
+        index = torch.empty(n, dtype=torch.int32, device="cuda")
         index_kernel[(triton.cdiv(n, block),)](index, n, BLOCK=block)
         monkeypatch.undo()  # there is enough for the second
-        take_kernel[(1,)](torch.randn(n), index, torch.empty(64), 64, BLOCK=64)
+        x, z = torch.randn(n, device="cuda"), torch.empty(64, device="cuda")
+        take_kernel[(1,)](x, index, z, 64, BLOCK=64)
     assert report.ok and len(report.unjudged) == 2 and "too large" in report.unjudged[0]
     assert "index_kernel has not stored" in report.unjudged[1]
 
@@ -726,7 +788,8 @@ def corrected_kernel(X, n, y, REDUCES: tl.constexpr, BLOCK: tl.constexpr):
 @pytest.mark.parametrize("reduces", [True, False])
 def test_a_reduction_waits_for_what_was_loaded_before(n, reduces):
     with audited(device="cuda") as report:
-        corrected_kernel[(1,)](torch.randn(n), n, n - 2, reduces, triton.next_power_of_2(n), num_warps=32)
+        x, block = torch.randn(n, device="cuda"), triton.next_power_of_2(n)
+        corrected_kernel[(1,)](x, n, n - 2, reduces, block, num_warps=32)
     assert kinds(report) == ([] if reduces else ["race"])
 
 

@@ -119,6 +119,7 @@ def audit(
             f"audit: {name} launches no Triton kernel with these arguments; a CUDA extension, or torch's own "
             "operators, cannot be audited"
         )
+    _check_parameters(guard, report)
     if report.findings:
         call.again_at_true_sizes()
     else:
@@ -151,6 +152,15 @@ def _check_names(guard: Guard, named: Sequence[str]) -> None:
         if name not in named and name not in {each.partition("[")[0] for each in named}:
             known = ", ".join(named) or "there are none"
             raise ValueError(f"audit: contiguous must name arguments ({known}), but names {name!r}")
+
+
+def _check_parameters(guard: Guard, report: AuditReport) -> None:
+    """Raise ValueError if a guard names parameters that no launched kernel has."""
+    known = dict.fromkeys(name for each in report.launches for name in each.launch.tensors)
+    for name in guard.unwritten:
+        if name not in known and not report.unsupported:
+            told = ", ".join(known) or "there are none"
+            raise ValueError(f"audit: unwritten must name tensors of a kernel ({told}), but names {name!r}")
 
 
 def _check(
@@ -285,6 +295,12 @@ class _Call:
             where = None
             if report.is_sampled and not session.defined.reads_missing:
                 where = [_where(t, session.defined.stored.elements(t)) for t in results]
+            may = [not set(stores.names(t)).isdisjoint(guard.unwritten) for t in results]
+            if any(may) and (where or not report.lacks_results):
+                where = where or [_where(t, None) for t in results]
+                for place, tensor in enumerate(results):
+                    if may[place]:
+                        where[place] &= _where(tensor, session.defined.elements(tensor))
             own, results = results, [t.detach().clone() for t in results]
         outcomes = [each.outcome for each in report.launches]
         coarsest = max((o.coarsest for o in outcomes), default=0.0)
@@ -301,7 +317,8 @@ class _Call:
             return
         for place, tensor in enumerate(results):
             holds = session.defined.elements(tensor)
-            if holds is None:
+            names = stores.names(tensor)
+            if holds is None or not set(names).isdisjoint(session.guard.unwritten):
                 continue
             missing, name = int((~holds).sum()), "the result" if len(results) == 1 else f"result {place}"
             first: list[int] = []
@@ -318,12 +335,13 @@ class _Call:
             verdict = Verdict(
                 "never written", text, diagnosis="they contain what torch.empty found in memory"
             )
+            ask = f"; if that's on purpose, pass guard=Guard(unwritten=({names[0]!r},))" if names else ""
             if (store := next(stores.to(tensor), None)) is None:
                 report.findings.append(Finding(verdict, on=on))
                 continue
             outcome = report.launches[store.launch].outcome
             why = why_unwritten(outcome, store, holds, tuple(tensor.shape)) or verdict.diagnosis
-            verdict = dataclasses.replace(verdict, diagnosis=why)
+            verdict = dataclasses.replace(verdict, diagnosis=why + ask)
             report.findings.append(found(dataclasses.replace(outcome, verdict=verdict), store.launch, on))
 
     def compare(self, ran: _Ran) -> None:

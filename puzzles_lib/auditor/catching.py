@@ -98,10 +98,13 @@ def caught(
         was = JITFunction.run, Autotuner.run, JITFunction.warmup, triton.testing.do_bench
         bench_graph = triton.testing.do_bench_cudagraph
         JITFunction.run, Autotuner.run, JITFunction.warmup = catcher.launches(), catcher.tunes(), _warmed_up
+        if compiled:  # torch's compiler must not compile the audit
+            JITFunction.run, Autotuner.run = map(torch.compiler.disable, (JITFunction.run, Autotuner.run))
         triton.testing.do_bench = triton.testing.do_bench_cudagraph = benched
         try:
             with contextlib.ExitStack() as stack:
-                stack.enter_context(set_wrap_triton_enabled(False))  # of `torch.library.triton_op`
+                if not compiled:
+                    stack.enter_context(set_wrap_triton_enabled(False))  # of `torch.library.triton_op`
                 if compiled:
                     stack.enter_context(writing_triton(catcher.tuned, compiled))
                 elif "torch._dynamo" in sys.modules:  # functions that were compiled before run as they are

@@ -52,6 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="the function gets contiguous tensors only: don't pad, transpose or repeat their rows",
     )
     parser.add_argument(
+        "--unwritten",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the kernel's parameter for a result that is partly unwritten on purpose; can be repeated",
+    )
+    parser.add_argument(
         "--resident",
         action="store_true",
         help="assume that all programs of a grid run at the same time, so that each may wait for any other",
@@ -86,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         guard = Guard(
             hard=given.hard,
             contiguous=given.contiguous,
+            unwritten=given.unwritten,
             resident=given.resident,
             strict=given.strict,
             sizes=not given.no_sizes,

@@ -36,14 +36,20 @@ def writing_triton(launch: Callable[..., Any], largest_block: int = LARGEST_BLOC
         constants = tuner.triton_meta.get("constants", {})
         for parameter in tuner.fn.params:  # Inductor says itself which arguments of 1 are constants
             parameter.do_not_specialize = parameter.name not in constants and not parameter.is_constexpr
-        capped = {str(each): each for each in (_capped(config, largest_block) for config in tuner.configs)}
-        configs = list(capped.values())
+        configs = tuner.configs
+        if tuner.heuristic_type != heuristics.HeuristicType.USER_AUTOTUNE:  # not a kernel of the user's
+            configs = list({str(c): c for c in (_capped(each, largest_block) for each in configs)}.values())
+        tuned = _Tuned(tuner.fn, configs)
+        names = [each.name for each in tuner.fn.params if not each.is_constexpr]
+        extra = dict(zip(tuner.inductor_meta.get("extra_launcher_args", ()), args[len(names) :], strict=True))
+        given = {**constants, **dict(zip(names, args, strict=False)), **kwargs}
 
         def grid(meta: dict[str, Any]) -> tuple[int, ...]:
-            expression = heuristics.GridExpr.from_meta(tuner.inductor_meta, dict(meta))
-            return tuple(expression.eval_slow(dict(meta)))
+            options = tuned.best_config.all_kwargs() if tuned.best_config else {}
+            known = {**meta, **options, **extra}
+            return tuple(heuristics.GridExpr.from_meta(tuner.inductor_meta, known).eval_slow(known))
 
-        return launch(_Tuned(tuner.fn, configs), args, {**kwargs, "grid": grid}, configs)
+        return launch(tuned, (), {**given, "grid": grid}, configs)
 
     settings = {
         "cpu_backend": "triton",

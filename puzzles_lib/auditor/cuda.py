@@ -1,9 +1,10 @@
 """Let code that asks for a GPU run here: its tensors stay on the CPU and say that they are on a GPU.
 
 A torch function mode treats ``device="cuda"``, ``.cuda()`` and ``.to("cuda")`` as the CPU, and answers
-``is_cuda`` and ``device`` as a GPU tensor would. `torch.cuda` and Triton's driver answer for one H100. CUDA
-libraries don't run. What torch would compute with cuBLAS or cuDNN, it computes on the CPU. C++ extensions for
-CUDA raise an error, as they do without a GPU.
+``is_cuda`` and ``device`` as a GPU tensor would. Torch suspends a mode while it handles a call, so the mode
+turns itself on again for calls that lead back to Python: backward passes and custom operators. `torch.cuda`
+and Triton's driver answer for one H100. CUDA libraries don't run. What torch would compute with cuBLAS or
+cuDNN, it computes on the CPU. C++ extensions for CUDA raise an error, as they do without a GPU.
 """
 
 import collections
@@ -15,14 +16,15 @@ from typing import Any
 
 import torch
 import triton
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch._ops import OperatorBase, OpOverload, OpOverloadPacket
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, redispatch_function
 from torch.utils import _pytree as pytree
 from triton.runtime import driver
 
 from puzzles_lib.auditor.catching import benched, one_thread
 from puzzles_lib.auditor.defined import WeakStorage, storage_of
 from puzzles_lib.auditor.graphs import Graph, captured, is_capturing
-from puzzles_lib.auditor.launch import address_of
+from puzzles_lib.auditor.launch import Launch, remembered
 from puzzles_lib.compiler import find_target
 
 NAME = "NVIDIA H100 80GB HBM3"
@@ -55,12 +57,12 @@ _OF_TRITON = {
 
 
 @contextlib.contextmanager
-def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
+def pretended(tensors: str = "cpu", compiles: bool = False, strictly: bool = False) -> Iterator[None]:
     """Pretend that there is a GPU.
 
     tensors: the device where they really are, ``"cpu"`` or ``"meta"``. compiles: whether `torch.compile`
     compiles. By default it returns the function unchanged, so that its kernels are launched one after the
-    other.
+    other. strictly: whether a launch must not get a tensor that the code has made on the CPU.
     """
     with one_thread(), contextlib.ExitStack() as stack:
         if not compiles:
@@ -68,27 +70,66 @@ def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
             for owner, name, value in _accelerated():
                 if hasattr(owner, name):
                     stack.enter_context(_set(owner, name, value))
-        for owner, name, value in _replacements():
+        mode = OnGPU(tensors, strictly)
+        for owner, name, value in (*_replacements(), *_calling_back(mode)):
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))
         # torch's CPU build has no such function.
         stack.enter_context(_set(torch._C, "_cuda_getCurrentRawStream", lambda device=0: 0))
         stack.enter_context(driven())
-        mode = OnGPU(tensors)
-        stack.enter_context(_set(threading.Thread, "run", _within(mode)))
+        stack.enter_context(remembered())
         stack.enter_context(mode)
+        _modes.append(mode)
+        stack.callback(_modes.remove, mode)
         yield
 
 
-def _within(mode: "OnGPU") -> Callable[[threading.Thread], None]:
-    """Return the function that a thread runs, with a mode: torch's modes are those of one thread."""
-    run = threading.Thread.run
+_modes: list["OnGPU"] = []
 
-    def run_within(thread: threading.Thread) -> None:
-        with mode:
-            run(thread)
 
-    return run_within
+def not_on_gpu(launch: Launch) -> str:
+    """Return the name of a tensor on the CPU that a launch gets although a GPU is strictly pretended.
+
+    A GPU can access pinned memory. If there is no such tensor, return "".
+    """
+    if not _modes or not _modes[-1].strictly:
+        return ""
+    every = launch.all_tensors.items()
+    return next((name for name, tensor in every if tensor.numel() and _modes[-1].keeps(tensor)), "")
+
+
+_RUN_BACKWARD = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+_PUSH_HOOKS = torch._C._autograd._push_saved_tensors_default_hooks
+
+
+def _calling_back(mode: "OnGPU") -> Iterator[tuple[Any, str, Any]]:
+    """Yield what calls the user's functions, so that these see the GPU."""
+
+    def run_backward(outputs: Any, grads: Any, *args: Any, **kwargs: Any) -> Any:
+        mode.note_alike(outputs, grads)
+        with torch._C.DisableTorchFunction() if mode.computed_on_cpu(outputs) else mode.again():
+            return _RUN_BACKWARD(outputs, grads, *args, **kwargs)
+
+    def push_hooks(pack: Callable[..., Any], unpack: Callable[..., Any]) -> None:
+        _PUSH_HOOKS(_within(mode, pack), _within(mode, unpack))
+
+    yield (
+        threading.Thread,
+        "run",
+        _within(mode, threading.Thread.run),
+    )  # torch's modes are those of one thread
+    yield torch.autograd, "_engine_run_backward", run_backward
+    yield torch._C._autograd, "_push_saved_tensors_default_hooks", push_hooks
+
+
+def _within(mode: "OnGPU", function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs with the mode."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with mode.again():
+            return function(*args, **kwargs)
+
+    return called
 
 
 @contextlib.contextmanager
@@ -373,14 +414,14 @@ class _Generator(torch.Generator):
 
 
 class OnGPU(TorchFunctionMode):
-    """A mode in which tensors claim to be on a GPU. tensors: the device where they really are."""
+    """A mode in which tensors claim to be on a GPU. See `pretended`."""
 
     is_default = False  # whether new tensors are on the GPU unless their call names a device
 
-    def __init__(self, tensors: str = "cpu"):
+    def __init__(self, tensors: str = "cpu", strictly: bool = False):
         super().__init__()
-        self.tensors = torch.device(tensors)
-        self._on_cpu = _Storages()
+        self.tensors, self.strictly = torch.device(tensors), strictly
+        self._on_cpu, self._pinned = _Storages(), _Storages()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -394,7 +435,14 @@ class OnGPU(TorchFunctionMode):
             return func(*args, **kwargs)
         if func in (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu) and self.tensors.type == "cpu":
             return self._moved(func, args, kwargs)
+        if func is torch.Tensor.pin_memory:
+            self._pinned.add(args[0])
+            return args[0]
+        if func is torch.Tensor.is_pinned:
+            return args[0] in self._pinned
         if func in _OF_DEVICES:
+            if args[0].device.type == "meta" != self.tensors.type:
+                return func(*args, **kwargs)
             return _OF_DEVICES[func][args[0] in self._on_cpu]
         if answer := _ANSWERS.get(func):
             return answer(*args, **kwargs)
@@ -404,10 +452,15 @@ class OnGPU(TorchFunctionMode):
             kwargs = {**kwargs, "device": self._here(kwargs["device"], named=True)}
         elif func in _FACTORIES and self.tensors.type != "cpu":
             kwargs = {**kwargs, "device": self.tensors}
+        is_pinned = kwargs.get("pin_memory", False)
         if "pin_memory" in kwargs:
             kwargs = {**kwargs, "pin_memory": False}
-        result = func(*args, **kwargs)
-        if asked is not None:
+        if isinstance(func, OperatorBase | OpOverloadPacket):  # perhaps the user's own, written in Python
+            with self:
+                result = redispatch_function(func, types, args, kwargs)
+        else:
+            result = func(*args, **kwargs)
+        if asked is not None and not isinstance(func, OpOverload):  # torch itself asks for the true device
             on_cpu = not _is_gpu(asked, named=True) and torch.device(asked).type == "cpu"
         elif (func in _FACTORIES and "out" not in kwargs) or _is_made_of_data(func, args):
             on_cpu = not OnGPU.is_default
@@ -416,7 +469,39 @@ class OnGPU(TorchFunctionMode):
         if on_cpu:
             for each in result if isinstance(result, tuple | list) else (result,):
                 self._on_cpu.add(each)
+                if is_pinned:
+                    self._pinned.add(each)
         return result
+
+    def keeps(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor is on the CPU, and no GPU can access it."""
+        return tensor in self._on_cpu and tensor not in self._pinned
+
+    def again(self) -> contextlib.AbstractContextManager:
+        """Return a context in which the mode is on, also where torch has suspended it."""
+        return contextlib.nullcontext() if self in _get_current_function_mode_stack() else self
+
+    def computed_on_cpu(self, outputs: Any) -> bool:
+        """Return whether tensors are on the CPU, and so is all that they were computed from."""
+        with torch._C.DisableTorchFunction():
+            if not all(isinstance(each, torch.Tensor) and each in self._on_cpu for each in outputs):
+                return False
+            left = [each.grad_fn for each in outputs]
+            seen = set(left)
+            while left:
+                node = left.pop()
+                if isinstance(node, _Copied._backward_cls):
+                    return False
+                new = {other for other, _ in node.next_functions} - seen if node is not None else set()
+                seen |= new
+                left += new
+            return True
+
+    def note_alike(self, outputs: Any, grads: Any) -> None:
+        """Note that gradients are on the CPU whose tensors are."""
+        for output, grad in zip(outputs, grads, strict=True):
+            if isinstance(output, torch.Tensor) and output in self._on_cpu:
+                self._on_cpu.add(grad)
 
     def note_on_cpu(self, tensor: object) -> None:
         """Note that code has made a tensor on the CPU. Anything else is left out."""
@@ -435,8 +520,11 @@ class OnGPU(TorchFunctionMode):
             result = func(*args, **kwargs)
         else:
             to_gpu, to_cpu, result = func is torch.Tensor.cuda, func is torch.Tensor.cpu, tensor
-        if (to_cpu or (to_gpu and tensor in self._on_cpu)) and _share(result, tensor):
-            result = result.clone()
+        if to_cpu or (to_gpu and tensor in self._on_cpu):
+            if result.requires_grad and not torch._C._are_functorch_transforms_active():
+                return _Copied.apply(result, self, to_cpu)
+            if _share(result, tensor):
+                result = result.clone()
         if to_cpu:
             self._on_cpu.add(result)
         return result
@@ -464,6 +552,23 @@ def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are in the same memory."""
     first, second = storage_of(one), storage_of(other)
     return one is other if first is None or second is None else first._cdata == second._cdata
+
+
+class _Copied(torch.autograd.Function):
+    """A copy from the GPU to the CPU or back. Its gradient goes the other way."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, mode: OnGPU, to_cpu: bool) -> torch.Tensor:
+        ctx.mode, ctx.to_cpu = mode, to_cpu
+        with torch._C.DisableTorchFunction():
+            result = tensor.clone()
+            if to_cpu:
+                mode.note_on_cpu(result)
+            return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return _Copied.apply(grads[0], ctx.mode, not ctx.to_cpu), None, None
 
 
 class _Storages:
@@ -513,14 +618,11 @@ _OF_DEVICES: dict[Any, tuple[Any, Any]] = {  # of a tensor on the GPU, and of on
     torch.Tensor.is_cpu.__get__: (False, True),  # type: ignore[attr-defined]
     torch.Tensor.device.__get__: (_CUDA, torch.device("cpu")),  # type: ignore[attr-defined]
     torch.Tensor.get_device: (0, -1),
+    torch.Tensor.is_meta.__get__: (False, False),  # type: ignore[attr-defined]
 }
 _ANSWERS: dict[Any, Callable] = {
-    torch.Tensor.is_meta.__get__: lambda *_: False,  # type: ignore[attr-defined]
     torch.Tensor.cuda: _same,  # of a tensor on torch's meta device
     torch.Tensor.cpu: _copied,
-    torch.Tensor.data_ptr: address_of,
-    torch.Tensor.pin_memory: _same,
-    torch.Tensor.is_pinned: lambda *_, **__: False,
 }
 _FACTORIES = {
     torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.randint, torch.arange,

@@ -15,13 +15,16 @@ def guard_of(guard: "Guard | None", caller: str) -> "Guard":
 class Guard:
     """What an audit looks for, and how.
 
-    Every switch is on by default, except ``hard``, ``contiguous``, ``resident`` and ``strict``.
+    Every switch is on by default, except ``hard``, ``contiguous``, ``resident`` and ``strict``. A test that
+    ``pytest --audit`` runs can have its own: ``@pytest.mark.audit(races=False, seconds=30)``.
 
         audit(softmax, x, guard=Guard(races=False, seconds=30))
 
     races: run the programs in reverse order, too, and look for accesses of threads and atomics that nothing
         orders.
     undefined: look for uses of undefined lanes and elements.
+    unwritten: in a call of `audit`, the kernel's parameters for results that may be left partly unwritten on
+        purpose, such as ``("Out",)``. Elements that nothing writes are then no finding, and aren't compared.
     hints: look for `tl.multiple_of` and similar hints that are false and do harm.
     sizes: in a call of `audit`, pretend that each size is so large that offsets pass 2**31.
     hard: in a call of `audit`, also try hard inputs: zeros, infinities, NaN, ties, padded rows, ... This is
@@ -51,6 +54,7 @@ class Guard:
 
     races: bool = True
     undefined: bool = True
+    unwritten: Collection[str] = ()
     hints: bool = True
     sizes: bool = True
     hard: bool = False
@@ -79,12 +83,20 @@ class Guard:
         for switch in switches:
             if not isinstance(value := getattr(self, switch), bool):
                 raise TypeError(f"Guard: {switch} must be True or False, but is {value!r}")
-        names = () if isinstance(self.contiguous, bool) else self.contiguous
-        if not isinstance(names, list | tuple | set | frozenset) or not all(type(n) is str for n in names):
+        if not isinstance(self.contiguous, bool) and not _are_names(self.contiguous):
             raise TypeError(
                 "Guard: contiguous must be True, False or a list of arguments' names, "
                 f"but is {self.contiguous!r}"
             )
+        if not _are_names(self.unwritten):
+            raise TypeError(
+                f"Guard: unwritten must be a list of parameters' names, but is {self.unwritten!r}"
+            )
         is_number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
         if not is_number or not 0 < self.seconds < float("inf"):
             raise ValueError(f"Guard: seconds must be a number above 0, but is {self.seconds!r}")
+
+
+def _are_names(given: object) -> bool:
+    """Return whether something is a list of names, or another collection of them, but not a string."""
+    return isinstance(given, list | tuple | set | frozenset) and all(type(each) is str for each in given)

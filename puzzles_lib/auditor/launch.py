@@ -1,18 +1,19 @@
 """Bind the arguments of one launch to a kernel's parameters, as Triton does."""
 
+import contextlib
 import dataclasses
 import linecache
 import weakref
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
-from torch.overrides import TorchFunctionMode
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from puzzles_lib.auditor.defined import memory_of, span_of, storage_of
+from puzzles_lib.auditor.defined import WeakStorage, memory_of, span_of, storage_of
 from puzzles_lib.parameters import Unsupported, leaves, like, parameters, sizes_of
 from puzzles_lib.puzzle import Argument
 
@@ -52,8 +53,8 @@ class Launch:
 
     It has the attributes of a puzzle, and of a kernel that is bound to one, that verdicts and pages need.
     axes: how many axes the caller gave the grid. reached: tensors that aren't arguments, but whose addresses
-    are stored in one that is, as `puzzles_lib.runner.run` takes them. configuration: autotune's, one of
-    ``configurations``.
+    are stored in one that is, as `puzzles_lib.runner.run` takes them. gone: what such tensors were that no
+    longer exist. configuration: autotune's, one of ``configurations``.
     """
 
     kernel: JITFunction
@@ -65,6 +66,7 @@ class Launch:
     configuration: str = ""
     configurations: int = 0
     reached: Mapping[str, tuple[int, torch.Tensor]] = field(default_factory=dict)
+    gone: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -197,7 +199,7 @@ def bind(
     full = (*sizes, 1, 1)[:3]
     launch = Launch(kernel, values, (full[0], full[1], full[2]), len(sizes), options, place)
     _check_memory(kernel.__name__, launch.tensors)
-    return dataclasses.replace(launch, reached=_reached(launch.tensors)) if addressed else launch
+    return _reached(launch) if addressed else launch
 
 
 def _check_memory(kernel: str, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -214,42 +216,72 @@ def _check_memory(kernel: str, tensors: Mapping[str, torch.Tensor]) -> None:
             raise Unsupported(f"{name} is a tensor without memory of its own")
 
 
-addressed: MutableMapping[int, torch.Tensor] = weakref.WeakValueDictionary()
+class Addressed(NamedTuple):
+    """A tensor of which code has asked the address, or what is left of it."""
+
+    tensor: weakref.ref[torch.Tensor]
+    storage: WeakStorage
+    dtype: torch.dtype
+    offset: int
+    shape: torch.Size
+    strides: tuple[int, ...]
+
+    def found(self) -> torch.Tensor | None:
+        """Return the tensor, or another one in the same memory; None if the memory has been freed."""
+        if (tensor := self.tensor()) is not None:
+            return tensor.detach()
+        storage = torch.UntypedStorage._new_with_weak_ptr(self.storage.cdata)
+        if storage is None:
+            return None
+        return torch.empty(0, dtype=self.dtype).set_(storage, self.offset, self.shape, self.strides)
+
+    def __str__(self) -> str:
+        return f"a tensor of {str(self.dtype).removeprefix('torch.')} with the shape {tuple(self.shape)}"
+
+
+addressed: dict[int, Addressed] = {}
 """Tensors of which code has asked the address, by it: a table of pointers may hold it."""
+
+MOST_ADDRESSES = 1 << 16  # of a table of pointers
+_data_ptr = torch.Tensor.data_ptr
 
 
 def address_of(tensor: torch.Tensor) -> int:
     """Return a tensor's address, and remember the tensor by it."""
-    address = tensor.data_ptr()
-    if address and tensor.numel():
-        addressed[address] = tensor
+    address = _data_ptr(tensor)
+    with torch._C.DisableTorchFunction():
+        storage = memory_of(tensor) if address and tensor.numel() else None
+        if storage is not None:
+            if len(addressed) >= MOST_ADDRESSES:
+                addressed.clear()
+            about = tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride()
+            addressed[address] = Addressed(weakref.ref(tensor), WeakStorage(storage), *about)
     return address
 
 
-class Addresses(TorchFunctionMode):
-    """Remembers the tensors of which code asks the address while the mode is on."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        return address_of(*args) if func is torch.Tensor.data_ptr else func(*args, **(kwargs or {}))
+def remembered() -> contextlib.AbstractContextManager:
+    """Return a context in which tensors are remembered of which code asks the address."""
+    return mock.patch.object(torch.Tensor, "data_ptr", address_of)
 
 
-MOST_ADDRESSES = 1 << 16  # of a table of pointers
-
-
-def _reached(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, torch.Tensor]]:
-    """Return the tensors whose addresses a launch's integers hold."""
+def _reached(launch: Launch) -> Launch:
+    """Return a launch with the tensors whose addresses its integers hold."""
     found: dict[int, tuple[str, torch.Tensor]] = {}
-    for name, table in tensors.items():
+    gone = {}
+    for name, table in launch.tensors.items():
         if table.dtype not in (torch.int64, torch.uint64) or table.device.type != "cpu":
             continue
         if not 0 < table.numel() <= MOST_ADDRESSES:
             continue
         for number, address in enumerate(table.view(torch.int64).flatten().tolist()):
-            if (tensor := addressed.get(address)) is not None:
-                found.setdefault(address, (f"{name}[{number}]", tensor.detach()))
-    return {name: (address, tensor) for address, (name, tensor) in found.items()}
+            if address in found or (known := addressed.get(address)) is None:
+                continue
+            if (tensor := known.found()) is not None:
+                found[address] = f"{name}[{number}]", tensor
+            else:
+                gone[f"{name}[{number}]"] = str(known)
+    reached = {name: (address, tensor) for address, (name, tensor) in found.items()}
+    return dataclasses.replace(launch, reached=reached, gone=gone)
 
 
 class Copies:

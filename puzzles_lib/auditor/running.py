@@ -157,7 +157,9 @@ class Runner:
         """Check only the programs at the edges of a grid, on tensors that are too large to copy."""
         ran = at_edges(code, launch, integers(launch.all_tensors), self.guard.patience)
         outcome.programs, outcome.stopped = ran.programs, True
-        if ran.stop and _of_no_known_tensor(launch, ran.stop.message):
+        if ran.stop and (freed := _after_free(launch, ran.stop)):
+            outcome.verdict = freed
+        elif ran.stop and _of_no_known_tensor(launch, ran.stop.message):
             outcome.unjudged = f"{launch.name}: {_NO_KNOWN_TENSOR}"
         elif ran.stop and ran.stop.kind not in (*_NOT_JUDGED, "deadlock"):
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
@@ -315,10 +317,12 @@ class _Guarded:
         if ran.stop is None:
             return ""
         if _of_no_known_tensor(self.launch, ran.stop.message):
-            return _NO_KNOWN_TENSOR
+            return "" if self.launch.gone else _NO_KNOWN_TENSOR
         if self.only is not None and ran.stop.kind == "deadlock":
             return "a program waits for one that was not run"
-        if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message or _asserts(ran.stop):
+        if ran.stop.kind not in _NOT_JUDGED or "never ends" in ran.stop.message:
+            return ""
+        if _asserts(ran.stop) or (ran.stop.kind == "error" and ran.stop.advice):
             return ""
         return ran.stop.message + (f" ({ran.stop.site})" if ran.stop.site else "")
 
@@ -417,6 +421,8 @@ class _Guarded:
             return Verdict(
                 "error", text, ran.stop.site, "on a GPU it ends the program if debug=True is passed"
             )
+        if ran.stop and (freed := _after_free(self.launch, ran.stop)):
+            return freed
         if ran.stop and ran.stop.kind != "uninitialized":
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
@@ -483,6 +489,16 @@ def _of_no_known_tensor(launch: Launch, message: str) -> bool:
     """Whether a run has followed an address, perhaps of a table of pointers, to no tensor that is known."""
     tables = any(t.dtype in (torch.int64, torch.uint64) for t in launch.all_tensors.values())
     return tables and _ELSEWHERE in message
+
+
+def _after_free(launch: Launch, stop: Stop) -> Verdict | None:
+    """Return what is wrong if a run has followed the address of a tensor that no longer exists."""
+    if not launch.gone or not _of_no_known_tensor(launch, stop.message):
+        return None
+    name, tensor = next(iter(launch.gone.items()))
+    message = verdicts.on_the_grid(stop.message.partition(f" {_ELSEWHERE}")[0], launch.axes)
+    text = f"{message} after free: {name} is the address of {tensor}, which no longer exists"
+    return Verdict("out of bounds", text, stop.site, "keep the tensor in a variable until after the launch")
 
 
 def _makes_descriptors(code: compiler.Program) -> bool:

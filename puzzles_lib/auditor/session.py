@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from puzzles_lib.auditor.catching import Ran, caught
 from puzzles_lib.auditor.compiled import LARGEST_BLOCK
+from puzzles_lib.auditor.cuda import driven, not_on_gpu, pretended
 from puzzles_lib.auditor.cures import with_cure
 from puzzles_lib.auditor.defined import Defined, Notes
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import Held, entered, held
-from puzzles_lib.auditor.launch import Addresses, Launch, Place, Unsupported
+from puzzles_lib.auditor.launch import Launch, Place, Unsupported, remembered
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.running import Outcome, Runner
 from puzzles_lib.auditor.stores import Stores
@@ -61,8 +62,9 @@ class Session:
         stored = self.defined.stored
         if any(stored.elements(tensor) is not None for tensor in launch.all_tensors.values()):
             self.defined.reads_missing = True
+        name = "" if self.compiled else not_on_gpu(launch)
         try:
-            outcome = alone(lambda: self.runner.run(launch))
+            outcome = _on_cpu(launch, name) if name else alone(lambda: self.runner.run(launch))
         except Busy as reason:
             outcome = Outcome(launch, unjudged=str(reason))
         except Exception as error:  # a user must not see a traceback of ours for their launch
@@ -163,6 +165,17 @@ class Session:
             yield
 
 
+def _on_cpu(launch: Launch, name: str) -> Outcome:
+    """Return what is wrong with a launch that gets a tensor that is on the CPU."""
+    text = f"{name} is on the CPU, and a GPU can't access it"
+    advice = 'make the tensor with device="cuda", or copy it with .cuda()'
+    if name in launch.tensors:
+        raises = "Pointer argument cannot be accessed from Triton (cpu tensor?)"
+        advice = f"a launch on a GPU raises ValueError: {raises}: {advice}"
+    verdict = Verdict("launch", text, diagnosis=advice)
+    return Outcome(launch, verdict, of=math.prod(launch.full_grid), stopped=True)
+
+
 def found(outcome: Outcome, number: int | None, on: str = "") -> Finding:
     """Return what is wrong with a launch as a finding."""
     launch = outcome.launch
@@ -185,7 +198,7 @@ def audited(
     Each launch runs on the CPU, on the tensors that the code gives it, which then hold the results.
     device: ``"cpu"`` or ``"cuda"``. With ``"cuda"``, code that asks for a GPU runs here: new tensors,
         ``.cuda()`` and ``.to("cuda")`` give CPU tensors that say they are on a GPU, and `torch.cuda` reports
-        an H100.
+        an H100. A launch that gets a tensor on the CPU is then a finding.
     guard: what to look for; see `Guard`.
     title: the report's title.
     compiled: also audit kernels that `torch.compile` writes. Inside the block, `torch.compile` translates
@@ -203,11 +216,9 @@ def audited(
     session = Session(guard_of(guard, "audited"), report, compiled=compiled)
     managers: list[contextlib.AbstractContextManager] = [session.active()]
     if device == "cuda" or compiled:
-        from puzzles_lib.auditor.cuda import driven, pretended
-
-        managers.insert(0, pretended(compiles=compiled) if device == "cuda" else driven())
+        managers.insert(0, pretended(compiles=compiled, strictly=True) if device == "cuda" else driven())
     else:
-        managers.insert(0, Addresses())
+        managers.insert(0, remembered())
     with entered(*managers):
         yield report
     report.be_strict()

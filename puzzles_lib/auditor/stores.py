@@ -38,16 +38,25 @@ class Stores:
 
     def __init__(self) -> None:
         self._all: list[Store] = []
+        self._names: list[tuple[WeakStorage, str]] = []
 
     def add(self, number: int, outcome: Outcome) -> None:
         """Note what a launch has stored."""
         for name, tensor in outcome.launch.all_tensors.items():
             storage = memory_of(tensor)
             writers = outcome.writers.get(name)
+            if storage is not None:
+                self._names.append((WeakStorage(storage), name))
             if storage is None or tensor.is_inference() or (writers is not None and not (writers >= 0).any()):
                 continue
             known, version = WeakStorage(storage), tensor._version
             self._all.append(Store(number, name, writers, outcome.launched, known, version, bare(tensor)))
+
+    def names(self, tensor: torch.Tensor) -> list[str]:
+        """Return the parameters with which launches have got a tensor's memory, the last first."""
+        storage = memory_of(tensor)
+        own = [name for known, name in self._names if storage is not None and known.cdata == storage._cdata]
+        return list(dict.fromkeys(reversed(own)))
 
     def to(self, tensor: torch.Tensor) -> Iterator[Store]:
         """Yield what was stored to a tensor's memory since torch has last changed it, the last first."""

@@ -1117,20 +1117,24 @@ def make_tensor_descriptor(machine: Machine, step: Step, base: Lanes, *numbers: 
 
 
 def check_descriptor(machine: Machine, made: Descriptor) -> None:
-    """Raise ValueError if a GPU would move other elements than a descriptor says."""
+    """End the run if a GPU would move other elements than a descriptor says."""
     address = int(made.base.data.item())
     buffer = machine.memory.buffer_at(made.base.data)
     of = f"of {machine.memory.pointer(buffer.name)}'s descriptor" if buffer else "of this descriptor"
     rule = f"a multiple of {DESCRIPTOR_BYTES} bytes"
     why = "a GPU doesn't check this, and moves other elements"
+    instead = "or use tl.load and tl.store instead"
+    text = cure = ""
     if beyond := address % DESCRIPTOR_BYTES:
-        raise ValueError(
-            f"the first row {of} must begin at {rule}, but begins {beyond} bytes after one: {why}"
-        )
+        text = f"the first row {of} must begin at {rule}, but begins {beyond} bytes after one: {why}"
+        cure = f"begin at another element, {instead}"
     for stride in (int(each.data.item()) for each in made.strides[:-1]):
-        if stride * made.size % DESCRIPTOR_BYTES:
+        if not text and stride * made.size % DESCRIPTOR_BYTES:
             apart = f"{stride * made.size} bytes ({stride} elements) apart"
-            raise ValueError(f"rows {of} must be {rule} apart, but are {apart}: {why}")
+            text = f"rows {of} must be {rule} apart, but are {apart}: {why}"
+            cure = f"pad the tensor's rows, {instead}"
+    if text:
+        raise Halt(Stop("error", text, machine.site(), cure))
 
 
 def _within(machine: Machine, made: Descriptor, indices: Sequence[Lanes]) -> tuple[Lanes, Lanes]:

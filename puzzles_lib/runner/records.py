@@ -52,7 +52,7 @@ class Stop:
 
     kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialized"``, ``"deadlock"`` (it waits
         for something that never happens), ``"false hint"``, ``"time limit"`` or ``"memory limit"``.
-    advice: what to do about it, or "".
+    advice: what to do about it, or "". An error with advice is certainly the kernel's fault.
     """
 
     kind: str
