@@ -16,6 +16,7 @@ from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
     LINEAR_CROSS_ENTROPY,
     MERGE_PARTS,
+    MXFP4_MATMUL,
     NUCLEUS_TOKEN,
     PAGED_ATTENTION,
     ROPE,
@@ -180,6 +181,36 @@ def test_the_router_chooses_as_torch_does():
         (NUCLEUS_TOKEN, 'noisy, float("-inf"))', "noisy, 0.0)", "outside of the nucleus take part, with 0"),
         (NUCLEUS_TOKEN, "tl.min(tl.where(before < P, falling, 1.0", "tl.max(tl.where(before < P, falling, 0",
          "and is the threshold the smallest of those kept?"),
+        (ROUTE, "begin += tl.sum", "begin = tl.sum", "start[e] has only the last block's count here"),
+        (ROUTE, "p = end + ", "p = begin + ", "each block of tokens begins at start[e] here"),
+        (ROUTE, "mine = (t < T) & ", "mine = ", "lanes with t >= T are placed, too"),
+        (ROUTE, "(t < T) & (", "(t < 2 * T) & (", "lanes with t >= T are placed, too"),
+        (ROUTE, "tl.where(first == e, weight, 1 - weight)", "tl.where(first == e, best, next_best)",
+         "these are the logits: weights are the softmax"),
+        (MXFP4_MATMUL, "start // 32 +", "start +", "the columns of both scales are too far on"),
+        (MXFP4_MATMUL, "start // 32 +", "", "every block has the first block's scales"),
+        (ROPE, "    tl.store(z_ptr + first, a * c[None, :] - b * s[None, :], mask=mask)",
+         "    a = a * c[None, :] - b * s[None, :]\n    tl.store(z_ptr + first, a, mask=mask)",
+         "b's line takes the new a here"),
+        (ROPE, "a * c[None, :] - b * s[None, :]", "b * s[None, :] - a * c[None, :]",
+         "the first half has the wrong sign"),
+        (ROPE, "b * c[None, :] + a * s", "-b * c[None, :] - a * s", "the second half has the wrong sign"),
+        (ROPE, "b * c[None, :] + a * s", "b * c[None, :] - a * s", "the second half has a minus, too"),
+        (ROPE, "a * c[None, :] - b * s", "a * c[None, :] + b * s", "the first half has a plus, too"),
+        (PAGED_ATTENTION, "* D**-0.5", "/ D", "the scores are divided by D here"),
+        (PAGED_ATTENTION, "number * PAGE + slot <", "(number - part * PART) * PAGE + slot <",
+         "the slots are counted from the part's first page"),
+        (SWIGLU_DOWN, "/ (1 + tl.exp(-gate)) * up",
+         "/ (1 + tl.exp(-gate)) * up.to(tl.float32) / (1 + tl.exp(-up.to(tl.float32)))",
+         "with silu of up, too"),
+        (SAMPLE_TOKEN, "    noisy = logits / heat - tl.log(-tl.log(u))\n", """\
+    hot = logits / tl.where(heat > 0, heat, 1.0)
+    p = tl.exp(hot - tl.max(hot, axis=0))
+    sums = tl.cumsum(p) / tl.sum(p)
+    noisy = (sums > tl.rand(SEED, b)).to(tl.float32)
+""", "each row has one u, tl.rand(SEED, b), a fair draw"),
+        (LINEAR_CROSS_ENTROPY, "tl.full((BLOCK_T,), -1e30, tl.float32)", "tl.zeros((BLOCK_T,), tl.float32)",
+         "this is the log of 0: row_max begins at 0"),
         (LINEAR_CROSS_ENTROPY, "label[:, None], logit, 0.0)", "label[:, None], tl.exp(logit), 0.0)",
          "exp of the label's logit is subtracted here"),
     ],
@@ -190,6 +221,20 @@ def test_a_report_names_the_cause(puzzle, old, new, told):
     report = str(check(define(right.replace(old, new), "<wrong>"), puzzle))
     assert told in report
     assert "do their offsets depend" not in report and "only as often" not in report
+
+
+def test_a_route_without_any_mask_of_tokens_is_named():
+    right = kernel_sources()["route"]
+    wrong = right.replace("mine = (t < T) & ", "mine = ").replace("tl.where(t < T, below, 0)", "below")
+    assert "lanes with t >= T are counted, too" in str(check(define(wrong, "<wrong>"), ROUTE))
+
+
+def test_minus_infinity_may_be_the_log_of_0():
+    """In a puzzle with a log, the report doesn't blame a correct tl.where."""
+    right = kernel_sources()["merge_parts"]
+    wrong = right.replace("top + tl.log(denominator)", "top + tl.log(denominator * 0)")
+    report = str(check(define(wrong, "<wrong>"), MERGE_PARTS))
+    assert "is this the log of 0" in report and "where does a load or tl.where" not in report
 
 
 def test_the_loss_with_a_logit_of_0_is_the_one_in_the_text():

@@ -168,9 +168,9 @@ def slip_so_far(
 
     def all_fit(wanted: Mapping[str, torch.Tensor]) -> bool:
         return all(
-            torch.isclose(got.double(), wanted[name].double(), rtol=_near(got.dtype), atol=1e-5)[
-                stored[name]
-            ].all()
+            torch.isclose(
+                got.double(), wanted[name].double(), rtol=_near(got.dtype), atol=1e-5, equal_nan=True
+            )[stored[name]].all()
             for name, got in outputs.items()
         )
 
@@ -319,6 +319,8 @@ def _partly_nan(w: _Wrong) -> str:
 def _minus_infinity(w: _Wrong) -> str:
     if not (w.got[w.wrong] == -torch.inf).all() or not w.value[w.wrong].isfinite().all():
         return ""
+    if "log" in w.puzzle.formula:
+        return "all wrong elements are -inf: is this the log of 0, or a sum with one -inf in it?"
     return (
         "all wrong elements are -inf, as a sum with one -inf in it: where does a load or tl.where give -inf?"
     )

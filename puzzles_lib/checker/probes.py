@@ -194,8 +194,27 @@ def _is_beyond(trial: Trial) -> bool:
 def _may_be_a_slip(trial: Trial) -> bool:
     """Whether the stored values may say why: places are out of bounds, or depend on loaded values."""
     verdict = trial.verdict
-    told = verdict is not None and verdict.kind == "never written" and unwritten.LOADED in verdict.diagnosis
+    vague = (unwritten.LOADED, unwritten.SAME_PLACES, unwritten.NEARBY)
+    told = (
+        verdict is not None
+        and verdict.kind == "never written"
+        and (not verdict.diagnosis or any(text in verdict.diagnosis for text in vague))
+    )
     return told or _is_beyond(trial)
+
+
+def _races_with_slips(trial: Trial) -> bool:
+    verdict = trial.verdict
+    told = verdict is not None and verdict.kind == "race" and not verdict.diagnosis
+    return told and bool(trial.bound.puzzle.slips) and not trial.first.atomics
+
+
+def _which_slip_in_reverse(trial: Trial) -> Verdict | None:
+    """The same race with the slip that explains what is stored if the first program is the last to run."""
+    assert trial.verdict is not None
+    ran, bound = trial.run(Options(reverse=True, quiet=True)), trial.bound
+    text = slip_so_far(trial.expected, ran.outputs, ran.written, bound.puzzle, bound.case, trial.inputs)
+    return replace(trial.verdict, diagnosis=text) if text else None
 
 
 def _why_beyond(trial: Trial) -> Verdict | None:
@@ -471,6 +490,7 @@ PROBES: Sequence[Probe] = (
     Probe("which element a lane needs", _is_vague, _which_element_instead),
     Probe("which slip came before", _may_be_a_slip, _which_slip_so_far),
     Probe("which lanes are on", _is_beyond, _which_lanes_are_on),
+    Probe("which slip races", _races_with_slips, _which_slip_in_reverse),
     Probe("who needs no load", _is_loaded_too_often, _who_needs_no_load),
     Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
     Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),

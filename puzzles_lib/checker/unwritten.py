@@ -86,7 +86,7 @@ def _why_not_written(
                     or _starts_too_soon(first, access, stores, result, source)
                     or _begins_after(first, access, result, puzzle, case)
                     or _strides_of(access, result, case)
-                    or "do their offsets depend on tl.program_id?"
+                    or _same_place(first, access)
                 )
                 both = the_programs(first.program, access.program, puzzle, case)
                 return replace(
@@ -103,6 +103,19 @@ def _why_not_written(
     if off := _switched_off(stores, result, shape, ran):
         return replace(verdict, diagnosis=off[0], site=off[1].site)
     return verdict
+
+
+SAME_PLACES = "do their offsets depend on tl.program_id?"
+NEARBY = "each starts at a place of its own"
+"""What a report says of two programs that overwrite each other, if nothing better is known."""
+
+
+def _same_place(first: Access, second: Access) -> str:
+    """Say whether two stores to one element are to the same places, or begin at different ones."""
+    one, other = (each.elements[each.mask] for each in (first, second))
+    if np.array_equal(one, other) or not (one.size and other.size) or one.min() == other.min():
+        return SAME_PLACES
+    return f"{NEARBY}, {one.min()} and {other.min()}, but their elements overlap"
 
 
 def _why_all_off(store: str, source: str, case: Case) -> str:

@@ -86,15 +86,26 @@ def _shifted_by_16(words: Tensor) -> Tensor:
     return torch.cat([codes_of(words)[:, :4], codes_of(second)[:, :4]], dim=1)
 
 
+def _reshaped(words: Tensor) -> Tensor:
+    """Return rung 8's codes if `both` is reshaped from [BLOCK_N, 8, 2], not permuted."""
+    r = torch.arange(8)
+    halves = []
+    for half in range(2):
+        pairs = words[:, torch.stack([(8 * half + r) // 2 * 2, (8 * half + r) // 2 * 2 + 1], 1).flatten()]
+        shift = (8 * (r % 2)).repeat_interleave(2)[:, None]
+        halves += [pairs.int() >> shift + 2 * i & 3 for i in range(4)]
+    return torch.stack(halves, dim=1)
+
+
 def _words_of(which: Callable[[int, int], int]) -> Callable[[Tensor], Tensor]:
-    """Return codes of other rows of words. which: (block, half) -> the first row that is read."""
+    """Return codes of other rows of words, 0 after the last. which: (block, half) -> the first row."""
 
     def codes(words: Tensor) -> Tensor:
         rows = torch.cat(
             [words.flatten(0, 1).int(), words.new_zeros(16 * len(words) + 16, words.shape[2]).int()]
         )
         found = [
-            rows[which(b, half) : which(b, half) + 16] >> 2 * (4 * half + i) & 3
+            rows[min(which(b, half), 16 * len(words)) :][:16] >> 2 * (4 * half + i) & 3
             for b in range(len(words)) for half in range(2) for i in range(4)
         ]  # fmt: skip
         return torch.stack(found).unflatten(0, (len(words), 8))
@@ -102,13 +113,18 @@ def _words_of(which: Callable[[int, int], int]) -> Callable[[Tensor], Tensor]:
     return codes
 
 
-def _rows_of_params(scale_row: Callable[[int, int], int], minimum_row: Callable[[int, int], int]):
-    """Return a slip in the corners of rung 6. Each argument: (block, half) -> the row that is read."""
+def _rows_of_params(
+    scale_row: Callable[[int, int], int], minimum_row: Callable[[int, int], int], groups: int = 1
+):
+    """Return a slip in the corners of rung 6. Each function: (block, half) -> the row that is read.
+
+    groups: 0 if all columns have the first group's rows.
+    """
 
     def parts(words, params, numbers, dy, SPLITS, BLOCK_K):
         blocks, _, columns = words.shape
         rows = torch.cat([params.reshape(-1, 64), params.new_zeros(8, 64)])
-        group = torch.arange(columns) * params.shape[0] // columns * blocks * 4
+        group = groups * (torch.arange(columns) * params.shape[0] // columns) * blocks * 4
         halves = [(b, half) for b in range(blocks) for half in range(2)]
         scale, minimum = (
             torch.cat([rows[group + row(b, half)].t() for b, half in halves])
@@ -183,6 +199,15 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     ),
     "the axis of pair and pair >> 8 is the last one: which axis must count faster?": _of_codes(
         _without_permute
+    ),
+    "pair and pair >> 8 take turns along the last axis: tl.reshape keeps the order, tl.permute swaps axes": (
+        _of_codes(_reshaped)
+    ),
+    "the corner of the words counts rows of x̂, 128 per block, but a block has 16 rows of words": _of_codes(
+        _words_of(lambda block, half: 128 * block)
+    ),
+    "all columns get the first group's scales and minima: their corners begin at group": _rows_of_params(
+        lambda block, half: 4 * block + half, lambda block, half: 4 * block + half + 2, groups=0
     ),
     "the corner of the words moves on with every half block: both halves read the same 16 rows": _of_codes(
         _words_of(lambda block, half: 16 * (2 * block + half))

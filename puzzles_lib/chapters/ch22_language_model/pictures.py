@@ -58,11 +58,11 @@ def chain() -> Picture:
             name, puzzle = step
             y = top + apart * row
             earlier = puzzle in ("28", "12c")
-            color = None if not puzzle else PALE if earlier else PALE_GREEN
+            color = None if not puzzle else PALE if earlier else GREEN
             box(ax, x, y, 3.8, 1.6, color=color, dashed=color is None)
             label(ax, middle, y + (0.55 if puzzle else 0.8), name)
             if puzzle:
-                label(ax, middle, y + 1.15, f"puzzle {puzzle}", color=FAINT, fontsize=9)
+                label(ax, middle, y + 1.15, f"puzzle {puzzle}", color=FAINT if earlier else INK, fontsize=9)
             if row < 2 and not is_up:
                 arrow(ax, (middle, y + 1.65), (middle, y + apart - 0.05))
         if is_up:
@@ -82,7 +82,7 @@ def chain() -> Picture:
     box(ax, 22.8, 10.8, 3.8, 1.2, "next byte", color=PALE_ORANGE)
     ax.plot([0.3, 1.7], [11.55, 11.55], color=SKY, linewidth=4)
     label(ax, 2.0, 11.55, "the row; results are added", align="left")
-    legend(ax, 11.25, (10.4, PALE_GREEN, "this chapter"), (15.2, PALE, "earlier"))
+    legend(ax, 11.25, (10.4, GREEN, "this chapter"), (15.2, PALE, "earlier"))
     box(ax, 18.7, 11.25, 0.7, 0.6, color=None, dashed=True)
     label(ax, 19.65, 11.55, "torch", align="left")
     return Picture(
@@ -107,7 +107,7 @@ def rotations(
     for row in range(2):
         speed = 10_000 ** (-2 * row / size)
         y = 2.9 + 3.9 * row
-        name = f"pair {row}\n{speed:.3g} rad per position"
+        name = f"pair {row}, D = {size}\n{speed:.3g} rad per position"
         label(ax, 0.3, y, name, align="left", fontsize=10)
         for column, (of_q, of_k) in enumerate(places):
             x = 8.6 + 4.3 * column
@@ -117,18 +117,21 @@ def rotations(
                 tip = (x + 1.3 * math.cos(angle), y - 1.3 * math.sin(angle))
                 ax.plot([x, x + 0.8 * (tip[0] - x)], [y, y + 0.8 * (tip[1] - y)], color=color, linewidth=2.5)
                 arrow(ax, (x, y), tip, color=color)
+            of_key, between = speed * of_k, math.radians(apart) + speed * (of_q - of_k)
+            arc = [of_key + between * n / 30 for n in range(31)]
+            ax.plot([x + 0.55 * math.cos(a) for a in arc], [y - 0.55 * math.sin(a) for a in arc], color=INK)
             if not row:
                 label(ax, x, 0.45, f"query at {of_q}", color=ORANGE, fontsize=10)
                 label(ax, x, 1.15, f"key at {of_k}", color=SKY, fontsize=10)
             turned = round(math.degrees(speed * (of_q - of_k)))
-            sign, between = "+" if turned > 0 else MINUS, f"{apart + turned}".replace("-", MINUS)
-            words = f"{apart}° {sign} {abs(turned)}° = {between}°" if turned else f"{apart}°: not rotated"
+            sign, total = "+" if turned > 0 else MINUS, f"{apart + turned}".replace("-", MINUS)
+            words = f"{apart}° {sign} {abs(turned)}° = {total}°" if turned else f"{apart}°: not rotated"
             label(ax, x, y + 1.75, words, fontsize=9)
             told.append(f"pair {row}, query at {of_q} and key at {of_k}: {words}")
     return Picture(
         figure,
-        f"Two pairs of a query and a key as arrows, rotated by their positions. By how far the query's arrow "
-        f"is ahead of the key's: {'; '.join(told)}. The angle "
+        f"Two pairs of a query and a key with {size} numbers as arrows, rotated by their positions. By how "
+        f"far the query's arrow is ahead of the key's: {'; '.join(told)}. The angle "
         "between them, and so their dot product, is the same as long as the query is 2 positions after the "
         "key.",
     )

@@ -89,6 +89,42 @@ def _halves_swapped(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Te
     return rope(x, cos, sin, position).roll(x.shape[2] // 2, 2)
 
 
+def _one_after_the_other(first: int) -> Callable:
+    """Return `rope` if one half is overwritten before the other is computed. first: its place, 0 or 1."""
+
+    def spec(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
+        a, b = x.chunk(2, dim=2)
+        c, s = cos[position.long(), None], sin[position.long(), None]
+        if first:
+            b = b * c + a * s
+            return torch.cat((a * c - b * s, b), dim=2)
+        a = a * c - b * s
+        return torch.cat((a, b * c + a * s), dim=2)
+
+    return spec
+
+
+def _with_signs(first: int, second: int) -> Callable:
+    """Return `rope` with the halves multiplied by 1 or -1."""
+
+    def spec(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
+        a, b = rope(x, cos, sin, position).chunk(2, dim=2)
+        return torch.cat((first * a, second * b), dim=2)
+
+    return spec
+
+
+def _with_sums(first: int, second: int) -> Callable:
+    """Return `rope` with these signs of the sines' products: they are -1 and 1 in the correct one."""
+
+    def spec(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
+        a, b = x.chunk(2, dim=2)
+        c, s = cos[position.long(), None], sin[position.long(), None]
+        return torch.cat((a * c + first * b * s, b * c + second * a * s), dim=2)
+
+    return spec
+
+
 def _by_row(x: Tensor, cos: Tensor, sin: Tensor, position: Tensor) -> Tensor:
     """Return `rope` with row t at position t, as far as there are positions."""
     return rope(x, cos, sin, torch.arange(len(x)) % len(cos))
@@ -131,6 +167,12 @@ ROPE = Puzzle(
         "the products are rounded to bfloat16 before they're added: compute in float32, and round once": (
             _rounded_twice
         ),
+        "b's line takes the new a here: keep the old a for it": _one_after_the_other(first=0),
+        "a's line takes the new b here: keep the old b for it": _one_after_the_other(first=1),
+        "the first half has the wrong sign: it's a·c - b·s": _with_signs(-1, 1),
+        "the second half has the wrong sign: it's b·c + a·s": _with_signs(1, -1),
+        "the second half has a minus, too: only the first has one": _with_sums(first=-1, second=-1),
+        "the first half has a plus, too: it's a·c - b·s": _with_sums(first=1, second=1),
         "cosine and sine are swapped": lambda x, cos, sin, position: rope(x, sin, cos, position),
     },
     hard={
@@ -339,6 +381,22 @@ def _free_slots_count(
     return o * torch.where(lse > -torch.inf, torch.exp(lse - wide), 0.0)[..., None], wide
 
 
+def _counted_in_the_part(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
+) -> tuple[Tensor, Tensor]:
+    """Return the results if slots after a text's last key count, in parts that don't begin with the text."""
+    o, lse = paged_attention(q, k, v, table, length, PART)
+    page = k.shape[1]
+    for b, keys in enumerate(length.tolist()):
+        last = max(keys - 1, 0) // (PART * page)
+        if last and keys % page:
+            inside = min(-(-keys // page) * page, last * PART * page + keys)
+            more = torch.tensor([inside])
+            all_of_it = paged_attention(q[b : b + 1], k, v, table[b : b + 1], more, PART)
+            o[b, :, last], lse[b, :, last] = all_of_it[0][0, :, last], all_of_it[1][0, :, last]
+    return o, lse
+
+
 def _lse_of_the_sum(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor, length: Tensor, PART: int
 ) -> tuple[Tensor, Tensor]:
@@ -446,6 +504,12 @@ PAGED_ATTENTION = Puzzle(
     slips={
         "the scores aren't divided by √D": lambda q, k, v, table, length, PART: paged_attention(
             q * q.shape[-1] ** 0.5, k, v, table, length, PART
+        ),
+        "the scores are divided by D here: divide them by √D": lambda q, k, v, table, length, PART: (
+            paged_attention(q / q.shape[-1] ** 0.5, k, v, table, length, PART)
+        ),
+        "the slots are counted from the part's first page here: count a text's keys from its first page": (
+            _counted_in_the_part
         ),
         "these are the pages 0, 1, 2, ... and not those of the table": _in_order,
         "slots and heads are swapped: a slot has H_KV heads of D numbers each": (
@@ -969,6 +1033,9 @@ SWIGLU_DOWN = Puzzle(
         "you'd get these values from exp of the gate itself: silu(g) is g / (1 + exp(-g))": _gated(
             lambda gate, up: gate * (-gate).sigmoid() * up
         ),
+        "you'd get these values with silu of up, too: x is silu(gate) · up": _gated(
+            lambda gate, up: silu(gate) * silu(up)
+        ),
         "you'd get these values with the gate as up, too: up is K further on": _gated(
             lambda gate, up: silu(gate) * gate
         ),
@@ -1116,6 +1183,22 @@ def _noise(logits: Tensor, SEED: int) -> Tensor:
     return -torch.log(-torch.log(u))
 
 
+def _stretches(of: Callable[[int, int], int]) -> Callable:
+    """Return draws with one number per row: u falls into a token's stretch of the sums of probabilities.
+
+    of: b and V -> the number's place.
+    """
+
+    def spec(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
+        rows, V = logits.shape
+        u = uniform(SEED, torch.tensor([of(b, V) for b in range(rows)])).to(logits.dtype)
+        sums = (logits / torch.where(heat > 0, heat, 1.0)[:, None]).softmax(1).cumsum(1)
+        drawn = (sums <= u[:, None]).sum(1)
+        return torch.where(heat > 0, drawn, logits.argmax(1)).int()
+
+    return spec
+
+
 def _largest_number(logits: Tensor, heat: Tensor, SEED: int) -> Tensor:
     noisy = logits / heat[:, None] + _noise(logits, SEED)
     return torch.where(heat[:, None] > 0, noisy, logits).amax(1).int()
@@ -1169,6 +1252,12 @@ SAMPLE_TOKEN = Puzzle(
             lambda logits, heat, SEED: torch.cat(
                 [sample_token(logits[b : b + 1], heat[b : b + 1], SEED + b) for b in range(len(logits))]
             )
+        ),
+        "each row has one u, tl.rand(SEED, b), a fair draw: but this puzzle takes one per byte": (
+            _stretches(lambda b, V: b)
+        ),
+        "each row has one u, tl.rand(SEED, b · V), a fair draw: but this puzzle takes one per byte": (
+            _stretches(lambda b, V: b * V)
         ),
         "these are the largest logits: is noise added where heat is above 0, and to the logits themselves?": (
             lambda logits, heat, SEED: sample_token(logits, 0 * heat, SEED)
@@ -1259,6 +1348,15 @@ def _without_maximum(h: Tensor, w: Tensor, label: Tensor) -> tuple[Tensor, Tenso
     return torch.where(label == IGNORED, loss, loss - top), lse - top
 
 
+def _from_0(h: Tensor, w: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the results if the maximum began at 0, with exp() in float32."""
+    logit = h @ w.T
+    top = logit.amax(1).clamp(min=0)
+    lse = top + torch.exp((logit - top[:, None]).float()).sum(1).log().to(logit.dtype)
+    chosen = logit.gather(1, label.clamp(min=0).long()[:, None])[:, 0]
+    return torch.where(label == IGNORED, 0.0, lse - chosen), lse
+
+
 def _zeros_count(h: Tensor, w: Tensor, label: Tensor, V: int, BLOCK_V: int) -> tuple[Tensor, Tensor]:
     padded = torch.cat((w, w.new_zeros(-V % BLOCK_V, w.shape[1])))
     return linear_cross_entropy(h, padded, label)
@@ -1338,6 +1436,7 @@ LINEAR_CROSS_ENTROPY = Puzzle(
             linear_cross_entropy(h, w, label)[1],
         ),
         "lse lacks the maximum: it's the maximum plus the log of the sum": _without_maximum,
+        "this is the log of 0: row_max begins at 0, above all logits here. Begin below all of them": _from_0,
         "these losses lack the label's logit: subtract it from lse": _with_chosen(
             lambda lse, chosen, label: lse
         ),
@@ -1557,6 +1656,28 @@ def _halves_swapped(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> T
     return mxfp4_matmul(x, x_scale, w << 4 | w >> 4, w_scale)
 
 
+def _scales_too_far(*, of_x: bool, of_w: bool, missing: int = 127) -> Callable:
+    """Return the products if a block's scales began at column ``start``, with ``missing`` after the last."""
+
+    def far(scale: Tensor, BLOCK_K: int) -> Tensor:
+        groups = torch.arange(scale.shape[1])
+        places = groups // (BLOCK_K // MX_GROUP) * BLOCK_K + groups % (BLOCK_K // MX_GROUP)
+        found = scale[:, places.clamp(max=len(groups) - 1)]
+        return torch.where(places < len(groups), found, missing)
+
+    def spec(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor, BLOCK_K: int) -> Tensor:
+        x_scale = far(x_scale, BLOCK_K) if of_x else x_scale
+        return mxfp4_matmul(x, x_scale, w, far(w_scale, BLOCK_K) if of_w else w_scale)
+
+    return spec
+
+
+def _first_scales_again(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor, BLOCK_K: int) -> Tensor:
+    """Return the products if every block had the scales of the first one."""
+    groups = torch.arange(x_scale.shape[1]) % (BLOCK_K // MX_GROUP)
+    return mxfp4_matmul(x, x_scale[:, groups], w, w_scale[:, groups])
+
+
 def _by_columns(x: Tensor, x_scale: Tensor, w: Tensor, w_scale: Tensor) -> Tensor:
     """Return the products if w_scale were indexed as [K//32, N]."""
     return mxfp4_matmul(x, x_scale, w, w_scale.reshape(-1, len(w)).T)
@@ -1602,6 +1723,20 @@ MXFP4_MATMUL = Puzzle(
         ),
         "each row of w uses its first scale for all groups here": lambda x, x_scale, w, w_scale: (
             mxfp4_matmul(x, x_scale, w, w_scale[:, :1].expand_as(w_scale))
+        ),
+        "the columns of both scales are too far on: a block's scales begin at start // 32": (
+            _scales_too_far(of_x=True, of_w=True)
+        ),
+        "only the first block of K contributes: does the loop end early, or do a block's scales begin at "
+        "column start instead of start // 32?": _scales_too_far(of_x=True, of_w=True, missing=0),
+        "the columns of x_scale are too far on: a block's scales begin at start // 32": (
+            _scales_too_far(of_x=True, of_w=False)
+        ),
+        "the columns of w_scale are too far on: a block's scales begin at start // 32": (
+            _scales_too_far(of_x=False, of_w=True)
+        ),
+        "every block has the first block's scales: a block's scales begin at start // 32": (
+            _first_scales_again
         ),
         "the scales of w are taken by columns: row n of w_scale has the scales of w[n]": _by_columns,
     },
@@ -1693,17 +1828,17 @@ def _moved_up(logits: Tensor, by: int, first: int) -> tuple[Tensor, Tensor, Tens
 
 
 def _padding_is_counted(logits: Tensor, T: int, BLOCK_T: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return `route` if lanes past T, which choose expert 0 twice, are counted."""
+    """Return `route` if lanes past T, which choose expert 0 twice, are counted, and perhaps placed."""
     missing = 2 * (-T % BLOCK_T)
     first = int(route(logits)[2][1])
     order, weight, start = _moved_up(logits, missing, first)
-    return order, weight, torch.cat((start[:1], start[1:] + missing))
+    return _with_padding(order, weight, torch.cat((start[:1], start[1:] + missing)), T, BLOCK_T, first)
 
 
-def _placed(logits: Tensor, begins: Tensor, BLOCK_T: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def _placed(logits: Tensor, begins: Tensor, BLOCK_T: int = 0, step: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Return `route` if expert e's choices begin at begins[e]. What is placed past the end is lost.
 
-    BLOCK_T: if given, by how much the place grows with each block of tokens.
+    BLOCK_T: if given, the place of a block of tokens is ``step`` after that of the block before.
     """
     order, weight, start = route(logits)
     ends, placed, weights = begins.clone(), torch.full_like(order, -1), torch.zeros_like(weight)
@@ -1714,11 +1849,30 @@ def _placed(logits: Tensor, begins: Tensor, BLOCK_T: int = 0) -> tuple[Tensor, T
         if BLOCK_T:
             block = order[own] // 2 // BLOCK_T
             first = torch.searchsorted(block, block)  # of the same block
-            places = begin + block * BLOCK_T + torch.arange(len(block)) - first
-            ends[e] = begin + -(-len(logits) // BLOCK_T) * BLOCK_T
+            places = begin + block * step + torch.arange(len(block)) - first
+            ends[e] = begin + -(-len(logits) // BLOCK_T) * step if step else start[e + 1]
         inside = places < len(order)
         placed[places[inside]], weights[places[inside]] = order[own][inside], weight[own][inside]
     return placed, weights, torch.cat((begins, ends[-1:])).to(start.dtype)
+
+
+def _padding_is_placed(logits: Tensor, T: int, BLOCK_T: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `route` if expert 0 places lanes past T, too, after the other experts have stored theirs."""
+    return _with_padding(*route(logits), T, BLOCK_T, int(route(logits)[2][1]))
+
+
+def _with_padding(
+    order: Tensor, weight: Tensor, start: Tensor, T: int, BLOCK_T: int, first: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return results of `route` with the lanes past T from place ``first`` on.
+
+    A lane is one place, because both its choices are the same. Its weight is NaN.
+    """
+    beyond = torch.arange(T, T + -T % BLOCK_T)
+    places = first + torch.arange(len(beyond))
+    inside = places < len(order)
+    order[places[inside]], weight[places[inside]] = (2 * beyond + 1)[inside].to(order.dtype), torch.nan
+    return order, weight, start
 
 
 def _first_choices_below(logits: Tensor, own: bool) -> Tensor:
@@ -1810,7 +1964,23 @@ ROUTE = Puzzle(
             )
         ),
         "end grows by BLOCK_T with each block here: let it grow by the block's count": (
+            lambda logits, BLOCK_T: _placed(logits, route(logits)[2][:-1], BLOCK_T, BLOCK_T)
+        ),
+        "each block of tokens begins at start[e] here: let p begin at end, which grows with each block": (
             lambda logits, BLOCK_T: _placed(logits, route(logits)[2][:-1], BLOCK_T)
+        ),
+        "start[e] has only the last block's count here: add each block's count to begin": (
+            lambda logits, T, BLOCK_T: _placed(
+                logits, route(logits[(T - 1) // BLOCK_T * BLOCK_T :])[2][:-1].to(torch.int64)
+            )
+        ),
+        "lanes with t >= T are placed, too: their logits are all -inf, so both their choices are expert 0": (
+            _padding_is_placed
+        ),
+        "these are the logits: weights are the softmax of a token's two logits": lambda logits: (
+            route(logits)[0],
+            logits.topk(2, 1).values.flatten()[route(logits)[0].long()],
+            route(logits)[2],
         ),
         "every choice is one place too far: tl.cumsum counts the lane itself, so subtract its count": (
             lambda logits: _moved_up(logits, 1, 0)
