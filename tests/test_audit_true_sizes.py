@@ -351,3 +351,80 @@ def test_more_seconds_are_more_for_enlarged_sizes_too(monkeypatch):
     for seconds in (1.0, 5.0, 50.0):
         audit(by_token, torch.randn(2, 7, 12), True, guard=Guard(seconds=seconds))
     assert given == {edges.SECONDS, 10 * edges.SECONDS}
+
+
+def by_row(x):
+    x, z = x.contiguous(), torch.empty(x.shape, device=x.device)
+    rows, n = x.shape
+    twice_kernel[(rows,)](x, z, n, n, 2.0, HOW=1, BLOCK=triton.next_power_of_2(n))
+    return z
+
+
+class HalfByRow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return by_row(x.chunk(2, -1)[0])
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+def by_table(xs):
+    """A table of pointers: no tensor of the launch grows."""
+    z = torch.empty(xs[0].shape[1], device=xs[0].device)
+    table = torch.tensor([x.data_ptr() for x in xs], device=xs[0].device)
+    pointed_kernel[(len(xs),)](table, z, BLOCK=8)
+    return z
+
+
+@triton.jit
+def pointed_kernel(Table, Z, BLOCK: tl.constexpr):
+    x = tl.load(Table + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    tl.store(Z + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)), mask=tl.program_id(0) == 0)
+
+
+OTHER_SHAPES = {
+    "chunk": (lambda x: by_row(x.chunk(2, -1)[0]), [(5, 90)]),
+    "slice": (lambda x: by_row(x[:, :45]), [(5, 90)]),
+    "product": (lambda x, w: by_row(x @ w), [(5, 90), (90, 44)]),
+    "autograd": (HalfByRow.apply, [(5, 90)]),
+    "mean": (lambda x: by_row(x.mean(2)), [(5, 30, 6)]),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SHAPES)
+def test_sizes_grow_until_the_tensors_of_a_kernel_are_large(name):
+    function, shapes = OTHER_SHAPES[name]
+    report = audit(function, *(torch.randn(shape) for shape in shapes))
+    (finding,) = report.findings
+    assert finding.verdict.kind == "true size" and ".shape[0] = " in finding.on
+
+
+def squares(x):
+    z = torch.empty_like(x)
+    twice_kernel[(len(x),)](x, z, x.shape[1], x.shape[1], 2.0, HOW=2, BLOCK=4)
+    return z
+
+
+@pytest.mark.parametrize(
+    "function, shapes",
+    [
+        *((function, shapes) for function, shapes in OTHER_SHAPES.values()),
+        (lambda x, y: by_table([x, y]), [(1, 8), (3, 8)]),
+        (by_row, [(1, 45)]),
+        (squares, [(3, 3)]),
+        (lambda x: by_head(x, True), [(2, 7, 12)]),
+        (lambda x, w: by_row(x), [(5, 90), (0, 6)]),
+    ],
+)
+@pytest.mark.parametrize("seconds", [auditor.SIZES_SECONDS, 0.0])
+def test_every_size_is_tried_or_listed_as_not_judged(monkeypatch, function, shapes, seconds):
+    monkeypatch.setattr(auditor, "SIZES_SECONDS", seconds)
+    names = ("a", "b")[: len(shapes)]
+    function = eval(f"lambda {', '.join(names)}: function({', '.join(names)})", {"function": function})
+    report = audit(function, *(torch.randn(shape) for shape in shapes))
+    told = " ".join([*report.tried, *report.unjudged])
+    for name, shape in zip(names, shapes, strict=True):
+        for axis in range(len(shape)):
+            assert f"{name}.shape[{axis}]" in told, report

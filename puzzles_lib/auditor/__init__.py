@@ -501,7 +501,9 @@ class _Call:
         call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
         paired: set[frozenset[int]] = set()
         names = hard_inputs.names(self.function, self.args, self.kwargs)
-        left = collections.deque(sizes.ways((self.args, self.kwargs), names))
+        given = self.args, self.kwargs
+        left = collections.deque(sizes.ways(given, names))
+        listed: set[int] = set()  # sizes in `report.tried` or `report.unjudged`: in the end, all are
         slow: list[tuple[sizes.Sized, list[str]]] = []  # loops that took too long, and what the report says
         shown: set[frozenset[int]] = set()  # sizes that were judged together
         roots: set[tuple[str, str, int]] = set()  # factors that were reported: file, name, and line
@@ -511,19 +513,20 @@ class _Call:
             if way.also and failed & {way.size, *way.also}:
                 continue
             if time.thread_time() > end:
-                report.unjudged.append(f"not tried for lack of time: large sizes from {way} on")
-                return
+                listed |= {size for each in (way, *left) for size in each.replaced}
+                untried = list(dict.fromkeys(each.axis(each.size) for each in (way, *left)))
+                report.unjudged.append(f"not tried for lack of time: larger {sizes.listed(untried)}")
+                break
             before = len(report.unjudged)
             tried = call.tried(way, end)
             on = str(tried.way)
-            if not way.last and (
-                tried.outcomes or tried.why or way.rows
-            ):  # the last part is the same size once more
+            if not way.last:  # the last part is the same size once more
                 report.tried.append(on)
+                listed |= tried.way.replaced.keys()
             if tried.limit and tried.limit != "memory" and not way.also and not way.rows:
                 self._at_most(tried)
                 # A size that cannot be large enough alone may be with another one.
-                for pair in sizes.ways((self.args, self.kwargs), names, {way.size: tried.way.large}):
+                for pair in sizes.ways(given, names, {way.size: tried.way.large}):
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
@@ -565,6 +568,7 @@ class _Call:
         for way, texts in slow:
             if call.partners(way) <= {size for both in shown if way.size in both for size in both}:
                 report.unjudged = [text for text in report.unjudged if text not in texts]
+        report.unjudged += sizes.left_out(given, names, listed)
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""

@@ -14,7 +14,7 @@ import itertools
 import math
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,6 +49,8 @@ MOST_LAST = 32  # parts of a tensor whose last one is looked at
 MOST_PARTS = 8  # of a tensor that is made so large that offsets within each part pass 2**31
 OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by chance
 STEPS = 40  # of a search for the largest size that can be launched
+STAYS_SMALL = "no kernel gets a tensor of more than 2^31 elements"
+NOT_LAUNCHED = "without values, the function launches no kernel"
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,28 @@ def ways(args: Any, told: Sequence[str], also: Mapping[int, int] | None = None) 
     return found
 
 
+def left_out(args: Any, told: Sequence[str], known: Collection[int]) -> list[str]:
+    """Return sentences on the other sizes of a call's tensors: which they are, and why they aren't tried.
+
+    A tensor with one element is a number. told: what the call's arguments are called. known: the sizes that are listed.
+    """
+    leaves = pytree.tree_leaves(args)
+    named, why = axes(leaves, told), {}
+    for tensor in flat(args):
+        for size in tensor.shape if tensor.numel() != 1 else ():
+            if size in known:
+                continue
+            if size < 2:
+                reason = "an axis of size 1 may stand for a row that is repeated: call the function with more"
+                reason = reason if size else "a tensor is empty"
+            elif size <= OF_SEVERAL_ROLES:
+                reason = "two axes of one tensor have this size: call the function with different sizes"
+            else:
+                reason = "it is not known what changes with it"
+            why[size] = reason
+    return [f"a larger {named.get(size, f'size {size}')}: {reason}" for size, reason in sorted(why.items())]
+
+
 def _outer(shape: Sequence[int], sizes: set[int]) -> int:
     """The number of elements along the axes before the first that has one of these sizes."""
     first = next((axis for axis, n in enumerate(shape) if n in sizes), 0)
@@ -214,11 +238,19 @@ class Call:
     def __init__(self, function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], guard: Guard):
         self.function, self.arguments, self.guard = function, (tuple(args), dict(kwargs)), guard
         self._values: dict[int, np.ndarray] = {}  # by the meta tensor's storage
+        self._given: list[torch.Tensor] = []  # without memory
 
     def tried(self, way: Sized, end: float) -> Tried:
         """Call the function with a pretended size. end: the CPU time of this thread at which to stop."""
         limit, most = "", way.large
         largest, why = self._survey(way)
+        while not (largest or why) and self._elements <= CROSSING and way.large < LARGEST_AXIS:
+            # Its kernels get tensors of other shapes than the function does.
+            before, bigger = self._elements, way.smaller(2 * way.large)
+            largest, why = self._survey(bigger)
+            if why or self._elements == before:
+                break
+            way, most = bigger, bigger.large
         if self._elements > 2 * way.passes or largest:
             way = self._smallest(way)
             largest, why = self._survey(way)
@@ -228,6 +260,7 @@ class Call:
             largest, why = self._survey(way)
         found = Tried(way, why=why, limit=limit, most=most)
         if largest or self._elements <= CROSSING:
+            found.why = why or ("" if limit not in ("", "memory") else self._why_small())
             return found
 
         def on_launch(launch: Launch) -> Ran:
@@ -239,10 +272,13 @@ class Call:
                 found.unreached += unreached
             return Ran.WHOLLY
 
-        found.why = self._call(way, on_launch) or found.why
+        found.why = self._call(way, on_launch) or found.why or ("" if found.outcomes else self._why_small())
         if way.rows:
             self._keep_rows(found)
         return found
+
+    def _why_small(self) -> str:
+        return STAYS_SMALL if self._elements else NOT_LAUNCHED
 
     def partners(self, way: Sized) -> set[int]:
         """Return the other sizes of the tensors that have a size. Those that count its blocks don't count."""
@@ -349,6 +385,8 @@ class Call:
             return Ran.WHOLLY
 
         why = self._call(way, on_launch)
+        for tensor in self._given:
+            storages[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
         if "Storage size calculation overflowed" in why:
             too_large.append("")
         if sum(storages.values()) > MOST_BYTES:
@@ -371,6 +409,7 @@ class Call:
 
         with plain():
             given, named = pytree.tree_map(convert, self.arguments)
+            self._given = flat((given, named))
         try:
             catching = caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False)
             with entered(pretended("meta"), catching):
