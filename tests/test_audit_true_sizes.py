@@ -428,3 +428,65 @@ def test_every_size_is_tried_or_listed_as_not_judged(monkeypatch, function, shap
     for name, shape in zip(names, shapes, strict=True):
         for axis in range(len(shape)):
             assert f"{name}.shape[{axis}]" in told, report
+
+
+@triton.jit
+def loss_kernel(X, Y, Z, stride, count, ignored, N, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    if WIDE:
+        row = row.to(tl.int64)
+    label = tl.load(Y + row)
+    if label != ignored:
+        cols = tl.arange(0, BLOCK)
+        x = tl.load(X + row * stride + cols, mask=cols < N, other=-float("inf"))
+        tl.store(Z + row, tl.max(x, 0) / count)
+    else:
+        tl.store(Z + row, 0.0)
+
+
+ASKS = {
+    "item": lambda n: n.item(),
+    "tolist": lambda n: n.tolist(),
+    "int": int,
+    "float": float,
+    "bool": lambda n: 3 if n > 2 else 4,
+    "index": lambda n: len(range(n)),
+}
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_number_that_the_function_reads_stays_as_it_was(ask, wide):
+    def loss(x, y):
+        z = torch.empty(len(x), device=x.device)
+        count = ASKS[ask]((y != -100).sum())
+        block = triton.next_power_of_2(x.shape[1])
+        loss_kernel[(len(x),)](x, y, z, x.stride(0), count, -100, x.shape[1], wide, BLOCK=block)
+        return z
+
+    report = audit(loss, torch.randn(4, 90), torch.tensor([3, -100, 5, 0]))
+    assert report.ok == wide and "x.shape[0] = y.shape[0] = " in str(report.findings or report.tried)
+    (note,) = [note for note in report.notes if "audit assumes" in note]
+    assert "assumes that this is still " in note
+    assert not any("without values" in text for text in report.unjudged)
+
+
+def test_a_number_that_is_a_size_grows_with_it():
+    def rows(x, offsets):
+        z = torch.empty(offsets[-1].item(), x.shape[1], device=x.device)
+        twice_kernel[(len(z),)](x, z, x.shape[1], x.shape[1], 2.0, HOW=2, BLOCK=64)
+        return z
+
+    report = audit(rows, torch.randn(9, 40), torch.tensor([0, 4, 9]))
+    assert report.ok and any(text.startswith("x.shape[0] = ") for text in report.tried)
+    assert not any("x.shape[0]" in text for text in report.unjudged)
+
+
+def test_numbers_that_only_large_sizes_need_are_not_made_up():
+    def rows(x):
+        for row in range(len(x)):
+            x[row].sum().item()
+        return by_row(x)
+
+    report = audit(rows, torch.randn(4, 45))
+    assert any("cannot be called on meta tensors" in text for text in report.unjudged)

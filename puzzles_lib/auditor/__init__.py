@@ -45,8 +45,9 @@ from puzzles_lib.auditor.reference import (
     returned,
     wanted,
 )
-from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
+from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult, told_place
 from puzzles_lib.auditor.running import Outcome
+from puzzles_lib.auditor.scalars import Scalars
 from puzzles_lib.auditor.session import CONFIGURATIONS, Session, audited, found
 from puzzles_lib.auditor.stores import Store, Stores, line_of
 from puzzles_lib.auditor.unwritten import which, why_unwritten
@@ -255,6 +256,7 @@ class _Call:
         self.coarsest = 0.0
         self.read = ""
         self.in_place = True
+        self.scalars = Scalars()  # of the first run
 
     def run(
         self,
@@ -271,8 +273,11 @@ class _Call:
         given, named = cloned((tuple(args), dict(kwargs)), keeping())
         stores = Stores()
         session = Session(guard, report, configuration=configuration, poison=poison, stores=stores)
-        with entered(pretended(), session.active()):
+        scalars = Scalars()
+        with entered(pretended(scalars=scalars), session.active()):
             result = self.function(*given, **named)
+        if report is self.report:
+            self.scalars = scalars
         with plain():
             results = returned(result) if result is not None else flat((given, named))
             if hides(result):
@@ -498,7 +503,7 @@ class _Call:
         report = self.report
         patience = self.guard.patience
         end = time.thread_time() + patience * (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
-        call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
+        call = sizes.Call(self.function, self.args, self.kwargs, self.guard, self.scalars)
         paired: set[frozenset[int]] = set()
         names = hard_inputs.names(self.function, self.args, self.kwargs)
         given = self.args, self.kwargs
@@ -569,6 +574,10 @@ class _Call:
             if call.partners(way) <= {size for both in shown if way.size in both for size in both}:
                 report.unjudged = [text for text in report.unjudged if text not in texts]
         report.unjudged += sizes.left_out(given, names, listed)
+        for known in call.assumed:
+            value = textwrap.shorten(str(known.value), 40, placeholder=" ...")
+            where = told_place(known.place) if known.place else "a number that the function reads"
+            report.notes.append(f"at large sizes, audit assumes that this is still {value}: {where}")
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""

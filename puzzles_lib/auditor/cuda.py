@@ -23,6 +23,7 @@ from puzzles_lib.auditor.catching import benched, one_thread
 from puzzles_lib.auditor.defined import WeakStorage, storage_of
 from puzzles_lib.auditor.graphs import Graph, captured, is_capturing
 from puzzles_lib.auditor.launch import address_of
+from puzzles_lib.auditor.scalars import ASKS, Scalars
 from puzzles_lib.compiler import find_target
 
 NAME = "NVIDIA H100 80GB HBM3"
@@ -55,12 +56,12 @@ _OF_TRITON = {
 
 
 @contextlib.contextmanager
-def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
+def pretended(tensors: str = "cpu", compiles: bool = False, scalars: Scalars | None = None) -> Iterator[None]:
     """Pretend that there is a GPU.
 
     tensors: the device where they really are, ``"cpu"`` or ``"meta"``. compiles: whether `torch.compile`
     compiles. By default it returns the function unchanged, so that its kernels are launched one after the
-    other.
+    other. scalars: notes or answers what code asks of tensors, such as `torch.Tensor.item`.
     """
     with one_thread(), contextlib.ExitStack() as stack:
         if not compiles:
@@ -74,7 +75,7 @@ def pretended(tensors: str = "cpu", compiles: bool = False) -> Iterator[None]:
         # torch's CPU build has no such function.
         stack.enter_context(_set(torch._C, "_cuda_getCurrentRawStream", lambda device=0: 0))
         stack.enter_context(driven())
-        mode = OnGPU(tensors)
+        mode = OnGPU(tensors, scalars)
         stack.enter_context(_set(threading.Thread, "run", _within(mode)))
         stack.enter_context(mode)
         yield
@@ -373,13 +374,13 @@ class _Generator(torch.Generator):
 
 
 class OnGPU(TorchFunctionMode):
-    """A mode in which tensors claim to be on a GPU. tensors: the device where they really are."""
+    """A mode in which tensors claim to be on a GPU. tensors, scalars: as in `pretended`."""
 
     is_default = False  # whether new tensors are on the GPU unless their call names a device
 
-    def __init__(self, tensors: str = "cpu"):
+    def __init__(self, tensors: str = "cpu", scalars: Scalars | None = None):
         super().__init__()
-        self.tensors = torch.device(tensors)
+        self.tensors, self.scalars = torch.device(tensors), scalars
         self._on_cpu = _Storages()
 
     def __torch_function__(
@@ -398,6 +399,8 @@ class OnGPU(TorchFunctionMode):
             return _OF_DEVICES[func][args[0] in self._on_cpu]
         if answer := _ANSWERS.get(func):
             return answer(*args, **kwargs)
+        if self.scalars is not None and func in ASKS:
+            return self.scalars.answer(func, args[0])
         asked = kwargs.get("device")
         args = tuple(self._here(each) for each in args)
         if "device" in kwargs:

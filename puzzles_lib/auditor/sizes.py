@@ -34,6 +34,7 @@ from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.reference import flat
 from puzzles_lib.auditor.running import Outcome
+from puzzles_lib.auditor.scalars import Noted, Scalars
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.launches import too_many_at_once
 from puzzles_lib.checker.report import Verdict
@@ -179,7 +180,8 @@ def ways(args: Any, told: Sequence[str], also: Mapping[int, int] | None = None) 
 def left_out(args: Any, told: Sequence[str], known: Collection[int]) -> list[str]:
     """Return sentences on the other sizes of a call's tensors: which they are, and why they aren't tried.
 
-    A tensor with one element is a number. told: what the call's arguments are called. known: the sizes that are listed.
+    A tensor with one element is a number. told: what the call's arguments are called. known: the sizes that
+    are listed.
     """
     leaves = pytree.tree_leaves(args)
     named, why = axes(leaves, told), {}
@@ -235,8 +237,17 @@ class Tried:
 class Call:
     """A function and its arguments, to be called with sizes that are pretended."""
 
-    def __init__(self, function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], guard: Guard):
+    def __init__(
+        self,
+        function: Callable,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        guard: Guard,
+        scalars: Scalars,
+    ):
         self.function, self.arguments, self.guard = function, (tuple(args), dict(kwargs)), guard
+        self.scalars = scalars  # of the call with values
+        self.assumed: list[Noted] = []  # of these
         self._values: dict[int, np.ndarray] = {}  # by the meta tensor's storage
         self._given: list[torch.Tensor] = []  # without memory
 
@@ -410,13 +421,15 @@ class Call:
         with plain():
             given, named = pytree.tree_map(convert, self.arguments)
             self._given = flat((given, named))
+        scalars = self.scalars.again(way.replaced)
         try:
             catching = caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False)
-            with entered(pretended("meta"), catching):
+            with entered(pretended("meta", scalars=scalars), catching):
                 self.function(*given, **named)
         except Exception as error:
             words = textwrap.shorten(f"{type(error).__name__}: {error}", 120, placeholder=" ...")
             errors.append(f"the function does not run without values ({words})")
+        self.assumed += [each for each in scalars.assumed if each not in self.assumed]
         return "; ".join(errors)
 
     def _run(self, launch: Launch, way: Sized) -> tuple[Outcome, list[str]]:
