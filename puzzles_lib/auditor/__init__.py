@@ -574,9 +574,9 @@ class _Call:
             if call.partners(way) <= {size for both in shown if way.size in both for size in both}:
                 report.unjudged = [text for text in report.unjudged if text not in texts]
         report.unjudged += sizes.left_out(given, names, listed)
-        for known in call.assumed:
-            value = textwrap.shorten(str(known.value), 40, placeholder=" ...")
-            where = told_place(known.place) if known.place else "a number that the function reads"
+        for noted in call.assumed:
+            value = textwrap.shorten(str(noted.value), 40, placeholder=" ...")
+            where = told_place(noted.place) if noted.place else "a number that the function reads"
             report.notes.append(f"at large sizes, audit assumes that this is still {value}: {where}")
 
     def _at_most(self, tried: sizes.Tried) -> None:
@@ -619,7 +619,8 @@ class _Call:
                     report.unjudged.append(f"with {variant.name}: {finding.verdict.message}")
                     continue
                 kind = finding.verdict.kind
-                key = kind, variant.kind if kind == "values" else finding.verdict.site or variant.kind
+                values = variant.kind, variant.is_finite  # what finite numbers show isn't hidden
+                key = kind, values if kind == "values" else finding.verdict.site or variant.kind
                 if is_wrong and finding.verdict.kind == "values":  # as with the call's own inputs
                     continue
                 if variant.is_vector:  # few functions promise to take such a vector
@@ -675,7 +676,7 @@ class _Call:
                 why = "it doesn't depend on the infinity, so is this 0 times inf?"
                 self._note_once(f"with {variant.name}: {verdict.message}", why)
                 verdict = None
-        if verdict is None and variant.has_nan and (lost := lost_nan(ran.results, want, ran.where)):
+        if variant.has_nan and (lost := lost_nan(ran.results, want, ran.where, verdict is not None)):
             verdict, is_ignored = lost
             if is_ignored:  # many kernels promise no more
                 self._note_once(f"with {variant.name}: {verdict.message}", verdict.diagnosis)
