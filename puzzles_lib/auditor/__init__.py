@@ -85,7 +85,7 @@ def audit(
         of the same shapes in the same order, alone or in tuples, lists, dictionaries or dataclasses. If
         ``function`` works in place and returns None, the reference may do that, too. The tolerance is
         computed from how far the reference's results change when the inputs change by one rounding error.
-        That's the rounding error of float32, or of the narrowest dtype that the kernel uses (TF32 for a
+        That's the rounding error of float32, or of the narrowest dtype of the kernel's tensors (TF32 for a
         `tl.dot` of float32 without ``input_precision="ieee"``). The report shows it ("allowed").
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ... If your function
         never gets a tensor that isn't contiguous, pass ``guard=Guard(contiguous=True)``.
