@@ -184,13 +184,13 @@ def test_nan_that_depends_on_an_infinity_stays_a_finding():
 
 
 @triton.jit
-def largest_kernel(X, V, I, N, PAD: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
+def largest_kernel(X, V, At, N, PAD: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
     row, o = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     x = tl.load(X + row * N + o, mask=o < N, other=PAD)
     for rank in tl.static_range(K):
         v, at = tl.max(x, 0), tl.argmax(x, 0)
         tl.store(V + row * K + rank, v)
-        tl.store(I + row * K + rank, at)
+        tl.store(At + row * K + rank, at)
         x = tl.where(o == at, float("-inf"), x)
 
 

@@ -121,6 +121,7 @@ def audit(
             "operators, cannot be audited"
         )
     if report.findings:
+        call.compare_before(first)
         call.again_at_true_sizes()
     else:
         call.compare(first)
@@ -186,6 +187,13 @@ class _Ran:
     where: list[torch.Tensor] | None = None  # elements that are as a whole run leaves them; None for all
     stores: Stores = dataclasses.field(default_factory=Stores)
     own: list[torch.Tensor] = dataclasses.field(default_factory=list)  # the results themselves, not copies
+
+    def stored_before(self, launch: int, result: torch.Tensor) -> torch.Tensor:
+        """Return which elements of a result were stored by earlier launches, and not changed since."""
+        with plain():
+            stores, written = list(self.stores.to(result)), self.stores.written(result)
+            is_early = written is not None and all(store.launch < launch for store in stores)
+            return _where(result, written if is_early else np.zeros(result.numel(), bool))
 
     def finding(self, wrong: Verdict, report: AuditReport, on: str = "") -> Finding:
         """Return what is wrong with a result as a finding, with the launch and the line that stored it."""
@@ -361,6 +369,30 @@ class _Call:
             report.findings.append(ran.finding(verdict, report))
         elif lacks:
             report.unjudged.append(_compared_in_part(ran))
+
+    def compare_before(self, ran: _Ran) -> None:
+        """Compare the results that launches before the first finding stored, and list the others."""
+        report, numbers = self.report, [finding.launch for finding in self.report.findings]
+        if self.like is None:
+            return
+        self.in_place = ran.in_place
+        first = min(0 if number is None else number for number in numbers)
+        where = [ran.stored_before(first, result) for result in ran.own]
+        left = [str(number) for number, each in enumerate(where) if not each.all()]
+        if left:
+            which = f"result{'s' * (len(left) > 1)} {sizes.listed(left)}: " if len(left) < len(where) else ""
+            report.unjudged.append(
+                f"values: {which}not compared, because a launch with a finding comes first"
+            )
+        if not any(each.any() for each in where):
+            return
+        try:
+            want = self._wanted(self.args, self.kwargs, ran.coarsest, math.inf)
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, False, where=where)
+        except Uncomparable as error:
+            raise ValueError(f"audit: {error}") from None
+        if verdict:
+            report.findings.append(ran.finding(verdict, report))
 
     def _has_whole_configurations(self) -> bool:
         """Whether a configuration of autotune ran wholly."""
