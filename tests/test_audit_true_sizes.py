@@ -490,3 +490,59 @@ def test_numbers_that_only_large_sizes_need_are_not_made_up():
 
     report = audit(rows, torch.randn(4, 45))
     assert any("cannot be called on meta tensors" in text for text in report.unjudged)
+
+
+@triton.jit
+def page_kernel(Table, Cache, Z, stride, PAGE: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64)
+    block = tl.load(Table + i)
+    if WIDE:
+        block = block.to(tl.int64)
+    at = tl.arange(0, PAGE)[:, None] * D + tl.arange(0, D)[None, :]
+    tl.store(Z + i * PAGE * D + at, tl.load(Cache + block * stride + at))
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_axes_of_a_tensor_with_equal_sizes_are_tried_apart(wide):
+    """A page of as many blocks as there are doesn't compile."""
+
+    def gather(table, cache):
+        z = torch.empty(len(table), *cache.shape[1:], device=table.device)
+        page_kernel[(len(table),)](table, cache, z, cache.stride(0), *cache.shape[1:], WIDE=wide)
+        return z
+
+    table = torch.tensor([7, 2, 0], dtype=torch.int32)
+    report = audit(gather, table, torch.randn(8, 8, 16))
+    reaching = "cache.shape[0] = 17,825,816, and numbers of the last rows in table"
+    assert report.ok is wide and reaching in report.tried, report
+    assert wide or report.findings[0].on == reaching
+    for axes in ("cache.shape[0] = cache.shape[1]", "cache.shape[1]"):
+        assert any(text.startswith(f"with {axes} = ") for text in report.unjudged)
+
+
+@triton.jit
+def weighted_kernel(X, W, Z, N, BLOCK: tl.constexpr):
+    row, cols = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    for start in range(0, N, BLOCK):
+        mask = start + cols < N
+        x = tl.load(X + row * N + start + cols, mask=mask)
+        tl.store(Z + row * N + start + cols, x * tl.load(W + start + cols, mask=mask), mask=mask)
+
+
+@pytest.mark.parametrize("size", [4, 48])
+def test_axes_that_belong_together_change_together(size):
+    def weighted(x, w):
+        z = torch.empty_like(x)
+        weighted_kernel[(len(x),)](x, w, z, x.shape[1], BLOCK=16)
+        return z
+
+    report = audit(weighted, torch.randn(size, size), torch.randn(size))
+    assert report.ok
+    told = [text.removeprefix("with ").partition(" = ")[0] for text in (*report.tried, *report.unjudged)]
+    assert "x.shape[0]" in told and "w.shape[0]" not in told
+    assert any(text.startswith("x.shape[1] = w.shape[0] = ") for text in report.tried)
+
+
+def test_sizes_of_different_tensors_stay_together():
+    report = audit(lambda x, w: by_row(x * w), torch.randn(7, 20), torch.randn(20))
+    assert not any(text.startswith("w.shape[0] = ") for text in report.tried)

@@ -540,7 +540,12 @@ class _Call:
         names = hard_inputs.names(self.function, self.args, self.kwargs)
         given = self.args, self.kwargs
         left = collections.deque(sizes.ways(given, names))
-        listed: set[int] = set()  # sizes in `report.tried` or `report.unjudged`: in the end, all are
+        tensors = flat(given)
+        listed: set[sizes.Axis] = set()  # in `report.tried` or `report.unjudged`: in the end, all axes are
+        joint = {way.size for way in left}
+        small = dict.fromkeys(n for t in tensors for n in t.shape if 1 < n <= sizes.OF_SEVERAL_ROLES)
+        for size in small:
+            left.extend(call.apart(size, names, end) if size not in joint else ())
         slow: list[tuple[sizes.Sized, list[str]]] = []  # loops that took too long, and what the report says
         shown: set[frozenset[int]] = set()  # sizes that were judged together
         roots: set[tuple[str, str, int]] = set()  # factors that were reported: file, name, and line
@@ -550,7 +555,7 @@ class _Call:
             if way.also and failed & {way.size, *way.also}:
                 continue
             if time.thread_time() > end:
-                listed |= {size for each in (way, *left) for size in each.replaced}
+                listed |= {axis for each in (way, *left) for axis in each.changed(tensors)}
                 untried = list(dict.fromkeys(each.axis(each.size) for each in (way, *left)))
                 report.unjudged.append(f"not tried for lack of time: larger {sizes.listed(untried)}")
                 break
@@ -559,15 +564,18 @@ class _Call:
             on = str(tried.way)
             if not way.last:  # the last part is the same size once more
                 report.tried.append(on)
-                listed |= tried.way.replaced.keys()
+                listed |= tried.way.changed(tensors)
+            is_first = not (way.also or way.rows or way.only or way.inner or way.last)
+            if is_first and not any(outcome.verdict for outcome in tried.outcomes):
+                left.extend(call.apart(way.size, names, end))
             if tried.limit and tried.limit != "memory" and not way.also and not way.rows:
                 self._at_most(tried)
                 # A size that cannot be large enough alone may be with another one.
-                for pair in sizes.ways(given, names, {way.size: tried.way.large}):
+                for pair in () if way.only else sizes.ways(given, names, {way.size: tried.way.large}):
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
-            is_slow = not way.also and not way.rows and any(o.is_slow for o in tried.outcomes)
+            is_slow = not (way.also or way.rows or way.only) and any(o.is_slow for o in tried.outcomes)
             if is_slow:  # a loop over this size ends sooner if another size is large, too
                 for pair in call.shorter(way, names):
                     if (both := frozenset((way.size, *pair.also))) not in paired:
@@ -600,7 +608,11 @@ class _Call:
                 slow.append((way, report.unjudged[before:]))
             if tried.why and not way.last:
                 report.unjudged.append(f"with {on}: {tried.why}")
-            if not way.rows and (tried.why or any(o.unjudged and not o.is_slow for o in tried.outcomes)):
+            if (
+                not way.rows
+                and not way.only
+                and (tried.why or any(o.unjudged and not o.is_slow for o in tried.outcomes))
+            ):
                 failed.add(way.size)
         for way, texts in slow:
             if call.partners(way) <= {size for both in shown if way.size in both for size in both}:

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
-from puzzles_lib.auditor.blocks import Counts, axes, counts, listed, together
+from puzzles_lib.auditor.blocks import Counts, axes, counts, few, listed, together
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges, rows_by_number
@@ -49,9 +49,15 @@ MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
 MOST_LAST = 32  # parts of a tensor whose last one is looked at
 MOST_PARTS = 8  # of a tensor that is made so large that offsets within each part pass 2**31
 OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by chance
+MOST_TIED = 3  # axes that change together, of those with one size
+MOST_TIES = 12  # choices of such axes that are tried
 STEPS = 40  # of a search for the largest size that can be launched
 STAYS_SMALL = "no kernel gets a tensor of more than 2^31 elements"
 NOT_LAUNCHED = "without values, the function launches no kernel"
+
+
+Axis = tuple[int, int]
+"""A tensor's number among the call's tensors, and the number of one of its axes."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Sized:
     changed one divide a tensor. inner: whether offsets within one part must pass 2**31, too. last: whether
     the last part must begin past 2**31. rows: the number, among the call's tensors, of the one whose integers
     are changed to reach the last rows, and its name. counts: sizes that change with others. axes: what has
-    each size.
+    each size. only: the axes that change, of those with the size; empty for all.
     """
 
     size: int
@@ -74,6 +80,7 @@ class Sized:
     rows: tuple[int, str] | None = None
     counts: Counts = field(default_factory=dict)
     axes: Mapping[int, str] = field(default_factory=dict)
+    only: frozenset[Axis] = frozenset()
 
     def __str__(self) -> str:
         replaced = self.replaced
@@ -92,6 +99,14 @@ class Sized:
         for size, large in {**self.also, self.size: self.large}.items():
             found |= together(size, large, self.counts)
         return found
+
+    def changed(self, tensors: Sequence[torch.Tensor]) -> set[Axis]:
+        """Return the axes that change."""
+        sizes = self.replaced
+        every = {(place, axis) for place, tensor in enumerate(tensors) for axis in range(tensor.dim())}
+        return set(self.only) or {
+            (place, axis) for place, axis in every if tensors[place].shape[axis] in sizes
+        }
 
     def to(self, large: int) -> "Sized":
         """Return the change to this size instead."""
@@ -132,14 +147,20 @@ class Sized:
             return np.where(values < 0, values, values + (self.large - self.size)).astype(values.dtype)
         sizes = self.replaced
         largest = int(values.max())
-        if largest not in sizes or sizes[largest] > np.iinfo(np.int32).max or values.dtype.itemsize < 4:
+        if (
+            self.only
+            or largest not in sizes
+            or sizes[largest] > np.iinfo(np.int32).max
+            or values.dtype.itemsize < 4
+        ):
             return values
         return np.where(values == largest, sizes[largest], values).astype(values.dtype)
 
-    def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor without memory that has the pretended size."""
+    def tensor(self, tensor: torch.Tensor, place: int) -> torch.Tensor:
+        """Return a tensor without memory that has the pretended size. place: its number."""
         sizes = self.replaced
-        shape = [sizes.get(n, n) for n in tensor.shape]
+        stays = {axis for axis in range(tensor.dim()) if self.only and (place, axis) not in self.only}
+        shape = [n if axis in stays else sizes.get(n, n) for axis, n in enumerate(tensor.shape)]
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
             made = torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         else:
@@ -154,7 +175,7 @@ def ways(args: Any, told: Sequence[str], also: Mapping[int, int] | None = None) 
 
     If several tensors have a size, it changes in all of them, because they must still fit together. So do
     sizes that count its blocks. If one tensor has a size twice, both axes change; a size as small as a number
-    of heads is then left out.
+    of heads is then left out. `Call.apart` tries such axes one by one.
 
     told: what the call's arguments are called. also: sizes that are already replaced, each with its
     replacement.
@@ -177,17 +198,16 @@ def ways(args: Any, told: Sequence[str], also: Mapping[int, int] | None = None) 
     return found
 
 
-def left_out(args: Any, told: Sequence[str], known: Collection[int]) -> list[str]:
-    """Return sentences on the other sizes of a call's tensors: which they are, and why they aren't tried.
+def left_out(args: Any, told: Sequence[str], known: Collection[Axis]) -> list[str]:
+    """Return sentences on the other axes of a call's tensors: which they are, and why they aren't tried.
 
-    A tensor with one element is a number. told: what the call's arguments are called. known: the sizes that
+    A tensor with one element is a number. told: what the call's arguments are called. known: the axes that
     are listed.
     """
-    leaves = pytree.tree_leaves(args)
-    named, why = axes(leaves, told), {}
-    for tensor in flat(args):
-        for size in tensor.shape if tensor.numel() != 1 else ():
-            if size in known:
+    names, why = _names(args, told), dict[str, list[str]]()
+    for place, tensor in enumerate(flat(args)):
+        for axis, size in enumerate(tensor.shape if tensor.numel() != 1 else ()):
+            if (place, axis) in known:
                 continue
             if size < 2:
                 reason = "an axis of size 1 may stand for a row that is repeated: call the function with more"
@@ -196,8 +216,13 @@ def left_out(args: Any, told: Sequence[str], known: Collection[int]) -> list[str
                 reason = "two axes of one tensor have this size: call the function with different sizes"
             else:
                 reason = "it is not known what changes with it"
-            why[size] = reason
-    return [f"a larger {named.get(size, f'size {size}')}: {reason}" for size, reason in sorted(why.items())]
+            why.setdefault(reason, []).append(f"{names[place]}.shape[{axis}]")
+    return [f"a larger {few(list(dict.fromkeys(every)))}: {reason}" for reason, every in why.items()]
+
+
+def _names(args: Any, told: Sequence[str]) -> list[str]:
+    """Return what a call's tensors are called."""
+    return [name for leaf, name in zip(pytree.tree_leaves(args), told, strict=True) if _is_tensor(leaf)]
 
 
 def _outer(shape: Sequence[int], sizes: set[int]) -> int:
@@ -290,6 +315,46 @@ class Call:
 
     def _why_small(self) -> str:
         return STAYS_SMALL if self._elements else NOT_LAUNCHED
+
+    def apart(self, size: int, told: Sequence[str], end: float) -> Iterator[Sized]:
+        """Yield changes of some of the axes with a size, if a tensor has it twice: it may be by chance.
+
+        Axes belong together if the function and its kernels run with twice the size. told: what the call's
+        arguments are called. end: as for `tried`.
+        """
+        tensors = flat(self.arguments)
+        every = [(p, axis) for p, t in enumerate(tensors) for axis, n in enumerate(t.shape) if n == size]
+        twice = [(p, axis) for p, axis in every if list(tensors[p].shape).count(size) > 1]
+        names, done = _names(self.arguments, told), set[Axis]()
+        for one in twice:
+            alike = [
+                (p, axis) for p, axis in twice if axis == one[1] and tensors[p].shape == tensors[one[0]].shape
+            ]
+            others = [each for each in every if each[0] != one[0] and each not in done]
+            more = [(one, *rest) for n in range(MOST_TIED) for rest in itertools.combinations(others, n)]
+            for tied in dict.fromkeys([tuple(alike), *more[:MOST_TIES]]):
+                if done & set(tied) or time.thread_time() > end:
+                    continue
+                named = few(list(dict.fromkeys(f"{names[p]}.shape[{axis}]" for p, axis in tied)))
+                rest = max(tensors[p].numel() // size for p, _ in tied)
+                large = CROSSING // max(rest, 1)
+                large = -(-(large + large // 16 + 1) // 16) * 16 + size % 16
+                outer = max(math.prod(tensors[p].shape[:axis]) for p, axis in tied)
+                way = Sized(size, large, outer=outer, axes={size: named}, only=frozenset(tied))
+                if size < large <= LARGEST_AXIS and self._fits(way.to(2 * size)):
+                    done |= set(tied)
+                    yield way
+
+    def _fits(self, way: Sized) -> bool:
+        """Return whether the function and its kernels run with a change of sizes."""
+        outcomes: list[Outcome] = []
+
+        def on_launch(launch: Launch) -> Ran:
+            outcomes.append(alone(lambda: self._run(launch, way))[0])
+            return Ran.WHOLLY
+
+        why = self._call(way, on_launch)
+        return not why and bool(outcomes) and not any(o.verdict or o.unjudged for o in outcomes)
 
     def partners(self, way: Sized) -> set[int]:
         """Return the other sizes of the tensors that have a size. Those that count its blocks don't count."""
@@ -412,7 +477,8 @@ class Call:
         def convert(leaf: Any) -> Any:
             if not _is_tensor(leaf):
                 return leaf
-            made, place = way.tensor(leaf), next(places)
+            place = next(places)
+            made = way.tensor(leaf, place)
             if _has_integers(leaf):
                 values = way.integers(leaf.detach().contiguous().numpy().ravel(), place)
                 self._values[made.untyped_storage()._cdata] = values
