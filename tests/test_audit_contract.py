@@ -103,3 +103,22 @@ def test_the_command_takes_an_allowance(capsys):
     assert "80 of 80 elements of the result are wrong" in capsys.readouterr().out
     assert command("with_an_offset", *options, "--allowance", "0.01") == 0
     assert command("with_an_offset", *options, "--allowance", "-1") == 2
+
+
+def multiplied(x, w):
+    x.mul_(w)
+
+
+@pytest.mark.parametrize(
+    "shape, kinds", [((4, 20), {"padded rows", "transposed in memory"}), ((20,), {"elements of stride 2"})]
+)
+def test_arguments_that_are_written_to_get_strides_but_none_of_0(shape, kinds):
+    def in_place(x, w):
+        n = x.shape[-1]
+        scaled_kernel[(triton.cdiv(x.numel(), 32),)](x, w, x, n, x.numel() // n, 0.0, BLOCK=32)
+
+    arguments = torch.rand(shape), torch.full(shape[-1:], 2.0)
+    report = audit(in_place, *arguments, like=multiplied, hard=True, guard=Guard(sizes=False))
+    names = {name.removeprefix("x: ") for name in report.tried if name.startswith("x: ")}
+    assert kinds <= names and not any("stride 0" in name for name in names)
+    assert any(finding.on == "x: padded rows" for finding in report.findings) is (len(shape) == 2)

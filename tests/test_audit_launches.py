@@ -393,3 +393,30 @@ def test_usual_faults_have_a_cure(how, make, cure):
 
     report = audit(added, torch.randn(3, 8)[:, :5], guard=Guard(sizes=False))
     assert cure in report.findings[0].verdict.diagnosis
+
+
+@triton.jit
+def times_kernel(X, Z, factor, RACE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + (i % BLOCK if RACE else i), factor * tl.load(X + i))
+
+
+@pytest.mark.parametrize("order", ["wrong, race", "race, wrong", "right, race", "race alone"])
+def test_results_of_launches_before_a_race_are_compared(order):
+    def called(x):
+        z, races = torch.empty_like(x), torch.zeros_like(x)
+        factor = 2.0 if "right" in order else 3.0
+        steps = [(z, factor, False), (races, 2.0, True)]
+        for out, by, race in steps[::-1] if order == "race, wrong" else steps:
+            if by != 3.0 or order != "race alone":
+                times_kernel[(2,)](x, out, by, race, BLOCK=16)
+        return (z, races) if order != "race alone" else races
+
+    like = (lambda x: (2 * x, 2 * x)) if order != "race alone" else (lambda x: 2 * x)
+    report = audit(called, torch.randn(32), like=like, guard=Guard(sizes=False))
+    kinds = [finding.verdict.kind for finding in report.findings]
+    assert kinds == (["race", "values"] if order == "wrong, race" else ["race"]), report
+    (text,) = report.unjudged
+    which = {"wrong, race": "result 1: ", "right, race": "result 1: "}.get(order, "")
+    assert text == f"values: {which}not compared, because a launch with a finding comes first"
+    assert not report.compared

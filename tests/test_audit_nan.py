@@ -181,3 +181,50 @@ def test_nan_that_depends_on_an_infinity_stays_a_finding():
     report = audit(softmax, X, like=like, hard=True, guard=GUARD)
     assert [finding.on for finding in report.findings] == ["x: a row of -inf"]
     assert "is nan, but should be 0" in report.findings[0].verdict.message
+
+
+@triton.jit
+def largest_kernel(X, V, At, N, PAD: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
+    row, o = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + o, mask=o < N, other=PAD)
+    for rank in tl.static_range(K):
+        v, at = tl.max(x, 0), tl.argmax(x, 0)
+        tl.store(V + row * K + rank, v)
+        tl.store(At + row * K + rank, at)
+        x = tl.where(o == at, float("-inf"), x)
+
+
+@pytest.mark.parametrize("pad", [float("-inf"), 0.0])
+def test_a_sort_that_leaves_nan_out_moves_the_other_ranks(pad):
+    """That's a note. It doesn't hide that the padding wins if all numbers are negative."""
+
+    def largest(x):
+        v, at = torch.empty(len(x), 4), torch.empty(len(x), 4, dtype=torch.int64)
+        largest_kernel[(len(x),)](x, v, at, x.shape[1], pad, K=4, BLOCK=64)
+        return v, at
+
+    report = audit(largest, X, like=lambda x: tuple(torch.topk(x, 4)), hard=True, guard=GUARD)
+    assert any("x: one NaN: NaN is lost" in note for note in report.notes)
+    assert [finding.on for finding in report.findings if finding.on != "x: a row of -inf"] == (
+        ["x: values near -1000"] if pad == 0.0 else []
+    ), report
+
+
+@triton.jit
+def half_kernel(X, Z, HOW: tl.constexpr, N, BLOCK: tl.constexpr):
+    row, o = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + o, mask=o < N, other=0.0)
+    if HOW == "wrong with NaN":
+        nans = tl.max((x != x).to(tl.int32), 0)
+        x = tl.where(nans > 0, tl.where(x != x, 1.0, 2 * x), x)
+    tl.store(Z + row * N + o, x, mask=o < N)
+
+
+def test_a_nan_that_changes_other_elements_is_a_finding():
+    def half(x):
+        z = torch.empty_like(x)
+        half_kernel[(len(x),)](x, z, "wrong with NaN", x.shape[1], BLOCK=64)
+        return z
+
+    report = audit(half, X, like=lambda x: 1 * x, hard=True, guard=GUARD)
+    assert [finding.on for finding in report.findings] == ["x: one NaN"]

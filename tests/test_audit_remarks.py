@@ -199,3 +199,53 @@ def test_values_are_judged_by_the_precision_of_the_dots(precision, half, off, ri
     a, b = torch.randn(2, 64, 64, generator=torch.Generator().manual_seed(0))
     report = audit(product, a, b, like=lambda a, b: a @ b, guard=Guard(sizes=False))
     assert report.ok is right, report
+
+
+@triton.jit
+def half_dot_kernel(A, B, C, K, HALF: tl.constexpr, LOOP: tl.constexpr):
+    i = tl.arange(0, 16)
+    at = i[:, None] * 16 + i[None, :]
+    dtype: tl.constexpr = tl.float16 if HALF else tl.float32
+    acc = tl.zeros((16, 16), dtype)
+    for k in range(0, K):
+        a, b = tl.load(A + k * 256 + at), tl.load(B + k * 256 + at)
+        if LOOP:
+            acc = tl.dot(a, b, acc, out_dtype=dtype)
+        else:
+            acc += tl.dot(a, b, out_dtype=dtype)
+    tl.store(C + at, acc.to(tl.float16))
+
+
+@pytest.mark.parametrize("loop", [True, False])
+@pytest.mark.parametrize("half", [True, False])
+def test_a_dot_that_adds_up_in_float16(half, loop):
+    def product(a, b):
+        c = torch.empty(16, 16, dtype=a.dtype)
+        half_dot_kernel[(1,)](a, b, c, len(a), half, loop)
+        return c
+
+    a, b = (torch.randn(3, 16, 16).half() for _ in range(2))
+    report, strict = audit(product, a, b, guard=GUARD), audit(product, a, b, guard=STRICT)
+    assert report.ok and strict.ok is not half
+    assert bool(report.notes) is half
+    if half:
+        assert "tl.dot adds products in float16, which rounds after every addition" in str(report)
+
+
+@triton.jit
+def rounded_kernel(X, Z, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(Z + i, tl.load(X + i).to(tl.float8e4nv).to(tl.float32))
+
+
+@pytest.mark.parametrize("how", ["bare", "rounds", "allowance"])
+def test_a_reference_may_round_as_a_kernel_does_in_between(how):
+    def rounded(x):
+        z = torch.empty_like(x)
+        rounded_kernel[(1,)](x, z, BLOCK=64)
+        return z
+
+    like = (lambda x: x.to(torch.float8_e4m3fn).to(x.dtype)) if how == "rounds" else (lambda x: 1 * x)
+    allowance = 0.07 if how == "allowance" else 0.0
+    report = audit(rounded, torch.rand(64), like=like, allowance=allowance, guard=GUARD)
+    assert report.ok is (how != "bare")

@@ -351,3 +351,198 @@ def test_more_seconds_are_more_for_enlarged_sizes_too(monkeypatch):
     for seconds in (1.0, 5.0, 50.0):
         audit(by_token, torch.randn(2, 7, 12), True, guard=Guard(seconds=seconds))
     assert given == {edges.SECONDS, 10 * edges.SECONDS}
+
+
+def by_row(x):
+    x, z = x.contiguous(), torch.empty(x.shape, device=x.device)
+    rows, n = x.shape
+    twice_kernel[(rows,)](x, z, n, n, 2.0, HOW=1, BLOCK=triton.next_power_of_2(n))
+    return z
+
+
+class HalfByRow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return by_row(x.chunk(2, -1)[0])
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+def by_table(xs):
+    """A table of pointers: no tensor of the launch grows."""
+    z = torch.empty(xs[0].shape[1], device=xs[0].device)
+    table = torch.tensor([x.data_ptr() for x in xs], device=xs[0].device)
+    pointed_kernel[(len(xs),)](table, z, BLOCK=8)
+    return z
+
+
+@triton.jit
+def pointed_kernel(Table, Z, BLOCK: tl.constexpr):
+    x = tl.load(Table + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    tl.store(Z + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)), mask=tl.program_id(0) == 0)
+
+
+OTHER_SHAPES = {
+    "chunk": (lambda x: by_row(x.chunk(2, -1)[0]), [(5, 90)]),
+    "slice": (lambda x: by_row(x[:, :45]), [(5, 90)]),
+    "product": (lambda x, w: by_row(x @ w), [(5, 90), (90, 44)]),
+    "autograd": (HalfByRow.apply, [(5, 90)]),
+    "mean": (lambda x: by_row(x.mean(2)), [(5, 30, 6)]),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SHAPES)
+def test_sizes_grow_until_the_tensors_of_a_kernel_are_large(name):
+    function, shapes = OTHER_SHAPES[name]
+    report = audit(function, *(torch.randn(shape) for shape in shapes))
+    (finding,) = report.findings
+    assert finding.verdict.kind == "true size" and ".shape[0] = " in finding.on
+
+
+def squares(x):
+    z = torch.empty_like(x)
+    twice_kernel[(len(x),)](x, z, x.shape[1], x.shape[1], 2.0, HOW=2, BLOCK=4)
+    return z
+
+
+@pytest.mark.parametrize(
+    "function, shapes",
+    [
+        *((function, shapes) for function, shapes in OTHER_SHAPES.values()),
+        (lambda x, y: by_table([x, y]), [(1, 8), (3, 8)]),
+        (by_row, [(1, 45)]),
+        (squares, [(3, 3)]),
+        (lambda x: by_head(x, True), [(2, 7, 12)]),
+        (lambda x, w: by_row(x), [(5, 90), (0, 6)]),
+    ],
+)
+@pytest.mark.parametrize("seconds", [auditor.SIZES_SECONDS, 0.0])
+def test_every_size_is_tried_or_listed_as_not_judged(monkeypatch, function, shapes, seconds):
+    monkeypatch.setattr(auditor, "SIZES_SECONDS", seconds)
+    names = ("a", "b")[: len(shapes)]
+    function = eval(f"lambda {', '.join(names)}: function({', '.join(names)})", {"function": function})
+    report = audit(function, *(torch.randn(shape) for shape in shapes))
+    told = " ".join([*report.tried, *report.unjudged])
+    for name, shape in zip(names, shapes, strict=True):
+        for axis in range(len(shape)):
+            assert f"{name}.shape[{axis}]" in told, report
+
+
+@triton.jit
+def loss_kernel(X, Y, Z, stride, count, ignored, N, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    if WIDE:
+        row = row.to(tl.int64)
+    label = tl.load(Y + row)
+    if label != ignored:
+        cols = tl.arange(0, BLOCK)
+        x = tl.load(X + row * stride + cols, mask=cols < N, other=-float("inf"))
+        tl.store(Z + row, tl.max(x, 0) / count)
+    else:
+        tl.store(Z + row, 0.0)
+
+
+ASKS = {
+    "item": lambda n: n.item(),
+    "tolist": lambda n: n.tolist(),
+    "int": int,
+    "float": float,
+    "bool": lambda n: 3 if n > 2 else 4,
+    "index": lambda n: len(range(n)),
+}
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_number_that_the_function_reads_stays_as_it_was(ask, wide):
+    def loss(x, y):
+        z = torch.empty(len(x), device=x.device)
+        count = ASKS[ask]((y != -100).sum())
+        block = triton.next_power_of_2(x.shape[1])
+        loss_kernel[(len(x),)](x, y, z, x.stride(0), count, -100, x.shape[1], wide, BLOCK=block)
+        return z
+
+    report = audit(loss, torch.randn(4, 90), torch.tensor([3, -100, 5, 0]))
+    assert report.ok == wide and "x.shape[0] = y.shape[0] = " in str(report.findings or report.tried)
+    (note,) = [note for note in report.notes if "audit assumes" in note]
+    assert "assumes that this is still " in note
+    assert not any("without values" in text for text in report.unjudged)
+
+
+def test_a_number_that_is_a_size_grows_with_it():
+    def rows(x, offsets):
+        z = torch.empty(offsets[-1].item(), x.shape[1], device=x.device)
+        twice_kernel[(len(z),)](x, z, x.shape[1], x.shape[1], 2.0, HOW=2, BLOCK=64)
+        return z
+
+    report = audit(rows, torch.randn(9, 40), torch.tensor([0, 4, 9]))
+    assert report.ok and any(text.startswith("x.shape[0] = ") for text in report.tried)
+    assert not any("x.shape[0]" in text for text in report.unjudged)
+
+
+def test_numbers_that_only_large_sizes_need_are_not_made_up():
+    def rows(x):
+        for row in range(len(x)):
+            x[row].sum().item()
+        return by_row(x)
+
+    report = audit(rows, torch.randn(4, 45))
+    assert any("cannot be called on meta tensors" in text for text in report.unjudged)
+
+
+@triton.jit
+def page_kernel(Table, Cache, Z, stride, PAGE: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64)
+    block = tl.load(Table + i)
+    if WIDE:
+        block = block.to(tl.int64)
+    at = tl.arange(0, PAGE)[:, None] * D + tl.arange(0, D)[None, :]
+    tl.store(Z + i * PAGE * D + at, tl.load(Cache + block * stride + at))
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_axes_of_a_tensor_with_equal_sizes_are_tried_apart(wide):
+    """A page of as many blocks as there are doesn't compile."""
+
+    def gather(table, cache):
+        z = torch.empty(len(table), *cache.shape[1:], device=table.device)
+        page_kernel[(len(table),)](table, cache, z, cache.stride(0), *cache.shape[1:], WIDE=wide)
+        return z
+
+    table = torch.tensor([7, 2, 0], dtype=torch.int32)
+    report = audit(gather, table, torch.randn(8, 8, 16))
+    reaching = "cache.shape[0] = 17,825,816, and numbers of the last rows in table"
+    assert report.ok is wide and reaching in report.tried, report
+    assert wide or report.findings[0].on == reaching
+    for axes in ("cache.shape[0] = cache.shape[1]", "cache.shape[1]"):
+        assert any(text.startswith(f"with {axes} = ") for text in report.unjudged)
+
+
+@triton.jit
+def weighted_kernel(X, W, Z, N, BLOCK: tl.constexpr):
+    row, cols = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    for start in range(0, N, BLOCK):
+        mask = start + cols < N
+        x = tl.load(X + row * N + start + cols, mask=mask)
+        tl.store(Z + row * N + start + cols, x * tl.load(W + start + cols, mask=mask), mask=mask)
+
+
+@pytest.mark.parametrize("size", [4, 48])
+def test_axes_that_belong_together_change_together(size):
+    def weighted(x, w):
+        z = torch.empty_like(x)
+        weighted_kernel[(len(x),)](x, w, z, x.shape[1], BLOCK=16)
+        return z
+
+    report = audit(weighted, torch.randn(size, size), torch.randn(size))
+    assert report.ok
+    told = [text.removeprefix("with ").partition(" = ")[0] for text in (*report.tried, *report.unjudged)]
+    assert "x.shape[0]" in told and "w.shape[0]" not in told
+    assert any(text.startswith("x.shape[1] = w.shape[0] = ") for text in report.tried)
+
+
+def test_sizes_of_different_tensors_stay_together():
+    report = audit(lambda x, w: by_row(x * w), torch.randn(7, 20), torch.randn(20))
+    assert not any(text.startswith("w.shape[0] = ") for text in report.tried)

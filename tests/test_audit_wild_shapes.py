@@ -96,7 +96,8 @@ def with_random_state(x):
 @pytest.mark.parametrize("launch", [_as_triton_op, by_custom_op, by_run, with_device, with_random_state])
 def test_ways_to_launch(launch):
     report = audit(launch, X, like=doubled)
-    assert report.ok and report.compared and len(report.launches) == 1 and not report.unjudged
+    assert report.ok and report.compared and len(report.launches) == 1
+    assert len(report.unjudged) == (launch is by_custom_op)  # torch calls the operator's fake
 
 
 def test_a_backward_pass_is_audited_at_true_sizes_too():

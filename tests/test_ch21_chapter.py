@@ -144,7 +144,8 @@ def test_the_notebook_hands_out_the_librarys_kernel(cell, kernel):
 @pytest.mark.parametrize("name", CALLS)
 def test_the_mended_functions_pass_with_hard_inputs(name, mine):
     args, like = CALLS[name]
-    guard = Guard(sizes=name not in ("cross_entropy", "paged_copy"))
+    contiguous = ("x", "residual") if name == "add_rms_norm" else ()  # as its docstring says
+    guard = Guard(sizes=name not in ("cross_entropy", "paged_copy"), contiguous=contiguous)
     hard = name != "paged_copy"  # which takes pages without gaps
     report = audit(getattr(mine, name), *args, like=like, hard=hard, guard=guard)
     assert report.ok and report.compared, str(report)

@@ -45,8 +45,9 @@ from puzzles_lib.auditor.reference import (
     returned,
     wanted,
 )
-from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
+from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult, told_place
 from puzzles_lib.auditor.running import Outcome
+from puzzles_lib.auditor.scalars import Scalars
 from puzzles_lib.auditor.session import CONFIGURATIONS, Session, audited, found
 from puzzles_lib.auditor.stores import Store, Stores, line_of
 from puzzles_lib.auditor.unwritten import which, why_unwritten
@@ -84,7 +85,7 @@ def audit(
         of the same shapes in the same order, alone or in tuples, lists, dictionaries or dataclasses. If
         ``function`` works in place and returns None, the reference may do that, too. The tolerance is
         computed from how far the reference's results change when the inputs change by one rounding error.
-        That's the rounding error of float32, or of the narrowest dtype that the kernel uses (TF32 for a
+        That's the rounding error of float32, or of the narrowest dtype of the kernel's tensors (TF32 for a
         `tl.dot` of float32 without ``input_precision="ieee"``). The report shows it ("allowed").
     hard: try hard inputs, too: zeros, infinities, NaN, ties, padded rows, other sizes, ... If your function
         never gets a tensor that isn't contiguous, pass ``guard=Guard(contiguous=True)``. It stops after 6
@@ -121,6 +122,7 @@ def audit(
         )
     _check_parameters(guard, report)
     if report.findings:
+        call.compare_before(first)
         call.again_at_true_sizes()
     else:
         call.compare(first)
@@ -196,6 +198,13 @@ class _Ran:
     stores: Stores = dataclasses.field(default_factory=Stores)
     own: list[torch.Tensor] = dataclasses.field(default_factory=list)  # the results themselves, not copies
 
+    def stored_before(self, launch: int, result: torch.Tensor) -> torch.Tensor:
+        """Return which elements of a result were stored by earlier launches, and not changed since."""
+        with plain():
+            stores, written = list(self.stores.to(result)), self.stores.written(result)
+            is_early = written is not None and all(store.launch < launch for store in stores)
+            return _where(result, written if is_early else np.zeros(result.numel(), bool))
+
     def finding(self, wrong: Verdict, report: AuditReport, on: str = "") -> Finding:
         """Return what is wrong with a result as a finding, with the launch and the line that stored it."""
         bare = Verdict(wrong.kind, wrong.message, wrong.site, wrong.diagnosis)
@@ -265,6 +274,7 @@ class _Call:
         self.coarsest = 0.0
         self.read = ""
         self.in_place = True
+        self.scalars = Scalars()  # of the first run
 
     def run(
         self,
@@ -281,8 +291,11 @@ class _Call:
         given, named = cloned((tuple(args), dict(kwargs)), keeping())
         stores = Stores()
         session = Session(guard, report, configuration=configuration, poison=poison, stores=stores)
-        with entered(pretended(), session.active()):
+        scalars = Scalars()
+        with entered(pretended(scalars=scalars), session.active()):
             result = self.function(*given, **named)
+        if report is self.report:
+            self.scalars = scalars
         with plain():
             results = returned(result) if result is not None else flat((given, named))
             if hides(result):
@@ -374,6 +387,30 @@ class _Call:
             report.findings.append(ran.finding(verdict, report))
         elif lacks:
             report.unjudged.append(_compared_in_part(ran))
+
+    def compare_before(self, ran: _Ran) -> None:
+        """Compare the results that launches before the first finding stored, and list the others."""
+        report, numbers = self.report, [finding.launch for finding in self.report.findings]
+        if self.like is None:
+            return
+        self.in_place = ran.in_place
+        first = min(0 if number is None else number for number in numbers)
+        where = [ran.stored_before(first, result) for result in ran.own]
+        left = [str(number) for number, each in enumerate(where) if not each.all()]
+        if left:
+            which = f"result{'s' * (len(left) > 1)} {sizes.listed(left)}: " if len(left) < len(where) else ""
+            report.unjudged.append(
+                f"values: {which}not compared, because a launch with a finding comes first"
+            )
+        if not any(each.any() for each in where):
+            return
+        try:
+            want = self._wanted(self.args, self.kwargs, ran.coarsest, math.inf)
+            verdict = compare(ran.results, want, ran.coarsest, self.allowance, False, where=where)
+        except Uncomparable as error:
+            raise ValueError(f"audit: {error}") from None
+        if verdict:
+            report.findings.append(ran.finding(verdict, report))
 
     def _has_whole_configurations(self) -> bool:
         """Whether a configuration of autotune ran wholly."""
@@ -516,10 +553,17 @@ class _Call:
         report = self.report
         patience = self.guard.patience
         end = time.thread_time() + patience * (HARD_SIZES_SECONDS if self.guard.hard else SIZES_SECONDS)
-        call = sizes.Call(self.function, self.args, self.kwargs, self.guard)
+        call = sizes.Call(self.function, self.args, self.kwargs, self.guard, self.scalars)
         paired: set[frozenset[int]] = set()
         names = hard_inputs.names(self.function, self.args, self.kwargs)
-        left = collections.deque(sizes.ways((self.args, self.kwargs), names))
+        given = self.args, self.kwargs
+        left = collections.deque(sizes.ways(given, names))
+        tensors = flat(given)
+        listed: set[sizes.Axis] = set()  # in `report.tried` or `report.unjudged`: in the end, all axes are
+        joint = {way.size for way in left}
+        small = dict.fromkeys(n for t in tensors for n in t.shape if 1 < n <= sizes.OF_SEVERAL_ROLES)
+        for size in small:
+            left.extend(call.apart(size, names, end) if size not in joint else ())
         slow: list[tuple[sizes.Sized, list[str]]] = []  # loops that took too long, and what the report says
         shown: set[frozenset[int]] = set()  # sizes that were judged together
         roots: set[tuple[str, str, int]] = set()  # factors that were reported: file, name, and line
@@ -529,23 +573,27 @@ class _Call:
             if way.also and failed & {way.size, *way.also}:
                 continue
             if time.thread_time() > end:
-                report.unjudged.append(f"not tried for lack of time: large sizes from {way} on")
-                return
+                listed |= {axis for each in (way, *left) for axis in each.changed(tensors)}
+                untried = list(dict.fromkeys(each.axis(each.size) for each in (way, *left)))
+                report.unjudged.append(f"not tried for lack of time: larger {sizes.listed(untried)}")
+                break
             before = len(report.unjudged)
             tried = call.tried(way, end)
             on = str(tried.way)
-            if not way.last and (
-                tried.outcomes or tried.why or way.rows
-            ):  # the last part is the same size once more
+            if not way.last:  # the last part is the same size once more
                 report.tried.append(on)
+                listed |= tried.way.changed(tensors)
+            is_first = not (way.also or way.rows or way.only or way.inner or way.last)
+            if is_first and not any(outcome.verdict for outcome in tried.outcomes):
+                left.extend(call.apart(way.size, names, end))
             if tried.limit and tried.limit != "memory" and not way.also and not way.rows:
                 self._at_most(tried)
                 # A size that cannot be large enough alone may be with another one.
-                for pair in sizes.ways((self.args, self.kwargs), names, {way.size: tried.way.large}):
+                for pair in () if way.only else sizes.ways(given, names, {way.size: tried.way.large}):
                     if (both := frozenset((way.size, pair.size))) not in paired:
                         paired.add(both)
                         left.append(pair.within())
-            is_slow = not way.also and not way.rows and any(o.is_slow for o in tried.outcomes)
+            is_slow = not (way.also or way.rows or way.only) and any(o.is_slow for o in tried.outcomes)
             if is_slow:  # a loop over this size ends sooner if another size is large, too
                 for pair in call.shorter(way, names):
                     if (both := frozenset((way.size, *pair.also))) not in paired:
@@ -578,11 +626,20 @@ class _Call:
                 slow.append((way, report.unjudged[before:]))
             if tried.why and not way.last:
                 report.unjudged.append(f"with {on}: {tried.why}")
-            if not way.rows and (tried.why or any(o.unjudged and not o.is_slow for o in tried.outcomes)):
+            if (
+                not way.rows
+                and not way.only
+                and (tried.why or any(o.unjudged and not o.is_slow for o in tried.outcomes))
+            ):
                 failed.add(way.size)
         for way, texts in slow:
             if call.partners(way) <= {size for both in shown if way.size in both for size in both}:
                 report.unjudged = [text for text in report.unjudged if text not in texts]
+        report.unjudged += sizes.left_out(given, names, listed)
+        for noted in call.assumed:
+            value = textwrap.shorten(str(noted.value), 40, placeholder=" ...")
+            where = told_place(noted.place) if noted.place else "a number that the function reads"
+            report.notes.append(f"at large sizes, audit assumes that this is still {value}: {where}")
 
     def _at_most(self, tried: sizes.Tried) -> None:
         """Say which size no GPU launches. It fails loudly, so it is a finding only with ``hard=True``."""
@@ -624,7 +681,8 @@ class _Call:
                     report.unjudged.append(f"with {variant.name}: {finding.verdict.message}")
                     continue
                 kind = finding.verdict.kind
-                key = kind, variant.kind if kind == "values" else finding.verdict.site or variant.kind
+                values = variant.kind, variant.is_finite  # what finite numbers show isn't hidden
+                key = kind, values if kind == "values" else finding.verdict.site or variant.kind
                 if is_wrong and finding.verdict.kind == "values":  # as with the call's own inputs
                     continue
                 if variant.is_vector:  # few functions promise to take such a vector
@@ -680,7 +738,7 @@ class _Call:
                 why = "it doesn't depend on the infinity, so is this 0 times inf?"
                 self._note_once(f"with {variant.name}: {verdict.message}", why)
                 verdict = None
-        if verdict is None and variant.has_nan and (lost := lost_nan(ran.results, want, ran.where)):
+        if variant.has_nan and (lost := lost_nan(ran.results, want, ran.where, verdict is not None)):
             verdict, is_ignored = lost
             if is_ignored:  # many kernels promise no more
                 self._note_once(f"with {variant.name}: {verdict.message}", verdict.diagnosis)

@@ -65,10 +65,10 @@ def axes(leaves: Sequence[Any], told: Sequence[str]) -> dict[int, str]:
     for leaf, name in zip(leaves, told, strict=True):
         for axis, size in enumerate(leaf.shape if isinstance(leaf, torch.Tensor) else ()):
             found.setdefault(size, []).append(f"{name}.shape[{axis}]")
-    return {size: _few(list(dict.fromkeys(every))) for size, every in found.items()}
+    return {size: few(list(dict.fromkeys(every))) for size, every in found.items()}
 
 
-def _few(every: Sequence[str]) -> str:
+def few(every: Sequence[str]) -> str:
     if len(every) <= MOST_AXES:
         return " = ".join(every)
     return f"{' = '.join(every[: MOST_AXES - 1])} (and {len(every) - MOST_AXES + 1} more)"

@@ -160,7 +160,7 @@ class _Catcher:
             again = functools.partial(kernel.run, *args, grid=grid, warmup=False, **kwargs)
             with launching(again, [*args, *kwargs.values()]), plain():
                 try:
-                    launch = bind(kernel, grid, args, kwargs, _place())
+                    launch = bind(kernel, grid, args, kwargs, placed())
                     launch = replace(
                         launch, configuration=self.configuration, configurations=self.configurations
                     )
@@ -333,7 +333,7 @@ class _Catcher:
             other = [told[n] for n in changed if not alike(left[n], tensors[n])]
         self._restore(tensors, after)
         if other and self.ran_wholly:
-            self.on_tuning.differs(tuner.base_fn.__name__, other[0], _place())
+            self.on_tuning.differs(tuner.base_fn.__name__, other[0], placed())
 
     def _launch(self, tuner: Autotuner, config: Config, args: tuple, kwargs: dict[str, Any]) -> Any:
         twice = kwargs.keys() & config.kwargs.keys()
@@ -457,8 +457,8 @@ def benched(fn: Callable, *_: Any, quantiles: Any = None, return_mode: str = "me
     return [1.0] if return_mode == "all" else 1.0
 
 
-def _place() -> Place | None:
-    """Return where the user's code has launched a kernel."""
+def placed() -> Place | None:
+    """Return where the user's code has launched a kernel, or asked a tensor for a number."""
     frame: FrameType | None = sys._getframe(1)
     user: list[FrameType] = []  # the launch, and what has called it, up to the audited function
     while frame is not None:

@@ -25,6 +25,7 @@ from puzzles_lib.auditor.catching import benched, one_thread
 from puzzles_lib.auditor.defined import WeakStorage, storage_of
 from puzzles_lib.auditor.graphs import Graph, captured, is_capturing
 from puzzles_lib.auditor.launch import Launch, remembered
+from puzzles_lib.auditor.scalars import ASKS, Scalars
 from puzzles_lib.compiler import find_target
 
 NAME = "NVIDIA H100 80GB HBM3"
@@ -57,12 +58,15 @@ _OF_TRITON = {
 
 
 @contextlib.contextmanager
-def pretended(tensors: str = "cpu", compiles: bool = False, strictly: bool = False) -> Iterator[None]:
+def pretended(
+    tensors: str = "cpu", compiles: bool = False, strictly: bool = False, scalars: Scalars | None = None
+) -> Iterator[None]:
     """Pretend that there is a GPU.
 
     tensors: the device where they really are, ``"cpu"`` or ``"meta"``. compiles: whether `torch.compile`
     compiles. By default it returns the function unchanged, so that its kernels are launched one after the
-    other. strictly: whether a launch must not get a tensor that the code has made on the CPU.
+    other. strictly: whether a launch must not get a tensor that the code has made on the CPU. scalars: notes
+    or answers what code asks of tensors, such as `torch.Tensor.item`.
     """
     with one_thread(), contextlib.ExitStack() as stack:
         if not compiles:
@@ -70,7 +74,7 @@ def pretended(tensors: str = "cpu", compiles: bool = False, strictly: bool = Fal
             for owner, name, value in _accelerated():
                 if hasattr(owner, name):
                     stack.enter_context(_set(owner, name, value))
-        mode = OnGPU(tensors, strictly)
+        mode = OnGPU(tensors, strictly, scalars)
         for owner, name, value in (*_replacements(), *_calling_back(mode)):
             if hasattr(owner, name):
                 stack.enter_context(_set(owner, name, value))
@@ -414,13 +418,13 @@ class _Generator(torch.Generator):
 
 
 class OnGPU(TorchFunctionMode):
-    """A mode in which tensors claim to be on a GPU. See `pretended`."""
+    """A mode in which tensors claim to be on a GPU. tensors, strictly, scalars: as in `pretended`."""
 
     is_default = False  # whether new tensors are on the GPU unless their call names a device
 
-    def __init__(self, tensors: str = "cpu", strictly: bool = False):
+    def __init__(self, tensors: str = "cpu", strictly: bool = False, scalars: Scalars | None = None):
         super().__init__()
-        self.tensors, self.strictly = torch.device(tensors), strictly
+        self.tensors, self.strictly, self.scalars = torch.device(tensors), strictly, scalars
         self._on_cpu, self._pinned = _Storages(), _Storages()
 
     def __torch_function__(
@@ -446,6 +450,8 @@ class OnGPU(TorchFunctionMode):
             return _OF_DEVICES[func][args[0] in self._on_cpu]
         if answer := _ANSWERS.get(func):
             return answer(*args, **kwargs)
+        if self.scalars is not None and func in ASKS:
+            return self.scalars.answer(func, args[0])
         asked = kwargs.get("device")
         args = tuple(self._here(each) for each in args)
         if "device" in kwargs:

@@ -21,6 +21,7 @@ from puzzles_lib.translator.ir import Operation
 
 _TRITON = str(triton.__path__[0])
 _NARROW = {"bf16": "bfloat16", "f16": "float16"}
+_IN_FLOAT32 = ", which rounds after every addition. Leave out_dtype out: the sum is then in float32"
 _WIDER = ", which rounds after every addition. Convert them with .to(tl.float32) before the sum"
 
 
@@ -41,16 +42,22 @@ def _stored_again(launch: Any, ran: Run) -> Iterator[tuple[Site, str]]:
 
 
 def _in_narrow_dtypes(launch: Launch, code: compiler.Program, ran: Run) -> Iterator[tuple[Site, str]]:
-    """Many numbers are added up in float16 or bfloat16: by `tl.sum`, or in a loop."""
+    """Many numbers are added up in float16 or bfloat16: by `tl.sum`, by `tl.dot`, or in a loop."""
     for site, (dtype, count) in ran.arithmetic.narrow.items():
         yield site, f"{count} numbers are added in {dtype}{_WIDER}"
     for op in code.module.operations():
+        if op.name == "tt.dot" and op.results[0].type.element in _NARROW:
+            dtype = _NARROW[op.results[0].type.element]
+            yield _site(launch, op), f"tl.dot adds products in {dtype}{_IN_FLOAT32}"
         if op.name == "scf.for":
             for added in _added_in_loop(op):
                 dtype = _NARROW[added.results[0].type.element]
-                line = added.location.line
-                source = linecache.getline(launch.kernel.fn.__code__.co_filename, line).strip()
-                yield Site(line, source), f"the loop adds numbers in {dtype}{_WIDER}"
+                yield _site(launch, added), f"the loop adds numbers in {dtype}{_WIDER}"
+
+
+def _site(launch: Launch, op: Operation) -> Site:
+    line = op.location.line
+    return Site(line, linecache.getline(launch.kernel.fn.__code__.co_filename, line).strip())
 
 
 def _added_in_loop(loop: Operation) -> Iterator[Operation]:

@@ -48,9 +48,9 @@ class Finding:
         if self.verdict.site and self.verdict.site.source:
             lines.append(f"{_at(self.file, self.verdict.site.line)}: {self.verdict.site.source}")
         if self.place is not None:
-            lines.append(f"launched at {_placed(self.place)}")
+            lines.append(f"launched at {told_place(self.place)}")
             if self.place.caller is not None:
-                lines.append(f"called at {_placed(self.place.caller)}")
+                lines.append(f"called at {told_place(self.place.caller)}")
         return lines
 
 
@@ -78,7 +78,8 @@ def _at(file: str, line: int) -> str:
     return f"{_short(file)}:{line}" if file else f"line {line}"
 
 
-def _placed(place: Place) -> str:
+def told_place(place: Place) -> str:
+    """Return a place as text: ``norm.py:8: x = tl.load(X)``."""
     return f"{_at(place.file, place.line)}: {place.source}"
 
 

@@ -14,7 +14,7 @@ import itertools
 import math
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
-from puzzles_lib.auditor.blocks import Counts, axes, counts, listed, together
+from puzzles_lib.auditor.blocks import Counts, axes, counts, few, listed, together
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges, rows_by_number
@@ -34,6 +34,7 @@ from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.reference import flat
 from puzzles_lib.auditor.running import Outcome
+from puzzles_lib.auditor.scalars import Noted, Scalars
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.launches import too_many_at_once
 from puzzles_lib.checker.report import Verdict
@@ -48,7 +49,15 @@ MOST_BYTES = 288 << 30  # the largest memory of a GPU, in 2026
 MOST_LAST = 32  # parts of a tensor whose last one is looked at
 MOST_PARTS = 8  # of a tensor that is made so large that offsets within each part pass 2**31
 OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by chance
+MOST_TIED = 3  # axes that change together, of those with one size
+MOST_TIES = 12  # choices of such axes that are tried
 STEPS = 40  # of a search for the largest size that can be launched
+STAYS_SMALL = "no kernel gets a tensor of more than 2^31 elements"
+NOT_LAUNCHED = "without values, the function launches no kernel"
+
+
+Axis = tuple[int, int]
+"""A tensor's number among the call's tensors, and the number of one of its axes."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class Sized:
     changed one divide a tensor. inner: whether offsets within one part must pass 2**31, too. last: whether
     the last part must begin past 2**31. rows: the number, among the call's tensors, of the one whose integers
     are changed to reach the last rows, and its name. counts: sizes that change with others. axes: what has
-    each size.
+    each size. only: the axes that change, of those with the size; empty for all.
     """
 
     size: int
@@ -71,6 +80,7 @@ class Sized:
     rows: tuple[int, str] | None = None
     counts: Counts = field(default_factory=dict)
     axes: Mapping[int, str] = field(default_factory=dict)
+    only: frozenset[Axis] = frozenset()
 
     def __str__(self) -> str:
         replaced = self.replaced
@@ -89,6 +99,14 @@ class Sized:
         for size, large in {**self.also, self.size: self.large}.items():
             found |= together(size, large, self.counts)
         return found
+
+    def changed(self, tensors: Sequence[torch.Tensor]) -> set[Axis]:
+        """Return the axes that change."""
+        sizes = self.replaced
+        every = {(place, axis) for place, tensor in enumerate(tensors) for axis in range(tensor.dim())}
+        return set(self.only) or {
+            (place, axis) for place, axis in every if tensors[place].shape[axis] in sizes
+        }
 
     def to(self, large: int) -> "Sized":
         """Return the change to this size instead."""
@@ -129,14 +147,20 @@ class Sized:
             return np.where(values < 0, values, values + (self.large - self.size)).astype(values.dtype)
         sizes = self.replaced
         largest = int(values.max())
-        if largest not in sizes or sizes[largest] > np.iinfo(np.int32).max or values.dtype.itemsize < 4:
+        if (
+            self.only
+            or largest not in sizes
+            or sizes[largest] > np.iinfo(np.int32).max
+            or values.dtype.itemsize < 4
+        ):
             return values
         return np.where(values == largest, sizes[largest], values).astype(values.dtype)
 
-    def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor without memory that has the pretended size."""
+    def tensor(self, tensor: torch.Tensor, place: int) -> torch.Tensor:
+        """Return a tensor without memory that has the pretended size. place: its number."""
         sizes = self.replaced
-        shape = [sizes.get(n, n) for n in tensor.shape]
+        stays = {axis for axis in range(tensor.dim()) if self.only and (place, axis) not in self.only}
+        shape = [n if axis in stays else sizes.get(n, n) for axis, n in enumerate(tensor.shape)]
         if not tensor.is_contiguous() and tensor.dim() and shape == list(tensor.shape):
             made = torch.empty_strided(shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         else:
@@ -151,7 +175,7 @@ def ways(args: Any, told: Sequence[str], also: Mapping[int, int] | None = None) 
 
     If several tensors have a size, it changes in all of them, because they must still fit together. So do
     sizes that count its blocks. If one tensor has a size twice, both axes change; a size as small as a number
-    of heads is then left out.
+    of heads is then left out. `Call.apart` tries such axes one by one.
 
     told: what the call's arguments are called. also: sizes that are already replaced, each with its
     replacement.
@@ -172,6 +196,33 @@ def ways(args: Any, told: Sequence[str], also: Mapping[int, int] | None = None) 
             outer = max(_outer(t.shape, {size, *also}) for t in tensors)
             found.append(Sized(size, large, also, outer, counts=known, axes=named))
     return found
+
+
+def left_out(args: Any, told: Sequence[str], known: Collection[Axis]) -> list[str]:
+    """Return sentences on the other axes of a call's tensors: which they are, and why they aren't tried.
+
+    A tensor with one element is a number. told: what the call's arguments are called. known: the axes that
+    are listed.
+    """
+    names, why = _names(args, told), dict[str, list[str]]()
+    for place, tensor in enumerate(flat(args)):
+        for axis, size in enumerate(tensor.shape if tensor.numel() != 1 else ()):
+            if (place, axis) in known:
+                continue
+            if size < 2:
+                reason = "an axis of size 1 may stand for a row that is repeated: call the function with more"
+                reason = reason if size else "a tensor is empty"
+            elif size <= OF_SEVERAL_ROLES:
+                reason = "two axes of one tensor have this size: call the function with different sizes"
+            else:
+                reason = "it is not known what changes with it"
+            why.setdefault(reason, []).append(f"{names[place]}.shape[{axis}]")
+    return [f"a larger {few(list(dict.fromkeys(every)))}: {reason}" for reason, every in why.items()]
+
+
+def _names(args: Any, told: Sequence[str]) -> list[str]:
+    """Return what a call's tensors are called."""
+    return [name for leaf, name in zip(pytree.tree_leaves(args), told, strict=True) if _is_tensor(leaf)]
 
 
 def _outer(shape: Sequence[int], sizes: set[int]) -> int:
@@ -211,14 +262,31 @@ class Tried:
 class Call:
     """A function and its arguments, to be called with sizes that are pretended."""
 
-    def __init__(self, function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], guard: Guard):
+    def __init__(
+        self,
+        function: Callable,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        guard: Guard,
+        scalars: Scalars,
+    ):
         self.function, self.arguments, self.guard = function, (tuple(args), dict(kwargs)), guard
+        self.scalars = scalars  # of the call with values
+        self.assumed: list[Noted] = []  # of these
         self._values: dict[int, np.ndarray] = {}  # by the meta tensor's storage
+        self._given: list[torch.Tensor] = []  # without memory
 
     def tried(self, way: Sized, end: float) -> Tried:
         """Call the function with a pretended size. end: the CPU time of this thread at which to stop."""
         limit, most = "", way.large
         largest, why = self._survey(way)
+        while not (largest or why) and self._elements <= CROSSING and way.large < LARGEST_AXIS:
+            # Its kernels get tensors of other shapes than the function does.
+            before, bigger = self._elements, way.smaller(2 * way.large)
+            largest, why = self._survey(bigger)
+            if why or self._elements == before:
+                break
+            way, most = bigger, bigger.large
         if self._elements > 2 * way.passes or largest:
             way = self._smallest(way)
             largest, why = self._survey(way)
@@ -228,6 +296,7 @@ class Call:
             largest, why = self._survey(way)
         found = Tried(way, why=why, limit=limit, most=most)
         if largest or self._elements <= CROSSING:
+            found.why = why or ("" if limit not in ("", "memory") else self._why_small())
             return found
 
         def on_launch(launch: Launch) -> Ran:
@@ -239,10 +308,53 @@ class Call:
                 found.unreached += unreached
             return Ran.WHOLLY
 
-        found.why = self._call(way, on_launch) or found.why
+        found.why = self._call(way, on_launch) or found.why or ("" if found.outcomes else self._why_small())
         if way.rows:
             self._keep_rows(found)
         return found
+
+    def _why_small(self) -> str:
+        return STAYS_SMALL if self._elements else NOT_LAUNCHED
+
+    def apart(self, size: int, told: Sequence[str], end: float) -> Iterator[Sized]:
+        """Yield changes of some of the axes with a size, if a tensor has it twice: it may be by chance.
+
+        Axes belong together if the function and its kernels run with twice the size. told: what the call's
+        arguments are called. end: as for `tried`.
+        """
+        tensors = flat(self.arguments)
+        every = [(p, axis) for p, t in enumerate(tensors) for axis, n in enumerate(t.shape) if n == size]
+        twice = [(p, axis) for p, axis in every if list(tensors[p].shape).count(size) > 1]
+        names, done = _names(self.arguments, told), set[Axis]()
+        for one in twice:
+            alike = [
+                (p, axis) for p, axis in twice if axis == one[1] and tensors[p].shape == tensors[one[0]].shape
+            ]
+            others = [each for each in every if each[0] != one[0] and each not in done]
+            more = [(one, *rest) for n in range(MOST_TIED) for rest in itertools.combinations(others, n)]
+            for tied in dict.fromkeys([tuple(alike), *more[:MOST_TIES]]):
+                if done & set(tied) or time.thread_time() > end:
+                    continue
+                named = few(list(dict.fromkeys(f"{names[p]}.shape[{axis}]" for p, axis in tied)))
+                rest = max(tensors[p].numel() // size for p, _ in tied)
+                large = CROSSING // max(rest, 1)
+                large = -(-(large + large // 16 + 1) // 16) * 16 + size % 16
+                outer = max(math.prod(tensors[p].shape[:axis]) for p, axis in tied)
+                way = Sized(size, large, outer=outer, axes={size: named}, only=frozenset(tied))
+                if size < large <= LARGEST_AXIS and self._fits(way.to(2 * size)):
+                    done |= set(tied)
+                    yield way
+
+    def _fits(self, way: Sized) -> bool:
+        """Return whether the function and its kernels run with a change of sizes."""
+        outcomes: list[Outcome] = []
+
+        def on_launch(launch: Launch) -> Ran:
+            outcomes.append(alone(lambda: self._run(launch, way))[0])
+            return Ran.WHOLLY
+
+        why = self._call(way, on_launch)
+        return not why and bool(outcomes) and not any(o.verdict or o.unjudged for o in outcomes)
 
     def partners(self, way: Sized) -> set[int]:
         """Return the other sizes of the tensors that have a size. Those that count its blocks don't count."""
@@ -349,6 +461,8 @@ class Call:
             return Ran.WHOLLY
 
         why = self._call(way, on_launch)
+        for tensor in self._given:
+            storages[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
         if "Storage size calculation overflowed" in why:
             too_large.append("")
         if sum(storages.values()) > MOST_BYTES:
@@ -363,7 +477,8 @@ class Call:
         def convert(leaf: Any) -> Any:
             if not _is_tensor(leaf):
                 return leaf
-            made, place = way.tensor(leaf), next(places)
+            place = next(places)
+            made = way.tensor(leaf, place)
             if _has_integers(leaf):
                 values = way.integers(leaf.detach().contiguous().numpy().ravel(), place)
                 self._values[made.untyped_storage()._cdata] = values
@@ -371,13 +486,16 @@ class Call:
 
         with plain():
             given, named = pytree.tree_map(convert, self.arguments)
+            self._given = flat((given, named))
+        scalars = self.scalars.again(way.replaced)
         try:
             catching = caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False)
-            with entered(pretended("meta"), catching):
+            with entered(pretended("meta", scalars=scalars), catching):
                 self.function(*given, **named)
         except Exception as error:
             words = textwrap.shorten(f"{type(error).__name__}: {error}", 120, placeholder=" ...")
             errors.append(f"the function does not run without values ({words})")
+        self.assumed += [each for each in scalars.assumed if each not in self.assumed]
         return "; ".join(errors)
 
     def _run(self, launch: Launch, way: Sized) -> tuple[Outcome, list[str]]:
