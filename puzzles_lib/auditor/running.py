@@ -18,7 +18,7 @@ from puzzles_lib.auditor.cures import of_bounds
 from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.draws import repeated_draws
 from puzzles_lib.auditor.edges import at_edges, integers
-from puzzles_lib.auditor.factors import where_set
+from puzzles_lib.auditor.factors import Factor, narrow_factor, which_product
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.auditor.remarks import remarks
@@ -69,7 +69,7 @@ class Outcome:
     programs: how many ran, of how many. stopped: whether the run ended early, so that results are missing.
     launched: the programs, in the order in which they ran. writers: for each tensor, the number in that order
     of the last program that stored each element. atomics: how many the programs did. rounding: the roundoff
-    with which products in `tl.dot` use factors.
+    with which products in `tl.dot` use factors. factor: what to convert, if an offset overflows.
     """
 
     launch: Launch
@@ -88,6 +88,16 @@ class Outcome:
     atomics: int = 0
     launched: Sequence[Program] = ()
     writers: Mapping[str, np.ndarray] = field(default_factory=dict)
+    factor: Factor | None = None
+
+    def stopped_by(self, stop: Stop) -> None:
+        """Take what ended a run at the edges of the grid as the verdict."""
+        advice, kernel = stop.advice, self.launch.kernel
+        if stop.kind == "true size" and not advice:
+            self.factor = narrow_factor(kernel, stop)
+            advice = str(self.factor or which_product(kernel, stop))
+        message = verdicts.on_the_grid(stop.message, self.launch.axes)
+        self.verdict = Verdict(stop.kind, message, stop.site, advice)
 
     @property
     def ok(self) -> bool:
@@ -160,11 +170,7 @@ class Runner:
         if ran.stop and _of_no_known_tensor(launch, ran.stop.message):
             outcome.unjudged = f"{launch.name}: {_NO_KNOWN_TENSOR}"
         elif ran.stop and ran.stop.kind not in (*_NOT_JUDGED, "deadlock"):
-            message = verdicts.on_the_grid(ran.stop.message, launch.axes)
-            advice = ran.stop.advice
-            if ran.stop.kind == "true size":
-                advice = advice or where_set(launch.kernel, ran.stop.site)
-            outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, advice)
+            outcome.stopped_by(ran.stop)
         else:
             outcome.unjudged = (
                 f"{launch.name}: too large to run completely: its tensors have {size / 2**20:,.0f} MiB; "
