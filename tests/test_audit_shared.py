@@ -5,7 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import audit
+from puzzles_lib import Guard, audit
 
 
 def advice(function, *args):
@@ -134,3 +134,34 @@ def test_a_block_pointer_needs_boundary_check_and_no_mask(checks):
 
     kind, _, text = advice(blocks, torch.randn(40, 24))
     assert (kind, text) == ("out of bounds", "pass boundary_check=(0, 1)")
+
+
+@triton.jit
+def locked_kernel(X, Z, Lock, Count, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(X + tl.program_id(0) * BLOCK + cols)
+    while tl.atomic_cas(Lock, 0, 1) == 1:
+        pass
+    count = tl.load(Count)
+    tl.debug_barrier()
+    if count > 0:
+        x += tl.load(Z + cols)
+    tl.store(Z + cols, x)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.atomic_xchg(Count, count + 1)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.atomic_xchg(Lock, 0)
+
+
+def test_a_missing_barrier_before_the_unlock_is_named_and_no_load_under_the_lock():
+    def summed(x, barrier):
+        z, flags = torch.empty(x.shape[1]), torch.zeros(2, dtype=torch.int32)
+        locked_kernel[(len(x),)](x, z, flags, flags[1:], barrier, BLOCK=x.shape[1])
+        return z
+
+    kind, _, text = advice(summed, torch.randn(4, 32), False)
+    assert kind == "race"
+    assert text.startswith("put tl.debug_barrier() between the store and the atomic")
+    assert audit(summed, torch.randn(4, 32), True, guard=Guard(sizes=False)).ok
