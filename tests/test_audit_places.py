@@ -440,3 +440,57 @@ def test_the_line_that_makes_a_nan_is_named():
     assert finding.verdict.diagnosis == (
         f"the NaN is made in line {line}, by inf / inf, and the inf comes from an exp that overflows"
     )
+
+
+@triton.jit
+def turned_kernel(X, Z, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    cols = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    on = (rows < M) & (cols < N)
+    tl.store(Z + cols * M + rows, tl.load(X + rows * N + cols, mask=on), mask=on)
+
+
+def test_a_mask_that_leaves_elements_out_is_named_with_its_numbers():
+    def turned(x):
+        z = torch.empty(x.shape[1], x.shape[0])
+        grid = triton.cdiv(x.shape[0], 16), triton.cdiv(x.shape[1], 32)
+        turned_kernel[grid](x, z, x.shape[1], x.shape[0], BM=16, BN=32)
+        return z
+
+    finding = audit(turned, torch.randn(70, 40), guard=QUICK).findings[0]
+    assert finding.verdict.kind == "never written"
+    assert "rounded down" not in finding.verdict.diagnosis
+
+    def doubled(x):
+        z = torch.empty_like(x)
+        double_kernel[(1,)](x, z, len(x), BLOCK=512)
+        return z
+
+    finding = only(audit(doubled, torch.randn(10, 33), guard=QUICK))
+    assert finding.verdict.diagnosis == "a mask compares with n = 10, but Z has 330 elements"
+
+    def first_row(x):
+        z = torch.empty_like(x)
+        double_kernel[(1,)](x, z, x.shape[1], BLOCK=64)
+        return z
+
+    finding = only(audit(first_row, torch.randn(10, 33), guard=QUICK))
+    assert "a mask compares" not in finding.verdict.diagnosis
+
+
+@triton.jit
+def few_columns_kernel(X, Z, M, N, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    for row in range(tl.program_id(0), M, PROGRAMS):
+        tl.store(Z + row * N + cols, tl.load(X + row * N + cols, mask=cols < N), mask=cols < N)
+
+
+def test_a_block_that_is_smaller_than_a_row_is_named():
+    def copied(x):
+        z = torch.empty_like(x)
+        few_columns_kernel[(2,)](x, z, *x.shape, PROGRAMS=2, BLOCK=64)
+        return z
+
+    finding = only(audit(copied, torch.ones(13, 77), guard=QUICK))
+    why = "BLOCK = 64 is too small for 77 columns, or a loop over blocks is missing"
+    assert finding.verdict.diagnosis == why

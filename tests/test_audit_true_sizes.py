@@ -1,5 +1,7 @@
 """Offsets that wrap around only within one part of a tensor, or with two large sizes at once."""
 
+import runpy
+
 import pytest
 import torch
 import triton
@@ -546,3 +548,60 @@ def test_axes_that_belong_together_change_together(size):
 def test_sizes_of_different_tensors_stay_together():
     report = audit(lambda x, w: by_row(x * w), torch.randn(7, 20), torch.randn(20))
     assert not any(text.startswith("w.shape[0] = ") for text in report.tried)
+
+
+TILES = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def tiles_kernel(X, Z, M, K, sxm, sxk, BM: tl.constexpr, BK: tl.constexpr):
+    rows = (tl.program_id(0) * BM + tl.arange(0, BM)) % M
+    cols = tl.arange(0, BK)
+    ptrs = X + rows[:, None] * sxm + cols[None, :] * sxk
+    total = tl.zeros((BM,), tl.float32)
+    for _ in range(0, K, BK):
+        total += tl.sum(tl.load(ptrs, mask=cols[None, :] < K, other=0.0), 1)
+        cols += BK
+        ptrs = X + rows[:, None] * sxm + cols[None, :] * sxk
+    tl.store(Z + rows, total)
+
+def tiles(x):
+    z = torch.empty(len(x))
+    tiles_kernel[(triton.cdiv(len(x), 16),)](x, z, *x.shape, *x.stride(), BM=16, BK=16)
+    return z
+"""
+
+
+def test_the_advice_names_the_factor_that_is_large_and_cures_the_overflow(tmp_path):
+    """On the line, ``cols`` comes in a product, too, but is never large."""
+
+    def report(source):
+        path = tmp_path / f"tiles{hash(source)}.py"
+        path.write_text(source)
+        return audit(runpy.run_path(str(path))["tiles"], torch.randn(40, 50))
+
+    (finding,) = report(TILES).findings
+    advice = "rows is also a factor in line 13: convert it where it is set, in line 6"
+    assert finding.verdict.diagnosis == advice
+    assert finding.verdict.site.line == 8
+    assert report(TILES.replace("% M\n", "% M\n    rows = rows.to(tl.int64)\n")).ok
+
+
+@triton.jit
+def planes_kernel(X, Z, sb, ss, N, BLOCK: tl.constexpr):
+    b, s = tl.program_id(0), tl.program_id(1)
+    first = b.to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(X + b * sb + s * ss + cols, mask=cols < N)
+    tl.store(Z + (first * tl.num_programs(1) + s) * N + cols, x, mask=cols < N)
+
+
+def test_the_advice_names_the_product_that_overflows_if_the_line_has_several():
+    def planes(x):
+        z = torch.empty_like(x)
+        planes_kernel[x.shape[:2]](x, z, *x.stride()[:2], x.shape[2], BLOCK=16)
+        return z
+
+    (finding,) = audit(planes, torch.randn(5, 7, 12)).findings
+    assert finding.on.startswith("x.shape[0] = ")
+    assert finding.verdict.diagnosis == "the product that overflows is b * sb"

@@ -28,7 +28,7 @@ from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.cures import with_strides
-from puzzles_lib.auditor.factors import root
+from puzzles_lib.auditor.factors import Factor
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.reference import (
@@ -566,7 +566,7 @@ class _Call:
             left.extend(call.apart(size, names, end) if size not in joint else ())
         slow: list[tuple[sizes.Sized, list[str]]] = []  # loops that took too long, and what the report says
         shown: set[frozenset[int]] = set()  # sizes that were judged together
-        roots: set[tuple[str, str, int]] = set()  # factors that were reported: file, name, and line
+        roots: set[tuple[str, Factor]] = set()  # factors that were reported, and their files
         failed: set[int] = set()  # sizes with which the function does not run, or a kernel does not compile
         while left:
             way = left.popleft()
@@ -612,12 +612,13 @@ class _Call:
                 if outcome.verdict:
                     finding = found(outcome, None, on)
                     # A factor that is too narrow in several lines is one fault, cured where it is set.
-                    factor = root(outcome.launch.kernel, outcome.verdict.site)
-                    known = factor is not None and (finding.file, *factor) in roots
-                    if not known and not any(finding.repeats(earlier) for earlier in report.findings):
+                    factor = (finding.file, outcome.factor) if outcome.factor else None
+                    if factor not in roots and not any(
+                        finding.repeats(earlier) for earlier in report.findings
+                    ):
                         report.findings.append(finding)
                     if factor is not None:
-                        roots.add((finding.file, *factor))
+                        roots.add(factor)
                 elif outcome.unjudged and not way.last:
                     report.unjudged.append(f"with {on}: {outcome.unjudged}")
             if way.also and (tried.clean or any(outcome.verdict for outcome in tried.outcomes)):

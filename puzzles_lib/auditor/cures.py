@@ -9,14 +9,15 @@ from typing import Any
 
 import torch
 
+from puzzles_lib import compiler
 from puzzles_lib.auditor.launch import Launch
+from puzzles_lib.auditor.shared import bad_index
 from puzzles_lib.checker.edges import past_an_edge
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.puzzle import Argument
 from puzzles_lib.runner import Access, Run
 from puzzles_lib.source import Site, nodes, site_in
 
-_IS_READ = re.compile(r"reads .*, which program .* wrote")
 LONGEST = 60  # of an offset in a cure, in characters
 _MASK = "mask the lanes that have no element, or correct the offsets"
 
@@ -34,11 +35,6 @@ def with_cure(verdict: Verdict, launch: Launch) -> Verdict:
         advice = "if the kernel adds to what is there, make the tensor with torch.zeros"
         if verdict.site and "atomic" not in verdict.site.source:
             advice += "; if not, read only what earlier launches store"
-    elif verdict.kind == "race" and _IS_READ.search(verdict.message) and "_fused_" not in launch.name:
-        advice = (
-            "if both add to the element, use tl.atomic_add; if one only reads it, "
-            "write to another tensor, or in a second launch"
-        )
     return replace(verdict, diagnosis=advice)
 
 
@@ -75,14 +71,16 @@ def _strides(launch: Launch, verdict: Verdict) -> str:
     return ""
 
 
-def of_bounds(verdict: Verdict, launch: Launch, ran: Run) -> Verdict:
+def of_bounds(verdict: Verdict, launch: Launch, code: compiler.Program, ran: Run) -> Verdict:
     """Return a verdict on an access out of bounds with what its mask lacks, if that is clear.
 
     ran: a run of the program that has done it, whose accesses were kept.
     """
     access = next((a for a in ran.accesses if a.bad.any()), None)
-    if access is None or access.argument not in launch.tensors or "boundary_check" in access.site.source:
+    if access is None or access.argument not in launch.tensors:
         return verdict
+    if why := _unchecked(code, access) or bad_index(launch, code, ran.accesses, access):
+        return replace(verdict, diagnosis=why)
     if _strides(launch, verdict):
         return verdict
     call = _call(launch, access)
@@ -95,6 +93,23 @@ def of_bounds(verdict: Verdict, launch: Launch, ran: Run) -> Verdict:
     if flag := _only_if(launch, access.site):
         why = f"{why or _MASK}; {flag}"
     return replace(verdict, diagnosis=why)
+
+
+def _unchecked(code: compiler.Program, access: Access) -> str:
+    """Return what an access through a block pointer lacks, which takes no mask; "" for other pointers."""
+    for op in code.module.operations():
+        if op.name != f"tt.{access.kind}" or op.location.line != access.site.line:
+            continue
+        if op.operands[0].type.element.startswith("!tt.ptr<tensor"):
+            axes = range(access.elements.ndim)
+            checked = {
+                int(each)
+                for each in re.findall(r"\d+", op.attributes.get("boundaryCheck", "").partition(":")[2])
+            }
+            if checked >= set(axes):
+                return f"the shape that tl.make_block_ptr gets is larger than {access.argument}"
+            return f"pass boundary_check=({', '.join(map(str, axes))}{',' * (len(axes) == 1)})"
+    return ""
 
 
 def _past_the_end(launch: Launch, access: Access, size: str, is_masked: bool, call: ast.Call | None) -> str:

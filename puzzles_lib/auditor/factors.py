@@ -2,10 +2,13 @@
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from triton.runtime.jit import JITFunction
 
-from puzzles_lib.source import Site, nodes, site_in
+from puzzles_lib.auditor.blocks import listed
+from puzzles_lib.runner import Stop
+from puzzles_lib.source import nodes, site_in
 
 _ACCESS = {
     "load",
@@ -14,51 +17,58 @@ _ACCESS = {
 }
 
 
-def where_set(kernel: JITFunction, site: Site | None) -> str:
-    """Return where the factors of a line's products are set, if other lines multiply by them, too; or ""."""
-    shared = _shared(kernel, site)
-    if not shared:
-        return ""
-    lines = sorted(set().union(*(others for _, others in shared.values())))
-    verb, each = (
-        ("is also a factor", "it") if len(shared) == 1 else ("are also factors", "the one that overflows")
-    )
-    where = f"line{'s' * (len(lines) > 1)} {_joined(lines, 'and')}"
-    return (
-        f"{_joined(list(shared), 'and')} {verb} in {where}: convert {each} where it is set, "
-        f"in line {_joined(sorted({place for place, _ in shared.values()}), 'or')}"
-    )
+@dataclass(frozen=True)
+class Factor:
+    """A factor of an offset that overflows. line: where it is set. others: lines that multiply by it, too."""
+
+    name: str
+    line: int
+    others: frozenset[int] = field(compare=False)
+
+    def __str__(self) -> str:
+        where = f"line{'s' * (len(self.others) > 1)} {listed([str(line) for line in sorted(self.others)])}"
+        return f"{self.name} is also a factor in {where}: convert it where it is set, in line {self.line}"
 
 
-def root(kernel: JITFunction, site: Site | None) -> tuple[str, int] | None:
-    """Return the factor of a line's products that other lines multiply by, too, and the line that sets it.
+def narrow_factor(kernel: JITFunction, stop: Stop) -> Factor | None:
+    """Return the factor to convert where it is set, because other lines multiply by it, too; None for none.
 
-    None if there are several such factors, or none: then it is unknown which conversion cures all lines.
+    To convert a factor of another product on the line cures nothing.
     """
-    shared = _shared(kernel, site)
-    return next(((name, place) for name, (place, _) in shared.items()), None) if len(shared) == 1 else None
-
-
-def _shared(kernel: JITFunction, site: Site | None) -> dict[str, tuple[int, set[int]]]:
-    """Return the factors of a line that other lines have, too: the line that sets each, and the others."""
-    products = [(site_in(kernel, line), name) for line, name in _factors(nodes(kernel))]
-    wide = _int64(nodes(kernel))
-    found = {}
-    for name in dict.fromkeys(name for at, name in products if at == site):
-        sets = [node.lineno for node in nodes(kernel) if isinstance(node, ast.Assign) and _sets(node, name)]
-        others = {at.line for at, other in products if other == name and at != site}
+    tree = nodes(kernel)
+    wide = _int64(tree)
+    products = [(site_in(kernel, node.lineno), node) for node in _products(tree)]
+    on_line = [node for site, node in products if site == stop.site]
+    own = _overflowing(on_line, stop)
+    found = []
+    for name in dict.fromkeys(name for node in (on_line if own is None else [own]) for name in _names(node)):
+        sets = [node.lineno for node in tree if isinstance(node, ast.Assign) and _sets(node, name)]
+        others = {site.line for site, node in products if name in _names(node) and site != stop.site}
         if others and len(sets) == 1 and name not in wide:
-            found[name] = site_in(kernel, sets[0]).line, others
+            found.append(Factor(name, site_in(kernel, sets[0]).line, frozenset(others)))
+    return found[0] if found and (own is not None or len(found) == 1) else None
+
+
+def which_product(kernel: JITFunction, stop: Stop) -> str:
+    """Say which of the products on a line has overflowed; "" if there is no other, or that isn't known."""
+    on_line = [node for node in _products(nodes(kernel)) if site_in(kernel, node.lineno) == stop.site]
+    own = _overflowing(on_line, stop)
+    if own is None or all(own in ast.walk(node) or node in ast.walk(own) for node in on_line):
+        return ""
+    return f"the product that overflows is {ast.unparse(own)}"
+
+
+def _overflowing(products: Sequence[ast.BinOp], stop: Stop) -> ast.BinOp | None:
+    """Return the product that has overflowed. Its place is that of the last part of its right side."""
+    found = None
+    for node in products:  # of two that are factors of each other, take the inner one
+        if node.right.col_offset <= stop.column < (node.right.end_col_offset or 0):
+            found = node
     return found
 
 
-def _joined(parts: Sequence[object], word: str) -> str:
-    *rest, last = map(str, parts)
-    return f"{', '.join(rest)} {word} {last}" if rest else last
-
-
-def _factors(tree: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Yield each name in a product, with the line of the product. What is loaded or stored is no offset."""
+def _products(tree: Sequence[ast.AST]) -> Iterator[ast.BinOp]:
+    """Yield each product, the outer ones first. What is loaded or stored is no offset."""
     values = {
         id(each)
         for node in tree
@@ -68,9 +78,11 @@ def _factors(tree: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     }
     for node in tree:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and id(node) not in values:
-            for each in ast.walk(node):
-                if isinstance(each, ast.Name):
-                    yield node.lineno, each.id
+            yield node
+
+
+def _names(node: ast.AST) -> list[str]:
+    return [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
 
 
 def _int64(tree: Sequence[ast.AST]) -> set[str]:

@@ -5,6 +5,7 @@ Undefined values may hide a race between programs, or elements that none writes,
 
 import math
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,10 +19,11 @@ from puzzles_lib.auditor.cures import of_bounds
 from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.draws import repeated_draws
 from puzzles_lib.auditor.edges import at_edges, integers
-from puzzles_lib.auditor.factors import where_set
+from puzzles_lib.auditor.factors import Factor, narrow_factor, which_product
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.auditor.remarks import remarks
+from puzzles_lib.auditor.shared import of_race, overlaps
 from puzzles_lib.checker import atomicity, verdicts
 from puzzles_lib.checker.launches import too_many_at_once, too_many_threads, too_much
 from puzzles_lib.checker.promises import of_hints
@@ -32,9 +34,10 @@ from puzzles_lib.compiler import find_target, shared_memory
 from puzzles_lib.dtypes import of_torch
 from puzzles_lib.parameters import unfit
 from puzzles_lib.puzzle import MOST_PROGRAMS
-from puzzles_lib.runner import ELSEWHERE, Options, Program, Run, Stop, group_of, run
+from puzzles_lib.runner import ELSEWHERE, Access, Options, Program, Run, Stop, group_of, run
 from puzzles_lib.runner.arithmetic import TF32_ROUNDOFF
 from puzzles_lib.runner.draws import Draws
+from puzzles_lib.runner.records import Conflict
 
 _TARGET = find_target("sm_90")
 PROBED = 8  # programs that are run first, to know how long all of them would take
@@ -69,7 +72,7 @@ class Outcome:
     programs: how many ran, of how many. stopped: whether the run ended early, so that results are missing.
     launched: the programs, in the order in which they ran. writers: for each tensor, the number in that order
     of the last program that stored each element. atomics: how many the programs did. rounding: the roundoff
-    with which products in `tl.dot` use factors.
+    with which products in `tl.dot` use factors. factor: what to convert, if an offset overflows.
     """
 
     launch: Launch
@@ -88,6 +91,16 @@ class Outcome:
     atomics: int = 0
     launched: Sequence[Program] = ()
     writers: Mapping[str, np.ndarray] = field(default_factory=dict)
+    factor: Factor | None = None
+
+    def stopped_by(self, stop: Stop) -> None:
+        """Take what ended a run at the edges of the grid as the verdict."""
+        advice, kernel = stop.advice, self.launch.kernel
+        if stop.kind == "true size" and not advice:
+            self.factor = narrow_factor(kernel, stop)
+            advice = str(self.factor or which_product(kernel, stop))
+        message = verdicts.on_the_grid(stop.message, self.launch.axes)
+        self.verdict = Verdict(stop.kind, message, stop.site, advice)
 
     @property
     def ok(self) -> bool:
@@ -162,11 +175,7 @@ class Runner:
         elif ran.stop and _of_no_known_tensor(launch, ran.stop.message):
             outcome.unjudged = f"{launch.name}: {_NO_KNOWN_TENSOR}"
         elif ran.stop and ran.stop.kind not in (*_NOT_JUDGED, "deadlock"):
-            message = verdicts.on_the_grid(ran.stop.message, launch.axes)
-            advice = ran.stop.advice
-            if ran.stop.kind == "true size":
-                advice = advice or where_set(launch.kernel, ran.stop.site)
-            outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, advice)
+            outcome.stopped_by(ran.stop)
         else:
             outcome.unjudged = (
                 f"{launch.name}: too large to run completely: its tensors have {size / 2**20:,.0f} MiB; "
@@ -284,7 +293,7 @@ class _Guarded:
         verdict = self._verdict(forwards, after)
         if verdict and verdict.kind == "out of bounds" and not verdict.diagnosis and forwards.program:
             recorded = self._run(Options(record=True, quiet=True, only=[forwards.program]))
-            verdict = of_bounds(verdict, self.launch, recorded)
+            verdict = of_bounds(verdict, self.launch, self.code, recorded)
         outcome.verdict = verdict
         outcome.stopped = forwards.stop is not None
         if outcome.verdict is None:
@@ -295,8 +304,7 @@ class _Guarded:
             after = self.copies.fresh()  # what is launched next works on what a GPU would leave
             forwards = self._run(replace(QUIET, holes_are_zero=True), after)
             if forwards.conflict and forwards.stop is None and self.guard.races:
-                launch: Any = self.launch  # it stands for the puzzle and the case
-                outcome.also = verdicts.race_between(launch, launch, forwards.conflict)
+                outcome.also = self._race(forwards.conflict)
         self._give_back(after, forwards)
         if outcome.before is not None:
             outcome.launched, outcome.writers = forwards.launched, forwards.writers
@@ -378,7 +386,9 @@ class _Guarded:
             return self._hints(forwards)
         launch = self.launch
         if forwards.suspect and (race := self.runner.threads.race(launch, self._run)):
-            return race
+            names = (name for name in launch.tensors if re.search(rf"\b{name}\[", race.message))
+            text = next(filter(None, (overlaps(launch, name) for name in names)), "")
+            return replace(race, diagnosis=text) if text else race
         if found := self._hints(forwards):
             return found
         if self.only is not None:
@@ -423,14 +433,30 @@ class _Guarded:
             )
         if ran.stop and (freed := _after_free(self.launch, ran.stop)):
             return freed
-        if ran.stop and ran.stop.kind != "uninitialized":
+        if ran.stop and ran.stop.kind != "uninitialized" and not self._led_by_garbage(ran):
             message = verdicts.on_the_grid(ran.stop.message, launch.axes)
             return Verdict(ran.stop.kind, message, ran.stop.site, ran.stop.advice)
         if self.guard.undefined and ran.undefined:
             return verdicts.uninitialized(ran.undefined, launch, launch)
         if ran.conflict and self.guard.races:
-            return verdicts.race_between(launch, launch, ran.conflict)
+            return self._race(ran.conflict)
         return None
+
+    def _led_by_garbage(self, ran: Run) -> bool:
+        """Whether an access is out of bounds because its offset or its mask was never written."""
+        use = ran.undefined.use if ran.undefined and self.guard.undefined else None
+        if ran.stop is None or ran.stop.kind != "out of bounds" or use is None or use.element is not None:
+            return False
+        return use.program == ran.program and use.site == ran.stop.site
+
+    def _race(self, conflict: Conflict) -> Verdict:
+        launch: Any = self.launch  # it stands for the puzzle and the case
+
+        def accesses(program: Program) -> Sequence[Access]:
+            return self._run(Options(record=True, quiet=True, only=[program])).accesses
+
+        verdict = verdicts.race_between(launch, launch, conflict)
+        return of_race(verdict, self.launch, self.code, conflict, accesses)
 
     def _interleaved(self, forwards: Run, after: Mapping[str, torch.Tensor]) -> Verdict | None:
         """What goes wrong if one program runs between two atomics of another."""

@@ -28,7 +28,6 @@ from puzzles_lib.auditor.blocks import Counts, axes, counts, few, listed, togeth
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.edges import at_edges, rows_by_number
-from puzzles_lib.auditor.factors import where_set
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.launch import Launch
@@ -37,7 +36,6 @@ from puzzles_lib.auditor.running import Outcome
 from puzzles_lib.auditor.scalars import Noted, Scalars
 from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.launches import too_many_at_once
-from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.true_size import CROSSING
 from puzzles_lib.puzzle import MOST_PROGRAMS
 from puzzles_lib.runner import alone
@@ -532,9 +530,7 @@ class Call:
             more = "; Guard(seconds=...) allows more" if ran.stop.kind == "time limit" else ""
             outcome.unjudged = f"{launch.name}: {ran.stop.message}{more}"
         elif ran.stop and ran.stop.kind == "true size":
-            message = verdicts.on_the_grid(ran.stop.message, launch.axes)
-            advice = ran.stop.advice or where_set(launch.kernel, ran.stop.site)
-            outcome.verdict = Verdict(ran.stop.kind, message, ran.stop.site, advice)
+            outcome.stopped_by(ran.stop)
         elif ran.stop:  # the other sizes, and integers that are indices, need not fit this one
             outcome.unjudged = f"{launch.name}: {verdicts.on_the_grid(ran.stop.message, launch.axes)}"
         elif not way.rows:

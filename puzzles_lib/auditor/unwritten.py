@@ -1,4 +1,4 @@
-"""Say why a launch leaves out the last elements of a result: a count of blocks is rounded down."""
+"""Say why a launch leaves out elements of a result: by a mask, a small block, or a count rounded down."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -17,15 +17,51 @@ def why_unwritten(outcome: Outcome, store: Store, holds: np.ndarray, shape: tupl
 
     holds: whether each element of the result is written, by flat index. shape: the result's.
     """
+    if text := _count(outcome, store, holds, shape):
+        return text
     for unit, coordinate, reached, size in _covered(store, holds, shape):
-        if text := _grid(outcome, store, unit, coordinate, reached, size) or _floor(
-            outcome, unit, reached, size
+        if (
+            text := _grid(outcome, store, unit, coordinate, reached, size)
+            or _floor(outcome, unit, reached, size)
+            or _block(outcome, unit, reached, size)
         ):
             return text
     written = int(holds.sum())
-    if holds[:written].all() and written > holds.size - written:
+    own = np.bincount(store.writers[store.writers >= 0]) if store.writers is not None else np.zeros(0)
+    alike = len(set(own.tolist())) == 1  # then whole blocks are missing
+    if alike and holds[:written].all() and written > holds.size - written:
         return "they are the last elements: is a count of blocks rounded down? triton.cdiv rounds up"
     return ""
+
+
+def _count(outcome: Outcome, store: Store, holds: np.ndarray, shape: tuple[int, ...]) -> str:
+    """Say that a mask compares offsets with another number than that of the elements, if they end there."""
+    written, numbers = int(holds.sum()), outcome.launch.numbers
+    rows = {int(np.prod(shape[axis:])) for axis in range(1, len(shape))}  # a row of these ends there, too
+    if not written or not holds[:written].all() or written in rows:
+        return ""
+    names = [name for name in dict.fromkeys(_compared(outcome, numbers)) if numbers[name] == written]
+    has = f"{store.name} has {holds.size} elements"
+    return f"a mask compares with {names[0]} = {written}, but {has}" if len(names) == 1 else ""
+
+
+def _compared(outcome: Outcome, numbers: Mapping[str, int]) -> Iterator[str]:
+    """Yield the parameters that a kernel compares something with."""
+    for node in nodes(outcome.launch.kernel):
+        if isinstance(node, ast.Compare):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name) and part.id in numbers:
+                    yield part.id
+
+
+def _block(outcome: Outcome, unit: str, reached: int, size: int) -> str:
+    """Say that a block is smaller than a row, if one constant is how far all programs reach."""
+    launch = outcome.launch
+    constants = {p.name for p in launch.kernel.params if p.is_constexpr}
+    names = [name for name, value in launch.numbers.items() if value == reached and name in constants]
+    if len(names) != 1 or unit == "element":
+        return ""
+    return f"{names[0]} = {reached} is too small for {_many(size, unit)}, or a loop over blocks is missing"
 
 
 def which(wrong: np.ndarray, shape: tuple[int, ...]) -> str:

@@ -165,6 +165,8 @@ def run(
         options.nans.take(machine)
     machine.draws = options.draws
     memory.site, memory.is_used = machine.site, machine.is_used
+    if isinstance(memory, PretendedMemory):
+        memory.column = machine.column
     memory.ordering.held_by = options.held_by
     memory.ordering.at_atomics = versions.has_barriers_at_atomics(triton.__version__)
     memory.arithmetic.sums_in_tf32 = versions.has_sums_in_tf32(triton.__version__)

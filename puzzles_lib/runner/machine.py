@@ -127,6 +127,12 @@ class Machine:
             found = self.places[step] = _site(self._begun(step.op))
         return found
 
+    def column(self) -> int:
+        """Return where on its line the running product is computed; -1 for others, and in Triton's code."""
+        here = self.here
+        is_product = here is not None and here.op.name == "arith.muli" and self.site_of(here).line
+        return here.op.location.column if here is not None and is_product else -1
+
     def _begun(self, op: Operation) -> Location:
         """Return where an operation begins in the source, also if it is a call over several lines.
 

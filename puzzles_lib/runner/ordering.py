@@ -404,8 +404,9 @@ class Ordering:
     def _missing_half(self, by: int, number: int, done: int) -> Cause | None:
         """The access to a flag that would have ordered two programs, were it another one.
 
-        done: when program ``by`` did what is to be ordered.
+        None if at some flag nothing is missing. done: when program ``by`` did what is to be ordered.
         """
+        found = None
         for met in self._met.values():
             theirs = [each for each in met.get(by, {}).values() if each.clock > done]
             first = min((each.clock for each in theirs), default=0)
@@ -415,9 +416,13 @@ class Ordering:
             told = [each for each in theirs if each.tells] or theirs
             if not any(each.sem in _RELEASES for each in told):
                 worst = max(told, key=lambda each: each.clock)
-                return Cause("release", worst.site, worst.sem)
+                found = found or Cause("release", worst.site, worst.sem)
+                continue
             seen = [each for each in mine if not each.tells] or mine
             if not any(each.sem in _ACQUIRES and each.used for each in seen):
                 worst = max(seen, key=lambda each: (each.sem not in _ACQUIRES, each.clock))
-                return Cause("acquire", worst.site, worst.sem if worst.sem not in _ACQUIRES else UNMARKED[0])
-        return None
+                sem = worst.sem if worst.sem not in _ACQUIRES else UNMARKED[0]
+                found = found or Cause("acquire", worst.site, sem)
+                continue
+            return None
+        return found

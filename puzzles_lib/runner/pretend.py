@@ -8,7 +8,7 @@ such lane may decide where or whether memory is touched.
 import math
 import operator
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -144,6 +144,10 @@ class PretendedBuffer:
         return place
 
 
+def _stop(source: Source) -> Stop:
+    return Stop("true size", source.what, source.site, column=source.column)
+
+
 class PretendedMemory(Memory):
     """Memory without data, which knows the lanes that have wrapped around.
 
@@ -156,6 +160,7 @@ class PretendedMemory(Memory):
         self.narrowed: dict[Source, int] = {}
         self.rounded: dict[Operation, int] = {}
         self.skipped = self._take_as_written
+        self.column: Callable[[], int] = lambda: -1  # of the product that runs, on its line
 
     def add(self, name: str, tensor: Pretended, is_output: bool, address: int | None = None) -> int:
         base = super().add(name, torch.empty(0), is_output)
@@ -215,7 +220,7 @@ class PretendedMemory(Memory):
         for source, own in [] if found is None else self._wraps(found):
             fits = source.kind == WRAPPED_SIGNED and unsigned and row is not INT32
             if source in self.narrowed and not fits and own.any():
-                raise Halt(Stop("true size", source.what, source.site))
+                raise Halt(_stop(source))
 
     def to_float(self, op: Operation, result: Lanes, integers: np.ndarray) -> Lanes:
         """Note an integer that the float's dtype cannot hold."""
@@ -279,7 +284,7 @@ class PretendedMemory(Memory):
         for source, own in [] if labels is None else self._wraps(labels):
             if own.any():
                 what = source.what.replace("wraps around: ", "wraps around, so the random draws repeat: ")
-                raise Halt(Stop("true size", what, source.site))
+                raise Halt(_stop(replace(source, what=what)))
 
     def _wrap(self, kind: str, value: int, row: DType, single: bool, narrowing: bool) -> int:
         """The label of lanes that have wrapped around at the running line; value: what one should be.
@@ -296,7 +301,7 @@ class PretendedMemory(Memory):
             what = f"{8 * row.storage.itemsize} bits"
             how = f"keep offsets in {'int32' if -(2**31) <= value < 2**31 else 'int64'}"
         text = f"offset {value:,} does not fit {what} and wraps around: {how}"
-        source = next(known, Source(kind, text, site))
+        source = next(known, Source(kind, text, site, column=self.column()))
         if narrowing:
             self.narrowed[source] = row.storage.itemsize
         return self._label(source)
@@ -305,7 +310,7 @@ class PretendedMemory(Memory):
         if labels is not None:
             for source, own in self._wraps(labels if on is None else np.where(on, labels, 0)):
                 if own.any():
-                    raise Halt(Stop("true size", source.what, source.site))
+                    raise Halt(_stop(source))
         super().use(labels, what, on)
 
     def _note_use(
@@ -332,4 +337,4 @@ class PretendedMemory(Memory):
                 and self.narrowed.get(source, dtype.itemsize) < dtype.itemsize
                 and own.any()
             ):
-                raise Halt(Stop("true size", source.what, source.site))
+                raise Halt(_stop(source))

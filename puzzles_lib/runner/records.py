@@ -53,12 +53,14 @@ class Stop:
     kind: ``"error"`` (the kernel raised), ``"out of bounds"``, ``"uninitialized"``, ``"deadlock"`` (it waits
         for something that never happens), ``"false hint"``, ``"time limit"`` or ``"memory limit"``.
     advice: what to do about it, or "". An error with advice is certainly the kernel's fault.
+    column: where on the line the product is computed that has wrapped around; -1 if that is no product.
     """
 
     kind: str
     message: str
     site: Site | None = None
     advice: str = ""
+    column: int = -1
 
 
 def asks_again(pointer: str) -> str:
@@ -99,6 +101,7 @@ class Source:
     what: the name of the pointer; of an operation, what is undefined, in words.
     use: what depends on the values; None if nothing does yet. It is not compared.
     first: the flat index of the first such element that was read; None if there is none. It is not compared.
+    column: see `Stop`. It is not compared.
     """
 
     kind: str
@@ -106,6 +109,7 @@ class Source:
     site: Site
     use: Use | None = field(default=None, compare=False)
     first: int | None = field(default=None, compare=False)
+    column: int = field(default=-1, compare=False)
 
     def __str__(self) -> str:
         if self.kind == "early":
