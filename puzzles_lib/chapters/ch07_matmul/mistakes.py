@@ -149,6 +149,14 @@ MISTAKES = (
     ),
     Mistake(
         BATCHED_MATMUL,
+        "x_masked_by_its_offset",
+        "The mask of x tests only the offset, so lanes past K are numbers of the next row.",
+        {"mask=mask_m & (offs_k[None, :] < K)": "mask=offs_m[:, None] * K + offs_k[None, :] < M * K"},
+        kind="values",
+        says="past K the next row begins",
+    ),
+    Mistake(
+        BATCHED_MATMUL,
         "no_column_mask_on_y",
         "The load of y runs past N.",
         {"mask_n & (offs_k[:, None] < K)": "offs_k[:, None] < K"},

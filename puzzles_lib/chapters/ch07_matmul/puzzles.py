@@ -156,6 +156,23 @@ def beyond_float16(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.
     return values.to(dtype)
 
 
+def infinite_second_row(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Fill with normal values, but let row 1 of each matrix begin with infinity."""
+    values = torch.randn(shape, generator=generator)
+    values[..., 1:2, 0] = torch.inf
+    return values.to(dtype)
+
+
+def infinite_first_row(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Fill with normal values, but let row 0 of the second matrix and all later ones begin with infinity."""
+    values = torch.randn(shape, generator=generator)
+    values[1:, 0, 0] = torch.inf
+    return values.to(dtype)
+
+
+NEXT_ROW = "past K the next row begins, and infinity times 0 is NaN: compare offs_k with K in both masks"
+"""What a hard case shows of kernels that mask one of the two factors by its offset alone."""
+
 BATCHED_MATMUL = Puzzle(
     number="11",
     spec=batched_matmul,
@@ -187,6 +204,16 @@ BATCHED_MATMUL = Puzzle(
             BLOCK_N=16,
             BLOCK_K=16,
             fill={"x": whole(40, 63), "y": whole(40, 63)},
+        ),
+        NEXT_ROW: Case(
+            B=2,
+            M=5,
+            N=33,
+            K=20,
+            BLOCK_M=16,
+            BLOCK_N=64,
+            BLOCK_K=16,
+            fill={"x": infinite_second_row, "y": infinite_first_row},
         ),
     },
     contract=Contract(
