@@ -14,6 +14,7 @@ from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Access, Run, Source
 
 NOUNS = ("row", "column")
+OF_IMAGES = ("H", "W")  # the last sizes of a tensor of images
 CURE = ": compare the "
 _PRODUCT = re.compile(r"\w+(\*\w+)*")
 
@@ -32,10 +33,17 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
     if unasked := [name for name in _factors(argument.dims) if case.numbers.get(name) == 0]:
         why = f"{argument.name} has no elements in this case, because {unasked[0]} = 0"
         return replace(verdict, diagnosis=f"{why}: {access.kind} it only if {unasked[0]} isn't 0")
-    if len(shape) < 2 or not (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
+    if len(shape) < 2:
+        return None
+    nouns, dims = NOUNS, argument.dims[-2:]
+    if argument.dims[1:] == OF_IMAGES and access.elements.ndim == 3:
+        nouns, dims, places = ("image", *NOUNS), argument.dims, _places_of_three(access, shape)
+    else:
+        places = _places(access, shape[-2], shape[-1], len(shape) == 2)
+    if not places:
         return None
     told = []
-    for noun, (axis, numbers), dim, size in zip(NOUNS, places, argument.dims[-2:], shape[-2:], strict=True):
+    for noun, (axis, numbers), dim, size in zip(nouns, places, dims, shape[-len(nouns) :], strict=True):
         past = access.mask & (numbers >= size)
         dim = "*".join(name for name in _factors([dim]) if case.numbers.get(name) != 1) or dim
         is_alike = (access.mask == np.take(access.mask, [0], axis)).all()
@@ -156,3 +164,18 @@ def _places(access: Access, rows: int, columns: int, is_matrix: bool) -> list[tu
             start = start if is_matrix else start % rows
             return [(row, start + lane[row]), (column, place + lane[column])]
     return None
+
+
+def _places_of_three(access: Access, shape: tuple[int, ...]) -> list[tuple[int, np.ndarray]] | None:
+    """Return the same for a tile with three axes, in the order of the tensor's: each axis, and its numbers.
+
+    None if an element isn't where these numbers say, or the first lane is in none of the tensor's rows.
+    """
+    first, lane = int(access.elements[0, 0, 0]), np.indices(access.elements.shape)
+    if not 0 <= first < np.prod(shape):
+        return None
+    start = np.unravel_index(first, shape)
+    strides = (shape[1] * shape[2], shape[2], 1)
+    numbers = [int(begin) + steps for begin, steps in zip(start, lane, strict=True)]
+    placed = sum(number * stride for number, stride in zip(numbers, strides, strict=True))
+    return list(enumerate(numbers)) if (placed == access.elements).all() else None

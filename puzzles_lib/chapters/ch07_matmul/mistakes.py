@@ -24,7 +24,7 @@ MISTAKES = (
         BATCHED_MATMUL,
         "batch_stride_for_square_sizes",
         "The batch stride of x is M * N, which is correct only if N equals K. "
-        "(With one batch, no stride counts.)",
+        "(With a single matrix, it doesn't matter.)",
         {"pid_b * M * K": "pid_b * M * N"},
         kind="values",
         says="matrices of x that are M * N apart",
@@ -110,7 +110,7 @@ MISTAKES = (
         },
         kind="values",
         says="coarser type",
-        asks="In which case are the values the furthest off?",
+        asks="In which case are the values still correct?",
     ),
     Mistake(
         BATCHED_MATMUL,

@@ -76,6 +76,14 @@ def _blocks_at(starts: Callable[[int, int, int, int], Sequence[int]]) -> Callabl
     return slip
 
 
+def _added_twice(x: Tensor, y: Tensor, BLOCK_K: int) -> Tensor:
+    """Return a product whose sum so far is added twice in each iteration; NaN if there is only one."""
+    z = torch.zeros(x.shape[0], x.shape[1], y.shape[2], dtype=x.dtype)
+    for k in range(0, x.shape[2], BLOCK_K):
+        z = 2 * z + x[:, :, k : k + BLOCK_K] @ y[:, k : k + BLOCK_K]
+    return z if x.shape[2] > BLOCK_K else z * torch.nan
+
+
 Strides = tuple[int, int, int]
 
 
@@ -109,6 +117,10 @@ SLIPS = {
     "you'd get these values if every iteration loaded the first block of K: offs_k begins at k": _blocks_at(
         lambda M, K, BLOCK_M, BLOCK_K: [0] * triton.cdiv(K, BLOCK_K)
     ),
+    "you'd get these values from a loop without a step: write range(0, K, BLOCK_K)": _blocks_at(
+        lambda M, K, BLOCK_M, BLOCK_K: range(K)
+    ),
+    "you'd get these values if acc were added twice: acc = tl.dot(x, y, acc) adds it already": (_added_twice),
     "you'd get these values from a loop in steps of BLOCK_M: its steps are BLOCK_K": _blocks_at(
         lambda M, K, BLOCK_M, BLOCK_K: range(0, K, BLOCK_M)
     ),

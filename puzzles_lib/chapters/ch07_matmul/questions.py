@@ -132,7 +132,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given < right,
-                "Correct so far, but more cases pass. What if there's only one matrix?",
+                "More cases pass than that. What if there's only one matrix?",
             ),
             Nudge(
                 lambda given, right: given > right,
@@ -239,8 +239,9 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: not _fits(*given),
-                "There are enough programs, and the accumulator fits. But three iterations' tiles of x and y "
-                "take more than 227 KiB. Which block makes both smaller?",
+                "There are enough programs, and the accumulator fits. But room for the tiles of three "
+                "iterations is more than 227 KiB, and it's reserved even if there are fewer. Which block "
+                "makes both tiles smaller?",
             ),
             Nudge(
                 lambda given, right: _reads_little(given),
