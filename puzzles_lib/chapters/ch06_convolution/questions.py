@@ -183,6 +183,7 @@ QUESTIONS = (
                 "The loads are correct. Now count the rows and columns that the shifted tiles cover in all.",
             ),
         ),
+        why="The kernel asks for 25 pixels per result, but only 1.27 per result are different.",
     ),
     Question(
         "ch06-q5",

@@ -110,7 +110,7 @@ MISTAKES = (
         },
         kind="values",
         says="coarser type",
-        asks="In which case are the values still correct?",
+        asks="In the first case that fails, are the values far off, or nearly correct?",
     ),
     Mistake(
         BATCHED_MATMUL,

@@ -156,6 +156,7 @@ QUESTIONS = (
                 "A single tl.dot is rounded to float16 once, and tl.store would do that anyway.",
             ),
         ),
+        why="It has a single iteration, and tl.store would round that sum anyway.",
     ),
     Question(
         "ch07-q4",
@@ -253,6 +254,9 @@ QUESTIONS = (
             ),
         ),
         same=_within_all,
+        why="With 128 columns, a sixth of the lanes along N is masked off, but x is read three times. Five "
+        "tiles of 64 would fit exactly and read it five times. A tile of 256 x 128 reads y half as often, "
+        "but makes 72 programs, so 60 multiprocessors would be idle.",
     ),
     Question(
         "ch07-q8",
