@@ -199,7 +199,7 @@ MISTAKES = [
     ("ch07-q7", (256, 128), "three powers of two"),
     ("ch07-q7", (256, 128, 32), "fewer than 132 programs"),
     ("ch07-q7", (16, 4096, 16), "This accumulator"),
-    ("ch07-q7", (128, 128, 256), "makes both smaller"),
+    ("ch07-q7", (128, 128, 256), "makes both tiles smaller"),
     ("ch07-q7", (64, 128, 32), "read y less often"),
     ("ch07-q7", (128, 128, 32), "longer iterations"),
     ("ch07-q7", (128, 64, 32), "x is larger than y"),

@@ -331,8 +331,8 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
         f"{sliders}</div>"
         f'<div aria-live="polite">{numbers}</div></div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
-        f"The tiles of x, y and acc for a z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, to scale, with sliders "
-        f"for BLOCK_M and BLOCK_N from 16 to 1024, and for BLOCK_K from 16 to 256. "
+        f"The tiles of x, y and acc for a z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, to scale. Sliders "
+        f"set BLOCK_M and BLOCK_N from 16 to 1024, and BLOCK_K from 16 to 256. "
         f"{BLOCK_M} x {BLOCK_N} x {BLOCK_K}: "
         f"{', '.join(f'{name} {text}' for name, text in told.items())}.",
     )
