@@ -174,8 +174,8 @@ def _places_of_three(access: Access, shape: tuple[int, ...]) -> list[tuple[int, 
     first, lane = int(access.elements[0, 0, 0]), np.indices(access.elements.shape)
     if not 0 <= first < np.prod(shape):
         return None
-    start = np.unravel_index(first, shape)
-    strides = (shape[1] * shape[2], shape[2], 1)
-    numbers = [int(begin) + steps for begin, steps in zip(start, lane, strict=True)]
-    placed = sum(number * stride for number, stride in zip(numbers, strides, strict=True))
-    return list(enumerate(numbers)) if (placed == access.elements).all() else None
+    image, within = divmod(first, shape[1] * shape[2])
+    start = np.array([image, *divmod(within, shape[2])]).reshape(3, 1, 1, 1)
+    numbers = start + lane
+    placed = (numbers[0] * shape[1] + numbers[1]) * shape[2] + numbers[2]
+    return list(enumerate(numbers)) if np.array_equal(placed, access.elements) else None
