@@ -35,7 +35,8 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
         return replace(verdict, diagnosis=f"{why}: {access.kind} it only if {unasked[0]} isn't 0")
     if len(shape) < 2:
         return None
-    nouns, dims = NOUNS, argument.dims[-2:]
+    nouns: tuple[str, ...] = NOUNS
+    dims = argument.dims[-2:]
     if argument.dims[1:] == OF_IMAGES and access.elements.ndim == 3:
         nouns, dims, places = ("image", *NOUNS), argument.dims, _places_of_three(access, shape)
     else:
